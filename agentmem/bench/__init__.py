@@ -1,0 +1,1 @@
+"""Measures recall, latency and size of a memory, on files given by path and on made-up turns."""

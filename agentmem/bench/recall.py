@@ -1,0 +1,137 @@
+"""Evidence recall of a memory through its public verbs, under one or several configurations of the same turns."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentmem.bench.datasets import Dialogue, Question
+from agentmem.bench.metrics import DEPTH, Asked, Scores, context_value, percentiles, ranking_values
+from agentmem.bench.target import Context, Memory, Opener
+from agentmem.errors import InvalidRecord
+
+CONTEXT_TOKENS = 4000
+BATCH = 1000
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A named set of settings for reading; what is stored must not depend on them."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Reading:
+    """What one configuration reached, and what it took."""
+
+    scores: Scores
+    remember_seconds: list[float] = field(default_factory=list)
+    context_seconds: list[float] = field(default_factory=list)
+    context_tokens: list[int] = field(default_factory=list)
+
+    def cost(self) -> dict[str, Any]:
+        """Latencies of both verbs, and the mean and largest size of the contexts in tokens."""
+        sizes = self.context_tokens
+        return {
+            "remember": percentiles(self.remember_seconds),
+            "context": percentiles(self.context_seconds),
+            "context_tokens": {"mean": sum(sizes) / len(sizes), "max": max(sizes)} if sizes else {},
+        }
+
+
+@dataclass
+class Result:
+    """The readings of all configurations, over the same questions in the same order."""
+
+    readings: list[Reading]
+    turns: int = 0
+    store_seconds: float = 0.0
+
+
+async def evaluate(
+    open_memory: Opener,
+    dialogues: Sequence[Dialogue],
+    configurations: Sequence[Configuration] = (Configuration("default"),),
+    *,
+    context_tokens: int = CONTEXT_TOKENS,
+    progress: Progress | None = None,
+) -> Result:
+    """Store every dialogue under a user of its own, then ask its scored questions under every configuration.
+
+    `context_tokens` is the budget of `context()`, at 4 characters a token; a larger context scores 0, and a budget of 0
+    leaves contexts out. `progress` is called with questions asked and questions in all. All rankings of a dialogue
+    come before its first context, so that no context can change one.
+    Raises InvalidRecord when two configurations share a name.
+    """
+    names = [configuration.name for configuration in configurations]
+    if not names or len(set(names)) != len(names):
+        raise InvalidRecord(f"configurations need different names, got {names}", field="configurations")
+    result = Result([Reading(Scores(name)) for name in names])
+    total = sum(len(dialogue.scored) for dialogue in dialogues) * len(names)
+    for dialogue in dialogues:
+        user_id = f"{dialogue.dataset}/{dialogue.id}"
+        async with open_memory(user_id, configurations[0].settings) as memory:
+            result.store_seconds += await store(memory, dialogue.turns)
+        result.turns += len(dialogue.turns)
+        ranked = []
+        for configuration, reading in zip(configurations, result.readings, strict=True):
+            async with open_memory(user_id, configuration.settings) as memory:
+                ranked.append([await _ranking(memory, question, reading) for question in dialogue.scored])
+        for configuration, reading, values in zip(configurations, result.readings, ranked, strict=True):
+            async with open_memory(user_id, configuration.settings) as memory:
+                await _finish(memory, dialogue, reading, values, context_tokens)
+            if progress is not None:
+                progress(sum(len(r.scores.asked) for r in result.readings), total)
+    return result
+
+
+async def store(memory: Memory, turns: Sequence[Mapping[str, Any]]) -> float:
+    """Store turns in batches of 1,000 and wait until all of them can be found; the seconds it took."""
+    begun = time.perf_counter()
+    for i in range(0, len(turns), BATCH):
+        await memory.store_turns(turns[i : i + BATCH])
+    await memory.flush()
+    return time.perf_counter() - begun
+
+
+async def _ranking(memory: Memory, question: Question, reading: Reading) -> tuple[float, ...]:
+    begun = time.perf_counter()
+    bundle = await memory.remember(question.text, top_k=DEPTH, reinforce=False)
+    reading.remember_seconds.append(time.perf_counter() - begun)
+    return ranking_values([hit.record.id for hit in bundle.turns][:DEPTH], question.evidence)
+
+
+async def _finish(
+    memory: Memory, dialogue: Dialogue, reading: Reading, ranked: Sequence[tuple[float, ...]], budget: int
+) -> None:
+    contents = {turn["turn_id"]: _plain(turn["content"]) for turn in dialogue.turns}
+    for question, values in zip(dialogue.scored, ranked, strict=True):
+        share = math.nan
+        if budget:
+            begun = time.perf_counter()
+            context = await memory.context(question.text, max_tokens=budget)
+            reading.context_seconds.append(time.perf_counter() - begun)
+            reading.context_tokens.append(math.ceil(len(context.text) / 4))
+            fits = reading.context_tokens[-1] <= budget
+            share = context_value(rendered_whole(context, contents), question.evidence) if fits else 0.0
+        category = question.category_name
+        reading.scores.asked.append(
+            Asked(question.id, dialogue.dataset, dialogue.id, category, len(question.evidence), (*values, share))
+        )
+
+
+def rendered_whole(context: Context, contents: Mapping[str, str]) -> set[str]:
+    """The turns that the context names as rendered whole and whose text it does hold; white space may differ."""
+    text = _plain(context.text)
+    named = {record_id for kind, record_id in context.records if kind.lower() == "turn"}
+    return {record_id for record_id in named if contents.get(record_id, "\0") in text}
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

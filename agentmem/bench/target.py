@@ -1,0 +1,75 @@
+"""What is measured: the few verbs that the benchmarks need of a memory, and how they open one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+
+class Identified(Protocol):
+    """A record; only its id is looked at."""
+
+    @property
+    def id(self) -> str: ...
+
+
+class Ranked(Protocol):
+    """One place of a ranking."""
+
+    @property
+    def record(self) -> Identified: ...
+
+
+class Bundle(Protocol):
+    """What `remember` returns."""
+
+    @property
+    def turns(self) -> Sequence[Ranked]: ...
+
+
+class Context(Protocol):
+    """What `context` returns; `records` are the (kind, id) rendered whole."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def records(self) -> Sequence[tuple[str, str]]: ...
+
+
+class Memory(Protocol):
+    """A memory of one user, open."""
+
+    async def store_turn(self, turn: Mapping[str, Any]) -> object: ...
+
+    async def store_turns(self, turns: Sequence[Mapping[str, Any]]) -> object: ...
+
+    async def flush(self) -> object: ...
+
+    async def remember(self, query: str, *, top_k: int, reinforce: bool) -> Bundle: ...
+
+    async def context(self, query: str, *, max_tokens: int) -> Context: ...
+
+    def scoped(self, *, user_id: str) -> Memory: ...
+
+
+# (user_id, settings that differ from the target's own) -> the opened memory
+Opener = Callable[[str, Mapping[str, Any]], AbstractAsyncContextManager[Memory]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """An embedded memory under `home`; `settings` are overrides as `AsyncAgentMemory` takes them. It can be pickled."""
+
+    home: str
+    embedder: str = "auto"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, user_id: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[Memory]:
+        """Open the memory of a user, to be used with `async with`."""
+        from agentmem import AsyncAgentMemory
+
+        chosen = {"home": self.home, "embedder": self.embedder, **self.settings, **settings}
+        return cast(AbstractAsyncContextManager[Memory], AsyncAgentMemory(user_id, **chosen))

@@ -1,0 +1,6 @@
+"""Exit codes: 0 done, 1 a store or a model failed, 2 input that cannot work, 3 done, and something needs attention."""
+
+from __future__ import annotations
+
+FAILED, REFUSED, FOUND = 1, 2, 3
+STOPPED = 130  # by the keyboard, as shells have it

@@ -1,0 +1,51 @@
+"""`agentmem audit`: what was done with a user's memory."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from agentmem.cli.door import Door, memory_options, moment
+from agentmem.cli.render import one_line, say, show_json_lines, when
+
+
+@click.command(short_help="List what was done, newest first.")
+@click.option("--operation", metavar="NAME", help="Only this operation, such as store, retrieve or forget.")
+@click.option("--since", type=moment, metavar="MOMENT", help="From this moment on.")
+@click.option("--until", type=moment, metavar="MOMENT", help="Before this moment.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="How many at most.")
+@memory_options()
+def command(door: Door, *, operation: str | None, since: datetime | None, until: datetime | None, limit: int) -> None:
+    """List rows of the audit log. With --json one JSON document per line, with every column.
+
+    Which operations leave a row is the setting audit_level: off, writes, reads or verbose.
+
+    \b
+    Examples:
+      agentmem audit
+      agentmem audit --operation forget --since 2025-03-01 --json
+    """
+    rows = door.run(lambda memory: memory.audit.query(operation=operation, since=since, until=until, limit=limit))
+    if door.json:
+        show_json_lines(rows)
+        return
+    for row in rows:
+        say(_line(row))
+    if not rows:
+        say("no rows")
+
+
+def _line(row: dict[str, Any]) -> str:
+    at = row["timestamp"]
+    parts = [when(at if isinstance(at, datetime) else datetime.fromisoformat(at)), str(row["operation"])]
+    if row["result_count"] is not None:
+        parts.append(f"{row['result_count']} records")
+    if row["latency_ms"] is not None:
+        parts.append(f"{row['latency_ms']:.1f} ms")
+    if row["query_text"]:
+        parts.append(repr(row["query_text"]))
+    if not row["success"]:
+        parts.append(f"failed: {row.get('error_message')}")
+    return one_line("  ".join(parts))

@@ -1,0 +1,84 @@
+"""`agentmem bench`: how well it recalls, and how quickly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agentmem.cli.door import Door, memory_options
+from agentmem.cli.progress import Progress
+from agentmem.cli.render import complain, say, show_json
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command(short_help="Measure recall, latency and memory.")
+@click.argument("what", required=False, metavar="[recall|latency]", type=click.Choice(["recall", "latency"]))
+@click.option("--data", multiple=True, type=_FILE, metavar="PATH", help="A LoCoMo-shaped file; may be repeated.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("bench-results"),
+    show_default=True,
+    metavar="FOLDER",
+    help="Where the tables and figures go.",
+)
+@click.option(
+    "--embedder",
+    "embedders",
+    multiple=True,
+    default=("auto", "hash"),
+    show_default=True,
+    metavar="NAME",
+    help="Measure with this one; may be repeated.",
+)
+@click.option(
+    "--configurations", type=_FILE, metavar="PATH", help="JSON object {name: settings}; compared with the first."
+)
+@click.option("--sizes", metavar="SIZE,…", help="Turns, or users x turns. [default: 1000,10000,100000,1000x500]")
+@memory_options()
+def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> None:
+    """Measure evidence recall on the files of --data, and latency, memory and start-up at several sizes.
+
+    Works on databases of its own, in a temporary folder or below --home, and removes them.
+
+    \b
+    Examples:
+      agentmem bench recall --data locomo.json
+      agentmem bench recall --data a.json --data b.json --configurations compare.json --embedder local
+      agentmem bench latency --sizes 1000,10000 --embedder hash
+    """
+    from agentmem.bench import suite
+
+    with Progress() as progress:
+        written = suite.run(
+            _plan(door, what, data, out, **options),
+            say=complain,
+            progress=lambda done, total: progress("questions", done, total),
+        )
+    if door.json:
+        show_json({"written": [str(path) for path in written]})
+        return
+    for path in written:
+        say(path.read_text(encoding="utf-8") if path.suffix == ".md" else f"figures: {path}\n")
+
+
+def _plan(door: Door, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> Any:
+    from agentmem.bench import suite
+
+    if (scratch := door.overrides.get("home")) is not None:
+        scratch.mkdir(parents=True, exist_ok=True)
+    sizes, configurations = options["sizes"], options["configurations"]
+    latency = what != "recall"
+    loads = suite.SIZES if sizes is None else tuple(suite.parse_load(size) for size in sizes.split(","))
+    return suite.Plan(
+        out=out,
+        data=tuple(map(str, data)) if what != "latency" else (),
+        embedders=options["embedders"],
+        configurations=suite.read_configurations(configurations) if configurations else (suite.DEFAULT, suite.BEST),
+        loads=loads if latency else (),
+        startup=latency,
+        scratch=scratch,
+    )

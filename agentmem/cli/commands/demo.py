@@ -1,0 +1,48 @@
+"""`agentmem demo`: see it work."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agentmem.cli.door import Door, Frozen, memory_options, tell
+from agentmem.cli.progress import Progress
+
+
+@click.command(short_help="Store a conversation, ask questions, show the reasons.")
+@click.option(
+    "--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PATH",
+    help="A LoCoMo-shaped file; its first dialogue is stored. [default: a conversation that comes with agentmem]",
+)  # fmt: skip
+@memory_options(embedder=True)
+def command(door: Door, *, data: Path | None) -> None:
+    """Store a conversation, ask questions whose answers are known, and show what came back and why.
+
+    Works in a temporary folder, which is removed afterwards; with --home in that folder, which is kept.
+
+    \b
+    Examples:
+      agentmem demo
+      agentmem demo --embedder hash --json
+      agentmem demo --data locomo.json --home ./locomo
+    """
+    from agentmem.cli import walkthrough
+
+    script = walkthrough.from_file(data) if data is not None else walkthrough.built_in()
+    # Addresses from the environment must not lead the demo to a memory in use; weights that are there may serve.
+    places: dict[str, Any] = {
+        "log_url": None,
+        "graph_url": None,
+        "session_url": None,
+        "models": door.settings().model_folder,
+    }
+    if "seed" in door.overrides:
+        places["clock"] = door.overrides.get("clock") or Frozen(script.ends())
+    with tempfile.TemporaryDirectory(prefix="agentmem-demo-") as folder, Progress() as progress:
+        own = door.within(**{"home": Path(folder), **places, **door.overrides})
+        seen = own.run(lambda memory: walkthrough.walk(memory, script, progress))
+    tell(seen.notices)
+    door.show(seen.document(), walkthrough.told(seen))

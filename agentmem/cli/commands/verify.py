@@ -1,0 +1,39 @@
+"""`agentmem verify`: prove a promise on the user's own data."""
+
+from __future__ import annotations
+
+import click
+
+from agentmem.cli.codes import FOUND
+from agentmem.cli.door import Door, memory_options
+from agentmem.cli.progress import Progress
+from agentmem.cli.render import one_line
+
+
+@click.command(short_help="Prove that other users' data changes nothing for this one.")
+@click.argument("what", type=click.Choice(["isolation"]))
+@click.option(
+    "--strangers", type=click.IntRange(min=1), default=10_000, show_default=True,
+    help="How many records of other users to put beside this user's.",
+)  # fmt: skip
+@memory_options()
+def command(door: Door, *, what: str, strangers: int) -> int:
+    """Ask the same questions with and without many records of strangers, and compare the answers.
+
+    Exits with 3 when an answer differs.
+
+    \b
+    Examples:
+      agentmem verify isolation --user alice
+      agentmem verify isolation --strangers 1000 --json
+    """
+    from agentmem.upkeep.isolation import verify_isolation
+
+    with Progress() as progress:
+        report = door.run(
+            lambda memory: verify_isolation(memory.resources, memory.scope, strangers=strangers, progress=progress)
+        )
+    first = f"{report.queries:,} queries, {strangers:,} records of strangers, {report.seconds:.1f} s: "
+    text = "all answers are identical" if report.identical else "answers differ"
+    door.show(report, "\n".join([f"{what}: {first}{text}", *(one_line(str(item)) for item in report.differences)]))
+    return 0 if report.identical else FOUND

@@ -1,0 +1,160 @@
+"""What all commands share: whose memory is opened and where, and how the answer is printed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from agentmem.cli.render import complain, say, show_json
+
+if TYPE_CHECKING:
+    from agentmem.agent_memory import AsyncAgentMemory
+    from agentmem.settings import Settings
+
+T = TypeVar("T")
+_PRIVATE = "_self_"
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A clock that stands still, for runs that are to be repeated."""
+
+    moment: datetime
+
+    def now(self) -> datetime:
+        """Always the same moment."""
+        return self.moment
+
+
+@dataclass(frozen=True)
+class Door:
+    """The common options, and the way in. `overrides` are settings given on the command line."""
+
+    user: str
+    channel: str
+    json: bool
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    conversation_id: str | None = None
+
+    def within(self, **overrides: Any) -> Door:
+        """The same door with some settings changed."""
+        return replace(self, overrides={**self.overrides, **overrides})
+
+    def in_conversation(self, conversation_id: str | None) -> Door:
+        """The same door, opening on a conversation."""
+        return replace(self, conversation_id=conversation_id)
+
+    def settings(self) -> Settings:
+        """What the command line, the environment and agentmem.toml say."""
+        from agentmem.settings import load_settings
+
+        return load_settings(**self.overrides)
+
+    def run(self, work: Callable[[AsyncAgentMemory], Awaitable[T]]) -> T:
+        """Open the memory, do the work, close it; what the opening has to tell goes to standard error."""
+        import asyncio
+
+        from agentmem.agent_memory import AsyncAgentMemory
+
+        # The person at the command line may open an agent's private channel by naming it.
+        agent = self.channel.removeprefix(_PRIVATE) if self.channel.startswith(_PRIVATE) else None
+        memory = AsyncAgentMemory(
+            self.user, channel=self.channel, conversation_id=self.conversation_id, agent_id=agent, **self.overrides
+        )
+
+        async def opened() -> T:
+            async with memory:
+                tell(memory.resources.notices)
+                return await work(memory)
+
+        return asyncio.run(opened())
+
+    def show(self, document: Any, text: str) -> None:
+        """Print the answer: the document with --json, else the text."""
+        if self.json:
+            show_json(document)
+        else:
+            say(text)
+
+
+def tell(notices: Iterable[str]) -> None:
+    """Print notices on standard error, each once in a run: what the opening tells, a bundle may tell again."""
+    told: set[str] = click.get_current_context().meta.setdefault(f"{__name__}.told", set())
+    for notice in notices:
+        if notice not in told:
+            complain(f"note: {notice}")
+        told.add(notice)
+
+
+def moment(value: str | datetime) -> datetime:
+    """The aware datetime of a date or a date with a time in ISO 8601; UTC when no offset is given."""
+    try:
+        found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no date or time such as 2025-03-08 or 2025-03-08T18:05:00Z") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def names(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Names with commas between them, without the blanks around them."""
+    found = tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+    if not all(found):
+        raise click.BadParameter(f"{value!r} must be names with commas between them")
+    return found
+
+
+def memory_options(*, embedder: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the common options; its function gets them as a `Door`, before its own arguments."""
+    options: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = [
+        click.option(
+            "--user", default="default", show_default=True, envvar="AGENTMEM_USER", show_envvar=True, metavar="NAME",
+            help="Whose memory.",
+        ),
+        click.option(
+            "--channel", default="_global", show_default=True, metavar="NAME",
+            help="Where to write; reads also cover _swarm and _global.",
+        ),
+        click.option(
+            "--home", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
+            help="Folder of the memory. [default: AGENTMEM_HOME or ~/.agentmem]",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        click.option("--seed", hidden=True, help="Make ids from this seed."),
+        click.option("--now", type=moment, hidden=True, metavar="MOMENT", help="Let the clock stand still here."),
+    ]  # fmt: skip
+    if embedder:
+        text = "auto, hash, local:MODEL or openai:MODEL, for a new store; an older one keeps its own. [default: auto]"
+        options.append(click.option("--embedder", metavar="NAME", help=text))
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def called(**given: Any) -> Any:
+            return function(_door(given), **given)
+
+        call: Callable[..., Any] = called
+        for option in reversed(options):
+            call = option(call)
+        return call
+
+    return decorate
+
+
+def _door(given: dict[str, Any]) -> Door:
+    """Take the common options out of what was given."""
+    user, channel, as_json = given.pop("user"), given.pop("channel"), given.pop("as_json")
+    asked = {name: given.pop(name, None) for name in ("home", "seed", "embedder")}
+    now = given.pop("now")
+    asked["clock"] = Frozen(now) if now is not None else None
+    return Door(user, channel, as_json, {name: value for name, value in asked.items() if value is not None})
+
+
+def spoken(text: str) -> str:
+    """The text itself, or all of standard input for `-`."""
+    return sys.stdin.read() if text == "-" else text

@@ -1,0 +1,172 @@
+"""Reading files into a memory: looked through first, stored in batches, and told what became of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from agentmem.agent_memory import AsyncAgentMemory
+    from agentmem.cli.progress import Progress
+    from agentmem.errors import InvalidRecord
+    from agentmem.interchange.fields import TurnInput
+    from agentmem.interchange.turns import Format
+
+BATCH = 500
+EXPORT = "agentmem-export"
+Skip = Callable[[Exception], None]
+
+
+@dataclass
+class Imported:
+    """What came of an import: turns read and those that were new, records of exports, what was left out, seconds."""
+
+    files: int = 0
+    turns: int = 0
+    new_turns: int = 0
+    records: int = 0
+    changes: int = 0
+    repeated: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+
+    def told(self) -> str:
+        """The same in a sentence."""
+        parts = []
+        if self.turns or not self.changes:
+            parts.append(f"{self.new_turns:,} turns stored" + self._known(self.turns - self.new_turns))
+        if self.changes:
+            parts.append(f"{self.records:,} records of an export stored" + self._known(self.repeated))
+        if self.skipped:
+            parts.append(f"{self.skipped:,} skipped")
+        return f"{', '.join(parts)}; {self.files} {'file' if self.files == 1 else 'files'}, {self.seconds:.1f} s"
+
+    @staticmethod
+    def _known(count: int) -> str:
+        return f" ({count:,} were there)" if count else ""
+
+
+@contextmanager
+def readable(paths: Sequence[str]) -> Iterator[list[Path]]:
+    """The paths as files that can be read twice; standard input (`-`) and pipes are copied into a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
+        out = []
+        for number, path in enumerate(paths):
+            if path != "-" and Path(path).is_file():
+                out.append(Path(path))
+                continue
+            out.append(Path(folder) / f"{number}-{'stdin' if path == '-' else Path(path).name}")
+            with out[-1].open("wb") as copy:
+                if path == "-":
+                    shutil.copyfileobj(sys.stdin.buffer, copy)
+                else:
+                    with open(path, "rb") as pipe:
+                        shutil.copyfileobj(pipe, copy)
+        yield out
+
+
+def is_export(path: Path) -> bool:
+    """Whether the first line of a file says that it is an export."""
+    with path.open("rb") as file:
+        line = file.readline(100_000)
+    try:
+        first: Any = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(first, dict) and first.get("format") == EXPORT
+
+
+@dataclass
+class Intake:
+    """One import. With `skip`, what is wrong is handed to it and left out; without, it stops the import."""
+
+    format: str | None = None
+    conversation: str | None = None
+    skip: Skip | None = None
+    report: Imported = field(default_factory=Imported)
+
+    async def files(self, memory: AsyncAgentMemory, paths: Iterable[Path], progress: Progress) -> Imported:
+        """Store all files in their order, and wait until what they hold can be found.
+
+        Raises InvalidRecord naming file, line and field before anything of any file is stored.
+        """
+        from agentmem.model.clock import Stopwatch
+
+        watch = Stopwatch(memory.resources.clock)
+        counted = [(path, None if is_export(path) else sum(1 for _ in self._read(path, quiet=True))) for path in paths]
+        for path, count in counted:
+            if count is None:
+                await self._export(memory, path, progress)
+            else:
+                await self.turns(memory, self._read(path), count, progress)
+            self.report.files += 1
+        await memory.flush()
+        self.report.seconds = watch.milliseconds() / 1000
+        return self.report
+
+    def _read(self, path: Path, *, quiet: bool = False) -> Iterator[TurnInput]:
+        from agentmem.interchange.turns import read_turns
+
+        on_error = None if self.skip is None else self._ignore if quiet else self._leave_out
+        for turn in read_turns(path, format=cast("Format | None", self.format), on_error=on_error):
+            if self.conversation is not None:
+                turn["conversation_id"] = self.conversation
+            yield turn
+
+    def _ignore(self, error: InvalidRecord) -> None:
+        """The second reading tells it."""
+
+    def _leave_out(self, error: Exception) -> None:
+        if self.skip is None:
+            raise error
+        self.report.skipped += 1
+        self.skip(error)
+
+    async def turns(self, memory: AsyncAgentMemory, turns: Iterable[TurnInput], count: int, progress: Progress) -> None:
+        """Store turns in batches of 500."""
+        before, done = await _turns_stored(memory), 0
+        source = iter(turns)
+        progress("storing", 0, count)
+        while batch := list(islice(source, BATCH)):
+            await self._store(memory, batch)
+            done += len(batch)
+            progress("storing", done, count)
+        self.report.turns += done
+        self.report.new_turns += await _turns_stored(memory) - before
+
+    async def _store(self, memory: AsyncAgentMemory, batch: Sequence[TurnInput]) -> None:
+        from agentmem.errors import Conflict, InvalidRecord
+
+        try:
+            await memory.store_turns(batch)
+        except (Conflict, InvalidRecord):
+            if self.skip is None:
+                raise
+            for turn in batch:  # find the ones that are to blame
+                try:
+                    await memory.store_turns([turn])
+                except (Conflict, InvalidRecord) as error:
+                    self._leave_out(error)
+
+    async def _export(self, memory: AsyncAgentMemory, path: Path, progress: Progress) -> None:
+        from agentmem.upkeep.portable import import_user
+
+        with path.open(encoding="utf-8") as lines:
+            found = await import_user(memory.resources, memory.scope, lines, progress)
+        self.report.records += found.records
+        self.report.changes += found.changes
+        self.report.repeated += found.repeated
+
+
+async def _turns_stored(memory: AsyncAgentMemory) -> int:
+    from agentmem.stores import Where
+
+    return await memory.resources.log.count(memory.scope, Where(kinds=("Turn",)))

@@ -1,0 +1,97 @@
+"""The reference of all commands as Markdown, made from the commands themselves: `python -m agentmem.cli.reference`.
+
+It writes docs/cli.md of a checkout; a test holds the page to what this module makes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from agentmem.cli.program import program
+
+_INTRO = """\
+# The command line
+
+*Made from the commands by `python -m agentmem.cli.reference > docs/cli.md`; edit the commands, not this page.*
+
+`agentmem COMMAND [OPTIONS]` is thin over the same verbs that programs use. Options stand after the command.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | a store or a model failed; what was acknowledged is safe |
+| 2 | input or settings that cannot work; the message names the field and the fix |
+| 3 | done, and something needs attention: an error found by `doctor`, an answer that differs, a remnant of an erasure |
+
+Answers go to standard output, notes, progress and errors to standard error. `--json` prints one JSON document with its
+keys in order; `facts` and `audit` print one per line. Colours and progress show on a terminal only, and `NO_COLOR`
+turns colours off. Moments are dates or times in ISO 8601, in UTC unless they carry an offset.
+
+## Options of every command
+
+{shared}
+
+A script run twice on empty homes prints the same bytes when `--seed` and `--now` are given and the embedder is `hash`:
+`--seed` makes ids repeatable, `--now` lets the clock stand still. `demo --seed 1` chooses its own moment.
+"""
+_SHARED = ("user", "channel", "home", "as_json", "seed", "now")
+
+
+def reference() -> str:
+    """The whole page."""
+    context = click.Context(program, info_name="agentmem")
+    found = [(name, program.get_command(context, name)) for name in program.list_commands(context)]
+    commands = [(name, command) for name, command in found if command is not None]
+    shared = [param for param in commands[0][1].params if param.name in _SHARED]
+    parts = [_INTRO.format(shared=_table(shared))]
+    parts += [_section(name, command) for name, command in commands]
+    return "\n".join(parts)
+
+
+def _section(name: str, command: click.Command) -> str:
+    text, _, examples = inspect.cleandoc(command.help or "").partition("\b\nExamples:\n")
+    paragraphs = re.sub(r"(?<!\n)\n(?!\n)", " ", text).strip()
+    usage = [param.human_readable_name for param in command.params if isinstance(param, click.Argument)]
+    lines = [f"## `{' '.join(['agentmem', name, *usage])}`", "", paragraphs, ""]
+    own = [param for param in command.params if isinstance(param, click.Option) and param.name not in _SHARED]
+    if own:
+        lines += [_table(own), ""]
+    return "\n".join([*lines, "```sh", *(line.strip() for line in examples.strip().splitlines()), "```", ""])
+
+
+def _table(params: list[Any]) -> str:
+    rows = [f"| `{_written(param)}` | {_cell(param)} |" for param in params]
+    return "\n".join(["| option | what it does |", "|---|---|", *rows])
+
+
+def _written(option: Any) -> str:
+    value = "" if option.is_flag else f" {option.metavar or _choices(option) or option.type.name.upper().split()[0]}"
+    return "/".join(option.opts) + value
+
+
+def _choices(option: Any) -> str:
+    return "\\|".join(option.type.choices) if isinstance(option.type, click.Choice) else ""
+
+
+def _cell(option: Any) -> str:
+    notes = list(_notes(option))
+    text = re.sub(r" ?\[default: (.*)\]", r" Default: \1.", option.help)
+    return " ".join([text, *notes]).replace("|", "\\|")
+
+
+def _notes(option: Any) -> Iterator[str]:
+    if option.show_default:
+        default = option.default
+        yield f"Default: {', '.join(default) if isinstance(default, tuple) else default}."
+    if option.show_envvar:
+        yield f"Environment: {option.envvar}."
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,152 @@
+"""Entities and the relations between them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agentmem.errors import InvalidRecord, NotFound
+from agentmem.memory import Seat
+from agentmem.model.changes import Change, JournalEntry, fingerprint
+from agentmem.model.clock import derived_id
+from agentmem.model.edges import ENDS
+from agentmem.model.records import RELATIONS, Edge, EdgeKind, Entity, Fact, build
+from agentmem.resources import Write
+from agentmem.stores import Where
+from agentmem.text.names import slug
+
+Moment = datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class EntityGraph:
+    """Entities reached from some others: `entities` nearest first, the facts about them, and the edges between."""
+
+    entities: tuple[Entity, ...]
+    facts: tuple[Fact, ...]
+    edges: tuple[Edge, ...]
+
+
+@dataclass
+class Entities:
+    """The verbs over entities and relations."""
+
+    seat: Seat
+
+    async def upsert_entity(self, entity: Entity | Mapping[str, Any], *, key: str | None = None) -> Entity:
+        """Store an entity, or add names, description and properties to the one of the same type and name.
+
+        Found by id, then by name, alias or slug among entities of its type in this channel.
+        """
+        fields = dict(entity) if isinstance(entity, Mapping) else entity.model_dump(exclude_unset=True)
+        draft = build(Entity, **{**fields, "channel": self.seat.scope.channel})
+        draft = draft.model_copy(update={"slug": slug(draft.name)})
+
+        async def make(write: Write) -> Change | None:
+            known = await self._known(draft)
+            if known is None:
+                stamp = {"id": draft.id or self.seat.resources.ids.new(), "first_seen": draft.first_seen or write.now}
+                return write.change(draft.model_copy(update=stamp))
+            merged = _merged(known, draft)
+            found.append(known)
+            return None if merged == known else write.change(merged, expects={known.key: known.seq})
+
+        found: list[Entity] = []
+        entry = await self.seat.resources.write(
+            self.seat.scope, "upsert_entity", make, kind="Entity", key=key, payload=fingerprint(**fields)
+        )
+        return _entity(entry) if entry is not None else found[-1]
+
+    async def _known(self, draft: Entity) -> Entity | None:
+        log, scope = self.seat.resources.log, self.seat.scope
+        if draft.id:
+            for record in await log.get("Entity", [draft.id], scope):
+                return record if isinstance(record, Entity) else None
+        where = Where(kinds=("Entity",), channels=(draft.channel,), key=(f"{draft.type}:{draft.slug}",))
+        for record in await log.find(scope, where, limit=1):
+            return record if isinstance(record, Entity) else None
+        names = {slug(name) for name in (draft.name, *draft.aliases)}
+        for record in await self.seat.all("Entity", channels=[draft.channel]):
+            if isinstance(record, Entity) and record.type == draft.type and record.superseded_at is None:
+                if names & {slug(name) for name in record.aliases}:
+                    return record
+        return None
+
+    async def entities(self, name: str | None = None, *, type: str | None = None, limit: int = 1000) -> list[Entity]:
+        """Entities of the readable channels; `name` matches name, alias or slug."""
+        wanted = slug(name) if name else None
+        out = []
+        for record in await self.seat.all("Entity"):
+            if not isinstance(record, Entity) or record.superseded_at is not None or type not in (None, record.type):
+                continue
+            if wanted is None or wanted in {slug(one) for one in (record.name, *record.aliases)}:
+                out.append(record)
+        return out[:limit]
+
+    async def relate(
+        self, source: str, kind: str, target: str, properties: Mapping[str, Any] | None = None, *, key: str | None = None,
+        confidence: float = 1.0, fact_id: str | None = None, valid_from: Moment = None, valid_to: Moment = None,
+    ) -> Edge:  # fmt: skip
+        """State a relation between two entities. A name that is not one of the known kinds is kept as RELATED_TO's `name`."""
+        known = kind.upper().replace(" ", "_")
+        edge_kind = EdgeKind(known) if known in RELATIONS else EdgeKind.RELATED_TO
+        extra = {} if edge_kind.value == known else {"name": kind}
+        labels = ENDS[edge_kind]
+        await self.seat.must_exist("source", labels[0], [source])
+        await self.seat.must_exist("target", labels[1], [target])
+        edge = build(
+            Edge, id=derived_id(self.seat.scope.user_id, source, edge_kind, target, extra.get("name", "")),
+            channel=self.seat.scope.channel, edge_kind=edge_kind, source=source, target=target,
+            properties={**extra, **(properties or {})}, confidence=confidence, fact_id=fact_id,
+            valid_from=valid_from, valid_to=valid_to,
+        )  # fmt: skip
+
+        async def make(write: Write) -> Change:
+            before = await self.seat.resources.log.get("Edge", [edge.id], self.seat.scope)
+            return write.change(edge, expects={edge.key: before[0].seq if before else None})
+
+        entry = await self.seat.resources.write(
+            self.seat.scope, "relate", make, kind="Edge", key=key,
+            payload=fingerprint(source=source, kind=kind, target=target, properties=properties),
+        )  # fmt: skip
+        assert entry is not None
+        stored = entry.puts[0].record
+        assert isinstance(stored, Edge)
+        return stored
+
+    async def get_entity_graph(self, ids: Collection[str], depth: int = 2, *, limit: int = 50) -> EntityGraph:
+        """Entities, facts and relations around some entities, within `depth` steps (1 to 3), nearest first."""
+        if not 1 <= depth <= 3:
+            raise InvalidRecord(f"depth must be 1, 2 or 3, got {depth}", field="depth")
+        log, scope = self.seat.resources.log, self.seat.scope
+        start = [("Entity", name) for name in ids]
+        near = await self.seat.resources.graph.neighbours(start, scope, None, depth, limit)
+        entities = [*ids, *(key[1] for key, _, _ in near if key[0] == "Entity")]
+        facts = [key[1] for key, _, _ in near if key[0] == "Fact"]
+        edges = await self.seat.resources.graph.edges([("Entity", name) for name in entities], scope, RELATIONS)
+        return EntityGraph(
+            tuple(r for r in await log.get("Entity", entities, scope) if isinstance(r, Entity)),
+            tuple(r for r in await log.get("Fact", facts, scope) if isinstance(r, Fact)),
+            tuple(edges),
+        )
+
+
+def _merged(known: Entity, draft: Entity) -> Entity:
+    names = [name for name in (draft.name, *draft.aliases) if name != known.name]
+    return known.model_copy(
+        update={
+            "aliases": tuple(dict.fromkeys((*known.aliases, *names))),
+            "description": draft.description or known.description,
+            "properties": {**known.properties, **draft.properties},
+            "salience": max(known.salience, draft.salience),
+        }
+    )
+
+
+def _entity(entry: JournalEntry) -> Entity:
+    for stored in entry.puts:
+        if isinstance(stored.record, Entity):
+            return stored.record
+    raise NotFound("this write was done before and its entity erased since")

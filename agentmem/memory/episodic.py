@@ -1,0 +1,204 @@
+"""Turns and conversations: verbatim, in order, stored before anything else happens to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from agentmem.errors import InvalidRecord, NotFound
+from agentmem.memory import Seat
+from agentmem.memory.erasure import Erasure, ForgetReceipt
+from agentmem.memory.working import Working
+from agentmem.model.changes import Change, JournalEntry, fingerprint
+from agentmem.model.clock import Stopwatch, aware, derived_id
+from agentmem.model.records import Conversation, Turn, build
+from agentmem.model.scope import checked_name
+from agentmem.stores import Where
+
+AT_ONCE = 1000  # turns in one transaction
+LIVE = 50  # more turns at once are an import, not a running session
+FIELDS = frozenset({
+    "role", "content", "turn_id", "speaker", "timestamp", "conversation_id", "metadata", "index", "agent_id",
+    "session_id", "token_count", "model", "embedding",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A turn as the caller gave it: the checked record, its key, and the fingerprint of what was said."""
+
+    turn: Turn
+    turn_id: str | None
+    payload: str
+
+
+@dataclass
+class Episodic:
+    """What was said, when and by whom."""
+
+    seat: Seat
+    working: Working
+    erasure: Erasure
+
+    async def store(self, turns: Sequence[Turn | Mapping[str, Any] | str], *, key: str | None = None) -> list[Turn]:
+        """Store up to 1,000 turns in one transaction and return them as stored, in the order given.
+
+        A turn whose `turn_id` is already stored with the same payload is left out and its stored Turn returned; with
+        another payload it is a Conflict. One that was erased since stays erased and is left out of the answer.
+        Raises InvalidRecord before anything is written.
+        """
+        if isinstance(turns, str | Mapping) or not isinstance(turns, Sequence):
+            raise InvalidRecord("turns must be a list of turns", field="turns")
+        if len(turns) > AT_ONCE:
+            raise InvalidRecord(
+                f"turns: at most {AT_ONCE} at once (one transaction), got {len(turns)}; send them in parts",
+                field="turns",
+            )
+        resources, watch = self.seat.resources, Stopwatch(self.seat.resources.clock)
+        given = [self._given(turn) for turn in turns]
+        if not given:
+            return []
+        operation_id = resources.ids.new()
+        changes = self._changes(given, key, operation_id)
+        audit = resources.auditor.write(
+            "store", self.seat.scope, memory_type="episodic", operation_id=operation_id, count=len(given),
+            latency_ms=watch.milliseconds(), metadata={"turns": len(given)},
+            payload=[item.turn.content for item in given],
+        )  # fmt: skip
+        unique = list({change.change_id: change for change in changes}.values())
+        entries = await resources.commit(self.seat.scope, unique, audit)
+        by_change = {entry.change_id: entry for entry in entries}
+        if len(given) <= LIVE:
+            await self.working.saw(_turns([entry for entry in by_change.values() if not entry.repeated]))
+        return _turns([by_change[change.change_id] for change in changes])
+
+    def _changes(self, given: Sequence[Given], key: str | None, operation_id: str) -> list[Change]:
+        ids, scope, now = self.seat.resources.ids, self.seat.scope, self.seat.resources.clock.now()
+        seen: dict[str, str] = {}
+        out = []
+        for position, item in enumerate(given):
+            if item.turn_id is not None and seen.setdefault(item.turn_id, item.payload) != item.payload:
+                raise InvalidRecord(f"turn_id {item.turn_id!r} is given twice with different content", field="turn_id")
+            if item.turn_id is not None:
+                change_id = derived_id(scope.user_id, "store_turn", item.turn_id)
+            elif key is not None:
+                change_id = derived_id(scope.user_id, "store_turns", key, str(position))
+            else:
+                change_id = ids.new()
+            turn = item.turn.model_copy(
+                update={"id": item.turn_id or ids.new(), "timestamp": item.turn.timestamp or now}
+            )
+            self._keep_vector(turn)
+            conversation = Conversation(
+                id=turn.conversation_id, channel=turn.channel, started_at=turn.timestamp, agent_id=scope.agent_id
+            )
+            out.append(
+                Change(
+                    scope=scope,
+                    operation="store",
+                    operation_id=operation_id,
+                    change_id=change_id,
+                    puts=(turn,),
+                    ensures=(conversation,),
+                    expects={turn.key: None},
+                    payload=item.payload,
+                )  # fmt: skip
+            )
+        return out
+
+    def _keep_vector(self, turn: Turn) -> None:
+        if turn.embedding is None:
+            return
+        vector = np.asarray(turn.embedding, dtype=np.float32)
+        length = float(np.linalg.norm(vector))
+        if not np.isfinite(length) or length == 0:
+            raise InvalidRecord("embedding must be finite numbers, not all zero", field="embedding")
+        for projection in self.seat.resources.vectors[:1]:
+            if projection.embedder.dimensions == len(vector):
+                projection.given[self.seat.scope.user_id, turn.id] = vector / length
+
+    def _given(self, turn: Turn | Mapping[str, Any] | str) -> Given:
+        if isinstance(turn, str):
+            turn = {"content": turn}
+        if isinstance(turn, Turn):
+            fields = {name: getattr(turn, name) for name in turn.model_fields_set if name in FIELDS}
+            fields |= {"turn_id": turn.id} if turn.id else {}
+            if turn.index < 0:
+                fields.pop("index", None)
+        elif isinstance(turn, Mapping):
+            fields = {name: value for name, value in turn.items() if value is not None}
+        else:
+            raise InvalidRecord(f"turn must be text, a Turn or a mapping, got {type(turn).__name__}", field="turn")
+        for name in fields:
+            if name not in FIELDS:
+                raise InvalidRecord(
+                    f"turn has no field {name!r}; it may have {', '.join(sorted(FIELDS))}", field=str(name)
+                )
+        if "content" not in fields:
+            raise InvalidRecord("turn.content is missing: the text of the turn", field="content")
+        turn_id = fields.pop("turn_id", None)
+        if turn_id is not None:
+            checked_name(turn_id, "turn_id")
+        scope = self.seat.scope
+        defaults = {
+            "conversation_id": self._conversation(), "agent_id": scope.agent_id, "session_id": scope.session_id,
+        }  # fmt: skip
+        record = build(Turn, channel=scope.channel, **{**defaults, **fields})
+        checked_name(record.conversation_id, "conversation_id")
+        return Given(record, turn_id, _said(record, fields))
+
+    def _conversation(self) -> str:
+        if self.seat.conversation_id is None:
+            self.seat.conversation_id = self.seat.scope.conversation_id or self.seat.resources.ids.new()
+        return self.seat.conversation_id
+
+    async def get_conversation(self, conversation_id: str, *, limit: int = 10_000) -> list[Turn]:
+        """The turns of a conversation in order; NotFound when this scope has no such conversation."""
+        await self.seat.one("Conversation", conversation_id)
+        where = Where(kinds=("Turn",), channels=self.seat.scope.readable(), conversation_id=conversation_id)
+        turns = await self.seat.resources.log.find(self.seat.scope, where, order="position", limit=limit)
+        return [turn for turn in turns if isinstance(turn, Turn) and turn.superseded_at is None]
+
+    async def recent_turns(self, limit: int = 10, *, hours: float | None = None) -> list[Turn]:
+        """The latest turns of the readable channels by time, oldest first; `hours` back from now when given."""
+        since = None if hours is None else self.seat.resources.clock.now() - timedelta(hours=hours)
+        where = Where(kinds=("Turn",), channels=self.seat.scope.readable(), status=("active",), since=since)
+        found = await self.seat.resources.log.find(self.seat.scope, where, order="time", descending=True, limit=limit)
+        return [turn for turn in reversed(found) if isinstance(turn, Turn)]
+
+    async def read_thread(self, conversation_id: str, center_turn: str, radius: int = 3) -> list[Turn]:
+        """The turn of this id and up to `radius` turns on either side, in order."""
+        turns = await self.get_conversation(conversation_id)
+        for at, turn in enumerate(turns):
+            if turn.id == center_turn:
+                return turns[max(0, at - radius) : at + radius + 1]
+        raise NotFound(f"no turn {center_turn!r} in conversation {conversation_id!r}")
+
+    async def conversations(self, limit: int = 100) -> list[Conversation]:
+        """The conversations of the readable channels, latest first."""
+        where = Where(kinds=("Conversation",), channels=self.seat.scope.readable(), status=("active",))
+        found = await self.seat.resources.log.find(self.seat.scope, where, order="time", descending=True, limit=limit)
+        return [item for item in found if isinstance(item, Conversation)]
+
+    async def delete_conversation(self, conversation_id: str, *, hard: bool = False) -> ForgetReceipt:
+        """Forget a conversation with all its turns; `hard` erases them. See `forget`."""
+        turns = await self.get_conversation(conversation_id, limit=1_000_000)
+        return await self.erasure.forget([("Conversation", conversation_id), *(turn.key for turn in turns)], hard=hard)
+
+
+def _turns(entries: Sequence[JournalEntry]) -> list[Turn]:
+    return [stored.record for entry in entries for stored in entry.puts if isinstance(stored.record, Turn)]
+
+
+def _said(record: Turn, fields: Mapping[str, Any]) -> str:
+    # What was given, without what was filled in: the same turn sent again has the same fingerprint.
+    when: datetime | None = record.timestamp if fields.get("timestamp") is not None else None
+    return fingerprint(
+        role=record.role, content=record.content, speaker=record.speaker,
+        timestamp=None if when is None else aware(when).isoformat(), metadata=record.metadata,
+        conversation_id=fields.get("conversation_id"), index=fields.get("index"),
+    )  # fmt: skip

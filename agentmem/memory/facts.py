@@ -1,0 +1,276 @@
+"""Facts with both times: learned, corrected, superseded. Every change of mind keeps what was believed before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypedDict, Unpack
+
+from agentmem.errors import InvalidRecord, NotFound
+from agentmem.memory import Seat
+from agentmem.model.changes import Change, JournalEntry, fingerprint
+from agentmem.model.clock import aware
+from agentmem.model.records import Fact, Record, Status, Turn, build, changed
+from agentmem.model.scope import GLOBAL
+from agentmem.resources import Write
+from agentmem.stores import Where
+from agentmem.text.names import claim_hash
+
+
+class FactFields(TypedDict, total=False):
+    """What may be said of a fact beside its claim; see `Fact`."""
+
+    confidence: float
+    certainty: str
+    source: str
+    subject: str
+    temporal_context: str
+    salience: float
+    importance: float
+    tier: str
+    tags: Sequence[str]
+    memory_type: str
+    trust: float
+    entity_ids: Sequence[str]
+    source_turn_ids: Sequence[str]
+    depends_on: Sequence[str]
+    valid_from: datetime | None
+    valid_to: datetime | None
+
+
+@dataclass
+class Facts:
+    """The verbs over facts."""
+
+    seat: Seat
+
+    async def learn_fact(self, claim: str, *, key: str | None = None, **fields: Unpack[FactFields]) -> Fact:
+        """Store a fact. The same claim again, while it is current, gains the new sources instead of a second copy."""
+        given = {name: value for name, value in _checked(fields).items() if value is not None}
+        payload = fingerprint(claim=claim, **given)
+
+        async def make(write: Write) -> Change | None:
+            fact = await self._draft(claim, given)
+            known = await self._same(fact)
+            if known is None:
+                fact = fact.model_copy(update={"id": self.seat.resources.ids.new()})
+                return write.change(fact)
+            merged = _with_sources(known, fact)
+            found.append(known)
+            return None if merged == known else write.change(merged, expects={known.key: known.seq})
+
+        found: list[Fact] = []
+        entry = await self.seat.resources.write(
+            self.seat.scope, "learn_fact", make, kind="Fact", key=key, payload=payload
+        )
+        return _fact(entry) if entry is not None else found[-1]
+
+    async def _draft(self, claim: str, fields: Mapping[str, Any]) -> Fact:
+        fact = build(Fact, channel=self.seat.scope.channel, claim=claim, **fields)
+        if fact.valid_from and fact.valid_to and fact.valid_to <= fact.valid_from:
+            raise InvalidRecord("valid_to must be later than valid_from", field="valid_to")
+        await self.seat.must_exist("entity_ids", "Entity", fact.entity_ids)
+        await self.seat.must_exist("source_turn_ids", "Turn", fact.source_turn_ids)
+        await self.seat.must_exist("depends_on", "Fact", fact.depends_on)
+        return fact.model_copy(update={"claim_hash": claim_hash(claim)})
+
+    async def _same(self, fact: Fact) -> Fact | None:
+        where = Where(kinds=("Fact",), channels=(fact.channel,), key=(fact.claim_hash,))
+        found = await self.seat.resources.log.find(self.seat.scope, where, limit=1)
+        same = found[0] if found else None
+        if not isinstance(same, Fact) or same.valid_from != (fact.valid_from or same.valid_from) or fact.valid_to:
+            return None
+        return same
+
+    async def get_fact(self, fact_id: str) -> Fact:
+        """The fact of this id, retired or not; NotFound when this scope has none."""
+        return await self._current(fact_id)
+
+    async def _current(self, fact_id: str) -> Fact:
+        record = await self.seat.one("Fact", fact_id)
+        assert isinstance(record, Fact)
+        return record
+
+    async def facts(self, where: Mapping[str, Any] | None = None, *, limit: int = 1000) -> list[Fact]:
+        """Facts of the readable channels, oldest first: the current ones, or those that match `where`.
+
+        `where` maps fields of Fact to the value wanted (one of `tags`, `entity_ids`, `source_turn_ids`, … for lists);
+        `as_of` asks for what was true then, `retired: True` includes what is no longer true or known.
+        """
+        asked = dict(where or {})
+        moment = aware(asked.pop("as_of", None) or self.seat.resources.clock.now())
+        retired = bool(asked.pop("retired", False)) or "status" in asked
+        for name in asked:
+            if name not in Fact.model_fields:
+                raise InvalidRecord(f"facts(where): Fact has no field {name!r}", field=name)
+        out = []
+        for record in await self.seat.all("Fact"):
+            if isinstance(record, Fact) and (retired or holds(record, moment)) and _matches(record, asked):
+                out.append(record)
+        return out[:limit]
+
+    async def update_fact(
+        self, fact_id: str, *, claim: str | None = None, key: str | None = None, **fields: Unpack[FactFields]
+    ) -> Fact:
+        """Correct a fact. A changed claim or world time makes a new fact that supersedes the wrong one; else a version."""
+        given = _checked(fields) | ({} if claim is None else {"claim": claim})
+
+        async def make(write: Write) -> Change:
+            old = await self._current(fact_id)
+            new = changed(old, **given)
+            if (new.claim, new.valid_from, new.valid_to) == (old.claim, old.valid_from, old.valid_to):
+                return write.change(new, expects={old.key: old.seq})
+            return self._succession(write, old, new, wrong=True)
+
+        entry = await self.seat.resources.write(
+            self.seat.scope, "update_fact", make, kind="Fact", key=key, payload=fingerprint(id=fact_id, **given)
+        )
+        return _fact(entry)
+
+    async def supersede_fact(
+        self, fact_id: str, claim: str, *, wrong: bool = False, key: str | None = None, **fields: Unpack[FactFields]
+    ) -> Fact:
+        """Replace a fact by another claim and return the new one.
+
+        The world changed (default): the old fact ends where the new one begins (`valid_from`, now when not given) and
+        `as_of` before still finds it. It was `wrong`: it is retired in record time, only `known_at` before finds it.
+        A fact superseded before passes the call on to its current successor, so that one current fact remains.
+        """
+        given = {name: value for name, value in _checked(fields).items() if value is not None}
+
+        async def make(write: Write) -> Change:
+            old = await self._latest(fact_id)
+            carried = {name: getattr(old, name) for name in ("entity_ids", "tags", "memory_type", "tier", "subject")}
+            begin = {} if wrong else {"valid_from": given.get("valid_from") or write.now}
+            draft = await self._draft(claim, {**carried, **begin, **given})
+            return self._succession(write, old, draft.model_copy(update={"channel": old.channel}), wrong=wrong)
+
+        entry = await self.seat.resources.write(
+            self.seat.scope, "supersede_fact", make, kind="Fact", key=key,
+            payload=fingerprint(id=fact_id, claim=claim, wrong=wrong, **given),
+        )  # fmt: skip
+        return _fact(entry)
+
+    def _succession(self, write: Write, old: Fact, draft: Fact, *, wrong: bool) -> Change:
+        stamp = {
+            "id": self.seat.resources.ids.new(), "claim_hash": claim_hash(draft.claim), "supersedes": old.id,
+            "superseded_by": None, "superseded_at": None, "status": Status.ACTIVE,
+        }  # fmt: skip
+        new = draft.model_copy(update=stamp)
+        if wrong:
+            end: dict[str, Any] = {"superseded_at": write.now}
+        else:
+            begins = new.valid_from or write.now
+            end = {"valid_to": begins if old.valid_to is None else min(old.valid_to, begins)}
+            if old.valid_from is not None and end["valid_to"] <= old.valid_from:
+                end = {"superseded_at": write.now}  # it would never have been true: then it was wrong
+        ended = old.model_copy(update={**end, "superseded_by": new.id, "status": Status.SUPERSEDED})
+        return write.change(new, ended, expects={old.key: old.seq})
+
+    async def _latest(self, fact_id: str) -> Fact:
+        fact, seen = await self._current(fact_id), {fact_id}
+        while fact.superseded_by is not None and fact.superseded_by not in seen:
+            seen.add(fact.superseded_by)
+            found = await self.seat.resources.log.get("Fact", [fact.superseded_by], self.seat.scope)
+            if not found or not isinstance(found[0], Fact):
+                break
+            fact = found[0]
+        return fact
+
+    async def boost_salience(self, fact_id: str, by: float = 0.1, *, key: str | None = None) -> Fact:
+        """Raise (or lower) how much a fact stands out; the result stays within 0 and 1."""
+
+        async def make(write: Write) -> Change:
+            old = await self._current(fact_id)
+            new = old.model_copy(update={"salience": min(1.0, max(0.0, old.salience + by))})
+            return write.change(new, expects={old.key: old.seq})
+
+        entry = await self.seat.resources.write(
+            self.seat.scope, "boost_salience", make, kind="Fact", key=key, payload=fingerprint(id=fact_id, by=by)
+        )
+        return _fact(entry)
+
+    async def provenance(self, fact_id: str) -> list[Turn]:
+        """The turns a fact rests on, in the order it names them; [] when it names none."""
+        fact = await self._current(fact_id)
+        found = await self.seat.resources.log.get("Turn", fact.source_turn_ids, self.seat.scope)
+        return [turn for turn in found if isinstance(turn, Turn)]
+
+    async def history(self, fact_id: str) -> list[Fact]:
+        """Every kept version of a fact, and of the facts it superseded or was superseded by, oldest first."""
+        keys, queue, out = {fact_id}, [fact_id], []
+        await self._current(fact_id)
+        while queue:
+            versions = await self.seat.resources.log.versions(("Fact", queue.pop()), self.seat.scope)
+            for version in versions:
+                if isinstance(version, Fact):
+                    out.append(version)
+                    for linked in (version.supersedes, version.superseded_by):
+                        if linked and linked not in keys:
+                            keys.add(linked)
+                            queue.append(linked)
+        return sorted(out, key=lambda fact: (fact.seq, fact.id))
+
+    async def promote_to_global(self, fact_id: str, reason: str, *, key: str | None = None) -> Fact:
+        """Copy a project's fact into `_global`, linked to the original; a private agent channel's never."""
+        old = await self._current(fact_id)
+        if old.channel == GLOBAL or old.channel.startswith("_self_"):
+            raise InvalidRecord(f"a fact of channel {old.channel} cannot be promoted", field="fact_id")
+
+        async def make(write: Write) -> Change:
+            fact = await self._current(fact_id)
+            new = fact.model_copy(
+                update={"id": self.seat.resources.ids.new(), "channel": GLOBAL, "promoted_from": fact.id}
+            )
+            marked = fact.model_copy(update={"status": Status.PROMOTED, "reason": reason})
+            return write.change(new, marked, expects={fact.key: fact.seq}, cause=reason)
+
+        entry = await self.seat.resources.write(
+            self.seat.scope, "promote", make, kind="Fact", key=key, payload=fingerprint(id=fact_id, reason=reason),
+            details={"reason": reason, "from": old.channel},
+        )  # fmt: skip
+        return _fact(entry)
+
+
+def holds(fact: Fact, moment: datetime) -> bool:
+    """Whether a fact is known today and true at a moment."""
+    if fact.superseded_at is not None or fact.status in (Status.FORGOTTEN, Status.ARCHIVED):
+        return False
+    return fact.valid_to is None or fact.valid_to > moment
+
+
+def _checked(fields: FactFields) -> dict[str, Any]:
+    for name, value in fields.items():
+        if name not in FactFields.__annotations__:
+            known = ", ".join(sorted(FactFields.__annotations__))
+            raise InvalidRecord(f"a fact has no field {name!r} to set; it may have {known}", field=name)
+        if isinstance(value, str) and name in ("tags", "entity_ids", "source_turn_ids", "depends_on"):
+            raise InvalidRecord(f"{name} must be a list of strings, got a string", field=name)
+    return {name: tuple(value) if isinstance(value, list | set) else value for name, value in fields.items()}
+
+
+def _matches(record: Record, asked: Mapping[str, Any]) -> bool:
+    for name, wanted in asked.items():
+        have = getattr(record, name)
+        if isinstance(have, tuple):
+            if not ({wanted} if isinstance(wanted, str) else set(wanted)) <= set(have):
+                return False
+        elif have != wanted:
+            return False
+    return True
+
+
+def _with_sources(known: Fact, fact: Fact) -> Fact:
+    turns = tuple(dict.fromkeys((*known.source_turn_ids, *fact.source_turn_ids)))
+    entities = tuple(dict.fromkeys((*known.entity_ids, *fact.entity_ids)))
+    tags = tuple(dict.fromkeys((*known.tags, *fact.tags)))
+    more = {"source_turn_ids": turns, "entity_ids": entities, "tags": tags}
+    return known.model_copy(update={**more, "confidence": max(known.confidence, fact.confidence)})
+
+
+def _fact(entry: JournalEntry | None) -> Fact:
+    for stored in () if entry is None else entry.puts:
+        if isinstance(stored.record, Fact):
+            return stored.record
+    raise NotFound("this write was done before and its fact erased since")

@@ -1,0 +1,104 @@
+"""The journal as a tool: what changed between two moments, and taking an operation back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from agentmem.errors import Conflict, NotFound
+from agentmem.memory import Seat
+from agentmem.model.changes import Change, JournalEntry, fingerprint
+from agentmem.model.clock import aware
+from agentmem.model.records import Key, Record, Status
+from agentmem.projections import BATCH
+from agentmem.resources import Write
+from agentmem.stores import Where
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What memory gained, lost and changed between two moments, each in journal order."""
+
+    learned: tuple[Record, ...]
+    retired: tuple[Record, ...]
+    changed: tuple[tuple[Record, Record], ...]
+
+
+@dataclass
+class History:
+    """Differences and undo."""
+
+    seat: Seat
+
+    async def diff(self, earlier: datetime, later: datetime) -> Diff:
+        """Compare what was recorded at two moments; in either order it answers from `earlier` to `later`."""
+        log, scope = self.seat.resources.log, self.seat.scope
+        first, last = [await log.seq_at(scope, aware(moment)) for moment in sorted((aware(earlier), aware(later)))]
+        keys: dict[Key, None] = {}
+        after = first
+        while after < last and (entries := await log.changes(scope, after, BATCH)):
+            for entry in entries:
+                if entry.seq <= last:
+                    keys |= dict.fromkeys(_keys(entry))
+            after = entries[-1].seq
+        before, now = await log.states(list(keys), scope, first), await log.states(list(keys), scope, last)
+        learned, retired, changed = [], [], []
+        for key in keys:
+            old, new = before.get(key), now.get(key)
+            if new is not None and not _retired(new) and (old is None or _retired(old)):
+                learned.append(new)
+            elif old is not None and not _retired(old) and (new is None or _retired(new)):
+                retired.append(old if new is None else new)
+            elif old is not None and new is not None and old.seq != new.seq:
+                changed.append((old, new))
+        return Diff(tuple(learned), tuple(retired), tuple(changed))
+
+    async def undo(self, operation_id: str, *, key: str | None = None) -> str:
+        """Give every record the operation touched its state from before, and return the id of the undoing operation.
+
+        Raises NotFound for an unknown operation, and Conflict where a later operation touched one of its records or
+        where it erased: what is erased cannot come back.
+        """
+        log, scope = self.seat.resources.log, self.seat.scope
+
+        async def make(write: Write) -> Change:
+            entries = await log.operation(operation_id, scope)
+            if not entries:
+                raise NotFound(f"no operation {operation_id!r} of this user")
+            if any(gone.erased for entry in entries for gone in entry.gone):
+                raise Conflict(f"operation {operation_id!r} erased records; erasure cannot be undone")
+            keys = list(dict.fromkeys(key for entry in entries for key in _keys(entry)))
+            keys = [key for key in keys if not await self._still_in_use(key, entries)]
+            later = await log.touched_since(keys, scope, entries[-1].seq)
+            if later:
+                (kind, name), seq = next(iter(later.items()))
+                raise Conflict(f"{kind} {name!r} was changed by a later operation (seq {seq}); undo that one first")
+            before = await log.states(keys, scope, entries[0].seq - 1)
+            current = await log.states(keys, scope, entries[-1].seq)
+            return write.change(
+                *before.values(), retracts=[key for key in keys if key not in before and key in current],
+                expects={key: current[key].seq if key in current else None for key in keys}, cause=operation_id,
+            )  # fmt: skip
+
+        entry = await self.seat.resources.write(
+            scope, "undo", make, kind="Fact", key=key, payload=fingerprint(operation_id=operation_id),
+            details={"undone": operation_id},
+        )  # fmt: skip
+        assert entry is not None
+        return entry.operation_id
+
+    async def _still_in_use(self, key: Key, entries: list[JournalEntry]) -> bool:
+        # A conversation opened by this operation stays when others have turns in it.
+        if key[0] != "Conversation":
+            return False
+        own = sum(stored.record.place()[0] == key[1] for entry in entries for stored in entry.puts)
+        where = Where(kinds=("Turn",), conversation_id=key[1])
+        return await self.seat.resources.log.count(self.seat.scope, where) > own
+
+
+def _keys(entry: JournalEntry) -> list[Key]:
+    return [stored.record.key for stored in entry.puts] + [(gone.kind, gone.id) for gone in entry.gone]
+
+
+def _retired(record: Record) -> bool:
+    return record.superseded_at is not None or record.status in (Status.FORGOTTEN, Status.SUPERSEDED)

@@ -1,0 +1,105 @@
+"""What one write does, what it expects, and what the journal says of it afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from agentmem.model.records import Key, Record
+from agentmem.model.scope import Scope
+
+ABSENT = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Records put and taken by one write, and the state it was built on.
+
+    `puts` are full after-images. `ensures` are written only where no record of that key exists. `retracts` leave the
+    current state but stay in history. `expects` maps keys to the `seq` of the version seen, or None for absent; the log
+    checks it, and that no put shares its `unique()` value with another current record, under the user's lock. `payload`
+    is a fingerprint of the arguments as given: a change_id used again with another one is a Conflict.
+    """
+
+    scope: Scope
+    operation: str
+    operation_id: str
+    change_id: str
+    puts: tuple[Record, ...] = ()
+    ensures: tuple[Record, ...] = ()
+    retracts: tuple[Key, ...] = ()
+    expects: Mapping[Key, int | None] = field(default_factory=dict)
+    payload: str = ""
+    cause: str = ""
+
+    @property
+    def actor(self) -> str:
+        """Who writes: the agent, else the user."""
+        return self.scope.agent_id or "user"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A record as the log holds it. `slot` is its dense number within the user, the same for all versions."""
+
+    slot: int
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A record that left the current state. `erased` means that nothing of it is kept."""
+
+    slot: int
+    kind: str
+    id: str
+    erased: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One change as the journal holds it, in `seq` order without gaps within a user."""
+
+    user_id: str
+    seq: int
+    change_id: str
+    operation_id: str
+    operation: str
+    actor: str
+    cause: str
+    at: datetime
+    puts: tuple[Stored, ...] = ()
+    gone: tuple[Gone, ...] = ()
+    repeated: bool = False  # append found the change_id already applied and returns what it did then
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """One row of memory_audit_log; the log adds id and time. Text and payloads only at the levels that allow them."""
+
+    operation: str
+    memory_type: str
+    scope: Scope | None
+    operation_id: str = ""
+    target_channels: tuple[str, ...] = ()
+    query_text: str | None = None
+    result_count: int | None = None
+    latency_ms: float | None = None
+    success: bool = True
+    error_message: str | None = None
+    promoted_from_channel: str | None = None
+    promotion_confidence: float | None = None
+    promotion_access_count: int | None = None
+    promotion_conversation_count: int | None = None
+    config_snapshot: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def fingerprint(**arguments: Any) -> str:
+    """A digest of a verb's arguments as the caller gave them, the same for equal arguments."""
+    text = json.dumps(arguments, sort_keys=True, default=str, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,0 +1,108 @@
+"""Time and ids come in through arguments: a clock, and a source of UUIDv7 strings that can be seeded."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, runtime_checkable
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@runtime_checkable
+class Clock(Protocol):
+    """Anything with `now()`, which returns an aware datetime."""
+
+    def now(self) -> datetime: ...
+
+
+class SystemClock:
+    """The machine's own clock, in UTC."""
+
+    def now(self) -> datetime:
+        """The current time, aware, in UTC."""
+        return datetime.now(UTC)
+
+
+class Stopwatch:
+    """Milliseconds since it was made: by the monotonic timer, or by the injected clock, so that a frozen clock measures 0."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = None if isinstance(clock, SystemClock) else clock
+        self._start = self._read()
+
+    def _read(self) -> float:
+        return time.perf_counter() * 1000 if self._clock is None else micros(self._clock.now()) / 1000
+
+    def milliseconds(self) -> float:
+        """Elapsed milliseconds, never negative."""
+        return max(0.0, self._read() - self._start)
+
+
+def aware(moment: datetime) -> datetime:
+    """The same moment in UTC; a naive datetime is taken as UTC."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def micros(moment: datetime) -> int:
+    """Microseconds since 1970, exact."""
+    return (aware(moment) - EPOCH) // timedelta(microseconds=1)
+
+
+def from_micros(value: int) -> datetime:
+    """The aware UTC datetime of so many microseconds since 1970."""
+    return EPOCH + timedelta(microseconds=value)
+
+
+class IdSource(Protocol):
+    """Makes ids that were never made before."""
+
+    def new(self) -> str: ...
+
+
+class RandomIds:
+    """UUIDv7 strings (RFC 9562) from the clock and the system's randomness; increasing within a process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def new(self) -> str:
+        """A new UUIDv7."""
+        return _uuid7(micros(self._clock.now()) // 1000, os.urandom(10))
+
+
+class SeededIds:
+    """UUIDv7-shaped strings as a keyed function of (seed, opening, n), so that a script run twice makes the same ids.
+
+    `opening` is a counter kept by the store: a seed used twice on one store never repeats an id.
+    """
+
+    def __init__(self, clock: Clock, seed: int | str, opening: int) -> None:
+        self._clock = clock
+        self._key = f"{seed}:{opening}".encode()
+        self._n = 0
+        self._lock = threading.Lock()
+
+    def new(self) -> str:
+        """The next id of this opening."""
+        with self._lock:
+            self._n += 1
+            n = self._n
+        digest = hashlib.blake2b(str(n).encode(), key=self._key[:64], digest_size=10).digest()
+        return _uuid7(micros(self._clock.now()) // 1000, digest)
+
+
+def _uuid7(milliseconds: int, tail: bytes) -> str:
+    value = (milliseconds & ((1 << 48) - 1)) << 80 | int.from_bytes(tail, "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    return str(uuid.UUID(int=value))
+
+
+def derived_id(*parts: str) -> str:
+    """A UUIDv5 of the parts: the same parts give the same id, and no two lists of parts share one."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, "\x1f".join(f"{len(part)}:{part}" for part in parts)))

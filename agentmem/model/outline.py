@@ -1,0 +1,214 @@
+"""What ranking must know of every record of a user, as columns: one row per slot, topped up as the journal grows.
+
+An Outline holds no text. `mask` says which records a query may see; everything that looks at the whole memory or at
+neighbours (scaling, shares, the turn before) works on that mask, so that what is hidden has no influence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentmem.model.clock import micros
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+NEVER = np.iinfo(np.int64).max  # "until" of what has no end
+ALWAYS = np.iinfo(np.int64).min  # "from" of what has no beginning
+HIDDEN = ("forgotten", "archived")
+
+
+class OutlineRow(NamedTuple):
+    """One record's row. Times are microseconds since 1970 or None; `id` is the record's id."""
+
+    slot: int
+    seq: int
+    kind: str
+    id: str
+    channel: str
+    status: str
+    conversation_id: str
+    position: int
+    speaker: str
+    valid_from: int | None
+    valid_to: int | None
+    recorded_at: int
+    superseded_at: int | None
+    words: int
+    length: int
+    asks: int  # bit 1: the last sentence asks; bit 2: any sentence asks; bit 4: holds a time word
+    salience: float
+    confidence: float
+
+
+ASKS_LAST, ASKS_ANY, TELLS_TIME = 1, 2, 4
+
+_COLUMNS: dict[str, Any] = {
+    "seq": np.int64, "kind": np.int16, "channel": np.int32, "status": np.int16, "conversation": np.int32,
+    "position": np.int32, "speaker": np.int32, "valid_from": np.int64, "valid_to": np.int64, "recorded_at": np.int64,
+    "superseded_at": np.int64, "words": np.int32, "length": np.int32, "asks": np.int8, "salience": np.float32,
+    "confidence": np.float32,
+}  # fmt: skip
+
+
+class Names:
+    """Strings as small codes, in the order first seen."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = []
+        self._codes: dict[str, int] = {}
+
+    def code(self, value: str) -> int:
+        """The code of a value, new when it was not seen before."""
+        found = self._codes.get(value)
+        if found is None:
+            found = self._codes[value] = len(self.values)
+            self.values.append(value)
+        return found
+
+    def find(self, value: str) -> int:
+        """The code of a value, or -1 when it was never seen."""
+        return self._codes.get(value, -1)
+
+    def among(self, values: Collection[str]) -> Bools:
+        """A look-up table: True at the codes of these values."""
+        table = np.zeros(len(self.values) + 1, dtype=np.bool_)
+        for value in values:
+            if (code := self.find(value)) >= 0:
+                table[code] = True
+        return table
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Which records one query may see: `mask[slot]`. `as_of` in microseconds, None for now without a lower bound."""
+
+    mask: Bools
+    as_of: int | None
+
+
+class Outline:
+    """Columns by slot. Slots without a record (erased, retracted) have kind -1 and are never visible."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.seq = 0
+        self.ids: list[str] = []
+        self.slots: dict[tuple[str, str], int] = {}
+        self.kinds, self.channels, self.statuses, self.conversations, self.speakers = (Names() for _ in range(5))
+        self._columns = {name: np.zeros(0, dtype=dtype) for name, dtype in _COLUMNS.items()}
+        self._orders: dict[int, Ints] = {}
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        """A column, cut to the slots in use."""
+        if name not in _COLUMNS:
+            raise AttributeError(name)
+        column: NDArray[Any] = self.__dict__["_columns"][name]
+        return column[: self.size]
+
+    def put(self, rows: Iterable[OutlineRow], seq: int) -> None:
+        """Write rows, each at its slot, and note up to which `seq` this outline is complete."""
+        rows = list(rows)
+        if any(row.slot < self.size for row in rows):
+            self._own()
+        for row in rows:
+            self._grow(row.slot + 1)
+            self._put(row)
+        self.seq = max(self.seq, seq)
+
+    def drop(self, slots: Iterable[int], seq: int) -> None:
+        """Take records out of the current state."""
+        slots = [slot for slot in slots if slot < self.size]
+        if slots:
+            self._own()
+        for slot in slots:
+            self._columns["kind"][slot] = -1
+        self.seq = max(self.seq, seq)
+
+    def snapshot(self) -> Outline:
+        """This state for a reader: rows appended to the original later are not seen, changes copy the columns first."""
+        other = Outline()
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def copy(self) -> Outline:
+        """An independent copy, to be patched into an earlier state."""
+        other = self.snapshot()
+        other._own()
+        return other
+
+    def _own(self) -> None:
+        # Snapshots share the columns; rows they can see are only changed in a copy.
+        self._columns = {name: column.copy() for name, column in self._columns.items()}
+        self.ids, self.slots, self._orders = list(self.ids), dict(self.slots), {}
+
+    def _grow(self, size: int) -> None:
+        if size > len(self._columns["kind"]):
+            room = max(256, size * 3 // 2)
+            for name, column in self._columns.items():
+                fresh = np.full(room, -1 if name == "kind" else 0, dtype=column.dtype)
+                fresh[: self.size] = column[: self.size]
+                self._columns[name] = fresh
+        while len(self.ids) < size:
+            self.ids.append("")
+        self.size = max(self.size, size)
+
+    def _put(self, row: OutlineRow) -> None:
+        columns, slot = self._columns, row.slot
+        self.ids[slot] = row.id
+        self.slots[row.kind, row.id] = slot
+        columns["kind"][slot] = self.kinds.code(row.kind)
+        columns["channel"][slot] = self.channels.code(row.channel)
+        columns["status"][slot] = self.statuses.code(row.status)
+        columns["conversation"][slot] = self.conversations.code(row.conversation_id) if row.conversation_id else -1
+        columns["speaker"][slot] = self.speakers.code(row.speaker) if row.speaker else -1
+        columns["valid_from"][slot] = ALWAYS if row.valid_from is None else row.valid_from
+        columns["valid_to"][slot] = NEVER if row.valid_to is None else row.valid_to
+        columns["superseded_at"][slot] = NEVER if row.superseded_at is None else row.superseded_at
+        for name in ("seq", "position", "recorded_at", "words", "length", "asks", "salience", "confidence"):
+            columns[name][slot] = getattr(row, name)
+
+    def view(
+        self, channels: Collection[str], *, now: datetime, as_of: datetime | None = None,
+        kinds: Collection[str] | None = None, since: datetime | None = None, until: datetime | None = None,
+        min_confidence: float | None = None,
+    ) -> View:  # fmt: skip
+        """What a query over these channels may see.
+
+        Retired records are left out: those that ended by `as_of` (now when None), those superseded or hidden. With
+        `as_of` what begins later is left out too. `since` and `until` bound where world time begins, half open.
+        """
+        seen = self.kind >= 0
+        seen &= self.channels.among(channels)[self.channel]
+        seen &= ~self.statuses.among(HIDDEN)[self.status]
+        seen &= self.superseded_at == NEVER
+        moment = micros(as_of or now)
+        seen &= self.valid_to > moment
+        if as_of is not None:
+            seen &= self.valid_from <= moment
+        if kinds is not None:
+            seen &= self.kinds.among(kinds)[self.kind]
+        if since is not None:
+            seen &= self.valid_from >= micros(since)
+        if until is not None:
+            seen &= self.valid_from < micros(until)
+        if min_confidence is not None:
+            seen &= self.confidence >= min_confidence
+        return View(seen, None if as_of is None else moment)
+
+    def in_order(self) -> Ints:
+        """All slots that belong to a conversation, by channel, conversation and position."""
+        found = self._orders.get(self.seq)
+        if found is None:
+            inside = np.flatnonzero((self.kind >= 0) & (self.conversation >= 0))
+            sort = np.lexsort((inside, self.position[inside], self.conversation[inside], self.channel[inside]))
+            self._orders.clear()
+            found = self._orders[self.seq] = inside[sort]
+        return found

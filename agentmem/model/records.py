@@ -1,0 +1,308 @@
+"""Typed records: frozen, one class per label. Everything that is remembered is one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from agentmem.errors import InvalidRecord
+from agentmem.model.clock import aware
+from agentmem.model.scope import GLOBAL, LONGEST_NAME, checked_name
+
+Moment = Annotated[datetime, AfterValidator(aware)]
+Unit = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+Key = tuple[str, str]  # (kind, id); unique within a user
+LONGEST_TEXT = 1_000_000
+
+
+def _id(value: str) -> str:
+    return checked_name(value, "id") if value else value
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    if len(value) > LONGEST_TEXT:
+        raise ValueError(f"must have at most {LONGEST_TEXT:,} characters, got {len(value):,}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError("must be valid Unicode without lone surrogates") from None
+    return value
+
+
+Name = Annotated[str, AfterValidator(_id)]
+Text = Annotated[str, AfterValidator(_text)]
+
+
+class Status(StrEnum):
+    """Where a record stands. `superseded` and `forgotten` are retired; `archived` is kept out of recall."""
+
+    ACTIVE = "active"
+    PROMOTED = "promoted"
+    ARCHIVED = "archived"
+    SUPERSEDED = "superseded"
+    FORGOTTEN = "forgotten"
+
+
+class Record(BaseModel):
+    """What every record carries. `recorded_at`, `seq` and `operation_id` are set by the log when it is stored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
+
+    user_id: str = ""
+    id: Name = ""
+    channel: Name = GLOBAL
+    status: Status = Status.ACTIVE
+    recorded_at: Moment | None = None
+    superseded_at: Moment | None = None
+    seq: int = 0
+    operation_id: str = ""
+    reason: str = ""
+
+    # Set by the log, not part of the stored payload.
+    STAMPED: ClassVar[frozenset[str]] = frozenset({"user_id", "id", "channel", "recorded_at", "seq", "operation_id"})
+
+    @property
+    def kind(self) -> str:
+        """The label: the class name."""
+        return type(self).__name__
+
+    @property
+    def key(self) -> Key:
+        """(kind, id), unique within the user."""
+        return self.kind, self.id
+
+    def searchable(self) -> str:
+        """The text that recall searches; empty for records that are not searched."""
+        return ""
+
+    def unique(self) -> str:
+        """What no other current record of this kind and channel may share; empty when nothing."""
+        return ""
+
+    def span(self) -> tuple[datetime | None, datetime | None]:
+        """World time: true from (inclusive) and until (exclusive); None is unbounded."""
+        return None, None
+
+    def place(self) -> tuple[str, int]:
+        """Conversation and position in it; ("", -1) for records outside of conversations."""
+        return "", -1
+
+
+class Turn(Record):
+    """One utterance of a conversation, verbatim. True from its `timestamp`."""
+
+    conversation_id: Name = ""
+    index: int = Field(default=-1, ge=-1)
+    timestamp: Moment | None = None
+    role: str = Field(default="user", min_length=1, max_length=20)
+    content: Text
+    speaker: str | None = Field(default=None, max_length=LONGEST_NAME)
+    agent_id: Name | None = None
+    session_id: Name | None = None
+    token_count: int | None = Field(default=None, ge=0)
+    model: str | None = Field(default=None, max_length=100)
+    embedding: tuple[float, ...] | None = Field(default=None, exclude=True, repr=False)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    def searchable(self) -> str:
+        """The content, with what was shared beside it."""
+        caption = self.metadata.get("caption")
+        return f"{self.content} [shares {caption}]" if isinstance(caption, str) and caption.strip() else self.content
+
+    def span(self) -> tuple[datetime | None, datetime | None]:
+        """From its timestamp on."""
+        return self.timestamp, None
+
+    def place(self) -> tuple[str, int]:
+        """Its conversation and index."""
+        return self.conversation_id, self.index
+
+
+class Conversation(Record):
+    """A run of turns."""
+
+    title: str = ""
+    started_at: Moment | None = None
+    consolidated: Moment | None = None
+    patterns_extracted: bool = False
+    archived: bool = False
+    agent_id: Name | None = None
+
+    def span(self) -> tuple[datetime | None, datetime | None]:
+        """From its start on."""
+        return self.started_at, None
+
+
+class Fact(Record):
+    """The unit of knowledge: a claim with its sources and both times. See `semantic` for how it changes."""
+
+    claim: Text
+    claim_hash: str = ""
+    confidence: Unit = 0.8
+    certainty: str = ""
+    source: str = "user"
+    source_turn_ids: tuple[str, ...] = ()
+    source_spans: tuple[tuple[str, int, int], ...] = ()
+    subject: str = ""
+    entity_ids: tuple[str, ...] = ()
+    temporal_context: str = Field(default="", pattern="^(current|past|future|)$")
+    valid_from: Moment | None = None
+    valid_to: Moment | None = None
+    superseded_by: str | None = None
+    supersedes: str | None = None
+    promoted_from: str | None = None
+    salience: Unit = 0.5
+    importance: Unit | None = None
+    tier: str = Field(default="long", pattern="^(short|long)$")
+    tags: tuple[str, ...] = ()
+    memory_type: str = Field(default="fact", pattern="^(fact|preference|context)$")
+    trust: Unit = 1.0
+    depends_on: tuple[str, ...] = ()
+    stale_since: Moment | None = None
+
+    def searchable(self) -> str:
+        """The claim."""
+        return self.claim
+
+    def unique(self) -> str:
+        """One current fact per claim, while it is true and known."""
+        retired = self.superseded_at is not None or self.status in (Status.FORGOTTEN, Status.SUPERSEDED)
+        return "" if retired or self.valid_to is not None else self.claim_hash
+
+    def span(self) -> tuple[datetime | None, datetime | None]:
+        """As the fact says."""
+        return self.valid_from, self.valid_to
+
+
+class Entity(Record):
+    """A person, place, organisation or thing, with the names it goes by."""
+
+    name: Text
+    type: str = Field(default="thing", min_length=1, max_length=50)
+    slug: str = ""
+    aliases: tuple[str, ...] = ()
+    description: str = ""
+    salience: Unit = 0.5
+    first_seen: Moment | None = None
+    properties: dict[str, Any] = Field(default_factory=dict)
+
+    def searchable(self) -> str:
+        """Name, aliases and description."""
+        names = ", ".join(dict.fromkeys((self.name, *self.aliases)))
+        return f"{names}: {self.description}" if self.description else names
+
+    def unique(self) -> str:
+        """One current entity per type and slug."""
+        return f"{self.type}:{self.slug}" if self.superseded_at is None and self.slug else ""
+
+
+class Goal(Record):
+    """Something to be reached."""
+
+    description: Text
+    goal_status: str = Field(default="active", pattern="^(active|completed|abandoned|blocked)$")
+    priority: int = Field(default=3, ge=1, le=5)
+    created_at: Moment | None = None
+    completed_at: Moment | None = None
+    deadline: Moment | None = None
+    result: str = ""
+    parent_id: Name | None = None
+    conversation_id: Name | None = None
+
+    def searchable(self) -> str:
+        """The description."""
+        return self.description
+
+
+class User(Record):
+    """The profile of the user."""
+
+    created_at: Moment | None = None
+    updated_at: Moment | None = None
+    preferences: dict[str, Any] = Field(default_factory=dict)
+    expertise_areas: tuple[str, ...] = ()
+    communication_style: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class EdgeKind(StrEnum):
+    """Every kind of edge. Kinds never come from callers' text; a caller's own name is a property of RELATED_TO."""
+
+    HAS_TURN = "HAS_TURN"
+    FOLLOWED_BY = "FOLLOWED_BY"
+    MENTIONS = "MENTIONS"
+    DERIVED_FROM = "DERIVED_FROM"
+    ABOUT = "ABOUT"
+    PROMOTED_FROM = "PROMOTED_FROM"
+    SUPERSEDES = "SUPERSEDES"
+    DEPENDS_ON = "DEPENDS_ON"
+    SUPPORTS = "SUPPORTS"
+    HAS_GOAL = "HAS_GOAL"
+    SUBGOAL_OF = "SUBGOAL_OF"
+    BLOCKED_BY = "BLOCKED_BY"
+    USES_TOOL = "USES_TOOL"
+    SUCCEEDED_IN = "SUCCEEDED_IN"
+    USED_TOOL = "USED_TOOL"
+    INVOKED = "INVOKED"
+    RELATED_TO = "RELATED_TO"
+    PART_OF = "PART_OF"
+    LOCATED_IN = "LOCATED_IN"
+    WORKS_FOR = "WORKS_FOR"
+    KNOWS = "KNOWS"
+    CREATED_BY = "CREATED_BY"
+    REFERENCES = "REFERENCES"
+
+
+RELATIONS = frozenset(list(EdgeKind)[list(EdgeKind).index(EdgeKind.RELATED_TO) :])
+
+
+class Edge(Record):
+    """A typed relation between two records of one user, stated by somebody, with both times."""
+
+    edge_kind: EdgeKind
+    source: Name
+    target: Name
+    properties: dict[str, Any] = Field(default_factory=dict)
+    confidence: Unit = 1.0
+    fact_id: Name | None = None
+    valid_from: Moment | None = None
+    valid_to: Moment | None = None
+
+    def span(self) -> tuple[datetime | None, datetime | None]:
+        """As stated."""
+        return self.valid_from, self.valid_to
+
+
+R = TypeVar("R", bound="Record")
+
+KINDS: Mapping[str, type[Record]] = {cls.__name__: cls for cls in (Turn, Conversation, Fact, Entity, Goal, User, Edge)}
+
+
+def build(cls: type[R], **fields: Any) -> R:
+    """Make a record, raising InvalidRecord with the first wrong field's name instead of pydantic's own error."""
+    try:
+        return cls(**fields)
+    except ValidationError as error:
+        raise invalid(error, cls.__name__) from error
+
+
+def changed(record: R, **fields: Any) -> R:
+    """The record with some fields changed, validated like a new one."""
+    return build(type(record), **{**{name: getattr(record, name) for name in type(record).model_fields}, **fields})
+
+
+def invalid(error: ValidationError, what: str) -> InvalidRecord:
+    """The InvalidRecord for pydantic's error: one sentence, the field, what was expected and what came."""
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"]) or what
+    message = first["msg"].removeprefix("Value error, ")
+    shown = repr(first["input"])
+    return InvalidRecord(
+        f"{what}.{field}: {message}, got {shown if len(shown) <= 80 else shown[:77] + '...'}", field=field
+    )

@@ -1,0 +1,87 @@
+"""Whose memory, and which channels of it. Every store call takes a Scope."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from agentmem.errors import InvalidRecord, ScopeError
+
+GLOBAL = "_global"
+SWARM = "_swarm"
+SYSTEM_USER = "_system"
+LONGEST_NAME = 200
+
+
+def checked_name(value: object, field: str) -> str:
+    """A user, channel, agent, conversation or record id: 1 to 200 characters, no control characters.
+
+    Raises InvalidRecord naming the field.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidRecord(f"{field} must be a non-empty string, got {value!r}", field=field)
+    if len(value) > LONGEST_NAME:
+        raise InvalidRecord(f"{field} must have at most {LONGEST_NAME} characters, got {len(value)}", field=field)
+    if any(ord(c) < 32 or 0xD800 <= ord(c) <= 0xDFFF for c in value):
+        raise InvalidRecord(f"{field} must not hold control characters", field=field)
+    return value
+
+
+def self_channel(agent_id: str) -> str:
+    """The private channel of an agent."""
+    return f"_self_{agent_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose memory is meant and from where it is seen.
+
+    `channel` is where writes go. Reads cover the active channel, the agent's own, `_swarm` and `_global`, or exactly
+    `channels` when that list is given.
+    """
+
+    user_id: str
+    channel: str = GLOBAL
+    agent_id: str | None = None
+    conversation_id: str | None = None
+    session_id: str | None = None
+    channels: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        checked_name(self.user_id, "user_id")
+        checked_name(self.channel, "channel")
+        for field in ("agent_id", "conversation_id", "session_id"):
+            if getattr(self, field) is not None:
+                checked_name(getattr(self, field), field)
+        if self.user_id == SYSTEM_USER:
+            raise ScopeError(f"user_id {SYSTEM_USER!r} is kept for the system")
+        if self.agent_id is not None and len(self.agent_id) > LONGEST_NAME - 6:
+            raise InvalidRecord(f"agent_id must have at most {LONGEST_NAME - 6} characters", field="agent_id")
+        if self.channel.startswith("_self_") and (self.agent_id is None or self.channel != self_channel(self.agent_id)):
+            raise ScopeError(f"channel {self.channel!r} is private to its agent; give its agent_id")
+
+    def readable(self) -> tuple[str, ...]:
+        """The channels a read covers, each once, the active one first."""
+        if self.channels is not None:
+            return tuple(dict.fromkeys(self.channels))
+        own = (self_channel(self.agent_id),) if self.agent_id else ()
+        return tuple(dict.fromkeys((self.channel, *own, SWARM, GLOBAL)))
+
+    def reading(self, channels: Sequence[str] | None) -> Scope:
+        """The same scope, reading exactly these channels; None keeps what it reads."""
+        if channels is None:
+            return self
+        if isinstance(channels, str) or not channels:
+            raise InvalidRecord("channels must be a non-empty list of channel names", field="channels")
+        names = tuple(checked_name(name, "channels") for name in channels)
+        for name in names:
+            if name.startswith("_self_") and (self.agent_id is None or name != self_channel(self.agent_id)):
+                raise ScopeError(f"channel {name!r} is private to its agent")
+        return replace(self, channels=names)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """Stands in for a Scope where background work concerns all users; only the worker and `--all-users` hold one."""
+
+    name: str = "operator"

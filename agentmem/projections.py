@@ -1,0 +1,184 @@
+"""Keeps vectors in step with the log: applies the journal from a user's watermark on, never skipping, never twice.
+
+The graph of the embedded stack is written by the log's own transaction and is never behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentmem.errors import ModelError, ModelUnavailable
+from agentmem.model.changes import JournalEntry, Stored
+from agentmem.model.clock import Clock
+from agentmem.model.scope import Scope
+from agentmem.providers import Embedder, TokenEmbedder, TokenVectors
+from agentmem.stores import SENTENCE, WHOLE, Batch, LogStore, Parked, Passage, VectorIndex
+from agentmem.text.passages import Passage as Piece
+from agentmem.text.passages import passages
+
+BATCH = 500  # changes applied at once
+REST = 30.0  # seconds without tries after a model failed
+TRIES = 3  # of one change, before it is parked
+MUTABLE = ("Entity", "Goal")  # kinds whose text may change; a changed claim is a new Fact, a turn is verbatim
+
+
+@dataclass
+class VectorProjection:
+    """Vectors of one embedder, made from the journal.
+
+    `keep_tokens` also stores the word pieces' vectors of turns (recall profile `best`).
+    """
+
+    embedder: Embedder
+    index: VectorIndex
+    log: LogStore
+    clock: Clock
+    keep_tokens: bool = False
+    given: dict[tuple[str, str], NDArray[np.float32]] = field(default_factory=dict)
+    _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _failed_at: float = float("-inf")
+    _attempts: dict[tuple[str, int], int] = field(default_factory=dict)
+    last_error: str = ""
+
+    @property
+    def name(self) -> str:
+        """The projection's name in watermarks and lag."""
+        return f"vectors/{self.embedder.identity}"
+
+    @property
+    def resting(self) -> bool:
+        """Whether the model failed a moment ago and is left alone."""
+        return time.monotonic() - self._failed_at < REST
+
+    def wake(self) -> None:
+        """Try again at once, however lately the model failed."""
+        self._failed_at = float("-inf")
+
+    async def follow(
+        self, scope: Scope, entries: Sequence[JournalEntry] = (), progress: Callable[[int], None] | None = None
+    ) -> bool:
+        """Apply what the journal holds beyond the watermark; True when caught up.
+
+        `entries` just written spare a read when they follow the watermark directly. A model that fails is left alone
+        for 30 s; a change that keeps failing is parked and passed over.
+        """
+        if self.resting:
+            return False
+        lock = self._locks.setdefault(scope.user_id, asyncio.Lock())
+        async with lock:
+            after = await self.index.watermark(scope.user_id)
+            while True:
+                todo = self._next(entries, after) or await self.log.changes(scope, after, BATCH)
+                if not todo:
+                    break
+                entries = ()
+                reached = await self._advance(scope, after, todo)
+                if reached is None:
+                    return False
+                if progress is not None:
+                    progress(reached - after)
+                after = reached
+        self._locks.pop(scope.user_id, None)
+        return True
+
+    @staticmethod
+    def _next(entries: Sequence[JournalEntry], after: int) -> Sequence[JournalEntry]:
+        fresh = [entry for entry in entries if not entry.repeated and entry.seq > after]
+        return fresh if fresh and fresh[0].seq == after + 1 else ()
+
+    async def _advance(self, scope: Scope, after: int, todo: Sequence[JournalEntry]) -> int | None:
+        try:
+            batch = await self._batch(after, todo)
+        except ModelUnavailable as error:
+            self._failed_at, self.last_error = time.monotonic(), str(error)
+            return None
+        except ModelError as error:
+            if len(todo) > 1:  # find the change that cannot be embedded
+                half = len(todo) // 2
+                middle = await self._advance(scope, after, todo[:half])
+                return middle if middle is None else await self._advance(scope, middle, todo[half:])
+            batch_or_none = await self._give_up(scope, after, todo[0], error)
+            if batch_or_none is None:
+                return None
+            batch = batch_or_none
+        reached = (await self.index.apply({scope.user_id: batch}))[scope.user_id]
+        for entry in todo:
+            for stored in entry.puts:
+                self.given.pop((scope.user_id, stored.record.id), None)
+        return reached
+
+    async def _give_up(self, scope: Scope, after: int, entry: JournalEntry, error: ModelError) -> Batch | None:
+        key = (scope.user_id, entry.seq)
+        self._attempts[key] = attempts = self._attempts.get(key, 0) + 1
+        self.last_error = str(error)
+        if attempts < TRIES:
+            self._failed_at = time.monotonic()
+            return None
+        del self._attempts[key]
+        await self.log.park(Parked(self.name, scope.user_id, entry.seq, str(error), attempts, self.clock.now()))
+        return Batch(after, entry.seq)
+
+    async def _batch(self, after: int, todo: Sequence[JournalEntry]) -> Batch:
+        fresh: list[tuple[Stored, list[Piece]]] = []
+        replaced: list[int] = []
+        for entry in todo:
+            for stored in entry.puts:
+                record = stored.record
+                first = record.recorded_at == entry.at
+                if not record.searchable() or not (first or record.kind in MUTABLE):
+                    continue
+                if not first:
+                    replaced.append(stored.slot)
+                    fresh = [kept for kept in fresh if kept[0].slot != stored.slot]
+                fresh.append((stored, passages(record.searchable())))
+        return Batch(after, todo[-1].seq, await self._passages(fresh), replaced)
+
+    async def _passages(self, fresh: Sequence[tuple[Stored, list[Piece]]]) -> list[Passage]:
+        wanted: list[tuple[Stored, Piece]] = [
+            (stored, piece)
+            for stored, pieces in fresh
+            for piece in pieces
+            if piece.grain == WHOLE or piece.grain in self.embedder.grains
+        ]
+        if not wanted:
+            return []
+        vectors, tokens = await self._embed([piece.text for _, piece in wanted], [s for s, _ in wanted])
+        out = []
+        for row, (stored, piece) in enumerate(wanted):
+            record, vector = stored.record, vectors[row]
+            if piece.grain == WHOLE:
+                vector = self.given.get((record.user_id, record.id), vector)
+            asks = piece.text.rstrip().endswith(("?", "？", "؟"))
+            pieces = tokens.get(row) if piece.grain == WHOLE and record.kind == "Turn" else None
+            out.append(
+                Passage(
+                    stored.slot,
+                    record.kind,
+                    record.channel,
+                    piece.grain,
+                    piece.part,
+                    (piece.start, piece.end),
+                    vector.astype(np.float16),
+                    None if pieces is None else (pieces.ids, pieces.vectors),
+                    asks=asks,
+                )  # fmt: skip
+            )
+        return out
+
+    async def _embed(
+        self, texts: Sequence[str], owners: Sequence[Stored]
+    ) -> tuple[NDArray[np.float32], Mapping[int, TokenVectors]]:
+        embedder = self.embedder
+        if not (self.keep_tokens and isinstance(embedder, TokenEmbedder)):
+            return await embedder.embed(texts), {}
+        vectors, tokens = await embedder.embed_tokens(texts)
+        return vectors, dict(enumerate(tokens))
+
+
+__all__ = ["BATCH", "SENTENCE", "VectorProjection"]

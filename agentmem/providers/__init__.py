@@ -1,0 +1,155 @@
+"""Models behind protocols; one file per vendor, each the only importer of its SDK, found by its name.
+
+A provider module `agentmem/providers/<vendor>.py` offers embeddings by defining
+`def embedder(model: str, options: EmbedderOptions) -> Embedder`. `open_embedder("vendor:model", options)` imports the
+module by that name and calls it, so that a new vendor is one new file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, cast, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentmem.errors import ConfigError
+
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderOptions:
+    """What any embedder may need; secrets never show in repr.
+
+    `models` is the folder of local weights and built graphs, `threads` how many texts a local model reads at a time,
+    `timeout` seconds for one request, `tries` how often a request is sent at most, `dimensions` the length of the
+    vectors where the model leaves a choice, `base_url` and `api_key` where and as whom a remote model is asked (None:
+    as its SDK finds them in the environment).
+    """
+
+    models: Path
+    threads: int = 1
+    timeout: float = 60.0
+    tries: int = 3
+    dimensions: int | None = None
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+
+
+class Embedder(Protocol):
+    """Text becomes unit vectors.
+
+    `identity` is `vendor:model:dimensions`; vectors of different identities are never compared.
+    `grains` names what is worth embedding: `whole` texts, and `sentence` parts where the model gains by them.
+    """
+
+    @property
+    def identity(self) -> str: ...
+
+    @property
+    def dimensions(self) -> int: ...
+
+    @property
+    def grains(self) -> tuple[str, ...]: ...
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """Unit vectors, shape (len(texts), dimensions), float32, in the order given; shape (0, dimensions) for none.
+
+        Raises ModelUnavailable when the model cannot be reached (try again later) and BadReply when it answered with
+        something unusable.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TokenVectors:
+    """Word pieces of one text without the special ones.
+
+    `ids` has shape (n,), int32; `vectors` shape (n, 64), int8: unit vectors in 64 dimensions times 256, cut to
+    -127..127.
+    """
+
+    ids: NDArray[np.int32]
+    vectors: NDArray[np.int8]
+
+
+@runtime_checkable
+class TokenEmbedder(Protocol):
+    """An embedder whose forward pass also gives a vector per word piece (late interaction; recall profile `best`)."""
+
+    async def embed_tokens(self, texts: Sequence[str]) -> tuple[Vectors, list[TokenVectors]]:
+        """Unit vectors as `embed`, and for each text its word pieces without the special ones, from the same pass.
+
+        Raises ConfigError when the model turns out to give no vectors per word piece, and what `embed` raises.
+        """
+        ...
+
+
+class _Vendor(Protocol):
+    """What a provider module defines to offer embeddings."""
+
+    def embedder(self, model: str, options: EmbedderOptions) -> Embedder: ...
+
+
+_AUTO = "auto"
+_LOCAL = "local:all-MiniLM-L6-v2"
+_LEXICAL = "hash:v1"
+
+
+def open_embedder(spec: str, options: EmbedderOptions) -> Embedder:
+    """The embedder named by `spec`: `vendor:model`, `vendor/model`, a vendor alone, or an embedder's identity.
+
+    `auto` takes the local model when its weights are there and the lexical one otherwise, never a remote one. Nothing
+    is loaded or sent before the first text. Raises ConfigError for an unknown vendor, with the vendors there are, and
+    for dimensions that contradict `options`.
+    """
+    vendor, model, dimensions = _parse(spec)
+    if vendor == _AUTO:
+        if model or dimensions:
+            raise ConfigError(f"embedder: 'auto' takes no model, got {spec!r}; name the vendor, as in '{_LOCAL}'")
+        return open_embedder(resolve_auto(options), options)
+    if dimensions is not None:
+        if options.dimensions not in (None, dimensions):
+            raise ConfigError(f"embedder {spec!r} has {dimensions} dimensions, but {options.dimensions} are asked for")
+        options = replace(options, dimensions=dimensions)
+    return _vendor(vendor, spec).embedder(model, options)
+
+
+def resolve_auto(options: EmbedderOptions) -> str:
+    """The spec that `auto` stands for on this machine; looks at files only, imports no runtime and asks no network."""
+    from agentmem.providers import local
+
+    return _LOCAL if local.is_ready(options) else _LEXICAL
+
+
+def vendors() -> list[str]:
+    """The vendors whose module offers embeddings, in alphabetical order."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
+    return [name for name in names if hasattr(importlib.import_module(f"{__name__}.{name}"), "embedder")]
+
+
+def _parse(spec: str) -> tuple[str, str, int | None]:
+    cut = next((at for at, character in enumerate(spec) if character in ":/"), len(spec))
+    vendor, model = spec[:cut].strip(), spec[cut + 1 :].strip()
+    front, colon, last = model.rpartition(":")
+    if colon and last.isascii() and last.isdigit():
+        return vendor, front, int(last)
+    return vendor, model, None
+
+
+def _vendor(name: str, spec: str) -> _Vendor:
+    # Only an identifier: a name with dots would reach modules outside of this folder.
+    if name.isidentifier() and importlib.util.find_spec(f"{__name__}.{name}"):
+        module = importlib.import_module(f"{__name__}.{name}")
+        if hasattr(module, "embedder"):
+            return cast(_Vendor, module)
+    known = ", ".join([_AUTO, *vendors()])
+    raise ConfigError(f"embedder {spec!r}: no vendor {name!r}; known are {known}; write it as in '{_LOCAL}'")

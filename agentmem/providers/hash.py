@@ -1,0 +1,143 @@
+"""Lexical vectors without a model: signed feature hashing of stems and of the letter groups inside them.
+
+Weinberger et al., "Feature Hashing for Large Scale Multitask Learning" (2009). Two texts are near when they share words
+or parts of words; it knows no synonyms. The same on every machine, nothing to download, no dependency beyond numpy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentmem.errors import Closed, ConfigError
+from agentmem.providers import Embedder, EmbedderOptions, Vectors
+from agentmem.text.words import terms
+
+VERSION = "v1"
+DIMENSIONS = 512
+SIZES = (16, 65_536)
+
+GRAINS = ("whole",)
+"""A sentence holds no word that its text lacks: R@10 on dialogue is .745 without sentence vectors, .738 with."""
+
+LETTERS = (2, 3)
+"""Lengths of the letter groups; the word is wrapped in `<` and `>` so that beginnings and ends count as such."""
+
+LETTERS_WEIGHT = 1.0
+"""Length of a word's letter groups together, beside 1.0 for the word itself."""
+
+LONG_WORD = 8
+"""Letters from which a word weighs no more. Long words are rare words: the root of the length stands in for an idf."""
+
+_CACHED_WORDS = 1 << 15
+_INLINE = 32
+"""Texts up to which a hop to a thread costs more than the work."""
+
+
+def embedder(model: str, options: EmbedderOptions) -> Embedder:
+    """Open `hash:v1`; `options.dimensions` from 16 to 65,536, 512 by default. Raises ConfigError for anything else."""
+    if model not in ("", VERSION):
+        raise ConfigError(f"embedder: no model hash:{model}; the one there is is 'hash:{VERSION}'")
+    dimensions = DIMENSIONS if options.dimensions is None else options.dimensions
+    if not SIZES[0] <= dimensions <= SIZES[1]:
+        raise ConfigError(f"embedder: hash takes {SIZES[0]} to {SIZES[1]} dimensions, got {dimensions}")
+    return HashEmbedder(dimensions)
+
+
+class HashEmbedder:
+    """See `Embedder`. Thread-safe; keeps the features of the last 32,768 words."""
+
+    def __init__(self, dimensions: int) -> None:
+        self._dimensions = dimensions
+        self._closed = False
+        self._features = lru_cache(maxsize=_CACHED_WORDS)(self._hash_word)
+
+    def __repr__(self) -> str:
+        return f"HashEmbedder({self.identity!r})"
+
+    @property
+    def identity(self) -> str:
+        return f"hash:{VERSION}:{self._dimensions}"
+
+    @property
+    def dimensions(self) -> int:
+        return self._dimensions
+
+    @property
+    def grains(self) -> tuple[str, ...]:
+        return GRAINS
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """Unit vectors of `texts`; one without a word or sign gets the first axis. Raises Closed after `close`."""
+        if self._closed:
+            raise Closed("the embedder was closed")
+        if len(texts) <= _INLINE:
+            return self.vectors(texts)
+        return await asyncio.to_thread(self.vectors, texts)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._features.cache_clear()
+
+    def vectors(self, texts: Sequence[str]) -> Vectors:
+        """The same as `embed`, on the calling thread."""
+        out = np.empty((len(texts), self._dimensions), np.float32)
+        for start in range(0, len(texts), 1024):
+            out[start : start + 1024] = self._block(texts[start : start + 1024])
+        return out
+
+    def _block(self, texts: Sequence[str]) -> Vectors:
+        places: list[NDArray[np.int32]] = []
+        values: list[NDArray[np.float32]] = []
+        weights: list[float] = []
+        widths: list[int] = []
+        for text in texts:
+            width = 0
+            for word, count in Counter(_words(text)).items():
+                place, value = self._features(word)
+                places.append(place)
+                values.append(value)
+                weights.append(1.0 + math.log(count) if count > 1 else 1.0)
+                width += len(place)
+            widths.append(width)
+        if not places:
+            return self._unit(np.zeros((len(texts), self._dimensions)))
+        each = np.repeat(np.array(weights), [len(place) for place in places])
+        rows = np.repeat(np.arange(len(texts)) * self._dimensions, widths)
+        sums = np.bincount(
+            rows + np.concatenate(places), np.concatenate(values) * each, minlength=len(texts) * self._dimensions
+        )
+        return self._unit(sums.reshape(len(texts), self._dimensions))
+
+    def _unit(self, sums: NDArray[np.floating | np.integer]) -> Vectors:
+        sums = sums.astype(np.float64, copy=False)
+        lengths = np.sqrt(np.einsum("ij,ij->i", sums, sums))
+        empty = lengths < 1e-9
+        sums[empty, 0] = lengths[empty] = 1.0
+        return np.asarray(sums / lengths[:, None], dtype=np.float32)
+
+    def _hash_word(self, word: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Where a word's features fall, and with what sign and weight."""
+        wrapped = f"<{word}>"
+        groups = {wrapped[at : at + size] for size in LETTERS for at in range(len(wrapped) - size + 1)} - {wrapped}
+        # The word's own feature is prefixed, so that it is no letter group of another word.
+        names = [f"={word}", *sorted(groups)]
+        digests = [blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest() for name in names]
+        hashes = np.frombuffer(b"".join(digests), "<u8")
+        weights = np.full(len(names), LETTERS_WEIGHT / math.sqrt(max(1, len(groups))), np.float32)
+        weights[0] = 1.0
+        weights *= np.float32(math.sqrt(min(len(word), LONG_WORD)))
+        places = ((hashes >> np.uint64(1)) % np.uint64(self._dimensions)).astype(np.int32)
+        return places, np.where(hashes & np.uint64(1), weights, -weights)
+
+
+def _words(text: str) -> list[str]:
+    """Index terms; where there are none (stop words, signs, emoji) whatever stands between spaces."""
+    return terms(text) or text.casefold().split()

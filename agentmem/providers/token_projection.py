@@ -1,0 +1,88 @@
+"""Word-piece vectors in 64 bytes: a fixed matrix per model takes them to 64 dimensions, int8 keeps them.
+
+The matrix spans the first principal components of the model's own word-piece vectors, over made-up sentences of its
+vocabulary: no text has to be shipped, and every model gets one. An eigensolver leaves the signs of components free
+and, where two are nearly equal, their rotation; so the basis kept is the one in their span nearest to a fixed random
+one. Two machines that fit it separately get the same matrix up to rounding.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentmem.errors import ConfigError
+from agentmem.providers import Vectors
+from agentmem.providers.built_files import build_once, fingerprint
+from agentmem.providers.sentence_model import SentenceModel
+
+DIMENSIONS = 64
+SCALE = 256
+"""Parts of a unit vector in 64 dimensions are mostly below .35; times 256, cut at 127, keeps seven bits for them."""
+
+RECIPE = 1
+"""Goes up when the matrix changes; part of the name under which it is kept."""
+
+_SENTENCES = 400
+_WORDS = (6, 24)
+_VOCABULARY = 8000
+
+
+def projection(model: SentenceModel, models: Path) -> Vectors:
+    """The model's matrix, shape (hidden, 64), float32, orthonormal columns; fitted once (some 2 s) and kept.
+
+    Raises ConfigError when the model gives no word-piece vectors, has fewer than 64 dimensions or the folder cannot be
+    written.
+    """
+    if not model.gives_tokens:
+        raise ConfigError("the local model gives no vector per word piece, so there is nothing to rerank by")
+    target = models / "built" / f"tokens{DIMENSIONS}-{RECIPE}-{fingerprint(model.graph)}.npy"
+    build_once(target, lambda part: np.save(part, fit(model)))
+    return np.asarray(np.load(target), dtype=np.float32)
+
+
+def fit(model: SentenceModel) -> Vectors:
+    """Fit the matrix of `projection`."""
+    states = [model.read(sentence, tokens=True).states for sentence in sentences(model.vocabulary)]
+    units = unit_rows(np.concatenate(states)).astype(np.float64)
+    if units.shape[1] < DIMENSIONS:
+        raise ConfigError(f"the local model has {units.shape[1]} dimensions per word piece; {DIMENSIONS} are needed")
+    _, axes = np.linalg.eigh(units.T @ units)
+    return _nearest_basis(axes[:, -DIMENSIONS:])
+
+
+def pack(states: Vectors, matrix: Vectors) -> NDArray[np.int8]:
+    """Project, bring to unit length and scale to int8, shape (pieces, 64)."""
+    units = unit_rows(states @ matrix)
+    return np.clip(np.rint(units * SCALE), -127, 127).astype(np.int8)
+
+
+def unit_rows(rows: Vectors) -> Vectors:
+    """Rows at unit length; one of zeros stays."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.maximum(lengths, 1e-12), dtype=np.float32)
+
+
+def sentences(vocabulary: dict[str, int]) -> list[str]:
+    """Made-up sentences of whole words; vocabularies are sorted by frequency, so early words come more often."""
+    by_id = sorted((number, piece.lstrip("▁Ġ")) for piece, number in vocabulary.items())
+    words = [word for _, word in by_id if word.isascii() and word.isalpha() and word.islower()][:_VOCABULARY]
+    if not words:
+        raise ConfigError("the local model's vocabulary holds no words to fit the word-piece matrix on")
+    chance = random.Random(0)  # noqa: S311  reproducible, no secret
+    weights = [1 / (rank + 30) for rank in range(len(words))]
+    return [
+        " ".join(chance.choices(words, weights, k=chance.randint(*_WORDS))).capitalize() + "."
+        for _ in range(_SENTENCES)
+    ]
+
+
+def _nearest_basis(axes: NDArray[np.float64]) -> Vectors:
+    """The orthonormal basis of the span of `axes` that is nearest to a fixed random one (orthogonal Procrustes)."""
+    chance = random.Random(1)  # noqa: S311  reproducible, no secret
+    fixed = np.array([[chance.gauss(0, 1) for _ in range(axes.shape[1])] for _ in range(axes.shape[0])])
+    left, _, right = np.linalg.svd(axes @ (axes.T @ fixed), full_matrices=False)
+    return np.asarray(left @ right, dtype=np.float32)

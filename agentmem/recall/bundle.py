@@ -1,0 +1,93 @@
+"""What a recall gives: records by kind, one ranking over all of them, and text for a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentmem.model.records import Entity, Fact, Goal, Key, R, Record, Turn
+from agentmem.recall.context import CONTEXT_TOKENS, Counter, pack
+from agentmem.recall.receipt import Receipt, ThreadLead
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One place of the ranking over all kinds: `why` names what spoke for the record."""
+
+    score: float
+    why: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBundle:
+    """The answer of `remember`: at most `top_k` records of each kind and in `items`, best first.
+
+    `user_context` holds the profile, empty when there is none. `notices` say in what the answer falls short.
+    """
+
+    query: str
+    turns: tuple[Turn, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    entities: tuple[Entity, ...] = ()
+    strategies: tuple[Record, ...] = ()
+    procedures: tuple[Record, ...] = ()
+    goals: tuple[Goal, ...] = ()
+    user_context: Mapping[str, Any] = field(default_factory=dict)
+    thread_leads: tuple[ThreadLead, ...] = ()
+    notices: tuple[str, ...] = ()
+    items: tuple[Scored, ...] = ()
+    receipt: Receipt
+
+    def to_context(self, max_tokens: int = CONTEXT_TOKENS, counter: Counter | None = None) -> str:
+        """Text of at most `max_tokens` tokens: what is known, then turns in time order, with dates, speakers and ids.
+
+        `counter` counts the tokens of a text; without one they are a quarter of its characters, rounded up.
+        """
+        known = (*self.goals, *self.facts, *self.entities, *self.strategies, *self.procedures)
+        return pack((*known, *self.turns), profile=self.user_context, max_tokens=max_tokens, counter=counter).text
+
+    def __str__(self) -> str:
+        """`to_context` with its default budget."""
+        return self.to_context()
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What goes into a bundle: records by kind and the ranking over all kinds with its scores, best first."""
+
+    kinds: Mapping[str, Sequence[Record]]
+    items: Sequence[Record]
+    scores: Sequence[float]
+    leads: tuple[ThreadLead, ...]
+    profile: Mapping[str, Any]
+
+    def records(self) -> list[Record]:
+        """Everything delivered, each record once."""
+        every = (record for kind in self.kinds.values() for record in kind)
+        return list({record.key: record for record in (*every, *self.items)}.values())
+
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of what is delivered by kind, best first within each."""
+        return tuple(record.key for kind in self.kinds.values() for record in kind)
+
+    def item_scores(self) -> dict[Key, float]:
+        """The keys and scores of the ranking over all kinds, best first."""
+        return {record.key: score for record, score in zip(self.items, self.scores, strict=True)}
+
+    def bundle(self, receipt: Receipt) -> MemoryBundle:
+        """The bundle, with what the receipt knows of each item."""
+        why = {(candidate.kind, candidate.id): candidate.why for candidate in receipt.pool}
+        return MemoryBundle(
+            query=receipt.request.query, turns=self._all(Turn), facts=self._all(Fact), entities=self._all(Entity),
+            strategies=tuple(self.kinds.get("Strategy", ())), procedures=tuple(self.kinds.get("Procedure", ())),
+            goals=self._all(Goal), user_context=self.profile, thread_leads=self.leads, notices=receipt.notices,
+            items=tuple(
+                Scored(score, why.get(record.key, ""), record)
+                for record, score in zip(self.items, self.scores, strict=True)
+            ), receipt=receipt,
+        )  # fmt: skip
+
+    def _all(self, cls: type[R]) -> tuple[R, ...]:
+        return tuple(record for record in self.kinds.get(cls.__name__, ()) if isinstance(record, cls))

@@ -1,0 +1,198 @@
+"""What ranking keeps of a user between recalls: neighbours, cosines between them, days, a sample of word pieces.
+
+All of it is made from the outline and the stores and holds no text. It is dropped whole on erasure.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentmem.model.outline import ALWAYS, Bools, Floats, Ints, Outline
+from agentmem.model.scope import Scope
+from agentmem.providers import Embedder, TokenEmbedder, TokenVectors
+from agentmem.recall.neighbours import NONE, Neighbours, adjacent
+from agentmem.stores import VectorIndex
+
+MOST_ROWS = 1_000_000  # rows of all users together; some 60 bytes each
+MOST_QUERIES = 1_000  # embedded queries per embedder
+SAMPLE = 1_024  # turns whose word pieces are counted
+DAY = 86_400_000_000  # microseconds
+
+
+@dataclass
+class Cosines:
+    """Cosines of neighbouring turns by slot: with the one before, and between the ones before and after."""
+
+    pairs: Ints = field(default_factory=lambda: np.full((2, 2, 0), NONE, dtype=np.int64))
+    values: Floats = field(default_factory=lambda: np.zeros((2, 0), dtype=np.float32))
+    _last: tuple[Neighbours, Floats] | None = None
+
+    async def follow(self, links: Neighbours, vectors: VectorIndex, scope: Scope) -> Floats:
+        """Cosines for these links, shape (2, slots), NaN where a vector is missing; only what is new is asked for."""
+        if self._last is not None and self._last[0] is links:
+            return self._last[1]
+        pairs = _pairs(links)
+        self._grow(pairs.shape[2])
+        size = pairs.shape[2]
+        known = (self.pairs[:, :, :size] == pairs).all(axis=1)
+        values = np.where(known, self.values[:, :size], np.nan).astype(np.float32)
+        wanted = np.isnan(values) & (pairs[:, 0] >= 0)
+        if wanted.any():
+            values[wanted] = await vectors.between(pairs[:, 0][wanted], pairs[:, 1][wanted], scope)
+            self.pairs[:, :, :size][:, 0][wanted] = pairs[:, 0][wanted]
+            self.pairs[:, :, :size][:, 1][wanted] = pairs[:, 1][wanted]
+            self.values[:, :size][wanted] = values[wanted]
+        if not (np.isnan(values) & (pairs[:, 0] >= 0)).any():  # else some vectors are still to come
+            self._last = (links, values)
+        return values
+
+    def _grow(self, size: int) -> None:
+        more = size - self.values.shape[1]
+        if more > 0:
+            more += size // 2
+            self.pairs = np.concatenate([self.pairs, np.full((2, 2, more), NONE, dtype=np.int64)], axis=2)
+            self.values = np.concatenate([self.values, np.full((2, more), np.nan, dtype=np.float32)], axis=1)
+
+
+def _pairs(links: Neighbours) -> Ints:
+    """Shape (2 cosines, 2 ends, slots); both ends -1 where there is no such pair."""
+    here = np.arange(len(links.before))
+    has, both = links.before >= 0, (links.before >= 0) & (links.after >= 0)
+    return np.stack(
+        [
+            np.stack([links.before, np.where(has, here, NONE)]),
+            np.stack([np.where(both, links.before, NONE), np.where(both, links.after, NONE)]),
+        ]
+    )
+
+
+@dataclass
+class Pieces:
+    """Word pieces of a sample of turns, from which their document frequencies are estimated.
+
+    The sample is every `stride`-th slot, `stride` a power of two, so that it is the same on every machine.
+    """
+
+    found: dict[int, NDArray[np.int32]] = field(default_factory=dict)
+
+    async def rarity(
+        self, ids: NDArray[np.int32], turns: Bools, vectors: VectorIndex, scope: Scope, size: int = SAMPLE
+    ) -> NDArray[np.float64]:
+        """Inverse document frequency of each word piece over the visible turns, as BM25 takes it."""
+        count = int(turns.sum())
+        stride = 1 << max(0, (max(count, 1) - 1).bit_length() - size.bit_length() + 1)
+        sample = [int(slot) for slot in np.flatnonzero(turns[::stride]) * stride]
+        self.found = {slot: self.found[slot] for slot in sample if slot in self.found}
+        missing = [slot for slot in sample if slot not in self.found]
+        if missing:
+            fresh = await vectors.tokens(missing, scope)
+            self.found.update({slot: np.unique(pieces) for slot, (pieces, _) in fresh.items()})
+        if not self.found:
+            return np.ones(len(ids))
+        pool = np.concatenate(list(self.found.values()))
+        held = np.array([(pool == piece).sum() for piece in ids]) * (count / len(self.found))
+        return np.log1p(np.maximum(count - held + 0.5, 0.5) / (held + 0.5))
+
+
+@dataclass
+class Kept:
+    """One user's. `links` and `days` hold for one state of the outline, the rest grows with it."""
+
+    cosines: dict[str, Cosines] = field(default_factory=dict)
+    pieces: dict[str, Pieces] = field(default_factory=dict)
+    rows: int = 0
+    _links: tuple[int, Neighbours] | None = None
+    _days: tuple[int, tuple[Ints, Ints]] | None = None
+
+    def past(self) -> Kept:
+        """For an outline of an earlier state: its own links and days, everything else shared."""
+        return Kept(self.cosines, self.pieces)
+
+    def cosines_of(self, identity: str) -> Cosines:
+        """Of one embedder."""
+        return self.cosines.setdefault(identity, Cosines())
+
+    def pieces_of(self, identity: str) -> Pieces:
+        """Of one embedder."""
+        return self.pieces.setdefault(identity, Pieces())
+
+    def links(self, outline: Outline) -> Neighbours:
+        """`adjacent`, made once per state of the outline."""
+        if self._links is None or self._links[0] != outline.seq:
+            self._links = (outline.seq, adjacent(outline))
+            self.rows = outline.size
+        return self._links[1]
+
+    def days(self, outline: Outline) -> tuple[Ints, Ints]:
+        """The different days on which records begin to be true, and each slot's place among them; once per state."""
+        if self._days is None or self._days[0] != outline.seq:
+            number = np.where(outline.valid_from == ALWAYS, ALWAYS, outline.valid_from // DAY)
+            days, place = np.unique(number, return_inverse=True)
+            self._days = (outline.seq, (days, place.reshape(-1)))
+        return self._days[1]
+
+
+class Keep:
+    """What is kept of all users, the least recently seen dropped first."""
+
+    def __init__(self) -> None:
+        self._users: OrderedDict[str, Kept] = OrderedDict()
+        self._queries: dict[str, OrderedDict[bytes, tuple[Floats, TokenVectors | None]]] = {}
+
+    def of(self, user_id: str) -> Kept:
+        """One user's, empty at first."""
+        kept = self._users.pop(user_id, None) or Kept()
+        self._users[user_id] = kept
+        while sum(other.rows for other in self._users.values()) > MOST_ROWS and len(self._users) > 1:
+            self._users.popitem(last=False)
+        return kept
+
+    def forget(self, user_id: str) -> None:
+        """Drop what is kept of a user, and every embedded query, since nobody knows whose it was."""
+        self._users.pop(user_id, None)
+        self._queries.clear()
+
+    async def embed(self, text: str, embedder: Embedder, tokens: bool) -> tuple[Floats, TokenVectors | None]:
+        """The unit vector of a query, rounded to float16 as stored ones are, and its word pieces where asked for.
+
+        The last 1,000 per embedder are kept, by a digest of the text.
+        """
+        cache = self._queries.setdefault(embedder.identity, OrderedDict())
+        key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        found = cache.pop(key, None)
+        if found is None or (tokens and found[1] is None):
+            found = await _embedded(text, embedder, tokens)
+        cache[key] = found
+        while len(cache) > MOST_QUERIES:
+            cache.popitem(last=False)
+        return found
+
+
+async def _embedded(text: str, embedder: Embedder, tokens: bool) -> tuple[Floats, TokenVectors | None]:
+    pieces: TokenVectors | None = None
+    if tokens and isinstance(embedder, TokenEmbedder):
+        vectors, found = await embedder.embed_tokens([text])
+        pieces = found[0]
+    else:
+        vectors = await embedder.embed([text])
+    return vectors[0].astype(np.float16).astype(np.float32), pieces
+
+
+def split_days(days: Sequence[int] | Ints) -> Mapping[str, Ints]:
+    """Year, month and day of days since 1970; -1 for "always"."""
+    number = np.asarray(days, dtype=np.int64)
+    known = number != ALWAYS
+    dates = np.where(known, number, 0).astype("datetime64[D]")
+    months = dates.astype("datetime64[M]")
+    parts = {
+        "year": dates.astype("datetime64[Y]").astype(np.int64) + 1970,
+        "month": months.astype(np.int64) % 12 + 1,
+        "day": (dates - months).astype(np.int64) + 1,
+    }
+    return {name: np.where(known, part, -1) for name, part in parts.items()}

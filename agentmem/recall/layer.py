@@ -1,0 +1,227 @@
+"""Recall: techniques side by side, one fusion, factors, and a bundle that explains itself. It writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from agentmem.errors import InvalidRecord
+from agentmem.model.clock import Stopwatch
+from agentmem.model.outline import Ints
+from agentmem.model.ranking import Fusion, Ranked, best, fuse, plus
+from agentmem.model.records import Goal, Record, User
+from agentmem.model.scope import Scope
+from agentmem.providers import TokenVectors
+from agentmem.recall.bundle import Delivery, MemoryBundle
+from agentmem.recall.context import CONTEXT_TOKENS, Context, Counter, pack
+from agentmem.recall.kept import Keep
+from agentmem.recall.options import read_options
+from agentmem.recall.prior import conversation_prior
+from agentmem.recall.query import Query, Request
+from agentmem.recall.receipt import Line, Receipt, ThreadLead, WhyNot, make_pool, why_not
+from agentmem.recall.rerank import late_interaction
+from agentmem.recall.run import run
+from agentmem.recall.select import Selection, select, shortlist
+from agentmem.recall.technique import Memory
+from agentmem.recall.unseen import unseen
+from agentmem.recall.view import Embeddings, Source, open_memory
+
+NO_TOKENS = "Word piece vectors, which profile best needs, are not there yet: ranked without them."
+MOST_PACKED = 2_000  # records considered for one context
+SPARE = 30
+LEADS = 3
+OPEN = ("active", "blocked")  # goals that are still to be reached
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """One recall before anything is read for delivery."""
+
+    query: Query
+    memory: Memory
+    fusion: Fusion
+    selection: Selection
+    trace: tuple[Line, ...]
+    notices: tuple[str, ...]
+
+
+class RecallLayer:
+    """Answers requests about what is open. `settings` are the `recall` settings, `profile` is `default` or `best`.
+
+    `digest` identifies the settings in force, for receipts. Raises ConfigError for a setting that does not exist.
+    """
+
+    def __init__(
+        self, source: Source, settings: Mapping[str, Mapping[str, Any]] | None = None, *, profile: str = "default",
+        digest: str = "",
+    ) -> None:  # fmt: skip
+        self.source = source
+        self.options = read_options(settings or {}, profile)
+        self.digest = digest
+        self.keep = Keep()
+
+    def forget(self, user_id: str) -> None:
+        """Drop everything kept of a user in memory; for erasure."""
+        self.keep.forget(user_id)
+
+    async def recall(self, request: Request, scope: Scope, notices: Sequence[str] = ()) -> MemoryBundle:
+        """The bundle for a request; `notices` come first among its own.
+
+        A technique that fails or is late costs a notice and a line in the receipt. When all of them failed, the first
+        failure is raised.
+        """
+        watch = Stopwatch(self.source.clock)
+        ranking = await self._rank(request, scope, max(2 * request.top_k, self.options.ranking.pool), notices)
+        selection, memory = ranking.selection, ranking.memory
+        top = {kind: slots[: request.top_k] for kind, slots in selection.kinds.items()}
+        items = selection.items[: request.top_k]
+        records = await _read(ranking, np.concatenate([*top.values(), items]))
+        kinds = {kind: _present(slots, records) for kind, slots in top.items()}
+        kinds["Goal"] = [goal for goal in kinds.get("Goal", ()) if isinstance(goal, Goal) and goal.goal_status in OPEN]
+        scores = [round(float(selection.item_scores[slot]), 4) for slot in items if int(slot) in records]
+        delivery = Delivery(kinds, _present(items, records), scores, _leads(ranking), await _profile(memory))
+        return delivery.bundle(self._receipt(ranking, delivery, watch))
+
+    async def context(
+        self, request: Request, scope: Scope, max_tokens: int = CONTEXT_TOKENS, counter: Counter | None = None,
+        notices: Sequence[str] = (),
+    ) -> Context:  # fmt: skip
+        """What matters, as much as fits into `max_tokens`, ready for a prompt: knowledge, then turns in time order."""
+        if max_tokens < 1:
+            raise InvalidRecord(f"max_tokens must be at least 1, got {max_tokens}", field="max_tokens")
+        pool = min(max(self.options.ranking.pool, max_tokens // 8), MOST_PACKED)
+        ranking = await self._rank(request, scope, pool, notices)
+        order = _worth_reading(ranking, max_tokens)
+        records = await _read(ranking, order)
+        return await asyncio.to_thread(
+            pack, _present(order, records), profile=await _profile(ranking.memory), max_tokens=max_tokens,
+            counter=counter, knowledge=self.options.context.knowledge, notices=ranking.notices,
+        )  # fmt: skip
+
+    async def why_not(self, receipt: Receipt, record_id: str) -> WhyNot:
+        """Why a record was delivered or not: by the receipt, and where that says too little by asking again.
+
+        Asking again sees the memory as it was then, but the models and settings of now.
+        """
+        said = why_not(receipt, record_id)
+        if said.candidate is not None:
+            return said
+        ranking = await self._rank(receipt.request, receipt.scope, MOST_PACKED, (), (receipt.seq, receipt.at))
+        return unseen(ranking.query, ranking.memory, ranking.selection, record_id)
+
+    async def replay(self, receipt: Receipt) -> MemoryBundle:
+        """The bundle that a recall delivered, from its receipt, with the records as they were then."""
+        _, memory, _ = await self._open(receipt.request, receipt.scope, (receipt.seq, receipt.at))
+        slots = {key: memory.outline.slots.get(key, -1) for key in (*receipt.delivered, *receipt.items)}
+        found = {record.key: record for record in await memory.read([slot for slot in slots.values() if slot >= 0])}
+        kinds: dict[str, list[Record]] = {}
+        for key in receipt.delivered:
+            if key in found:
+                kinds.setdefault(key[0], []).append(found[key])
+        items = [(found[key], score) for key, score in receipt.items.items() if key in found]
+        records, scores = [record for record, _ in items], [score for _, score in items]
+        delivery = Delivery(kinds, records, scores, receipt.leads, await _profile(memory))
+        return delivery.bundle(receipt)
+
+    async def _open(
+        self, request: Request, scope: Scope, then: tuple[int, datetime] | None
+    ) -> tuple[Query, Memory, Embeddings]:
+        return await open_memory(
+            self.source, request, scope, self.keep, tokens=self.options.rerank is not None,
+            few_turns=self.options.ranking.few_turns, then=then,
+        )  # fmt: skip
+
+    async def _rank(
+        self, request: Request, scope: Scope, pool: int, notices: Sequence[str],
+        then: tuple[int, datetime] | None = None,
+    ) -> Ranking:  # fmt: skip
+        """Everything up to the places; `then` is a journal position and moment to repeat a recall at."""
+        techniques = self.options.enabled(request.techniques)
+        query, memory, embeddings = await self._open(request, scope, then)
+        found = await run(techniques, query, memory, self.source.clock, deadlines=not self.source.deterministic)
+        fusion = await asyncio.to_thread(self._fuse, found.lists, memory)
+        short = await asyncio.to_thread(shortlist, fusion, memory, request.kinds, pool)
+        said = [*notices, *found.notices]
+        if self.options.rerank is not None and len(short.get("Turn", ())) > 1:
+            pieces = await embeddings.pieces(query.read.bare) if "whole" in found.lists else None
+            again = await self._rerank(fusion, short["Turn"], pieces, memory)
+            said += [] if again else [NO_TOKENS]
+            fusion = again or fusion
+        selection = await select(fusion, short, memory, self.options.ranking, query.now)
+        return Ranking(query, memory, fusion, selection, found.trace, tuple(said))
+
+    def _fuse(self, lists: Mapping[str, Ranked], memory: Memory) -> Fusion:
+        options = self.options.ranking
+        fusion = fuse(lists, memory.mask, memory.basis, method=options.fusion, k=options.rrf_k)
+        if options.conversation_prior and memory.turns.any():
+            prior = conversation_prior(fusion.scores, memory.turns, memory.outline)
+            fusion = plus(fusion, "conversation", options.conversation_prior * prior)
+        return fusion
+
+    async def _rerank(self, fusion: Fusion, turns: Ints, pieces: TokenVectors | None, memory: Memory) -> Fusion | None:
+        options = self.options.rerank
+        if pieces is None or options is None:
+            return None
+        return await late_interaction(turns[: options.depth], fusion, pieces, memory, options)
+
+    def _receipt(self, ranking: Ranking, delivery: Delivery, watch: Stopwatch) -> Receipt:
+        memory, selection, request = ranking.memory, ranking.selection, ranking.query.request
+        keys = {record.key: record.channel for record in delivery.records()}
+        return Receipt(
+            id=self.source.ids.new(), scope=memory.scope, at=self.source.clock.now(), request=request,
+            profile=self.options.profile, settings=self.digest, embedder=memory.identity,
+            seq=memory.outline.seq if memory.through is None else memory.through,
+            milliseconds=watch.milliseconds(), trace=ranking.trace,
+            pool=make_pool(memory, selection.kinds, selection.scores, ranking.fusion, selection.factors),
+            delivered=delivery.keys(), items=delivery.item_scores(), leads=delivery.leads,
+            elsewhere={key: channel for key, channel in keys.items() if channel != memory.scope.channel},
+            notices=ranking.notices,
+        )  # fmt: skip
+
+
+async def _read(ranking: Ranking, slots: Ints) -> dict[int, Record]:
+    """The records of these slots; those already read on the way are not read again."""
+    known, memory = ranking.selection.records, ranking.memory
+    wanted = [slot for slot in dict.fromkeys(int(slot) for slot in slots) if slot not in known]
+    return {**known, **{memory.outline.slots[record.key]: record for record in await memory.read(wanted)}}
+
+
+def _present(slots: Ints, records: Mapping[int, Record]) -> list[Record]:
+    return [records[int(slot)] for slot in slots if int(slot) in records]
+
+
+async def _profile(memory: Memory) -> dict[str, Any]:
+    """The user's profile as it stood, without what is empty."""
+    outline = memory.outline
+    slots = np.flatnonzero(memory.current & (outline.kind == outline.kinds.find("User")))
+    for user in await memory.read([int(slot) for slot in slots[:1]]):
+        if isinstance(user, User):
+            fields = user.model_dump(include={"preferences", "expertise_areas", "communication_style", "metadata"})
+            return {name: value for name, value in fields.items() if value}
+    return {}
+
+
+def _leads(ranking: Ranking) -> tuple[ThreadLead, ...]:
+    """The conversations with most turns in the pool, at least two; the best of them is where to start reading."""
+    outline, turns = ranking.memory.outline, ranking.selection.kinds.get("Turn", np.zeros(0, dtype=np.int64))
+    codes, first, counts = np.unique(outline.conversation[turns], return_index=True, return_counts=True)
+    order = np.lexsort((first, -counts))
+    return tuple(
+        ThreadLead(outline.conversations.values[codes[at]], outline.ids[turns[first[at]]], int(counts[at]))
+        for at in order[:LEADS]
+        if counts[at] > 1
+    )
+
+
+def _worth_reading(ranking: Ranking, max_tokens: int) -> Ints:
+    """Slots of all kinds, best first, as many as may fit by their number of words, and some more."""
+    selection, outline = ranking.selection, ranking.memory.outline
+    slots = np.concatenate([*selection.kinds.values(), np.zeros(0, dtype=np.int64)])
+    order = best(selection.scores, slots, len(slots), outline)
+    most = np.cumsum(outline.words[order] + 2) <= 1.5 * max_tokens
+    return order[: int(most.sum()) + SPARE]

@@ -1,0 +1,134 @@
+"""The settings of recall, read from one mapping: a section per technique, and `ranking`, `rerank` and `context`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agentmem.errors import ConfigError
+from agentmem.model.ranking import RRF_K, Method
+from agentmem.model.records import KINDS
+from agentmem.recall import techniques
+from agentmem.recall.rerank import RerankOptions
+from agentmem.recall.technique import Options
+
+O = TypeVar("O", bound=BaseModel)  # noqa: E741
+BEST_PRIOR = 0.1
+
+
+class RankingOptions(BaseModel):
+    """Fusion and factors.
+
+    `pool`: candidates per kind that are looked at closely, at least twice top_k. `conversation_prior`: added to the
+    turns of a conversation with good matches (.1 in profile `best`). `per_conversation`: turns beyond so many of one
+    conversation go behind the rest, 0 for off. `few_turns`: below so many, scales are taken over all kinds and
+    `calm` is unknown. `kinds` and `recency` count where kinds are ranked together; a kind not named counts `other`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    fusion: Method = "minmax"
+    rrf_k: int = Field(default=RRF_K, ge=1)
+    pool: int = Field(default=50, ge=1, le=1000)
+    conversation_prior: float = Field(default=0.0, ge=0)
+    per_conversation: int = Field(default=0, ge=0)
+    few_turns: int = Field(default=20, ge=0)
+    kinds: dict[str, float] = {"Turn": 0.3, "Fact": 0.25, "Entity": 0.2, "Strategy": 0.15, "Procedure": 0.15}
+    other: float = Field(default=0.2, gt=0)
+    recency: float = Field(default=0.1, ge=0)
+    current: float = Field(default=1.2, gt=0)
+    past: float = Field(default=0.7, gt=0)
+    active_channel: float = Field(default=1.2, gt=0)
+
+
+class ContextOptions(BaseModel):
+    """`knowledge`: share of the budget that facts, entities and goals may take while there are turns."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    knowledge: float = Field(default=0.3, ge=0, le=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Technique:
+    """A technique as it was found: its name, its module and its settings."""
+
+    name: str
+    module: ModuleType
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class RecallOptions:
+    """Everything recall needs to know. `rerank` is None in the default profile."""
+
+    profile: str
+    techniques: tuple[Technique, ...]
+    ranking: RankingOptions
+    rerank: RerankOptions | None
+    context: ContextOptions
+
+    def enabled(self, chosen: Collection[str] | None) -> list[Technique]:
+        """The techniques that run: those enabled, or exactly those chosen."""
+        if chosen is None:
+            return [technique for technique in self.techniques if technique.options.enabled]
+        return [technique for technique in self.techniques if technique.name in chosen]
+
+
+def find_techniques() -> dict[str, ModuleType]:
+    """The modules in `recall/techniques/`, by name. Raises ConfigError for one without `Options` and `search`."""
+    found = {}
+    for item in sorted(pkgutil.iter_modules(techniques.__path__), key=lambda item: item.name):
+        module = importlib.import_module(f"{techniques.__name__}.{item.name}")
+        if not (isinstance(getattr(module, "Options", None), type) and callable(getattr(module, "search", None))):
+            raise ConfigError(f"technique {item.name!r} must define `class Options` and `async def search`")
+        found[item.name] = module
+    return found
+
+
+def read_options(raw: Mapping[str, Mapping[str, Any]], profile: str = "default") -> RecallOptions:
+    """Check the `recall` settings. Raises ConfigError naming the section or option, and the known ones."""
+    modules = find_techniques()
+    sections = {"ranking", "rerank", "context"}
+    for name in raw:
+        if name not in sections and name not in modules:
+            raise ConfigError(f"unknown section recall.{name}; known ones: {', '.join(sorted({*modules, *sections}))}")
+    ranking = dict(raw.get("ranking", {}))
+    if profile == "best":
+        ranking.setdefault("conversation_prior", BEST_PRIOR)
+    weights = ranking.get("kinds")
+    if isinstance(weights, Mapping):
+        ranking["kinds"] = {**RankingOptions().kinds, **weights}
+    options = RecallOptions(
+        profile=profile,
+        techniques=tuple(Technique(name, module, _read(module.Options, name, raw)) for name, module in modules.items()),
+        ranking=_read(RankingOptions, "ranking", {"ranking": ranking}),
+        rerank=_read(RerankOptions, "rerank", raw) if profile == "best" else None,
+        context=_read(ContextOptions, "context", raw),
+    )
+    for kind, weight in options.ranking.kinds.items():
+        if weight <= 0:
+            raise ConfigError(f"recall.ranking.kinds.{kind} must be above 0, got {weight}")
+        if kind not in {*KINDS, "Strategy", "Procedure"}:
+            raise ConfigError(f"recall.ranking.kinds: unknown kind {kind!r}; known ones: {', '.join(KINDS)}")
+    return options
+
+
+def _read(model: type[O], section: str, raw: Mapping[str, Mapping[str, Any]]) -> O:
+    given = raw.get(section, {})
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"recall.{section} must be a table of options, got {given!r}")
+    try:
+        return model(**given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in (section, *first["loc"]))
+        if first["type"] == "extra_forbidden":
+            raise ConfigError(f"unknown option recall.{name}; known ones: {', '.join(model.model_fields)}") from error
+        raise ConfigError(f"recall.{name}: {first['msg']}, got {first['input']!r}") from error

@@ -1,0 +1,86 @@
+"""What is asked: the arguments of a recall, checked, and the same with the text read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from agentmem.errors import InvalidRecord
+from agentmem.model.clock import aware
+from agentmem.text.query import QueryText
+
+LONGEST_QUERY = 10_000
+MOST_RESULTS = 100
+GROUPS = {"episodic": ("Turn",), "semantic": ("Fact", "Entity"), "procedural": ("Strategy", "Procedure")}
+ALWAYS_INCLUDED = ("Goal",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The arguments of one recall, as the caller gave them.
+
+    `as_of` is a moment of the world, `known_at` a moment of the record; `since` and `until` bound, half open, where the
+    world time of a record begins, and `time_window_hours` is `since` counted back from now (or `as_of`). Raises
+    InvalidRecord naming the argument.
+    """
+
+    query: str
+    top_k: int = 10
+    channels: tuple[str, ...] | None = None
+    as_of: datetime | None = None
+    known_at: datetime | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    time_window_hours: float | None = None
+    min_confidence: float | None = None
+    include: tuple[str, ...] = tuple(GROUPS)
+    techniques: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_text(self.query)
+        if type(self.top_k) is not int or not 1 <= self.top_k <= MOST_RESULTS:
+            raise InvalidRecord(f"top_k must be between 1 and {MOST_RESULTS}, got {self.top_k!r}", field="top_k")
+        if not self.include or any(group not in GROUPS for group in self.include):
+            raise InvalidRecord(f"include must name some of {', '.join(GROUPS)}, got {self.include!r}", field="include")
+        if self.time_window_hours is not None and not self.time_window_hours > 0:
+            raise InvalidRecord(
+                f"time_window_hours must be above 0, got {self.time_window_hours}", field="time_window_hours"
+            )
+        if self.min_confidence is not None and not 0 <= self.min_confidence <= 1:
+            raise InvalidRecord(
+                f"min_confidence must be between 0 and 1, got {self.min_confidence}", field="min_confidence"
+            )
+        if self.since and self.until and aware(self.since) >= aware(self.until):
+            raise InvalidRecord(f"since must be before until, got {self.since} and {self.until}", field="since")
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of record that may be found."""
+        return (*(kind for group in GROUPS if group in self.include for kind in GROUPS[group]), *ALWAYS_INCLUDED)
+
+    def starts(self, now: datetime) -> datetime | None:
+        """The later of `since` and the beginning of the time window."""
+        if self.time_window_hours is None:
+            return self.since
+        hours = min(self.time_window_hours, 24 * 365 * 1000)
+        window = aware(self.as_of or now) - timedelta(hours=hours)
+        return window if self.since is None else max(window, aware(self.since))
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a technique sees: the request, its text as read (`read_query`), and the moment that counts as now."""
+
+    request: Request
+    read: QueryText
+    now: datetime
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise InvalidRecord(f"query must be a string, got {type(text).__name__}", field="query")
+    if not text.strip() or len(text) > LONGEST_QUERY:
+        raise InvalidRecord(
+            f"query must have 1 to {LONGEST_QUERY:,} characters, not all of them blank, got {len(text):,}",
+            field="query",
+        )

@@ -1,0 +1,219 @@
+"""What a recall did: which technique found what at which rank, what factors made of it, and why the rest was cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentmem.model.outline import Ints
+from agentmem.model.ranking import Fusion
+from agentmem.model.records import Key
+from agentmem.model.scope import Scope
+from agentmem.recall.query import Request
+from agentmem.recall.technique import Memory
+
+DEEPEST = 200  # ranks in a single list are told down to this one
+
+
+class Line(NamedTuple):
+    """One technique's line: milliseconds, how many records each list scored, and what went wrong, if anything."""
+
+    technique: str
+    milliseconds: float
+    lists: Mapping[str, int]
+    error: str = ""
+
+
+class Place(NamedTuple):
+    """What one list says of a record. `rank` is None below rank 200 and in lists that are added, not ranked."""
+
+    rank: int | None
+    value: float
+    added: bool
+
+
+class Candidate(NamedTuple):
+    """One record of the pool: its rank within its kind, final score, fused score, places in the lists, and factors."""
+
+    kind: str
+    id: str
+    rank: int
+    score: float
+    fused: float
+    lists: Mapping[str, Place]
+    factors: Mapping[str, float]
+
+    @property
+    def why(self) -> str:
+        """What speaks for it and against it, in words: ranks in lists, bonuses, factors other than 1."""
+        parts = [f"{name} #{place.rank}" for name, place in self.lists.items() if place.rank is not None]
+        parts += [f"{name} {place.value:+.2f}" for name, place in self.lists.items() if place.added and place.value]
+        parts += [f"{name} x{factor:.2f}" for name, factor in self.factors.items() if abs(factor - 1) > 5e-3]
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """All candidates, kind by kind, best first. Arrays have a row per candidate and a column per list."""
+
+    keys: tuple[Key, ...]
+    ranks: NDArray[np.int32]
+    scores: NDArray[np.float32]
+    fused: NDArray[np.float32]
+    lists: tuple[str, ...]
+    added: tuple[bool, ...]
+    values: NDArray[np.float32]
+    places: NDArray[np.int32]
+    factors: Mapping[str, NDArray[np.float32]]
+
+    def __iter__(self) -> Iterator[Candidate]:
+        """The candidates, one by one."""
+        return (self.candidate(row) for row in range(len(self.keys)))
+
+    def candidate(self, row: int) -> Candidate:
+        """One row as a value."""
+        lists = {
+            name: Place(int(self.places[row, at]) or None, round(float(self.values[row, at]), 4), self.added[at])
+            for at, name in enumerate(self.lists)
+            if not np.isnan(self.values[row, at])
+        }
+        factors = {name: round(float(column[row]), 4) for name, column in self.factors.items()}
+        score, fused = round(float(self.scores[row]), 4), round(float(self.fused[row]), 4)
+        return Candidate(*self.keys[row], int(self.ranks[row]), score, fused, lists, factors)
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadLead:
+    """A conversation that is worth reading on: arguments for `episodic.read_thread`.
+
+    `matches` is how many of its turns came near.
+    """
+
+    conversation_id: str
+    center_turn: str
+    matches: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Receipt:
+    """The record of one recall. `seq` is the journal position it saw, `settings` a digest of what was in force.
+
+    `delivered` are the keys of the records given by kind, `items` those of the ranking over all kinds with their
+    scores, both best first. `elsewhere` maps delivered records of another than the active channel to their channel.
+    """
+
+    id: str
+    scope: Scope
+    at: datetime
+    request: Request
+    profile: str
+    settings: str
+    embedder: str
+    seq: int
+    milliseconds: float
+    trace: tuple[Line, ...]
+    pool: Pool
+    delivered: tuple[Key, ...]
+    items: Mapping[Key, float]
+    leads: tuple[ThreadLead, ...] = ()
+    elsewhere: Mapping[Key, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of every record in the bundle, each once; what a recall reinforces."""
+        return tuple(dict.fromkeys((*self.delivered, *self.items)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The receipt as plain values, ready for JSON."""
+        request = {name: _plain(getattr(self.request, name)) for name in self.request.__slots__}
+        return {
+            "id": self.id, "user_id": self.scope.user_id, "channel": self.scope.channel, "at": self.at.isoformat(),
+            "channels": list(self.scope.readable()), "request": request, "profile": self.profile,
+            "settings": self.settings, "embedder": self.embedder, "seq": self.seq,
+            "milliseconds": round(self.milliseconds, 3), "notices": list(self.notices),
+            "trace": [{**line._asdict(), "lists": dict(line.lists)} for line in self.trace],
+            "candidates": [_candidate(candidate) for candidate in self.pool],
+            "delivered": [list(key) for key in self.delivered],
+            "items": [[*key, score] for key, score in self.items.items()],
+            "elsewhere": [[*key, channel] for key, channel in self.elsewhere.items()],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """Why a record was delivered or not. `candidate` is None when it was not in the pool."""
+
+    delivered: bool
+    reason: str
+    candidate: Candidate | None = None
+
+    def __str__(self) -> str:
+        """The reason."""
+        return self.reason
+
+
+def why_not(receipt: Receipt, record_id: str) -> WhyNot:
+    """What the receipt alone says of a record; `RecallLayer.why_not` asks again where that is too little."""
+    top_k = receipt.request.top_k
+    for candidate in receipt.pool:
+        if candidate.id != record_id:
+            continue
+        place = f"place {candidate.rank} of its kind ({candidate.why or 'in no list'})"
+        key = (candidate.kind, candidate.id)
+        if key in receipt.delivered or key in receipt.items:
+            return WhyNot(True, f"delivered: {place}", candidate)
+        return WhyNot(False, f"cut: {place}, and {top_k} of a kind were asked for", candidate)
+    return WhyNot(False, f"not among the {len(receipt.pool.keys)} candidates of this recall")
+
+
+def make_pool(
+    memory: Memory, kinds: Mapping[str, Ints], scores: NDArray[Any], fusion: Fusion, factors: Mapping[str, NDArray[Any]]
+) -> Pool:
+    """Columns for the candidates: `kinds` are their slots in final order, `scores` and `factors` are by slot."""
+    slots = np.concatenate([*kinds.values(), np.zeros(0, dtype=np.int64)])
+    names = tuple(sorted(fusion.lists))
+    values = np.full((len(slots), len(names)), np.nan, dtype=np.float32)
+    places = np.zeros((len(slots), len(names)), dtype=np.int32)
+    for at, name in enumerate(names):
+        column = fusion.lists[name].values
+        values[:, at] = column[slots]
+        if fusion.lists[name].enters == "scaled":
+            places[:, at] = _places(column, memory.mask, slots)
+    ids = memory.outline.ids
+    return Pool(
+        keys=tuple((kind, ids[slot]) for kind, each in kinds.items() for slot in each),
+        ranks=np.concatenate([np.arange(1, len(each) + 1) for each in kinds.values()] or [slots]).astype(np.int32),
+        scores=scores[slots].astype(np.float32), fused=fusion.scores[slots].astype(np.float32), lists=names,
+        added=tuple(fusion.lists[name].enters == "added" for name in names), values=values, places=places,
+        factors={name: column[slots].astype(np.float32) for name, column in factors.items()},
+    )  # fmt: skip
+
+
+def _places(column: NDArray[Any], mask: NDArray[np.bool_], slots: Ints) -> NDArray[np.int32]:
+    """Ranks of these slots among all visible ones, equal values sharing the better; 0 beyond 200 or unscored."""
+    known = column[mask]
+    known = known[~np.isnan(known)]
+    if not len(known):
+        return np.zeros(len(slots), dtype=np.int32)
+    depth = min(DEEPEST, len(known))
+    bound = np.partition(known, len(known) - depth)[len(known) - depth]
+    high = np.sort(known[known >= bound])
+    mine = np.nan_to_num(column[slots], nan=-np.inf)
+    rank = len(high) - np.searchsorted(high, mine, side="right") + 1
+    return np.where((mine >= bound) & (rank <= DEEPEST), rank, 0).astype(np.int32)
+
+
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    lists = {name: list(place) for name, place in candidate.lists.items()}
+    return {**candidate._asdict(), "lists": lists, "factors": dict(candidate.factors)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return list(value) if isinstance(value, tuple) else value

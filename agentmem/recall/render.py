@@ -1,0 +1,85 @@
+"""Records as lines of a prompt: short, readable, with dates, speakers and ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from agentmem.model.records import Entity, Fact, Goal, Record, Turn
+
+SHORT = 8
+SECTIONS = {"User": "About the user", "Goal": "Goals", "Fact": "Facts", "Entity": "People, places and things"}
+OTHER_SECTION = "Ways of doing"
+
+
+def short_id(record_id: str) -> str:
+    """The id, or the end of a long one, which is where ids made at the same time differ."""
+    return record_id if len(record_id) <= 2 * SHORT else record_id[-SHORT:]
+
+
+def day(moment: datetime) -> str:
+    """A date as `7 May 2023`."""
+    return f"{moment.day} {moment:%B %Y}"
+
+
+def turn_line(turn: Turn) -> str:
+    """`3 Ann: what she said`: the turn's index, who spoke, and the text with what was shared."""
+    place = f"{turn.index} " if turn.index >= 0 else ""
+    return f"{place}{turn.speaker or turn.role}: {turn.searchable()}"
+
+
+def turn_header(turn: Turn) -> str:
+    """`# 7 May 2023, conversation 1`: what the turns of one conversation and day stand under."""
+    moment = turn.timestamp or turn.recorded_at
+    return f"# {day(moment)}, conversation {short_id(turn.conversation_id)}" if moment else "# undated"
+
+
+def known_line(record: Record) -> str:
+    """One line for a record that is no turn."""
+    if isinstance(record, Fact):
+        return f"- {record.claim}{_brackets(_standing(record))} [{short_id(record.id)}]"
+    if isinstance(record, Entity):
+        aliases = [f"also {', '.join(record.aliases)}"] if record.aliases else []
+        text = f": {record.description}" if record.description else ""
+        return f"- {record.name}{_brackets([record.type, *aliases])}{text} [{short_id(record.id)}]"
+    if isinstance(record, Goal):
+        due = [f"by {day(record.deadline)}"] if record.deadline else []
+        return f"- {record.description}{_brackets([record.goal_status, *due])} [{short_id(record.id)}]"
+    return f"- {record.searchable()} [{short_id(record.id)}]"
+
+
+def section(record: Record) -> str:
+    """The heading that a record other than a turn stands under."""
+    return f"# {SECTIONS.get(record.kind, OTHER_SECTION)}"
+
+
+def profile_lines(profile: Mapping[str, Any]) -> list[str]:
+    """The parts of a profile that say something, one line each."""
+    return [f"- {name.replace('_', ' ')}: {_value(value)}" for name, value in profile.items() if value]
+
+
+def _standing(fact: Fact) -> list[str]:
+    """From when to when a fact is true, and what to beware of."""
+    parts = []
+    if fact.valid_from is not None:
+        parts.append(f"from {day(fact.valid_from)}")
+    if fact.valid_to is not None:
+        parts.append(f"until {day(fact.valid_to)}")
+    if fact.temporal_context in ("past", "future"):
+        parts.append(fact.temporal_context)
+    if fact.confidence < 0.7:
+        parts.append(f"confidence {fact.confidence:.2f}")
+    if fact.stale_since is not None:
+        parts.append("may be out of date")
+    return parts
+
+
+def _brackets(parts: list[str]) -> str:
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_value(each)}" for name, each in value.items())
+    return ", ".join(str(each) for each in value) if isinstance(value, list | tuple) else str(value)

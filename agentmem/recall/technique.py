@@ -1,0 +1,101 @@
+"""What a technique is given and what it gives back. A technique is one file in `recall/techniques/`:
+
+`class Options(technique.Options)` with its settings (`recall.<file name>.<option>`), and
+`async def search(query: Query, memory: Memory, options: Options) -> Hits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentmem.model.clock import Clock
+from agentmem.model.outline import Bools, Floats, Outline
+from agentmem.model.ranking import Ranked
+from agentmem.model.records import Key, Record
+from agentmem.model.scope import Scope
+from agentmem.recall.kept import Kept
+from agentmem.recall.neighbours import Neighbours
+from agentmem.recall.query import Query
+from agentmem.stores import GraphStore, Postings, RecordStore, Usage, VectorIndex, WordIndex
+
+__all__ = ["Hits", "Memory", "Options", "Query", "Ranked"]
+
+Hits = Mapping[str, Ranked]
+"""Name of a list to what it says of each slot; an empty mapping when the technique has nothing to say."""
+
+
+class Searched(RecordStore, WordIndex, Protocol):
+    """The log as recall sees it: records, words and usage."""
+
+    async def usage(self, keys: Sequence[Key], scope: Scope) -> dict[Key, Usage]: ...
+
+    async def seq_at(self, scope: Scope, moment: datetime) -> int: ...
+
+
+class Options(BaseModel):
+    """Settings of any technique. `deadline` is in seconds; there is none when ids are seeded."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = True
+    deadline: float = Field(default=0.3, gt=0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """The user's memory as one query may see it, in columns by slot.
+
+    `mask` is what the query may find; nothing else may influence a result. `current` are the records of all channels
+    that are not retired, for document frequencies alone. `basis` is what scales are taken over: the visible turns, or
+    all that is visible while these are few. `links` tells who stands next to whom, `near` which of these neighbours
+    count. `calm` is 1 where nobody asks, 0 where at least half of the turns ask. `embed` gives the unit vector of a
+    text, shape (dimensions,). `vectors` is None while there is no index; `identity` and `grains` are those of its
+    embedder. `through` is the journal position seen, None for the newest.
+    """
+
+    scope: Scope
+    outline: Outline
+    mask: Bools
+    current: Bools
+    basis: Bools
+    links: Neighbours
+    near: Neighbours
+    calm: float
+    kept: Kept
+    clock: Clock
+    graph: GraphStore
+    log: Searched
+    vectors: VectorIndex | None
+    identity: str
+    grains: tuple[str, ...]
+    embed: Callable[[str], Awaitable[Floats]]
+    through: int | None = None
+
+    @property
+    def turns(self) -> Bools:
+        """The visible turns."""
+        return np.asarray(self.mask & (self.outline.kind == self.outline.kinds.find("Turn")))
+
+    async def match(self, terms: Sequence[str]) -> dict[str, Postings]:
+        """Postings of each term. What was written since the outline was taken is left out."""
+        found = await self.log.match(terms, self.scope)
+        size = self.outline.size
+        return {
+            term: each if not len(each.slots) or each.slots[-1] < size else _cut(each, size)
+            for term, each in found.items()
+        }
+
+    async def read(self, slots: Sequence[int]) -> list[Record]:
+        """The records of these slots in this order, as they were at the journal position seen."""
+        return await self.log.by_slot(slots, self.scope, self.through) if len(slots) else []
+
+
+def _cut(postings: Postings, size: int) -> Postings:
+    inside = postings.slots < size
+    return Postings(postings.slots[inside], postings.counts[inside])

@@ -1,0 +1,37 @@
+"""Who speaks and how: turns of the one speaker the query names gain, turns that only ask lose."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from agentmem.model.outline import ASKS_LAST, Bools
+from agentmem.model.ranking import Ranked
+from agentmem.recall.technique import Hits, Memory, Query
+from agentmem.recall.technique import Options as TechniqueOptions
+
+
+class Options(TechniqueOptions):
+    """`speaker` is added to turns of the speaker named, `asking` times calm is taken from turns that end by asking."""
+
+    speaker: float = Field(default=0.25, ge=0)
+    asking: float = Field(default=0.06, ge=0)
+
+
+async def search(query: Query, memory: Memory, options: Options) -> Hits:
+    """The lists `speaker`, when the query names one speaker of several, and `asks`, in a memory calm enough."""
+    lists: dict[str, Ranked] = {}
+    outline = memory.outline
+    if len(query.read.named) == 1 and options.speaker and _several_speak(memory):
+        theirs = outline.speaker == outline.speakers.find(query.read.named[0])
+        lists["speaker"] = Ranked((options.speaker * theirs).astype(np.float32), "added")
+    if memory.calm * options.asking > 0:
+        asking = (outline.asks & ASKS_LAST) != 0
+        lists["asks"] = Ranked((-options.asking * memory.calm * asking).astype(np.float32), "added")
+    return lists
+
+
+def _several_speak(memory: Memory) -> bool:
+    turns: Bools = memory.turns
+    speakers = memory.outline.speaker[turns]
+    return len(np.flatnonzero(np.bincount(speakers[speakers >= 0]))) > 1

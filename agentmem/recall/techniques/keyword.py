@@ -1,0 +1,91 @@
+"""Words: BM25 over the user's own words and statistics, where a turn also speaks with the words of its neighbours.
+
+BM25 after Robertson and Zaragoza 2009, idf as Lucene takes it. Term frequencies are smoothed over neighbouring turns:
+an answer inherits the words of its question, which it rarely repeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+from pydantic import Field
+
+from agentmem.model.outline import ASKS_ANY, Floats, Ints, Outline
+from agentmem.model.ranking import Doubles
+from agentmem.recall.neighbours import Neighbours, answers, inverse, leaning, taken
+from agentmem.recall.technique import Hits, Memory, Query, Ranked
+from agentmem.recall.technique import Options as TechniqueOptions
+from agentmem.stores import Postings
+
+
+class Options(TechniqueOptions):
+    """`before` and `after` are shares of the neighbours' term frequencies, `answer` that of a question before."""
+
+    k1: float = Field(default=0.9, ge=0)
+    b: float = Field(default=0.3, ge=0, le=1)
+    before: float = Field(default=0.3, ge=0)
+    answer: float = Field(default=0.8, ge=0)
+    after: float = Field(default=0.2, ge=0)
+
+
+async def search(query: Query, memory: Memory, options: Options) -> Hits:
+    """The list `words`: 0 where no term of the query occurs. Nothing for a query without terms."""
+    if not query.read.terms:
+        return {}
+    matches = await memory.match(list(dict.fromkeys(query.read.terms)))
+    return {"words": Ranked(await asyncio.to_thread(bm25, query.read.terms, matches, memory, options))}
+
+
+def bm25(terms: list[str], matches: Mapping[str, Postings], memory: Memory, options: Options) -> Floats:
+    """Scores by slot. A term that the query repeats counts as often."""
+    outline = memory.outline
+    norm = options.k1 * (1 - options.b + options.b * _relative_lengths(memory, options))
+    heirs, tellers = inverse(memory.near.before), inverse(memory.near.after)
+    total = int((memory.current & (outline.words > 0)).sum())
+    scores = np.zeros(outline.size)
+    for term, repeats in sorted(Counter(terms).items()):
+        if (postings := matches.get(term)) is None:
+            continue
+        held = int(memory.current[postings.slots].sum())
+        rarity = np.log1p(max(total - held + 0.5, 0.5) / (held + 0.5))
+        slots, frequency = _smoothed(postings, memory, heirs, tellers, options)
+        scores[slots] += repeats * rarity * frequency / (frequency + norm[slots])
+    return scores.astype(np.float32)
+
+
+def _smoothed(postings: Postings, memory: Memory, heirs: Ints, tellers: Ints, options: Options) -> tuple[Ints, Doubles]:
+    """Slots and frequencies of one term. `heirs` lean back on a slot and inherit from it, `tellers` lean forward."""
+    seen = memory.mask[postings.slots]
+    slots, counts = postings.slots[seen], postings.counts[seen].astype(np.float64)
+    heir, teller = heirs[slots], tellers[slots]
+    asking = (memory.outline.asks[slots] & ASKS_ANY) != 0
+    where = np.concatenate([slots, heir, teller])
+    weight = np.concatenate([counts, counts * np.where(asking, options.answer, options.before), counts * options.after])
+    where, weight = where[where >= 0], weight[where >= 0]
+    distinct, place = np.unique(where, return_inverse=True)
+    total = np.bincount(place.reshape(-1), weights=weight, minlength=len(distinct))
+    return distinct, total.astype(np.float64, copy=False)
+
+
+def _relative_lengths(memory: Memory, options: Options) -> Doubles:
+    """Smoothed length of each record over the mean of its kind: claims are not measured by the length of turns."""
+    outline = memory.outline
+    lengths = _smoothed_lengths(memory.near, outline, options)
+    known = lengths
+    if not np.array_equal(memory.current, memory.mask):  # the mean is over what is current in all channels
+        known = _smoothed_lengths(leaning(memory.links, memory.current, outline.words), outline, options)
+    counted = memory.current & (outline.words > 0)
+    kinds = np.maximum(outline.kind, 0)
+    number = np.bincount(kinds[counted], minlength=len(outline.kinds.values))
+    total = np.bincount(kinds[counted], weights=known[counted], minlength=len(outline.kinds.values))
+    mean = np.where(total > 0, total / np.maximum(number, 1), 1.0)
+    return np.asarray(lengths / mean[kinds])
+
+
+def _smoothed_lengths(near: Neighbours, outline: Outline, options: Options) -> Doubles:
+    lengths = outline.length.astype(np.float64)
+    share = np.where(answers(near, outline.asks), options.answer, options.before)
+    return np.asarray(lengths + share * taken(lengths, near.before) + options.after * taken(lengths, near.after))

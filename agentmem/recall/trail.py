@@ -1,0 +1,78 @@
+"""The trail that recalls leave: their audit rows, their receipts, and the questions one may ask of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agentmem.errors import NotFound
+from agentmem.memory import Seat
+from agentmem.model.clock import Stopwatch
+from agentmem.model.scope import Scope
+from agentmem.recall.bundle import MemoryBundle
+from agentmem.recall.layer import RecallLayer
+from agentmem.recall.query import Request
+from agentmem.recall.receipt import Receipt, WhyNot
+from agentmem.resources import Resources
+
+
+async def audit_recall(
+    resources: Resources, scope: Scope, operation: str, request: Request, receipt: Receipt | None, watch: Stopwatch,
+    *, error: str | None = None,
+) -> None:  # fmt: skip
+    """Write the audit row of a recall where the level asks for one: what was delivered, from which channels, how long."""
+    auditor = resources.auditor
+    if not auditor.reads:
+        return
+    details: dict[str, Any] = {}
+    if receipt is not None:
+        details = {
+            "receipt": receipt.id, "delivered": [name for _, name in receipt.delivered],
+            "cross_channel": [[*key, channel] for key, channel in receipt.elsewhere.items()],
+            "trace": [[line.technique, round(line.milliseconds, 3), line.error] for line in receipt.trace],
+        }  # fmt: skip
+        if auditor.level == "verbose":
+            details["candidates"] = receipt.as_dict()["candidates"]
+    row = auditor.read(
+        operation, scope.reading(request.channels), memory_type="recall", query=request.query,
+        count=None if receipt is None else len(receipt.delivered), latency_ms=watch.milliseconds(),
+        metadata=details, error=error,
+    )  # fmt: skip
+    if row is not None:
+        await resources.log.audit([row])
+
+
+@dataclass
+class AuditView:
+    """What was done, and why a recall answered as it did."""
+
+    seat: Seat
+    recall: RecallLayer
+
+    async def query(
+        self, *, operation: str | None = None, memory_type: str | None = None, since: datetime | None = None,
+        until: datetime | None = None, session_id: str | None = None, success: bool | None = None, limit: int = 100,
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """Rows of memory_audit_log about this user, newest first, filtered by what is given; [] when none match."""
+        filters = {
+            "operation": operation, "memory_type": memory_type, "since": since, "until": until,
+            "session_id": session_id, "success": success, "limit": limit,
+        }  # fmt: skip
+        given = {name: value for name, value in filters.items() if value is not None}
+        return await self.seat.resources.log.audit_rows(self.seat.scope, **given)
+
+    async def receipt(self, receipt_id: str) -> Receipt:
+        """The receipt of a recall; the last 1,000 of this process are kept. NotFound when it is not among them."""
+        found = self.seat.resources.receipts.get(receipt_id)
+        if not isinstance(found, Receipt) or found.scope.user_id != self.seat.scope.user_id:
+            raise NotFound(f"no receipt {receipt_id!r} of this user; the last 1,000 recalls of a process are kept")
+        return found
+
+    async def why_not(self, receipt_id: str, record_id: str) -> WhyNot:
+        """Why a record was not delivered by a recall: not visible, found too weak (ranks and scores by list), or cut."""
+        return await self.recall.why_not(await self.receipt(receipt_id), record_id)
+
+    async def replay(self, receipt_id: str) -> MemoryBundle:
+        """The bundle that a recall delivered, rendered again from its receipt with the records as they were then."""
+        return await self.recall.replay(await self.receipt(receipt_id))

@@ -1,0 +1,360 @@
+"""The stores as protocols: a log that is the truth, projections made from it, and a session cache.
+
+Every call takes a Scope (or an Operator, for work that concerns all users) and answers for that user alone. Lists are
+in the order stated, ties by id; `[]` means "none", never "unsupported". Errors are StoreUnavailable, SchemaMismatch,
+CorruptStore, and for writes Conflict, LeaseLost and InvalidRecord; an error means that nothing of that call happened.
+A backend is a folder `agentmem/stores/<backend>/` that defines `open_*` functions (see `stores.sqlite`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentmem.model.changes import Audit, Change, JournalEntry
+from agentmem.model.outline import Floats, Ints, OutlineRow
+from agentmem.model.records import Edge, Key, Record
+from agentmem.model.scope import Operator, Scope
+
+WHOLE, SENTENCE = "whole", "sentence"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A filter over current records, all parts joined by and; None does not filter."""
+
+    kinds: tuple[str, ...] | None = None
+    channels: tuple[str, ...] | None = None
+    conversation_id: str | None = None
+    status: tuple[str, ...] | None = None
+    key: tuple[str, ...] | None = None  # Record.unique() values
+    ids: tuple[str, ...] | None = None
+    since: datetime | None = None  # world time begins at or after
+    until: datetime | None = None  # world time begins before
+
+
+class Head(NamedTuple):
+    """How far a user's journal reaches. `erasures` grows when something was erased: then caches are dropped whole."""
+
+    seq: int
+    erasures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """Matches of one term: slots (ascending) and how often it occurs in each."""
+
+    slots: Ints
+    counts: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """A score per passage. `slots` name the records; a record with several passages occurs several times.
+
+    `asks` is `Passage.asks`: whether that passage ends by asking.
+    """
+
+    slots: Ints
+    parts: NDArray[np.int32]
+    scores: Floats
+    asks: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A searchable piece of a record with its vector: grain `whole` or `sentence`, numbered by part, span in characters.
+
+    `vector` is float16, unit length. `tokens`: int32 ids and int8 vectors of the word pieces, when they are kept.
+    `asks`: the passage ends with a question mark.
+    """
+
+    slot: int
+    kind: str
+    channel: str
+    grain: str
+    part: int
+    span: tuple[int, int]
+    vector: NDArray[np.float16]
+    tokens: tuple[NDArray[np.int32], NDArray[np.int8]] | None = None
+    asks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a vector projection writes for one user: `after` is the watermark it is built on, `through` the next one.
+
+    The passages of every slot in `replaced` are taken out first. It applies only when the stored watermark equals
+    `after`; otherwise nothing happens.
+    """
+
+    after: int
+    through: int
+    passages: Sequence[Passage] = ()
+    replaced: Collection[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How a record was used; truth beside the journal."""
+
+    kind: str
+    id: str
+    access_count: int = 0
+    use_count: int = 0
+    last_accessed: datetime | None = None
+    strength: float = 1.0
+    conversations: int = 0
+    review_priority: float = 0.0
+    last_review_at: datetime | None = None
+    review_count: int = 0
+    cross_domain_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A change that a projection could not apply and passed over."""
+
+    projection: str
+    user_id: str
+    seq: int
+    reason: str
+    attempts: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What an erasure looked through and what it still found: `remnants` maps a place to how many rows, empty is clean."""
+
+    places: tuple[str, ...]
+    remnants: Mapping[str, int] = field(default_factory=dict)
+    pending: tuple[str, ...] = ()
+
+
+class Neighbour(NamedTuple):
+    """A record reached over the graph: how far, and over which edge it was first reached."""
+
+    key: Key
+    distance: int
+    edge: Edge
+
+
+class RecordStore(Protocol):
+    """Reading current records."""
+
+    async def get(self, kind: str, ids: Sequence[str], scope: Scope) -> list[Record]:
+        """The records of these ids in the order asked, missing ones left out. Any channel of the user."""
+        ...
+
+    async def by_slot(self, slots: Sequence[int], scope: Scope, through: int | None = None) -> list[Record]:
+        """The records of these slots in the order asked, missing ones left out; as of journal position `through`."""
+        ...
+
+    async def find(
+        self, scope: Scope, where: Where, *, order: str = "seq", descending: bool = False, limit: int = 100, offset: int = 0
+    ) -> list[Record]:
+        """Current records that match, in a stable order; `order` is `seq`, `time` (world time begins) or `position`."""
+        ...
+
+    async def count(self, scope: Scope, where: Where) -> int:
+        """How many current records match."""
+        ...
+
+    async def outline(self, scope: Scope, after: int) -> tuple[list[OutlineRow], list[int], Head]:
+        """Rows of the records changed after `after`, slots gone since, and the head they are complete up to."""
+        ...
+
+    async def outline_at(self, scope: Scope, through: int) -> tuple[list[OutlineRow], list[int]]:
+        """What to patch into the current outline to get the one at `through`: earlier rows, and slots not there yet."""
+        ...
+
+
+class WordIndex(Protocol):
+    """The user's own word index."""
+
+    async def match(self, terms: Sequence[str], scope: Scope) -> dict[str, Postings]:
+        """Postings of each term over all records of the user that have one, retired ones too; absent terms left out."""
+        ...
+
+
+class LogStore(RecordStore, WordIndex, Protocol):
+    """The truth: journal, current records, words, usage, audit, leases."""
+
+    async def append(self, changes: Sequence[Change], audit: Audit | None = None, fence: int | None = None) -> list[JournalEntry]:
+        """Commit all changes of one user in one transaction, under the user's lock, and return what the journal holds.
+
+        A change whose change_id was applied before is left out and its first entry returned with `repeated`; with
+        another payload it is a Conflict, as is an expectation or uniqueness that does not hold (`stale`).
+        """
+        ...
+
+    async def applied(self, change_id: str, payload: str, scope: Scope) -> JournalEntry | None:
+        """The entry of a change_id applied before, `repeated`; None when it is new; Conflict with another payload."""
+        ...
+
+    async def head(self, scope: Scope) -> Head: ...
+
+    async def seq_at(self, scope: Scope, moment: datetime) -> int:
+        """The last journal position recorded at or before a moment; 0 before the first."""
+        ...
+
+    async def changes(self, scope: Scope, after: int, limit: int) -> list[JournalEntry]:
+        """The journal after a position, in `seq` order."""
+        ...
+
+    async def versions(self, key: Key, scope: Scope) -> list[Record]:
+        """All kept versions of a record, oldest first."""
+        ...
+
+    async def states(self, keys: Sequence[Key] | None, scope: Scope, through: int) -> dict[Key, Record]:
+        """The records of these keys (None: all changed after `through`) as they were at a journal position."""
+        ...
+
+    async def operation(self, operation_id: str, scope: Scope) -> list[JournalEntry]:
+        """The journal entries of one operation."""
+        ...
+
+    async def touched_since(self, keys: Sequence[Key], scope: Scope, after: int) -> dict[Key, int]:
+        """Which of these records changed after a position, with the latest `seq`."""
+        ...
+
+    async def audit(self, entries: Sequence[Audit]) -> None: ...
+
+    async def audit_rows(self, scope: Scope, **filters: Any) -> list[dict[str, Any]]:
+        """Rows of memory_audit_log, newest first. Filters: operation, memory_type, since, until, session_id, success, limit."""
+        ...
+
+    async def touch(self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, at: datetime) -> None:
+        """Count a delivery (or a use) of each record, once per receipt."""
+        ...
+
+    async def usage(self, keys: Sequence[Key], scope: Scope) -> dict[Key, Usage]: ...
+
+    async def erase(self, scope: Scope, keys: Sequence[Key] | None, *, operation_id: str, at: datetime) -> Scan:
+        """Remove records (None: the whole user) with versions, words, usage, audit text and projections; leave tombstones."""
+        ...
+
+    async def users(self, operator: Operator, limit: int = 1000, after: str = "") -> list[str]: ...
+
+    async def behind(self, projection: str, operator: Operator, limit: int = 100) -> list[str]:
+        """Users whose projection lags, longest waiting first; a hint."""
+        ...
+
+    async def park(self, parked: Parked) -> None: ...
+
+    async def parked(self, scope: Scope | Operator) -> list[Parked]: ...
+
+    async def meta(self) -> dict[str, str]:
+        """What is recorded of the store: store_id, embedder, openings, schema version."""
+        ...
+
+    async def set_meta(self, values: Mapping[str, str]) -> None: ...
+
+    async def default_meta(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Record those names that are absent; returns all. Two openers at once agree on one value."""
+        ...
+
+    async def count_opening(self) -> int:
+        """Count one more opening of the store and return the count (for seeded ids)."""
+        ...
+
+    async def lease(self, name: str, ttl: float, owner: str) -> int | None:
+        """A fencing token, larger each time, or None while another owner holds the lease. Timed by the database."""
+        ...
+
+    async def release(self, name: str, owner: str) -> None: ...
+
+    async def maintain(self, now: datetime, keep_audit_days: int) -> dict[str, int]:
+        """Fold the word tail into packed segments, drop audit days past retention."""
+        ...
+
+    async def stats(self, operator: Operator) -> dict[str, Any]: ...
+
+    async def check(self, operator: Operator) -> list[str]:
+        """Problems found by the engine's own integrity check; [] is healthy."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class VectorIndex(Protocol):
+    """Vectors of passages of one embedder, exact within the user."""
+
+    async def apply(self, batches: Mapping[str, Batch]) -> dict[str, int]:
+        """Write each user's batch whose `after` is the stored watermark; return the watermarks as they are now."""
+        ...
+
+    async def watermark(self, user_id: str) -> int: ...
+
+    async def nearest(
+        self, vector: Floats, scope: Scope, where: Where, grain: str, k: int | None = None
+    ) -> Scores:
+        """Cosine in [-1, 1] of passages, best first when `k` is given, else of every one in slot order.
+
+        The scope's channels and `where.kinds` are applied before any cut. Rounded to 1e-4.
+        """
+        ...
+
+    async def between(self, left: Ints, right: Ints, scope: Scope) -> Floats:
+        """Cosine of the whole vectors of two records, slot by slot, shape (len(left),), float32; NaN where one has none."""
+        ...
+
+    async def tokens(self, slots: Sequence[int], scope: Scope) -> dict[int, tuple[NDArray[np.int32], NDArray[np.int8]]]:
+        """Token vectors of these records, where they are kept."""
+        ...
+
+    async def clear(self, user_id: str) -> None:
+        """Forget the user's vectors and watermark, so that they are built again."""
+        ...
+
+    async def erase(self, scope: Scope, slots: Iterable[int] | None) -> None: ...
+
+
+class GraphStore(Protocol):
+    """The graph, kept by the log's own transaction when embedded."""
+
+    async def neighbours(
+        self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, depth: int = 2, limit: int = 50
+    ) -> list[Neighbour]:
+        """Records within `depth` steps in either direction, nearest first, never through another user or a retired record."""
+        ...
+
+    async def edges(self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, limit: int = 1000) -> list[Edge]: ...
+
+    async def watermark(self, user_id: str) -> int: ...
+
+    async def clear(self, user_id: str) -> None: ...
+
+    async def rebuild(self, scope: Scope) -> int:
+        """Make the user's edges again from current records; returns how many edges there are."""
+        ...
+
+
+class SessionStore(Protocol):
+    """A cache with time to live. Nothing depends on a key's survival. Values are JSON."""
+
+    async def push(self, scope: Scope, key: str, value: Any, *, keep: int, ttl: float) -> None: ...
+
+    async def tail(self, scope: Scope, key: str, n: int) -> list[Any]:
+        """The last `n` values pushed, oldest first."""
+        ...
+
+    async def set(self, scope: Scope, key: str, value: Any, *, ttl: float) -> None: ...
+
+    async def get(self, scope: Scope, key: str) -> Any: ...
+
+    async def delete(self, scope: Scope, key: str) -> None: ...
+
+    async def items(self, scope: Scope, prefix: str) -> dict[str, Any]: ...
+
+    async def clear(self, scope: Scope, prefix: str = "") -> None: ...
+
+    async def increment(self, scope: Scope, key: str, *, ttl: float) -> int: ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,133 @@
+"""One write: all its changes in one transaction, the journal first, then what is made from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from agentmem.errors import Conflict, InvalidRecord, LeaseLost
+from agentmem.model.changes import Audit, Change, JournalEntry
+from agentmem.model.clock import Clock, micros
+from agentmem.stores.sqlite import graph, journal, words
+from agentmem.stores.sqlite.audit import insert
+from agentmem.stores.sqlite.connection import Connection
+from agentmem.stores.sqlite.draft import Draft, check_records
+from agentmem.stores.sqlite.payload import Stamp, decode
+from agentmem.stores.sqlite.records import NO_FEATURES, outline_row
+from agentmem.stores.sqlite.state import read_state
+from agentmem.text.blocks import load_blocks
+from agentmem.text.features import Features, analyse
+
+STEPS = ("checked", "journal", "records", "words", "graph", "audit", "committed")
+
+
+class Append:
+    """The work of one `append`: `prepare` before the file is locked, `apply` inside the transaction."""
+
+    def __init__(
+        self, changes: Sequence[Change], audit: Audit | None, fence: int | None, clock: Clock, hook: Callable[[str], None]
+    ) -> None:
+        self.changes = changes
+        self.user_id = changes[0].scope.user_id
+        self._audit = audit
+        self._fence = fence
+        self._clock = clock
+        self._hook = hook
+        self._read: dict[int, tuple[Features, Mapping[str, int]]] = {}
+
+    def prepare(self) -> None:
+        """Check the records and read their texts: the part that needs no lock. Raises InvalidRecord."""
+        for change in self.changes:
+            if change.scope.user_id != self.user_id:
+                raise InvalidRecord("one write belongs to one user", field="user_id")
+            check_records(self.user_id, (*change.puts, *change.ensures))
+            for record in (*change.puts, *change.ensures):
+                if text := record.searchable():
+                    features, counts, _ = analyse(text)
+                    self._read[id(record)] = (features, counts)
+
+    def apply(self, db: Connection) -> list[JournalEntry]:
+        """Do the write. The order of the steps is the order in which a crash could have left them, were it not one commit."""
+        sql = load_blocks(__package__, "append.sql")
+        if self._fence is not None and db.execute(sql["fence"], (self._fence,)).fetchone() is None:
+            raise LeaseLost("the lease of this writer has passed to another; nothing was written")
+        done, fresh = self._sorted_out(db)
+        if not fresh:
+            return self._answer(db, done, [])
+        draft = Draft(self.user_id, read_state(db, self.user_id, fresh), micros(self._clock.now()))
+        for change in fresh:
+            draft.add(change)
+        self._hook("checked")
+        db.executemany(sql["put_change"], draft.changes)
+        db.executemany(sql["put_version"], draft.versions)
+        self._hook("journal")
+        self._put_records(db, draft)
+        self._hook("records")
+        self._put_words(db, draft)
+        self._hook("words")
+        graph.apply(db, self.user_id, list(draft.written.values()), list(draft.left.values()))
+        self._hook("graph")
+        state = draft.state
+        db.execute(sql["put_user"], (self.user_id, state.head, state.slots, draft.at))
+        if self._audit is not None:
+            insert(db, [self._audit], self._clock)
+        self._hook("audit")
+        return self._answer(db, done, draft.entries)
+
+    def _sorted_out(self, db: Connection) -> tuple[dict[str, int], list[Change]]:
+        """Where repeated changes stand already, and the new ones, each once."""
+        wanted: dict[str, str] = {}
+        for change in self.changes:
+            if wanted.setdefault(change.change_id, change.payload) != change.payload:
+                raise Conflict("one id or idempotency_key is used for two different things in this write")
+        done = journal.applied(db, self.user_id, wanted)
+        fresh = {change.change_id: change for change in self.changes if change.change_id not in done}
+        return done, list(fresh.values())
+
+    def _answer(self, db: Connection, done: Mapping[str, int], entries: Sequence[JournalEntry]) -> list[JournalEntry]:
+        found = {entry.change_id: entry for entry in entries}
+        if done:
+            for entry in journal.entries_among(db, self.user_id, sorted(done.values())):
+                found[entry.change_id] = replace(entry, repeated=True)
+        return [found[change.change_id] for change in self.changes]
+
+    def _put_records(self, db: Connection, draft: Draft) -> None:
+        sql = load_blocks(__package__, "append.sql")
+        replaced = sorted(draft.was_current & (draft.written.keys() | draft.left.keys()))
+        db.executemany(sql["drop_record"], [(self.user_id, slot) for slot in replaced])
+        rows = []
+        for slot, stored in draft.written.items():
+            features, _ = self._read.get(id(draft.given[slot]), (NO_FEATURES, None))
+            row = outline_row(slot, stored.record, features)
+            rows.append((stored.record.unique(), self.user_id, *row))
+        db.executemany(sql["put_record"], rows)
+
+    def _put_words(self, db: Connection, draft: Draft) -> None:
+        """Index what is new or reads differently now. What was retracted keeps its words, for `known_at`."""
+        before = _indexed_texts(db, self.user_id, sorted(draft.was_known & draft.written.keys()), draft)
+        puts, removals = [], []
+        for slot, stored in draft.written.items():
+            text, old = stored.record.searchable(), before.get(slot, "")
+            if text == old:
+                continue
+            if old:
+                removals.append((slot, tuple(analyse(old)[1])))
+            if text:
+                puts.append((slot, self._read[id(draft.given[slot])][1]))
+        if removals:
+            words.remove(db, self.user_id, removals)
+        if puts:
+            words.write(db, self.user_id, puts)
+
+
+def _indexed_texts(db: Connection, user_id: str, slots: Sequence[int], draft: Draft) -> dict[int, str]:
+    """What is indexed of these slots: the text of their latest version before this write."""
+    if not slots:
+        return {}
+    sql = load_blocks(__package__, "append.sql")["last_payloads"]
+    first = draft.changes[0][1]
+    rows = db.execute(sql, (user_id, json.dumps(slots), first))
+    return {
+        slot: decode(kind, payload, Stamp(user_id, *stamp, "")).searchable() for slot, kind, payload, *stamp in rows
+    }

@@ -1,0 +1,111 @@
+"""The audit log: rows are added, and else touched by two functions only, one for retention and one for erasure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from agentmem.errors import InvalidRecord
+from agentmem.model.changes import Audit
+from agentmem.model.clock import Clock, aware
+from agentmem.model.scope import SYSTEM_USER
+from agentmem.stores.sqlite.connection import Connection
+from agentmem.text.blocks import load_blocks
+
+FILTERS = ("operation", "memory_type", "since", "until", "session_id", "success", "limit")
+_JSON = ("target_channels", "config_snapshot", "metadata")
+
+
+def _sql() -> Mapping[str, str]:
+    return load_blocks(__package__, "audit.sql")
+
+
+def insert(db: Connection, entries: Sequence[Audit], clock: Clock) -> None:
+    """Add a row for each entry, numbered in order; entries without a scope belong to the system's user."""
+    if not entries:
+        return
+    last = int(db.execute(_sql()["next_ids"], (len(entries),)).get)
+    now = stamp(clock.now())
+    first = last - len(entries) + 1
+    db.executemany(_sql()["insert"], [_row(entry, number, now) for number, entry in enumerate(entries, first)])
+
+
+def stamp(moment: datetime) -> str:
+    """A moment as the audit log writes it, in UTC with microseconds: text order is time order."""
+    return aware(moment).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _row(entry: Audit, number: int, now: str) -> tuple[Any, ...]:
+    scope = entry.scope
+    return (
+        f"{number:015d}", now, entry.operation, entry.memory_type, SYSTEM_USER if scope is None else scope.user_id,
+        None if scope is None else scope.session_id, None if scope is None else scope.conversation_id,
+        None if scope is None else scope.agent_id, entry.operation_id, None if scope is None else scope.channel,
+        _json(entry.target_channels), entry.query_text, entry.result_count, entry.latency_ms, entry.success,
+        entry.error_message, entry.promoted_from_channel, entry.promotion_confidence, entry.promotion_access_count,
+        entry.promotion_conversation_count, _json(entry.config_snapshot), _json(entry.metadata),
+    )  # fmt: skip
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
+    return text.encode("utf-8", "replace").decode()  # a lone surrogate in a query must not lose its row
+
+
+def rows(db: Connection, user_id: str, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows of a user that match all filters, newest first, at most `limit` (100). Raises InvalidRecord for another filter."""
+    for name in filters:
+        if name not in FILTERS:
+            raise InvalidRecord(f"audit rows are filtered by {', '.join(FILTERS)}, got {name!r}", field=name)
+    wanted = {name: filters.get(name) for name in FILTERS}
+    for name in ("since", "until"):
+        wanted[name] = None if wanted[name] is None else stamp(wanted[name])
+    wanted |= {"user_id": user_id, "limit": 100 if wanted["limit"] is None else wanted["limit"]}
+    cursor = db.execute(_sql()["rows"], wanted)
+    found = [dict(zip((column[0] for column in cursor.get_description()), row, strict=True)) for row in cursor]
+    for row in found:
+        row["success"] = bool(row["success"])
+        row.update({name: json.loads(row[name]) for name in _JSON})
+    return found
+
+
+@contextmanager
+def _gate(db: Connection, purpose: str) -> Iterator[None]:
+    db.execute(_sql()["open_gate"], (purpose,))
+    try:
+        yield
+    finally:
+        db.execute(_sql()["close_gate"])
+
+
+def drop_old_days(db: Connection, now: datetime, keep_days: int) -> int:
+    """Drop the rows of whole days (UTC) that lie more than `keep_days` before today; returns how many rows went."""
+    if keep_days < 1:
+        raise InvalidRecord(f"keep_audit_days must be 1 or more, got {keep_days}", field="keep_audit_days")
+    first_kept = aware(now).date() - timedelta(days=keep_days)
+    with _gate(db, "retention"):
+        db.execute(_sql()["drop_before"], (first_kept.isoformat(),))
+        return db.changes()
+
+
+def blank_user(db: Connection, user_id: str) -> None:
+    """Blank all text and all names in a user's rows; what was done, when, and with how many results stays."""
+    with _gate(db, "erasure"):
+        db.execute(_sql()["blank_user"], (user_id,))
+
+
+def blank_rows(db: Connection, user_id: str, found: Collection[tuple[str, str]], settings: Collection[tuple[str, str]]) -> None:
+    """Blank query, error and details of these rows (by timestamp and id), and the settings of those."""
+    with _gate(db, "erasure"):
+        db.executemany(_sql()["blank"], [(user_id, *key) for key in sorted(found)])
+        db.executemany(_sql()["blank_settings"], [(user_id, *key) for key in sorted(settings)])
+
+
+def texts(db: Connection, user_id: str) -> Iterator[tuple[tuple[str, str], str, tuple[str, str, str, str]]]:
+    """Each row of a user that holds text: its key, its operation_id, and query, error, details and settings."""
+    for timestamp, number, operation_id, *held in db.execute(_sql()["texts"], (user_id,)):
+        query, error, details, settings = held
+        yield (timestamp, number), operation_id, (query, error, details, settings)

@@ -1,0 +1,48 @@
+-- The audit log. The gate opens for one purpose inside one transaction and is closed by the same function.
+
+-- name: next_ids
+UPDATE store_meta SET value = value + ? WHERE name = 'audit_rows' RETURNING CAST(value AS INTEGER)
+
+-- name: insert
+INSERT INTO memory_audit_log (id, timestamp, operation, memory_type, user_id, session_id, conversation_id, agent_id,
+    operation_id, source_channel, target_channels, query_text, result_count, latency_ms, success, error_message,
+    promoted_from_channel, promotion_confidence, promotion_access_count, promotion_conversation_count, config_snapshot,
+    metadata)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: rows
+SELECT * FROM memory_audit_log
+WHERE user_id = :user_id
+  AND (:operation IS NULL OR operation = :operation)
+  AND (:memory_type IS NULL OR memory_type = :memory_type)
+  AND (:session_id IS NULL OR session_id = :session_id)
+  AND (:success IS NULL OR success = :success)
+  AND (:since IS NULL OR timestamp >= :since)
+  AND (:until IS NULL OR timestamp < :until)
+ORDER BY timestamp DESC, id DESC LIMIT :limit
+
+-- name: open_gate
+INSERT INTO audit_gate (purpose) VALUES (?)
+
+-- name: close_gate
+DELETE FROM audit_gate
+
+-- name: drop_before
+DELETE FROM memory_audit_log WHERE timestamp < ?
+
+-- name: texts
+SELECT timestamp, id, operation_id, coalesce(query_text, ''), coalesce(error_message, ''), metadata, config_snapshot
+FROM memory_audit_log
+WHERE user_id = ? AND (query_text IS NOT NULL OR error_message IS NOT NULL OR metadata <> '{}' OR config_snapshot <> '{}')
+
+-- name: blank
+UPDATE memory_audit_log SET query_text = NULL, error_message = NULL, metadata = '{}' WHERE user_id = ? AND timestamp = ? AND id = ?
+
+-- name: blank_settings
+UPDATE memory_audit_log SET config_snapshot = '{}' WHERE user_id = ? AND timestamp = ? AND id = ?
+
+-- name: blank_user
+UPDATE memory_audit_log SET query_text = NULL, error_message = NULL, metadata = '{}', config_snapshot = '{}',
+    session_id = NULL, conversation_id = NULL, agent_id = NULL, source_channel = NULL, target_channels = '[]',
+    promoted_from_channel = NULL
+WHERE user_id = ?

@@ -1,0 +1,113 @@
+"""Reading the journal: entries in order, versions of records, and what stood at a position."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from agentmem.errors import Conflict
+from agentmem.model.changes import Gone, JournalEntry, Stored
+from agentmem.model.clock import from_micros, micros
+from agentmem.model.records import Key, Record
+from agentmem.stores import Head
+from agentmem.stores.sqlite.connection import Connection
+from agentmem.stores.sqlite.payload import Stamp, decode
+from agentmem.text.blocks import load_blocks
+
+ERASED = "erased"  # in place of the fingerprint of what was given, once it was erased
+
+
+def _sql() -> Mapping[str, str]:
+    return load_blocks(__package__, "journal.sql")
+
+
+def head(db: Connection, user_id: str) -> Head:
+    """How far the user's journal reaches; (0, 0) for a user never seen."""
+    row = db.execute(_sql()["head"], (user_id,)).fetchone()
+    return Head(*row) if row else Head(0, 0)
+
+
+def seq_at(db: Connection, user_id: str, moment: datetime) -> int:
+    """The last position recorded at or before a moment; 0 before the first."""
+    found = db.execute(_sql()["seq_at"], (user_id, micros(moment))).fetchone()
+    return int(found[0]) if found else 0
+
+
+def entries_after(db: Connection, user_id: str, after: int, limit: int) -> list[JournalEntry]:
+    """Up to `limit` entries after a position, in order."""
+    return _entries(db, user_id, db.execute(_sql()["changes_after"], (user_id, after, limit)).fetchall())
+
+
+def entries_among(db: Connection, user_id: str, seqs: Iterable[int]) -> list[JournalEntry]:
+    """The entries at these positions, in order."""
+    return _entries(db, user_id, db.execute(_sql()["changes_among"], (user_id, json.dumps(list(seqs)))).fetchall())
+
+
+def operation(db: Connection, user_id: str, operation_id: str) -> list[JournalEntry]:
+    """The entries of one operation, in order."""
+    seqs = [seq for (seq,) in db.execute(_sql()["operation"], (user_id, operation_id))]
+    return entries_among(db, user_id, seqs)
+
+
+def applied(db: Connection, user_id: str, wanted: Mapping[str, str]) -> dict[str, int]:
+    """Where these changes stand in the journal, by change_id; absent ones left out.
+
+    `wanted` maps change_ids to payload fingerprints. Raises Conflict when one was applied with another payload; what
+    was erased since has none to compare.
+    """
+    found = {}
+    for change_id, seq, payload in db.execute(_sql()["applied"], (user_id, json.dumps(list(wanted)))):
+        if payload not in (wanted[change_id], ERASED):
+            raise Conflict(
+                "this id or idempotency_key was used before with other content; use a new one, or send the same content again"
+            )
+        found[change_id] = seq
+    return found
+
+
+def versions(db: Connection, user_id: str, key: Key) -> list[Record]:
+    """All kept versions of a record, oldest first; departures have none."""
+    return [_record(user_id, row) for row in db.execute(_sql()["history"], (user_id, *key))]
+
+
+def states(db: Connection, user_id: str, keys: Sequence[Key] | None, through: int) -> dict[Key, Record]:
+    """The records of these keys (None: of all changed after `through`) as they stood at a position; absent ones left out."""
+    if keys is None:
+        keys = db.execute(_sql()["changed_keys"], (user_id, through)).fetchall()
+    rows = db.execute(_sql()["states"], (user_id, json.dumps(list(keys)), through))
+    return {record.key: record for record in (_record(user_id, row) for row in rows)}
+
+
+def touched_since(db: Connection, user_id: str, keys: Sequence[Key], after: int) -> dict[Key, int]:
+    """Which of these records changed after a position, with the latest `seq`."""
+    rows = db.execute(_sql()["touched_since"], (user_id, json.dumps(list(keys)), after))
+    return {(kind, record_id): seq for kind, record_id, seq in rows}
+
+
+def _record(user_id: str, row: tuple[str, str, str, str, int, int, str]) -> Record:
+    kind, payload, *stamp = row
+    return decode(kind, payload, Stamp(user_id, *stamp))
+
+
+def _entries(
+    db: Connection, user_id: str, changes: Sequence[tuple[int, str, str, str, str, str, int]]
+) -> list[JournalEntry]:
+    puts: dict[int, list[Stored]] = defaultdict(list)
+    gone: dict[int, list[Gone]] = defaultdict(list)
+    operations = {row[0]: row[2] for row in changes}
+    versions = db.execute(_sql()["versions_among"], (user_id, json.dumps(list(operations))))
+    for seq, slot, kind, record_id, channel, recorded_at, payload, erased in versions:
+        if payload is None:
+            gone[seq].append(Gone(slot, kind, record_id, bool(erased)))
+        else:
+            stamp = Stamp(user_id, record_id, channel, recorded_at, seq, operations[seq])
+            puts[seq].append(Stored(slot, decode(kind, payload, stamp)))
+    return [
+        JournalEntry(
+            user_id=user_id, seq=seq, change_id=change_id, operation_id=operation_id, operation=verb, actor=actor,
+            cause=cause, at=from_micros(at), puts=tuple(puts[seq]), gone=tuple(gone[seq]),
+        )
+        for seq, change_id, operation_id, verb, actor, cause, at in changes
+    ]  # fmt: skip

@@ -1,0 +1,73 @@
+"""Opening a file: whose it is, which schema it has, and how an older one becomes the current one."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import apsw
+
+from agentmem.errors import SchemaMismatch
+from agentmem.stores.sqlite.connection import BUSY_MS, Connection, Database, translated
+from agentmem.text.blocks import SchemaStep, load_blocks
+
+APPLICATION_ID = 0x61676D31  # "agm1" in the file's header, so that another program's file is never taken for ours
+
+
+def examine(path: Path, steps: Sequence[SchemaStep]) -> None:
+    """Refuse a file that is not ours, is damaged, or was written by a newer schema, before anything is written to it.
+
+    Raises CorruptStore or SchemaMismatch. A missing or empty file is fine.
+    """
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    with translated(path):
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            db.set_busy_timeout(BUSY_MS)
+            with db:  # one state for all questions: another process may be making the file right now
+                _refuse(db, path, steps)
+        finally:
+            db.close()
+
+
+async def migrate(database: Database, steps: Sequence[SchemaStep], now: datetime) -> int:
+    """Apply the steps that the file lacks, all in one transaction, and return how many there were; 0 for a current file.
+
+    Two processes that open at once take turns: the second finds the work done.
+    """
+
+    def apply(db: Connection) -> int:
+        _refuse(db, database.path, steps)
+        before = _version(db)
+        for step in steps[before:]:
+            db.execute(step.text)
+            db.execute(load_blocks(__package__, "migrations.sql")["applied"], (step.version, step.name, now.isoformat()))
+        if before == 0:
+            store_id = str(uuid.UUID(bytes=os.urandom(16), version=4))
+            db.execute(load_blocks(__package__, "migrations.sql")["identity"], (store_id,))
+            db.pragma("application_id", APPLICATION_ID)
+        return len(steps) - before
+
+    if await database.read(_version) == len(steps):
+        return 0
+    return await database.write(apply)
+
+
+def _refuse(db: Connection, path: Path, steps: Sequence[SchemaStep]) -> None:
+    blocks = load_blocks(__package__, "migrations.sql")
+    if db.pragma("application_id") != APPLICATION_ID and db.execute(blocks["tables"]).get:
+        raise SchemaMismatch(f"{path} is the database of another program; choose another file or home")
+    if (found := _version(db)) > len(steps):
+        raise SchemaMismatch(
+            f"{path} has schema {found}, written by a newer version; this one knows schema {len(steps)}. "
+            "Upgrade with: pip install --upgrade agentmem-graph"
+        )
+
+
+def _version(db: Connection) -> int:
+    blocks = load_blocks(__package__, "migrations.sql")
+    return int(db.execute(blocks["version"]).get) if db.execute(blocks["is_versioned"]).get else 0

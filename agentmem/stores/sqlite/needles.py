@@ -1,0 +1,71 @@
+"""What to look for when the text of erased records may stand in a row that is not theirs, such as a query in the audit log."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from agentmem.text.words import terms
+
+_SURFACE = re.compile(r"[^\W_][\w'-]+")
+_SHORTEST_WORD = 3
+_SHORTEST_PHRASE = 12
+_PHRASE = 40  # characters compared: errors quote no more than the beginning of a text
+_MOST_PHRASES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Needles:
+    """Pieces of erased text: words that only it held, beginnings of its longer strings, and its strings as they were."""
+
+    words: frozenset[str] = frozenset()
+    phrases: tuple[str, ...] = ()
+    strings: frozenset[str] = frozenset()
+
+    def in_text(self, text: str) -> bool:
+        """Whether a text holds one of the words or phrases."""
+        return any(word in self.words for word in _SURFACE.findall(text.lower())) or self._phrase_in(text)
+
+    def in_json(self, text: str, *, words: bool = True) -> bool:
+        """Whether JSON holds one of the phrases, or one of the words in a value: its keys are mostly our own."""
+        keys, values = strings_of(text)
+        said = "\n".join(values)
+        return (words and self.in_text(said)) or self._phrase_in("\n".join((*keys, said)))
+
+    def quoted_in(self, text: str) -> bool:
+        """Whether JSON holds one of the strings as a value, however short."""
+        return any(value in self.strings for value in strings_of(text)[1])
+
+    def _phrase_in(self, text: str) -> bool:
+        return any(phrase in text for phrase in self.phrases)
+
+
+def surfaces(texts: Iterable[str]) -> dict[str, list[str]]:
+    """The words of some texts, lower case, each with the index terms it is found by; stop words are left out."""
+    words = {word for text in texts for word in _SURFACE.findall(text.lower()) if len(word) >= _SHORTEST_WORD}
+    return {word: found for word in words if (found := terms(word))}
+
+
+def needles(strings: Collection[str], words: Iterable[str]) -> Needles:
+    """The needles for these strings and the words that are left nowhere else."""
+    long = sorted({text[:_PHRASE] for text in strings if len(text) >= _SHORTEST_PHRASE}, key=lambda text: (-len(text), text))
+    return Needles(frozenset(words), tuple(long[:_MOST_PHRASES]), frozenset(strings))
+
+
+def strings_of(text: str) -> tuple[list[str], list[str]]:
+    """The keys and the string values of a JSON text, nested ones included."""
+    keys: list[str] = []
+    values: list[str] = []
+    open_values = [json.loads(text)]
+    while open_values:
+        value = open_values.pop()
+        if isinstance(value, str):
+            values.append(value)
+        elif isinstance(value, dict):
+            keys.extend(value)
+            open_values.extend(value.values())
+        elif isinstance(value, list):
+            open_values.extend(value)
+    return keys, values

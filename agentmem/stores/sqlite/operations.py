@@ -1,0 +1,133 @@
+"""What concerns the store as a whole: its meta data, leases, projections that lag, upkeep, and health."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from agentmem.errors import InvalidRecord
+from agentmem.model.clock import from_micros, micros
+from agentmem.model.scope import Operator, Scope
+from agentmem.stores import Parked
+from agentmem.stores.sqlite import audit, words
+from agentmem.stores.sqlite import usage as used
+from agentmem.stores.sqlite.connection import Connection, Database
+from agentmem.stores.sqlite.place import too_open
+from agentmem.text.blocks import load_blocks
+
+RECEIPTS_KEPT = timedelta(days=30)  # a receipt sent again after that counts again
+
+
+def _sql() -> Mapping[str, str]:
+    return load_blocks(__package__, "operations.sql")
+
+
+def meta(db: Connection) -> dict[str, str]:
+    """What is recorded of the store, by name."""
+    return dict(db.execute(_sql()["meta"]).fetchall())
+
+
+def set_meta(db: Connection, values: Mapping[str, str], *, overwrite: bool = True) -> dict[str, str]:
+    """Record values, or with `overwrite=False` those whose names are absent; returns all."""
+    db.executemany(_sql()["set_meta" if overwrite else "default_meta"], list(values.items()))
+    return meta(db)
+
+
+def count_opening(db: Connection) -> int:
+    """Count one more opening of the store."""
+    return int(db.execute(_sql()["count_opening"]).get)
+
+
+def lease(db: Connection, name: str, ttl: float, owner: str) -> int | None:
+    """A fencing token, or None while another holds the lease. Tokens grow over all leases; a holder's renewal keeps its own."""
+    if ttl <= 0:
+        raise InvalidRecord(f"ttl must be more than 0 seconds, got {ttl}", field="ttl")
+    row = db.execute(_sql()["held"], (name,)).fetchone()
+    if row is not None:
+        holder, token = row
+        if holder != owner:
+            return None
+        db.execute(_sql()["prolong"], (ttl, name))
+        return int(token)
+    fresh = int(db.execute(_sql()["next_token"]).get)
+    db.execute(_sql()["take"], (name, owner, fresh, ttl))
+    return fresh
+
+
+def release(db: Connection, name: str, owner: str) -> None:
+    """Give up a lease; nothing when another holds it."""
+    db.execute(_sql()["release"], (name, owner))
+
+
+def users(db: Connection, limit: int, after: str) -> list[str]:
+    """Users with current records, by name, from `after` (exclusive) on."""
+    return [user for (user,) in db.execute(_sql()["users"], (after, limit))]
+
+
+def behind(db: Connection, projection: str, limit: int) -> list[str]:
+    """Users whose projection lags, the one whose first open change is oldest first."""
+    return [user for (user,) in db.execute(_sql()["behind"], (projection, limit))]
+
+
+def park(db: Connection, item: Parked) -> None:
+    """Note a change that a projection passed over; the same one again replaces the note."""
+    row = (item.projection, item.user_id, item.seq, item.reason, item.attempts, micros(item.at))
+    db.execute(_sql()["park"], row)
+
+
+def parked(db: Connection, scope: Scope | Operator) -> list[Parked]:
+    """What was parked for a user, or for all."""
+    user_id = scope.user_id if isinstance(scope, Scope) else None
+    return [Parked(*row, from_micros(at)) for *row, at in db.execute(_sql()["parked"], (user_id,))]
+
+
+async def maintain(database: Database, now: datetime, keep_audit_days: int) -> dict[str, int]:
+    """Fold word tails, one user per transaction; drop old audit days and old receipts. Returns how many rows of each."""
+    done = {"words_folded": 0}
+    for user_id in await database.read(lambda db: [user for (user,) in db.execute(_sql()["with_tail"])]):
+        done["words_folded"] += await database.write(lambda db, user=user_id: words.compact(db, user))
+
+    def drop(db: Connection) -> tuple[int, int]:
+        rows = audit.drop_old_days(db, now, keep_audit_days)
+        return rows, used.forget_receipts(db, now - RECEIPTS_KEPT)
+
+    done["audit_rows_dropped"], done["usage_receipts_dropped"] = await database.write(drop)
+    return done
+
+
+def stats(db: Connection, database: Database) -> dict[str, Any]:
+    """Sizes of the file and counts of what is in it, over all users."""
+    wal = database.path.with_name(database.path.name + "-wal")
+    names = ("users", "changes", "versions", "audit_rows", "edges", "parked")
+    return {
+        "path": str(database.path),
+        "bytes": db.pragma("page_count") * db.pragma("page_size"),
+        "wal_bytes": wal.stat().st_size if wal.exists() else 0,
+        "free_bytes": db.pragma("freelist_count") * db.pragma("page_size"),
+        "records": dict(db.execute(_sql()["records_by_kind"]).fetchall()),
+        **dict(zip(names, db.execute(_sql()["totals"]).fetchone() or (), strict=True)),
+    }
+
+
+def check(db: Connection, database: Database) -> list[str]:
+    """What is wrong: the engine's integrity check, the journal's gaplessness, records without a version, permissions."""
+    found = [f"integrity: {line}" for (line,) in db.execute("PRAGMA integrity_check(20)") if line != "ok"]
+    found += [f"the journal of {name} has gaps" for (name,) in db.execute(_sql()["journal_problems"])]
+    found += [f"the current record {name} has no version" for (name,) in db.execute(_sql()["record_problems"])]
+    found += [
+        f"the projection {name} is ahead of the log; run: agentmem rebuild" for (name,) in db.execute(_sql()["watermark_problems"])
+    ]
+    return found + too_open(database.path)
+
+
+async def compact(database: Database) -> tuple[int, int]:
+    """Rewrite the file without free pages; returns its bytes before and after."""
+
+    def size(db: Connection) -> int:
+        return int(db.pragma("page_count") * db.pragma("page_size"))
+
+    before = await database.outside(size)
+    await database.outside(lambda db: db.execute("VACUUM"))
+    await database.truncate_log()
+    return before, await database.outside(size)

@@ -1,0 +1,72 @@
+-- What concerns the store as a whole: its meta data, leases, projections that lag, upkeep, health.
+
+-- name: meta
+SELECT name, value FROM store_meta UNION ALL SELECT 'schema_version', CAST(max(version) AS TEXT) FROM schema_version
+
+-- name: set_meta
+INSERT INTO store_meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+
+-- name: default_meta
+INSERT INTO store_meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING
+
+-- name: count_opening
+UPDATE store_meta SET value = value + 1 WHERE name = 'openings' RETURNING CAST(value AS INTEGER)
+
+-- name: next_token
+UPDATE store_meta SET value = value + 1 WHERE name = 'lease_token' RETURNING CAST(value AS INTEGER)
+
+-- name: held
+SELECT owner, token FROM leases WHERE name = ? AND until > unixepoch('subsec')
+
+-- name: prolong
+UPDATE leases SET until = unixepoch('subsec') + ? WHERE name = ?
+
+-- name: take
+INSERT INTO leases (name, owner, token, until) VALUES (?1, ?2, ?3, unixepoch('subsec') + ?4)
+ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = excluded.token, until = excluded.until
+
+-- name: release
+DELETE FROM leases WHERE name = ? AND owner = ?
+
+-- name: users
+SELECT u.user_id FROM memory_users u WHERE u.user_id > ?1
+AND EXISTS (SELECT 1 FROM memory_records r WHERE r.user_id = u.user_id) ORDER BY u.user_id LIMIT ?2
+
+-- name: behind
+SELECT u.user_id FROM memory_users u
+LEFT JOIN projection_watermarks w ON w.projection = ?1 AND w.user_id = u.user_id
+WHERE u.head > coalesce(w.seq, 0)
+ORDER BY (SELECT c.at FROM memory_changes c WHERE c.user_id = u.user_id AND c.seq = coalesce(w.seq, 0) + 1), u.user_id
+LIMIT ?2
+
+-- name: park
+INSERT INTO parked_changes (projection, user_id, seq, reason, attempts, at) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (projection, user_id, seq) DO UPDATE SET reason = excluded.reason, attempts = excluded.attempts, at = excluded.at
+
+-- name: parked
+SELECT projection, user_id, seq, reason, attempts, at FROM parked_changes
+WHERE ?1 IS NULL OR user_id = ?1 ORDER BY user_id, projection, seq
+
+-- name: with_tail
+SELECT user_id FROM word_state WHERE tail > 0 ORDER BY user_id
+
+-- name: records_by_kind
+SELECT kind, count(*) FROM memory_records GROUP BY kind ORDER BY kind
+
+-- name: totals
+SELECT (SELECT count(*) FROM memory_users), (SELECT count(*) FROM memory_changes), (SELECT count(*) FROM memory_versions),
+       (SELECT count(*) FROM memory_audit_log), (SELECT count(*) FROM graph_edges), (SELECT count(*) FROM parked_changes)
+
+-- name: journal_problems
+SELECT u.user_id FROM memory_users u
+LEFT JOIN (SELECT user_id, count(*) AS entries, max(seq) AS last FROM memory_changes GROUP BY user_id) c USING (user_id)
+WHERE coalesce(c.entries, 0) <> u.head OR coalesce(c.last, 0) <> u.head ORDER BY u.user_id LIMIT 20
+
+-- name: record_problems
+SELECT r.user_id || ' ' || r.kind || ' ' || r.id FROM memory_records r
+LEFT JOIN memory_versions v ON v.user_id = r.user_id AND v.slot = r.slot AND v.seq = r.seq
+WHERE v.payload IS NULL LIMIT 20
+
+-- name: watermark_problems
+SELECT w.projection || ' of ' || w.user_id FROM projection_watermarks w
+LEFT JOIN memory_users u ON u.user_id = w.user_id WHERE w.seq > coalesce(u.head, 0) LIMIT 20

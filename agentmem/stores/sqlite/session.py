@@ -1,0 +1,209 @@
+"""The session cache: values with a time to live, in a SQLite file of its own that may be lost at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agentmem.errors import Closed, InvalidRecord, StoreError, StoreUnavailable
+from agentmem.model.clock import Clock, micros
+from agentmem.model.scope import Scope
+from agentmem.stores.sqlite.connection import Connection, Database
+from agentmem.stores.sqlite.place import make_private, prepare_folder
+from agentmem.text.blocks import load_blocks
+
+T = TypeVar("T")
+WAIT_MS = 500  # for another process's lock: a cache must not hold up a write
+SWEEP_EVERY = timedelta(minutes=1) // timedelta(microseconds=1)
+
+
+async def open_session(path: Path, clock: Clock) -> SqliteSession:
+    """The session cache at a path, made when it is missing and made anew when it is damaged.
+
+    Raises StoreUnavailable when the file can be neither read nor made.
+    """
+    prepare_folder(path)
+    session = SqliteSession(path, clock)
+    await session.start()
+    return session
+
+
+class SqliteSession:
+    """A SessionStore over one file; see the protocol for its promises."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path, self._clock = path, clock
+        self._database: Database | None = None
+        self._swept: int | None = None
+        self._closed = False
+        self._mending = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Open the file."""
+        await self._run(lambda database: database.read(lambda db: None))
+
+    async def push(self, scope: Scope, key: str, value: Any, *, keep: int, ttl: float) -> None:
+        """Append to a list, of which the last `keep` values stay; every push renews the time to live (seconds)."""
+        text, until = _json(key, value), self._until(ttl)
+        if keep < 1:
+            raise InvalidRecord(f"keep must be at least 1, got {keep}", field="keep")
+
+        def write(db: Connection) -> None:
+            values = self._value(db, scope, key)
+            kept = values[1 - keep :] if isinstance(values, list) and keep > 1 else []
+            self._put(db, scope, key, json.dumps([*kept, json.loads(text)], ensure_ascii=False), until)
+
+        await self._write(write)
+
+    async def tail(self, scope: Scope, key: str, n: int) -> list[Any]:
+        """The last `n` values pushed, oldest first; [] when there is no list."""
+        values = await self.get(scope, key)
+        return values[-n:] if isinstance(values, list) and n > 0 else []
+
+    async def set(self, scope: Scope, key: str, value: Any, *, ttl: float) -> None:
+        """Keep a JSON value for `ttl` seconds."""
+        text, until = _json(key, value), self._until(ttl)
+        await self._write(lambda db: self._put(db, scope, key, text, until))
+
+    async def get(self, scope: Scope, key: str) -> Any:
+        """The value of a key, None when there is none."""
+        return await self._run(lambda database: database.read(lambda db: self._value(db, scope, key)))
+
+    async def delete(self, scope: Scope, key: str) -> None:
+        """Forget a key."""
+        await self._write(lambda db: _execute(db, "delete", user_id=scope.user_id, key=key))
+
+    async def items(self, scope: Scope, prefix: str) -> dict[str, Any]:
+        """Keys that begin with a prefix, in order, with their values."""
+        asked = {"user_id": scope.user_id, "prefix": prefix, "now": self._now()}
+        rows: list[Any] = await self._run(
+            lambda file: file.read(lambda db: db.execute(_sql()["items"], asked).fetchall())
+        )
+        return {key: json.loads(value) for key, value in rows}
+
+    async def clear(self, scope: Scope, prefix: str = "") -> None:
+        """Forget all keys of the user that begin with a prefix, in the file and in its journal."""
+        await self._write(lambda db: _execute(db, "clear", user_id=scope.user_id, prefix=prefix))
+        # What was cleared may be under erasure. A reader of another process can hold the journal back for a moment.
+        with suppress(StoreUnavailable):
+            await self._run(lambda file: file.outside(lambda db: db.pragma("wal_checkpoint", "TRUNCATE")))
+
+    async def increment(self, scope: Scope, key: str, *, ttl: float) -> int:
+        """Add one and return the sum. The time to live (seconds) begins with the first one and is not renewed."""
+        until = self._until(ttl)
+
+        def write(db: Connection) -> int:
+            row = db.execute(_sql()["get"], {"user_id": scope.user_id, "key": key, "now": self._now()}).fetchone()
+            value = json.loads(row[0]) if row is not None else 0
+            count = value + 1 if type(value) is int else 1
+            self._put(db, scope, key, str(count), until if count == 1 or row is None else row[1])
+            return count
+
+        return await self._write(write)
+
+    async def close(self) -> None:
+        """Close the file."""
+        self._closed = True
+        if self._database is not None:
+            await self._database.close()
+
+    def _now(self) -> int:
+        return micros(self._clock.now())
+
+    def _until(self, ttl: float) -> int:
+        if not 0 < ttl < float("inf"):
+            raise InvalidRecord(f"ttl must be a positive number of seconds, got {ttl}", field="ttl")
+        return self._now() + round(ttl * 1_000_000)
+
+    def _value(self, db: Connection, scope: Scope, key: str) -> Any:
+        row = db.execute(_sql()["get"], {"user_id": scope.user_id, "key": key, "now": self._now()}).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def _put(self, db: Connection, scope: Scope, key: str, text: str, until: int) -> None:
+        _execute(db, "set", user_id=scope.user_id, key=key, value=text, until=until)
+
+    async def _write(self, function: Callable[[Connection], T]) -> T:
+        def swept(db: Connection) -> T:
+            now = self._now()
+            if self._swept is None or not 0 <= now - self._swept < SWEEP_EVERY:
+                _execute(db, "sweep", now=now)
+                self._swept = now
+            return function(db)
+
+        return await self._run(lambda database: database.write(swept))
+
+    async def _run(self, call: Callable[[Database], Awaitable[T]]) -> T:
+        """Call on the open file; a damaged one is made anew, once."""
+        database = await self._opened()
+        try:
+            return await call(database)
+        except (StoreUnavailable, InvalidRecord):
+            raise
+        except (StoreError, Closed):
+            if self._closed:
+                raise
+        return await call(await self._mended(database))
+
+    async def _opened(self) -> Database:
+        if self._closed:
+            raise Closed(f"{self._path} was closed")
+        async with self._mending:
+            if self._database is None:
+                try:
+                    self._database = await self._connected()
+                except StoreUnavailable:
+                    raise
+                except StoreError:
+                    self._remove()
+                    self._database = await self._connected()
+            return self._database
+
+    async def _mended(self, damaged: Database) -> Database:
+        async with self._mending:
+            if self._database is damaged:  # else another call has mended it meanwhile
+                self._database = None
+                await damaged.close()
+                self._remove()
+        return await self._opened()
+
+    async def _connected(self) -> Database:
+        database = Database(self._path, durable=False)
+
+        def prepare(db: Connection) -> None:
+            db.set_busy_timeout(WAIT_MS)
+            db.execute(_sql()["create"])
+
+        try:
+            await database.outside(prepare)
+            make_private(self._path)
+        except StoreError:
+            await database.close()
+            raise
+        return database
+
+    def _remove(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            try:
+                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+            except OSError as error:
+                raise StoreUnavailable(f"{self._path} is damaged and cannot be removed: {error}") from error
+
+
+def _execute(db: Connection, name: str, **values: str | int) -> None:
+    db.execute(_sql()[name], values)
+
+
+def _json(key: str, value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidRecord(f"the value of {key!r} must be JSON: {error}", field="value") from error
+
+
+def _sql() -> Mapping[str, str]:
+    return load_blocks(__package__, "session.sql")

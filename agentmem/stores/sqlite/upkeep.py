@@ -1,0 +1,196 @@
+"""The upkeep face of the embedded store; see `agentmem.stores.upkeep` for its promises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import apsw
+
+from agentmem.errors import Conflict
+from agentmem.model.scope import Operator, Scope
+from agentmem.stores.sqlite import restore, vectors, words
+from agentmem.stores.sqlite.connection import Connection, Database, translated
+from agentmem.stores.sqlite.payload import Stamp, decode
+from agentmem.stores.sqlite.place import make_private
+from agentmem.stores.upkeep import Lag, RawChange, RawUsage, Reach
+from agentmem.text.blocks import load_blocks
+from agentmem.text.features import analyse
+
+WORDS_AT_ONCE = 1000
+_SQL = load_blocks("agentmem.stores.sqlite", "upkeep.sql")
+
+
+def open_upkeep(database: Database) -> SqliteUpkeep:
+    """The upkeep face of an opened file."""
+    return SqliteUpkeep(database)
+
+
+class SqliteUpkeep:
+    """An Upkeep over one file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def reach(self, scope: Scope) -> Reach:
+        """How far the user's journal goes; all zero for a user never seen."""
+        return await self._database.read(lambda db: restore.reach(db, scope.user_id))
+
+    async def raw_changes(self, scope: Scope, after: int, limit: int) -> list[RawChange]:
+        """The journal after a position as it is stored."""
+        return await self._database.read(lambda db: restore.raw_changes(db, scope.user_id, after, limit))
+
+    async def raw_usage(self, scope: Scope, after: tuple[str, str], limit: int) -> list[RawUsage]:
+        """Usage rows after a (kind, id)."""
+        return await self._database.read(lambda db: restore.raw_usage(db, scope.user_id, after, limit))
+
+    async def restore(self, scope: Scope, changes: Sequence[RawChange]) -> None:
+        """Put raw changes back, in one transaction."""
+        work = restore.Restore(scope.user_id, changes)
+        await self._database.write(work.apply, before=work.prepare)
+
+    async def restore_usage(self, scope: Scope, rows: Sequence[RawUsage]) -> None:
+        """Put usage rows back as they were."""
+        await self._database.write(lambda db: restore.put_usage(db, scope.user_id, rows))
+
+    async def settle(self, scope: Scope, reach: Reach) -> None:
+        """Set the user's counters; Conflict when the journal ends elsewhere."""
+        await self._database.write(lambda db: restore.settle(db, scope.user_id, reach))
+
+    async def rebuild_words(self, scope: Scope) -> int:
+        """Make the user's word index again from the last after-image of each record."""
+        user_id = scope.user_id
+        before, found = await self._database.read(lambda db: _word_counts(db, user_id, 0))
+
+        def write(db: Connection) -> int:
+            # Texts were read while the file was not locked; only what was written since is read now.
+            still = restore.reach(db, user_id).erasures == before.erasures
+            counts = {**(found if still else {}), **_word_counts(db, user_id, before.head if still else 0)[1]}
+            words.erase_user(db, user_id)
+            rows = sorted((slot, count) for slot, count in counts.items() if count)
+            for start in range(0, len(rows), WORDS_AT_ONCE):
+                words.write(db, user_id, rows[start : start + WORDS_AT_ONCE])
+            return len(rows)
+
+        return await self._database.write(write)
+
+    async def unpark(self, projection: str, scope: Scope) -> int:
+        """Forget which changes of the user were parked."""
+
+        def write(db: Connection) -> int:
+            db.execute(_SQL["unpark"], (projection, scope.user_id))
+            return db.changes()
+
+        return await self._database.write(write)
+
+    async def lagging(self, projections: Collection[str], operator: Operator, limit: int = 100) -> list[Lag]:
+        """Users of whom a projection is not at the head, furthest behind first."""
+        asked = (json.dumps(list(projections)), limit)
+        return [Lag(*row) for row in await self._database.read(lambda db: db.execute(_SQL["lagging"], asked).fetchall())]
+
+    async def start_embedder(self, identity: str) -> str:
+        """Record which embedder is being built; returns the one recorded before, "" for none."""
+
+        def write(db: Connection) -> str:
+            before = _meta(db, "embedder_next")
+            db.execute(_SQL["set_meta"], ("embedder_next", identity))
+            return before
+
+        return await self._database.write(write)
+
+    async def switch_embedder(self, identity: str, behind: int = 0) -> bool:
+        """Make an embedder the recorded one, when its vectors are at most `behind` changes from complete."""
+
+        def write(db: Connection) -> bool:
+            building, served = _meta(db, "embedder_next"), _meta(db, "embedder")
+            if building != identity:
+                if served == identity and not building:
+                    return True
+                raise Conflict(f"the embedder {building or served} was chosen meanwhile; nothing was switched")
+            if int(db.execute(_SQL["behind"], (vectors.projection_name(identity),)).get) > behind:
+                return False
+            db.execute(_SQL["set_meta"], ("embedder", identity))
+            db.execute(_SQL["drop_meta"], ("embedder_next",))
+            return True
+
+        return await self._database.write(write)
+
+    async def drop_embedders(self, keep: Collection[str]) -> list[str]:
+        """Take out the vectors of every embedder but these; the identities taken out."""
+
+        def write(db: Connection) -> list[str]:
+            gone = [identity for identity in vectors.registered(db) if identity not in keep]
+            for identity in gone:
+                vectors.drop(db, identity)
+                db.execute(_SQL["drop_marks"], (vectors.projection_name(identity),))
+                db.execute(_SQL["drop_parked"], (vectors.projection_name(identity),))
+            return gone
+
+        return await self._database.write(write)
+
+    async def counts(self, scope: Scope) -> Mapping[str, Mapping[str, int]]:
+        """How many of what the user has."""
+        return await self._database.read(lambda db: _counts(db, scope.user_id))
+
+    async def sizes(self) -> dict[str, int]:
+        """Bytes of the file and its write-ahead log, and how many of them are unused."""
+
+        def read(db: Connection) -> dict[str, int]:
+            page = int(db.pragma("page_size"))
+            wal = self._database.path.with_name(self._database.path.name + "-wal")
+            return {
+                "store": page * int(db.pragma("page_count")), "unused": page * int(db.pragma("freelist_count")),
+                "write_ahead_log": wal.stat().st_size if wal.exists() else 0,
+            }  # fmt: skip
+
+        return await self._database.read(read)
+
+    async def compact(self) -> bool:
+        """Rewrite the file without unused pages and cut the write-ahead log."""
+        await self._database.outside(lambda db: db.execute("VACUUM"))
+        return await self._database.truncate_log()
+
+    async def copy_to(self, path: Path) -> None:
+        """Copy the whole file page by page; the copy is readable by its owner only."""
+
+        def read(db: Connection) -> None:
+            with translated(path):
+                copy = apsw.Connection(str(path))
+                try:
+                    make_private(path)
+                    with copy.backup("main", db, "main") as work:
+                        work.step()
+                finally:
+                    copy.close()
+
+        await self._database.read(read)
+
+
+def _word_counts(db: Connection, user_id: str, after: int) -> tuple[Reach, dict[int, Mapping[str, int]]]:
+    """How far the journal goes, and the term counts of every slot whose last after-image came after a position."""
+    found: dict[int, Mapping[str, int]] = {}
+    for slot, kind, payload, *stamp in db.execute(_SQL["last_images"], (user_id, after)):
+        text = decode(kind, payload, Stamp(user_id, *stamp, "")).searchable()
+        found[slot] = analyse(text)[1] if text else {}
+    return restore.reach(db, user_id), found
+
+
+def _meta(db: Connection, name: str) -> str:
+    row = db.execute(_SQL["meta"], (name,)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def _counts(db: Connection, user_id: str) -> dict[str, dict[str, int]]:
+    out: dict[str, dict[str, int]] = {
+        name: dict(db.execute(_SQL[f"by_{name}"], (user_id,)).fetchall()) for name in ("kind", "status", "channel")
+    }
+    changes, versions, edges, usage = db.execute(_SQL["journal"], (user_id,)).fetchall()[0]
+    out["journal"] = {"changes": changes, "versions": versions, "edges": edges, "usage": usage}
+    terms, records, tail, blocks = db.execute(_SQL["words"], (user_id,)).fetchall()[0]
+    out["words"] = {"terms": terms, "records": records, "tail": tail, "blocks": blocks}
+    out["passages"] = {
+        identity: int(db.execute(_SQL["passages"].replace("{dimensions}", str(size)), (user_id, number)).get)
+        for identity, number, size in db.execute(_SQL["embedders"]).fetchall()
+    }
+    return out

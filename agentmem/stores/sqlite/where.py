@@ -1,0 +1,56 @@
+"""The filter compiler: a Where becomes a condition over `memory_records r`. Every value is bound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from agentmem.errors import InvalidRecord
+from agentmem.model.clock import micros
+from agentmem.stores import Where
+
+_ORDERS = {
+    "seq": "r.seq {0}, r.kind, r.id",
+    "time": "r.valid_from {0}, r.kind, r.id",
+    "position": "r.conversation_id {0}, r.position {0}, r.kind, r.id",
+}
+
+
+def compile_where(user_id: str, where: Where) -> tuple[str, list[object]]:
+    """The condition and its values, in order. A record whose world time has no beginning began before any `until`."""
+    parts: list[str] = ["r.user_id = ?"]
+    values: list[object] = [user_id]
+    lists = {
+        "r.kind": where.kinds, "r.channel": where.channels, "r.status": where.status, "r.unique_key": where.key,
+        "r.id": where.ids,
+    }  # fmt: skip
+    for column, wanted in lists.items():
+        if wanted is not None:
+            parts.append(_among(column, wanted, values))
+    if where.key is not None:
+        parts.append("r.unique_key <> ''")  # lets the partial index on unique keys be used
+    if where.conversation_id is not None:
+        parts.append("r.conversation_id = ? AND r.kind = 'Turn'")  # only turns have a place; lets their index be used
+        values.append(where.conversation_id)
+    if where.since is not None:
+        parts.append("r.valid_from >= ?")
+        values.append(micros(where.since))
+    if where.until is not None:
+        parts.append("(r.valid_from < ? OR r.valid_from IS NULL)")
+        values.append(micros(where.until))
+    return " AND ".join(parts), values
+
+
+def compile_order(order: str, descending: bool) -> str:
+    """The ORDER BY terms of `seq`, `time` or `position`, ties by kind and id. Raises InvalidRecord for another."""
+    if order not in _ORDERS:
+        raise InvalidRecord(f"order must be one of {', '.join(_ORDERS)}, got {order!r}", field="order")
+    return _ORDERS[order].format("DESC" if descending else "ASC")
+
+
+def _among(column: str, wanted: Sequence[str], values: list[object]) -> str:
+    if len(wanted) == 1:  # an equality keeps the order of an index
+        values.append(wanted[0])
+        return f"{column} = ?"
+    values.append(json.dumps(list(wanted)))
+    return f"{column} IN (SELECT value FROM json_each(?))"

@@ -1,0 +1,57 @@
+-- The word index: a tail with a row per recent record, and packed blocks per term. The block of the empty term lists
+-- every record that is in blocks.
+
+-- name: state
+SELECT tail, generation FROM word_state WHERE user_id = :user_id;
+
+-- name: last_of_tail
+SELECT max(slot) FROM word_tail WHERE user_id = :user_id;
+
+-- name: put
+INSERT INTO word_tail (user_id, slot, terms) VALUES (?, ?, ?)
+ON CONFLICT (user_id, slot) DO UPDATE SET terms = excluded.terms;
+
+-- name: note
+INSERT INTO word_state (user_id, tail, generation) VALUES (:user_id, :tail, :moved)
+ON CONFLICT (user_id) DO UPDATE SET tail = excluded.tail, generation = generation + excluded.generation;
+
+-- name: tail_size
+SELECT count(*) FROM word_tail WHERE user_id = :user_id;
+
+-- name: tail_after
+SELECT slot, terms FROM word_tail WHERE user_id = :user_id AND slot > :after ORDER BY slot;
+
+-- name: take
+DELETE FROM word_tail WHERE user_id = :user_id AND slot IN (SELECT value FROM json_each(:slots));
+
+-- name: take_tail
+DELETE FROM word_tail WHERE user_id = :user_id;
+
+-- name: blocks
+SELECT b.term, b.postings FROM json_each(:terms) j CROSS JOIN word_blocks b
+WHERE b.user_id = :user_id AND b.term = j.value ORDER BY j.id, b.block;
+
+-- name: blocks_with_rowid
+SELECT b.rowid, b.postings FROM json_each(:terms) j CROSS JOIN word_blocks b
+WHERE b.user_id = :user_id AND b.term = j.value;
+
+-- name: all_blocks_with_rowid
+SELECT rowid, postings FROM word_blocks WHERE user_id = :user_id;
+
+-- name: last_blocks
+SELECT b.term, b.block, b.rowid, length(b.postings), CASE WHEN length(b.postings) < :full THEN b.postings END
+FROM json_each(:terms) j CROSS JOIN word_blocks b
+WHERE b.user_id = :user_id AND b.term = j.value
+  AND b.block = (SELECT max(l.block) FROM word_blocks l WHERE l.user_id = :user_id AND l.term = j.value);
+
+-- name: rewrite
+UPDATE word_blocks SET postings = ? WHERE rowid = ?;
+
+-- name: empty
+DELETE FROM word_blocks WHERE rowid = ?;
+
+-- name: add
+INSERT INTO word_blocks (user_id, term, block, postings) VALUES (?, ?, ?, ?);
+
+-- name: erase_blocks
+DELETE FROM word_blocks WHERE user_id = :user_id;

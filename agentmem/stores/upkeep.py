@@ -1,0 +1,157 @@
+"""The store's face for upkeep: the raw journal, copies, sizes, repairs. Memory itself never calls it.
+
+Times are microseconds since 1970 here, because what is exported must come back to the microsecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+from agentmem.model.scope import Operator, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a check looked at. `fix` says what to do about a warning or an error; empty when all is well."""
+
+    level: Literal["ok", "warning", "error"]
+    what: str
+    detail: str
+    fix: str = ""
+
+
+class RawVersion(NamedTuple):
+    """One row of the journal: an after-image as JSON text, or None where the record left; `erased`: nothing is kept."""
+
+    slot: int
+    kind: str
+    id: str
+    channel: str
+    recorded_at: int
+    format: int
+    record: str | None
+    erased: bool
+
+
+class RawChange(NamedTuple):
+    """One change with all that the journal holds of it; `payload` is the fingerprint of the arguments as given."""
+
+    seq: int
+    change_id: str
+    operation_id: str
+    operation: str
+    actor: str
+    cause: str
+    payload: str
+    at: int
+    versions: tuple[RawVersion, ...]
+
+
+class RawUsage(NamedTuple):
+    """How a record was used, to the microsecond."""
+
+    kind: str
+    id: str
+    access_count: int
+    use_count: int
+    last_accessed: int | None
+    strength: float
+    conversations: tuple[str, ...]
+    review_priority: float
+    last_review_at: int | None
+    review_count: int
+    cross_domain_count: int
+    due_at: int | None
+
+
+class Reach(NamedTuple):
+    """How far a user's journal goes: last `seq`, next free slot, erasures so far, and the latest record time."""
+
+    head: int
+    slots: int
+    erasures: int
+    last_at: int
+
+
+class Lag(NamedTuple):
+    """A user whose projection is behind, and by how many changes; `behind` is negative when it is ahead of the log."""
+
+    user_id: str
+    projection: str
+    behind: int
+
+
+class Upkeep(Protocol):
+    """What a backend offers for looking after it; see `open_upkeep` of the backend."""
+
+    async def reach(self, scope: Scope) -> Reach:
+        """All zero for a user never seen."""
+        ...
+
+    async def raw_changes(self, scope: Scope, after: int, limit: int) -> list[RawChange]:
+        """The journal after a position as it is stored, in `seq` order."""
+        ...
+
+    async def raw_usage(self, scope: Scope, after: tuple[str, str], limit: int) -> list[RawUsage]:
+        """Usage rows after a (kind, id), in that order."""
+        ...
+
+    async def restore(self, scope: Scope, changes: Sequence[RawChange]) -> None:
+        """Put raw changes back, with positions, slots, times and ids as they were, in one transaction.
+
+        Current records, words and graph follow. They must continue the user's journal without a gap, otherwise Conflict;
+        a record that does not fit is InvalidRecord. Nothing is written then.
+        """
+        ...
+
+    async def restore_usage(self, scope: Scope, rows: Sequence[RawUsage]) -> None: ...
+
+    async def settle(self, scope: Scope, reach: Reach) -> None:
+        """Set the counters of a user whose journal was put back whole. Conflict when it does not end at `reach.head`."""
+        ...
+
+    async def rebuild_words(self, scope: Scope) -> int:
+        """Make the user's word index again from current records; how many records it holds."""
+        ...
+
+    async def unpark(self, projection: str, scope: Scope) -> int:
+        """Forget which changes of the user were parked, so that they are tried again; how many those were."""
+        ...
+
+    async def lagging(self, projections: Collection[str], operator: Operator, limit: int = 100) -> list[Lag]:
+        """Users of whom a projection is not exactly at the head of the journal, furthest behind first."""
+        ...
+
+    async def switch_embedder(self, identity: str, behind: int = 0) -> bool:
+        """Make an embedder the recorded one, when its vectors lack at most `behind` changes of all users; else False.
+
+        One transaction: no write comes between the look and the switch. Conflict when another embedder is being built.
+        """
+        ...
+
+    async def start_embedder(self, identity: str) -> str:
+        """Record which embedder is being built beside the one in use; returns the one recorded before, "" for none."""
+        ...
+
+    async def drop_embedders(self, keep: Collection[str]) -> list[str]:
+        """Take out the vectors of every embedder but these; returns the identities taken out."""
+        ...
+
+    async def counts(self, scope: Scope) -> Mapping[str, Mapping[str, int]]:
+        """How many of what the user has: by kind, status and channel, words, passages by embedder."""
+        ...
+
+    async def sizes(self) -> dict[str, int]:
+        """Bytes on disk, by part of the store."""
+        ...
+
+    async def compact(self) -> bool:
+        """Give unused space back to the file system; False when a reader kept the write-ahead log from being cut."""
+        ...
+
+    async def copy_to(self, path: Path) -> None:
+        """Copy the whole store, consistent, while others read and write it."""
+        ...

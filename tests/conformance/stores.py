@@ -1,0 +1,100 @@
+"""What tests of the stores share: opened files, a clock that is set by hand, and short ways to write records."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from agentmem.model.changes import Change
+from agentmem.model.records import Entity, Fact, Goal, Key, Record, Turn, build
+from agentmem.model.scope import Scope
+from agentmem.stores.sqlite import SqliteLog, open_log
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+_CHANGES = count(1)
+
+
+class Hand:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, now: datetime = START) -> None:
+        self._now = now
+
+    def now(self) -> datetime:
+        return self._now
+
+    def move(self, seconds: float) -> None:
+        self._now += timedelta(seconds=seconds)
+
+
+@asynccontextmanager
+async def opened(path: Path, clock: Hand | None = None) -> AsyncIterator[SqliteLog]:
+    """The log of a file, closed at the end."""
+    log = await open_log(path, clock or Hand())
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+def change(scope: Scope, puts: Iterable[Record] = (), retracts: Iterable[Key] = ()) -> Change:
+    """A change with ids of its own that nothing else is expected of."""
+    name = f"change-{next(_CHANGES)}"
+    return Change(
+        scope=scope, operation="test", operation_id=name, change_id=name, puts=tuple(puts), retracts=tuple(retracts)
+    )
+
+
+async def put(log: SqliteLog, scope: Scope, *records: Record) -> None:
+    """Store records in one change, each in its own channel."""
+    await log.append([change(scope, [_owned(record, scope) for record in records])])
+
+
+async def retract(log: SqliteLog, scope: Scope, *keys: Key) -> None:
+    """Take records out of the current state."""
+    await log.append([change(scope, retracts=keys)])
+
+
+def _owned(record: Record, scope: Scope) -> Record:
+    return record.model_copy(update={"user_id": scope.user_id})
+
+
+def turn(name: str, index: int, conversation: str = "c1", **fields: Any) -> Turn:
+    """A turn with some text."""
+    return build(
+        Turn, **{"id": name, "conversation_id": conversation, "index": index, "content": f"text {name}", **fields}
+    )
+
+
+def fact(name: str, **fields: Any) -> Fact:
+    """A fact with a claim of its own."""
+    return build(Fact, **{"id": name, "claim": f"claim {name}", "claim_hash": name, **fields})
+
+
+def entity(name: str, **fields: Any) -> Entity:
+    """An entity with a slug of its own."""
+    return build(Entity, **{"id": name, "name": name, "slug": name, **fields})
+
+
+def goal(name: str, **fields: Any) -> Goal:
+    """A goal."""
+    return build(Goal, **{"id": name, "description": f"reach {name}", **fields})
+
+
+def plan(db: apsw.Connection, statement: str, values: Mapping[str, Any]) -> list[str]:
+    """The lines of the query plan."""
+    known = {name: value for name, value in values.items() if f":{name}" in statement}
+    return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", known)]
+
+
+def scans(lines: list[str]) -> list[str]:
+    """The lines that read a table or an index from end to end; lists given as JSON are read whole, of course."""
+    return [
+        line for line in lines if line.startswith("SCAN") and "VIRTUAL TABLE" not in line and "CONSTANT ROW" not in line
+    ]

@@ -1,0 +1,46 @@
+"""What every test shares: a home of its own, an environment without settings, and repeatable random examples."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples on every run. `--hypothesis-profile=search` looks for new ones.
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("search", deadline=None, max_examples=1000)
+settings.load_profile("repeatable")
+
+_QUICK_FIRST = ("unit", "conformance", "surfaces", "docs", "flows", "faults")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the quick folders first, so that a plain mistake shows within seconds."""
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.parent.name
+        return _QUICK_FIRST.index(folder) if folder in _QUICK_FIRST else len(_QUICK_FIRST)
+
+    items.sort(key=rank)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the settings, keys and memory of whoever runs the tests out of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith("AGENTMEM_") or name.endswith("_API_KEY"):
+                patch.delenv(name)
+        patch.setenv("AGENTMEM_HOME", str(tmp_path_factory.mktemp("default-home")))
+        yield
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder of its own for the memory of one test; it does not exist yet."""
+    return tmp_path / "home"

@@ -1,0 +1,56 @@
+"""The command line as tests use it: a home of its own, and the embedder that needs no weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agentmem.cli.program import program
+
+
+@dataclass
+class Cli:
+    """Runs commands on one home."""
+
+    home: Path
+    env: dict[str, str | None] = field(default_factory=lambda: {"AGENTMEM_EMBEDDER": "hash", "NO_COLOR": None})
+
+    def run(self, *args: str, stdin: str | bytes | None = None, color: bool = False) -> Result:
+        """The result of a command, whatever its exit code; an error that is none of ours is raised."""
+        runner = CliRunner(env={"AGENTMEM_HOME": str(self.home), **self.env})
+        result = runner.invoke(program, list(args), input=stdin, color=color, prog_name="agentmem")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    def __call__(self, *args: str, stdin: str | bytes | None = None, code: int = 0) -> str:
+        """Standard output of a command that must end with this code."""
+        result = self.run(*args, stdin=stdin)
+        assert result.exit_code == code, result.output
+        return result.stdout
+
+    def json(self, *args: str, code: int = 0) -> Any:
+        """The document that a command prints with --json."""
+        return json.loads(self(*args, "--json", code=code))
+
+    def lines(self, *args: str) -> list[Any]:
+        """The documents that a listing prints with --json."""
+        return [json.loads(line) for line in self(*args, "--json").splitlines()]
+
+
+@pytest.fixture
+def cli(home: Path) -> Cli:
+    """The command line on an empty home."""
+    return Cli(home)
+
+
+@pytest.fixture
+def other_home(tmp_path: Path) -> Callable[[str], Cli]:
+    """The command line on another empty home."""
+    return lambda name: Cli(tmp_path / name)

@@ -1,0 +1,201 @@
+"""The group of commands: found by folder, helpful, quick to start, and exact about what went wrong."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from agentmem import errors
+from agentmem.cli import commands
+from agentmem.cli.door import memory_options
+from agentmem.cli.program import program
+
+PROMISED = (
+    "demo add remember context import export facts audit stats doctor compact rebuild forget verify bench".split()
+)
+HEAVY = {"apsw", "numpy", "pydantic", "asyncio", "agentmem.agent_memory", "agentmem.settings", "agentmem.bench.suite"}
+
+
+def loaded(name: str) -> click.Command:
+    command = program.get_command(click.Context(program), name)
+    assert command is not None
+    return command
+
+
+def examples(name: str) -> list[str]:
+    _, _, found = (loaded(name).help or "").partition("Examples:\n")
+    return [line.strip() for line in found.splitlines() if line.strip()]
+
+
+def test_every_promised_command_is_there() -> None:
+    assert set(PROMISED) <= set(program.list_commands(click.Context(program)))
+
+
+def test_help_names_every_command_and_loads_nothing_heavy() -> None:
+    script = (
+        "import sys; from agentmem.cli import main\n"
+        "sys.argv = ['agentmem', '--help']\n"
+        "try: main()\n"
+        "finally: print(*sorted(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert all(f"\n  {name} " in done.stdout for name in PROMISED)
+    assert HEAVY & set(done.stderr.split()) == set()
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_a_command_explains_itself(cli: Any, name: str) -> None:
+    shown = cli(name, "--help")
+    assert loaded(name).get_short_help_str(limit=100).endswith(".")
+    assert "Examples:" in shown
+    assert all(option in shown for option in ("--user", "--channel", "--home", "--json"))
+    assert "--seed" not in shown
+    silent = [param.name for param in loaded(name).params if isinstance(param, click.Option) and not param.help]
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_the_examples_of_the_help_can_be_typed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ours = [part for line in examples(name) for part in line.split(" | ") if part.startswith("agentmem ")]
+    assert ours
+    for line in ours:
+        words = [word for word in shlex.split(line) if word != ">"]
+        for word in words[2:]:
+            if word.endswith((".json", ".jsonl")) and "*" not in word:
+                Path(word).write_text("{}", encoding="utf-8")
+        typed = [word.replace("chats/*.json", "conversation.jsonl") for word in words[2:]]
+        Path("conversation.jsonl").touch()
+        assert words[1] == name
+        with loaded(name).make_context(name, typed) as context:
+            assert context.params
+
+
+def test_a_file_in_the_folder_is_a_command(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "more"
+    folder.mkdir()
+    (folder / "say_hello_.py").write_text(
+        "import click\n@click.command(short_help='Greet.')\ndef command():\n    click.echo('hello')\n", encoding="utf-8"
+    )
+    monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(folder)])
+    assert "  say-hello  Greet." in cli("--help")
+    assert cli("say-hello") == "hello\n"
+
+
+def test_without_a_command_it_helps(cli: Any) -> None:
+    assert cli() == cli("--help")
+    assert cli("--version").startswith("agentmem, version ")
+
+
+@pytest.mark.parametrize(
+    "typed, told",
+    [
+        (["add"], "Missing argument 'TEXT|-'"),
+        (["facts", "--nonsense"], "--nonsense"),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["remember", "q", "--as-of", "yesterday"], "no date or time"),
+        (["remember", "q", "--channels", "a,,b"], "names with commas"),
+        (["remember", "q", "--include", "dreams"], "dreams"),
+        (["import", "not-there.jsonl"], "not-there.jsonl"),
+    ],
+)
+def test_usage_errors_are_told_in_one_way(cli: Any, typed: list[str], told: str) -> None:
+    result = cli.run(*typed)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "agentmem: error: " in result.stderr
+    assert told in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "error, code",
+    [
+        (errors.InvalidRecord("wrong", field="x"), 2),
+        (errors.ConfigError("wrong"), 2),
+        (errors.NotFound("wrong"), 2),
+        (errors.Conflict("wrong"), 2),
+        (errors.ScopeError("wrong"), 2),
+        (errors.StoreUnavailable("wrong"), 1),
+        (errors.CorruptStore("wrong"), 1),
+        (errors.SchemaMismatch("wrong"), 1),
+        (errors.ModelUnavailable("wrong"), 1),
+        (OSError("wrong"), 1),
+        (click.Abort(), 130),
+        (KeyboardInterrupt(), 130),
+    ],
+    ids=lambda value: str(value) if isinstance(value, int) else type(value).__name__,
+)
+def test_errors_become_a_message_and_a_code(
+    cli: Any, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    @click.command("breaks")
+    def breaks() -> None:
+        raise error
+
+    monkeypatch.setattr(type(program), "get_command", lambda *_: breaks)
+    result = cli.run("breaks")
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert result.stderr.strip() == ("agentmem: stopped" if code == 130 else "agentmem: error: wrong")
+
+
+def test_a_message_cannot_play_with_the_terminal(cli: Any) -> None:
+    result = cli.run("facts", "--history", "\x1b[31mred\x9b")
+    assert result.exit_code == 2
+    assert "\x1b" not in result.stderr
+    assert "\x9b" not in result.stderr
+
+
+def test_common_options_reach_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    @click.command()
+    @memory_options(embedder=True)
+    def look(door: Any) -> None:
+        seen.append(door)
+
+    def door(*args: str) -> Any:
+        look.main(list(args), standalone_mode=False)
+        return seen.pop()
+
+    assert (door().user, door().channel, door().json, door().overrides) == ("default", "_global", False, {})
+    monkeypatch.setenv("AGENTMEM_USER", "alice")
+    assert door().user == "alice"
+    given = door("--user", "bob", "--channel", "work", "--json", "--home", "h", "--embedder", "hash", "--seed", "7")
+    assert (given.user, given.channel, given.json) == ("bob", "work", True)
+    assert given.overrides == {"home": Path("h"), "embedder": "hash", "seed": "7"}
+    assert door("--now", "2025-03-08").overrides["clock"].now().isoformat() == "2025-03-08T00:00:00+00:00"
+
+
+def test_colours_need_a_terminal_and_consent(cli: Any) -> None:
+    cli("add", "I'm allergic to peanuts.", "--embedder", "hash")
+    assert "\x1b[1m" in cli.run("remember", "peanuts", color=True).stdout
+    assert "\x1b" not in cli.run("remember", "peanuts").stdout
+    cli.env["NO_COLOR"] = "yes please"
+    assert "\x1b" not in cli.run("remember", "peanuts", color=True).stdout
+
+
+def test_the_installed_program_runs_the_same(home: Path) -> None:
+    """As the entry point calls it, in a process of its own."""
+    env = {**os.environ, "AGENTMEM_HOME": str(home), "AGENTMEM_EMBEDDER": "hash"}
+
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        script = "import sys; from agentmem.cli import main; sys.exit(main())"
+        return subprocess.run([sys.executable, "-c", script, *args], capture_output=True, text=True, env=env)
+
+    assert run("add", "Biscuit is a beagle.", "--turn-id", "t1").returncode == 0
+    found = run("remember", "what is Biscuit?")
+    assert "Biscuit is a beagle." in found.stdout
+    assert found.stderr == ""
+    refused = run("add", "Biscuit is a poodle.", "--turn-id", "t1")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("agentmem: error: ")
+    assert "Traceback" not in refused.stderr

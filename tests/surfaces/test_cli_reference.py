@@ -1,0 +1,22 @@
+"""docs/cli.md is what the commands say of themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentmem.cli.reference import reference
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+
+
+def test_the_page_is_in_step_with_the_commands() -> None:
+    assert PAGE.read_text(encoding="utf-8") == reference(), "run: python -m agentmem.cli.reference > docs/cli.md"
+
+
+def test_the_page_names_options_values_and_defaults() -> None:
+    page = reference()
+    assert "| `--user NAME` | Whose memory. Default: default. Environment: AGENTMEM_USER. |" in page
+    assert "| `--max-tokens INTEGER` |" in page
+    assert "## `agentmem import PATH|-…`" in page
+    assert "Examples:" not in page
+    assert "`--format jsonl\\|messages\\|locomo`" in page

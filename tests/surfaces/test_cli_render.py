@@ -1,0 +1,111 @@
+"""What is printed: safe on a terminal, cut to a line, and valid JSON whatever is in it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentmem.cli import progress
+from agentmem.cli.progress import Progress
+from agentmem.cli.render import listing, one_line, plain, record_text, safe, show_json
+from agentmem.model.records import Entity, Fact, Goal, Status, Turn
+
+AT = datetime(2025, 3, 8, 18, 5, tzinfo=UTC)
+
+
+@given(st.text())
+def test_safe_text_moves_no_cursor_and_can_be_encoded(text: str) -> None:
+    assert not any(ord(c) < 32 and c not in "\t\n" for c in safe(text))
+    assert not any(0x7F <= ord(c) <= 0x9F for c in safe(text))
+    safe(text).encode()
+
+
+@given(st.text(), st.integers(min_value=2, max_value=50))
+def test_a_line_is_one_line(text: str, longest: int) -> None:
+    line = one_line(text, longest)
+    assert len(line) <= longest
+    assert line.splitlines() in ([], [line])
+
+
+def test_records_say_what_matters_in_a_line() -> None:
+    assert record_text(Turn(content="Hi\nyou", speaker="Mira", timestamp=AT)) == "2025-03-08 18:05 Mira: Hi you"
+    assert record_text(Turn(content="Hello", role="assistant")) == "- assistant: Hello"
+    assert record_text(Fact(claim="Mira works in Utrecht.")) == "Mira works in Utrecht. (confidence 0.80)"
+    old = Fact(claim="She works in Basel.", valid_from=AT, valid_to=AT, superseded_at=AT, status=Status.SUPERSEDED)
+    times = "from 2025-03-08 18:05, until 2025-03-08 18:05, withdrawn 2025-03-08 18:05"
+    assert record_text(old) == f"She works in Basel. (confidence 0.80, {times}, superseded)"
+    assert record_text(Entity(name="Biscuit", type="dog", description="a beagle")) == "Biscuit (dog) a beagle"
+    assert record_text(Goal(description="Learn cello")) == "Learn cello"
+
+
+@dataclass
+class Odd:
+    when: datetime
+    numbers: tuple[float, ...]
+    names: frozenset[str]
+
+
+def test_json_takes_whatever_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"z": Odd(AT, (1.5, float("nan"), float("inf")), frozenset({"b", "a"})), "a": "\x9b\ud800é", "m": object}
+    show_json(value)
+    written = capsys.readouterr().out
+    found = json.loads(written)
+    assert list(found) == ["a", "m", "z"]
+    assert found["z"] == {"when": "2025-03-08T18:05:00+00:00", "numbers": [1.5, None, None], "names": ["a", "b"]}
+    assert "\x9b" not in written
+    assert "é" in written
+    assert plain(Turn(id="t1", content="Hi"))["kind"] == "Turn"
+
+
+def test_a_listing_aligns_and_nests() -> None:
+    shown = listing({"turns": 12345, "files": {"main": "a.db", "size": 1.5}, "users": ["a", "b"], "none": None, "x": {}})
+    assert shown.splitlines() == [
+        "turns  12,345",
+        "files",
+        "  main  a.db",
+        "  size  1.500",
+        "users  a, b",
+        "none   -",
+        "x",
+    ]
+
+
+class Terminal:
+    """Standard error as a terminal."""
+
+    def __init__(self) -> None:
+        self.written = ""
+
+    def write(self, text: str) -> int:
+        self.written += text
+        return len(text)
+
+    def flush(self) -> None:
+        self.written += ""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_shows_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal: Any = Terminal()
+    monkeypatch.setattr(progress.sys, "stderr", terminal)
+    with Progress() as shown:
+        shown("storing", 0, 10)
+        shown("storing", 10, 10)
+        shown("asking", 1, 2)
+    assert "storing" in terminal.written
+    assert "10/10" in terminal.written
+    assert "asking" in terminal.written
+
+
+def test_progress_is_silent_elsewhere(capfd: pytest.CaptureFixture[str]) -> None:
+    with Progress() as shown:
+        shown("storing", 5, 10)
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,174 @@
+"""The shape of the code: sizes, names, layout, and habits that hide failures."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import agentmem
+
+ROOT = Path(__file__).parents[2]
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+LINES_OF_A_FILE = 400
+LINES_OF_A_FUNCTION = 40
+PARAMETERS = 6
+VAGUE_NAMES = {"util", "utils", "helper", "helpers", "manager", "managers", "common", "base"}
+TOP_LEVEL = {
+    "agentmem",
+    "workers",
+    "schema",
+    "tests",
+    "docker",
+    "docs",
+    "pyproject.toml",
+    "Makefile",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "uv.lock",
+}
+LEFT_BY_TOOLS = {"build", "dist", "htmlcov", "bench-results", "__pycache__"}
+
+
+def python_files(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+CODE = python_files("agentmem", "workers")
+TESTS = python_files("tests")
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(parsed(path)) if isinstance(node, FUNCTIONS))
+
+
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return (function.end_lineno or function.lineno) - function.lineno + 1
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count what a caller must keep in mind; options of public functions, given by keyword only, are excepted."""
+    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    if names[:1] in (["self"], ["cls"]):
+        names = names[1:]
+    if function.name.startswith("_") and not function.name.startswith("__"):
+        names += [a.arg for a in function.args.kwonlyargs]
+    return len(names)
+
+
+def broad(kinds: list[ast.expr]) -> bool:
+    """True when one of the exception classes stands for any error; no class at all does, too."""
+    flat = [k for kind in kinds for k in (kind.elts if isinstance(kind, ast.Tuple) else [kind])]
+    return not flat or any(isinstance(k, ast.Name) and k.id in {"Exception", "BaseException"} for k in flat)
+
+
+def swallows(node: ast.AST) -> bool:
+    """True where any error may vanish: a broad handler that does nothing, or `suppress` of everything."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in {"suppress", "contextlib.suppress"}:
+        return broad(node.args)
+    if not isinstance(node, ast.ExceptHandler) or not broad([node.type] if node.type else []):
+        return False
+    nothing = (ast.Pass, ast.Continue)
+    return all(
+        isinstance(s, nothing) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)) for s in node.body
+    )
+
+
+def test_there_is_code_to_look_at() -> None:
+    assert ROOT / "agentmem" / "errors.py" in CODE
+    assert Path(__file__) in TESTS
+
+
+@pytest.mark.parametrize("path", CODE + TESTS, ids=name_of)
+def test_a_file_fits_its_cap(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").count("\n")
+    assert lines <= LINES_OF_A_FILE, f"{name_of(path)} has {lines} lines; split it along its concepts"
+
+
+@pytest.mark.parametrize("path", CODE + TESTS, ids=name_of)
+def test_functions_fit_their_caps(path: Path) -> None:
+    long = [
+        f"{f.name} (line {f.lineno}): {length(f)} lines" for f in functions(path) if length(f) > LINES_OF_A_FUNCTION
+    ]
+    wide = [
+        f"{f.name} (line {f.lineno}): {parameters(f)} parameters" for f in functions(path) if parameters(f) > PARAMETERS
+    ]
+    assert long + wide == []
+
+
+def test_no_vague_names() -> None:
+    names = {part.removesuffix(".py") for path in CODE + TESTS for part in path.relative_to(ROOT).parts}
+    assert names & VAGUE_NAMES == set()
+
+
+def test_the_top_level_holds_what_the_layout_names() -> None:
+    found = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
+    assert found - TOP_LEVEL - LEFT_BY_TOOLS == set()
+
+
+@pytest.mark.parametrize("path", CODE, ids=name_of)
+def test_no_error_is_swallowed(path: Path) -> None:
+    found = [node for node in ast.walk(parsed(path)) if swallows(node)]
+    assert [f"line {node.lineno}" for node in found if isinstance(node, ast.ExceptHandler | ast.Call)] == []
+
+
+@pytest.mark.parametrize("path", CODE, ids=name_of)
+def test_nothing_is_left_unfinished(path: Path) -> None:
+    marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [f"line {n}: {line.strip()}" for n, line in enumerate(lines, 1) if marks.search(line)] == []
+
+
+@pytest.mark.parametrize("path", TESTS, ids=name_of)
+def test_no_test_is_passed_over(path: Path) -> None:
+    marks = re.compile(r"\bpytest\.(mark\.)?(skip|skipif|xfail|importorskip)\b|\bassert\s+True\b")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [f"line {n}: {line.strip()}" for n, line in enumerate(lines, 1) if marks.search(line)] == []
+
+
+@pytest.mark.parametrize("path", CODE, ids=name_of)
+def test_public_names_say_what_they_do(path: Path) -> None:
+    """Modules, classes and functions; methods that fill in a documented protocol carry their text there."""
+    tree = parsed(path)
+    named = [
+        node for node in tree.body if isinstance(node, (*FUNCTIONS, ast.ClassDef)) and not node.name.startswith("_")
+    ]
+    silent = [f"{node.name} (line {node.lineno})" for node in named if not ast.get_docstring(node)]
+    assert silent == []
+    assert tree.body == [] or ast.get_docstring(tree), "say in one sentence where the module stands"
+
+
+def test_importing_the_package_costs_next_to_nothing() -> None:
+    """The front door loads no driver, no SDK and no array library until a class is asked for."""
+    heavy = {"apsw", "numpy", "pydantic", "openai", "onnxruntime", "tokenizers", "click"}
+    script = "import sys, agentmem; print('\\n'.join(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert heavy & set(loaded.split()) == set()
+
+
+def test_every_public_verb_is_documented() -> None:
+    def silent(name: str, thing: object) -> list[str]:
+        members = vars(thing).items() if inspect.isclass(thing) else ()
+        verbs = [
+            (f"{name}.{n}", m) for n, m in members if not n.startswith("_") and (callable(m) or isinstance(m, property))
+        ]
+        return [n for n, m in [(name, thing), *verbs] if not inspect.getdoc(m)]
+
+    exported = [(name, getattr(agentmem, name)) for name in agentmem.__all__]
+    assert exported
+    assert [verb for name, thing in exported if callable(thing) for verb in silent(name, thing)] == []
