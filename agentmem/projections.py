@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from agentmem.text.passages import passages
 BATCH = 500  # changes applied at once
 REST = 30.0  # seconds without tries after a model failed
 TRIES = 3  # of one change, before it is parked
+USERS_KNOWN = 10_000  # whose watermark is remembered, to spare a read per write
 MUTABLE = ("Entity", "Goal")  # kinds whose text may change; a changed claim is a new Fact, a turn is verbatim
 
 
@@ -41,7 +43,8 @@ class VectorProjection:
     clock: Clock
     keep_tokens: bool = False
     given: dict[tuple[str, str], NDArray[np.float32]] = field(default_factory=dict)
-    _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _reached: dict[str, int] = field(default_factory=dict)
     _failed_at: float = float("-inf")
     _attempts: dict[tuple[str, int], int] = field(default_factory=dict)
     last_error: str = ""
@@ -60,6 +63,15 @@ class VectorProjection:
         """Try again at once, however lately the model failed."""
         self._failed_at = float("-inf")
 
+    def attempts(self, scope: Scope) -> int:
+        """How often changes of this user were tried in vain and are to be tried again."""
+        return sum(tries for (user_id, _), tries in self._attempts.items() if user_id == scope.user_id)
+
+    async def is_next(self, scope: Scope, entries: Sequence[JournalEntry]) -> bool:
+        """Whether the user's vectors lack nothing that was written before these entries."""
+        fresh = [entry.seq for entry in entries if not entry.repeated]
+        return bool(fresh) and await self.index.watermark(scope.user_id) >= fresh[0] - 1
+
     async def follow(
         self, scope: Scope, entries: Sequence[JournalEntry] = (), progress: Callable[[int], None] | None = None
     ) -> bool:
@@ -72,7 +84,9 @@ class VectorProjection:
             return False
         lock = self._locks.setdefault(scope.user_id, asyncio.Lock())
         async with lock:
-            after = await self.index.watermark(scope.user_id)
+            after = self._reached.pop(scope.user_id, -1)
+            if not self._next(entries, after):  # what this process wrote last may not be where the store stands
+                after = await self.index.watermark(scope.user_id)
             while True:
                 todo = self._next(entries, after) or await self.log.changes(scope, after, BATCH)
                 if not todo:
@@ -84,7 +98,9 @@ class VectorProjection:
                 if progress is not None:
                     progress(reached - after)
                 after = reached
-        self._locks.pop(scope.user_id, None)
+            self._reached[scope.user_id] = after
+            if len(self._reached) > USERS_KNOWN:
+                self._reached.clear()
         return True
 
     @staticmethod

@@ -7,9 +7,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from datetime import datetime
+from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 from agentmem.audit import MEMORY_TYPES, Auditor
 from agentmem.errors import AgentMemError, Closed, Conflict, ModelUnavailable, StoreError
@@ -22,7 +23,9 @@ from agentmem.projections import VectorProjection
 from agentmem.providers import Embedder, EmbedderOptions, open_embedder, resolve_auto
 from agentmem.settings import Settings
 from agentmem.stores import GraphStore, LogStore, SessionStore, VectorIndex
+from agentmem.stores.upkeep import Upkeep
 
+After = Callable[[list[JournalEntry]], Awaitable[None]]
 RETRIES = 5
 RECEIPTS = 1000
 OUTLINE_ROWS = 1_000_000  # rows of all cached outlines together; at some 300 bytes a row
@@ -65,13 +68,17 @@ class Resources:
     auditor: Auditor
     store_id: str
     open_index: Callable[[str, int, int], Awaitable[VectorIndex]]
+    upkeep: Upkeep
     notices: list[str] = field(default_factory=list)
     receipts: OrderedDict[str, Any] = field(default_factory=OrderedDict)
     on_erasure: list[Callable[[str], None]] = field(default_factory=list)
     closed: bool = False
     _outlines: OrderedDict[str, tuple[int, Outline]] = field(default_factory=OrderedDict)
-    _outline_locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _outline_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    _switching: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _former: list[VectorProjection] = field(default_factory=list)  # no longer served; recalls may still hold them
+    _refused: str = ""  # an embedder that this process cannot open
 
     @property
     def deterministic(self) -> bool:
@@ -80,13 +87,19 @@ class Resources:
 
     # -- writing
 
-    async def commit(self, scope: Scope, changes: Sequence[Change], audit: Audit | None) -> list[JournalEntry]:
-        """Append to the log (acknowledged there), then bring the projections along; their failure fails no write."""
+    async def commit(
+        self, scope: Scope, changes: Sequence[Change], audit: Audit | None, then: After | None = None
+    ) -> list[JournalEntry]:
+        """Append to the log (acknowledged there), then bring the projections along; their failure fails no write.
+
+        `then` is run beside them with what was written: for caches, which must not fail either.
+        """
         self.check_open()
         entries = await self.log.append(changes, audit)
-        task = self._background(self.follow(scope, entries))
-        wait = None if self.deterministic else 2.0 + 0.2 * len(entries)
-        await asyncio.wait({task}, timeout=wait)
+        tasks = {self._background(self.follow(scope, entries))}
+        if then is not None:
+            tasks.add(self._background(then(entries)))
+        await asyncio.wait(tasks, timeout=None if self.deterministic else 2.0 + 0.2 * len(entries))
         return entries
 
     async def write(
@@ -138,15 +151,43 @@ class Resources:
 
     # -- projections
 
-    async def follow(self, scope: Scope, entries: Sequence[JournalEntry] = ()) -> bool:
-        """Bring every vector projection of the user up to the journal; True when all are."""
+    async def follow(self, scope: Scope, entries: Sequence[JournalEntry] = (), *, whole: bool = False) -> bool:
+        """Bring the vectors of the user up to the journal; True when they are.
+
+        An embedder that is being built beside the serving one gets what was just written when it has all before that;
+        the user's history is `rebuild`'s, except with `whole`.
+        """
         done = True
+        try:
+            await self.notice_embedder()
+        except StoreError as error:
+            self.vectors[0].last_error, done = str(error), False
         for projection in self.vectors:
             try:
-                done = await projection.follow(scope, entries) and done
+                if projection is self.vectors[0] or whole or await projection.is_next(scope, entries):
+                    done = await projection.follow(scope, entries) and done
             except StoreError as error:
                 projection.last_error, done = str(error), False
         return done
+
+    async def notice_embedder(self) -> None:
+        """Serve the embedder that the store records now: `agentmem rebuild` in another process may have switched it."""
+        recorded = (await self.log.meta()).get("embedder", "")
+        if not self.vectors or recorded in ("", self.vectors[0].embedder.identity, self._refused):
+            return
+        async with self._switching:
+            found = [projection for projection in self.vectors if projection.embedder.identity == recorded]
+            try:
+                served = found[0] if found else await self._serve(recorded)
+            except AgentMemError as error:
+                self._refused = recorded
+                self.notices.append(f"The store was rebuilt for {recorded}, which cannot be opened here: {error}")
+                return
+            self._former += [projection for projection in self.vectors if projection is not served]
+            self.vectors = [served]
+
+    async def _serve(self, identity: str) -> VectorProjection:
+        return await open_projection(self, open_embedder(identity, embedder_options(self.settings)))
 
     async def catch_up(self, scope: Scope, wait: float | None) -> bool:
         """Wait up to so many seconds (None: until done) for the user's own pending projections."""
@@ -158,7 +199,7 @@ class Resources:
         """Wait until the user's projections have caught up; raises ModelUnavailable when a model does not answer."""
         for projection in self.vectors:
             projection.wake()
-        if not await self.catch_up(scope, None):
+        if not await self._background(self.follow(scope, whole=True)):
             reasons = "; ".join(projection.last_error for projection in self.vectors if projection.last_error)
             raise ModelUnavailable(f"projections could not catch up: {reasons or 'the model does not answer'}")
 
@@ -207,8 +248,7 @@ class Resources:
     def _trim(self) -> None:
         total = sum(outline.size for _, outline in self._outlines.values())
         while total > OUTLINE_ROWS and len(self._outlines) > 1:
-            user, (_, outline) = self._outlines.popitem(last=False)
-            self._outline_locks.pop(user, None)
+            _, (_, outline) = self._outlines.popitem(last=False)
             total -= outline.size
 
     def keep_receipt(self, receipt_id: str, receipt: Any) -> None:
@@ -241,7 +281,7 @@ class Resources:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        for projection in self.vectors:
+        for projection in (*self.vectors, *self._former):
             await projection.embedder.close()
         await self.session.close()
         await self.log.close()
@@ -260,8 +300,10 @@ async def open_resources(settings: Settings) -> Resources:
         opening = await log.count_opening()
         ids = RandomIds(clock) if settings.seed is None else SeededIds(clock, settings.seed, opening)
         resources = Resources(
-            settings=settings, clock=clock, ids=ids, log=log, graph=sqlite.open_graph(log.database, clock), session=session,
-            vectors=[], auditor=Auditor(settings), store_id=meta["store_id"], open_index=partial(sqlite.open_vectors, log.database), notices=notices,
+            settings=settings, clock=clock, ids=ids, log=log, graph=sqlite.open_graph(log.database, clock),
+            session=session,
+            vectors=[], auditor=Auditor(settings), store_id=meta["store_id"],
+            open_index=partial(sqlite.open_vectors, log.database), upkeep=sqlite.open_upkeep(log.database), notices=notices,
         )  # fmt: skip
         for embedder in await _embedders(settings, log, notices):
             await add_projection(resources, embedder)
@@ -273,14 +315,19 @@ async def open_resources(settings: Settings) -> Resources:
 
 async def add_projection(resources: Resources, embedder: Embedder) -> VectorProjection:
     """Open the vectors of one more embedder; they are written from now on, and served when they are the first."""
+    projection = await open_projection(resources, embedder)
+    resources.vectors.append(projection)
+    return projection
+
+
+async def open_projection(resources: Resources, embedder: Embedder) -> VectorProjection:
+    """The vectors of an embedder, neither written nor served yet."""
     settings = resources.settings
     budget = settings.vector_cache_mb * 1024 * 1024
     index = await resources.open_index(embedder.identity, embedder.dimensions, budget)
-    projection = VectorProjection(
+    return VectorProjection(
         embedder, index, resources.log, resources.clock, keep_tokens=settings.recall_profile == "best"
     )
-    resources.vectors.append(projection)
-    return projection
 
 
 def embedder_options(settings: Settings) -> EmbedderOptions:
@@ -311,5 +358,5 @@ async def _embedders(settings: Settings, log: LogStore, notices: list[str]) -> l
             notices.append(
                 f"This store was built with {recorded} and keeps it; to change, run: agentmem rebuild --embedder {spec}"
             )
-    names = [recorded] + ([meta["embedder_next"]] if meta.get("embedder_next") else [])
+    names = dict.fromkeys([recorded] + ([meta["embedder_next"]] if meta.get("embedder_next") else []))
     return [open_embedder(name, options) for name in names]

@@ -136,7 +136,7 @@ def memory_options(*, embedder: bool = False) -> Callable[[Callable[..., Any]], 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def called(**given: Any) -> Any:
-            return function(_door(given), **given)
+            return function(_door(given, embedder=embedder), **given)
 
         call: Callable[..., Any] = called
         for option in reversed(options):
@@ -146,11 +146,11 @@ def memory_options(*, embedder: bool = False) -> Callable[[Callable[..., Any]], 
     return decorate
 
 
-def _door(given: dict[str, Any]) -> Door:
+def _door(given: dict[str, Any], *, embedder: bool) -> Door:
     """Take the common options out of what was given."""
     user, channel, as_json = given.pop("user"), given.pop("channel"), given.pop("as_json")
-    asked = {name: given.pop(name, None) for name in ("home", "seed", "embedder")}
-    now = given.pop("now")
+    now, settings = given.pop("now"), ("home", "seed", *(("embedder",) if embedder else ()))
+    asked = {name: given.pop(name) for name in settings}
     asked["clock"] = Frozen(now) if now is not None else None
     return Door(user, channel, as_json, {name: value for name, value in asked.items() if value is not None})
 

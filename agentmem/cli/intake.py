@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from agentmem.cli.render import counted
+
 if TYPE_CHECKING:
     from agentmem.agent_memory import AsyncAgentMemory
     from agentmem.cli.progress import Progress
@@ -27,31 +29,32 @@ Skip = Callable[[Exception], None]
 
 @dataclass
 class Imported:
-    """What came of an import: turns read and those that were new, records of exports, what was left out, seconds."""
+    """What came of an import: turns read and those that were new, changes of exports, what was left out, seconds."""
 
     files: int = 0
     turns: int = 0
     new_turns: int = 0
-    records: int = 0
+    exports: int = 0
     changes: int = 0
-    repeated: int = 0
+    new_changes: int = 0
     skipped: int = 0
     seconds: float = 0.0
 
     def told(self) -> str:
         """The same in a sentence."""
         parts = []
-        if self.turns or not self.changes:
-            parts.append(f"{self.new_turns:,} turns stored" + self._known(self.turns - self.new_turns))
-        if self.changes:
-            parts.append(f"{self.records:,} records of an export stored" + self._known(self.repeated))
+        if self.turns or not self.exports:
+            parts.append(f"{counted(self.new_turns, 'turn')} stored" + _known(self.turns - self.new_turns))
+        if self.exports:
+            known = _known(self.changes - self.new_changes)
+            parts.append(f"{counted(self.new_changes, 'change')} of an export stored{known}")
         if self.skipped:
             parts.append(f"{self.skipped:,} skipped")
-        return f"{', '.join(parts)}; {self.files} {'file' if self.files == 1 else 'files'}, {self.seconds:.1f} s"
+        return f"{', '.join(parts)}; {counted(self.files, 'file')}, {self.seconds:.1f} s"
 
-    @staticmethod
-    def _known(count: int) -> str:
-        return f" ({count:,} were there)" if count else ""
+
+def _known(count: int) -> str:
+    return f" ({count:,} were there)" if count else ""
 
 
 @contextmanager
@@ -157,13 +160,17 @@ class Intake:
                     self._leave_out(error)
 
     async def _export(self, memory: AsyncAgentMemory, path: Path, progress: Progress) -> None:
+        from agentmem.errors import InvalidRecord
         from agentmem.upkeep.portable import import_user
 
-        with path.open(encoding="utf-8") as lines:
-            found = await import_user(memory.resources, memory.scope, lines, progress)
-        self.report.records += found.records
-        self.report.changes += found.changes
-        self.report.repeated += found.repeated
+        with path.open(encoding="utf-8", newline="\n") as lines:
+            try:
+                moved = await import_user(memory.resources, memory.scope, lines, progress)
+            except UnicodeDecodeError as error:
+                raise InvalidRecord(f"{path.name}: must be UTF-8, {error.reason}", field="line") from error
+        self.report.exports += 1
+        self.report.new_changes += moved.changes
+        self.report.changes += moved.changes + moved.repeated
 
 
 async def _turns_stored(memory: AsyncAgentMemory) -> int:

@@ -53,6 +53,11 @@ def coloured(text: str, colour: str) -> str:
     return click.style(text, fg=colour)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, such as `1 turn` or `2,000 turns`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def when(moment: datetime | None) -> str:
     """A moment to the minute, in UTC; a dash for none."""
     return moment.strftime("%Y-%m-%d %H:%M") if moment is not None else "-"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentmem.cli.intake import Intake
 from agentmem.cli.progress import Progress
-from agentmem.cli.render import bold, coloured, dim, record_text, safe
+from agentmem.cli.render import bold, coloured, counted, dim, record_text, safe
 
 if TYPE_CHECKING:
     from agentmem.agent_memory import AsyncAgentMemory
@@ -179,7 +179,9 @@ def told(seen: Walk) -> str:
     """The walk as text: what was stored, every shown question with its best results, one context, and a summary."""
     script = seen.script
     conversations = len({turn.get("conversation_id") for turn in script.turns})
-    stored = f"Stored {len(script.turns):,} turns of {conversations} conversations ({safe(script.name)})"
+    stored = (
+        f"Stored {counted(len(script.turns), 'turn')} of {counted(conversations, 'conversation')} ({safe(script.name)})"
+    )
     lines = [
         f"{stored} with {seen.embedder} in {seen.store_seconds:.1f} s.",
         f"Below, {_mark(True)} marks the turns that are known to answer the question.",
@@ -189,10 +191,9 @@ def told(seen: Walk) -> str:
     lines += ["", bold(f"What an agent gets for {safe(script.wide.text)!r} within {CONTEXT_TOKENS} tokens:"), ""]
     lines += ["  " + line for line in safe(seen.context.text).splitlines()]
     complete = sum(answer.recall == 1 for answer in seen.answers.values())
-    of_them = (
-        f"over {len(seen.answers):,} questions, {complete:,} of them with all their evidence among the first {TOP_K}"
-    )
-    summary = f"{len(script.turns):,} turns stored, {seen.seconds:.1f} s in all."
+    asked = counted(len(seen.answers), "question")
+    of_them = f"over {asked}, {complete:,} of them with all their evidence among the first {TOP_K}"
+    summary = f"{counted(len(script.turns), 'turn')} stored, {seen.seconds:.1f} s in all."
     return "\n".join([*lines, "", bold(f"Evidence recall@{TOP_K}: {seen.recall:.3f}") + f" {of_them}; {summary}"])
 
 
@@ -210,5 +211,5 @@ def _answer_lines(number: int, answer: Answer) -> Iterator[str]:
             yield f" {_mark(item.evidence)} {item.rank:>2}. {record_text(item.record, 160)}"
             yield dim(f"       {item.score:.3f}  {safe(item.record.id)}  {item.why}")
     found, total = sum(item.evidence for item in answer.found), len(question.evidence)
-    verdict = f"{found} of {total} evidence {'turn' if total == 1 else 'turns'} among the first {TOP_K}"
+    verdict = f"{found} of {counted(total, 'evidence turn')} among the first {TOP_K}"
     yield "   " + coloured(verdict, "green" if found == total else "yellow")

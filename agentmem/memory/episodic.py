@@ -70,11 +70,13 @@ class Episodic:
             payload=[item.turn.content for item in given],
         )  # fmt: skip
         unique = list({change.change_id: change for change in changes}.values())
-        entries = await resources.commit(self.seat.scope, unique, audit)
+        live = self._at_hand if len(given) <= LIVE else None
+        entries = await resources.commit(self.seat.scope, unique, audit, live)
         by_change = {entry.change_id: entry for entry in entries}
-        if len(given) <= LIVE:
-            await self.working.saw(_turns([entry for entry in by_change.values() if not entry.repeated]))
         return _turns([by_change[change.change_id] for change in changes])
+
+    async def _at_hand(self, entries: Sequence[JournalEntry]) -> None:
+        await self.working.saw(_turns([entry for entry in entries if not entry.repeated]))
 
     def _changes(self, given: Sequence[Given], key: str | None, operation_id: str) -> list[Change]:
         ids, scope, now = self.seat.resources.ids, self.seat.scope, self.seat.resources.clock.now()

@@ -35,7 +35,9 @@ def embedder(model: str, options: EmbedderOptions) -> Embedder:
         raise ConfigError(f"embedder local:{model} has {folder.dimensions} dimensions, not {options.dimensions}")
     if folder and folders.is_path(name):
         name = str(folder.path)
-    return LocalEmbedder(f"{name}@{variant}" if variant else name, folder, options)
+    # What is not here yet is most likely an ordinary export, which gives its last hidden states.
+    kind = LocalTokenEmbedder if folder is None or folder.gives_tokens() else LocalEmbedder
+    return kind(f"{name}@{variant}" if variant else name, folder, options)
 
 
 def is_ready(options: EmbedderOptions) -> bool:
@@ -48,7 +50,7 @@ def is_ready(options: EmbedderOptions) -> bool:
 
 
 class LocalEmbedder:
-    """See `Embedder` and `TokenEmbedder`. Each text is read by itself, so its vector never depends on its company."""
+    """See `Embedder`. Each text is read by itself, so its vector never depends on its company."""
 
     def __init__(self, model: str, folder: folders.ModelFolder | None, options: EmbedderOptions) -> None:
         self._model = model
@@ -58,11 +60,10 @@ class LocalEmbedder:
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="agentmem-local")
         self._loading = threading.Lock()
         self._loaded: SentenceModel | None = None
-        self._matrix: Vectors | None = None
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"LocalEmbedder({self._model!r})"
+        return f"{type(self).__name__}({self._model!r})"
 
     @property
     def identity(self) -> str:
@@ -87,13 +88,6 @@ class LocalEmbedder:
         missing.
         """
         return self._stacked(await self._read(texts))
-
-    async def embed_tokens(self, texts: Sequence[str]) -> tuple[Vectors, list[TokenVectors]]:
-        """See `TokenEmbedder.embed_tokens`. The first call on a machine also fits the model's matrix, some 2 s."""
-        matrix = await self._projection()
-        readings = await self._read(texts, tokens=True)
-        tokens = [TokenVectors(reading.ids, pack(reading.states, matrix)) for reading in readings]
-        return self._stacked(readings), tokens
 
     async def close(self) -> None:
         """Let go of the model; what is being read is finished first."""
@@ -138,6 +132,25 @@ class LocalEmbedder:
             self._folder = folders.find(name, variant, models) or folders.download(name, variant, models)
         return self._folder
 
+    def _stacked(self, readings: list[Reading]) -> Vectors:
+        return np.stack([reading.vector for reading in readings]) if readings else self._none()
+
+    def _none(self) -> Vectors:
+        return np.empty((0, self.dimensions), np.float32)
+
+
+class LocalTokenEmbedder(LocalEmbedder):
+    """See `TokenEmbedder`; for graphs that also give their last hidden states."""
+
+    _matrix: Vectors | None = None
+
+    async def embed_tokens(self, texts: Sequence[str]) -> tuple[Vectors, list[TokenVectors]]:
+        """See `TokenEmbedder.embed_tokens`. The first call on a machine also fits the model's matrix, some 2 s."""
+        matrix = await self._projection()
+        readings = await self._read(texts, tokens=True)
+        tokens = [TokenVectors(reading.ids, pack(reading.states, matrix)) for reading in readings]
+        return self._stacked(readings), tokens
+
     async def _projection(self) -> Vectors:
         if self._closed:
             raise Closed("the embedder was closed")
@@ -147,12 +160,6 @@ class LocalEmbedder:
                 self._pool, lambda: projection(self._ready(), self._options.models)
             )
         return self._matrix
-
-    def _stacked(self, readings: list[Reading]) -> Vectors:
-        return np.stack([reading.vector for reading in readings]) if readings else self._none()
-
-    def _none(self) -> Vectors:
-        return np.empty((0, self.dimensions), np.float32)
 
 
 def _chunks(texts: list[str]) -> Iterator[list[str]]:

@@ -25,6 +25,9 @@ BUILT = ("int8", "fp32")
 """What can be built from safetensors; the first one is the default."""
 
 _LONGEST = 512
+_TOKEN_DIMENSIONS = 64
+_TOKEN_OUTPUTS = (b"last_hidden_state", b"token_embeddings")
+_TAIL = 1 << 20
 _DESCRIPTIONS = ["tokenizer.json", "config.json", "modules.json", "sentence_bert_config.json", "1_Pooling/config.json"]
 _GRAPHS = ["model.onnx", "onnx/model.onnx"]
 
@@ -84,6 +87,17 @@ class ModelFolder:
         """The file from which the variant's graph can be built; None when there is none."""
         file = self.path / "model.safetensors"
         return file if self.variant in ("", *BUILT) and file.is_file() else None
+
+    def gives_tokens(self) -> bool:
+        """Whether word pieces get vectors too, wide enough to be projected. Looks for the output's name in the file."""
+        graph = self.graph()
+        if graph is None:
+            return (self.dimensions or 0) >= _TOKEN_DIMENSIONS
+        with graph.open("rb") as file:
+            # A graph's outputs stand behind its weights.
+            file.seek(max(0, graph.stat().st_size - _TAIL))
+            tail = file.read()
+        return (self.dimensions or 0) >= _TOKEN_DIMENSIONS and any(name in tail for name in _TOKEN_OUTPUTS)
 
     def complete(self) -> bool:
         """Whether everything is here that loading needs."""

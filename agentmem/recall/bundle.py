@@ -65,12 +65,12 @@ class Delivery:
 
     def records(self) -> list[Record]:
         """Everything delivered, each record once."""
-        every = (record for kind in self.kinds.values() for record in kind)
+        every = (record for kind in self.kinds.values() for record in kind if _open(record))
         return list({record.key: record for record in (*every, *self.items)}.values())
 
     def keys(self) -> tuple[Key, ...]:
-        """The keys of what is delivered by kind, best first within each."""
-        return tuple(record.key for kind in self.kinds.values() for record in kind)
+        """The keys of everything delivered, each once."""
+        return tuple(record.key for record in self.records())
 
     def item_scores(self) -> dict[Key, float]:
         """The keys and scores of the ranking over all kinds, best first."""
@@ -78,16 +78,20 @@ class Delivery:
 
     def bundle(self, receipt: Receipt) -> MemoryBundle:
         """The bundle, with what the receipt knows of each item."""
-        why = {(candidate.kind, candidate.id): candidate.why for candidate in receipt.pool}
         return MemoryBundle(
             query=receipt.request.query, turns=self._all(Turn), facts=self._all(Fact), entities=self._all(Entity),
             strategies=tuple(self.kinds.get("Strategy", ())), procedures=tuple(self.kinds.get("Procedure", ())),
-            goals=self._all(Goal), user_context=self.profile, thread_leads=self.leads, notices=receipt.notices,
+            goals=tuple(goal for goal in self._all(Goal) if _open(goal)), user_context=self.profile, thread_leads=self.leads, notices=receipt.notices,
             items=tuple(
-                Scored(score, why.get(record.key, ""), record)
+                Scored(score, receipt.pool.why(record.key), record)
                 for record, score in zip(self.items, self.scores, strict=True)
             ), receipt=receipt,
         )  # fmt: skip
 
     def _all(self, cls: type[R]) -> tuple[R, ...]:
         return tuple(record for record in self.kinds.get(cls.__name__, ()) if isinstance(record, cls))
+
+
+def _open(record: Record) -> bool:
+    """Whether a record is given by its kind: all but goals that were completed or abandoned, which only `items` hold."""
+    return not isinstance(record, Goal) or record.goal_status in ("active", "blocked")

@@ -100,8 +100,9 @@ class Page:
         left = self.room - self.used - self._heading_cost(entry)
         if self.entries and self._cost(entry.line) <= self.room // 2:
             return False
-        share = left if not self.entries else min(left, self.room // 4)
-        line = self._shortened(entry.line, share)
+        line = self._shortened(entry.line, min(left, self.room // (4 if self.entries else 2)))
+        if not line and not self.entries:
+            line = self._shortened(entry.line, left)
         if line:
             self.add(Entry(entry.heading, line, entry.place, None))
         return bool(line)

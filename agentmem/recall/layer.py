@@ -14,7 +14,7 @@ from agentmem.errors import InvalidRecord
 from agentmem.model.clock import Stopwatch
 from agentmem.model.outline import Ints
 from agentmem.model.ranking import Fusion, Ranked, best, fuse, plus
-from agentmem.model.records import Goal, Record, User
+from agentmem.model.records import Record, User
 from agentmem.model.scope import Scope
 from agentmem.providers import TokenVectors
 from agentmem.recall.bundle import Delivery, MemoryBundle
@@ -33,9 +33,9 @@ from agentmem.recall.view import Embeddings, Source, open_memory
 
 NO_TOKENS = "Word piece vectors, which profile best needs, are not there yet: ranked without them."
 MOST_PACKED = 2_000  # records considered for one context
-SPARE = 30
+SPARE = 30  # records read beyond what should fit
 LEADS = 3
-OPEN = ("active", "blocked")  # goals that are still to be reached
+NOTHING: Ints = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,13 +79,12 @@ class RecallLayer:
         ranking = await self._rank(request, scope, max(2 * request.top_k, self.options.ranking.pool), notices)
         selection, memory = ranking.selection, ranking.memory
         top = {kind: slots[: request.top_k] for kind, slots in selection.kinds.items()}
-        items = selection.items[: request.top_k]
-        records = await _read(ranking, np.concatenate([*top.values(), items]))
+        items = selection.items[np.isin(selection.items, np.concatenate([*top.values(), NOTHING]))][: request.top_k]
+        records = await _read(ranking, np.concatenate([*top.values(), NOTHING]))
         kinds = {kind: _present(slots, records) for kind, slots in top.items()}
-        kinds["Goal"] = [goal for goal in kinds.get("Goal", ()) if isinstance(goal, Goal) and goal.goal_status in OPEN]
         scores = [round(float(selection.item_scores[slot]), 4) for slot in items if int(slot) in records]
         delivery = Delivery(kinds, _present(items, records), scores, _leads(ranking), await _profile(memory))
-        return delivery.bundle(self._receipt(ranking, delivery, watch))
+        return delivery.bundle(await self._receipt(ranking, delivery, watch))
 
     async def context(
         self, request: Request, scope: Scope, max_tokens: int = CONTEXT_TOKENS, counter: Counter | None = None,
@@ -144,24 +143,24 @@ class RecallLayer:
         techniques = self.options.enabled(request.techniques)
         query, memory, embeddings = await self._open(request, scope, then)
         found = await run(techniques, query, memory, self.source.clock, deadlines=not self.source.deterministic)
-        fusion = await asyncio.to_thread(self._fuse, found.lists, memory)
-        short = await asyncio.to_thread(shortlist, fusion, memory, request.kinds, pool)
+        fusion, short = await asyncio.to_thread(self._fuse, found.lists, memory, pool)
         said = [*notices, *found.notices]
         if self.options.rerank is not None and len(short.get("Turn", ())) > 1:
             pieces = await embeddings.pieces(query.read.bare) if "whole" in found.lists else None
             again = await self._rerank(fusion, short["Turn"], pieces, memory)
             said += [] if again else [NO_TOKENS]
             fusion = again or fusion
-        selection = await select(fusion, short, memory, self.options.ranking, query.now)
+        selection = await select(fusion, short, memory, self.options.ranking, self.source.clock.now())
         return Ranking(query, memory, fusion, selection, found.trace, tuple(said))
 
-    def _fuse(self, lists: Mapping[str, Ranked], memory: Memory) -> Fusion:
+    def _fuse(self, lists: Mapping[str, Ranked], memory: Memory, pool: int) -> tuple[Fusion, dict[str, Ints]]:
+        """The fusion, and the best of each kind by it."""
         options = self.options.ranking
         fusion = fuse(lists, memory.mask, memory.basis, method=options.fusion, k=options.rrf_k)
         if options.conversation_prior and memory.turns.any():
             prior = conversation_prior(fusion.scores, memory.turns, memory.outline)
             fusion = plus(fusion, "conversation", options.conversation_prior * prior)
-        return fusion
+        return fusion, shortlist(fusion, memory, pool)
 
     async def _rerank(self, fusion: Fusion, turns: Ints, pieces: TokenVectors | None, memory: Memory) -> Fusion | None:
         options = self.options.rerank
@@ -169,15 +168,18 @@ class RecallLayer:
             return None
         return await late_interaction(turns[: options.depth], fusion, pieces, memory, options)
 
-    def _receipt(self, ranking: Ranking, delivery: Delivery, watch: Stopwatch) -> Receipt:
+    async def _receipt(self, ranking: Ranking, delivery: Delivery, watch: Stopwatch) -> Receipt:
         memory, selection, request = ranking.memory, ranking.selection, ranking.query.request
         keys = {record.key: record.channel for record in delivery.records()}
+        pool = await asyncio.to_thread(
+            make_pool, memory, selection.kinds, selection.scores, ranking.fusion, selection.factors
+        )
         return Receipt(
             id=self.source.ids.new(), scope=memory.scope, at=self.source.clock.now(), request=request,
             profile=self.options.profile, settings=self.digest, embedder=memory.identity,
             seq=memory.outline.seq if memory.through is None else memory.through,
             milliseconds=watch.milliseconds(), trace=ranking.trace,
-            pool=make_pool(memory, selection.kinds, selection.scores, ranking.fusion, selection.factors),
+            pool=pool,
             delivered=delivery.keys(), items=delivery.item_scores(), leads=delivery.leads,
             elsewhere={key: channel for key, channel in keys.items() if channel != memory.scope.channel},
             notices=ranking.notices,
@@ -208,7 +210,7 @@ async def _profile(memory: Memory) -> dict[str, Any]:
 
 def _leads(ranking: Ranking) -> tuple[ThreadLead, ...]:
     """The conversations with most turns in the pool, at least two; the best of them is where to start reading."""
-    outline, turns = ranking.memory.outline, ranking.selection.kinds.get("Turn", np.zeros(0, dtype=np.int64))
+    outline, turns = ranking.memory.outline, ranking.selection.kinds.get("Turn", NOTHING)
     codes, first, counts = np.unique(outline.conversation[turns], return_index=True, return_counts=True)
     order = np.lexsort((first, -counts))
     return tuple(
@@ -221,7 +223,7 @@ def _leads(ranking: Ranking) -> tuple[ThreadLead, ...]:
 def _worth_reading(ranking: Ranking, max_tokens: int) -> Ints:
     """Slots of all kinds, best first, as many as may fit by their number of words, and some more."""
     selection, outline = ranking.selection, ranking.memory.outline
-    slots = np.concatenate([*selection.kinds.values(), np.zeros(0, dtype=np.int64)])
+    slots = np.concatenate([*selection.kinds.values(), NOTHING])
     order = best(selection.scores, slots, len(slots), outline)
     most = np.cumsum(outline.words[order] + 2) <= 1.5 * max_tokens
     return order[: int(most.sum()) + SPARE]

@@ -75,6 +75,10 @@ class Pool:
         """The candidates, one by one."""
         return (self.candidate(row) for row in range(len(self.keys)))
 
+    def why(self, key: Key) -> str:
+        """`Candidate.why` of a record; empty when it is not in the pool."""
+        return self.candidate(self.keys.index(key)).why if key in self.keys else ""
+
     def candidate(self, row: int) -> Candidate:
         """One row as a value."""
         lists = {
@@ -103,8 +107,8 @@ class ThreadLead:
 class Receipt:
     """The record of one recall. `seq` is the journal position it saw, `settings` a digest of what was in force.
 
-    `delivered` are the keys of the records given by kind, `items` those of the ranking over all kinds with their
-    scores, both best first. `elsewhere` maps delivered records of another than the active channel to their channel.
+    `delivered` are the keys of every record in the bundle, each once; `items` those of the ranking over all kinds with
+    their scores, best first. `elsewhere` maps delivered records of another than the active channel to their channel.
     """
 
     id: str
@@ -123,10 +127,6 @@ class Receipt:
     leads: tuple[ThreadLead, ...] = ()
     elsewhere: Mapping[Key, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
-
-    def keys(self) -> tuple[Key, ...]:
-        """The keys of every record in the bundle, each once; what a recall reinforces."""
-        return tuple(dict.fromkeys((*self.delivered, *self.items)))
 
     def as_dict(self) -> dict[str, Any]:
         """The receipt as plain values, ready for JSON."""
@@ -165,7 +165,7 @@ def why_not(receipt: Receipt, record_id: str) -> WhyNot:
             continue
         place = f"place {candidate.rank} of its kind ({candidate.why or 'in no list'})"
         key = (candidate.kind, candidate.id)
-        if key in receipt.delivered or key in receipt.items:
+        if key in receipt.delivered:
             return WhyNot(True, f"delivered: {place}", candidate)
         return WhyNot(False, f"cut: {place}, and {top_k} of a kind were asked for", candidate)
     return WhyNot(False, f"not among the {len(receipt.pool.keys)} candidates of this recall")
@@ -195,7 +195,7 @@ def make_pool(
 
 
 def _places(column: NDArray[Any], mask: NDArray[np.bool_], slots: Ints) -> NDArray[np.int32]:
-    """Ranks of these slots among all visible ones, equal values sharing the better; 0 beyond 200 or unscored."""
+    """Ranks of these slots among all visible ones, equal values sharing the better; 0 beyond 200 or for a score of 0."""
     known = column[mask]
     known = known[~np.isnan(known)]
     if not len(known):
@@ -205,7 +205,7 @@ def _places(column: NDArray[Any], mask: NDArray[np.bool_], slots: Ints) -> NDArr
     high = np.sort(known[known >= bound])
     mine = np.nan_to_num(column[slots], nan=-np.inf)
     rank = len(high) - np.searchsorted(high, mine, side="right") + 1
-    return np.where((mine >= bound) & (rank <= DEEPEST), rank, 0).astype(np.int32)
+    return np.where((mine >= bound) & (mine != 0) & (rank <= DEEPEST), rank, 0).astype(np.int32)
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:

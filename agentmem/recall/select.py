@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -31,13 +31,12 @@ class Selection:
     records: Mapping[int, Record]
 
 
-def shortlist(fusion: Fusion, memory: Memory, kinds: Sequence[str], pool: int) -> dict[str, Ints]:
-    """The best `pool` slots of each kind that has any, best first."""
-    lists = {}
-    for kind in kinds:
-        code = memory.outline.kinds.find(kind)
-        if code >= 0 and len(slots := np.flatnonzero(memory.mask & (memory.outline.kind == code))):
-            lists[kind] = best(fusion.scores, slots, pool, memory.outline)
+def shortlist(fusion: Fusion, memory: Memory, pool: int) -> dict[str, Ints]:
+    """The best `pool` visible slots of each kind that has any, best first."""
+    outline, lists = memory.outline, {}
+    for code, kind in enumerate(outline.kinds.values):
+        if len(slots := np.flatnonzero(memory.mask & (outline.kind == code))):
+            lists[kind] = best(fusion.scores, slots, pool, outline)
     return lists
 
 
@@ -67,8 +66,11 @@ def _factors(
     """What a record's own state makes of its score, by slot; factors that are 1 everywhere are left out."""
     outline = memory.outline
     ones = np.ones(outline.size)
-    active = outline.channels.find(memory.scope.channel)
-    factors = {"channel": np.where(outline.channel == active, options.active_channel, 1.0)}
+    slots = np.concatenate([*lists.values(), np.zeros(0, dtype=np.int64)])
+    active = outline.channel == outline.channels.find(memory.scope.channel)
+    factors = {}
+    if not active[slots].all():
+        factors["channel"] = np.where(active, options.active_channel, 1.0)
     if records:
         facts = [(slot, record) for slot, record in records.items() if isinstance(record, Fact)]
         factors["salience"], factors["temporal"], factors["trust"] = ones.copy(), ones.copy(), ones.copy()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from agentmem.model.clock import Clock, IdSource
+from agentmem.model.clock import Clock, IdSource, aware
 from agentmem.model.outline import ASKS_LAST, Bools, Outline
 from agentmem.model.scope import Scope
 from agentmem.providers import Embedder, TokenVectors
-from agentmem.recall.kept import Keep
-from agentmem.recall.neighbours import leaning
+from agentmem.recall.kept import Keep, Kept
+from agentmem.recall.neighbours import Neighbours, leaning
 from agentmem.recall.query import Query, Request
 from agentmem.recall.technique import Memory, Searched
 from agentmem.stores import GraphStore, VectorIndex
@@ -87,37 +88,50 @@ async def open_memory(
     if through is None and request.known_at is not None:
         through = await source.log.seq_at(scope, request.known_at)
     outline = await source.outline(scope, through)
-    mask = visible(outline, request, scope, now)
-    current = outline.view(outline.channels.values, now=now, as_of=request.as_of).mask
     kept = keep.of(scope.user_id) if through is None else keep.of(scope.user_id).past()
-    links = kept.links(outline)
     served = source.vectors[0] if source.vectors else None
     embeddings = Embeddings(keep, served, tokens)
-    turns = mask & (outline.kind == outline.kinds.find("Turn"))
+    columns = await asyncio.to_thread(_columns, outline, request, scope, now, kept, few_turns)
     memory = Memory(
-        scope=scope, outline=outline, mask=mask, current=current, links=links,
-        basis=turns if int(turns.sum()) >= max(few_turns, 1) else mask,
-        near=leaning(links, mask, outline.words), calm=_calm(outline, turns, few_turns), kept=kept, clock=source.clock,
-        graph=source.graph, log=source.log, vectors=served.index if served else None,
-        identity=served.embedder.identity if served else "", grains=tuple(served.embedder.grains) if served else (),
-        embed=embeddings.vector, through=through,
+        **columns._asdict(), scope=scope, outline=outline, kept=kept, clock=source.clock, graph=source.graph,
+        log=source.log, vectors=served.index if served else None, identity=served.embedder.identity if served else "",
+        grains=tuple(served.embedder.grains) if served else (), embed=embeddings.vector, through=through,
     )  # fmt: skip
-    moment = request.as_of or now
-    return Query(request, read_query(request.query, _names(outline, turns)), moment), memory, embeddings
+    read = read_query(request.query, _names(outline, memory.turns))
+    return Query(request, read, aware(request.as_of or now)), memory, embeddings
 
 
-def visible(outline: Outline, request: Request, scope: Scope, now: datetime) -> Bools:
-    """Which slots the request may find."""
-    return outline.view(
+class _Columns(NamedTuple):
+    mask: Bools
+    current: Bools
+    basis: Bools
+    links: Neighbours
+    near: Neighbours
+    calm: float
+
+
+def _columns(outline: Outline, request: Request, scope: Scope, now: datetime, kept: Kept, few_turns: int) -> _Columns:
+    """What is computed from the outline alone, once per recall, off the event loop."""
+    mask = outline.view(
         scope.readable(), now=now, as_of=request.as_of, kinds=request.kinds, since=request.starts(now),
         until=request.until, min_confidence=request.min_confidence,
     ).mask  # fmt: skip
+    turns = mask & (outline.kind == outline.kinds.find("Turn"))
+    links, few = kept.links(outline), max(few_turns, 1)
+    return _Columns(
+        mask=mask,
+        current=outline.view(outline.channels.values, now=now, as_of=request.as_of).mask,
+        basis=turns if int(turns.sum()) >= few else mask,
+        links=links,
+        near=leaning(links, mask, outline.words),
+        calm=_calm(outline, turns, few),
+    )
 
 
 def _calm(outline: Outline, turns: Bools, few: int) -> float:
     """1 where nobody asks, 0 where at least every second turn asks."""
     count = int(turns.sum())
-    if count < max(few, 1):
+    if count < few:
         return UNKNOWN_CALM
     return max(0.0, 1.0 - 2.0 * float(((outline.asks[turns] & ASKS_LAST) != 0).mean()))
 

@@ -102,15 +102,15 @@ class Upkeep(Protocol):
     async def restore(self, scope: Scope, changes: Sequence[RawChange]) -> None:
         """Put raw changes back, with positions, slots, times and ids as they were, in one transaction.
 
-        Current records, words and graph follow. They must continue the user's journal without a gap, otherwise Conflict;
-        a record that does not fit is InvalidRecord. Nothing is written then.
+        Current records, words and graph follow. They must continue the user's journal without a gap, otherwise
+        Conflict; a record that does not fit is InvalidRecord. Nothing is written then.
         """
         ...
 
     async def restore_usage(self, scope: Scope, rows: Sequence[RawUsage]) -> None: ...
 
     async def settle(self, scope: Scope, reach: Reach) -> None:
-        """Set the counters of a user whose journal was put back whole. Conflict when it does not end at `reach.head`."""
+        """Set the counters of a user whose journal was put back whole; Conflict when it ends elsewhere."""
         ...
 
     async def rebuild_words(self, scope: Scope) -> int:
@@ -132,8 +132,8 @@ class Upkeep(Protocol):
         """
         ...
 
-    async def start_embedder(self, identity: str) -> str:
-        """Record which embedder is being built beside the one in use; returns the one recorded before, "" for none."""
+    async def start_embedder(self, identity: str) -> None:
+        """Record which embedder is being built beside the one in use, in place of any other."""
         ...
 
     async def drop_embedders(self, keep: Collection[str]) -> list[str]:

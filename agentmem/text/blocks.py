@@ -17,9 +17,10 @@ _STEP = re.compile(r"(\d{4})_(\w+)\.(?:sql|cypher)")
 
 @cache
 def load_blocks(package: str, filename: str) -> Mapping[str, str]:
-    """Return `{name: text}` for every `-- name: x` block of a file inside `package`; text before the first name is ignored.
+    """Return `{name: text}` for every `-- name: x` block of a file inside `package`.
 
-    Each file is read once. Raises FileNotFoundError when it is missing and ValueError when two blocks share a name.
+    Text before the first name is ignored. Each file is read once. Raises FileNotFoundError when it is missing and
+    ValueError when two blocks share a name.
     """
     text = files(package).joinpath(filename).read_text(encoding="utf-8")
     pieces = _NAME.split(text)[1:]
@@ -45,11 +46,11 @@ def load_schema(backend: str, folder: Path | None = None) -> list[SchemaStep]:
     FileNotFoundError when there is none, and ValueError when the versions are not 1, 2, 3, …
     """
     source: Traversable = folder or _schema_folder() / backend
-    steps = []
-    for file in source.iterdir():
-        if match := _STEP.fullmatch(file.name):
-            steps.append(SchemaStep(int(match[1]), match[2], file.read_text(encoding="utf-8")))
-    steps.sort()
+    steps = sorted(
+        SchemaStep(int(match[1]), match[2], file.read_text(encoding="utf-8"))
+        for file in source.iterdir()
+        if (match := _STEP.fullmatch(file.name))
+    )
     if not steps:
         raise FileNotFoundError(f"no schema files NNNN_name.sql in {source}")
     if [step.version for step in steps] != list(range(1, len(steps) + 1)):

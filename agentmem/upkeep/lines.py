@@ -135,12 +135,11 @@ def text_of(line: Line) -> str:
 
 def change_line(change: RawChange) -> ChangeLine:
     """The line of a stored change."""
-    *fields, versions = change
     listed = [
         Version.model_construct(**{**v._asdict(), "record": None if v.record is None else json.loads(v.record)})
-        for v in versions
+        for v in change.versions
     ]
-    return ChangeLine.model_construct(**dict(zip(RawChange._fields, fields, strict=False)), versions=listed)
+    return ChangeLine.model_construct(**{**change._asdict(), "versions": listed})
 
 
 def usage_line(row: RawUsage) -> UsageLine:
@@ -190,10 +189,11 @@ def _refuse(constant: str) -> NoReturn:
 
 @dataclass
 class _Held:
-    """What a record occupies while it is current: its slot, its unique value and its place in a conversation."""
+    """What a slot holds: whose it is, and while it is current its unique value and its place in a conversation."""
 
     key: Key
     recorded_at: int
+    seen: bool = False
     claims: tuple[tuple[str, ...], ...] = ()
 
 
@@ -209,6 +209,7 @@ class Review:
     header: Header | None = None
     seq: int = 0
     usage: int = 0
+    records: int = 0
     ended: bool = False
     _at: int | None = None
     _change_ids: set[str] = field(default_factory=set)
@@ -244,7 +245,8 @@ class Review:
         if self.header is None:
             raise InvalidRecord("the file is empty; an export begins with a header", field="line")
         if not self.ended:
-            raise InvalidRecord(f"the file was cut short after change {self.seq}: its end line is missing", field="line")
+            message = f"the file was cut short after change {self.seq}: its end line is missing"
+            raise InvalidRecord(message, field="line")
         return self.header
 
     def _change(self, line: ChangeLine) -> None:
@@ -286,6 +288,7 @@ class Review:
         if version.recorded_at > line.at or version.recorded_at != held.recorded_at:
             _wrong("recorded_at must be when the record was first stored", "recorded_at")
         self._keys[key] = version.slot
+        self.records, held.seen = self.records + (not held.seen), True
         record = _record(version)
         version.record = json.loads(_encoded(record))
         self._claim(version, record)
@@ -322,7 +325,8 @@ class Review:
     def _end(self, line: EndLine) -> None:
         assert self.header is not None, "the first line is a header"
         if (line.changes, line.usage) != (self.seq, self.usage) or self.header.head != self.seq:
-            _wrong(f"the file holds {self.seq} changes and {self.usage} usage rows, not what header and end say", "changes")
+            found = f"{self.seq} changes and {self.usage} usage rows"
+            _wrong(f"the file holds {found}, which is not what its header and end say", "changes")
         if self._at is not None and self.header.last_at < self._at:
             _wrong("the header's last_at is before the last change", "last_at")
         self.ended = True
@@ -346,7 +350,8 @@ def _encoded(record: Record) -> str:
     try:
         return record.model_dump_json(exclude_defaults=True, exclude=set(Record.STAMPED))
     except ValueError as error:
-        raise InvalidRecord(f"{record.kind} {record.id!r} holds what cannot be stored: {error}", field="record") from error
+        message = f"{record.kind} {record.id!r} holds what cannot be stored: {error}"
+        raise InvalidRecord(message, field="record") from error
 
 
 def _wrong(message: str, field: str) -> NoReturn:

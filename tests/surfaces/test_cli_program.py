@@ -17,9 +17,10 @@ from agentmem.cli import commands
 from agentmem.cli.door import memory_options
 from agentmem.cli.program import program
 
-PROMISED = (
-    "demo add remember context import export facts audit stats doctor compact rebuild forget verify bench".split()
-)
+PROMISED = [
+    "add", "audit", "bench", "compact", "context", "demo", "doctor", "export", "facts", "forget", "import", "rebuild",
+    "remember", "stats", "verify",
+]  # fmt: skip
 HEAVY = {"apsw", "numpy", "pydantic", "asyncio", "agentmem.agent_memory", "agentmem.settings", "agentmem.bench.suite"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.cli import progress
 from agentmem.cli.progress import Progress
 from agentmem.cli.render import listing, one_line, plain, record_text, safe, show_json
 from agentmem.model.records import Entity, Fact, Goal, Status, Turn
@@ -64,7 +64,9 @@ def test_json_takes_whatever_there_is(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_listing_aligns_and_nests() -> None:
-    shown = listing({"turns": 12345, "files": {"main": "a.db", "size": 1.5}, "users": ["a", "b"], "none": None, "x": {}})
+    shown = listing(
+        {"turns": 12345, "files": {"main": "a.db", "size": 1.5}, "users": ["a", "b"], "none": None, "x": {}}
+    )
     assert shown.splitlines() == [
         "turns  12,345",
         "files",
@@ -95,7 +97,7 @@ class Terminal:
 
 def test_progress_shows_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal: Any = Terminal()
-    monkeypatch.setattr(progress.sys, "stderr", terminal)
+    monkeypatch.setattr(sys, "stderr", terminal)
     with Progress() as shown:
         shown("storing", 0, 10)
         shown("storing", 10, 10)

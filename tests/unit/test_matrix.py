@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -34,7 +36,7 @@ def part(halves: NDArray[np.float16], first: int = 0) -> m.Part:
 def filled(halves: NDArray[np.float16], cuts: list[int], *, small: bool) -> m.Table:
     table = m.Table(halves.shape[1], small=small)
     edges = [0, *sorted({min(cut, len(halves)) for cut in cuts} - {0}), len(halves)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         table.append(part(halves[start:end], start))
     return table
 

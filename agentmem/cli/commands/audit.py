@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from agentmem.cli.door import Door, memory_options, moment
-from agentmem.cli.render import one_line, say, show_json_lines, when
+from agentmem.cli.render import counted, one_line, say, show_json_lines, when
 
 
 @click.command(short_help="List what was done, newest first.")
@@ -41,7 +41,7 @@ def _line(row: dict[str, Any]) -> str:
     at = row["timestamp"]
     parts = [when(at if isinstance(at, datetime) else datetime.fromisoformat(at)), str(row["operation"])]
     if row["result_count"] is not None:
-        parts.append(f"{row['result_count']} records")
+        parts.append(counted(row["result_count"], "record"))
     if row["latency_ms"] is not None:
         parts.append(f"{row['latency_ms']:.1f} ms")
     if row["query_text"]:

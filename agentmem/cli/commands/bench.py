@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentmem.cli.door import Door, memory_options
 from agentmem.cli.progress import Progress
 from agentmem.cli.render import complain, say, show_json
+
+if TYPE_CHECKING:
+    from agentmem.bench.suite import Plan
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -54,7 +57,7 @@ def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, 
 
     with Progress() as progress:
         written = suite.run(
-            _plan(door, what, data, out, **options),
+            plan(door, what, data, out, **options),
             say=complain,
             progress=lambda done, total: progress("questions", done, total),
         )
@@ -65,7 +68,8 @@ def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, 
         say(path.read_text(encoding="utf-8") if path.suffix == ".md" else f"figures: {path}\n")
 
 
-def _plan(door: Door, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> Any:
+def plan(door: Door, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> Plan:
+    """What the options ask to measure. Raises ConfigError for sizes and configurations that cannot be read."""
     from agentmem.bench import suite
 
     if (scratch := door.overrides.get("home")) is not None:

@@ -21,7 +21,8 @@ from agentmem.cli.progress import Progress
 def command(door: Door, *, data: Path | None) -> None:
     """Store a conversation, ask questions whose answers are known, and show what came back and why.
 
-    Works in a temporary folder, which is removed afterwards; with --home in that folder, which is kept.
+    Works in a temporary folder, which is removed afterwards; with --home in that folder, which is kept. What a local
+    embedder builds of its weights is kept where other runs find it.
 
     \b
     Examples:
@@ -32,15 +33,11 @@ def command(door: Door, *, data: Path | None) -> None:
     from agentmem.cli import walkthrough
 
     script = walkthrough.from_file(data) if data is not None else walkthrough.built_in()
+    usual = door.settings()
     # Addresses from the environment must not lead the demo to a memory in use; weights that are there may serve.
-    places: dict[str, Any] = {
-        "log_url": None,
-        "graph_url": None,
-        "session_url": None,
-        "models": door.settings().model_folder,
-    }
-    if "seed" in door.overrides:
-        places["clock"] = door.overrides.get("clock") or Frozen(script.ends())
+    places: dict[str, Any] = {**dict.fromkeys(("log_url", "graph_url", "session_url")), "models": usual.model_folder}
+    if usual.seed is not None:
+        places["clock"] = Frozen(script.ends())
     with tempfile.TemporaryDirectory(prefix="agentmem-demo-") as folder, Progress() as progress:
         own = door.within(**{"home": Path(folder), **places, **door.overrides})
         seen = own.run(lambda memory: walkthrough.walk(memory, script, progress))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentmem.cli.door import Door, memory_options
-from agentmem.cli.render import complain
+from agentmem.cli.render import complain, counted
 
 if TYPE_CHECKING:
     from agentmem.upkeep.portable import ExportReport
@@ -45,11 +45,8 @@ def command(door: Door, *, path: str) -> None:
 def _export(door: Door, write: Callable[[str], Any]) -> ExportReport:
     from agentmem.upkeep.portable import export_user
 
-    def line(text: str) -> None:
-        write(text if text.endswith("\n") else f"{text}\n")
-
-    return door.run(lambda memory: export_user(memory.resources, memory.scope, line))
+    return door.run(lambda memory: export_user(memory.resources, memory.scope, write))
 
 
 def _told(report: ExportReport) -> str:
-    return f"exported {report.records:,} records from {report.changes:,} changes"
+    return f"exported {counted(report.records, 'record')}, {counted(report.changes, 'change')}"

@@ -25,8 +25,8 @@ def command(door: Door, *, record_id: str, hard: bool, yes: bool, reason: str) -
       agentmem forget trip-2
       agentmem forget trip-2 --hard --yes
     """
-    if hard and not yes:
-        click.confirm(f"Erase {one_line(record_id)} and what rests on it alone, for good?", abort=True, err=True)
+    if hard and not (yes or _agreed(f"Erase {one_line(record_id)} and what rests on it alone, for good?")):
+        raise click.UsageError("nothing was erased; answer y, or give --yes")
     receipt = door.run(lambda memory: memory.forget(record_id, hard, reason=reason))
     scan = receipt.scan
     lines = [f"{'erased' if hard else 'forgotten'}: {', '.join(map(one_line, (*receipt.ids, *receipt.derived)))}"]
@@ -36,3 +36,11 @@ def command(door: Door, *, record_id: str, hard: bool, yes: bool, reason: str) -
         lines += [f"waits for a reader to finish: {place}" for place in scan.pending]
     door.show(receipt, "\n".join(lines))
     return FOUND if scan is not None and scan.remnants else 0
+
+
+def _agreed(question: str) -> bool:
+    """Whether somebody says yes; nobody there is a no."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        return False

@@ -6,15 +6,13 @@ import click
 
 from agentmem.cli.door import Door, memory_options
 from agentmem.cli.progress import Progress
-from agentmem.cli.render import safe
+from agentmem.cli.render import counted, safe
 
 _PARTS = ("vectors", "words", "graph")
 
 
 @click.command(short_help="Build vectors, words and graph again, or with another embedder.")
-@click.option(
-    "--embedder", metavar="NAME", help="Move to this embedder; until it has caught up, the old one serves too."
-)
+@click.option("--embedder", metavar="NAME", help="Move the store, with all its users, to this embedder.")
 @click.option("--prune", is_flag=True, help="Drop the vectors of the old embedder at the end.")
 @click.option("--all-users", is_flag=True, help="For every user of the store.")
 @click.option(
@@ -24,21 +22,23 @@ _PARTS = ("vectors", "words", "graph")
 def command(door: Door, *, embedder: str | None, prune: bool, all_users: bool, what: tuple[str, ...]) -> None:
     """Build again what is made from the journal and the records: nothing stored is lost or changed.
 
+    The vectors of another embedder are built beside the old ones, which serve until the new ones have caught up.
+
     \b
     Examples:
       agentmem rebuild
-      agentmem rebuild --embedder local --all-users --prune
+      agentmem rebuild --embedder local --prune
       agentmem rebuild --what words --what graph
     """
     from agentmem.upkeep.rebuild import rebuild
 
-    users = None if all_users else [door.user]
+    # A store has one embedder for all of its users.
+    users = None if all_users or embedder else [door.user]
     with Progress() as progress:
         report = door.run(
             lambda memory: rebuild(
                 memory.resources, users, what=what or _PARTS, embedder=embedder, prune=prune, progress=progress
             )
         )
-    counted = report.users if isinstance(report.users, int) else len(report.users)
-    first = f"{counted:,} users, {report.changes:,} changes in {report.seconds:.1f} s, embedder {report.embedder}"
-    door.show(report, safe("\n".join([first, *report.notes])))
+    done = f"{counted(report.users, 'user')}, {counted(report.changes, 'change')} read in {report.seconds:.1f} s"
+    door.show(report, safe("\n".join([f"{done}, embedder {report.embedder}", *report.notes])))

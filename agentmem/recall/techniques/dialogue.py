@@ -12,19 +12,22 @@ from agentmem.recall.technique import Options as TechniqueOptions
 
 
 class Options(TechniqueOptions):
-    """`speaker` is added to turns of the speaker named, `asking` times calm is taken from turns that end by asking."""
+    """`speaker` is added to turns of the one speaker named, `first` to those of the first of several named, who is
+    mostly the one asked about. `asking` times calm is taken from turns that end by asking."""
 
     speaker: float = Field(default=0.25, ge=0)
+    first: float = Field(default=0.1, ge=0)
     asking: float = Field(default=0.06, ge=0)
 
 
 async def search(query: Query, memory: Memory, options: Options) -> Hits:
-    """The lists `speaker`, when the query names one speaker of several, and `asks`, in a memory calm enough."""
+    """The lists `speaker`, where several speak and the query names one of them, and `asks`, in a memory calm enough."""
     lists: dict[str, Ranked] = {}
-    outline = memory.outline
-    if len(query.read.named) == 1 and options.speaker and _several_speak(memory):
-        theirs = outline.speaker == outline.speakers.find(query.read.named[0])
-        lists["speaker"] = Ranked((options.speaker * theirs).astype(np.float32), "added")
+    outline, named = memory.outline, query.read.named
+    worth = options.speaker if len(named) == 1 else options.first
+    if named and worth and _several_speak(memory):
+        theirs = outline.speaker == outline.speakers.find(named[0])
+        lists["speaker"] = Ranked((worth * theirs).astype(np.float32), "added")
     if memory.calm * options.asking > 0:
         asking = (outline.asks & ASKS_LAST) != 0
         lists["asks"] = Ranked((-options.asking * memory.calm * asking).astype(np.float32), "added")

@@ -10,7 +10,7 @@ from agentmem.stores.sqlite.connection import Database
 from agentmem.stores.sqlite.graph import open_graph
 from agentmem.stores.sqlite.log import SqliteLog
 from agentmem.stores.sqlite.migrations import examine, migrate
-from agentmem.stores.sqlite.place import make_private, prepare_folder
+from agentmem.stores.sqlite.place import is_missing, make_private, prepare_folder
 from agentmem.stores.sqlite.session import open_session
 from agentmem.stores.sqlite.upkeep import open_upkeep
 from agentmem.stores.sqlite.vectors import open_vectors
@@ -24,14 +24,14 @@ async def open_log(
 ) -> SqliteLog:  # fmt: skip
     """Open the main file, made when it is missing, and bring its schema up to this version's.
 
-    `schema` is a folder of schema files in place of the package's own, `hook` is told of every step of a write; both are
-    for tests. Raises ConfigError for a place that cannot work, SchemaMismatch for a newer file or another program's, and
-    CorruptStore for a damaged one; those files are left as they are.
+    `schema` is a folder of schema files in place of the package's own, `hook` is told of every step of a write; both
+    are for tests. Raises ConfigError for a place that cannot work, SchemaMismatch for a newer file or another
+    program's, and CorruptStore for a damaged one; those files are left as they are.
     """
     prepare_folder(path)
     steps = load_schema("sqlite", schema)
     examine(path, steps)
-    is_new = not path.exists()
+    is_new = is_missing(path)
     database = Database(path)
     try:
         await database.read(lambda db: None)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from agentmem.errors import Conflict, InvalidRecord, LeaseLost
 from agentmem.model.changes import Audit, Change, JournalEntry
 from agentmem.model.clock import Clock, micros
-from agentmem.stores.sqlite import graph, journal, words
+from agentmem.stores.sqlite import graph, journal
 from agentmem.stores.sqlite.audit import insert
 from agentmem.stores.sqlite.connection import Connection
 from agentmem.stores.sqlite.draft import Draft, check_records
-from agentmem.stores.sqlite.payload import Stamp, decode
 from agentmem.stores.sqlite.records import NO_FEATURES, outline_row
+from agentmem.stores.sqlite.restore import replace_words, texts_before
 from agentmem.stores.sqlite.state import read_state
 from agentmem.text.blocks import load_blocks
 from agentmem.text.features import Features, analyse
@@ -26,7 +25,12 @@ class Append:
     """The work of one `append`: `prepare` before the file is locked, `apply` inside the transaction."""
 
     def __init__(
-        self, changes: Sequence[Change], audit: Audit | None, fence: int | None, clock: Clock, hook: Callable[[str], None]
+        self,
+        changes: Sequence[Change],
+        audit: Audit | None,
+        fence: int | None,
+        clock: Clock,
+        hook: Callable[[str], None],
     ) -> None:
         self.changes = changes
         self.user_id = changes[0].scope.user_id
@@ -48,7 +52,7 @@ class Append:
                     self._read[id(record)] = (features, counts)
 
     def apply(self, db: Connection) -> list[JournalEntry]:
-        """Do the write. The order of the steps is the order in which a crash could have left them, were it not one commit."""
+        """Do the write, step by step, the journal before what is made from it."""
         sql = load_blocks(__package__, "append.sql")
         if self._fence is not None and db.execute(sql["fence"], (self._fence,)).fetchone() is None:
             raise LeaseLost("the lease of this writer has passed to another; nothing was written")
@@ -105,29 +109,9 @@ class Append:
 
     def _put_words(self, db: Connection, draft: Draft) -> None:
         """Index what is new or reads differently now. What was retracted keeps its words, for `known_at`."""
-        before = _indexed_texts(db, self.user_id, sorted(draft.was_known & draft.written.keys()), draft)
-        puts, removals = [], []
-        for slot, stored in draft.written.items():
-            text, old = stored.record.searchable(), before.get(slot, "")
-            if text == old:
-                continue
-            if old:
-                removals.append((slot, tuple(analyse(old)[1])))
-            if text:
-                puts.append((slot, self._read[id(draft.given[slot])][1]))
-        if removals:
-            words.remove(db, self.user_id, removals)
-        if puts:
-            words.write(db, self.user_id, puts)
-
-
-def _indexed_texts(db: Connection, user_id: str, slots: Sequence[int], draft: Draft) -> dict[int, str]:
-    """What is indexed of these slots: the text of their latest version before this write."""
-    if not slots:
-        return {}
-    sql = load_blocks(__package__, "append.sql")["last_payloads"]
-    first = draft.changes[0][1]
-    rows = db.execute(sql, (user_id, json.dumps(slots), first))
-    return {
-        slot: decode(kind, payload, Stamp(user_id, *stamp, "")).searchable() for slot, kind, payload, *stamp in rows
-    }
+        known = sorted(draft.was_known & draft.written.keys())
+        before = texts_before(db, self.user_id, known, draft.entries[0].seq) if known else {}
+        texts = {slot: stored.record.searchable() for slot, stored in draft.written.items()}
+        changed = {slot: text for slot, text in texts.items() if text != before.get(slot, "")}
+        counts = {slot: self._read[id(draft.given[slot])][1] for slot, text in changed.items() if text}
+        replace_words(db, self.user_id, {slot: before.get(slot, "") for slot in changed}, counts)

@@ -44,25 +44,33 @@ def _row(entry: Audit, number: int, now: str) -> tuple[Any, ...]:
         f"{number:015d}", now, entry.operation, entry.memory_type, SYSTEM_USER if scope is None else scope.user_id,
         None if scope is None else scope.session_id, None if scope is None else scope.conversation_id,
         None if scope is None else scope.agent_id, entry.operation_id, None if scope is None else scope.channel,
-        _json(entry.target_channels), entry.query_text, entry.result_count, entry.latency_ms, entry.success,
-        entry.error_message, entry.promoted_from_channel, entry.promotion_confidence, entry.promotion_access_count,
+        _json(entry.target_channels), None if entry.query_text is None else _clean(entry.query_text), entry.result_count, entry.latency_ms, entry.success,
+        None if entry.error_message is None else _clean(entry.error_message), entry.promoted_from_channel, entry.promotion_confidence, entry.promotion_access_count,
         entry.promotion_conversation_count, _json(entry.config_snapshot), _json(entry.metadata),
     )  # fmt: skip
 
 
 def _json(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
-    return text.encode("utf-8", "replace").decode()  # a lone surrogate in a query must not lose its row
+    return _clean(json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":")))
+
+
+def _clean(text: str) -> str:
+    # A lone surrogate in a query must not cost the row that tells of it.
+    return text.encode("utf-8", "replace").decode()
 
 
 def rows(db: Connection, user_id: str, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rows of a user that match all filters, newest first, at most `limit` (100). Raises InvalidRecord for another filter."""
+    """Rows of a user that match all filters, newest first, at most `limit` (100).
+
+    Raises InvalidRecord for another filter.
+    """
     for name in filters:
         if name not in FILTERS:
             raise InvalidRecord(f"audit rows are filtered by {', '.join(FILTERS)}, got {name!r}", field=name)
     wanted = {name: filters.get(name) for name in FILTERS}
     for name in ("since", "until"):
-        wanted[name] = None if wanted[name] is None else stamp(wanted[name])
+        moment = filters.get(name)
+        wanted[name] = None if moment is None else stamp(moment)
     wanted |= {"user_id": user_id, "limit": 100 if wanted["limit"] is None else wanted["limit"]}
     cursor = db.execute(_sql()["rows"], wanted)
     found = [dict(zip((column[0] for column in cursor.get_description()), row, strict=True)) for row in cursor]
@@ -97,7 +105,9 @@ def blank_user(db: Connection, user_id: str) -> None:
         db.execute(_sql()["blank_user"], (user_id,))
 
 
-def blank_rows(db: Connection, user_id: str, found: Collection[tuple[str, str]], settings: Collection[tuple[str, str]]) -> None:
+def blank_rows(
+    db: Connection, user_id: str, found: Collection[tuple[str, str]], settings: Collection[tuple[str, str]]
+) -> None:
     """Blank query, error and details of these rows (by timestamp and id), and the settings of those."""
     with _gate(db, "erasure"):
         db.executemany(_sql()["blank"], [(user_id, *key) for key in sorted(found)])

@@ -76,7 +76,9 @@ def translated(path: Path) -> Iterator[None]:
     except apsw.FullError as error:
         raise StoreUnavailable(f"{path}: no room left to write; free some space and try again") from error
     except apsw.BusyError as error:
-        raise StoreUnavailable(f"{path}: another process kept the file locked for {BUSY_MS // 1000} s; try again") from error
+        raise StoreUnavailable(
+            f"{path}: another process kept the file locked for {BUSY_MS // 1000} s; try again"
+        ) from error
     except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, apsw.IOError) as error:
         raise StoreUnavailable(f"{path} cannot be read or written: {error}") from error
     except apsw.ConstraintError as error:
@@ -132,7 +134,11 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._pools()[1], self._read, function)
 
     async def write(
-        self, function: Callable[[Connection], T], *, durable: bool | None = None, before: Callable[[], None] | None = None
+        self,
+        function: Callable[[Connection], T],
+        *,
+        durable: bool | None = None,
+        before: Callable[[], None] | None = None,
     ) -> T:
         """Run inside BEGIN IMMEDIATE … COMMIT; any error rolls everything back.
 

@@ -1,4 +1,4 @@
-"""What a write will do, worked out before anything is written: checks, positions in the journal, slots, turn indices."""
+"""What a write will do, worked out before anything is written: checks, journal positions, slots, turn indices."""
 
 from __future__ import annotations
 
@@ -50,10 +50,17 @@ class Draft:
         ))  # fmt: skip
         self.entries.append(
             JournalEntry(
-                user_id=self.user_id, seq=self.state.head, change_id=change.change_id, operation_id=change.operation_id,
-                operation=change.operation, actor=change.actor, cause=change.cause, at=from_micros(self.at),
-                puts=tuple(puts), gone=tuple(gone),
-            )  # fmt: skip
+                user_id=self.user_id,
+                seq=self.state.head,
+                change_id=change.change_id,
+                operation_id=change.operation_id,
+                operation=change.operation,
+                actor=change.actor,
+                cause=change.cause,
+                at=from_micros(self.at),
+                puts=tuple(puts),
+                gone=tuple(gone),
+            )
         )
 
     def _current(self, key: Key) -> Held | None:
@@ -66,7 +73,8 @@ class Draft:
             found = None if held is None else held.seq
             if found != expected:
                 raise Conflict(
-                    f"{kind} {record_id!r} {_standing(found)}; this write expected that it {_standing(expected)}", stale=True
+                    f"{kind} {record_id!r} {_standing(found)}; this write expected that it {_standing(expected)}",
+                    stale=True,
                 )
 
     def _check_unique(self, records: Any) -> None:
@@ -74,7 +82,8 @@ class Draft:
             unique = record.unique()
             if unique and len(self.state.sharing[record.kind, record.channel, unique]) > 1:
                 raise Conflict(
-                    f"another current {record.kind} in channel {record.channel!r} says the same as {record.id!r}", stale=True
+                    f"another current {record.kind} in channel {record.channel!r} says the same as {record.id!r}",
+                    stale=True,
                 )
 
     def _retract(self, key: Key) -> Gone | None:
@@ -119,7 +128,8 @@ class Draft:
             return self.state.last.get(conversation, -1) + 1
         if self.state.taken.get((conversation, turn.index), held.slot) != held.slot:
             raise InvalidRecord(
-                f"index {turn.index} of conversation {conversation!r} is taken by another turn; leave it out to get the next",
+                f"index {turn.index} of conversation {conversation!r} is taken by another turn; "
+                "leave it out to get the next one",
                 field="index",
             )
         return turn.index

@@ -1,4 +1,4 @@
-"""Erasing for good: one transaction takes everything that a record left behind, a scan then looks for what was missed."""
+"""Erasing for good: one transaction takes all that a record left behind, then a scan looks for what was missed."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ from agentmem.text.blocks import load_blocks
 from agentmem.text.features import analyse
 
 _SAMPLE = 500  # versions of a whole user whose text is looked for afterwards
+_TEXTS = (
+    "memory_changes.cause", "parked_changes.reason", "memory_audit_log.query_text", "memory_audit_log.error_message",
+    "memory_audit_log.metadata", "memory_audit_log.config_snapshot", "store_meta", "leases", "embedders",
+)  # fmt: skip
 
 
 def _sql() -> Mapping[str, str]:
@@ -41,13 +45,13 @@ class Erasure:
     needles: Needles = field(default_factory=Needles)
 
     def apply(self, db: Connection) -> None:
-        """Take everything out and leave tombstones under a new position of the journal; nothing when there is nothing."""
+        """Take everything out and leave tombstones under a new journal position; nothing where nothing is stored."""
         user_id = self.scope.user_id
         row = db.execute(_sql()["user"], (user_id,)).fetchone()
         if self.keys is None:
-            self.targets = db.execute(_sql()["targets_of_user"], (user_id,)).fetchall()
+            self.targets = list(db.execute(_sql()["targets_of_user"], (user_id,)))
         else:
-            self.targets = db.execute(_sql()["targets"], (user_id, json.dumps(list(self.keys)))).fetchall()
+            self.targets = list(db.execute(_sql()["targets"], (user_id, json.dumps(list(self.keys)))))
         if row is None or not (self.targets or self.keys is None):
             return
         seq, at = row[0] + 1, max(row[1], micros(self.at))
@@ -89,7 +93,7 @@ class Erasure:
         _blank_audit(db, user_id, self.needles, operations)
 
     def _payloads(self, db: Connection, slots: Sequence[int]) -> list[tuple[Any, ...]]:
-        return db.execute(_sql()["payloads"], (self.scope.user_id, json.dumps(slots))).fetchall()
+        return list(db.execute(_sql()["payloads"], (self.scope.user_id, json.dumps(slots))))
 
     def remnants(self, db: Connection) -> tuple[tuple[str, ...], dict[str, int]]:
         """The places looked through, and those where something was found, with how many rows."""
@@ -105,24 +109,30 @@ class Erasure:
         statements |= {table: sql["passages"].format(table=table) for table in passages}
         found = {place: int(db.execute(text, values).get) for place, text in statements.items()}
         found["word_blocks"] = _blocks_with(db, sql["word_blocks"], user_id, None if self.keys is None else slots)
+        found |= dict.fromkeys(_TEXTS, 0)
         for place, text in db.execute(sql["texts"], (user_id,)):
-            found[place] = found.get(place, 0) + self.needles.in_text(text)
+            found[place] += self.needles.in_text(text)
         for place, text in db.execute(sql["json"], (user_id,)):
             ours = place != "memory_audit_log.metadata"  # a word of the user's may well be one of our settings' values
-            found[place] = found.get(place, 0) + self.needles.in_json(text, words=not ours)
+            found[place] += self.needles.in_json(text, words=not ours)
         return tuple(sorted(found)), {place: rows for place, rows in found.items() if rows}
 
 
 def _texts(payloads: Sequence[tuple[Any, ...]]) -> set[str]:
-    return {text for row in payloads for value in json.loads(row[2]).values() for text in chain(*strings_of(json.dumps(value)))}
+    return {
+        text
+        for row in payloads
+        for value in json.loads(row[2]).values()
+        for text in chain(*strings_of(json.dumps(value)))
+    }
 
 
 def _indexed_terms(user_id: str, payloads: Sequence[tuple[Any, ...]]) -> list[tuple[int, tuple[str, ...]]]:
     """What the word index holds of each slot: the terms of its latest version."""
     latest = {row[0]: row for row in payloads}
     rows = []
-    for slot, kind, payload, *stamp in latest.values():
-        text = decode(kind, payload, Stamp(user_id, *stamp, "")).searchable()
+    for slot, kind, payload, record_id, channel, recorded_at, seq in latest.values():
+        text = decode(kind, payload, Stamp(user_id, record_id, channel, recorded_at, seq, "")).searchable()
         rows.append((slot, tuple(analyse(text)[1]) if text else ()))
     return rows
 
@@ -136,12 +146,11 @@ def _needles(db: Connection, user_id: str, texts: Collection[str]) -> Needles:
 
 
 def _blank_audit(db: Connection, user_id: str, wanted: Needles, operations: Collection[str]) -> None:
-    """Blank the rows that hold erased text: whole words and phrases anywhere, any string in rows of the same operations."""
+    """Blank the rows that hold erased text: its words and phrases anywhere, all its strings in its own operations."""
     found, settings = set(), set()
     for key, operation_id, (query, error, details, snapshot) in audit.texts(db, user_id):
-        if operation_id in operations and wanted.quoted_in(details):
-            found.add(key)
-        elif wanted.in_text(query) or wanted.in_text(error) or wanted.in_json(details):
+        quoted = operation_id in operations and wanted.quoted_in(details)
+        if quoted or wanted.in_text(query) or wanted.in_text(error) or wanted.in_json(details):
             found.add(key)
         if wanted.in_json(snapshot, words=False):
             settings.add(key)

@@ -37,12 +37,12 @@ def seq_at(db: Connection, user_id: str, moment: datetime) -> int:
 
 def entries_after(db: Connection, user_id: str, after: int, limit: int) -> list[JournalEntry]:
     """Up to `limit` entries after a position, in order."""
-    return _entries(db, user_id, db.execute(_sql()["changes_after"], (user_id, after, limit)).fetchall())
+    return _entries(db, user_id, list(db.execute(_sql()["changes_after"], (user_id, after, limit))))
 
 
 def entries_among(db: Connection, user_id: str, seqs: Iterable[int]) -> list[JournalEntry]:
     """The entries at these positions, in order."""
-    return _entries(db, user_id, db.execute(_sql()["changes_among"], (user_id, json.dumps(list(seqs)))).fetchall())
+    return _entries(db, user_id, list(db.execute(_sql()["changes_among"], (user_id, json.dumps(list(seqs))))))
 
 
 def operation(db: Connection, user_id: str, operation_id: str) -> list[JournalEntry]:
@@ -61,7 +61,8 @@ def applied(db: Connection, user_id: str, wanted: Mapping[str, str]) -> dict[str
     for change_id, seq, payload in db.execute(_sql()["applied"], (user_id, json.dumps(list(wanted)))):
         if payload not in (wanted[change_id], ERASED):
             raise Conflict(
-                "this id or idempotency_key was used before with other content; use a new one, or send the same content again"
+                "this id or idempotency_key was used before with other content; "
+                "use a new one, or send the same content again"
             )
         found[change_id] = seq
     return found
@@ -73,9 +74,9 @@ def versions(db: Connection, user_id: str, key: Key) -> list[Record]:
 
 
 def states(db: Connection, user_id: str, keys: Sequence[Key] | None, through: int) -> dict[Key, Record]:
-    """The records of these keys (None: of all changed after `through`) as they stood at a position; absent ones left out."""
+    """These records (None: all changed after `through`) as they stood at a position; absent ones left out."""
     if keys is None:
-        keys = db.execute(_sql()["changed_keys"], (user_id, through)).fetchall()
+        keys = list(db.execute(_sql()["changed_keys"], (user_id, through)))
     rows = db.execute(_sql()["states"], (user_id, json.dumps(list(keys)), through))
     return {record.key: record for record in (_record(user_id, row) for row in rows)}
 
@@ -87,8 +88,8 @@ def touched_since(db: Connection, user_id: str, keys: Sequence[Key], after: int)
 
 
 def _record(user_id: str, row: tuple[str, str, str, str, int, int, str]) -> Record:
-    kind, payload, *stamp = row
-    return decode(kind, payload, Stamp(user_id, *stamp))
+    kind, payload, record_id, channel, recorded_at, seq, operation_id = row
+    return decode(kind, payload, Stamp(user_id, record_id, channel, recorded_at, seq, operation_id))
 
 
 def _entries(

@@ -128,7 +128,14 @@ class SqliteLog:
         return [record for _, record in found]
 
     async def find(
-        self, scope: Scope, where: Where, *, order: str = "seq", descending: bool = False, limit: int = 100, offset: int = 0
+        self,
+        scope: Scope,
+        where: Where,
+        *,
+        order: str = "seq",
+        descending: bool = False,
+        limit: int = 100,
+        offset: int = 0,
     ) -> list[Record]:
         """See RecordStore. Ties go by kind and id, whichever the direction."""
         return await self._read(records.find, scope.user_id, where, (order, descending), (limit, offset))
@@ -196,7 +203,7 @@ class SqliteLog:
         return await self._write(operations.count_opening)
 
     async def lease(self, name: str, ttl: float, owner: str) -> int | None:
-        """See LogStore. `ttl` in seconds; the holder's own renewal keeps its token, so that its open writes stay good."""
+        """See LogStore. `ttl` in seconds. The holder's own renewal keeps its token: its open writes stay good."""
         return await self._write(operations.lease, name, ttl, owner)
 
     async def release(self, name: str, owner: str) -> None:
@@ -206,10 +213,6 @@ class SqliteLog:
     async def maintain(self, now: datetime, keep_audit_days: int) -> dict[str, int]:
         """See LogStore. Returns how many rows were folded and dropped."""
         return await operations.maintain(self.database, now, keep_audit_days)
-
-    async def compact(self) -> tuple[int, int]:
-        """Rewrite the file without free pages; returns its bytes before and after."""
-        return await operations.compact(self.database)
 
     async def stats(self, operator: Operator) -> dict[str, Any]:
         """Sizes of the file and counts of what is in it, over all users."""

@@ -35,7 +35,7 @@ def examine(path: Path, steps: Sequence[SchemaStep]) -> None:
 
 
 async def migrate(database: Database, steps: Sequence[SchemaStep], now: datetime) -> int:
-    """Apply the steps that the file lacks, all in one transaction, and return how many there were; 0 for a current file.
+    """Apply the steps that the file lacks, all in one transaction, and return how many; 0 for a current file.
 
     Two processes that open at once take turns: the second finds the work done.
     """
@@ -45,7 +45,9 @@ async def migrate(database: Database, steps: Sequence[SchemaStep], now: datetime
         before = _version(db)
         for step in steps[before:]:
             db.execute(step.text)
-            db.execute(load_blocks(__package__, "migrations.sql")["applied"], (step.version, step.name, now.isoformat()))
+            db.execute(
+                load_blocks(__package__, "migrations.sql")["applied"], (step.version, step.name, now.isoformat())
+            )
         if before == 0:
             store_id = str(uuid.UUID(bytes=os.urandom(16), version=4))
             db.execute(load_blocks(__package__, "migrations.sql")["identity"], (store_id,))

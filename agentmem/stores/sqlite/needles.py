@@ -1,4 +1,4 @@
-"""What to look for when the text of erased records may stand in a row that is not theirs, such as a query in the audit log."""
+"""What to look for where the text of erased records may stand in other rows, such as a query in the audit log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from agentmem.text.words import terms
 
-_SURFACE = re.compile(r"[^\W_][\w'-]+")
+_COMPOUND = re.compile(r"\w(?:[\w'@./:+-]*\w)?")
+_PIECE = re.compile(r"[^\W_]+")
 _SHORTEST_WORD = 3
 _SHORTEST_PHRASE = 12
 _PHRASE = 40  # characters compared: errors quote no more than the beginning of a text
@@ -18,7 +19,7 @@ _MOST_PHRASES = 256
 
 @dataclass(frozen=True, slots=True)
 class Needles:
-    """Pieces of erased text: words that only it held, beginnings of its longer strings, and its strings as they were."""
+    """Pieces of erased text: words that only it held, beginnings of its longer strings, and all its strings."""
 
     words: frozenset[str] = frozenset()
     phrases: tuple[str, ...] = ()
@@ -26,7 +27,7 @@ class Needles:
 
     def in_text(self, text: str) -> bool:
         """Whether a text holds one of the words or phrases."""
-        return any(word in self.words for word in _SURFACE.findall(text.lower())) or self._phrase_in(text)
+        return not self.words.isdisjoint(_words(text)) or self._phrase_in(text)
 
     def in_json(self, text: str, *, words: bool = True) -> bool:
         """Whether JSON holds one of the phrases, or one of the words in a value: its keys are mostly our own."""
@@ -44,13 +45,20 @@ class Needles:
 
 def surfaces(texts: Iterable[str]) -> dict[str, list[str]]:
     """The words of some texts, lower case, each with the index terms it is found by; stop words are left out."""
-    words = {word for text in texts for word in _SURFACE.findall(text.lower()) if len(word) >= _SHORTEST_WORD}
+    words = {word for text in texts for word in _words(text) if len(word) >= _SHORTEST_WORD}
     return {word: found for word in words if (found := terms(word))}
+
+
+def _words(text: str) -> set[str]:
+    text = text.lower()
+    return {*_COMPOUND.findall(text), *_PIECE.findall(text)}
 
 
 def needles(strings: Collection[str], words: Iterable[str]) -> Needles:
     """The needles for these strings and the words that are left nowhere else."""
-    long = sorted({text[:_PHRASE] for text in strings if len(text) >= _SHORTEST_PHRASE}, key=lambda text: (-len(text), text))
+    long = sorted(
+        {text[:_PHRASE] for text in strings if len(text) >= _SHORTEST_PHRASE}, key=lambda text: (-len(text), text)
+    )
     return Needles(frozenset(words), tuple(long[:_MOST_PHRASES]), frozenset(strings))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,7 +26,7 @@ def _sql() -> Mapping[str, str]:
 
 def meta(db: Connection) -> dict[str, str]:
     """What is recorded of the store, by name."""
-    return dict(db.execute(_sql()["meta"]).fetchall())
+    return dict(db.execute(_sql()["meta"]))
 
 
 def set_meta(db: Connection, values: Mapping[str, str], *, overwrite: bool = True) -> dict[str, str]:
@@ -40,7 +41,7 @@ def count_opening(db: Connection) -> int:
 
 
 def lease(db: Connection, name: str, ttl: float, owner: str) -> int | None:
-    """A fencing token, or None while another holds the lease. Tokens grow over all leases; a holder's renewal keeps its own."""
+    """A fencing token, or None while another holds the lease. Tokens grow over all leases; a renewal keeps its own."""
     if ttl <= 0:
         raise InvalidRecord(f"ttl must be more than 0 seconds, got {ttl}", field="ttl")
     row = db.execute(_sql()["held"], (name,)).fetchone()
@@ -79,14 +80,17 @@ def park(db: Connection, item: Parked) -> None:
 def parked(db: Connection, scope: Scope | Operator) -> list[Parked]:
     """What was parked for a user, or for all."""
     user_id = scope.user_id if isinstance(scope, Scope) else None
-    return [Parked(*row, from_micros(at)) for *row, at in db.execute(_sql()["parked"], (user_id,))]
+    return [
+        Parked(projection, user, seq, reason, attempts, from_micros(at))
+        for projection, user, seq, reason, attempts, at in db.execute(_sql()["parked"], (user_id,))
+    ]
 
 
 async def maintain(database: Database, now: datetime, keep_audit_days: int) -> dict[str, int]:
-    """Fold word tails, one user per transaction; drop old audit days and old receipts. Returns how many rows of each."""
+    """Fold word tails, one user per transaction, and drop old audit days and receipts; how many rows of each."""
     done = {"words_folded": 0}
-    for user_id in await database.read(lambda db: [user for (user,) in db.execute(_sql()["with_tail"])]):
-        done["words_folded"] += await database.write(lambda db, user=user_id: words.compact(db, user))
+    for user_id in await database.read(_with_tail):
+        done["words_folded"] += await database.write(functools.partial(words.compact, user_id=user_id))
 
     def drop(db: Connection) -> tuple[int, int]:
         rows = audit.drop_old_days(db, now, keep_audit_days)
@@ -94,6 +98,10 @@ async def maintain(database: Database, now: datetime, keep_audit_days: int) -> d
 
     done["audit_rows_dropped"], done["usage_receipts_dropped"] = await database.write(drop)
     return done
+
+
+def _with_tail(db: Connection) -> list[str]:
+    return [user for (user,) in db.execute(_sql()["with_tail"])]
 
 
 def stats(db: Connection, database: Database) -> dict[str, Any]:
@@ -105,29 +113,18 @@ def stats(db: Connection, database: Database) -> dict[str, Any]:
         "bytes": db.pragma("page_count") * db.pragma("page_size"),
         "wal_bytes": wal.stat().st_size if wal.exists() else 0,
         "free_bytes": db.pragma("freelist_count") * db.pragma("page_size"),
-        "records": dict(db.execute(_sql()["records_by_kind"]).fetchall()),
-        **dict(zip(names, db.execute(_sql()["totals"]).fetchone() or (), strict=True)),
+        "records": dict(db.execute(_sql()["records_by_kind"])),
+        **dict(zip(names, next(db.execute(_sql()["totals"])), strict=True)),
     }
 
 
 def check(db: Connection, database: Database) -> list[str]:
-    """What is wrong: the engine's integrity check, the journal's gaplessness, records without a version, permissions."""
+    """What is wrong: the engine's integrity check, gaps in the journal, records without a version, permissions."""
     found = [f"integrity: {line}" for (line,) in db.execute("PRAGMA integrity_check(20)") if line != "ok"]
     found += [f"the journal of {name} has gaps" for (name,) in db.execute(_sql()["journal_problems"])]
     found += [f"the current record {name} has no version" for (name,) in db.execute(_sql()["record_problems"])]
     found += [
-        f"the projection {name} is ahead of the log; run: agentmem rebuild" for (name,) in db.execute(_sql()["watermark_problems"])
+        f"the projection {name} is ahead of the log; run: agentmem rebuild"
+        for (name,) in db.execute(_sql()["watermark_problems"])
     ]
     return found + too_open(database.path)
-
-
-async def compact(database: Database) -> tuple[int, int]:
-    """Rewrite the file without free pages; returns its bytes before and after."""
-
-    def size(db: Connection) -> int:
-        return int(db.pragma("page_count") * db.pragma("page_size"))
-
-    before = await database.outside(size)
-    await database.outside(lambda db: db.execute("VACUUM"))
-    await database.truncate_log()
-    return before, await database.outside(size)

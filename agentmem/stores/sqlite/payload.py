@@ -48,7 +48,9 @@ def decode(kind: str, payload: str, stamp: Stamp) -> Record:
         record = KINDS[kind].model_validate_json(payload)
     except ValidationError as error:
         where = ", ".join(str(item["loc"]) for item in error.errors(include_input=False, include_url=False))
-        raise SchemaMismatch(f"{kind} {stamp.id!r} was stored by another version: it does not fit in {where}") from error
+        raise SchemaMismatch(
+            f"{kind} {stamp.id!r} was stored by another version: it does not fit in {where}"
+        ) from error
     return stamped(record, stamp)
 
 

@@ -10,8 +10,8 @@ from agentmem.errors import ConfigError, StoreUnavailable
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 NETWORK = frozenset({
-    "9p", "afs", "beegfs", "ceph", "cifs", "davfs", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "glusterfs",
-    "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
+    "9p", "afs", "beegfs", "ceph", "cifs", "davfs", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs",
+    "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
 })  # fmt: skip
 _MOUNTS = Path("/proc/mounts")
 
@@ -24,7 +24,9 @@ def prepare_folder(path: Path) -> None:
     try:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"the folder {path.parent} cannot be made: {error}; set AGENTMEM_HOME to another one") from error
+        raise ConfigError(
+            f"the folder {path.parent} cannot be made: {error}; set AGENTMEM_HOME to another one"
+        ) from error
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; name a file in it")
     kind = file_system(path.parent.resolve())
@@ -33,6 +35,11 @@ def prepare_folder(path: Path) -> None:
             f"{path} lies on a network file system ({kind}), where locks are not kept and data can be lost; "
             "choose a local folder with AGENTMEM_HOME"
         )
+
+
+def is_missing(path: Path) -> bool:
+    """Whether there is no file yet."""
+    return not path.exists()
 
 
 def make_private(path: Path) -> None:
@@ -47,11 +54,13 @@ def too_open(path: Path) -> list[str]:
     """Which of the store's files others can read or write; [] when none."""
     beside = [path.with_name(path.name + ending) for ending in ("", "-wal", "-shm")]
     modes = [(file, file.stat().st_mode & 0o777) for file in beside if file.exists()]
-    return [f"{file} can be used by others (mode {mode:o}); run: chmod 600 {file}" for file, mode in modes if mode & 0o077]
+    return [
+        f"{file} can be used by others (mode {mode:o}); run: chmod 600 {file}" for file, mode in modes if mode & 0o077
+    ]
 
 
 def file_system(folder: Path, mounts: Path = _MOUNTS) -> str:
-    """The type of the file system that holds a folder, from the system's list of mounts; "" where there is no such list."""
+    """The type of the file system that holds a folder, from the list of mounts; "" where the system has none."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

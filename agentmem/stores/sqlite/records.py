@@ -26,13 +26,13 @@ def _sql() -> Mapping[str, str]:
 
 def get(db: Connection, user_id: str, kind: str, ids: Sequence[str]) -> list[Record]:
     """The current records of these ids in the order asked, missing ones left out."""
-    return [record for _, record in _records(user_id, db.execute(_sql()["get"], (user_id, kind, json.dumps(list(ids)))))]
+    return [
+        record for _, record in _records(user_id, db.execute(_sql()["get"], (user_id, kind, json.dumps(list(ids)))))
+    ]
 
 
-def by_slot(
-    db: Connection, user_id: str, slots: Sequence[int], through: int | None = None
-) -> list[tuple[int, Record]]:
-    """(slot, record) of these slots in the order asked, missing ones left out; as they stood at `through` when given."""
+def by_slot(db: Connection, user_id: str, slots: Sequence[int], through: int | None = None) -> list[tuple[int, Record]]:
+    """(slot, record) of these slots in the order asked, missing ones left out; as of `through` when given."""
     wanted = json.dumps([int(slot) for slot in slots])
     if through is None:
         rows = db.execute(_sql()["by_slot"], (user_id, wanted))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agentmem.errors import Conflict, InvalidRecord, SchemaMismatch
 from agentmem.model.changes import Gone, Stored
@@ -23,26 +24,27 @@ def _sql(name: str) -> Mapping[str, str]:
 
 def reach(db: Connection, user_id: str) -> Reach:
     """How far the user's journal goes; all zero for a user never seen."""
-    row = db.execute(_sql("restore.sql")["reach"], (user_id,)).fetchone()
+    row: Any = db.execute(_sql("restore.sql")["reach"], (user_id,)).fetchone()
     return Reach(*row) if row else Reach(0, 0, 0, 0)
 
 
 def raw_changes(db: Connection, user_id: str, after: int, limit: int) -> list[RawChange]:
     """Up to `limit` changes after a position, with their versions in the order written."""
     sql = _sql("restore.sql")
-    rows = db.execute(sql["changes"], (user_id, after, limit)).fetchall()
+    rows: Any = db.execute(sql["changes"], (user_id, after, limit)).fetchall()
     if not rows:
         return []
     versions: dict[int, list[RawVersion]] = {row[0]: [] for row in rows}
-    for seq, *fields, erased in db.execute(sql["versions"], (user_id, rows[0][0], rows[-1][0])):
-        versions[seq].append(RawVersion(*fields, bool(erased)))
-    return [RawChange(*row, tuple(versions[row[0]])) for row in rows]
+    found: Any = db.execute(sql["versions"], (user_id, rows[0][0], rows[-1][0]))
+    for seq, *fields, erased in found:
+        versions[seq].append(RawVersion._make([*fields, bool(erased)]))
+    return [RawChange._make([*row, tuple(versions[row[0]])]) for row in rows]
 
 
 def raw_usage(db: Connection, user_id: str, after: tuple[str, str], limit: int) -> list[RawUsage]:
     """Up to `limit` usage rows after a (kind, id)."""
-    rows = db.execute(_sql("restore.sql")["usage"], (user_id, *after, limit))
-    return [RawUsage(*row[:6], tuple(json.loads(row[6])), *row[7:]) for row in rows]
+    rows: Any = db.execute(_sql("restore.sql")["usage"], (user_id, *after, limit))
+    return [RawUsage._make([*row[:6], tuple(json.loads(row[6])), *row[7:]]) for row in rows]
 
 
 def put_usage(db: Connection, user_id: str, rows: Sequence[RawUsage]) -> None:
@@ -79,7 +81,7 @@ class Restore:
         self._images: dict[int, _Image] = {}  # the last after-image of each slot, whose words stay
 
     def prepare(self) -> None:
-        """Read every after-image. Raises InvalidRecord for one that does not fit, Conflict where positions have gaps."""
+        """Read every after-image; InvalidRecord for one that does not fit, Conflict where positions have gaps."""
         for before, change in enumerate(self.changes, self.changes[0].seq if self.changes else 0):
             if change.seq != before:
                 raise Conflict(f"the journal has a gap: position {before} is missing before {change.seq}")
@@ -111,7 +113,8 @@ class Restore:
             return
         sql, user_id, before = _sql("restore.sql"), self.user_id, reach(db, self.user_id)
         if before.head + 1 != self.changes[0].seq:
-            raise Conflict(f"the journal of {user_id} ends at {before.head}; position {self.changes[0].seq} does not follow")
+            first = self.changes[0].seq
+            raise Conflict(f"the journal of {user_id} ends at {before.head}; position {first} does not follow")
         db.executemany(sql["put_change"], [(user_id, *change[:8]) for change in self.changes])
         db.executemany(sql["put_version"], self._rows)
         self._put_records(db)
@@ -143,8 +146,10 @@ class Restore:
 
 def texts_before(db: Connection, user_id: str, slots: Sequence[int], seq: int) -> dict[int, str]:
     """The searchable text of each slot's latest after-image before a position; slots without one left out."""
-    rows = db.execute(_sql("append.sql")["last_payloads"], (user_id, json.dumps(list(slots)), seq))
-    return {slot: decode(kind, payload, Stamp(user_id, *stamp, "")).searchable() for slot, kind, payload, *stamp in rows}
+    rows: Any = db.execute(_sql("append.sql")["last_payloads"], (user_id, json.dumps(list(slots)), seq))
+    return {
+        slot: decode(kind, payload, Stamp._make([user_id, *stamp, ""])).searchable() for slot, kind, payload, *stamp in rows
+    }
 
 
 def replace_words(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -89,9 +88,9 @@ class SqliteSession:
     async def clear(self, scope: Scope, prefix: str = "") -> None:
         """Forget all keys of the user that begin with a prefix, in the file and in its journal."""
         await self._write(lambda db: _execute(db, "clear", user_id=scope.user_id, prefix=prefix))
-        # What was cleared may be under erasure. A reader of another process can hold the journal back for a moment.
-        with suppress(StoreUnavailable):
-            await self._run(lambda file: file.outside(lambda db: db.pragma("wal_checkpoint", "TRUNCATE")))
+        # What is cleared may be under erasure. While another process reads, the journal stays until that one writes.
+        await self._run(lambda database: database.truncate_log(attempts=3))
+        await self._run(lambda database: database.outside(_hurry))
 
     async def increment(self, scope: Scope, key: str, *, ttl: float) -> int:
         """Add one and return the sum. The time to live (seconds) begins with the first one and is not renewed."""
@@ -175,7 +174,7 @@ class SqliteSession:
         database = Database(self._path, durable=False)
 
         def prepare(db: Connection) -> None:
-            db.set_busy_timeout(WAIT_MS)
+            _hurry(db)
             db.execute(_sql()["create"])
 
         try:
@@ -192,6 +191,10 @@ class SqliteSession:
                 self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
             except OSError as error:
                 raise StoreUnavailable(f"{self._path} is damaged and cannot be removed: {error}") from error
+
+
+def _hurry(db: Connection) -> None:
+    db.set_busy_timeout(WAIT_MS)
 
 
 def _execute(db: Connection, name: str, **values: str | int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -87,17 +88,16 @@ class SqliteUpkeep:
     async def lagging(self, projections: Collection[str], operator: Operator, limit: int = 100) -> list[Lag]:
         """Users of whom a projection is not at the head, furthest behind first."""
         asked = (json.dumps(list(projections)), limit)
-        return [Lag(*row) for row in await self._database.read(lambda db: db.execute(_SQL["lagging"], asked).fetchall())]
+        rows: Any = await self._database.read(lambda db: db.execute(_SQL["lagging"], asked).fetchall())
+        return [Lag(*row) for row in rows]
 
-    async def start_embedder(self, identity: str) -> str:
-        """Record which embedder is being built; returns the one recorded before, "" for none."""
+    async def start_embedder(self, identity: str) -> None:
+        """Record which embedder is being built."""
 
-        def write(db: Connection) -> str:
-            before = _meta(db, "embedder_next")
+        def write(db: Connection) -> None:
             db.execute(_SQL["set_meta"], ("embedder_next", identity))
-            return before
 
-        return await self._database.write(write)
+        await self._database.write(write)
 
     async def switch_embedder(self, identity: str, behind: int = 0) -> bool:
         """Make an embedder the recorded one, when its vectors are at most `behind` changes from complete."""
@@ -170,8 +170,9 @@ class SqliteUpkeep:
 def _word_counts(db: Connection, user_id: str, after: int) -> tuple[Reach, dict[int, Mapping[str, int]]]:
     """How far the journal goes, and the term counts of every slot whose last after-image came after a position."""
     found: dict[int, Mapping[str, int]] = {}
-    for slot, kind, payload, *stamp in db.execute(_SQL["last_images"], (user_id, after)):
-        text = decode(kind, payload, Stamp(user_id, *stamp, "")).searchable()
+    rows: Any = db.execute(_SQL["last_images"], (user_id, after))
+    for slot, kind, payload, *stamp in rows:
+        text = decode(kind, payload, Stamp._make([user_id, *stamp, ""])).searchable()
         found[slot] = analyse(text)[1] if text else {}
     return restore.reach(db, user_id), found
 
@@ -182,15 +183,15 @@ def _meta(db: Connection, name: str) -> str:
 
 
 def _counts(db: Connection, user_id: str) -> dict[str, dict[str, int]]:
-    out: dict[str, dict[str, int]] = {
-        name: dict(db.execute(_SQL[f"by_{name}"], (user_id,)).fetchall()) for name in ("kind", "status", "channel")
-    }
-    changes, versions, edges, usage = db.execute(_SQL["journal"], (user_id,)).fetchall()[0]
-    out["journal"] = {"changes": changes, "versions": versions, "edges": edges, "usage": usage}
-    terms, records, tail, blocks = db.execute(_SQL["words"], (user_id,)).fetchall()[0]
-    out["words"] = {"terms": terms, "records": records, "tail": tail, "blocks": blocks}
+    def rows(name: str) -> Any:
+        return db.execute(_SQL[name], (user_id,)).fetchall()
+
+    out: dict[str, dict[str, int]] = {name: dict(rows(f"by_{name}")) for name in ("kind", "status", "channel")}
+    out["journal"] = dict(zip(("changes", "versions", "edges", "usage"), rows("journal")[0], strict=True))
+    out["words"] = dict(zip(("terms", "records", "tail", "blocks"), rows("words")[0], strict=True))
+    embedders: Any = db.execute(_SQL["embedders"]).fetchall()
     out["passages"] = {
         identity: int(db.execute(_SQL["passages"].replace("{dimensions}", str(size)), (user_id, number)).get)
-        for identity, number, size in db.execute(_SQL["embedders"]).fetchall()
+        for identity, number, size in embedders
     }
     return out

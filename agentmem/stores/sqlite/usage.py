@@ -21,9 +21,9 @@ def _sql() -> Mapping[str, str]:
 
 
 def touch(db: Connection, scope: Scope, keys: Sequence[Key], receipt_id: str, used: bool, at: datetime) -> None:
-    """Count a delivery (or a use) of each current record that this receipt has not counted yet; others are passed over."""
+    """Count a delivery (or a use) of each current record that this receipt has not counted yet."""
     user_id, moment = scope.user_id, micros(at)
-    found = db.execute(_sql()["slots"], (user_id, json.dumps(list(dict.fromkeys(keys))))).fetchall()
+    found = list(db.execute(_sql()["slots"], (user_id, json.dumps(list(dict.fromkeys(keys))))))
     row = db.execute(_sql()["counted"], (user_id, receipt_id, used)).fetchone()
     counted = set(json.loads(row[0])) if row else set()
     fresh = [(slot, kind, record_id) for slot, kind, record_id in found if slot not in counted]

@@ -175,6 +175,28 @@ class SqliteVectors:
         search = _Search(self, Probe(vector), scope, where, grain)
         return await self._database.read(lambda db: search.run(db, k))
 
+    async def between(self, left: Ints, right: Ints, scope: Scope) -> Floats:
+        """Cosines of the whole vectors of two records each, rounded to 1e-4; NaN where one has none."""
+        return await self._database.read(lambda db: self._between(db, left, right, scope.user_id))
+
+    def _between(self, db: Connection, left: Ints, right: Ints, user_id: str) -> Floats:
+        out = np.full(len(left), np.nan, dtype=np.float32)
+        keys: dict[str, Any] = {"user_id": user_id, "embedder": self._number(db)}
+        for start in range(0, len(left), ROWS_AT_ONCE):
+            pairs = np.stack([left[start : start + ROWS_AT_ONCE], right[start : start + ROWS_AT_ONCE]])
+            slots = np.unique(pairs)
+            held: list[Any] = db.execute(self._sql["whole_of"], {**keys, "slots": _listed(slots)}).fetchall()
+            if not held:
+                continue
+            known = np.array([slot for slot, _ in held], dtype=np.int64)
+            rows = unit_rows(np.frombuffer(b"".join(blob for _, blob in held), dtype=HALF).reshape(len(held), -1))
+            at = np.minimum(np.searchsorted(known, pairs), len(known) - 1)
+            both = (known[at] == pairs).all(axis=0)
+            # einsum sums each row by itself: a pair's cosine does not depend on which others are asked for with it
+            cosines = np.einsum("ij,ij->i", rows[at[0][both]], rows[at[1][both]])
+            out[start : start + ROWS_AT_ONCE][both] = np.round(cosines, 4)
+        return out
+
     async def tokens(self, slots: Sequence[int], scope: Scope) -> dict[int, tuple[NDArray[np.int32], NDArray[np.int8]]]:
         """Ids and vectors of the word pieces of these records, where they are kept."""
 

@@ -106,6 +106,11 @@ WHERE user_id = :user_id AND embedder = :embedder ORDER BY id;
 SELECT p.id, p.vector FROM json_each(:ids) j CROSS JOIN passages_{dimensions} p
 WHERE p.id = j.value AND p.user_id = :user_id AND p.embedder = :embedder;
 
+-- name: whole_of
+SELECT p.slot, p.vector FROM json_each(:slots) j CROSS JOIN passages_{dimensions} p
+WHERE p.user_id = :user_id AND p.embedder = :embedder AND p.slot = j.value AND p.grain = 'whole' AND p.part = 0
+ORDER BY p.slot;
+
 -- name: tokens
 SELECT t.slot, t.ids, t.vectors FROM json_each(:slots) j CROSS JOIN passage_tokens t
 WHERE t.user_id = :user_id AND t.embedder = :embedder AND t.slot = j.value;

@@ -36,7 +36,7 @@ SELECT b.rowid, b.postings FROM json_each(:terms) j CROSS JOIN word_blocks b
 WHERE b.user_id = :user_id AND b.term = j.value;
 
 -- name: all_blocks_with_rowid
-SELECT rowid, postings FROM word_blocks WHERE user_id = :user_id;
+SELECT rowid, postings FROM word_blocks INDEXED BY word_blocks_term WHERE user_id = :user_id;
 
 -- name: last_blocks
 SELECT b.term, b.block, b.rowid, length(b.postings), CASE WHEN length(b.postings) < :full THEN b.postings END
@@ -54,4 +54,4 @@ DELETE FROM word_blocks WHERE rowid = ?;
 INSERT INTO word_blocks (user_id, term, block, postings) VALUES (?, ?, ?, ?);
 
 -- name: erase_blocks
-DELETE FROM word_blocks WHERE user_id = :user_id;
+DELETE FROM word_blocks INDEXED BY word_blocks_term WHERE user_id = :user_id;

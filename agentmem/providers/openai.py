@@ -1,0 +1,233 @@
+"""Embeddings of OpenAI, and of servers that speak its protocol, through its own SDK.
+
+User text leaves the machine, so this vendor is used only when it is named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from agentmem.errors import BadReply, Closed, ConfigError, ModelUnavailable
+from agentmem.providers import Embedder, EmbedderOptions, Vectors
+from agentmem.providers.attempts import attempt
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from openai.types import CreateEmbeddingResponse
+
+DEFAULT_MODEL = "text-embedding-3-small"
+KNOWN = {"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
+"""Dimensions of the models, from the vendor's documentation; the first two can give fewer."""
+
+REQUEST_TEXTS, REQUEST_TOKENS = 256, 100_000
+"""Most texts and estimated tokens of one request; the service takes 2,048 and 300,000."""
+
+TEXT_TOKENS = 8_000
+"""Estimated tokens kept of one text; the service takes 8,191."""
+
+
+def embedder(model: str, options: EmbedderOptions) -> Embedder:
+    """Open an OpenAI embedding model, text-embedding-3-small when none is named.
+
+    Raises ConfigError when the SDK or the key is missing, when the dimensions of an unknown model are not given, and
+    when a known model cannot give the dimensions asked for.
+    """
+    model = model or DEFAULT_MODEL
+    dimensions = _dimensions(model, options.dimensions)
+    try:
+        import openai
+    except ImportError as error:
+        raise ConfigError("embedder openai needs the SDK: pip install 'agentmem-graph[openai]'") from error
+    try:
+        # The SDK's own retries cannot be counted on to leave other failures alone.
+        client = openai.AsyncOpenAI(
+            api_key=options.api_key, base_url=options.base_url, timeout=options.timeout, max_retries=0
+        )
+    except openai.OpenAIError as error:
+        raise ConfigError("embedder openai needs a key: set OPENAI_API_KEY") from error
+    return OpenAIEmbedder(model, dimensions, client, options)
+
+
+def _dimensions(model: str, asked: int | None) -> int:
+    known = KNOWN.get(model)
+    if known is None and asked is None:
+        raise ConfigError(f"embedder openai:{model}: dimensions are not known; write openai:{model}:1024 or so")
+    if known and asked and (asked > known or (asked != known and model.endswith("ada-002"))):
+        raise ConfigError(f"embedder openai:{model} gives {known} dimensions, not {asked}")
+    return asked or known or 0
+
+
+class OpenAIEmbedder:
+    """See `Embedder`. Requests are sent one after the other, each retried as `attempts` says."""
+
+    def __init__(self, model: str, dimensions: int, client: AsyncOpenAI, options: EmbedderOptions) -> None:
+        self._model = model
+        self._dimensions = dimensions
+        self._client = client
+        self._tries = options.tries
+        self._timeout = options.timeout
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"OpenAIEmbedder({self.identity!r})"
+
+    @property
+    def identity(self) -> str:
+        return f"openai:{self._model}:{self._dimensions}"
+
+    @property
+    def dimensions(self) -> int:
+        return self._dimensions
+
+    @property
+    def grains(self) -> tuple[str, ...]:
+        return ("whole", "sentence")
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """See `Embedder.embed`. The service takes no empty text, so one is sent as a space; a long one is cut.
+
+        Raises ConfigError for a refused key or unknown model, ModelUnavailable when the service cannot be reached, is
+        overloaded or out of quota after all tries, BadReply for vectors that are too few, of another length or not
+        numbers.
+        """
+        if self._closed:
+            raise Closed("the embedder was closed")
+        unique = list(dict.fromkeys(texts))
+        found: dict[str, Vectors] = {}
+        for batch in _batches(unique):
+            found.update(zip(batch, await self._request(batch), strict=True))
+        if not texts:
+            return np.empty((0, self._dimensions), np.float32)
+        return np.stack([found[text] for text in texts])
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._client.close()
+
+    async def _request(self, batch: list[str]) -> Vectors:
+        import openai
+
+        try:
+            return self._checked(await self._fitting([_cut(text) for text in batch]), len(batch))
+        except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
+            # The service may repeat the key in its answer, so its words must not reach a traceback.
+            raise self._translated(error) from None
+        except (openai.OpenAIError, ValueError) as error:
+            raise self._translated(error) from error
+
+    async def _fitting(self, texts: list[str]) -> CreateEmbeddingResponse:
+        import openai
+
+        try:
+            return await self._send(texts)
+        except openai.BadRequestError:
+            # A token is at least one byte, so this cut always fits; the estimate before it may be wrong.
+            shorter = [text.encode()[:TEXT_TOKENS].decode(errors="ignore") for text in texts]
+            if shorter == texts:
+                raise
+            return await self._send(shorter)
+
+    async def _send(self, texts: list[str]) -> CreateEmbeddingResponse:
+        from openai import omit
+
+        # Only where it changes something: compatible servers and older models refuse the option.
+        native = KNOWN.get(self._model, self._dimensions)
+        dimensions = omit if self._dimensions == native else self._dimensions
+        return await attempt(
+            lambda: self._client.embeddings.create(model=self._model, input=texts, dimensions=dimensions),
+            tries=self._tries,
+            passing=_passing,
+        )
+
+    def _checked(self, reply: CreateEmbeddingResponse, count: int) -> Vectors:
+        """The reply's vectors in the order of the texts, at unit length."""
+        what = f"{self.identity} answered {count} texts with"
+        try:
+            rows = sorted(reply.data, key=lambda item: item.index)
+            vectors = np.array([row.embedding for row in rows], dtype=np.float64)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise BadReply(f"{what} something else than vectors of one length") from error
+        if [row.index for row in rows] != list(range(count)):
+            raise BadReply(f"{what} {len(rows)} vectors, not one for each")
+        if vectors.shape != (count, self._dimensions):
+            raise BadReply(f"{what} vectors of {vectors.shape[1:]} dimensions")
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not np.isfinite(lengths).all() or not lengths.all():
+            raise BadReply(f"{self.identity} answered with vectors that have no direction (zeros, NaN or infinity)")
+        return np.asarray(vectors / lengths, dtype=np.float32)
+
+    def _translated(self, error: Exception) -> ConfigError | ModelUnavailable | BadReply:
+        import openai
+
+        name = self.identity
+        match error:
+            case openai.AuthenticationError() | openai.PermissionDeniedError():
+                return ConfigError(f"{name}: the key was refused (HTTP {error.status_code}); check OPENAI_API_KEY")
+            case openai.NotFoundError():
+                return ConfigError(f"{name}: the service knows no such model or address (HTTP 404)")
+            case openai.RateLimitError():
+                reason = "the quota is used up" if _out_of_quota(error) else "too many requests"
+                return ModelUnavailable(f"{name}: {reason} (HTTP 429)")
+            case openai.InternalServerError():
+                return ModelUnavailable(f"{name}: the service failed (HTTP {error.status_code})")
+            case openai.APITimeoutError():
+                return ModelUnavailable(f"{name}: no answer within {self._timeout:g} s")
+            case openai.APIConnectionError():
+                return ModelUnavailable(f"{name}: cannot be reached ({error.__cause__ or error})")
+            case openai.APIStatusError():
+                return BadReply(f"{name}: the request was refused (HTTP {error.status_code}): {error.message}")
+        return BadReply(f"{name}: the answer cannot be read ({type(error).__name__}: {error})")
+
+
+def _passing(error: Exception) -> float | None:
+    import openai
+
+    match error:
+        case openai.APITimeoutError() | openai.InternalServerError():
+            return _retry_after(error)
+        case openai.RateLimitError():
+            return None if _out_of_quota(error) else _retry_after(error)
+    return None
+
+
+def _retry_after(error: Exception) -> float:
+    """Seconds the server asked to wait; 0 when it named none, or a date."""
+    response = getattr(error, "response", None)
+    try:
+        seconds = float(response.headers["retry-after"]) if response is not None else 0.0
+    except (KeyError, ValueError):
+        return 0.0
+    return max(0.0, seconds) if math.isfinite(seconds) else 0.0
+
+
+def _out_of_quota(error: Exception) -> bool:
+    return getattr(error, "code", None) == "insufficient_quota"
+
+
+def _batches(texts: list[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    tokens = 0
+    for text in texts:
+        estimate = min(_tokens(text), TEXT_TOKENS)
+        if batch and (len(batch) == REQUEST_TEXTS or tokens + estimate > REQUEST_TOKENS):
+            yield batch
+            batch, tokens = [], 0
+        batch.append(text)
+        tokens += estimate
+    if batch:
+        yield batch
+
+
+def _tokens(text: str) -> int:
+    """An estimate on the high side, three bytes a token; English has four, other scripts two to three."""
+    return len(text.encode("utf-8", "replace")) // 3 + 1
+
+
+def _cut(text: str) -> str:
+    """What is sent of a text: valid UTF-8, not empty, not too long."""
+    kept = text.encode("utf-8", "replace")[: 3 * TEXT_TOKENS].decode(errors="ignore")
+    return kept if kept.strip() else " "

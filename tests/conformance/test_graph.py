@@ -1,0 +1,327 @@
+"""The graph: edges follow the current records whatever came first, and walks see what their scope may see."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentmem.errors import InvalidRecord
+from agentmem.model.changes import Gone, Stored
+from agentmem.model.edges import ENDS, link_id, structural_edges, turn_at
+from agentmem.model.records import RELATIONS, Conversation, Edge, EdgeKind, Key, Record, Status, User, build, changed
+from agentmem.model.scope import Scope
+from agentmem.stores.sqlite import SqliteLog, graph, open_graph
+from agentmem.stores.sqlite.connection import Connection
+from agentmem.stores.sqlite.graph import SqliteGraph
+from agentmem.text.blocks import load_blocks
+from tests.conformance.stores import START, Hand, entity, fact, goal, opened, plan, put, retract, scans, turn
+
+ANN, BOB = Scope("ann"), Scope("bob")
+SQL = load_blocks("agentmem.stores.sqlite", "graph.sql")
+
+
+@pytest.fixture
+async def log(tmp_path: Path) -> AsyncIterator[SqliteLog]:
+    async with opened(tmp_path / "memory.db") as made:
+        yield made
+
+
+@pytest.fixture
+def walks(log: SqliteLog) -> SqliteGraph:
+    return open_graph(log.database, Hand())
+
+
+def edge(name: str, kind: EdgeKind, source: str, target: str, **fields: Any) -> Edge:
+    return build(Edge, id=name, edge_kind=kind, source=source, target=target, **fields)
+
+
+def conversation(name: str) -> Conversation:
+    return build(Conversation, id=name)
+
+
+async def reached(walks: SqliteGraph, *keys: Key, scope: Scope = ANN, **bounds: Any) -> list[tuple[str, int]]:
+    return [(near.key[1], near.distance) for near in await walks.neighbours(keys, scope, **bounds)]
+
+
+def test_every_kind_of_edge_says_what_it_joins() -> None:
+    assert set(ENDS) == set(EdgeKind)
+    assert {ENDS[kind] for kind in RELATIONS} == {("Entity", "Entity")}
+
+
+def test_records_state_their_edges() -> None:
+    first, second = turn("a", 0), turn("b", 1)
+    assert structural_edges(first) == [(EdgeKind.HAS_TURN, ("Conversation", "c1"), ("Turn", "a"))]
+    assert structural_edges(second)[1] == (EdgeKind.FOLLOWED_BY, turn_at("c1", 0), ("Turn", "b"))
+    claim = fact(
+        "f", source_turn_ids=("a", "b", "a"), entity_ids=("e",), depends_on=("g",), supersedes="h", promoted_from="i"
+    )
+    found = [(kind.value, source[1], target) for kind, source, target in structural_edges(claim)]
+    assert found == [
+        ("DERIVED_FROM", "f", ("Turn", "a")),
+        ("DERIVED_FROM", "f", ("Turn", "b")),
+        ("ABOUT", "f", ("Entity", "e")),
+        ("DEPENDS_ON", "f", ("Fact", "g")),
+        ("SUPERSEDES", "f", ("Fact", "h")),
+        ("PROMOTED_FROM", "f", ("Fact", "i")),
+    ]
+    aim = goal("g", parent_id="top", user_id="ann")
+    assert [(kind.value, source) for kind, source, _ in structural_edges(aim)] == [
+        ("HAS_GOAL", ("User", "ann")),
+        ("SUBGOAL_OF", ("Goal", "g")),
+    ]
+    assert structural_edges(entity("e")) == []
+    assert link_id(structural_edges(first)[0]) != link_id(structural_edges(second)[0])
+
+
+async def test_nearest_come_first_then_ids(log: SqliteLog, walks: SqliteGraph) -> None:
+    await put(log, ANN, conversation("c1"), *(turn(name, index) for index, name in enumerate("dcba")))
+    await put(
+        log, ANN, fact("f2", source_turn_ids=("d",), entity_ids=("e",)), fact("f1", source_turn_ids=("d",)), entity("e")
+    )
+    assert await reached(walks, ("Turn", "d"), depth=1) == [("c", 1), ("c1", 1), ("f1", 1), ("f2", 1)]
+    assert await reached(walks, ("Turn", "d")) == [
+        ("c", 1),
+        ("c1", 1),
+        ("f1", 1),
+        ("f2", 1),
+        ("a", 2),
+        ("b", 2),
+        ("e", 2),
+    ]
+    assert await reached(walks, ("Turn", "d"), limit=6) == [
+        ("c", 1),
+        ("c1", 1),
+        ("f1", 1),
+        ("f2", 1),
+        ("a", 2),
+        ("b", 2),
+    ]
+    assert await reached(walks, ("Turn", "d"), ("Fact", "f2"), depth=1) == [("c", 1), ("c1", 1), ("e", 1), ("f1", 1)]
+    assert await reached(walks, ("Entity", "e"), kinds=["ABOUT", "DERIVED_FROM"], depth=3) == [
+        ("f2", 1),
+        ("d", 2),
+        ("f1", 3),
+    ]
+    assert await reached(walks, ("Turn", "d"), depth=0) == await reached(walks, ("Turn", "d"), limit=0) == []
+    assert await reached(walks, ("Turn", "nobody")) == await reached(walks) == []
+
+
+async def test_the_edge_says_how_a_record_was_reached(log: SqliteLog, walks: SqliteGraph) -> None:
+    await put(log, ANN, entity("p"), entity("q"), edge("r", EdgeKind.KNOWS, "p", "q", properties={"since": 2020}))
+    await put(log, ANN, fact("f", entity_ids=("q",), channel="_global"))
+    found = await walks.neighbours([("Entity", "p")], ANN)
+    assert [(near.key, near.distance, near.edge.edge_kind) for near in found] == [
+        (("Entity", "q"), 1, EdgeKind.KNOWS),
+        (("Fact", "f"), 2, EdgeKind.ABOUT),
+    ]
+    stated, structural = (near.edge for near in found)
+    assert (stated.id, stated.properties, stated.user_id) == ("r", {"since": 2020}, "ann")
+    assert (structural.source, structural.target, structural.recorded_at) == ("f", "q", START)
+    assert structural.operation_id
+    assert await walks.edges([("Entity", "q")], ANN) == [structural, stated]
+    assert await walks.edges([("Entity", "q")], ANN, limit=1) == [structural]
+    assert await walks.edges([("Entity", "q")], ANN, kinds=[EdgeKind.KNOWS]) == [stated]
+
+
+async def test_unknown_kinds_are_refused(walks: SqliteGraph) -> None:
+    with pytest.raises(InvalidRecord, match="LIKES") as caught:
+        await walks.neighbours([("Turn", "a")], ANN, kinds=["LIKES"])
+    assert caught.value.field == "kinds"
+
+
+RETIRED = {
+    "superseded": {"superseded_at": START},
+    "ended": {"valid_to": START},
+    "forgotten": {"status": Status.FORGOTTEN},
+    "archived": {"status": Status.ARCHIVED},
+    "elsewhere": {"channel": "secret"},
+}
+
+
+@pytest.mark.parametrize("why", RETIRED)
+async def test_what_is_retired_or_elsewhere_is_no_way_through(log: SqliteLog, walks: SqliteGraph, why: str) -> None:
+    middle = fact("m", entity_ids=("e",), source_turn_ids=("t",))
+    await put(log, ANN, entity("e"), turn("t", 0), middle)
+    assert await reached(walks, ("Entity", "e")) == [("m", 1), ("t", 2)]
+    await put(log, ANN, changed(middle, **RETIRED[why]))
+    assert await reached(walks, ("Entity", "e")) == []
+    assert await reached(walks, ("Fact", "m")) == []
+    assert await walks.edges([("Entity", "e"), ("Fact", "m")], ANN) == []
+
+
+@pytest.mark.parametrize("why", RETIRED)
+async def test_a_relation_that_is_retired_or_elsewhere_is_no_way_either(
+    log: SqliteLog, walks: SqliteGraph, why: str
+) -> None:
+    if why == "superseded":
+        fields: dict[str, Any] = {"superseded_at": START}
+    else:
+        fields = RETIRED[why]
+    await put(log, ANN, entity("p"), entity("q"), edge("r", EdgeKind.KNOWS, "p", "q", **fields))
+    assert await reached(walks, ("Entity", "p")) == []
+    assert await walks.edges([("Entity", "p")], ANN) == []
+    await put(log, ANN, edge("s", EdgeKind.KNOWS, "q", "p", valid_to=START + timedelta(seconds=1)))
+    assert await reached(walks, ("Entity", "p")) == [("q", 1)]
+
+
+async def test_channels_are_those_of_the_scope(log: SqliteLog, walks: SqliteGraph) -> None:
+    await put(log, ANN, entity("e"), fact("f", entity_ids=("e",), channel="work"), fact("g", entity_ids=("e",)))
+    assert await reached(walks, ("Entity", "e")) == [("g", 1)]
+    assert await reached(walks, ("Entity", "e"), scope=Scope("ann", channel="work")) == [("f", 1), ("g", 1)]
+    assert await reached(walks, ("Fact", "f"), scope=Scope("ann", channels=("work",))) == []
+
+
+async def test_history_is_shown_when_it_is_asked_for(log: SqliteLog, walks: SqliteGraph) -> None:
+    await put(log, ANN, fact("old", superseded_at=START), fact("new", supersedes="old"))
+    assert await walks.edges([("Fact", "new")], ANN) == []
+    (found,) = await walks.edges([("Fact", "old")], ANN, kinds=["SUPERSEDES"])
+    assert (found.source, found.target) == ("new", "old")
+    assert await reached(walks, ("Fact", "new"), kinds=["SUPERSEDES"]) == []
+
+
+async def test_users_do_not_meet(log: SqliteLog, walks: SqliteGraph) -> None:
+    for scope in (BOB, ANN):
+        await put(log, scope, fact("f", entity_ids=("e",)), fact("g" + scope.user_id, entity_ids=("e",)))
+    await put(log, BOB, entity("e"))
+    assert await reached(walks, ("Fact", "f")) == []
+    assert await reached(walks, ("Fact", "f"), scope=BOB) == [("e", 1), ("gbob", 2)]
+
+
+async def test_a_hub_of_one_kind_does_not_hide_the_others(log: SqliteLog, walks: SqliteGraph) -> None:
+    await put(log, ANN, entity("hub"), entity("friend"), edge("k", EdgeKind.KNOWS, "hub", "friend"))
+    mentions = [edge(f"m{n}", EdgeKind.MENTIONS, f"t{n:03}", "hub") for n in range(200)]
+    await put(log, ANN, *(turn(f"t{n:03}", n) for n in range(200)), *mentions)
+    found = await reached(walks, ("Entity", "hub"), depth=1, limit=10)
+    assert ("friend", 1) in found
+    assert [name for name, _ in found][1:] == [f"t{n:03}" for n in range(190, 199)]
+
+
+async def test_a_goal_belongs_to_the_user_record_once_there_is_one(log: SqliteLog, walks: SqliteGraph) -> None:
+    await put(log, ANN, goal("g"), goal("h", parent_id="g"))
+    assert await reached(walks, ("Goal", "h"), depth=1) == [("g", 1)]
+    await put(log, ANN, build(User, id="ann"))
+    assert await reached(walks, ("Goal", "h"), depth=1) == [("ann", 1), ("g", 1)]
+
+
+async def test_clear_and_rebuild(log: SqliteLog, walks: SqliteGraph) -> None:
+    await put(
+        log, ANN, conversation("c1"), turn("a", 0), turn("b", 1, channel="work"), fact("f", source_turn_ids=("zz",))
+    )
+    assert await walks.watermark("ann") == 1
+    before = await walks.edges([("Turn", "a"), ("Turn", "b")], Scope("ann", channel="work"))
+    await walks.clear("ann")
+    assert await walks.watermark("ann") == 0
+    assert await walks.edges([("Turn", "a")], ANN) == []
+    assert await walks.rebuild(ANN) == len(before) == 3
+    assert await walks.watermark("ann") == 1
+    assert await walks.edges([("Turn", "a"), ("Turn", "b")], Scope("ann", channel="work")) == before
+    assert await walks.watermark("nobody") == 0
+
+
+NAMES = st.sampled_from("abcd")
+RECORDS = st.one_of(
+    st.builds(turn, NAMES, st.integers(0, 2), st.sampled_from(["c1", "c2"])),
+    st.builds(lambda n, t, e, s: fact(n, source_turn_ids=tuple(t), entity_ids=tuple(e), supersedes=s), NAMES,
+              st.lists(NAMES, max_size=2), st.lists(NAMES, max_size=2), st.none() | NAMES),
+    st.builds(entity, NAMES),
+    st.builds(lambda n, p: goal(n, parent_id=p), NAMES, st.none() | NAMES),
+    st.builds(lambda: build(Conversation, id="c1")),
+    st.builds(lambda: build(User, id="ann")),
+    st.builds(edge, NAMES,
+              st.sampled_from([EdgeKind.KNOWS, EdgeKind.MENTIONS, EdgeKind.FOLLOWED_BY]), NAMES, NAMES),
+)  # fmt: skip
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["put", "put", "put", "gone"]), st.lists(RECORDS, min_size=1, max_size=3)), max_size=12
+)
+
+
+@given(history=STEPS)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_any_history_gives_the_edges_of_a_rebuild(
+    history: list[tuple[str, list[Record]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    slots: dict[Key, int] = {}
+    current: dict[Key, Record] = {}
+
+    def fits(record: Record) -> bool:
+        return not any(
+            r.place() == record.place() and r.key != record.key for r in current.values() if r.kind == "Turn"
+        )
+
+    def step(db: Connection, name: str, records: list[Record]) -> None:
+        puts, gone = [], []
+        for record in {record.key: record for record in records}.values():
+            if name == "put" and (record.kind != "Turn" or fits(record)):
+                record = record.model_copy(update={"user_id": "ann"})
+                current[record.key] = record
+                puts.append(Stored(slots.setdefault(record.key, len(slots)), record))
+            elif name == "gone" and current.pop(record.key, None):
+                gone.append(Gone(slots[record.key], *record.key))
+        write_current(db, slots, current)
+        graph.apply(db, "ann", puts, gone)
+
+    def edges(db: Connection) -> list[tuple[Any, ...]]:
+        return db.execute("SELECT * FROM graph_edges ORDER BY user_id, source, kind, target, edge").fetchall()
+
+    async with opened(tmp_path_factory.mktemp("graph") / "memory.db") as log:
+        for name, records in history:
+            await log.database.write(lambda db, name=name, records=records: step(db, name, records))
+        incremental = await log.database.read(edges)
+        await open_graph(log.database).rebuild(ANN)
+        assert await log.database.read(edges) == incremental
+
+
+def write_current(db: Connection, slots: dict[Key, int], current: dict[Key, Record]) -> None:
+    """Make the tables of the log hold these records and no others."""
+    for table in ("memory_records", "memory_versions"):
+        db.execute(f"DELETE FROM {table}")
+    for key, record in current.items():
+        place, position = record.place()
+        payload = record.model_dump_json(exclude_defaults=True, exclude=set(Record.STAMPED))
+        db.execute(
+            "INSERT INTO memory_versions (user_id, slot, seq, kind, id, payload) VALUES ('ann', ?, 1, ?, ?, ?)",
+            (slots[key], *key, payload),
+        )
+        db.execute(
+            "INSERT INTO memory_records"
+            " (user_id, slot, seq, kind, id, channel, status, conversation_id, position, recorded_at)"
+            " VALUES ('ann', ?, 1, ?, ?, '_global', 'active', ?, ?, 0)",
+            (slots[key], *key, place, position),
+        )
+
+
+async def test_edges_wait_for_ends_that_come_later_and_come_back(log: SqliteLog, walks: SqliteGraph) -> None:
+    await put(log, ANN, turn("b", 1), fact("f", source_turn_ids=("a",)), edge("r", EdgeKind.KNOWS, "p", "q"))
+    assert await reached(walks, ("Turn", "b"), ("Fact", "f")) == []
+    await put(log, ANN, turn("a", 0), entity("q"), entity("p"), conversation("c1"))
+    assert await reached(walks, ("Turn", "a"), depth=1) == [("b", 1), ("c1", 1), ("f", 1)]
+    assert await reached(walks, ("Entity", "p"), depth=1) == [("q", 1)]
+    await retract(log, ANN, ("Turn", "a"), ("Entity", "q"))
+    assert await reached(walks, ("Turn", "b"), depth=1) == [("c1", 1)]
+    assert await reached(walks, ("Entity", "p")) == []
+    await put(log, ANN, turn("a", 0), entity("q"))
+    assert await reached(walks, ("Turn", "b"), depth=1) == [("a", 1), ("c1", 1)]
+    assert await reached(walks, ("Entity", "q")) == [("p", 1)]
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+async def test_every_statement_goes_through_an_index(log: SqliteLog, analysed: bool) -> None:
+    for scope in (ANN, BOB):
+        await put(log, scope, entity("e"), *(turn(f"t{n}", n) for n in range(60)))
+        await put(log, scope, *(fact(f"f{n}", source_turn_ids=(f"t{n}",), entity_ids=("e",)) for n in range(60)))
+    if analysed:
+        await log.database.write(lambda db: db.execute("ANALYZE").fetchall())
+    values: dict[str, Any] = {
+        "user_id": "ann", "slot": 1, "kind": "ABOUT", "id": "e", "conversation_id": "c1", "position": 3, "mark": -9,
+        "owner": 2, "after": -1, "limit": 9, "keys": "[]", "channels": "[]", "now": 0, "retired": False, "cap": 9,
+        "frontier": "[]", "kinds": "[]", "edges": "[]", "source": 1, "target": 2, "edge": -1,
+    }  # fmt: skip
+    found = await log.database.read(lambda db: {name: scans(plan(db, text, values)) for name, text in SQL.items()})
+    allowed = {"forget_user", "count"}  # for a user who owns most of the file, reading all of it is right
+    assert {name: lines for name, lines in found.items() if lines and name not in allowed} == {}

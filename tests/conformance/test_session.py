@@ -1,0 +1,201 @@
+"""The session cache: values that live for a while, lists, counters, and a file that may break at any time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from agentmem.errors import Closed, InvalidRecord, StoreUnavailable
+from agentmem.model.scope import Scope
+from agentmem.stores.sqlite import open_session
+from agentmem.stores.sqlite.connection import connect
+from agentmem.stores.sqlite.session import SqliteSession
+from tests.conformance.stores import Hand
+
+ANN, BOB = Scope("ann"), Scope("bob")
+
+
+@pytest.fixture
+def clock() -> Hand:
+    return Hand()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "session.db"
+
+
+@pytest.fixture
+async def session(path: Path, clock: Hand) -> AsyncIterator[SqliteSession]:
+    made = await open_session(path, clock)
+    yield made
+    await made.close()
+
+
+async def test_values_are_json(session: SqliteSession) -> None:
+    value = {"goal": "Grüße 🙂", "n": [1, 2.5, None, True]}
+    await session.set(ANN, "k", value, ttl=60)
+    assert await session.get(ANN, "k") == value
+    assert await session.get(BOB, "k") is None
+    await session.delete(ANN, "k")
+    await session.delete(ANN, "k")
+    assert await session.get(ANN, "k") is None
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), float("nan"), b"bytes"])
+async def test_what_is_no_json_is_refused(session: SqliteSession, value: object) -> None:
+    with pytest.raises(InvalidRecord, match="'k'") as caught:
+        await session.set(ANN, "k", value, ttl=60)
+    assert caught.value.field == "value"
+
+
+@pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf")])
+async def test_a_time_to_live_is_positive(session: SqliteSession, ttl: float) -> None:
+    with pytest.raises(InvalidRecord) as caught:
+        await session.set(ANN, "k", 1, ttl=ttl)
+    assert caught.value.field == "ttl"
+
+
+async def test_values_expire_by_the_given_clock(session: SqliteSession, clock: Hand) -> None:
+    await session.set(ANN, "k", 1, ttl=10)
+    await session.set(ANN, "l", 1, ttl=20)
+    clock.move(9.9)
+    assert await session.items(ANN, "") == {"k": 1, "l": 1}
+    clock.move(0.1)
+    assert await session.get(ANN, "k") is None
+    assert await session.items(ANN, "") == {"l": 1}
+
+
+async def test_what_expired_is_swept_by_later_writes(session: SqliteSession, clock: Hand, path: Path) -> None:
+    def rows() -> int:
+        db = connect(path)
+        try:
+            return int(db.execute("SELECT count(*) FROM kv").get)
+        finally:
+            db.close()
+
+    await session.set(ANN, "short", 1, ttl=10)
+    clock.move(30)
+    await session.set(ANN, "k", 1, ttl=600)
+    assert rows() == 2
+    clock.move(31)
+    await session.set(ANN, "l", 1, ttl=600)
+    assert rows() == 2
+    clock.move(-3600)
+    await session.set(ANN, "m", 1, ttl=1)
+    assert rows() == 3
+
+
+async def test_lists_keep_their_last_values(session: SqliteSession, clock: Hand) -> None:
+    for n in range(5):
+        await session.push(ANN, "turns", {"n": n}, keep=3, ttl=10)
+        clock.move(4)
+    assert await session.tail(ANN, "turns", 10) == [{"n": 2}, {"n": 3}, {"n": 4}]
+    assert await session.tail(ANN, "turns", 2) == [{"n": 3}, {"n": 4}]
+    assert await session.tail(ANN, "turns", 0) == await session.tail(ANN, "nothing", 3) == []
+    await session.push(ANN, "turns", "last", keep=1, ttl=10)
+    assert await session.tail(ANN, "turns", 10) == ["last"]
+    clock.move(10)
+    await session.push(ANN, "turns", "new", keep=3, ttl=10)
+    assert await session.tail(ANN, "turns", 10) == ["new"]
+    await session.set(ANN, "turns", "no list", ttl=10)
+    assert await session.tail(ANN, "turns", 10) == []
+    with pytest.raises(InvalidRecord, match="keep"):
+        await session.push(ANN, "turns", 1, keep=0, ttl=10)
+
+
+async def test_counters_count_within_their_window(session: SqliteSession, clock: Hand) -> None:
+    assert [await session.increment(ANN, "n", ttl=10) for _ in range(3)] == [1, 2, 3]
+    clock.move(9)
+    assert await session.increment(ANN, "n", ttl=10) == 4
+    clock.move(1)
+    assert await session.increment(ANN, "n", ttl=10) == 1
+    await session.set(ANN, "n", "text", ttl=10)
+    assert await session.increment(ANN, "n", ttl=10) == 1
+
+
+async def test_prefixes_are_literal(session: SqliteSession) -> None:
+    for key in ("a%:x", "a%:y", "ab:x", "a", "a%"):
+        await session.set(ANN, key, key, ttl=60)
+    await session.set(BOB, "a%:x", "bob", ttl=60)
+    assert await session.items(ANN, "a%:") == {"a%:x": "a%:x", "a%:y": "a%:y"}
+    await session.clear(ANN, "a%:")
+    assert list(await session.items(ANN, "")) == ["a", "a%", "ab:x"]
+    await session.clear(ANN)
+    assert await session.items(ANN, "") == {}
+    assert await session.items(BOB, "") == {"a%:x": "bob"}
+
+
+async def test_what_is_cleared_is_in_no_file(session: SqliteSession, path: Path) -> None:
+    for n in range(50):
+        await session.push(ANN, "turns", f"MARKER {n} " + "x" * 400, keep=20, ttl=60)
+    await session.set(BOB, "k", "stays", ttl=60)
+    await session.clear(ANN)
+    await session.close()
+    assert [file.name for file in path.parent.iterdir() if b"MARKER" in file.read_bytes()] == []
+
+
+async def test_values_outlive_the_process(session: SqliteSession, path: Path, clock: Hand) -> None:
+    await session.set(ANN, "k", 1, ttl=60)
+    await session.close()
+    with pytest.raises(Closed):
+        await session.get(ANN, "k")
+    again = await open_session(path, clock)
+    assert await again.get(ANN, "k") == 1
+    await again.close()
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"this is no database at all" * 400)
+
+
+def torn(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[100:] = b"\xff" * (len(data) - 100)
+    path.write_bytes(bytes(data))
+
+
+def other_program(path: Path) -> None:
+    path.unlink()
+    db = connect(path)
+    db.execute("CREATE TABLE kv (something TEXT)")
+    db.close()
+
+
+@pytest.mark.parametrize("damage", [garbage, torn, other_program])
+async def test_a_damaged_file_is_made_anew(path: Path, clock: Hand, damage: Callable[[Path], None]) -> None:
+    first = await open_session(path, clock)
+    await first.set(ANN, "k", "x" * 5000, ttl=60)
+    await first.close()
+    damage(path)
+    again = await open_session(path, clock)
+    assert await again.get(ANN, "k") is None
+    await again.set(ANN, "k", 2, ttl=60)
+    assert await again.get(ANN, "k") == 2
+    await again.close()
+
+
+async def test_a_file_damaged_while_open_is_made_anew(session: SqliteSession, path: Path) -> None:
+    await session.set(ANN, "k", 1, ttl=60)
+    db = connect(path)
+    db.execute("DROP TABLE kv")
+    db.close()
+    assert await session.get(ANN, "k") is None
+    await session.set(ANN, "k", 2, ttl=60)
+    assert await session.get(ANN, "k") == 2
+
+
+async def test_a_lock_of_another_process_does_not_hold_up_for_long(session: SqliteSession, path: Path) -> None:
+    await session.set(ANN, "k", 1, ttl=60)
+    await session.clear(BOB)
+    db = connect(path)
+    db.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable):
+        await session.set(ANN, "k", 2, ttl=60)
+    assert await session.get(ANN, "k") == 1
+    db.execute("ROLLBACK")
+    db.close()
+    await session.set(ANN, "k", 2, ttl=60)
+    assert await session.get(ANN, "k") == 2

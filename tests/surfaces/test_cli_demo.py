@@ -1,0 +1,109 @@
+"""The demo: finds what it stored, shows why, repeats itself byte for byte, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentmem.bench.datasets import Question
+from agentmem.cli.walkthrough import built_in, from_file, sample
+from agentmem.errors import InvalidRecord
+
+SPOKEN = ["I adopted a parrot called Figaro.", "The parrot eats figs.", "I play chess on Fridays.", "Hello there."]
+
+
+def dialogue_file(path: Path, qa: list[dict[str, Any]]) -> Path:
+    turns = [
+        {"dia_id": f"D1:{n}", "session": 1, "speaker": "Ada", "timestamp": f"2024-01-02T10:0{n}:00", "text": text}
+        for n, text in enumerate(SPOKEN, start=1)
+    ]
+    path.write_text(json.dumps({"conversations": [{"id": "d1", "turns": turns, "qa": qa}]}), encoding="utf-8")
+    return path
+
+
+QA = [
+    {"question": "What does the parrot eat?", "answer": "figs", "category": 4, "evidence": ["D1:2"]},
+    {"question": "Which parrot?", "answer": "Figaro", "category": 1, "evidence": ["D1:1", "D1:2"]},
+    {"question": "What does the dog eat?", "category": 5, "evidence": ["D1:2"]},
+]
+
+
+def test_the_demo_answers_and_says_why(cli: Any) -> None:
+    shown = cli("demo")
+    for question in built_in().shown:
+        assert question.text in shown
+        assert f"expected: {question.answer}" in shown
+    assert "Stored 60 turns of 3 conversations" in shown
+    assert " *  1. " in shown
+    assert "words #1" in shown
+    assert "What an agent gets for 'Which books did Aiko read for the book club?'" in shown
+    assert "Evidence recall@10: " in shown
+    assert "60 turns stored" in shown
+
+
+def test_the_demo_finds_its_evidence_even_by_words_alone(cli: Any) -> None:
+    found = cli.json("demo")
+    assert found["evidence_recall_at_10"] >= 0.9
+    assert len(found["answers"]) == found["questions"] == 8
+    best = found["answers"][0]["found"][0]
+    assert (best["evidence"], best["rank"], best["record"]["id"]) == (True, 1, "s1-10")
+    assert found["context"]["tokens"] <= 600
+
+
+def test_with_a_seed_it_repeats_itself(cli: Any, other_home: Any) -> None:
+    assert cli("demo", "--seed", "3", "--json") == other_home("other")("demo", "--seed", "3", "--json")
+    kept = ("demo", "--seed", "3", "--now", "2025-08-01")
+    assert cli(*kept) == other_home("other")(*kept)
+
+
+def test_it_leaves_nothing_behind_and_touches_no_memory_in_use(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_use, scratch = tmp_path / "in-use.db", tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    cli.env["AGENTMEM_LOG_URL"] = f"sqlite:///{in_use}"
+    cli("demo")
+    assert not in_use.exists()
+    assert not cli.home.exists()
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_home_that_is_given_is_kept(cli: Any, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    cli("demo", "--home", str(kept), "--user", "alice")
+    again = cli("demo", "--home", str(kept), "--user", "alice")
+    assert "Stored 60 turns" in again
+    assert "s1-10" in cli("remember", "peanuts", "--home", str(kept), "--user", "alice")
+
+
+def test_a_dialogue_of_a_file_is_walked_through(cli: Any, tmp_path: Path) -> None:
+    path = dialogue_file(tmp_path / "talk.json", QA)
+    shown = cli("demo", "--data", str(path))
+    assert "Stored 4 turns of 1 conversation (d1 of talk.json)" in shown
+    assert "What does the parrot eat?  [single-hop]" in shown
+    assert "2 of 2 evidence turns among the first 10" in shown
+    assert "dog" not in shown
+    assert "Evidence recall@10: 1.000 over 2 questions" in shown
+
+
+def test_a_file_without_questions_is_refused(cli: Any, tmp_path: Path) -> None:
+    path = dialogue_file(tmp_path / "talk.json", QA[2:])
+    with pytest.raises(InvalidRecord, match="no question with evidence"):
+        from_file(path)
+    assert cli.run("demo", "--data", str(path)).exit_code == 2
+
+
+def test_a_sample_is_spread_over_categories_and_keeps_their_order() -> None:
+    questions = [
+        Question(f"{name}{n}", "?", None, 1, name, frozenset("x"))
+        for name, count in (("a", 30), ("b", 2), ("c", 10))
+        for n in range(count)
+    ]
+    picked = [question.id for question in sample(questions, 8)]
+    assert picked == ["a0", "a10", "a20", "b0", "b1", "c0", "c3", "c6"]
+    assert [question.id for question in sample(questions[:3], 8)] == ["a0", "a1", "a2"]
