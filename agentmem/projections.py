@@ -149,9 +149,10 @@ class VectorProjection:
                 first = record.recorded_at == entry.at
                 if not record.searchable() or not (first or record.kind in MUTABLE):
                     continue
-                if not first:
+                if record.kind in MUTABLE:
                     replaced.append(stored.slot)
-                    fresh = [kept for kept in fresh if kept[0].slot != stored.slot]
+                # Under a clock that stands still, several versions of one record are its first.
+                fresh = [kept for kept in fresh if kept[0].slot != stored.slot]
                 fresh.append((stored, passages(record.searchable())))
         return Batch(after, todo[-1].seq, await self._passages(fresh), replaced)
 

@@ -104,7 +104,7 @@ async def _ranking(memory: Memory, question: Question, reading: Reading) -> tupl
     begun = time.perf_counter()
     bundle = await memory.remember(question.text, top_k=DEPTH, reinforce=False)
     reading.remember_seconds.append(time.perf_counter() - begun)
-    return ranking_values([hit.record.id for hit in bundle.turns][:DEPTH], question.evidence)
+    return ranking_values([turn.id for turn in bundle.turns][:DEPTH], question.evidence)
 
 
 async def _finish(

@@ -15,18 +15,11 @@ class Identified(Protocol):
     def id(self) -> str: ...
 
 
-class Ranked(Protocol):
-    """One place of a ranking."""
-
-    @property
-    def record(self) -> Identified: ...
-
-
 class Bundle(Protocol):
     """What `remember` returns."""
 
     @property
-    def turns(self) -> Sequence[Ranked]: ...
+    def turns(self) -> Sequence[Identified]: ...
 
 
 class Context(Protocol):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from agentmem.errors import InvalidRecord, NotFound
-from agentmem.model.records import KINDS, Key, Record
+from agentmem.model.changes import JournalEntry
+from agentmem.model.clock import derived_id
+from agentmem.model.records import KINDS, Key, R, Record
 from agentmem.model.scope import Scope
 from agentmem.resources import Resources
 from agentmem.stores import Where
@@ -14,15 +16,21 @@ from agentmem.stores import Where
 
 @dataclass
 class Seat:
-    """Where a subsystem sits: shared resources, and the scope it acts in. `conversation_id` is filled by the first turn."""
+    """Where the subsystems of one view sit: shared resources, and the scope they act in, which turns move on."""
 
     resources: Resources
     scope: Scope
-    conversation_id: str | None = field(default=None)
 
-    def scope_of_session(self, session_id: str) -> Scope:
-        """The same scope in another session, without a conversation yet."""
-        return replace(self.scope, session_id=session_id, conversation_id=None)
+    def conversation(self) -> str:
+        """The conversation that goes on here; a new one begins when there is none."""
+        if self.scope.conversation_id is None:
+            self.scope = replace(self.scope, conversation_id=self.resources.ids.new())
+        assert self.scope.conversation_id is not None
+        return self.scope.conversation_id
+
+    def begin(self, session_id: str) -> None:
+        """Go on in another session, without a conversation yet."""
+        self.scope = replace(self.scope, session_id=session_id, conversation_id=None)
 
     async def one(self, kind: str, record_id: str) -> Record:
         """The current record of this id that the scope may read; NotFound otherwise."""
@@ -48,17 +56,23 @@ class Seat:
         return out
 
     async def must_exist(self, field: str, kind: str, ids: Sequence[str]) -> None:
-        """Raise InvalidRecord naming the field unless every id is stored for this user."""
-        found = {record.id for record in await self.resources.log.get(kind, ids, self.scope)} if ids else set()
+        """Raise InvalidRecord naming the field unless every id is stored in a channel that the scope may read."""
+        readable = self.scope.readable()
+        stored = await self.resources.log.get(kind, ids, self.scope) if ids else []
+        found = {record.id for record in stored if record.channel in readable}
         missing = [name for name in ids if name not in found]
         if missing:
             raise InvalidRecord(f"{field}: no {kind} {missing[0]!r} is stored; store it first", field=field)
 
-    async def used(self, ids: Sequence[str], context_tags: Sequence[str] = ()) -> int:
-        """Count a use of these records; returns how many were found in the readable channels."""
-        keys: list[Key] = [record.key for name in ids for record in await self.any(name)]
+    async def used(self, ids: Sequence[str], context_tags: Sequence[str] = (), *, key: str | None = None) -> int:
+        """Count a use of these records, once per `key`; returns how many were found in the readable channels."""
+        for field, names in (("ids", ids), ("context_tags", context_tags)):
+            if isinstance(names, str):
+                raise InvalidRecord(f"{field} must be a list of strings, got a string", field=field)
+        keys: list[Key] = [record.key for name in dict.fromkeys(ids) for record in await self.any(name)]
         resources = self.resources
-        await resources.log.touch(keys, self.scope, resources.ids.new(), used=True, at=resources.clock.now())
+        use_id = resources.ids.new() if key is None else derived_id(self.scope.user_id, "observe_usage", key)
+        await resources.log.touch(keys, self.scope, use_id, used=True, at=resources.clock.now())
         row = resources.auditor.write(
             "observe_usage",
             self.scope,
@@ -69,3 +83,11 @@ class Seat:
         if row is not None:
             await resources.log.audit([row])
         return len(keys)
+
+
+def first_of(entry: JournalEntry | None, cls: type[R]) -> R:
+    """The first record of a class that a write put; NotFound when it was done before and the record erased since."""
+    for stored in () if entry is None else entry.puts:
+        if isinstance(stored.record, cls):
+            return stored.record
+    raise NotFound(f"this write was done before and its {cls.__name__} erased since")

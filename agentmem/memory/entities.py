@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agentmem.errors import InvalidRecord, NotFound
-from agentmem.memory import Seat
-from agentmem.model.changes import Change, JournalEntry, fingerprint
+from agentmem.errors import InvalidRecord
+from agentmem.memory import Seat, first_of
+from agentmem.model.changes import Change, fingerprint
 from agentmem.model.clock import derived_id
 from agentmem.model.edges import ENDS
-from agentmem.model.records import RELATIONS, Edge, EdgeKind, Entity, Fact, build
+from agentmem.model.records import RELATIONS, Edge, EdgeKind, Entity, Fact, build, fields_of
+from agentmem.model.scope import checked_name
 from agentmem.resources import Write
 from agentmem.stores import Where
 from agentmem.text.names import slug
@@ -40,7 +41,7 @@ class Entities:
 
         Found by id, then by name, alias or slug among entities of its type in this channel.
         """
-        fields = dict(entity) if isinstance(entity, Mapping) else entity.model_dump(exclude_unset=True)
+        fields = fields_of(Entity, entity)
         draft = build(Entity, **{**fields, "channel": self.seat.scope.channel})
         draft = draft.model_copy(update={"slug": slug(draft.name)})
 
@@ -51,18 +52,24 @@ class Entities:
                 return write.change(draft.model_copy(update=stamp))
             merged = _merged(known, draft)
             found.append(known)
-            return None if merged == known else write.change(merged, expects={known.key: known.seq})
+            if merged == known and key is None:  # with a key, that it was used is noted by a version that changes nothing
+                return None
+            return write.change(merged, expects={known.key: known.seq})
 
         found: list[Entity] = []
         entry = await self.seat.resources.write(
             self.seat.scope, "upsert_entity", make, kind="Entity", key=key, payload=fingerprint(**fields)
         )
-        return _entity(entry) if entry is not None else found[-1]
+        return first_of(entry, Entity) if entry is not None else found[-1]
 
     async def _known(self, draft: Entity) -> Entity | None:
         log, scope = self.seat.resources.log, self.seat.scope
         if draft.id:
             for record in await log.get("Entity", [draft.id], scope):
+                if record.channel not in scope.readable():
+                    raise InvalidRecord(f"id {draft.id!r} belongs to an entity of another channel", field="id")
+                if record.superseded_at is not None:
+                    raise InvalidRecord(f"entity {draft.id!r} was forgotten; restore it first", field="id")
                 return record if isinstance(record, Entity) else None
         where = Where(kinds=("Entity",), channels=(draft.channel,), key=(f"{draft.type}:{draft.slug}",))
         for record in await log.find(scope, where, limit=1):
@@ -86,21 +93,26 @@ class Entities:
         return out[:limit]
 
     async def relate(
-        self, source: str, kind: str, target: str, properties: Mapping[str, Any] | None = None, *, key: str | None = None,
+        self, source: str, kind: str, target: str, properties: Mapping[str, Any] | None = None, *,
         confidence: float = 1.0, fact_id: str | None = None, valid_from: Moment = None, valid_to: Moment = None,
+        idempotency_key: str | None = None,
     ) -> Edge:  # fmt: skip
         """State a relation between two entities. A name that is not one of the known kinds is kept as RELATED_TO's `name`."""
-        known = kind.upper().replace(" ", "_")
+        known = checked_name(kind, "kind").upper().replace(" ", "_")
         edge_kind = EdgeKind(known) if known in RELATIONS else EdgeKind.RELATED_TO
         extra = {} if edge_kind.value == known else {"name": kind}
         labels = ENDS[edge_kind]
         await self.seat.must_exist("source", labels[0], [source])
         await self.seat.must_exist("target", labels[1], [target])
+        await self.seat.must_exist("fact_id", "Fact", [fact_id] if fact_id else [])
+        if properties is not None and not isinstance(properties, Mapping):
+            raise InvalidRecord(f"properties must be a mapping, got {type(properties).__name__}", field="properties")
+        said = {"properties": {**extra, **(properties or {})}, "confidence": confidence, "fact_id": fact_id,
+                "valid_from": valid_from, "valid_to": valid_to}  # fmt: skip
+        scope = self.seat.scope
         edge = build(
-            Edge, id=derived_id(self.seat.scope.user_id, source, edge_kind, target, extra.get("name", "")),
-            channel=self.seat.scope.channel, edge_kind=edge_kind, source=source, target=target,
-            properties={**extra, **(properties or {})}, confidence=confidence, fact_id=fact_id,
-            valid_from=valid_from, valid_to=valid_to,
+            Edge, id=derived_id(scope.user_id, scope.channel, source, edge_kind, target, extra.get("name", "")),
+            channel=scope.channel, edge_kind=edge_kind, source=source, target=target, **said,
         )  # fmt: skip
 
         async def make(write: Write) -> Change:
@@ -108,26 +120,26 @@ class Entities:
             return write.change(edge, expects={edge.key: before[0].seq if before else None})
 
         entry = await self.seat.resources.write(
-            self.seat.scope, "relate", make, kind="Edge", key=key,
-            payload=fingerprint(source=source, kind=kind, target=target, properties=properties),
+            scope, "relate", make, kind="Edge", key=idempotency_key,
+            payload=fingerprint(source=source, kind=kind, target=target, **said),
         )  # fmt: skip
-        assert entry is not None
-        stored = entry.puts[0].record
-        assert isinstance(stored, Edge)
-        return stored
+        return first_of(entry, Edge)
 
     async def get_entity_graph(self, ids: Collection[str], depth: int = 2, *, limit: int = 50) -> EntityGraph:
         """Entities, facts and relations around some entities, within `depth` steps (1 to 3), nearest first."""
         if not 1 <= depth <= 3:
             raise InvalidRecord(f"depth must be 1, 2 or 3, got {depth}", field="depth")
+        if isinstance(ids, str):
+            raise InvalidRecord("ids must be a list of strings, got a string", field="ids")
         log, scope = self.seat.resources.log, self.seat.scope
         start = [("Entity", name) for name in ids]
         near = await self.seat.resources.graph.neighbours(start, scope, None, depth, limit)
         entities = [*ids, *(key[1] for key, _, _ in near if key[0] == "Entity")]
         facts = [key[1] for key, _, _ in near if key[0] == "Fact"]
         edges = await self.seat.resources.graph.edges([("Entity", name) for name in entities], scope, RELATIONS)
+        found = await log.get("Entity", list(dict.fromkeys(entities)), scope)
         return EntityGraph(
-            tuple(r for r in await log.get("Entity", entities, scope) if isinstance(r, Entity)),
+            tuple(r for r in found if isinstance(r, Entity) and r.superseded_at is None and r.channel in scope.readable()),
             tuple(r for r in await log.get("Fact", facts, scope) if isinstance(r, Fact)),
             tuple(edges),
         )
@@ -143,10 +155,3 @@ def _merged(known: Entity, draft: Entity) -> Entity:
             "salience": max(known.salience, draft.salience),
         }
     )
-
-
-def _entity(entry: JournalEntry) -> Entity:
-    for stored in entry.puts:
-        if isinstance(stored.record, Entity):
-            return stored.record
-    raise NotFound("this write was done before and its entity erased since")

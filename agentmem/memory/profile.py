@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from agentmem.errors import InvalidRecord, NotFound
-from agentmem.memory import Seat
-from agentmem.model.changes import Change, JournalEntry, fingerprint
-from agentmem.model.records import Goal, User, build
+from agentmem.errors import InvalidRecord
+from agentmem.memory import Seat, first_of
+from agentmem.model.changes import Change, fingerprint
+from agentmem.model.records import Goal, User, build, fields_of
 from agentmem.model.scope import GLOBAL
 from agentmem.resources import Write
-
-R = TypeVar("R")
 
 PROFILE = "profile"  # the one id of a user's profile record
 
@@ -25,9 +23,11 @@ class Profile:
     seat: Seat
 
     async def read(self) -> User:
-        """The profile; an empty one when nothing was ever set."""
+        """The profile; an empty one when nothing was ever set, or what was set is forgotten."""
         found = await self.seat.resources.log.get("User", [PROFILE], self.seat.scope)
-        return found[0] if found and isinstance(found[0], User) else User(id=PROFILE, user_id=self.seat.scope.user_id)
+        if found and isinstance(found[0], User) and found[0].superseded_at is None:
+            return found[0]
+        return User(id=PROFILE, user_id=self.seat.scope.user_id, seq=found[0].seq if found else 0)
 
     async def update(
         self, *, key: str | None = None, preferences: Mapping[str, Any] | None = None,
@@ -36,6 +36,11 @@ class Profile:
     ) -> User:  # fmt: skip
         """Merge what is given into the profile; a value None inside a mapping removes that entry."""
         maps = {"preferences": preferences, "communication_style": communication_style, "metadata": metadata}
+        for name, value in maps.items():
+            if value is not None and not isinstance(value, Mapping):
+                raise InvalidRecord(f"{name} must be a mapping, got {type(value).__name__}", field=name)
+        if isinstance(expertise_areas, str):
+            raise InvalidRecord("expertise_areas must be a list of strings, got a string", field="expertise_areas")
 
         async def make(write: Write) -> Change:
             old = await self.read()
@@ -54,7 +59,7 @@ class Profile:
         entry = await self.seat.resources.write(
             self.seat.scope, "update_profile", make, kind="User", key=key, payload=payload
         )
-        return _only(entry, User)
+        return first_of(entry, User)
 
 
 @dataclass
@@ -67,10 +72,10 @@ class Goals:
         """Store a goal: a description, a mapping of Goal's fields, or a Goal."""
         if isinstance(goal, str):
             goal = {"description": goal}
-        fields = dict(goal) if isinstance(goal, Mapping) else goal.model_dump(exclude_unset=True)
+        fields = fields_of(Goal, goal)
 
         async def make(write: Write) -> Change:
-            named = {"conversation_id": self.seat.conversation_id or self.seat.scope.conversation_id, **fields}
+            named = {"conversation_id": self.seat.scope.conversation_id, **fields}
             draft = build(Goal, **{**named, "channel": self.seat.scope.channel})
             stamp = {"id": draft.id or self.seat.resources.ids.new(), "created_at": draft.created_at or write.now}
             new = draft.model_copy(update=stamp)
@@ -81,7 +86,7 @@ class Goals:
         entry = await self.seat.resources.write(
             self.seat.scope, "add_goal", make, kind="Goal", key=key, payload=fingerprint(**fields)
         )
-        return _only(entry, Goal)
+        return first_of(entry, Goal)
 
     async def get(self, goal_id: str) -> Goal:
         """The goal of this id; NotFound when this scope has none."""
@@ -107,7 +112,7 @@ class Goals:
             self.seat.scope, "complete_goal", make, kind="Goal", key=key,
             payload=fingerprint(id=goal_id, status=status, result=result),
         )  # fmt: skip
-        return _only(entry, Goal)
+        return first_of(entry, Goal)
 
     async def active(self) -> list[Goal]:
         """Active goals of the readable channels, most urgent first (priority 5 to 1, then oldest)."""
@@ -118,10 +123,3 @@ class Goals:
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in {**old, **new}.items() if value is not None}
-
-
-def _only(entry: JournalEntry | None, cls: type[R]) -> R:
-    for stored in () if entry is None else entry.puts:
-        if isinstance(stored.record, cls):
-            return stored.record
-    raise NotFound("this write was done before and its record erased since")

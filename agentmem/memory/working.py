@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from agentmem.errors import InvalidRecord, StoreError
 from agentmem.memory import Seat
@@ -24,9 +25,8 @@ class Working:
     seat: Seat
 
     def _key(self, what: str) -> str:
-        # The documents' pattern: working:{user}:channel:conversation:*; the user is the store's own column and hash tag.
         scope = self.seat.scope
-        return f"working:{scope.channel}:{self.seat.conversation_id or scope.conversation_id or '-'}:{what}"
+        return _key(scope.channel, scope.conversation_id or "", what)
 
     @property
     def _ttl(self) -> float:
@@ -38,12 +38,12 @@ class Working:
         with suppress(StoreError):
             for turn in turns:
                 value = {"id": turn.id, "role": turn.role, "speaker": turn.speaker, "content": turn.content}
-                key = f"working:{turn.channel}:{turn.conversation_id}:turns"
+                key = _key(turn.channel, turn.conversation_id, "turns")
                 await self.seat.resources.session.push(self.seat.scope, key, value, keep=keep, ttl=self._ttl)
 
     async def turns(self, limit: int = 10) -> list[Turn]:
         """The last turns of the current conversation, oldest first; [] before the first one."""
-        conversation = self.seat.conversation_id or self.seat.scope.conversation_id
+        conversation = self.seat.scope.conversation_id
         if conversation is None or limit < 1:
             return []
         where = Where(
@@ -83,7 +83,7 @@ class Working:
 
     async def push_thought(self, thought: str) -> None:
         """Note a thought; the last 100 are kept."""
-        if not thought.strip():
+        if not isinstance(thought, str) or not thought.strip():
             raise InvalidRecord("thought must be non-empty text", field="thought")
         await self.seat.resources.session.push(
             self.seat.scope, self._key("thoughts"), thought, keep=THOUGHTS, ttl=self._ttl
@@ -102,8 +102,7 @@ class Working:
     async def new_session(self) -> str:
         """Begin a new session with a new conversation; returns the session's id."""
         session = self.seat.resources.ids.new()
-        self.seat.scope = self.seat.scope_of_session(session)
-        self.seat.conversation_id = None
+        self.seat.begin(session)
         return session
 
     async def current_markdown(self) -> str:
@@ -122,3 +121,9 @@ class Working:
             if items:
                 lines += [f"### {title}", "", *(f"- {item}" for item in items), ""]
         return "\n".join(lines).rstrip() + "\n"
+
+
+def _key(channel: str, conversation_id: str, what: str) -> str:
+    # The documents' pattern: working:{user}:channel:conversation:*; the user is the store's own column and hash tag.
+    # Quoted, so that a colon in a name cannot make one conversation's keys look like another's.
+    return f"working:{quote(channel, safe='')}:{quote(conversation_id, safe='') or '-'}:{what}"

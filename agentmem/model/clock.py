@@ -10,6 +10,8 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
+from agentmem.errors import InvalidRecord
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -43,9 +45,16 @@ class Stopwatch:
         return max(0.0, self._read() - self._start)
 
 
-def aware(moment: datetime) -> datetime:
-    """The same moment in UTC; a naive datetime is taken as UTC."""
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+def aware(moment: datetime, field: str | None = None) -> datetime:
+    """The same moment in UTC; a naive datetime is taken as UTC. InvalidRecord, naming the field, for anything else."""
+    if not isinstance(moment, datetime):
+        raise InvalidRecord(f"{field or 'a moment'} must be a datetime, got {moment!r}", field=field)
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:  # the first and the last day of the calendar in other time zones
+        raise InvalidRecord(f"{field or 'a moment'} lies outside of the years 1 to 9999 in UTC", field=field) from error
 
 
 def micros(moment: datetime) -> int:

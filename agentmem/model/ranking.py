@@ -45,18 +45,30 @@ class Fusion:
     lists: Mapping[str, Ranked] = field(default_factory=dict)
 
 
-def minmax(values: NDArray[Any], basis: Bools) -> Doubles:
-    """Scale so that the smallest value among `basis` becomes 0 and the largest 1; NaN becomes 0.
+def minmax(values: NDArray[Any], basis: Bools, eligible: Bools | None = None) -> Doubles:
+    """Scale to [0, 1]: the basis by its own minimum and maximum, what else is eligible by those of all eligible.
 
-    Values outside of the basis go through the same straight line. All zeros when the basis is empty or all equal.
+    So the basis is scaled as if it were alone, and the rest, on the same line while it lies within the range of the
+    basis, can't rise above it. NaN becomes 0. Where all are equal it is 1 for values above 0, else 0.
     """
-    out = np.zeros(len(values))
-    known = values[basis]
+    eligible = basis if eligible is None else eligible
+    everything = _line(values, eligible)
+    if everything is None:
+        return np.where(eligible & (values > 0), 1.0, 0.0)
+    low, spread = everything
+    out = np.nan_to_num((values - low) / spread)
+    if (own := _line(values, basis)) is not None:
+        out[basis] = np.nan_to_num((values[basis] - own[0]) / own[1])
+    return np.asarray(out, dtype=np.float64)
+
+
+def _line(values: NDArray[Any], among: Bools) -> tuple[float, float] | None:
+    """Minimum and distance to the maximum; None when nothing is known or all are equal."""
+    known = values[among]
     known = known[~np.isnan(known)]
-    if len(known) and (spread := float(known.max()) - (low := float(known.min()))) > 0:
-        out = (values - low) / spread
-        out[np.isnan(out)] = 0.0
-    return out
+    if not len(known) or known.max() == known.min():
+        return None
+    return float(known.min()), float(known.max()) - float(known.min())
 
 
 def zscore(values: NDArray[Any], basis: Bools) -> Doubles:
@@ -84,8 +96,8 @@ def fuse(
 ) -> Fusion:
     """Mean of the scaled lists plus the added ones, for the eligible slots.
 
-    `basis` is what minimum and maximum are taken over; `rrf` replaces the values of scaled lists by `reciprocal` ranks.
-    Without any list every eligible slot scores 0.
+    `basis` are those that scales are taken over (see `minmax`); `rrf` replaces the values of scaled lists by
+    `reciprocal` ranks. Without any list every eligible slot scores 0.
     """
     scaled, added, count = np.zeros(len(eligible)), np.zeros(len(eligible)), 0
     for name in sorted(lists):
@@ -94,7 +106,9 @@ def fuse(
             added += np.nan_to_num(ranked.values)
             continue
         count += 1
-        scaled += minmax(ranked.values, basis) if method == "minmax" else reciprocal(ranked.values, eligible, k)
+        scaled += (
+            minmax(ranked.values, basis, eligible) if method == "minmax" else reciprocal(ranked.values, eligible, k)
+        )
     scores = np.where(eligible, scaled / max(count, 1) + added, -np.inf)
     return Fusion(scores, scaled, added, count, dict(lists))
 

@@ -171,9 +171,10 @@ class Fact(Record):
         return self.claim
 
     def unique(self) -> str:
-        """One current fact per claim, while it is true and known."""
-        retired = self.superseded_at is not None or self.status in (Status.FORGOTTEN, Status.SUPERSEDED)
-        return "" if retired or self.valid_to is not None else self.claim_hash
+        """One current fact per claim, and one per claim and time where an end is known beforehand."""
+        if self.superseded_at is not None or self.status in (Status.FORGOTTEN, Status.SUPERSEDED):
+            return ""
+        return self.claim_hash if self.valid_to is None else f"{self.claim_hash} {self.valid_from} {self.valid_to}"
 
     def span(self) -> tuple[datetime | None, datetime | None]:
         """As the fact says."""
@@ -290,6 +291,19 @@ def build(cls: type[R], **fields: Any) -> R:
         return cls(**fields)
     except ValidationError as error:
         raise invalid(error, cls.__name__) from error
+
+
+def fields_of(cls: type[R], given: R | Mapping[str, Any]) -> dict[str, Any]:
+    """What a caller said of a record, as a record or as a mapping of its fields; InvalidRecord for anything else."""
+    name = cls.__name__.lower()
+    if isinstance(given, cls):
+        return given.model_dump(exclude_unset=True)
+    if not isinstance(given, Mapping):
+        raise InvalidRecord(f"{name} must be a {cls.__name__} or a mapping, got {type(given).__name__}", field=name)
+    for field in given:
+        if field not in cls.model_fields:
+            raise InvalidRecord(f"a {cls.__name__} has no field {field!r}", field=str(field))
+    return dict(given)
 
 
 def changed(record: R, **fields: Any) -> R:

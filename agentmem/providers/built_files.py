@@ -1,6 +1,6 @@
 """Files that are computed once from a model and kept: built under another name, synced, then renamed.
 
-Two processes that build at once both finish and one file remains; a process killed on the way leaves none.
+Two processes that build at once both finish and one file remains; a process killed on the way leaves a hidden one.
 """
 
 from __future__ import annotations
@@ -38,16 +38,23 @@ def build_once(target: Path, write: Callable[[Path], None]) -> Path:
     part = target.with_name(f".{secrets.token_hex(8)}{target.suffix}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    try:
         write(part)
         _sync(part)
         os.replace(part, target)
         if os.name == "posix":  # elsewhere a folder cannot be opened
             _sync(target.parent)
     except OSError as error:
-        raise ConfigError(f"models: cannot write {target}: {error}; choose another folder for models") from error
+        raise _unwritable(target, error) from error
     finally:
         part.unlink(missing_ok=True)
     return target
+
+
+def _unwritable(target: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"models: cannot write {target}: {error}; choose another folder for models")
 
 
 def _sync(path: Path) -> None:

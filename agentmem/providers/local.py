@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 
 from agentmem.errors import Closed, ConfigError
 from agentmem.providers import Embedder, EmbedderOptions, TokenVectors, Vectors
 from agentmem.providers import model_folder as folders
-from agentmem.providers.sentence_model import Reading, SentenceModel
+from agentmem.providers.sentence_model import SentenceModel
 from agentmem.providers.token_projection import pack, projection
+
+_Result = TypeVar("_Result")
 
 _CHUNK_TEXTS, _CHUNK_CHARACTERS = 8, 1500
 """Work handed over at a time, some 20 to 40 ms: a query waits no longer than that behind an import."""
@@ -31,8 +34,8 @@ def embedder(model: str, options: EmbedderOptions) -> Embedder:
     """
     name, _, variant = (model or folders.DEFAULT_MODEL).partition("@")
     folder = folders.find(name, variant, options.models)
-    if folder and folder.dimensions and options.dimensions not in (None, folder.dimensions):
-        raise ConfigError(f"embedder local:{model} has {folder.dimensions} dimensions, not {options.dimensions}")
+    if folder:
+        _check_dimensions(model, folder, options)
     if folder and folders.is_path(name):
         name = str(folder.path)
     # What is not here yet is most likely an ordinary export, which gives its last hidden states.
@@ -87,7 +90,7 @@ class LocalEmbedder:
         ModelUnavailable: the weights are not here and cannot be fetched. ConfigError: a library or a usable model is
         missing.
         """
-        return self._stacked(await self._read(texts))
+        return self._stacked(await self._each(texts, lambda model, text: model.read(text).vector))
 
     async def close(self) -> None:
         """Let go of the model; what is being read is finished first."""
@@ -95,28 +98,29 @@ class LocalEmbedder:
         await asyncio.to_thread(self._pool.shutdown)
         self._loaded = None
 
-    async def _read(self, texts: Sequence[str], *, tokens: bool = False) -> list[Reading]:
-        if self._closed:
-            raise Closed("the embedder was closed")
-        if not texts:
-            return []
+    async def _each(self, texts: Sequence[str], read: Callable[[SentenceModel, str], _Result]) -> list[_Result]:
+        """`read(model, text)` of every text, in order; equal texts are read once."""
+        self._check_open()
         unique = list(dict.fromkeys(texts))
         lanes = [unique[start :: self._threads] for start in range(min(self._threads, len(unique)))]
-        read = await asyncio.gather(*(self._lane(lane, tokens) for lane in lanes))
-        known = {text: reading for found in read for text, reading in found.items()}
+        found = await asyncio.gather(*(self._lane(lane, read) for lane in lanes))
+        known = {text: result for lane in found for text, result in lane.items()}
         return [known[text] for text in texts]
 
-    async def _lane(self, texts: list[str], tokens: bool) -> dict[str, Reading]:
-        loop = asyncio.get_running_loop()
-        found: dict[str, Reading] = {}
+    async def _lane(self, texts: list[str], read: Callable[[SentenceModel, str], _Result]) -> dict[str, _Result]:
+        def work(chunk: list[str]) -> dict[str, _Result]:
+            model = self._ready()
+            return {text: read(model, text) for text in chunk}
+
+        found: dict[str, _Result] = {}
         for chunk in _chunks(texts):
-            readings = await loop.run_in_executor(self._pool, self._chunk, chunk, tokens)
-            found.update(zip(chunk, readings, strict=True))
+            self._check_open()
+            found |= await asyncio.get_running_loop().run_in_executor(self._pool, work, chunk)
         return found
 
-    def _chunk(self, texts: list[str], tokens: bool) -> list[Reading]:
-        model = self._ready()
-        return [model.read(text, tokens=tokens) for text in texts]
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the embedder was closed")
 
     def _ready(self) -> SentenceModel:
         if self._loaded is None:
@@ -129,14 +133,13 @@ class LocalEmbedder:
         if self._folder is None:
             name, _, variant = self._model.partition("@")
             models = self._options.models
-            self._folder = folders.find(name, variant, models) or folders.download(name, variant, models)
+            found = folders.find(name, variant, models) or folders.download(name, variant, models)
+            _check_dimensions(self._model, found, self._options)
+            self._folder = found
         return self._folder
 
-    def _stacked(self, readings: list[Reading]) -> Vectors:
-        return np.stack([reading.vector for reading in readings]) if readings else self._none()
-
-    def _none(self) -> Vectors:
-        return np.empty((0, self.dimensions), np.float32)
+    def _stacked(self, vectors: list[Vectors]) -> Vectors:
+        return np.stack(vectors) if vectors else np.empty((0, self.dimensions), np.float32)
 
 
 class LocalTokenEmbedder(LocalEmbedder):
@@ -147,19 +150,27 @@ class LocalTokenEmbedder(LocalEmbedder):
     async def embed_tokens(self, texts: Sequence[str]) -> tuple[Vectors, list[TokenVectors]]:
         """See `TokenEmbedder.embed_tokens`. The first call on a machine also fits the model's matrix, some 2 s."""
         matrix = await self._projection()
-        readings = await self._read(texts, tokens=True)
-        tokens = [TokenVectors(reading.ids, pack(reading.states, matrix)) for reading in readings]
-        return self._stacked(readings), tokens
+
+        def read(model: SentenceModel, text: str) -> tuple[Vectors, TokenVectors]:
+            reading = model.read(text, tokens=True)
+            return reading.vector, TokenVectors(reading.ids, pack(reading.states, matrix))
+
+        found = await self._each(texts, read)
+        return self._stacked([vector for vector, _ in found]), [tokens for _, tokens in found]
 
     async def _projection(self) -> Vectors:
-        if self._closed:
-            raise Closed("the embedder was closed")
+        self._check_open()
         if self._matrix is None:
             loop = asyncio.get_running_loop()
             self._matrix = await loop.run_in_executor(
                 self._pool, lambda: projection(self._ready(), self._options.models)
             )
         return self._matrix
+
+
+def _check_dimensions(model: str, folder: folders.ModelFolder, options: EmbedderOptions) -> None:
+    if folder.dimensions and options.dimensions not in (None, folder.dimensions):
+        raise ConfigError(f"embedder local:{model} has {folder.dimensions} dimensions, not {options.dimensions}")
 
 
 def _chunks(texts: list[str]) -> Iterator[list[str]]:

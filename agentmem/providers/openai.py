@@ -116,7 +116,8 @@ class OpenAIEmbedder:
         except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
             # The service may repeat the key in its answer, so its words must not reach a traceback.
             raise self._translated(error) from None
-        except (openai.OpenAIError, ValueError) as error:
+        except (openai.OpenAIError, ValueError, AttributeError, TypeError) as error:
+            # The SDK takes an answer apart without looking at its shape first.
             raise self._translated(error) from error
 
     async def _fitting(self, texts: list[str]) -> CreateEmbeddingResponse:

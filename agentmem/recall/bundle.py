@@ -81,7 +81,8 @@ class Delivery:
         return MemoryBundle(
             query=receipt.request.query, turns=self._all(Turn), facts=self._all(Fact), entities=self._all(Entity),
             strategies=tuple(self.kinds.get("Strategy", ())), procedures=tuple(self.kinds.get("Procedure", ())),
-            goals=tuple(goal for goal in self._all(Goal) if _open(goal)), user_context=self.profile, thread_leads=self.leads, notices=receipt.notices,
+            goals=tuple(goal for goal in self._all(Goal) if _open(goal)), user_context=self.profile,
+            thread_leads=self.leads, notices=receipt.notices,
             items=tuple(
                 Scored(score, receipt.pool.why(record.key), record)
                 for record, score in zip(self.items, self.scores, strict=True)
@@ -93,5 +94,5 @@ class Delivery:
 
 
 def _open(record: Record) -> bool:
-    """Whether a record is given by its kind: all but goals that were completed or abandoned, which only `items` hold."""
+    """Whether a record is given by its kind: all but goals completed or abandoned, which only `items` hold."""
     return not isinstance(record, Goal) or record.goal_status in ("active", "blocked")

@@ -45,13 +45,14 @@ def quarter(text: str) -> int:
 
 def pack(
     order: Sequence[Record], *, profile: Mapping[str, Any] | None = None, max_tokens: int = CONTEXT_TOKENS,
-    counter: Counter | None = None, knowledge: float = 1.0, notices: Iterable[str] = (),
+    counter: Counter | None = None, knowledge: float = 1.0, considered: int = 0, notices: Iterable[str] = (),
 ) -> Context:  # fmt: skip
     """Text of at most `max_tokens` tokens with the records that come first in `order`.
 
     What is known stands first, then turns by conversation in time order. Records other than turns take at most the
     share `knowledge` of the budget. `counter` gives the tokens of a text. A record too large for the budget is cut,
-    with a mark, and not counted among `records`. Raises InvalidRecord when `max_tokens` is below 1.
+    with a mark, and not counted among `records`. `considered` is how many records there were to choose from, if more.
+    Raises InvalidRecord when `max_tokens` is below 1.
     """
     if max_tokens < 1:
         raise InvalidRecord(f"max_tokens must be at least 1, got {max_tokens}", field="max_tokens")
@@ -67,7 +68,7 @@ def pack(
     page.trim()
     text = page.text()
     whole = tuple(entry.key for entry in page.entries if entry.key is not None)
-    return Context(text, (counter or quarter)(text), whole, len(order) - len(whole), tuple(notices))
+    return Context(text, (counter or quarter)(text), whole, max(len(order), considered) - len(whole), tuple(notices))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from agentmem.stores import VectorIndex
 MOST_ROWS = 1_000_000  # rows of all users together; some 60 bytes each
 MOST_QUERIES = 1_000  # embedded queries per embedder
 SAMPLE = 256  # turns whose word pieces are counted; 64 gave the same ranking quality on LoCoMo
+HASH = 2_654_435_761  # Knuth's multiplicative hashing
 DAY = 86_400_000_000  # microseconds
 
 
@@ -76,7 +77,7 @@ def _pairs(links: Neighbours) -> Ints:
 class Pieces:
     """Word pieces of a sample of turns, from which their document frequencies are estimated.
 
-    The sample is every `stride`-th slot, `stride` a power of two, so that it is the same on every machine.
+    A hash of the slot picks one turn of 2, 4, 8, …: the same on every machine, and both sides of a dialogue alike.
     """
 
     found: dict[int, NDArray[np.int32]] = field(default_factory=dict)
@@ -86,8 +87,9 @@ class Pieces:
     ) -> NDArray[np.float64]:
         """Inverse document frequency of each word piece over the visible turns, as BM25 takes it."""
         count = int(turns.sum())
-        stride = 1 << max(0, (max(count, 1) - 1).bit_length() - size.bit_length() + 1)
-        sample = [int(slot) for slot in np.flatnonzero(turns[::stride]) * stride]
+        halvings = max(0, (max(count, 1) - 1).bit_length() - size.bit_length() + 1)
+        slots = np.flatnonzero(turns)
+        sample = [int(slot) for slot in slots[(slots * HASH % 2**32) >> (32 - halvings) == 0]]
         self.found = {slot: self.found[slot] for slot in sample if slot in self.found}
         missing = [slot for slot in sample if slot not in self.found]
         if missing:

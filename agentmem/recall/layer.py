@@ -97,9 +97,11 @@ class RecallLayer:
         ranking = await self._rank(request, scope, pool, notices)
         order = _worth_reading(ranking, max_tokens)
         records = await _read(ranking, order)
+        considered = len(ranking.selection.items)
         return await asyncio.to_thread(
             pack, _present(order, records), profile=await _profile(ranking.memory), max_tokens=max_tokens,
-            counter=counter, knowledge=self.options.context.knowledge, notices=ranking.notices,
+            counter=counter, knowledge=self.options.context.knowledge, considered=considered,
+            notices=ranking.notices,
         )  # fmt: skip
 
     async def why_not(self, receipt: Receipt, record_id: str) -> WhyNot:

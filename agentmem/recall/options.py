@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agentmem.errors import ConfigError
+from agentmem.errors import ConfigError, InvalidRecord
 from agentmem.model.ranking import RRF_K, Method
 from agentmem.model.records import KINDS
 from agentmem.recall import techniques
@@ -75,9 +75,13 @@ class RecallOptions:
     context: ContextOptions
 
     def enabled(self, chosen: Collection[str] | None) -> list[Technique]:
-        """The techniques that run: those enabled, or exactly those chosen."""
+        """The techniques that run: those enabled, or exactly those chosen. Raises InvalidRecord for an unknown name."""
         if chosen is None:
             return [technique for technique in self.techniques if technique.options.enabled]
+        known = {technique.name: technique for technique in self.techniques}
+        for name in chosen:
+            if name not in known:
+                raise InvalidRecord(f"unknown technique {name!r}; known ones: {', '.join(known)}", field="techniques")
         return [technique for technique in self.techniques if technique.name in chosen]
 
 

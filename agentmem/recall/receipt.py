@@ -195,7 +195,7 @@ def make_pool(
 
 
 def _places(column: NDArray[Any], mask: NDArray[np.bool_], slots: Ints) -> NDArray[np.int32]:
-    """Ranks of these slots among all visible ones, equal values sharing the better; 0 beyond 200 or for a score of 0."""
+    """Ranks of these slots among all visible ones, equal values sharing the better; 0 beyond 200 or for a 0."""
     known = column[mask]
     known = known[~np.isnan(known)]
     if not len(known):

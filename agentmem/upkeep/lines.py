@@ -18,7 +18,7 @@ from agentmem.model.records import KINDS, Key, Record, Turn, invalid
 from agentmem.model.scope import LONGEST_NAME, checked_name
 from agentmem.stores.upkeep import RawChange, RawUsage, RawVersion, Reach
 
-FORMAT, VERSION = "agentmem-export", 1
+FORMAT = "agentmem-export"
 SLOTS = 2**31  # slots are 32-bit numbers in the word index
 
 Count = Annotated[int, Field(ge=0, le=2**62)]
@@ -159,6 +159,8 @@ def parse(number: int, line: str) -> Line:
     if not isinstance(value, dict):
         raise InvalidRecord(f"line {number}: an object was expected, got {type(value).__name__}", field="line")
     if number == 1:
+        if value.get("format") != FORMAT:
+            raise InvalidRecord(f"line 1: an export begins with a header of format {FORMAT!r}", field="format")
         return _checked(Header, number, value)
     kinds: dict[object, type[Line]] = {"change": ChangeLine, "usage": UsageLine, "end": EndLine}
     named = value.get("type")

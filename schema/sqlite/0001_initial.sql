@@ -79,6 +79,7 @@ CREATE TABLE memory_records (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX memory_records_key ON memory_records (user_id, kind, id);
 CREATE INDEX memory_records_seq ON memory_records (user_id, seq);
+CREATE INDEX memory_records_kind ON memory_records (user_id, kind, seq);
 CREATE UNIQUE INDEX memory_records_position ON memory_records (user_id, conversation_id, position) WHERE kind = 'Turn';
 CREATE INDEX memory_records_time ON memory_records (user_id, kind, valid_from);
 CREATE INDEX memory_records_unique ON memory_records (user_id, kind, unique_key, channel) WHERE unique_key <> '';
@@ -226,6 +227,9 @@ CREATE TABLE audit_gate (
 CREATE TRIGGER memory_audit_log_no_delete BEFORE DELETE ON memory_audit_log
 WHEN NOT EXISTS (SELECT 1 FROM audit_gate WHERE purpose = 'retention')
 BEGIN SELECT RAISE(ABORT, 'memory_audit_log rows cannot be deleted'); END;
+CREATE TRIGGER memory_audit_log_no_replace BEFORE INSERT ON memory_audit_log -- REPLACE deletes without asking the trigger above
+WHEN EXISTS (SELECT 1 FROM memory_audit_log WHERE user_id = NEW.user_id AND timestamp = NEW.timestamp AND id = NEW.id)
+BEGIN SELECT RAISE(ABORT, 'memory_audit_log rows cannot be replaced'); END;
 CREATE TRIGGER memory_audit_log_no_update BEFORE UPDATE ON memory_audit_log
 WHEN NOT EXISTS (SELECT 1 FROM audit_gate WHERE purpose = 'erasure')
   OR NEW.id IS NOT OLD.id OR NEW.timestamp IS NOT OLD.timestamp OR NEW.operation IS NOT OLD.operation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ async def test_unknown_kinds_are_refused(walks: SqliteGraph) -> None:
     assert caught.value.field == "kinds"
 
 
-RETIRED = {
+RETIRED: dict[str, dict[str, Any]] = {
     "superseded": {"superseded_at": START},
     "ended": {"valid_to": START},
     "forgotten": {"status": Status.FORGOTTEN},
@@ -159,11 +160,7 @@ async def test_what_is_retired_or_elsewhere_is_no_way_through(log: SqliteLog, wa
 async def test_a_relation_that_is_retired_or_elsewhere_is_no_way_either(
     log: SqliteLog, walks: SqliteGraph, why: str
 ) -> None:
-    if why == "superseded":
-        fields: dict[str, Any] = {"superseded_at": START}
-    else:
-        fields = RETIRED[why]
-    await put(log, ANN, entity("p"), entity("q"), edge("r", EdgeKind.KNOWS, "p", "q", **fields))
+    await put(log, ANN, entity("p"), entity("q"), edge("r", EdgeKind.KNOWS, "p", "q", **RETIRED[why]))
     assert await reached(walks, ("Entity", "p")) == []
     assert await walks.edges([("Entity", "p")], ANN) == []
     await put(log, ANN, edge("s", EdgeKind.KNOWS, "q", "p", valid_to=START + timedelta(seconds=1)))
@@ -261,7 +258,8 @@ async def test_any_history_gives_the_edges_of_a_rebuild(
                 record = record.model_copy(update={"user_id": "ann"})
                 current[record.key] = record
                 puts.append(Stored(slots.setdefault(record.key, len(slots)), record))
-            elif name == "gone" and current.pop(record.key, None):
+            elif name == "gone" and record.key in current:
+                del current[record.key]
                 gone.append(Gone(slots[record.key], *record.key))
         write_current(db, slots, current)
         graph.apply(db, "ann", puts, gone)
@@ -271,7 +269,7 @@ async def test_any_history_gives_the_edges_of_a_rebuild(
 
     async with opened(tmp_path_factory.mktemp("graph") / "memory.db") as log:
         for name, records in history:
-            await log.database.write(lambda db, name=name, records=records: step(db, name, records))
+            await log.database.write(partial(step, name=name, records=records))
         incremental = await log.database.read(edges)
         await open_graph(log.database).rebuild(ANN)
         assert await log.database.read(edges) == incremental

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,8 @@ from tests.conformance.writing import START, SetClock, change, edge, entity, fac
 MARKER = "Zanzibar"
 
 
-def audited(scope: Scope, operation: str = "recall", **fields: object) -> Audit:
-    return Audit(operation=operation, memory_type="episodic", scope=scope, **fields)  # type: ignore[arg-type]
+def audited(scope: Scope, operation: str = "recall", **fields: Any) -> Audit:
+    return Audit(operation=operation, memory_type="episodic", scope=scope, **fields)
 
 
 async def test_erased_records_leave_tombstones_and_nothing_else(log: LogStore, scope: Scope, clock: SetClock) -> None:
@@ -104,7 +105,7 @@ async def test_words_of_others_records_stay(log: LogStore, scope: Scope) -> None
         },
     ],
 )
-async def test_audit_text_of_what_was_erased_is_blanked(log: LogStore, scope: Scope, fields: dict[str, object]) -> None:
+async def test_audit_text_of_what_was_erased_is_blanked(log: LogStore, scope: Scope, fields: dict[str, Any]) -> None:
     await put(log, scope, turn("a", f"We go to {MARKER} soon."), turn("b", "We go to the market soon."))
     await log.audit(
         [audited(scope, result_count=3, latency_ms=1.5, **fields), audited(scope, query_text="the market?")]

@@ -9,7 +9,7 @@ import pytest
 
 from agentmem.errors import InvalidRecord
 from agentmem.model.clock import micros
-from agentmem.model.outline import ASKS_ANY, ASKS_LAST, TELLS_TIME, Outline
+from agentmem.model.outline import ASKS_ANY, ASKS_LAST, TELLS_TIME, Outline, OutlineRow
 from agentmem.model.records import Conversation, Fact, Record, Status
 from agentmem.model.scope import Scope
 from agentmem.stores import LogStore, Where
@@ -166,7 +166,7 @@ async def test_an_outline_patched_to_a_position_is_the_one_of_then(
 ) -> None:
     """Random histories: current outline + patch = the outline that was read at that position."""
     chance = random.Random(3)
-    then: list[list[object]] = []
+    then: list[list[OutlineRow]] = []
     for _ in range(25):
         clock.advance(minutes=1)
         name = f"f{chance.randrange(6)}"
@@ -211,12 +211,13 @@ async def test_nothing_of_another_user_is_ever_read(log: LogStore, scope: Scope,
     async def read() -> list[object]:
         kinds: list[list[Record]] = [await log.get(kind, ["t", "f", "talk"], scope) for kind in ("Turn", "Fact")]
         return [
-            kinds, await log.by_slot([0, 1, 2], scope), await log.by_slot([0, 1, 2], scope, 9), await log.find(scope, Where()),
-            await log.count(scope, Where()), await log.outline(scope, 0), await log.outline_at(scope, 0),
-            await log.match(["secret"], scope), await log.head(scope), await log.changes(scope, 0, 9),
-            await log.versions(("Turn", "t"), scope), await log.states(None, scope, 0), await log.seq_at(scope, START),
-            await log.operation(theirs.operation_id, scope), await log.touched_since([("Turn", "t")], scope, 0),
-            await log.applied(theirs.change_id, "", scope), await log.usage([("Fact", "f")], scope), await log.parked(scope),
+            kinds, await log.by_slot([0, 1, 2], scope), await log.by_slot([0, 1, 2], scope, 9),
+            await log.find(scope, Where()), await log.count(scope, Where()), await log.outline(scope, 0),
+            await log.outline_at(scope, 0), await log.match(["secret"], scope), await log.head(scope),
+            await log.changes(scope, 0, 9), await log.versions(("Turn", "t"), scope), await log.states(None, scope, 0),
+            await log.seq_at(scope, START), await log.operation(theirs.operation_id, scope),
+            await log.touched_since([("Turn", "t")], scope, 0), await log.applied(theirs.change_id, "", scope),
+            await log.usage([("Fact", "f")], scope), await log.parked(scope),
         ]  # fmt: skip
 
     before = await read()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -133,12 +135,12 @@ STEP = st.one_of(
 @given(history=st.lists(STEP, max_size=14))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_history_ends_in_what_was_written_last(
-    history: list[tuple[str, list]], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    history: list[tuple[str, list[Any]]], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(words, "FULL", 4)  # many small blocks
     held: dict[int, dict[str, int]] = {}
 
-    def step(db: Connection, name: str, what: list) -> None:
+    def step(db: Connection, name: str, what: list[Any]) -> None:
         if name == "compact":
             words.compact(db, "ann")
         elif name == "remove":
@@ -154,7 +156,7 @@ async def test_any_history_ends_in_what_was_written_last(
 
     async with opened(tmp_path_factory.mktemp("words") / "memory.db") as log:
         for name, what in history:
-            await log.database.write(lambda db, name=name, what=what: step(db, name, what))
+            await log.database.write(partial(step, name=name, what=what))
             wanted = {
                 term: {slot: held[slot][term] for slot in sorted(held) if term in held[slot]} for term in "abcdefg"
             }

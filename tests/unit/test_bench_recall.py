@@ -31,13 +31,8 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Hit:
-    record: Record
-
-
-@dataclass(frozen=True)
 class Found:
-    turns: list[Hit]
+    turns: list[Record]
 
 
 @dataclass(frozen=True)
@@ -75,7 +70,7 @@ class SharedWords:
     async def remember(self, query: str, *, top_k: int, reinforce: bool) -> Found:
         assert not reinforce
         self.log.append("remember")
-        return Found([Hit(Record(turn_id)) for turn_id in self.ranked(query)[:top_k]])
+        return Found([Record(turn_id) for turn_id in self.ranked(query)[:top_k]])
 
     async def context(self, query: str, *, max_tokens: int) -> Text:
         self.log.append("context")

@@ -17,7 +17,7 @@ RNG = np.random.default_rng(7)
 
 def vectors(rows: int, dimensions: int = 96) -> NDArray[np.float16]:
     drawn = np.random.default_rng(rows * 1000 + dimensions).standard_normal((rows, dimensions))
-    return (drawn / np.linalg.norm(drawn, axis=1)[:, None]).astype(np.float16)
+    return np.asarray(drawn / np.linalg.norm(drawn, axis=1)[:, None], dtype=np.float16)
 
 
 def part(halves: NDArray[np.float16], first: int = 0) -> m.Part:
@@ -76,6 +76,15 @@ def test_whole_passages_are_exact_to_a_unit(dimensions: int) -> None:
     halves, query = vectors(700, dimensions), RNG.standard_normal(dimensions).astype(np.float32)
     units = m.exact_units(m.unit_rows(halves), m.Probe(query))
     assert np.abs(units - cosines(halves, query) * m.UNITS).max() < 0.51
+
+
+def test_no_rounding_hangs_on_the_last_bit() -> None:
+    """Of so many sums near 1, some lie within a float32's error of a rounding edge."""
+    towards = vectors(1)[0].astype(np.float32)
+    rows, probe = m.unit_rows((vectors(60_000) * 0.3 + towards).astype(np.float16)), m.Probe(towards)
+    true = np.rint(np.add.reduce(rows.astype(np.float64) * probe.wide, axis=1) * m.UNITS)
+    assert (np.rint(rows @ probe.single * np.float32(m.UNITS)) != true).sum() > 10
+    np.testing.assert_array_equal(m.exact_units(rows, probe), true)
 
 
 @pytest.mark.parametrize("dimensions", [3, 64, 384, 1536])

@@ -40,14 +40,20 @@ def outline(times: list[int], ids: list[str]) -> Outline:
     return made
 
 
-def test_minmax_scales_by_the_basis_and_takes_the_rest_along() -> None:
-    basis = np.array([True, True, True, False])
-    assert minmax(column(1, 2, 3, 5), basis).tolist() == [0.0, 0.5, 1.0, 2.0]
+def test_minmax_scales_the_basis_as_if_it_were_alone() -> None:
+    basis = np.array([True, True, True, False, False])
+    assert minmax(column(1, 2, 3, 5, 3), basis, every(5)).tolist() == [0.0, 0.5, 1.0, 1.0, 0.5]
+    assert minmax(column(1, 2, 5, 3, 2), basis, every(5)).tolist() == [0.0, 0.25, 1.0, 0.5, 0.25]
 
 
-def test_minmax_gives_zero_to_the_unknown_and_to_what_is_all_equal() -> None:
+def test_minmax_credits_the_rest_where_the_basis_is_all_equal() -> None:
+    assert minmax(column(0, 0, 4), np.array([True, True, False]), every(3)).tolist() == [0.0, 0.0, 1.0]
+
+
+def test_minmax_of_the_unknown_and_of_what_is_all_equal() -> None:
     assert minmax(column(1, np.nan, 3), every(3)).tolist() == [0.0, 0.0, 1.0]
-    assert minmax(column(2, 2), every(2)).tolist() == [0.0, 0.0]
+    assert minmax(column(2, 2, np.nan), every(3)).tolist() == [1.0, 1.0, 0.0]
+    assert minmax(column(0, 0), every(2)).tolist() == [0.0, 0.0]
     assert minmax(column(1, 2), ~every(2)).tolist() == [0.0, 0.0]
 
 

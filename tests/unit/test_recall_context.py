@@ -60,9 +60,7 @@ def test_says_how_a_record_stands() -> None:
     st.integers(1, 200),
     st.sampled_from([None, len, lambda text: len(text.split()), lambda text: len(text) ** 2 // 50]),
 )
-def test_never_exceeds_any_budget(
-    shapes: list[tuple[int, int, bool]], budget: int, counter: object
-) -> None:
+def test_never_exceeds_any_budget(shapes: list[tuple[int, int, bool]], budget: int, counter: object) -> None:
     order: list[Record] = [
         fact(number, "x" * size) if known else turn(number, "x " * size, f"c{group}", group)
         for number, (size, group, known) in enumerate(shapes)

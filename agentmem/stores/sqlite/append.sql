@@ -1,4 +1,4 @@
--- One write, step by step. Lists come in as JSON, so that a thousand records cost as many look-ups as one.
+-- One write, step by step. A look-up by its whole key takes 3 µs, so a thousand records are looked up one by one.
 
 -- name: user
 SELECT head, slots, last_at FROM memory_users WHERE user_id = ?
@@ -6,33 +6,22 @@ SELECT head, slots, last_at FROM memory_users WHERE user_id = ?
 -- name: fence
 SELECT 1 FROM leases WHERE token = ?
 
--- name: current
-SELECT r.id, r.slot, r.seq, r.recorded_at, r.channel, r.unique_key, r.conversation_id, r.position
-FROM json_each(?3) j CROSS JOIN memory_records r
-WHERE r.user_id = ?1 AND r.kind = ?2 AND r.id = j.value
-
--- name: former
-SELECT v.id, v.slot, v.recorded_at
-FROM json_each(?3) j
-CROSS JOIN memory_versions v ON v.rowid = (
-    SELECT w.rowid FROM memory_versions w
-    WHERE w.user_id = ?1 AND w.kind = ?2 AND w.id = j.value AND w.erased = 0 ORDER BY w.seq DESC LIMIT 1)
+-- name: held
+SELECT v.slot, v.recorded_at, r.seq, r.channel, r.unique_key, r.conversation_id, r.position
+FROM memory_versions v LEFT JOIN memory_records r ON r.user_id = v.user_id AND r.slot = v.slot
+WHERE v.user_id = ? AND v.kind = ? AND v.id = ? AND v.erased = 0 ORDER BY v.seq DESC LIMIT 1
 
 -- name: holders
-SELECT r.kind, r.channel, r.unique_key, r.slot
-FROM json_each(?2) j CROSS JOIN memory_records r
-WHERE r.user_id = ?1 AND r.kind = j.value ->> 0 AND r.channel = j.value ->> 1 AND r.unique_key = j.value ->> 2
-  AND r.unique_key <> ''
+SELECT slot FROM memory_records INDEXED BY memory_records_unique
+WHERE user_id = ? AND kind = ? AND channel = ? AND unique_key = ? AND unique_key <> ''
 
--- name: last_positions
-SELECT j.value, (SELECT max(r.position) FROM memory_records r
-                 WHERE r.user_id = ?1 AND r.conversation_id = j.value AND r.kind = 'Turn')
-FROM json_each(?2) j
+-- name: last_position
+SELECT coalesce(max(position), -1) FROM memory_records INDEXED BY memory_records_position
+WHERE user_id = ? AND conversation_id = ? AND kind = 'Turn'
 
--- name: at_positions
-SELECT r.conversation_id, r.position, r.slot
-FROM json_each(?2) j CROSS JOIN memory_records r
-WHERE r.user_id = ?1 AND r.conversation_id = j.value ->> 0 AND r.position = j.value ->> 1 AND r.kind = 'Turn'
+-- name: at_position
+SELECT slot FROM memory_records INDEXED BY memory_records_position
+WHERE user_id = ? AND conversation_id = ? AND position = ? AND kind = 'Turn'
 
 -- name: last_payloads
 SELECT v.slot, v.kind, v.payload, v.id, v.channel, v.recorded_at, v.seq

@@ -40,23 +40,25 @@ def stamp(moment: datetime) -> str:
 
 def _row(entry: Audit, number: int, now: str) -> tuple[Any, ...]:
     scope = entry.scope
+    where: tuple[Any, ...] = (SYSTEM_USER, None, None, None)
+    if scope is not None:
+        where = (scope.user_id, scope.session_id, scope.conversation_id, scope.agent_id)
     return (
-        f"{number:015d}", now, entry.operation, entry.memory_type, SYSTEM_USER if scope is None else scope.user_id,
-        None if scope is None else scope.session_id, None if scope is None else scope.conversation_id,
-        None if scope is None else scope.agent_id, entry.operation_id, None if scope is None else scope.channel,
-        _json(entry.target_channels), None if entry.query_text is None else _clean(entry.query_text), entry.result_count, entry.latency_ms, entry.success,
-        None if entry.error_message is None else _clean(entry.error_message), entry.promoted_from_channel, entry.promotion_confidence, entry.promotion_access_count,
-        entry.promotion_conversation_count, _json(entry.config_snapshot), _json(entry.metadata),
+        f"{number:015d}", now, entry.operation, entry.memory_type, *where, entry.operation_id,
+        None if scope is None else scope.channel, _json(entry.target_channels), _clean(entry.query_text),
+        entry.result_count, entry.latency_ms, entry.success, _clean(entry.error_message), entry.promoted_from_channel,
+        entry.promotion_confidence, entry.promotion_access_count, entry.promotion_conversation_count,
+        _json(entry.config_snapshot), _json(entry.metadata),
     )  # fmt: skip
 
 
-def _json(value: Any) -> str:
+def _json(value: Any) -> str | None:
     return _clean(json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":")))
 
 
-def _clean(text: str) -> str:
+def _clean(text: str | None) -> str | None:
     # A lone surrogate in a query must not cost the row that tells of it.
-    return text.encode("utf-8", "replace").decode()
+    return None if text is None else text.encode("utf-8", "replace").decode()
 
 
 def rows(db: Connection, user_id: str, filters: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ Connection = apsw.Connection
 BUSY_MS = 10_000
 READERS = 2
 _WAL_BYTES_KEPT = 64 * 1024 * 1024
-_TRUNCATE_MS = 250
+_TRUNCATE_MS = 200
 
 
 def connect(path: Path, *, durable: bool = True) -> Connection:
@@ -190,7 +190,7 @@ class Database:
                 db.execute("ROLLBACK")
             raise
 
-    async def truncate_log(self, attempts: int = 8) -> bool:
+    async def truncate_log(self, attempts: int = 5) -> bool:
         """Move the write-ahead log into the file and cut it to nothing; False while a reader holds on to it."""
         for attempt in range(attempts):
             if attempt:

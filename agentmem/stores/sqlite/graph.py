@@ -59,13 +59,20 @@ def erase_user(db: Connection, user_id: str) -> None:
     db.execute(_sql()["forget_user"], {"user_id": user_id})
 
 
+def make_again(db: Connection, user_id: str) -> None:
+    """Make all edges of a user from the current records."""
+    erase_user(db, user_id)
+    for stored in _current(db, user_id):
+        _add(db, user_id, stored)
+
+
 def open_graph(database: Database, clock: Clock | None = None) -> SqliteGraph:
     """The graph of a store. The clock says which facts have ended."""
     return SqliteGraph(database, clock or SystemClock())
 
 
 def _leave(db: Connection, user_id: str, slot: int, key: Key) -> None:
-    _leave_place(db, user_id, slot)
+    _leave_place(db, user_id, slot)  # first, because a place has a mark of its own
     keys = {"user_id": user_id, "slot": slot, "mark": _mark(key)}
     db.execute(_sql()["leave_source"], keys)
     db.execute(_sql()["leave_target"], keys)
@@ -161,9 +168,7 @@ class SqliteGraph:
         keys = {"user_id": scope.user_id}
 
         def write(db: Connection) -> int:
-            erase_user(db, scope.user_id)
-            for stored in _current(db, scope.user_id):
-                _add(db, scope.user_id, stored)
+            make_again(db, scope.user_id)
             db.execute(_sql()["mark_rebuilt"], keys)
             return int(db.execute(_sql()["count"], keys).get)
 

@@ -15,8 +15,7 @@ VALUES (:user_id, :source, :kind, :target, :edge, :owner);
 DELETE FROM graph_edges WHERE user_id = :user_id AND owner = :slot;
 
 -- name: leave_source
-UPDATE graph_edges SET source = :mark
-WHERE user_id = :user_id AND source = :slot AND NOT (kind = 'FOLLOWED_BY' AND edge < 0);
+UPDATE graph_edges SET source = :mark WHERE user_id = :user_id AND source = :slot;
 
 -- name: leave_target
 UPDATE graph_edges INDEXED BY graph_edges_target SET target = :mark WHERE user_id = :user_id AND target = :slot;

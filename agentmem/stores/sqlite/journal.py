@@ -58,8 +58,13 @@ def applied(db: Connection, user_id: str, wanted: Mapping[str, str]) -> dict[str
     was erased since has none to compare.
     """
     found = {}
-    for change_id, seq, payload in db.execute(_sql()["applied"], (user_id, json.dumps(list(wanted)))):
-        if payload not in (wanted[change_id], ERASED):
+    statement = _sql()["applied"]
+    for change_id, expected in wanted.items():
+        row = db.execute(statement, (user_id, change_id)).fetchone()
+        if row is None:
+            continue
+        seq, payload = row
+        if payload not in (expected, ERASED):
             raise Conflict(
                 "this id or idempotency_key was used before with other content; "
                 "use a new one, or send the same content again"

@@ -23,8 +23,7 @@ WHERE v.user_id = ?1 AND v.seq = s.value ORDER BY v.seq, v.rowid
 SELECT seq FROM memory_changes WHERE user_id = ? AND operation_id = ? ORDER BY seq
 
 -- name: applied
-SELECT c.change_id, c.seq, c.payload FROM json_each(?2) j CROSS JOIN memory_changes c
-WHERE c.user_id = ?1 AND c.change_id = j.value
+SELECT seq, payload FROM memory_changes WHERE user_id = ? AND change_id = ?
 
 -- name: history
 SELECT v.kind, v.payload, v.id, v.channel, v.recorded_at, v.seq, c.operation_id

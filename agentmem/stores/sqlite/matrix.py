@@ -200,15 +200,16 @@ class Table:
     def keep(self, ids: Ints) -> None:
         """Blank every row whose id is not among these, which are ascending."""
         for chunk in self.chunks:
-            self._blank(chunk, ~_among(chunk.columns["ids"][: chunk.count], ids))
+            self._blank(chunk, np.flatnonzero(~_among(chunk.columns["ids"][: chunk.count], ids)))
 
     def hide(self, ids: Ints) -> None:
-        """Blank the rows of these ids, which are ascending."""
+        """Blank the rows of these ids."""
         for chunk in self.chunks:
-            self._blank(chunk, _among(chunk.columns["ids"][: chunk.count], ids))
+            held = chunk.columns["ids"][: chunk.count]  # ascending, as they were given out
+            self._blank(chunk, np.searchsorted(held, ids[_among(ids, held)]))
 
-    def _blank(self, chunk: Chunk, gone: Bools) -> None:
-        rows = np.flatnonzero(gone & chunk.alive[: chunk.count])
+    def _blank(self, chunk: Chunk, rows: Ints) -> None:
+        rows = rows[chunk.alive[rows]]
         chunk.alive[rows] = False
         chunk.vectors[rows] = 0  # what was erased does not stay in memory either
         self.dead += len(rows)
@@ -303,6 +304,7 @@ class UserMatrix:
     def __init__(self, dimensions: int) -> None:
         self.lock = threading.Lock()
         self.state = (-1, -1)
+        self.registration: tuple[int, int] | None = None  # of the embedder: its number and when it was registered
         self.last_id = 0
         self.kinds, self.channels = Names(), Names()
         self.whole = Table(dimensions, small=False)

@@ -97,6 +97,7 @@ async def maintain(database: Database, now: datetime, keep_audit_days: int) -> d
         return rows, used.forget_receipts(db, now - RECEIPTS_KEPT)
 
     done["audit_rows_dropped"], done["usage_receipts_dropped"] = await database.write(drop)
+    await database.truncate_log(attempts=1)  # an erasure may have left this pending
     return done
 
 

@@ -13,7 +13,7 @@ from agentmem.model.records import Record
 from agentmem.stores import Where
 from agentmem.stores.sqlite.connection import Connection
 from agentmem.stores.sqlite.payload import Stamp, decode
-from agentmem.stores.sqlite.where import compile_order, compile_where
+from agentmem.stores.sqlite.where import compile_order, compile_where, index_for
 from agentmem.text.blocks import load_blocks
 from agentmem.text.features import Features, analyse
 
@@ -49,14 +49,15 @@ def find(
         if value < 0:
             raise InvalidRecord(f"{name} must be 0 or more, got {value}", field=name)
     condition, values = compile_where(user_id, where)
-    text = _sql()["find"].format(where=condition, order=compile_order(*order))
+    index = index_for(where, order[0])
+    text = _sql()["find"].format(where=condition, order=compile_order(*order), index=index)
     return [record for _, record in _records(user_id, db.execute(text, (*values, *page)))]
 
 
 def count(db: Connection, user_id: str, where: Where) -> int:
     """How many current records match."""
     condition, values = compile_where(user_id, where)
-    return int(db.execute(_sql()["count"].format(where=condition), values).get)
+    return int(db.execute(_sql()["count"].format(where=condition, index=index_for(where)), values).get)
 
 
 def outline(db: Connection, user_id: str, after: int) -> tuple[list[OutlineRow], list[int]]:

@@ -27,13 +27,13 @@ ORDER BY j.key
 
 -- name: find
 SELECT r.slot, r.kind, v.payload, r.id, r.channel, r.recorded_at, r.seq, c.operation_id
-FROM (SELECT * FROM memory_records r WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?) r
+FROM (SELECT * FROM memory_records r INDEXED BY {index} WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?) r
 CROSS JOIN memory_versions v ON v.user_id = r.user_id AND v.slot = r.slot AND v.seq = r.seq
 CROSS JOIN memory_changes c ON c.user_id = r.user_id AND c.seq = r.seq
 ORDER BY {order}
 
 -- name: count
-SELECT count(*) FROM memory_records r WHERE {where}
+SELECT count(*) FROM memory_records r INDEXED BY {index} WHERE {where}
 
 -- name: outline
 SELECT slot, seq, kind, id, channel, status, conversation_id, position, speaker, valid_from, valid_to, recorded_at,

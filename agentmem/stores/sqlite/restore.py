@@ -148,7 +148,8 @@ def texts_before(db: Connection, user_id: str, slots: Sequence[int], seq: int) -
     """The searchable text of each slot's latest after-image before a position; slots without one left out."""
     rows: Any = db.execute(_sql("append.sql")["last_payloads"], (user_id, json.dumps(list(slots)), seq))
     return {
-        slot: decode(kind, payload, Stamp._make([user_id, *stamp, ""])).searchable() for slot, kind, payload, *stamp in rows
+        slot: decode(kind, payload, Stamp._make([user_id, *stamp, ""])).searchable()
+        for slot, kind, payload, *stamp in rows
     }
 
 

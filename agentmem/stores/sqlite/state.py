@@ -1,14 +1,14 @@
-"""What a write must know of the current state, read under the user's lock in a handful of statements."""
+"""What a write must know of the current state, read under the user's lock."""
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from agentmem.model.changes import Change
-from agentmem.model.records import Key, Record, Turn
+from agentmem.model.records import Key, Turn
 from agentmem.stores.sqlite.connection import Connection
 from agentmem.text.blocks import load_blocks
 
@@ -58,50 +58,31 @@ def read_state(db: Connection, user_id: str, changes: Sequence[Change]) -> State
     """What these changes touch: their keys, whoever shares their unique values, and the ends of their conversations."""
     sql = load_blocks(__package__, "append.sql")
     row = db.execute(sql["user"], (user_id,)).fetchone()
-    state = State(*row) if row else State()
-    if state.head:
-        _read_held(db, user_id, state, changes)
+    if row is None:
+        return State()
+    state = State(*row)
     records = [record for change in changes for record in (*change.puts, *change.ensures)]
-    if not state.head or not records:
-        return state
-    uniques = sorted({(r.kind, r.channel, unique) for r in records if (unique := r.unique())})
-    if uniques:
-        for kind, channel, unique, slot in db.execute(sql["holders"], (user_id, json.dumps(uniques))):
-            state.sharing[kind, channel, unique].add(slot)
+    for key in dict.fromkeys(chain((record.key for record in records), *((*c.retracts, *c.expects) for c in changes))):
+        _read_held(db, user_id, state, key)
+    for kind, channel, unique in {(r.kind, r.channel, unique) for r in records if (unique := r.unique())}:
+        slots = db.execute(sql["holders"], (user_id, kind, channel, unique))
+        state.sharing[kind, channel, unique].update(slot for (slot,) in slots)
     turns = [record for record in records if isinstance(record, Turn)]
-    conversations = sorted({turn.conversation_id for turn in turns})
-    if conversations:
-        for conversation, position in db.execute(sql["last_positions"], (user_id, json.dumps(conversations))):
-            if position is not None:
-                state.last[conversation] = max(state.last.get(conversation, -1), position)
-    given = [turn.place() for turn in turns if turn.index >= 0]
-    if given:
-        for conversation, position, slot in db.execute(sql["at_positions"], (user_id, json.dumps(given))):
-            state.taken[conversation, position] = slot
+    for conversation in {turn.conversation_id for turn in turns}:
+        last = db.execute(sql["last_position"], (user_id, conversation)).get
+        state.last[conversation] = max(state.last.get(conversation, -1), last)
+    for place in {turn.place() for turn in turns if turn.index >= 0}:
+        for (slot,) in db.execute(sql["at_position"], (user_id, *place)):
+            state.taken[place] = slot
     return state
 
 
-def _read_held(db: Connection, user_id: str, state: State, changes: Sequence[Change]) -> None:
-    sql = load_blocks(__package__, "append.sql")
-    for kind, ids in _by_kind(changes).items():
-        for record_id, *row, conversation, position in db.execute(sql["current"], (user_id, kind, json.dumps(ids))):
-            slot, seq, recorded_at, channel, unique = row
-            held = Held(slot, recorded_at, seq, channel, unique, (conversation, position))
-            state.held[kind, record_id] = held
-            state.holds(kind, held)
-        missing = [record_id for record_id in ids if (kind, record_id) not in state.held]
-        if missing:
-            for record_id, slot, recorded_at in db.execute(sql["former"], (user_id, kind, json.dumps(missing))):
-                state.held[kind, record_id] = Held(slot, recorded_at)
-
-
-def _by_kind(changes: Iterable[Change]) -> dict[str, list[str]]:
-    keys: dict[str, dict[str, None]] = defaultdict(dict)
-    for change in changes:
-        for kind, record_id in (*_keys(change.puts), *_keys(change.ensures), *change.retracts, *change.expects):
-            keys[kind][record_id] = None
-    return {kind: list(ids) for kind, ids in keys.items()}
-
-
-def _keys(records: Iterable[Record]) -> list[Key]:
-    return [record.key for record in records]
+def _read_held(db: Connection, user_id: str, state: State, key: Key) -> None:
+    row = db.execute(load_blocks(__package__, "append.sql")["held"], (user_id, *key)).fetchone()
+    if row is None:
+        return
+    slot, recorded_at, seq, channel, unique, conversation, position = row
+    held = state.held[key] = Held(slot, recorded_at)
+    if seq is not None:
+        held.seq, held.channel, held.unique, held.place = seq, channel, unique, (conversation, position)
+        state.holds(key[0], held)

@@ -20,7 +20,10 @@ from agentmem.text.blocks import load_blocks
 from agentmem.text.features import analyse
 
 WORDS_AT_ONCE = 1000
-_SQL = load_blocks("agentmem.stores.sqlite", "upkeep.sql")
+
+
+def _sql() -> Mapping[str, str]:
+    return load_blocks(__package__, "upkeep.sql")
 
 
 def open_upkeep(database: Database) -> SqliteUpkeep:
@@ -69,7 +72,7 @@ class SqliteUpkeep:
             still = restore.reach(db, user_id).erasures == before.erasures
             counts = {**(found if still else {}), **_word_counts(db, user_id, before.head if still else 0)[1]}
             words.erase_user(db, user_id)
-            rows = sorted((slot, count) for slot, count in counts.items() if count)
+            rows = [(slot, counts[slot] or {}) for slot in sorted(counts) if counts[slot] is not None]
             for start in range(0, len(rows), WORDS_AT_ONCE):
                 words.write(db, user_id, rows[start : start + WORDS_AT_ONCE])
             return len(rows)
@@ -80,7 +83,7 @@ class SqliteUpkeep:
         """Forget which changes of the user were parked."""
 
         def write(db: Connection) -> int:
-            db.execute(_SQL["unpark"], (projection, scope.user_id))
+            db.execute(_sql()["unpark"], (projection, scope.user_id))
             return db.changes()
 
         return await self._database.write(write)
@@ -88,14 +91,14 @@ class SqliteUpkeep:
     async def lagging(self, projections: Collection[str], operator: Operator, limit: int = 100) -> list[Lag]:
         """Users of whom a projection is not at the head, furthest behind first."""
         asked = (json.dumps(list(projections)), limit)
-        rows: Any = await self._database.read(lambda db: db.execute(_SQL["lagging"], asked).fetchall())
+        rows: Any = await self._database.read(lambda db: db.execute(_sql()["lagging"], asked).fetchall())
         return [Lag(*row) for row in rows]
 
     async def start_embedder(self, identity: str) -> None:
         """Record which embedder is being built."""
 
         def write(db: Connection) -> None:
-            db.execute(_SQL["set_meta"], ("embedder_next", identity))
+            db.execute(_sql()["set_meta"], ("embedder_next", identity))
 
         await self._database.write(write)
 
@@ -108,10 +111,10 @@ class SqliteUpkeep:
                 if served == identity and not building:
                     return True
                 raise Conflict(f"the embedder {building or served} was chosen meanwhile; nothing was switched")
-            if int(db.execute(_SQL["behind"], (vectors.projection_name(identity),)).get) > behind:
+            if int(db.execute(_sql()["behind"], (vectors.projection_name(identity),)).get) > behind:
                 return False
-            db.execute(_SQL["set_meta"], ("embedder", identity))
-            db.execute(_SQL["drop_meta"], ("embedder_next",))
+            db.execute(_sql()["set_meta"], ("embedder", identity))
+            db.execute(_sql()["drop_meta"], ("embedder_next",))
             return True
 
         return await self._database.write(write)
@@ -123,8 +126,8 @@ class SqliteUpkeep:
             gone = [identity for identity in vectors.registered(db) if identity not in keep]
             for identity in gone:
                 vectors.drop(db, identity)
-                db.execute(_SQL["drop_marks"], (vectors.projection_name(identity),))
-                db.execute(_SQL["drop_parked"], (vectors.projection_name(identity),))
+                db.execute(_sql()["drop_marks"], (vectors.projection_name(identity),))
+                db.execute(_sql()["drop_parked"], (vectors.projection_name(identity),))
             return gone
 
         return await self._database.write(write)
@@ -167,31 +170,31 @@ class SqliteUpkeep:
         await self._database.read(read)
 
 
-def _word_counts(db: Connection, user_id: str, after: int) -> tuple[Reach, dict[int, Mapping[str, int]]]:
-    """How far the journal goes, and the term counts of every slot whose last after-image came after a position."""
-    found: dict[int, Mapping[str, int]] = {}
-    rows: Any = db.execute(_SQL["last_images"], (user_id, after))
+def _word_counts(db: Connection, user_id: str, after: int) -> tuple[Reach, dict[int, Mapping[str, int] | None]]:
+    """How far the journal goes, and the term counts (None without text) of slots whose last after-image came since."""
+    found: dict[int, Mapping[str, int] | None] = {}
+    rows: Any = db.execute(_sql()["last_images"], (user_id, after))
     for slot, kind, payload, *stamp in rows:
         text = decode(kind, payload, Stamp._make([user_id, *stamp, ""])).searchable()
-        found[slot] = analyse(text)[1] if text else {}
+        found[slot] = analyse(text)[1] if text else None
     return restore.reach(db, user_id), found
 
 
 def _meta(db: Connection, name: str) -> str:
-    row = db.execute(_SQL["meta"], (name,)).fetchone()
+    row = db.execute(_sql()["meta"], (name,)).fetchone()
     return str(row[0]) if row else ""
 
 
 def _counts(db: Connection, user_id: str) -> dict[str, dict[str, int]]:
     def rows(name: str) -> Any:
-        return db.execute(_SQL[name], (user_id,)).fetchall()
+        return db.execute(_sql()[name], (user_id,)).fetchall()
 
     out: dict[str, dict[str, int]] = {name: dict(rows(f"by_{name}")) for name in ("kind", "status", "channel")}
     out["journal"] = dict(zip(("changes", "versions", "edges", "usage"), rows("journal")[0], strict=True))
     out["words"] = dict(zip(("terms", "records", "tail", "blocks"), rows("words")[0], strict=True))
-    embedders: Any = db.execute(_SQL["embedders"]).fetchall()
+    embedders: Any = db.execute(_sql()["embedders"]).fetchall()
     out["passages"] = {
-        identity: int(db.execute(_SQL["passages"].replace("{dimensions}", str(size)), (user_id, number)).get)
+        identity: int(db.execute(_sql()["passages"].replace("{dimensions}", str(size)), (user_id, number)).get)
         for identity, number, size in embedders
     }
     return out

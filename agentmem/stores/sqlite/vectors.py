@@ -6,46 +6,24 @@ ids never used twice, so a cache is topped up by id, and after a removal (`gener
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agentmem.errors import ConfigError, InvalidRecord, StoreError
-from agentmem.model.outline import Bools, Floats, Ints, Names
+from agentmem.errors import ConfigError, InvalidRecord
+from agentmem.model.outline import Floats, Ints
 from agentmem.model.scope import Scope
 from agentmem.stores import SENTENCE, WHOLE, Batch, Passage, Scores, Where
 from agentmem.stores.sqlite.connection import Connection, Database
-from agentmem.stores.sqlite.matrix import (
-    Allowed,
-    Found,
-    MatrixCache,
-    Part,
-    Probe,
-    UserMatrix,
-    View,
-    as_sentences,
-    estimated_bytes,
-    exact_units,
-    having,
-    in_order,
-    joined,
-    scored,
-    to_rescore,
-    unit_rows,
-)
+from agentmem.stores.sqlite.matrix import MatrixCache, Probe, unit_rows
+from agentmem.stores.sqlite.nearest import HALF, ROWS_AT_ONCE, Holding, Search, State, listed
 from agentmem.text.blocks import load_blocks
 
 BUDGET = 512 * 1024 * 1024  # bytes of cached matrices
-RESCORED = 200
-ROWS_AT_ONCE = 2048
 MOST_DIMENSIONS = 16_384
-HALF = np.dtype("<f2")
 
-State = tuple[int, int]  # (generation, seq): grows with every write
 Removed = tuple[str, State, State, list[int]]
 
 
@@ -91,7 +69,7 @@ def drop(db: Connection, identity: str) -> int:
     found = db.execute(_sql()["embedder"], {"identity": identity}).fetchone()
     if found is None:
         return 0
-    number, dimensions = found
+    number, dimensions, _ = found
     db.execute(statements(dimensions)["drop_passages"], {"embedder": number})
     passages = db.changes()
     db.execute(_sql()["drop_tokens"], {"embedder": number})
@@ -115,7 +93,7 @@ def erase(db: Connection, user_id: str, slots: Collection[int] | None) -> None:
             db.execute(sql["remove_user"], keys)
             db.execute(sql["remove_user_tokens"], keys)
         else:
-            keys["slots"] = _listed(slots)
+            keys["slots"] = listed(slots)
             db.execute(sql["remove"], keys).fetchall()
             db.execute(sql["remove_tokens"], keys)
         db.execute(_sql()["removed"], {"projection": projection_name(identity), "user_id": user_id})
@@ -135,6 +113,7 @@ class SqliteVectors:
         self.projection = projection_name(identity)
         self._database = database
         self._sql = statements(dimensions)
+        self._held = Holding(identity, self.projection, dimensions, self._sql)
         self._cache = MatrixCache(budget)
 
     async def apply(self, batches: Mapping[str, Batch]) -> dict[str, int]:
@@ -143,14 +122,14 @@ class SqliteVectors:
 
         def write(db: Connection) -> tuple[dict[str, int], list[Removed]]:
             marks, removed = {}, []
-            number = self._number(db)
+            number = self._held.registration(db)[0]
             for user_id, batch in batches.items():
-                before = self._state(db, user_id)
+                before = self._held.state(db, user_id)
                 marks[user_id] = before[1]
                 if before[1] == batch.after:
                     gone = self._write(db, number, user_id, batch, rows[user_id])
                     marks[user_id] = batch.through
-                    removed.append((user_id, before, self._state(db, user_id), gone))
+                    removed.append((user_id, before, self._held.state(db, user_id), gone))
             return marks, removed
 
         marks, removed = await self._database.write(write, durable=False)
@@ -160,7 +139,7 @@ class SqliteVectors:
 
     async def watermark(self, user_id: str) -> int:
         """The journal position up to which this user's vectors are made; 0 when none are."""
-        return (await self._database.read(lambda db: self._state(db, user_id)))[1]
+        return (await self._database.read(lambda db: self._held.state(db, user_id)))[1]
 
     async def nearest(self, vector: Floats, scope: Scope, where: Where, grain: str, k: int | None = None) -> Scores:
         """Cosines of the user's passages. Of `where` it heeds kinds and channels. See the protocol."""
@@ -172,7 +151,7 @@ class SqliteVectors:
             raise InvalidRecord(
                 f"vector must hold {self.dimensions} finite numbers, got shape {np.shape(vector)}", field="vector"
             )
-        search = _Search(self, Probe(vector), scope, where, grain)
+        search = Search(self._held, self._cache, Probe(vector), scope, where, grain)
         return await self._database.read(lambda db: search.run(db, k))
 
     async def between(self, left: Ints, right: Ints, scope: Scope) -> Floats:
@@ -181,11 +160,11 @@ class SqliteVectors:
 
     def _between(self, db: Connection, left: Ints, right: Ints, user_id: str) -> Floats:
         out = np.full(len(left), np.nan, dtype=np.float32)
-        keys: dict[str, Any] = {"user_id": user_id, "embedder": self._number(db)}
+        keys: dict[str, Any] = {"user_id": user_id, "embedder": self._held.registration(db)[0]}
         for start in range(0, len(left), ROWS_AT_ONCE):
             pairs = np.stack([left[start : start + ROWS_AT_ONCE], right[start : start + ROWS_AT_ONCE]])
             slots = np.unique(pairs)
-            held: list[Any] = db.execute(self._sql["whole_of"], {**keys, "slots": _listed(slots)}).fetchall()
+            held: list[Any] = db.execute(self._sql["whole_of"], {**keys, "slots": listed(slots)}).fetchall()
             if not held:
                 continue
             known = np.array([slot for slot, _ in held], dtype=np.int64)
@@ -201,7 +180,7 @@ class SqliteVectors:
         """Ids and vectors of the word pieces of these records, where they are kept."""
 
         def read(db: Connection) -> list[Any]:
-            keys = {"user_id": scope.user_id, "embedder": self._number(db), "slots": _listed(slots)}
+            keys = {"user_id": scope.user_id, "embedder": self._held.registration(db)[0], "slots": listed(slots)}
             return db.execute(self._sql["tokens"], keys).fetchall()
 
         return {slot: _token_arrays(ids, vectors) for slot, ids, vectors in await self._database.read(read)}
@@ -210,7 +189,7 @@ class SqliteVectors:
         """Forget the user's vectors and watermark, so that they are built again."""
 
         def write(db: Connection) -> None:
-            keys: dict[str, str | int] = {"user_id": user_id, "embedder": self._number(db)}
+            keys: dict[str, str | int] = {"user_id": user_id, "embedder": self._held.registration(db)[0]}
             db.execute(self._sql["remove_user"], keys)
             db.execute(self._sql["remove_user_tokens"], keys)
             db.execute(_sql()["reset"], {"projection": self.projection, "user_id": user_id})
@@ -239,7 +218,7 @@ class SqliteVectors:
     def _write(self, db: Connection, number: int, user_id: str, batch: Batch, rows: list[tuple[Any, ...]]) -> list[int]:
         gone: list[int] = []
         if batch.replaced:
-            keys = {"user_id": user_id, "embedder": number, "slots": _listed(batch.replaced)}
+            keys = {"user_id": user_id, "embedder": number, "slots": listed(batch.replaced)}
             gone = [row[0] for row in db.execute(self._sql["remove"], keys)]
             db.execute(self._sql["remove_tokens"], keys)
         db.executemany(self._sql["insert"], [(user_id, number, *row) for row in rows])
@@ -249,16 +228,6 @@ class SqliteVectors:
         mark = {"projection": self.projection, "user_id": user_id, "seq": batch.through, "removed": int(bool(gone))}
         db.execute(_sql()["advance"], mark)
         return gone
-
-    def _number(self, db: Connection) -> int:
-        found = db.execute(_sql()["embedder"], {"identity": self.identity}).fetchone()
-        if found is None:
-            raise StoreError(f"embedder {self.identity} was taken out of this store; open the memory again")
-        return int(found[0])
-
-    def _state(self, db: Connection, user_id: str) -> State:
-        found = db.execute(_sql()["state"], {"projection": self.projection, "user_id": user_id}).fetchone()
-        return (0, 0) if found is None else (found[0], found[1])
 
     def _hide(self, user_id: str, before: State, after: State, gone: list[int]) -> None:
         """Carry our own removal over to the cache; where that must wait, the next search compares all ids instead."""
@@ -275,115 +244,8 @@ class SqliteVectors:
             matrix.lock.release()
 
 
-class _Search:
-    """One search, on a reader's thread, inside its transaction."""
-
-    def __init__(self, index: SqliteVectors, probe: Probe, scope: Scope, where: Where, grain: str) -> None:
-        self.index, self.probe, self.user_id, self.grain = index, probe, scope.user_id, grain
-        self.kinds = where.kinds
-        readable = scope.readable()
-        self.channels = readable if where.channels is None else tuple(set(readable) & set(where.channels))
-
-    def run(self, db: Connection, k: int | None) -> Scores:
-        keys: dict[str, Any] = {"user_id": self.user_id, "embedder": self.index._number(db)}
-        whole, sentences = self._cached(db, keys) or self._streamed(db, keys)
-        if self.grain == WHOLE:
-            return in_order(whole, k)
-        found = as_sentences(sentences, whole)
-        self._rescore(db, keys, found)
-        return in_order(found, k)
-
-    def _cached(self, db: Connection, keys: dict[str, Any]) -> tuple[Found, Found] | None:
-        """Scores of whole passages and of sentences (where asked for); None when the user is too large to cache."""
-        while (matrix := self.index._cache.find(self.user_id, lambda: self._room(db, keys))) is not None:
-            views = self._fresh(db, keys, matrix)
-            if views is not None:
-                allowed = self._allowed(matrix)
-                sentences = scored(views[1], self.probe, allowed)
-                if self.grain == SENTENCE:
-                    allowed = allowed._replace(without=having(sentences))
-                return scored(views[0], self.probe, allowed), sentences
-        return None
-
-    def _room(self, db: Connection, keys: dict[str, Any]) -> UserMatrix | None:
-        rows: list[Any] = db.execute(self.index._sql["counts"], keys).fetchall()
-        counts = dict(rows)
-        size = estimated_bytes(counts.get(WHOLE, 0), counts.get(SENTENCE, 0), self.index.dimensions)
-        return UserMatrix(self.index.dimensions) if size <= self.index._cache.budget else None
-
-    def _fresh(self, db: Connection, keys: dict[str, Any], matrix: UserMatrix) -> tuple[View, View] | None:
-        """The matrix brought up to this transaction's state, or None when it is better loaded again."""
-        with matrix.lock:
-            state = self.index._state(db, self.user_id)
-            if matrix.state < state:
-                if 0 <= matrix.state[0] < state[0]:
-                    ids = np.fromiter((row[0] for row in db.execute(self.index._sql["ids"], keys)), dtype=np.int64)
-                    for table in matrix.tables:
-                        table.keep(ids)
-                for part, whole in self._parts(db, keys, matrix):
-                    matrix.append(part, whole)
-                matrix.state = state
-                self.index._cache.settle(self.user_id)
-            if matrix.worn:
-                self.index._cache.drop(self.user_id)
-                return None
-            return matrix.whole.view(), matrix.sentences.view() if self.grain == SENTENCE else []
-
-    def _streamed(self, db: Connection, keys: dict[str, Any]) -> tuple[Found, Found]:
-        """The same from the file, a part at a time."""
-        names = UserMatrix(self.index.dimensions)
-        found: tuple[list[Found], list[Found]] = ([], [])
-        for part, whole in self._parts(db, keys, names):
-            passing = UserMatrix(self.index.dimensions)
-            passing.append(part, whole)
-            for into, table in zip(found, passing.tables, strict=True):
-                if into is found[0] or self.grain == SENTENCE:
-                    into.append(scored(table.view(), self.probe, self._allowed(names)))
-            names.last_id = passing.last_id
-        return joined(found[0]), joined(found[1])
-
-    def _parts(self, db: Connection, keys: dict[str, Any], matrix: UserMatrix) -> Iterator[tuple[Part, Bools]]:
-        """The passages behind the last one of the matrix, and which of them are whole."""
-        cursor = db.execute(self.index._sql["passages_after"], {**keys, "after": matrix.last_id})
-        while rows := list(islice(cursor, ROWS_AT_ONCE)):
-            ids, slots, parts, asks, whole, kinds, channels, blobs = zip(*rows, strict=True)
-            part = Part(
-                ids=np.array(ids, dtype=np.int64),
-                slots=np.array(slots, dtype=np.int64),
-                parts=np.array(parts, dtype=np.int32),
-                kinds=_coded(matrix.kinds, kinds),
-                channels=_coded(matrix.channels, channels),
-                asks=np.array(asks, dtype=np.bool_),
-                halves=np.frombuffer(b"".join(blobs), dtype=HALF).reshape(len(rows), -1),
-            )
-            yield part, np.array(whole, dtype=np.bool_)
-
-    def _allowed(self, names: UserMatrix) -> Allowed:
-        kinds = None if self.kinds is None else names.kinds.among(self.kinds)
-        return Allowed(kinds, names.channels.among(self.channels))
-
-    def _rescore(self, db: Connection, keys: dict[str, Any], found: Found) -> None:
-        rows = to_rescore(found, RESCORED)
-        asked = {**keys, "ids": _listed(found.ids[rows])}
-        held: list[Any] = db.execute(self.index._sql["by_id"], asked).fetchall()
-        stored = dict(held)
-        rows = np.array([row for row in rows if int(found.ids[row]) in stored], dtype=np.int64)
-        if len(rows):
-            halves = np.frombuffer(b"".join(stored[int(i)] for i in found.ids[rows]), dtype=HALF)
-            found.units[rows] = exact_units(unit_rows(halves.reshape(len(rows), -1)), self.probe)
-
-
 def _embedders(db: Connection) -> list[Any]:
     return db.execute(_sql()["embedders"]).fetchall()
-
-
-def _coded(names: Names, values: Sequence[str]) -> NDArray[np.int32]:
-    codes = {value: names.code(value) for value in dict.fromkeys(values)}
-    return np.fromiter(map(codes.__getitem__, values), dtype=np.int32, count=len(values))
-
-
-def _listed(slots: Collection[int] | Ints) -> str:
-    return json.dumps([int(slot) for slot in slots])
 
 
 def _token_arrays(ids: bytes, vectors: bytes) -> tuple[NDArray[np.int32], NDArray[np.int8]]:

@@ -33,7 +33,7 @@ LEFT JOIN memory_usage u ON u.user_id = r.user_id AND u.kind = r.kind AND u.id =
 WHERE p.grain = 'whole' AND p.part = 0;
 
 -- name: embedder
-SELECT number, dimensions FROM embedders WHERE identity = :identity;
+SELECT number, dimensions, added_at FROM embedders WHERE identity = :identity;
 
 -- name: embedders
 SELECT identity, number, dimensions FROM embedders ORDER BY number;
@@ -69,11 +69,15 @@ ON CONFLICT (projection, user_id) DO UPDATE SET seq = 0, generation = generation
 UPDATE projection_watermarks SET generation = generation + 1 WHERE projection = :projection AND user_id = :user_id;
 
 -- name: insert
+-- What is there stays, since a record's text is the same in all its versions; what was erased meanwhile stays out.
 INSERT INTO passages_{dimensions} (user_id, embedder, slot, kind, channel, grain, part, start, "end", asks, vector)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11
+WHERE NOT EXISTS (SELECT 1 FROM memory_versions v WHERE v.user_id = ?1 AND v.slot = ?3 AND v.erased = 1)
+ON CONFLICT (user_id, embedder, slot, grain, part) DO NOTHING;
 
 -- name: insert_tokens
-INSERT INTO passage_tokens (user_id, embedder, slot, ids, vectors) VALUES (?, ?, ?, ?, ?)
+INSERT INTO passage_tokens (user_id, embedder, slot, ids, vectors) SELECT ?1, ?2, ?3, ?4, ?5
+WHERE NOT EXISTS (SELECT 1 FROM memory_versions v WHERE v.user_id = ?1 AND v.slot = ?3 AND v.erased = 1)
 ON CONFLICT (user_id, embedder, slot) DO UPDATE SET ids = excluded.ids, vectors = excluded.vectors;
 
 -- name: remove

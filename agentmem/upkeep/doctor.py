@@ -1,0 +1,99 @@
+"""Is everything in order, and what to do if not. Looks only: it opens nothing for writing and mends nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+from agentmem.errors import AgentMemError
+from agentmem.model.clock import SystemClock, micros
+from agentmem.providers import open_embedder
+from agentmem.resources import embedder_options
+from agentmem.settings import Settings
+from agentmem.stores.upkeep import Finding
+from agentmem.upkeep.isolation import left_behind
+
+LITTLE_ROOM = 100 * 1024 * 1024
+PATIENCE = 30.0  # seconds for the embedder to answer
+
+
+async def doctor(settings: Settings) -> list[Finding]:
+    """Check files, permissions, library, integrity, schema, invariants, lag, clock, leases and the embedder.
+
+    One finding per thing looked at, in a fixed order: `ok`, `warning` or `error`, what and why, and the fix. Works on a
+    damaged store, which is a finding and no exception, and while others use it. The embedder is asked for one vector.
+    """
+    findings, meta = await asyncio.to_thread(_look, settings)
+    if recorded := meta.get("embedder"):
+        findings.append(await _embedder(settings, recorded))
+    return findings
+
+
+def _look(settings: Settings) -> tuple[list[Finding], dict[str, str]]:
+    from agentmem.stores.sqlite.checks import inspect  # lazy: loads the driver
+
+    path = settings.database
+    if not path.exists():
+        fix = "it is made when something is stored; if there should be one, check home and log_url"
+        return [Finding("warning", "store", f"there is none at {path}", fix)], {}
+    findings = _place(settings)
+    if any(finding.level == "error" for finding in findings):
+        return findings, {}
+    found = inspect(path, settings.session_file, (settings.clock or SystemClock()).now())
+    return findings + found.findings, found.meta
+
+
+def _place(settings: Settings) -> list[Finding]:
+    """The files from outside: reachable, private, on a local disk with room."""
+    from agentmem.stores.sqlite.place import NETWORK, file_system, too_open
+
+    path, folder = settings.database, settings.database.resolve().parent
+    if not path.is_file() or not os.access(path, os.R_OK):
+        fix = f"give its owner the right to read it: chmod 600 {path}"
+        return [Finding("error", "store", f"{path} is no file that can be read", fix)]
+    findings = [Finding("ok", "store", str(path))]
+    if not os.access(path, os.W_OK):
+        findings.append(Finding("warning", "store", f"{path} cannot be written", f"run: chmod 600 {path}"))
+    shared = [line for file in (path, settings.session_file) for line in too_open(file)]
+    if (mode := folder.stat().st_mode & 0o777) & 0o077:
+        shared.append(f"others can look into {folder} (mode {mode:o}); run: chmod 700 {folder}")
+    for line in shared:
+        detail, _, fix = line.partition("; ")
+        findings.append(Finding("warning", "permissions", detail, fix))
+    if not shared:
+        findings.append(Finding("ok", "permissions", "only the owner can read the files"))
+    if (kind := file_system(folder)) in NETWORK:
+        fix = "move the files to a local disk and set AGENTMEM_HOME"
+        findings.append(Finding("error", "disk", f"{folder} is on a network file system ({kind}): locks fail", fix))
+    elif (free := shutil.disk_usage(folder).free) < LITTLE_ROOM:
+        findings.append(Finding("warning", "disk", f"{free:,} bytes are free", "make room before the next write fails"))
+    else:
+        findings.append(Finding("ok", "disk", f"{free:,} bytes are free"))
+    return findings + _copies(folder)
+
+
+def _copies(folder: Path) -> list[Finding]:
+    now = micros(SystemClock().now()) / 1e6
+    return [
+        Finding("warning", "copies", f"{copy} holds a copy that a killed verification left", f"run: rm -r {copy}")
+        for copy in left_behind(folder, now)
+    ]
+
+
+async def _embedder(settings: Settings, recorded: str) -> Finding:
+    try:
+        model = open_embedder(recorded, embedder_options(settings))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                vectors = await model.embed(["doctor"])
+        finally:
+            await model.close()
+    except TimeoutError:
+        fix = "recall goes on by words; check the model or its server"
+        return Finding("error", "embedder", f"{recorded} did not answer within {PATIENCE:.0f} s", fix)
+    except AgentMemError as error:
+        fix = "recall goes on by words; install what is missing, or run: agentmem rebuild --embedder hash"
+        return Finding("error", "embedder", f"{recorded}: {error}", fix)
+    return Finding("ok", "embedder", f"{recorded} answers with {vectors.shape[1]} dimensions")

@@ -1,0 +1,82 @@
+"""What must hold of an opened memory once everything has settled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.model.records import Record
+from agentmem.model.scope import Operator, Scope
+from agentmem.resources import Resources
+from agentmem.stores import Where
+from agentmem.stores.sqlite.connection import Connection
+from agentmem.upkeep.rebuild import rebuild
+
+
+async def current(resources: Resources, scope: Scope, *kinds: str) -> list[Record]:
+    """Every current record of these kinds, in any channel."""
+    return await resources.log.find(scope, Where(kinds=kinds), limit=100_000)
+
+
+async def journal(resources: Resources, scope: Scope) -> list[Any]:
+    """The whole journal; its positions have no gap."""
+    entries = await resources.log.changes(scope, 0, 1_000_000)
+    assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1)), "the journal has gaps"
+    times = [entry.at for entry in entries]
+    assert times == sorted(times), "record time ran backwards"
+    return entries
+
+
+async def projections(resources: Resources, scope: Scope) -> dict[str, Any]:
+    """Words, edges and vectors of a user in a form that can be compared."""
+    database: Any = resources.log
+    size = resources.vectors[0].embedder.dimensions
+
+    def read(db: Connection) -> tuple[Any, ...]:
+        edges = "SELECT source, kind, target, edge, owner FROM graph_edges WHERE user_id = ? ORDER BY 1, 2, 3, 4, 5"
+        passages = (
+            f"SELECT slot, kind, channel, grain, part, start, \"end\", asks, vector FROM passages_{size} "
+            "WHERE user_id = ? ORDER BY slot, grain, part"
+        )
+        terms = (
+            "SELECT t.key FROM word_tail w, json_each(w.terms) t WHERE w.user_id = ?1 "
+            "UNION SELECT term FROM word_blocks WHERE user_id = ?1 AND term <> ''"
+        )
+        return tuple(list(db.execute(text, (scope.user_id,))) for text in (edges, passages, terms))
+
+    edges, passages, terms = await database.database.read(read)
+    found = await resources.log.match([term for (term,) in terms], scope)
+    words = {
+        term: (each.slots.tolist(), each.counts.tolist()) for term, each in sorted(found.items()) if len(each.slots)
+    }
+    return {"edges": edges, "passages": passages, "words": words}
+
+
+async def settled(memory: AsyncAgentMemory) -> None:
+    """Nothing is left to do for this user, and every searchable record that is current has its words and vectors."""
+    await memory.flush()
+    assert set((await memory.lag()).values()) == {0}, f"lag {await memory.lag()}"
+
+
+async def healthy(resources: Resources) -> None:
+    """The store finds nothing wrong with itself."""
+    assert await resources.log.check(Operator("test")) == []
+
+
+async def rebuilt_alike(resources: Resources, scopes: Iterable[Scope]) -> None:
+    """Words, vectors and edges made again from journal and records are the ones that were there."""
+    scopes = list(scopes)
+    before = [await projections(resources, scope) for scope in scopes]
+    await rebuild(resources, [scope.user_id for scope in scopes])
+    for scope, found in zip(scopes, before, strict=True):
+        again = await projections(resources, scope)
+        for name, rows in found.items():
+            assert again[name] == rows, f"{name} of {scope.user_id} differ from rebuilt ones: {_differ(rows, again[name])}"
+
+
+def _differ(left: Any, right: Any) -> str:
+    if isinstance(left, dict):
+        return json.dumps({key: [left.get(key), right.get(key)] for key in {*left, *right} if left.get(key) != right.get(key)})
+    return f"only before {[row[:5] for row in left if row not in right]}, only after {[row[:5] for row in right if row not in left]}"

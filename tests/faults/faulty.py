@@ -1,0 +1,74 @@
+"""Stores and models that fail on purpose: before their effect, after it, by never answering, or by doing it twice."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from agentmem.errors import AgentMemError, ModelUnavailable, StoreUnavailable
+from agentmem.resources import Resources
+
+NEVER = 600.0  # seconds after which what hangs gives up
+KINDS = ("before", "after", "hang before", "hang after", "repeat")
+ONCE = frozenset({"log.audit", "session.increment"})  # calls that are not idempotent by contract
+
+
+class Faults:
+    """Decides, by its seed, which call fails and how. `trace` says what happened, in order."""
+
+    def __init__(self, seed: int, rate: float) -> None:
+        self._random = random.Random(f"faults {seed}")
+        self.rate = rate
+        self.trace: list[str] = []
+
+    def note(self, line: str) -> None:
+        self.trace.append(f"{asyncio.get_running_loop().time():10.4f} {line}")
+
+    async def call(
+        self, name: str, error: type[AgentMemError], function: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
+    ) -> Any:
+        await asyncio.sleep(self._random.uniform(0, 0.005))
+        kind = self._random.choice(KINDS) if self._random.random() < self.rate else ""
+        if kind == "repeat" and name in ONCE:
+            kind = ""
+        if kind:
+            self.note(f"  {name}: {kind}")
+        if kind.endswith("before"):
+            await self._fail(kind, error)
+        result = await function(*args, **kwargs)
+        if kind.endswith("after"):
+            await self._fail(kind, error)
+        return await function(*args, **kwargs) if kind == "repeat" else result
+
+    async def _fail(self, kind: str, error: type[AgentMemError]) -> None:
+        if kind.startswith("hang"):
+            await asyncio.sleep(NEVER)
+        raise error("a simulated failure")
+
+
+class Faulty:
+    """Stands before a store or a model; its coroutines go through `Faults.call`."""
+
+    def __init__(self, inner: Any, name: str, faults: Faults, error: type[AgentMemError] = StoreUnavailable) -> None:
+        self._inner, self._name, self._faults, self._error = inner, name, faults, error
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = getattr(self._inner, attribute)
+        if attribute == "close" or not inspect.iscoroutinefunction(value):
+            return value
+        return partial(self._faults.call, f"{self._name}.{attribute}", self._error, value)
+
+
+def make_faulty(resources: Resources, faults: Faults) -> None:
+    """Put faults before every store and model of what is open."""
+    log: Any = Faulty(resources.log, "log", faults)
+    session: Any = Faulty(resources.session, "session", faults)
+    resources.log, resources.session = log, session
+    for projection in resources.vectors:
+        index: Any = Faulty(projection.index, "vectors", faults)
+        embedder: Any = Faulty(projection.embedder, "embedder", faults, ModelUnavailable)
+        projection.log, projection.index, projection.embedder = log, index, embedder

@@ -1,0 +1,187 @@
+"""What memory should hold, in the simplest terms: the journal's order, each write's intent, and two dictionaries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agentmem.model.changes import JournalEntry
+from agentmem.model.clock import derived_id
+from agentmem.model.records import Fact, Key, Record, Turn
+
+VERBS = {
+    "store": "store_turn", "learn": "learn_fact", "supersede": "supersede_fact", "forget": "forget",
+    "restore": "restore", "undo": "undo", "erase": "erase",
+}  # fmt: skip
+
+
+@dataclass
+class Write:
+    """One write as its caller meant it, and what came of it: `acknowledged`, `refused` or, after failures, `unknown`."""
+
+    verb: str
+    user: str
+    key: str
+    given: Mapping[str, Any]
+    outcome: str = "unknown"
+
+    def change_ids(self) -> list[str]:
+        """Under which the journal knows it; a turn has one of its own."""
+        names = [turn["turn_id"] for turn in self.given["turns"]] if self.verb == "store" else [self.key]
+        ids = [derived_id(self.user, VERBS[self.verb], name) for name in names]
+        return [derived_id(self.user, "erase", ids[0])] if self.verb == "erase" else ids
+
+
+@dataclass(frozen=True)
+class Said:
+    """A turn."""
+
+    text: str
+    conversation: str
+    index: int
+
+
+@dataclass(frozen=True)
+class Known:
+    """A fact: `status` as the record has it, `successor` the fact that superseded it, `sources` the turns it rests on."""
+
+    claim: str
+    status: str = "active"
+    successor: str | None = None
+    sources: tuple[str, ...] = ()
+
+
+State = Said | Known
+
+
+@dataclass
+class Model:
+    """One user's memory. `apply` takes the journal's entries in order; it fails where an entry is not what was meant."""
+
+    now: dict[Key, State] = field(default_factory=dict)
+    _past: dict[Key, list[tuple[int, State | None]]] = field(default_factory=dict)
+    _operations: dict[str, list[int]] = field(default_factory=dict)
+
+    def apply(self, entry: JournalEntry, write: Write) -> None:
+        self._operations.setdefault(entry.operation_id, []).append(entry.seq)
+        getattr(self, f"_{write.verb}")(entry, write.given)
+
+    def lose_sources(self, entry: JournalEntry) -> None:
+        """Facts that stay when a turn they rest on, among others, is erased."""
+        for stored in entry.puts:
+            fact = stored.record
+            assert isinstance(fact, Fact)
+            known = self._fact(fact.id)
+            assert set(fact.source_turn_ids) < set(known.sources), f"{fact.id} lost no source"
+            self._put(fact.key, replace(known, sources=fact.source_turn_ids), entry.seq)
+
+    def current(self, claim: str) -> list[str]:
+        """Ids of the facts that say this now."""
+        return [name for name, known in self.facts().items() if known.claim == claim and known.status == "active"]
+
+    def facts(self) -> dict[str, Known]:
+        return {name: state for (_, name), state in self.now.items() if isinstance(state, Known)}
+
+    def turns(self) -> dict[str, Said]:
+        return {name: state for (_, name), state in self.now.items() if isinstance(state, Said)}
+
+    def _put(self, key: Key, state: State | None, seq: int) -> None:
+        self._past.setdefault(key, []).append((seq, state))
+        if state is None:
+            self.now.pop(key, None)
+        else:
+            self.now[key] = state
+
+    def _fact(self, name: str) -> Known:
+        state = self.now["Fact", name]
+        assert isinstance(state, Known)
+        return state
+
+    def _store(self, entry: JournalEntry, given: Mapping[str, Any]) -> None:
+        (turn,) = [stored.record for stored in entry.puts if isinstance(stored.record, Turn)]
+        (meant,) = [one for one in given["turns"] if one["turn_id"] == turn.id]
+        taken = [said.index for said in self.turns().values() if said.conversation == meant["conversation_id"]]
+        said = Said(meant["content"], meant["conversation_id"], max(taken, default=-1) + 1)
+        self._put(("Turn", turn.id), said, entry.seq)
+
+    def _learn(self, entry: JournalEntry, given: Mapping[str, Any]) -> None:
+        (fact,) = [stored.record for stored in entry.puts]
+        same, sources = self.current(given["claim"]), tuple(given["source_turn_ids"])
+        if same:
+            assert fact.id == same[0], "the same claim was stored twice"
+            known = self._fact(fact.id)
+            self._put(fact.key, replace(known, sources=tuple(dict.fromkeys((*known.sources, *sources)))), entry.seq)
+        else:
+            assert fact.key not in self._past, "a new fact has an id that was used before"
+            self._put(fact.key, Known(given["claim"], sources=sources), entry.seq)
+
+    def _supersede(self, entry: JournalEntry, given: Mapping[str, Any]) -> None:
+        latest, seen = given["id"], set()
+        while (after := self._fact(latest).successor) in self.facts() and after not in seen:
+            seen.add(after)
+            latest = after
+        (new,) = [stored.record for stored in entry.puts if stored.record.id != latest]
+        assert new.key not in self._past, "a new fact has an id that was used before"
+        self._put(("Fact", latest), replace(self._fact(latest), status="superseded", successor=new.id), entry.seq)
+        self._put(new.key, Known(given["claim"]), entry.seq)
+
+    def _forget(self, entry: JournalEntry, given: Mapping[str, Any]) -> None:
+        assert self._fact(given["id"]).status != "forgotten", "forgotten twice"
+        self._put(("Fact", given["id"]), replace(self._fact(given["id"]), status="forgotten"), entry.seq)
+
+    def _restore(self, entry: JournalEntry, given: Mapping[str, Any]) -> None:
+        key = ("Fact", given["id"])
+        assert self._fact(given["id"]).status == "forgotten", "restored, but it was not forgotten"
+        before = [state for _, state in self._past[key] if isinstance(state, Known) and state.status != "forgotten"]
+        self._put(key, replace(before[-1], sources=self._fact(given["id"]).sources), entry.seq)
+
+    def _undo(self, entry: JournalEntry, given: Mapping[str, Any]) -> None:
+        seqs = self._operations[given["operation_id"]]
+        for key, past in self._past.items():
+            if any(seq in seqs for seq, _ in past):
+                assert past[-1][0] in seqs, f"{key} changed since, and was undone all the same"
+                earlier = [state for seq, state in past if seq < seqs[0]]
+                self._put(key, earlier[-1] if earlier else None, entry.seq)
+
+    def _erase(self, entry: JournalEntry, given: Mapping[str, Any]) -> None:
+        gone = {given["id"]}
+        gone |= {name for name, known in self.facts().items() if known.sources and set(known.sources) <= gone}
+        assert {one.id for one in entry.gone} == gone, f"erased {[one.id for one in entry.gone]}, meant {sorted(gone)}"
+        for key in [key for key in self._past if key[1] in gone]:
+            del self._past[key]
+            self.now.pop(key, None)
+
+
+def held(records: Sequence[Record]) -> dict[Key, State]:
+    """What a memory holds, in the model's terms."""
+    found: dict[Key, State] = {}
+    for record in records:
+        if isinstance(record, Turn):
+            found[record.key] = Said(record.content, record.conversation_id, record.index)
+        elif isinstance(record, Fact):
+            found[record.key] = Known(
+                record.claim, record.status.value, record.superseded_by, record.source_turn_ids
+            )  # fmt: skip
+    return found
+
+
+def follow(journal: Sequence[JournalEntry], writes: Sequence[Write]) -> Model:
+    """The model after the whole journal of one user; every entry must be one write's, and each write's be there once."""
+    meant = {change_id: write for write in writes for change_id in write.change_ids()}
+    found = Counter(entry.change_id for entry in journal)
+    assert not [change_id for change_id, times in found.items() if times > 1], "a write was applied twice"
+    model = Model()
+    for entry in journal:
+        if entry.operation == "forget_source":
+            model.lose_sources(entry)
+            continue
+        assert entry.change_id in meant, f"nobody meant the {entry.operation} at {entry.seq}"
+        model.apply(entry, meant[entry.change_id])
+    for write in writes:
+        here = [change_id in found for change_id in write.change_ids()]
+        assert all(here) or not any(here), f"only a part of {write} was done"
+        assert any(here) or write.outcome != "acknowledged" or write.given.get("idle"), f"{write} was lost"
+        assert not any(here) or write.outcome != "refused", f"{write} was refused, and done all the same"
+    return model

@@ -1,0 +1,139 @@
+"""A seeded simulation: several writers, stores that fail in every way, virtual time; afterwards the promises are checked.
+
+    python -m tests.faults.simulate --seeds 2000      many seeds
+    python -m tests.faults.simulate --seed 17         one of them, with everything that happened
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.model.clock import SeededIds
+from tests.faults import checks
+from tests.faults.faulty import Faults, make_faulty
+from tests.faults.model import Model, Write, follow, held
+from tests.faults.virtual import VirtualClock, run
+from tests.faults.writers import THINGS, Notes, Writer, mark
+
+USERS = ("ann", "bob", "cleo")
+PROCESSES = 2
+WRITERS = 3
+WRITES = 9  # of each writer
+MEMORY = Path("/dev/shm")
+
+
+async def _opened(home: Path, clock: VirtualClock, seed: int, number: int) -> AsyncAgentMemory:
+    memory = await AsyncAgentMemory(USERS[0], home=home, embedder="hash", dimensions=32, clock=clock).open()
+    memory.resources.ids = SeededIds(clock, seed, number)  # a seed in the settings would switch off all deadlines
+    return memory
+
+
+async def _simulate(home: Path, clock: VirtualClock, seed: int, faults: Faults) -> list[Write]:
+    notes = {user: Notes() for user in USERS[: 2 + seed % 2]}
+    memories = [await _opened(home, clock, seed, number) for number in range(PROCESSES)]
+    plain = [(memory.resources.log, memory.resources.session) for memory in memories]
+    for memory in memories:
+        make_faulty(memory.resources, faults)
+    writers = [
+        Writer(f"w{number}", memories[number % PROCESSES], faults, clock, notes, random.Random(f"{number} of {seed}"))
+        for number in range(WRITERS)
+    ]
+    await asyncio.gather(*(writer.work(WRITES) for writer in writers))
+    faults.rate = 0.0
+    writes = [write for writer in writers for write in writer.writes]
+    for memory, (log, session) in zip(memories, plain, strict=True):
+        memory.resources.log, memory.resources.session = log, session
+        await _check(memory, list(notes), writes)
+    fresh = await _opened(home, clock, seed, PROCESSES)
+    await _check(fresh, list(notes), writes)
+    await _same_answers([*memories, fresh], list(notes))
+    await checks.rebuilt_alike(fresh.resources, [fresh.scoped(user_id=user).scope for user in notes])
+    await checks.healthy(fresh.resources)
+    for memory in (*memories, fresh):
+        await memory.close()
+    return writes
+
+
+async def _check(memory: AsyncAgentMemory, users: list[str], writes: list[Write]) -> None:
+    for user in users:
+        mine = memory.scoped(user_id=user)
+        await checks.settled(mine)
+        entries = await checks.journal(memory.resources, mine.scope)
+        model = follow(entries, [write for write in writes if write.user == user])
+        found = held(await checks.current(memory.resources, mine.scope, "Turn", "Fact"))
+        assert found == model.now, f"{user}: {set(found.items()) ^ set(model.now.items())}"
+        await _bundles(mine, user, model)
+
+
+async def _bundles(mine: AsyncAgentMemory, user: str, model: Model) -> None:
+    """What is known now is found by its words; what is retired, erased or somebody else's is not."""
+    facts, turns = model.facts(), model.turns()
+    for thing in THINGS:
+        claim = f"{mark(user)} likes {thing}"
+        bundle = await mine.remember(claim, top_k=100, reinforce=False)
+        given = {fact.id for fact in bundle.facts}
+        assert given <= {name for name, known in facts.items() if known.status == "active"}, "a retired fact came back"
+        assert given >= set(model.current(claim)), f"{claim} is known and was not found"
+        about = {name for name, said in turns.items() if f" {thing} " in said.text}
+        assert about <= {turn.id for turn in bundle.turns} <= turns.keys(), f"turns about {thing}"
+
+
+async def _same_answers(memories: list[AsyncAgentMemory], users: list[str]) -> None:
+    """Caches that lived through it all answer like fresh ones."""
+    for user in users:
+        answers = []
+        for memory in memories:
+            bundle = await memory.scoped(user_id=user).remember("who talks of figs?", top_k=100, reinforce=False)
+            answers.append([(item.record.key, item.score) for item in bundle.items])
+        assert all(answer == answers[-1] for answer in answers), f"{user}: {answers}"
+
+
+def simulate(seed: int) -> tuple[list[str], Counter[str]]:
+    """One run: what happened, and how many writes came out how. Raises AssertionError where a promise is broken."""
+    faults = Faults(seed, rate=random.Random(f"rate {seed}").choice([0.0, 0.02, 0.05, 0.1]))
+    folder = MEMORY if MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(dir=folder, prefix="agentmem-simulation-") as home:
+        try:
+            writes = run(lambda clock: _simulate(Path(home), clock, seed, faults), seed)
+        except BaseException as error:
+            error.add_note("\n".join(faults.trace[-30:]))
+            error.add_note(f"to see it again: python -m tests.faults.simulate --seed {seed}")
+            raise
+    return faults.trace, Counter(write.outcome for write in writes)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run seeds; 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.simulate", description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=200, help="how many seeds to run, from --first on (200)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
+    parser.add_argument("--seed", type=int, help="run this one and print everything that happened")
+    asked = parser.parse_args(arguments)
+    if asked.seed is not None:
+        trace, outcomes = simulate(asked.seed)
+        print("\n".join(trace), dict(outcomes), sep="\n")
+        return 0
+    started, failed, outcomes = time.perf_counter(), [], Counter[str]()
+    for seed in range(asked.first, asked.first + asked.seeds):
+        try:
+            outcomes += simulate(seed)[1]
+        except Exception as error:
+            failed.append(seed)
+            print(f"seed {seed}: {type(error).__name__}: {error}", file=sys.stderr)
+            if len(failed) == 1:
+                traceback.print_exc()
+    print(f"{asked.seeds} seeds in {time.perf_counter() - started:.0f} s, {len(failed)} failed {failed}; writes {dict(outcomes)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,336 @@
+"""Local models: found, built, read and kept, with small models whose answers are known."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agentmem.errors import Closed, ConfigError, ModelUnavailable
+from agentmem.providers import EmbedderOptions, TokenEmbedder, open_embedder
+from agentmem.providers.model_folder import ModelFolder
+from agentmem.providers.sentence_model import SentenceModel
+from agentmem.providers.token_projection import fit
+from tests.fakes.sentence_models import (
+    HIDDEN,
+    VOCABULARY,
+    bert_states,
+    ids,
+    unit,
+    write_bert,
+    write_lookup,
+)
+
+TEXT = "peanut allergy . chef avoid peanut"
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> EmbedderOptions:
+    return EmbedderOptions(models=tmp_path / "models")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "house-model"
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub is a port where nobody listens."""
+    import huggingface_hub.constants as constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+
+
+def built(options: EmbedderOptions) -> list[Path]:
+    return sorted((options.models / "built").glob("*"))
+
+
+async def test_a_graph_built_from_weights_computes_the_model(folder: Path, options: EmbedderOptions) -> None:
+    weights = write_bert(folder)
+    embedder = open_embedder(f"local:{folder}@fp32", options)
+    vectors = await embedder.embed([TEXT, "rain"])
+    for vector, text in zip(vectors, (TEXT, "rain"), strict=True):
+        np.testing.assert_allclose(vector, unit(bert_states(weights, ids(text)).mean(0)), atol=1e-5)
+    assert vectors.dtype == np.float32
+    await embedder.close()
+
+
+async def test_int8_is_the_default_and_close_to_the_model(folder: Path, options: EmbedderOptions) -> None:
+    weights = write_bert(folder)
+    embedder = open_embedder(f"local:{folder}", options)
+    vector = (await embedder.embed([TEXT]))[0]
+    assert vector @ unit(bert_states(weights, ids(TEXT)).mean(0)) > 0.98
+    assert [path.name.split("-")[0] for path in built(options)] == ["int8"]
+    await embedder.close()
+
+
+async def test_a_vector_does_not_depend_on_its_company(folder: Path, options: EmbedderOptions) -> None:
+    write_bert(folder)
+    one = open_embedder(f"local:{folder}", options)
+    two = open_embedder(f"local:{folder}", EmbedderOptions(models=options.models, threads=2))
+    texts = [" ".join(VOCABULARY[5 + number % 9] for number in range(size)) for size in range(1, 30)]
+    alone = np.concatenate([await one.embed([text]) for text in texts])
+    together = await two.embed(texts[::-1] + texts)
+    np.testing.assert_array_equal(together, np.concatenate([alone[::-1], alone]))
+    await one.close()
+    await two.close()
+
+
+async def test_odd_texts_have_vectors_too(folder: Path, options: EmbedderOptions) -> None:
+    write_bert(folder)
+    embedder = open_embedder(f"local:{folder}", options)
+    odd = ["", " ", "rain " * 20_000, "x" * 100_000, "😀", "a\0b", "\ud800", "雨が降る", "\n\t"]
+    vectors = await embedder.embed(odd)
+    assert vectors.shape == (len(odd), HIDDEN)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
+    assert (await embedder.embed([])).shape == (0, HIDDEN)
+    await embedder.close()
+
+
+async def test_equal_texts_are_read_once(
+    folder: Path, options: EmbedderOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lookup(folder)
+    read: list[str] = []
+    real = SentenceModel.read
+
+    def counting(self: SentenceModel, text: str, *, tokens: bool = False) -> object:
+        read.append(text)
+        return real(self, text, tokens=tokens)
+
+    monkeypatch.setattr(SentenceModel, "read", counting)
+    embedder = open_embedder(f"local:{folder}", options)
+    vectors = await embedder.embed(["rain", "music", "rain"])
+    assert read == ["rain", "music"]
+    np.testing.assert_array_equal(vectors[0], vectors[2])
+    await embedder.close()
+
+
+async def test_an_exported_folder_is_pooled_as_its_files_say(folder: Path, options: EmbedderOptions) -> None:
+    table = write_lookup(folder, graph="onnx/model.onnx")
+    rows = table[ids(TEXT)]
+    for mode, expected in (("mean_tokens", rows.mean(0)), ("cls_token", rows[0])):
+        (folder / "1_Pooling").mkdir(exist_ok=True)
+        stated = {"word_embedding_dimension": HIDDEN, f"pooling_mode_{mode}": True, "pooling_mode_max_tokens": False}
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps(stated))
+        embedder = open_embedder(f"local:{folder}", options)
+        np.testing.assert_allclose((await embedder.embed([TEXT]))[0], unit(expected), atol=1e-6)
+        await embedder.close()
+    assert built(options) == []
+
+
+@pytest.mark.parametrize("tokens", [True, False])
+async def test_a_sentence_output_is_taken_as_it_is(folder: Path, options: EmbedderOptions, tokens: bool) -> None:
+    table = write_lookup(folder, sentence=True, tokens=tokens)
+    expected = table[ids(TEXT)].sum(0)
+    expected[0] *= 2
+    embedder = open_embedder(f"local:{folder}", options)
+    np.testing.assert_allclose((await embedder.embed([TEXT]))[0], unit(expected), atol=1e-6)
+    assert isinstance(embedder, TokenEmbedder) is tokens
+    await embedder.close()
+
+
+async def test_a_variant_names_one_of_several_graphs(folder: Path, options: EmbedderOptions) -> None:
+    write_lookup(folder)
+    write_lookup(folder, graph="onnx/model_doubled.onnx", sentence=True)
+    plain, doubled = (open_embedder(f"local:{folder}{variant}", options) for variant in ("", "@doubled"))
+    assert doubled.identity == f"local:{folder}@doubled:{HIDDEN}"
+    assert not np.allclose(await plain.embed([TEXT]), await doubled.embed([TEXT]))
+    with pytest.raises(ConfigError, match="tripled"):
+        open_embedder(f"local:{folder}@tripled", options)
+    await plain.close()
+    await doubled.close()
+
+
+async def test_only_the_first_tokens_count(folder: Path, options: EmbedderOptions) -> None:
+    write_lookup(folder)
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 6}))
+    embedder = open_embedder(f"local:{folder}", options)
+    long, short = await embedder.embed(["rain music train chef garden avoid", "rain music train chef"])
+    np.testing.assert_array_equal(long, short)
+    await embedder.close()
+
+
+async def test_word_pieces_come_packed_and_without_the_special_ones(folder: Path, options: EmbedderOptions) -> None:
+    table = write_lookup(folder)
+    embedder = open_embedder(f"local:{folder}", options)
+    assert isinstance(embedder, TokenEmbedder)
+    vectors, tokens = await embedder.embed_tokens([TEXT, "", TEXT])
+    np.testing.assert_array_equal(vectors, await embedder.embed([TEXT, "", TEXT]))
+    assert tokens[0].ids.tolist() == ids(TEXT)[1:-1]
+    assert tokens[0].ids.dtype == np.int32
+    assert tokens[0].vectors.dtype == np.int8
+    assert tokens[0].vectors.shape == (6, 64)
+    assert (tokens[1].ids.shape, tokens[1].vectors.shape) == ((0,), (0, 64))
+    np.testing.assert_array_equal(tokens[0].vectors, tokens[2].vectors)
+    # All 64 dimensions are kept here, so the products are the cosines up to rounding.
+    rows = table[tokens[0].ids] / np.linalg.norm(table[tokens[0].ids], axis=1, keepdims=True)
+    packed = tokens[0].vectors.astype(np.float32) / 256
+    np.testing.assert_allclose(packed @ packed.T, rows @ rows.T, atol=0.1)
+    assert (await embedder.embed_tokens([]))[1] == []
+    await embedder.close()
+
+
+def test_the_word_piece_matrix_is_orthonormal_and_fitted_alike_every_time(
+    folder: Path, options: EmbedderOptions
+) -> None:
+    write_lookup(folder)
+    model = SentenceModel(ModelFolder(folder), options.models, dimensions=HIDDEN)
+    matrix = fit(model)
+    np.testing.assert_allclose(matrix.T @ matrix, np.eye(64), atol=1e-5)
+    np.testing.assert_allclose(fit(model), matrix, atol=1e-5)
+
+
+async def test_what_is_built_is_kept(folder: Path, options: EmbedderOptions) -> None:
+    write_bert(folder)
+    times = []
+    for _ in range(2):
+        embedder = open_embedder(f"local:{folder}", options)
+        assert isinstance(embedder, TokenEmbedder)
+        await embedder.embed_tokens([TEXT])
+        await embedder.close()
+        times.append([(path.suffix, path.stat().st_mtime_ns) for path in built(options)])
+    assert [suffix for suffix, _ in times[0]] == [".onnx", ".npy"]
+    assert times[0] == times[1]
+
+
+async def test_a_damaged_graph_is_built_again(folder: Path, options: EmbedderOptions) -> None:
+    write_bert(folder)
+    first = open_embedder(f"local:{folder}", options)
+    good = await first.embed([TEXT])
+    await first.close()
+    built(options)[0].write_bytes(b"half a graph")
+    again = open_embedder(f"local:{folder}", options)
+    np.testing.assert_array_equal(await again.embed([TEXT]), good)
+    await again.close()
+
+
+def test_two_that_build_at_once_leave_one_file(folder: Path, options: EmbedderOptions) -> None:
+    write_bert(folder)
+    start = threading.Barrier(2)
+
+    def load(_: int) -> list[float]:
+        start.wait()
+        model = SentenceModel(ModelFolder(folder), options.models, dimensions=HIDDEN)
+        return [float(part) for part in model.read(TEXT).vector]
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(load, range(2))
+    assert first == second
+    assert len(built(options)) == 1
+
+
+async def test_the_loop_goes_on_while_a_model_reads(folder: Path, options: EmbedderOptions) -> None:
+    write_bert(folder)
+    embedder = open_embedder(f"local:{folder}", options)
+    work = asyncio.ensure_future(embedder.embed(["rain " * 30 + str(number) for number in range(200)]))
+    turns = 0
+    while not work.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 25
+    await embedder.close()
+
+
+async def test_close_ends_the_work_and_refuses_more(folder: Path, options: EmbedderOptions) -> None:
+    write_bert(folder)
+    embedder = open_embedder(f"local:{folder}", options)
+    work = asyncio.ensure_future(embedder.embed([f"rain {number}" for number in range(500)]))
+    await asyncio.sleep(0.05)
+    await embedder.close()
+    with pytest.raises(Closed):
+        await work
+    with pytest.raises(Closed):
+        await embedder.embed(["rain"])
+
+
+def test_constructing_loads_nothing(folder: Path, options: EmbedderOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_bert(folder)
+    for name in ("onnxruntime", "tokenizers", "onnx"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert open_embedder(f"local:{folder}", options).identity == f"local:{folder}:{HIDDEN}"
+    assert built(options) == []
+
+
+@pytest.mark.parametrize("library", ["onnxruntime", "tokenizers", "onnx"])
+async def test_a_missing_library_is_named_with_the_fix(
+    folder: Path, options: EmbedderOptions, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    write_bert(folder)
+    monkeypatch.setitem(sys.modules, library, None)
+    embedder = open_embedder(f"local:{folder}", options)
+    with pytest.raises(ConfigError, match=rf"{library}.*agentmem-graph\[local\]"):
+        await embedder.embed([TEXT])
+    await embedder.close()
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("model.onnx", b"no graph", "onnxruntime"),
+        ("tokenizer.json", b"{}", r"tokenizer\.json"),
+        ("config.json", b"{", "not JSON"),
+        ("1_Pooling/config.json", b'{"pooling_mode_max_tokens": true}', "max_tokens"),
+        ("modules.json", b'[{"type": "sentence_transformers.models.Dense"}]', "dense"),
+    ],
+)
+async def test_a_model_that_cannot_be_used_says_why(
+    folder: Path, options: EmbedderOptions, name: str, content: bytes, message: str
+) -> None:
+    write_lookup(folder)
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=message):
+        await open_embedder(f"local:{folder}:{HIDDEN}", options).embed([TEXT])
+
+
+async def test_weights_of_another_kind_are_refused(folder: Path, options: EmbedderOptions) -> None:
+    write_bert(folder)
+    (folder / "config.json").write_text(json.dumps({"model_type": "t5", "hidden_size": HIDDEN}))
+    with pytest.raises(ConfigError, match="t5"):
+        await open_embedder(f"local:{folder}", options).embed([TEXT])
+
+
+async def test_a_folder_that_cannot_be_written_is_named(folder: Path, tmp_path: Path) -> None:
+    write_bert(folder)
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(ConfigError, match="cannot write"):
+        await open_embedder(f"local:{folder}", EmbedderOptions(models=tmp_path / "file")).embed([TEXT])
+
+
+def test_an_empty_folder_and_wrong_dimensions_are_refused_at_once(folder: Path, options: EmbedderOptions) -> None:
+    with pytest.raises(ConfigError, match=r"tokenizer\.json"):
+        open_embedder(f"local:{folder}", options)
+    write_lookup(folder)
+    with pytest.raises(ConfigError, match="100"):
+        open_embedder(f"local:{folder}:100", options)
+
+
+def test_a_name_that_is_neither_folder_nor_hub_name_is_refused(options: EmbedderOptions) -> None:
+    with pytest.raises(ConfigError, match="owner/model"):
+        open_embedder("local:a/b/c", options)
+
+
+@pytest.mark.usefixtures("offline")
+async def test_without_network_a_hub_name_says_what_to_do(options: EmbedderOptions) -> None:
+    embedder = open_embedder("local:somebody/some-model:384", options)
+    assert embedder.identity == "local:somebody/some-model:384"
+    with pytest.raises(ModelUnavailable, match="local:/path/to/model"):
+        await embedder.embed([TEXT])
+    await embedder.close()
+
+
+@pytest.mark.usefixtures("offline")
+async def test_a_downloaded_model_is_found_without_network(options: EmbedderOptions) -> None:
+    table = write_lookup(options.models / "hub" / "models--somebody--some-model" / "snapshots" / "0123")
+    embedder = open_embedder("local/somebody/some-model", options)
+    np.testing.assert_allclose((await embedder.embed(["rain"]))[0], unit(table[ids("rain")].mean(0)), atol=1e-6)
+    await embedder.close()

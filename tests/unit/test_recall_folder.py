@@ -1,0 +1,168 @@
+"""The folder of techniques and their settings: what is dropped in, disabled, unknown, failing or late."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.errors import ConfigError, CorruptStore, InvalidRecord, ModelUnavailable
+from agentmem.recall import techniques
+from agentmem.recall.layer import RecallLayer
+from agentmem.recall.options import find_techniques, read_options
+from agentmem.recall.query import Request
+from tests.unit.talking import NAMES, SetClock, contents, layer_of, opened, talk
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+async def memory(home: Path, clock: SetClock) -> AsyncIterator[AsyncAgentMemory]:
+    async with opened(home, clock) as alice:
+        yield alice
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A second place for techniques."""
+    techniques.__path__.append(str(tmp_path))
+    yield tmp_path
+    techniques.__path__.remove(str(tmp_path))
+
+
+async def test_a_technique_dropped_in_as_one_file_is_found_and_used(memory: AsyncAgentMemory, folder: Path) -> None:
+    (folder / "dropped_in.py").write_text(
+        "import numpy as np\n"
+        "from agentmem.recall.technique import Options as Base, Ranked\n"
+        "class Options(Base):\n    size: float = 1.0\n"
+        "async def search(query, memory, options):\n"
+        "    return {'latest': Ranked((options.size * memory.outline.position).astype(np.float32), 'added')}\n"
+    )
+    await talk(memory, "Ann: I play the cello.", "Ann: Nothing.")
+    layer = layer_of(memory, dropped_in={"size": 9.0})
+    bundle = await layer.recall(Request(query="cello"), memory.scope)
+    assert bundle.turns[0].content == "Nothing."
+    assert "latest +9.00" in bundle.items[0].why
+    alone = await layer.recall(Request(query="cello", techniques=("dropped_in",)), memory.scope)
+    assert [line.technique for line in alone.receipt.trace] == ["dropped_in"]
+
+
+def test_a_file_that_is_no_technique_is_refused(folder: Path) -> None:
+    (folder / "half_done.py").write_text("class Options: ...\n")
+    with pytest.raises(ConfigError, match="half_done"):
+        find_techniques()
+
+
+@pytest.mark.parametrize(
+    "settings, said",
+    [
+        ({"telepathy": {}}, "unknown section recall.telepathy; known ones: context, dialogue"),
+        ({"keyword": {"k2": 1}}, "unknown option recall.keyword.k2; known ones: enabled, deadline, k1"),
+        ({"keyword": {"b": 2}}, "recall.keyword.b: "),
+        ({"keyword": 3}, "recall.keyword must be a table"),
+        ({"ranking": {"kinds": {"Turn": 0}}}, "recall.ranking.kinds.Turn must be above 0"),
+        ({"ranking": {"kinds": {"Car": 1}}}, "unknown kind 'Car'"),
+    ],
+)
+def test_settings_that_do_not_exist_are_refused(settings: Any, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_options(settings)
+    assert str(caught.value).startswith(said) or said in str(caught.value)
+
+
+def test_profile_best_adds_the_prior_and_the_reranker() -> None:
+    assert read_options({}).rerank is None
+    best = read_options({"ranking": {"kinds": {"Fact": 0.4}}}, "best")
+    assert best.rerank is not None
+    assert best.ranking.conversation_prior == 0.1
+    assert (best.ranking.kinds["Fact"], best.ranking.kinds["Turn"]) == (0.4, 0.3)
+    assert read_options({"ranking": {"conversation_prior": 0}}, "best").ranking.conversation_prior == 0
+
+
+async def test_best_without_word_pieces_says_so(memory: AsyncAgentMemory) -> None:
+    await talk(memory, "Ann: I play the cello.", "Ann: I play the flute.")
+    bundle = await RecallLayer(memory.resources, profile="best").recall(Request(query="cello"), memory.scope)
+    assert any("Word piece vectors" in notice for notice in bundle.notices)
+    assert "conversation" in bundle.receipt.pool.lists
+
+
+async def test_unknown_techniques_are_refused(memory: AsyncAgentMemory) -> None:
+    with pytest.raises(InvalidRecord, match="unknown technique 'telepathy'; known ones: dialogue, entity"):
+        await memory.remember("x", techniques=["telepathy"])
+
+
+async def test_a_disabled_technique_does_not_run(memory: AsyncAgentMemory) -> None:
+    await talk(memory, "Ann: I play the cello.")
+    bundle = await layer_of(memory, vector={"enabled": False}).recall(Request(query="cello"), memory.scope)
+    assert [line.technique for line in bundle.receipt.trace] == [name for name in NAMES if name != "vector"]
+
+
+class Failing:
+    """An embedder that cannot be reached."""
+
+    identity, dimensions, grains = "hash:v1:512", 512, ("whole",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def embed(self, texts: list[str]) -> Any:
+        raise self.error
+
+
+def without(memory: AsyncAgentMemory, error: Exception) -> Any:
+    """What is open, with a failing embedder."""
+    open_now = memory.resources
+    served = SimpleNamespace(embedder=Failing(error), index=open_now.vectors[0].index)
+    return SimpleNamespace(
+        clock=open_now.clock, ids=open_now.ids, log=open_now.log, graph=open_now.graph, vectors=[served],
+        deterministic=True, outline=open_now.outline,
+    )  # fmt: skip
+
+
+async def test_a_failing_technique_costs_a_line_and_a_notice(memory: AsyncAgentMemory) -> None:
+    await talk(memory, "Ann: I play the cello.")
+    layer = RecallLayer(without(memory, ModelUnavailable("no route")))
+    bundle = await layer.recall(Request(query="cello"), memory.scope, ["said before"])
+    assert contents(bundle) == ["I play the cello."]
+    assert bundle.notices == ("said before", "Recalled without vector: ModelUnavailable: no route")
+    assert {line.technique: line.error for line in bundle.receipt.trace}["vector"] == "ModelUnavailable: no route"
+
+
+async def test_when_everything_fails_the_first_failure_is_raised(memory: AsyncAgentMemory) -> None:
+    layer = RecallLayer(without(memory, ModelUnavailable("no route")))
+    with pytest.raises(ModelUnavailable, match="no route"):
+        await layer.recall(Request(query="cello", techniques=("vector",)), memory.scope)
+
+
+async def test_a_damaged_store_is_never_passed_over(memory: AsyncAgentMemory) -> None:
+    layer = RecallLayer(without(memory, CorruptStore("page 3")))
+    with pytest.raises(CorruptStore, match="page 3"):
+        await layer.recall(Request(query="cello"), memory.scope)
+
+
+async def test_a_late_technique_is_left_out_unless_ids_are_seeded(memory: AsyncAgentMemory, folder: Path) -> None:
+    (folder / "slow.py").write_text(
+        "import asyncio\nimport numpy as np\n"
+        "from agentmem.recall.technique import Options, Ranked\n"
+        "async def search(query, memory, options):\n"
+        "    await asyncio.sleep(0.05)\n"
+        "    return {'slow': Ranked(np.ones(memory.outline.size, dtype=np.float32), 'added')}\n"
+    )
+    await talk(memory, "Ann: I play the cello.")
+    source = SimpleNamespace(
+        **vars(without(memory, ModelUnavailable(""))),
+    )
+    lines = {}
+    for seeded in (True, False):
+        source.deterministic = seeded
+        layer = RecallLayer(source, {"slow": {"deadline": 0.001}})
+        bundle = await layer.recall(Request(query="cello", techniques=("slow", "keyword")), memory.scope)
+        lines[seeded] = {line.technique: line.error for line in bundle.receipt.trace}["slow"]
+    assert lines == {True: "", False: "no answer within 0.001 s"}

@@ -1,0 +1,144 @@
+"""The embedded store's statements: none walks a whole table, none holds a caller's text, records come back whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+import pytest
+
+from agentmem.errors import InvalidRecord, SchemaMismatch
+from agentmem.model.records import Edge, EdgeKind, Fact, Record, Status, Turn, build
+from agentmem.stores import Where
+from agentmem.stores.sqlite.needles import needles, surfaces
+from agentmem.stores.sqlite.payload import Stamp, decode, encode, stamped
+from agentmem.stores.sqlite.where import compile_order, compile_where, index_for
+from agentmem.text.blocks import load_blocks, load_schema
+from tests.conformance.writing import START
+
+STAMP = Stamp("alice", "x", "work", 1_700_000_000_000_001, 4, "op")
+IN_THE_PATH = ("append", "erase", "graph", "journal", "records", "scan", "usage")
+SMALL = {"parked_changes", "store_meta", "leases", "embedders"}  # a few rows each
+TABLES = re.compile(r"\b(?:SCAN|USING AUTOMATIC) (\w+)")
+
+
+@pytest.fixture
+def db() -> Iterator[apsw.Connection]:
+    """An empty store in memory."""
+    connection = apsw.Connection(":memory:")
+    for step in load_schema("sqlite"):
+        connection.execute(step.text)
+    yield connection
+    connection.close()
+
+
+def plan(db: apsw.Connection, statement: str, values: Any = None) -> list[str]:
+    names = dict.fromkeys(re.findall(r":(\w+)", statement))
+    numbered = [int(number) for number in re.findall(r"\?(\d+)", statement)]
+    empty: Any = names or [None] * (max(numbered) if numbered else statement.count("?"))
+    return [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", values or empty)]
+
+
+@pytest.mark.parametrize("file", IN_THE_PATH)
+def test_no_statement_walks_a_whole_table(db: apsw.Connection, file: str) -> None:
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    blocks = load_blocks("agentmem.stores.sqlite", f"{file}.sql")
+    fixed = {name: text.replace("{table}", "passage_tokens") for name, text in blocks.items() if "{where}" not in text}
+    walked = {
+        (name, table) for name, text in fixed.items() for line in plan(db, text) for table in TABLES.findall(line)
+    }
+    assert {(name, table) for name, table in walked if table in tables - SMALL} == set()
+
+
+@pytest.mark.parametrize(
+    "where, order, used",
+    [
+        (Where(), "seq", "memory_records_seq (user_id=?)"),
+        (Where(kinds=("Fact",)), "seq", "memory_records_kind (user_id=? AND kind=?)"),
+        (Where(kinds=("Turn",), conversation_id="c"), "position", "_position (user_id=? AND conversation_id=?)"),
+        (Where(conversation_id="c", since=START), "seq", "_position (user_id=? AND conversation_id=?)"),
+        (Where(kinds=("Turn",), channels=("a", "b")), "time", "memory_records_time (user_id=? AND kind=?)"),
+        (Where(kinds=("Turn",), until=START), "seq", "memory_records_time (user_id=? AND kind=?)"),
+        (Where(kinds=("Fact",), key=("x", "y")), "seq", "_unique (user_id=? AND kind=? AND unique_key=?)"),
+        (Where(kinds=("Fact", "Turn"), ids=("x", "y")), "time", "_key (user_id=? AND kind=? AND id=?)"),
+    ],
+)
+def test_a_filter_reads_by_its_index(db: apsw.Connection, where: Where, order: str, used: str) -> None:
+    condition, values = compile_where("alice", where)
+    text = load_blocks("agentmem.stores.sqlite", "records.sql")["find"].format(
+        where=condition, order=compile_order(order, True), index=index_for(where, order)
+    )
+    lines = plan(db, text, (*values, 10, 0))
+    assert any(used in line for line in lines), lines
+
+
+def test_a_filter_holds_no_value_of_the_caller() -> None:
+    evil = "x' OR 1=1 --"
+    where = Where((evil,), (evil, evil), evil, (evil,), (evil,), (evil,), START, START)
+    condition, values = compile_where(evil, where)
+    assert evil not in condition
+    assert condition.count("?") == len(values)
+
+
+def test_every_table_that_can_hold_a_users_text_is_scanned(db: apsw.Connection) -> None:
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    scanned = set(load_blocks("agentmem.stores.sqlite", "scan.sql")) | {"store_meta", "leases", "embedders"}
+    without_text = {"schema_version", "memory_users", "word_state", "projection_watermarks", "audit_gate"}
+    assert tables - scanned == without_text
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        build(
+            Turn,
+            id="x",
+            conversation_id="c",
+            content="Hi \u0000 ü",
+            timestamp=START,
+            metadata={"a": [1, None, {"b": 1.5}]},
+        ),
+        build(
+            Fact, id="x", claim="A", tags=("t",), source_spans=(("t", 1, 2),), status=Status.FORGOTTEN, valid_to=START
+        ),
+        build(Edge, id="x", edge_kind=EdgeKind.KNOWS, source="a", target="b", confidence=1),
+    ],
+    ids=lambda record: record.kind,
+)
+def test_a_record_comes_back_as_it_was(record: Record) -> None:
+    full = stamped(record, STAMP)
+    back = decode(record.kind, encode(full), STAMP)
+    assert (back, back.model_dump(), hash(repr(back))) == (full, full.model_dump(), hash(repr(full)))
+    assert (full.user_id, full.channel, full.seq, full.operation_id) == ("alice", "work", 4, "op")
+    assert full.recorded_at is not None
+    assert full.recorded_at.microsecond == 1
+    assert type(record).model_validate(full.model_dump()) == full
+    assert "alice" not in encode(full)
+
+
+def test_what_cannot_be_stored_or_read_is_named() -> None:
+    with pytest.raises(InvalidRecord) as refused:
+        encode(build(Turn, id="x", content="Hi", metadata={"a": object()}))
+    assert refused.value.field == "metadata"
+    with pytest.raises(SchemaMismatch, match="Holiday"):
+        decode("Holiday", "{}", STAMP)
+    with pytest.raises(SchemaMismatch, match="mood"):
+        decode("Turn", '{"content": "Hi", "mood": "good"}', STAMP)
+
+
+def test_words_are_looked_for_with_and_without_what_joins_them() -> None:
+    found = surfaces(["The code is ZQ-77, see /srv/app.py and don't tell."])
+    assert {"zq-77", "srv/app.py", "code", "tell"} <= set(found)
+    assert "the" not in found
+
+
+def test_needles_find_words_phrases_and_values() -> None:
+    wanted = needles({"My pin is 9041, remember", "ok"}, ["9041"])
+    assert wanted.in_text("was it 9041?")
+    assert not wanted.in_text("was it 90411?")
+    assert wanted.in_json('{"note": ["My pin is 9041, remember it"]}', words=False)
+    assert not wanted.in_json('{"9041": 1}')
+    assert wanted.quoted_in('["ok"]')
+    assert not wanted.quoted_in('["ok then"]')
