@@ -45,6 +45,7 @@ class _Opened:
             resources = await open_resources(settings)
             layer = RecallLayer(resources, settings.recall, profile=settings.recall_profile, digest=settings.digest())
             resources.on_erasure.append(layer.forget)
+            resources.auditor.thresholds = {"ranking": layer.options.ranking.model_dump(mode="json")}
             self.parts = (resources, layer)
 
     def get(self) -> tuple[Resources, RecallLayer]:
@@ -128,7 +129,7 @@ class AsyncAgentMemory:
 
     @cached_property
     def _seat(self) -> Seat:
-        return Seat(self.resources, self.scope, self.scope.conversation_id)
+        return Seat(self.resources, self.scope)
 
     # -- subsystems
 
@@ -277,16 +278,16 @@ class AsyncAgentMemory:
             techniques=None if techniques is None else tuple(techniques),
         )  # fmt: skip
         resources, layer = self._opened.get()
-        watch = Stopwatch(resources.clock)
+        scope, watch = self._seat.scope, Stopwatch(resources.clock)
         try:
-            bundle = await layer.recall(request, self.scope, await self._notices())
+            bundle = await layer.recall(request, scope, await self._notices())
         except AgentMemError as error:
-            await audit_recall(resources, self.scope, "retrieve", request, None, watch, error=type(error).__name__)
+            await audit_recall(resources, scope, "retrieve", request, None, watch, error=type(error).__name__)
             raise
         resources.keep_receipt(bundle.receipt.id, bundle.receipt)
         if reinforce and bundle.receipt.delivered:
-            await resources.log.touch(bundle.receipt.delivered, self.scope, bundle.receipt.id, at=resources.clock.now())
-        await audit_recall(resources, self.scope, "retrieve", request, bundle.receipt, watch)
+            await resources.log.touch(bundle.receipt.delivered, scope, bundle.receipt.id, at=resources.clock.now())
+        await audit_recall(resources, scope, "retrieve", request, bundle.receipt, watch)
         return bundle
 
     async def context(self, query: str, max_tokens: int = 4000, *, counter: Counter | None = None) -> Context:
@@ -296,9 +297,9 @@ class AsyncAgentMemory:
         """
         request = Request(query=query)
         resources, layer = self._opened.get()
-        watch = Stopwatch(resources.clock)
-        packed = await layer.context(request, self.scope, max_tokens, counter, await self._notices())
-        await audit_recall(resources, self.scope, "context", request, None, watch)
+        scope, watch = self._seat.scope, Stopwatch(resources.clock)
+        packed = await layer.context(request, scope, max_tokens, counter, await self._notices())
+        await audit_recall(resources, scope, "context", request, None, watch)
         return packed
 
     async def _notices(self) -> list[str]:
@@ -335,9 +336,11 @@ class AsyncAgentMemory:
         """What memory learned, retired and changed between two moments of the record."""
         return await self._history.diff(earlier, later)
 
-    async def observe_usage(self, ids: Sequence[str], context_tags: Sequence[str] = ()) -> int:
-        """Note that records were used in an answer; returns how many of the ids were found."""
-        return await self._seat.used(ids, context_tags)
+    async def observe_usage(
+        self, ids: Sequence[str], context_tags: Sequence[str] = (), *, idempotency_key: str | None = None
+    ) -> int:
+        """Note that records were used in an answer, once per key; returns how many were found."""
+        return await self._seat.used(ids, context_tags, key=idempotency_key)
 
     # -- projections
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentmem.model.changes import Audit
+from agentmem.model.changes import Audit, Promotion
 from agentmem.model.scope import Scope
 from agentmem.settings import Settings
 
@@ -21,6 +21,7 @@ class Auditor:
     def __init__(self, settings: Settings) -> None:
         self.level = settings.audit_level
         active = settings.active()
+        self.thresholds: Mapping[str, Any] = {}  # what recall works with; it stands in the rows of reads
         kept = ("recall_profile", "embedder", "audit_level", "seed", "recall")
         self.snapshot: Mapping[str, Any] = {"settings": settings.digest(), **{name: active[name] for name in kept}}
 
@@ -32,7 +33,7 @@ class Auditor:
     def write(
         self, operation: str, scope: Scope, *, memory_type: str, operation_id: str = "", count: int | None = None,
         latency_ms: float | None = None, metadata: Mapping[str, Any] | None = None, payload: Any = None,
-        error: str | None = None,
+        error: str | None = None, promotion: Promotion | None = None,
     ) -> Audit | None:  # fmt: skip
         """The row of a mutation; `payload` is kept at verbose only."""
         if self.level == "off":
@@ -44,6 +45,7 @@ class Auditor:
             operation=operation, memory_type=memory_type, scope=scope, operation_id=operation_id,
             target_channels=(scope.channel,), result_count=count, latency_ms=latency_ms, success=error is None,
             error_message=error, config_snapshot=self.snapshot, metadata=details,
+            **({} if promotion is None else promotion._asdict()),
         )  # fmt: skip
 
     def read(
@@ -57,5 +59,6 @@ class Auditor:
         return Audit(
             operation=operation, memory_type=memory_type, scope=scope, operation_id=operation_id,
             target_channels=scope.readable(), query_text=query, result_count=count, latency_ms=latency_ms,
-            success=error is None, error_message=error, config_snapshot=self.snapshot, metadata=dict(metadata or {}),
+            success=error is None, error_message=error, config_snapshot={**self.snapshot, **self.thresholds},
+            metadata=dict(metadata or {}),
         )  # fmt: skip

@@ -63,6 +63,10 @@ class VectorProjection:
         """Try again at once, however lately the model failed."""
         self._failed_at = float("-inf")
 
+    def after_fork(self) -> None:
+        """Forget locks that another process holds; nobody here would ever release them."""
+        self._locks.clear()
+
     def attempts(self, scope: Scope) -> int:
         """How often changes of this user were tried in vain and are to be tried again."""
         return sum(tries for (user_id, _), tries in self._attempts.items() if user_id == scope.user_id)

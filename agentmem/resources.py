@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from agentmem.audit import MEMORY_TYPES, Auditor
 from agentmem.errors import AgentMemError, Closed, Conflict, ModelUnavailable, StoreError
-from agentmem.model.changes import Audit, Change, JournalEntry
+from agentmem.model.changes import Audit, Change, JournalEntry, Promotion
 from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, derived_id
 from agentmem.model.outline import Outline
 from agentmem.model.records import Key, Record
@@ -79,6 +80,7 @@ class Resources:
     _switching: asyncio.Lock = field(default_factory=asyncio.Lock)
     _former: list[VectorProjection] = field(default_factory=list)  # no longer served; recalls may still hold them
     _refused: str = ""  # an embedder that this process cannot open
+    _pid: int = field(default_factory=os.getpid)
 
     @property
     def deterministic(self) -> bool:
@@ -105,10 +107,12 @@ class Resources:
     async def write(
         self, scope: Scope, operation: str, build: Callable[[Write], Awaitable[Change | None]], *, kind: str,
         key: str | None = None, payload: str = "", details: Mapping[str, Any] | None = None,
+        promotion: Promotion | None = None,
     ) -> JournalEntry | None:  # fmt: skip
         """Build a Change from what is read and commit it; when the state moved on meanwhile, read and build again.
 
         With a `key`, a write done before is returned and not done again. None when `build` found nothing to do.
+        `details` and `promotion` go into its audit row.
         """
         self.check_open()
         watch, user = Stopwatch(self.clock), scope.user_id
@@ -127,7 +131,7 @@ class Resources:
                     count=len(change.puts) + len(change.retracts), latency_ms=watch.milliseconds(),
                     metadata={"ids": [record.id for record in change.puts[:50]], **(details or {})},
                     payload=[record.model_dump(mode="json") for record in change.puts[:50]]
-                    if self.auditor.level == "verbose" else None,
+                    if self.auditor.level == "verbose" else None, promotion=promotion,
                 )  # fmt: skip
                 return (await self.commit(scope, [change], audit))[0]
             except Conflict as error:
@@ -166,7 +170,7 @@ class Resources:
             try:
                 if projection is self.vectors[0] or whole or await projection.is_next(scope, entries):
                     done = await projection.follow(scope, entries) and done
-            except StoreError as error:
+            except AgentMemError as error:  # whatever a projection meets, it fails no write and no recall
                 projection.last_error, done = str(error), False
         return done
 
@@ -270,12 +274,23 @@ class Resources:
         """Raise Closed after `close`."""
         if self.closed:
             raise Closed("this memory was closed; open a new one")
+        self._after_fork()
+
+    def _after_fork(self) -> None:
+        """Forget the tasks and locks of the process that this one was forked from: they never end here."""
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._outline_locks.clear()
+            self._switching, self._tasks = asyncio.Lock(), set()
+            for projection in self.vectors:
+                projection.after_fork()
 
     async def close(self) -> None:
         """Let running projections finish for a moment, then close models and stores."""
         if self.closed:
             return
         self.closed = True
+        self._after_fork()
         if self._tasks:
             _, late = await asyncio.wait(set(self._tasks), timeout=None if self.deterministic else 5.0)
             for task in late:
@@ -293,6 +308,7 @@ async def open_resources(settings: Settings) -> Resources:
 
     clock = settings.clock or SystemClock()
     log = await sqlite.open_log(settings.database, clock)
+    session: SessionStore | None = None
     try:
         session = await sqlite.open_session(settings.session_file, clock)
         meta = await log.meta()
@@ -309,6 +325,8 @@ async def open_resources(settings: Settings) -> Resources:
             await add_projection(resources, embedder)
         return resources
     except BaseException:
+        if session is not None:
+            await session.close()
         await log.close()
         raise
 

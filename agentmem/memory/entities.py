@@ -52,7 +52,9 @@ class Entities:
                 return write.change(draft.model_copy(update=stamp))
             merged = _merged(known, draft)
             found.append(known)
-            if merged == known and key is None:  # with a key, that it was used is noted by a version that changes nothing
+            if (
+                merged == known and key is None
+            ):  # with a key, that it was used is noted by a version that changes nothing
                 return None
             return write.change(merged, expects={known.key: known.seq})
 
@@ -76,9 +78,10 @@ class Entities:
             return record if isinstance(record, Entity) else None
         names = {slug(name) for name in (draft.name, *draft.aliases)}
         for record in await self.seat.all("Entity", channels=[draft.channel]):
-            if isinstance(record, Entity) and record.type == draft.type and record.superseded_at is None:
-                if names & {slug(name) for name in record.aliases}:
-                    return record
+            if not isinstance(record, Entity) or record.type != draft.type or record.superseded_at is not None:
+                continue
+            if names & {slug(name) for name in record.aliases}:
+                return record
         return None
 
     async def entities(self, name: str | None = None, *, type: str | None = None, limit: int = 1000) -> list[Entity]:
@@ -97,7 +100,7 @@ class Entities:
         confidence: float = 1.0, fact_id: str | None = None, valid_from: Moment = None, valid_to: Moment = None,
         idempotency_key: str | None = None,
     ) -> Edge:  # fmt: skip
-        """State a relation between two entities. A name that is not one of the known kinds is kept as RELATED_TO's `name`."""
+        """State a relation between two entities. A name that is none of the known kinds is kept as RELATED_TO's `name`."""
         known = checked_name(kind, "kind").upper().replace(" ", "_")
         edge_kind = EdgeKind(known) if known in RELATIONS else EdgeKind.RELATED_TO
         extra = {} if edge_kind.value == known else {"name": kind}
@@ -139,7 +142,9 @@ class Entities:
         edges = await self.seat.resources.graph.edges([("Entity", name) for name in entities], scope, RELATIONS)
         found = await log.get("Entity", list(dict.fromkeys(entities)), scope)
         return EntityGraph(
-            tuple(r for r in found if isinstance(r, Entity) and r.superseded_at is None and r.channel in scope.readable()),
+            tuple(
+                r for r in found if isinstance(r, Entity) and r.superseded_at is None and r.channel in scope.readable()
+            ),
             tuple(r for r in await log.get("Fact", facts, scope) if isinstance(r, Fact)),
             tuple(edges),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,6 +20,7 @@ from agentmem.model.scope import checked_name
 from agentmem.stores import Where
 
 AT_ONCE = 1000  # turns in one transaction
+LONGEST_WINDOW = 24 * 365 * 1000  # hours
 LIVE = 50  # more turns at once are an import, not a running session
 FIELDS = frozenset({
     "role", "content", "turn_id", "speaker", "timestamp", "conversation_id", "metadata", "index", "agent_id",
@@ -81,6 +82,7 @@ class Episodic:
     def _changes(self, given: Sequence[Given], key: str | None, operation_id: str) -> list[Change]:
         ids, scope, now = self.seat.resources.ids, self.seat.scope, self.seat.resources.clock.now()
         seen: dict[str, str] = {}
+        together = fingerprint(turns=[item.payload for item in given])  # a key stands for the whole list
         out = []
         for position, item in enumerate(given):
             if item.turn_id is not None and seen.setdefault(item.turn_id, item.payload) != item.payload:
@@ -89,6 +91,7 @@ class Episodic:
                 change_id = derived_id(scope.user_id, "store_turn", item.turn_id)
             elif key is not None:
                 change_id = derived_id(scope.user_id, "store_turns", key, str(position))
+                item = replace(item, payload=together)
             else:
                 change_id = ids.new()
             turn = item.turn.model_copy(
@@ -146,27 +149,28 @@ class Episodic:
         if turn_id is not None:
             checked_name(turn_id, "turn_id")
         scope = self.seat.scope
-        defaults = {
-            "conversation_id": self._conversation(), "agent_id": scope.agent_id, "session_id": scope.session_id,
-        }  # fmt: skip
-        record = build(Turn, channel=scope.channel, **{**defaults, **fields})
-        checked_name(record.conversation_id, "conversation_id")
-        return Given(record, turn_id, _said(record, fields))
-
-    def _conversation(self) -> str:
-        if self.seat.conversation_id is None:
-            self.seat.conversation_id = self.seat.scope.conversation_id or self.seat.resources.ids.new()
-        return self.seat.conversation_id
+        defaults = {"channel": scope.channel, "agent_id": scope.agent_id, "session_id": scope.session_id}
+        record = build(Turn, **{**defaults, **fields})
+        said = _said(record, fields)
+        if "conversation_id" in fields:
+            checked_name(record.conversation_id, "conversation_id")
+        else:
+            record = record.model_copy(update={"conversation_id": self.seat.conversation()})
+        return Given(record, turn_id, said)
 
     async def get_conversation(self, conversation_id: str, *, limit: int = 10_000) -> list[Turn]:
-        """The turns of a conversation in order; NotFound when this scope has no such conversation."""
-        await self.seat.one("Conversation", conversation_id)
+        """The turns of a conversation in order; NotFound when this scope has nothing of such a conversation."""
         where = Where(kinds=("Turn",), channels=self.seat.scope.readable(), conversation_id=conversation_id)
-        turns = await self.seat.resources.log.find(self.seat.scope, where, order="position", limit=limit)
-        return [turn for turn in turns if isinstance(turn, Turn) and turn.superseded_at is None]
+        found = await self.seat.resources.log.find(self.seat.scope, where, order="position", limit=limit)
+        turns = [turn for turn in found if isinstance(turn, Turn) and turn.superseded_at is None]
+        if not turns and (await self.seat.one("Conversation", conversation_id)).superseded_at is not None:
+            raise NotFound(f"conversation {conversation_id!r} was forgotten")
+        return turns
 
     async def recent_turns(self, limit: int = 10, *, hours: float | None = None) -> list[Turn]:
         """The latest turns of the readable channels by time, oldest first; `hours` back from now when given."""
+        if hours is not None and not 0 < hours < LONGEST_WINDOW:
+            raise InvalidRecord(f"hours must be above 0 and below {LONGEST_WINDOW:,}, got {hours}", field="hours")
         since = None if hours is None else self.seat.resources.clock.now() - timedelta(hours=hours)
         where = Where(kinds=("Turn",), channels=self.seat.scope.readable(), status=("active",), since=since)
         found = await self.seat.resources.log.find(self.seat.scope, where, order="time", descending=True, limit=limit)
@@ -174,6 +178,8 @@ class Episodic:
 
     async def read_thread(self, conversation_id: str, center_turn: str, radius: int = 3) -> list[Turn]:
         """The turn of this id and up to `radius` turns on either side, in order."""
+        if radius < 0:
+            raise InvalidRecord(f"radius must be 0 or more, got {radius}", field="radius")
         turns = await self.get_conversation(conversation_id)
         for at, turn in enumerate(turns):
             if turn.id == center_turn:
@@ -186,10 +192,11 @@ class Episodic:
         found = await self.seat.resources.log.find(self.seat.scope, where, order="time", descending=True, limit=limit)
         return [item for item in found if isinstance(item, Conversation)]
 
-    async def delete_conversation(self, conversation_id: str, *, hard: bool = False) -> ForgetReceipt:
+    async def delete_conversation(
+        self, conversation_id: str, *, hard: bool = False, idempotency_key: str | None = None
+    ) -> ForgetReceipt:
         """Forget a conversation with all its turns; `hard` erases them. See `forget`."""
-        turns = await self.get_conversation(conversation_id, limit=1_000_000)
-        return await self.erasure.forget([("Conversation", conversation_id), *(turn.key for turn in turns)], hard=hard)
+        return await self.erasure.forget_id(conversation_id, hard=hard, key=idempotency_key, kind="Conversation")
 
 
 def _turns(entries: Sequence[JournalEntry]) -> list[Turn]:

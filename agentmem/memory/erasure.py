@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from agentmem.errors import Conflict, NotFound
+from agentmem.errors import NotFound
 from agentmem.memory import Seat
-from agentmem.model.changes import Change, fingerprint
+from agentmem.model.changes import Change, JournalEntry, fingerprint
 from agentmem.model.records import Edge, Fact, Key, Record, Status
 from agentmem.resources import Write
 from agentmem.stores import Scan, Where
@@ -43,44 +43,42 @@ class Erasure:
     seat: Seat
 
     async def forget_id(
-        self, record_id: str, *, hard: bool = False, reason: str = "", key: str | None = None
+        self, record_id: str, *, hard: bool = False, reason: str = "", key: str | None = None, kind: str | None = None
     ) -> ForgetReceipt:
-        """Forget the records of this id; NotFound when the scope has none (erasing twice is not an error to repeat)."""
-        found = [record for record in await self.seat.any(record_id) if hard or record.status is not Status.FORGOTTEN]
-        if not found:
-            raise NotFound(f"nothing to forget under id {record_id!r} in this scope")
-        return await self.forget([record.key for record in found], hard=hard, reason=reason, key=key)
+        """Forget the records of this id (of one kind when given), a conversation with its turns; NotFound for none.
 
-    async def forget(
-        self, keys: Sequence[Key], *, hard: bool = False, reason: str = "", key: str | None = None
-    ) -> ForgetReceipt:
-        """Forget records. Softly: retired with a reason, restorable. Hard: erased everywhere, see `ForgetReceipt`."""
+        Softly: retired with a reason, restorable. Hard: erased everywhere, see `ForgetReceipt`.
+        """
+        payload = fingerprint(id=record_id, hard=hard, reason=reason, kind=kind)
         if hard:
-            return await self._erase(keys)
+            return await self._erase(record_id, kind, key, payload)
 
         async def make(write: Write) -> Change:
-            records = await self._read(keys)
-            retired = [
-                record.model_copy(update={"status": Status.FORGOTTEN, "superseded_at": write.now, "reason": reason})
-                for record in records
-            ]
+            records = [record for record in await self._named(record_id, kind) if record.status is not Status.FORGOTTEN]
+            if not records:
+                raise NotFound(f"nothing to forget under id {record_id!r} in this scope")
+            gone = {"status": Status.FORGOTTEN, "superseded_at": write.now, "reason": reason}
+            retired = [record.model_copy(update=gone) for record in records]
             return write.change(*retired, expects={record.key: record.seq for record in records})
 
         entry = await self.seat.resources.write(
-            self.seat.scope, "forget", make, kind=keys[0][0], key=key, payload=fingerprint(keys=keys, reason=reason),
-            details={"forgotten": [name for _, name in keys[:50]]},
+            self.seat.scope, "forget", make, kind=await self._kind_of(record_id), key=key, payload=payload,
+            details={"forgotten": record_id},
         )  # fmt: skip
         assert entry is not None
-        return ForgetReceipt(entry.operation_id, tuple(name for _, name in keys), False, entry.at)
+        return ForgetReceipt(entry.operation_id, _names(entry), False, entry.at)
 
     async def restore(self, record_id: str, *, key: str | None = None) -> list[Record]:
-        """Bring back what was softly forgotten, as it was before; NotFound when nothing of this id is forgotten."""
+        """Bring back what was softly forgotten under this id, as it was before; NotFound when there is no such thing.
+
+        With a conversation come the turns that were forgotten with it.
+        """
         log, scope = self.seat.resources.log, self.seat.scope
-        found = [record for record in await self.seat.any(record_id) if record.status is Status.FORGOTTEN]
-        if not found:
-            raise NotFound(f"nothing is forgotten under id {record_id!r} in this scope")
 
         async def make(write: Write) -> Change:
+            found = await self._forgotten(record_id)
+            if not found:
+                raise NotFound(f"nothing is forgotten under id {record_id!r} in this scope")
             before = []
             for record in found:
                 versions = await log.versions(record.key, scope)
@@ -91,10 +89,29 @@ class Erasure:
             return write.change(*before, expects={record.key: record.seq for record in found})
 
         entry = await self.seat.resources.write(
-            self.seat.scope, "restore", make, kind=found[0].kind, key=key, payload=fingerprint(id=record_id)
+            scope, "restore", make, kind=await self._kind_of(record_id), key=key, payload=fingerprint(id=record_id)
         )
         assert entry is not None
         return [stored.record for stored in entry.puts]
+
+    async def _named(self, record_id: str, kind: str | None = None) -> list[Record]:
+        """The records of an id that the scope may read, a conversation with its turns."""
+        found = [record for record in await self.seat.any(record_id) if kind in (None, record.kind)]
+        if kind == "Conversation" or any(record.kind == "Conversation" for record in found):
+            where = Where(kinds=("Turn",), channels=self.seat.scope.readable(), conversation_id=record_id)
+            turns = await self._every(where)
+            found += [turn for turn in turns if turn.key not in {record.key for record in found}]
+        return found
+
+    async def _forgotten(self, record_id: str) -> list[Record]:
+        found = [record for record in await self._named(record_id) if record.status is Status.FORGOTTEN]
+        together = {record.operation_id for record in found if record.id == record_id}
+        return [record for record in found if record.id == record_id or record.operation_id in together]
+
+    async def _kind_of(self, record_id: str) -> str:
+        for record in await self.seat.any(record_id):
+            return record.kind
+        return "Fact"
 
     async def erase_user(self) -> ErasureReceipt:
         """Erase everything of the user, in every channel; payload-free tombstones stay in the journal."""
@@ -105,30 +122,43 @@ class Erasure:
         await self._audit("erase", operation_id, ["*"])
         return ErasureReceipt(operation_id, scope.user_id, now, scan)
 
-    async def _erase(self, keys: Sequence[Key]) -> ForgetReceipt:
+    async def _erase(self, record_id: str, kind: str | None, key: str | None, payload: str) -> ForgetReceipt:
+        """Take a source from what has others, erase the rest, scan. The first step also notes the key, for a retry."""
         resources, scope = self.seat.resources, self.seat.scope
-        gone, lighter = await self._rests_on(keys)
-        if lighter:
 
-            async def make(write: Write) -> Change:
-                changed = [record.model_copy(update={"stale_since": write.now}) if isinstance(record, Fact) else record
-                           for record in lighter]  # fmt: skip
-                return write.change(*changed, expects={record.key: record.seq for record in lighter})
+        async def make(write: Write) -> Change | None:
+            targets = await self._named(record_id, kind)
+            if not targets:
+                raise NotFound(f"nothing to forget under id {record_id!r} in this scope")
+            _, lighter = await self._rests_on([record.key for record in targets])
+            stale = {"stale_since": write.now}
+            changed = [record.model_copy(update=stale) for record in lighter]
+            return write.change(*changed, expects={record.key: record.seq for record in lighter})
 
-            await resources.write(scope, "forget_source", make, kind="Fact")
-        operation_id, now = resources.ids.new(), resources.clock.now()
-        scan = await resources.log.erase(scope, gone, operation_id=operation_id, at=now)
+        entry = await resources.write(
+            scope, "forget", make, kind=await self._kind_of(record_id), key=key, payload=payload,
+            details={"forgotten": record_id},
+        )  # fmt: skip
+        assert entry is not None
+        done = await resources.log.operation(entry.operation_id, scope) if entry.repeated else []
+        keys = [record.key for record in await self._named(record_id, kind)]
+        gone = [(item.kind, item.id) for one in done for item in one.gone if item.erased] or (
+            await self._rests_on(keys)
+        )[0]
+        now = resources.clock.now()
+        scan = await resources.log.erase(scope, gone, operation_id=entry.operation_id, at=now)
         await self._forget_caches([name for _, name in gone])
-        await self._audit("delete", operation_id, [name for _, name in gone])
-        asked = {key for key in keys}
-        derived = tuple(name for kind, name in gone if (kind, name) not in asked)
-        return ForgetReceipt(operation_id, tuple(name for _, name in keys), True, now, derived, scan)
+        await self._audit("delete", entry.operation_id, [name for _, name in gone])
+        asked = dict.fromkeys(name for _, name in keys or [("", record_id)])
+        derived = tuple(name for _, name in gone if name not in asked)
+        return ForgetReceipt(entry.operation_id, tuple(asked), True, now, derived, scan)
 
-    async def _rests_on(self, keys: Iterable[Key]) -> tuple[list[Key], list[Record]]:
+    async def _rests_on(self, keys: Iterable[Key]) -> tuple[list[Key], list[Fact]]:
         """All that goes with the keys, and the records that stay but lose a source, an entity or a premise."""
         gone: dict[Key, None] = dict.fromkeys(keys)
-        facts = [record for record in await self._every("Fact") if isinstance(record, Fact)]
-        edges = [record for record in await self._every("Edge") if isinstance(record, Edge)]
+        # Every channel of the user: what rests on erased text must go wherever it was put.
+        facts = [record for record in await self._every(Where(kinds=("Fact",))) if isinstance(record, Fact)]
+        edges = [record for record in await self._every(Where(kinds=("Edge",))) if isinstance(record, Edge)]
         grew = True
         while grew:  # a fact goes when its last source went; a promoted copy goes with its original
             more = [
@@ -142,7 +172,7 @@ class Erasure:
             grew = bool(more)
         names = {name for _, name in gone}
         gone |= dict.fromkeys(edge.key for edge in edges if {edge.source, edge.target, edge.fact_id} & names)
-        lighter: list[Record] = []
+        lighter: list[Fact] = []
         for fact in facts:
             if fact.key in gone:
                 continue
@@ -156,23 +186,10 @@ class Erasure:
                 lighter.append(fact.model_copy(update=kept))
         return list(gone), lighter
 
-    async def _every(self, kind: str) -> list[Record]:
-        # Every channel of the user: what rests on erased text must go wherever it was put.
+    async def _every(self, where: Where) -> list[Record]:
         out: list[Record] = []
-        while page := await self.seat.resources.log.find(
-            self.seat.scope, Where(kinds=(kind,)), limit=1000, offset=len(out)
-        ):
+        while page := await self.seat.resources.log.find(self.seat.scope, where, limit=1000, offset=len(out)):
             out.extend(page)
-        return out
-
-    async def _read(self, keys: Sequence[Key]) -> list[Record]:
-        out: list[Record] = []
-        for kind in dict.fromkeys(kind for kind, _ in keys):
-            out.extend(
-                await self.seat.resources.log.get(kind, [name for k, name in keys if k == kind], self.seat.scope)
-            )
-        if len(out) != len(keys):
-            raise Conflict("some of these records are gone; read again", stale=False)
         return out
 
     async def _forget_caches(self, ids: Sequence[str]) -> None:
@@ -190,3 +207,7 @@ class Erasure:
         )  # fmt: skip
         if row is not None:
             await self.seat.resources.log.audit([row])
+
+
+def _names(entry: JournalEntry) -> tuple[str, ...]:
+    return tuple(stored.record.id for stored in entry.puts)

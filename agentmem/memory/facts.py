@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
-from agentmem.errors import InvalidRecord, NotFound
-from agentmem.memory import Seat
-from agentmem.model.changes import Change, JournalEntry, fingerprint
+from agentmem.errors import InvalidRecord
+from agentmem.memory import Seat, first_of
+from agentmem.model.changes import Change, Promotion, fingerprint
 from agentmem.model.clock import aware
 from agentmem.model.records import Fact, Record, Status, Turn, build, changed
 from agentmem.model.scope import GLOBAL
 from agentmem.resources import Write
-from agentmem.stores import Where
+from agentmem.stores import Usage, Where
 from agentmem.text.names import claim_hash
 
 
@@ -46,7 +47,10 @@ class Facts:
     seat: Seat
 
     async def learn_fact(self, claim: str, *, key: str | None = None, **fields: Unpack[FactFields]) -> Fact:
-        """Store a fact. The same claim again, while it is current, gains the new sources instead of a second copy."""
+        """Store a fact. The same claim again, while it is current, gains the new sources instead of a second copy.
+
+        Known to be true from an earlier moment, or for the first time from a moment at all, it corrects the first one.
+        """
         given = {name: value for name, value in _checked(fields).items() if value is not None}
         payload = fingerprint(claim=claim, **given)
 
@@ -58,30 +62,41 @@ class Facts:
                 return write.change(fact)
             merged = _with_sources(known, fact)
             found.append(known)
-            return None if merged == known else write.change(merged, expects={known.key: known.seq})
+            if _starts_earlier(fact, known):
+                return self._succession(
+                    write, known, merged.model_copy(update={"valid_from": fact.valid_from}), wrong=True
+                )
+            if (
+                merged == known and key is None
+            ):  # with a key, that it was used is noted by a version that changes nothing
+                return None
+            return write.change(merged, expects={known.key: known.seq})
 
         found: list[Fact] = []
         entry = await self.seat.resources.write(
             self.seat.scope, "learn_fact", make, kind="Fact", key=key, payload=payload
         )
-        return _fact(entry) if entry is not None else found[-1]
+        return first_of(entry, Fact) if entry is not None else found[-1]
 
-    async def _draft(self, claim: str, fields: Mapping[str, Any]) -> Fact:
-        fact = build(Fact, channel=self.seat.scope.channel, claim=claim, **fields)
-        if fact.valid_from and fact.valid_to and fact.valid_to <= fact.valid_from:
-            raise InvalidRecord("valid_to must be later than valid_from", field="valid_to")
-        await self.seat.must_exist("entity_ids", "Entity", fact.entity_ids)
-        await self.seat.must_exist("source_turn_ids", "Turn", fact.source_turn_ids)
-        await self.seat.must_exist("depends_on", "Fact", fact.depends_on)
+    async def _draft(self, claim: str, fields: Mapping[str, Any], channel: str | None = None) -> Fact:
+        fact = build(Fact, channel=channel or self.seat.scope.channel, claim=claim, **fields)
+        await self._check(fact, fields)
         return fact.model_copy(update={"claim_hash": claim_hash(claim)})
 
+    async def _check(self, fact: Fact, given: Mapping[str, Any]) -> None:
+        """Refuse an end before the beginning, and ids in what was given that are not stored."""
+        if fact.valid_from and fact.valid_to and fact.valid_to <= fact.valid_from:
+            raise InvalidRecord("valid_to must be later than valid_from", field="valid_to")
+        for name, kind in (("entity_ids", "Entity"), ("source_turn_ids", "Turn"), ("depends_on", "Fact")):
+            if name in given:
+                await self.seat.must_exist(name, kind, getattr(fact, name))
+
     async def _same(self, fact: Fact) -> Fact | None:
-        where = Where(kinds=("Fact",), channels=(fact.channel,), key=(fact.claim_hash,))
-        found = await self.seat.resources.log.find(self.seat.scope, where, limit=1)
-        same = found[0] if found else None
-        if not isinstance(same, Fact) or same.valid_from != (fact.valid_from or same.valid_from) or fact.valid_to:
-            return None
-        return same
+        """The current fact that says the same in this channel."""
+        where = Where(kinds=("Fact",), channels=(fact.channel,), key=(fact.unique(),))
+        for record in await self.seat.resources.log.find(self.seat.scope, where, limit=1):
+            return record if isinstance(record, Fact) else None
+        return None
 
     async def get_fact(self, fact_id: str) -> Fact:
         """The fact of this id, retired or not; NotFound when this scope has none."""
@@ -98,44 +113,62 @@ class Facts:
         `where` maps fields of Fact to the value wanted (one of `tags`, `entity_ids`, `source_turn_ids`, … for lists);
         `as_of` asks for what was true then, `retired: True` includes what is no longer true or known.
         """
+        if limit < 0:
+            raise InvalidRecord(f"limit must be 0 or more, got {limit}", field="limit")
         asked = dict(where or {})
-        moment = aware(asked.pop("as_of", None) or self.seat.resources.clock.now())
+        as_of = asked.pop("as_of", None)
+        moment = self.seat.resources.clock.now() if as_of is None else aware(as_of, "as_of")
         retired = bool(asked.pop("retired", False)) or "status" in asked
         for name in asked:
             if name not in Fact.model_fields:
                 raise InvalidRecord(f"facts(where): Fact has no field {name!r}", field=name)
         out = []
         for record in await self.seat.all("Fact"):
-            if isinstance(record, Fact) and (retired or holds(record, moment)) and _matches(record, asked):
+            if not isinstance(record, Fact) or not _matches(record, asked):
+                continue
+            begun = as_of is None or record.valid_from is None or record.valid_from <= moment
+            if retired or (begun and holds(record, moment)):
                 out.append(record)
         return out[:limit]
 
     async def update_fact(
-        self, fact_id: str, *, claim: str | None = None, key: str | None = None, **fields: Unpack[FactFields]
+        self,
+        fact_id: str,
+        *,
+        claim: str | None = None,
+        idempotency_key: str | None = None,
+        **fields: Unpack[FactFields],
     ) -> Fact:
-        """Correct a fact. A changed claim or world time makes a new fact that supersedes the wrong one; else a version."""
+        """Correct a fact. A changed claim or world time makes a new fact that supersedes the wrong one; else a version.
+
+        A fact corrected before passes the call on to what corrected it, so that one of them remains.
+        """
         given = _checked(fields) | ({} if claim is None else {"claim": claim})
 
         async def make(write: Write) -> Change:
-            old = await self._current(fact_id)
+            old = await self._latest(fact_id, corrected=True)
             new = changed(old, **given)
+            await self._check(new, given)
             if (new.claim, new.valid_from, new.valid_to) == (old.claim, old.valid_from, old.valid_to):
                 return write.change(new, expects={old.key: old.seq})
             return self._succession(write, old, new, wrong=True)
 
         entry = await self.seat.resources.write(
-            self.seat.scope, "update_fact", make, kind="Fact", key=key, payload=fingerprint(id=fact_id, **given)
-        )
-        return _fact(entry)
+            self.seat.scope, "update_fact", make, kind="Fact", key=idempotency_key,
+            payload=fingerprint(id=fact_id, **given),
+        )  # fmt: skip
+        return first_of(entry, Fact)
 
     async def supersede_fact(
-        self, fact_id: str, claim: str, *, wrong: bool = False, key: str | None = None, **fields: Unpack[FactFields]
-    ) -> Fact:
+        self, fact_id: str, claim: str, *, wrong: bool = False, idempotency_key: str | None = None,
+        **fields: Unpack[FactFields],
+    ) -> Fact:  # fmt: skip
         """Replace a fact by another claim and return the new one.
 
         The world changed (default): the old fact ends where the new one begins (`valid_from`, now when not given) and
         `as_of` before still finds it. It was `wrong`: it is retired in record time, only `known_at` before finds it.
-        A fact superseded before passes the call on to its current successor, so that one current fact remains.
+        A fact superseded before passes the call on to its current successor, so that one current fact remains; where
+        another current fact says the same already, that one is the successor.
         """
         given = {name: value for name, value in _checked(fields).items() if value is not None}
 
@@ -143,43 +176,57 @@ class Facts:
             old = await self._latest(fact_id)
             carried = {name: getattr(old, name) for name in ("entity_ids", "tags", "memory_type", "tier", "subject")}
             begin = {} if wrong else {"valid_from": given.get("valid_from") or write.now}
-            draft = await self._draft(claim, {**carried, **begin, **given})
-            return self._succession(write, old, draft.model_copy(update={"channel": old.channel}), wrong=wrong)
+            draft = await self._draft(claim, {**carried, **begin, **given}, old.channel)
+            known = await self._same(draft)
+            if known is None:
+                return self._succession(write, old, draft, wrong=wrong)
+            merged = _with_sources(known, draft)
+            if known.id == old.id:
+                return write.change(merged, expects={old.key: old.seq})
+            ended = _ended(old, merged, begins=draft.valid_from or write.now, wrong=wrong, now=write.now)
+            return write.change(merged, ended, expects={old.key: old.seq, known.key: known.seq})
 
         entry = await self.seat.resources.write(
-            self.seat.scope, "supersede_fact", make, kind="Fact", key=key,
+            self.seat.scope, "supersede_fact", make, kind="Fact", key=idempotency_key,
             payload=fingerprint(id=fact_id, claim=claim, wrong=wrong, **given),
         )  # fmt: skip
-        return _fact(entry)
+        return first_of(entry, Fact)
 
     def _succession(self, write: Write, old: Fact, draft: Fact, *, wrong: bool) -> Change:
+        past = (
+            wrong and old.superseded_by is not None and draft.valid_to is not None
+        )  # corrected, but over all the same
         stamp = {
             "id": self.seat.resources.ids.new(), "claim_hash": claim_hash(draft.claim), "supersedes": old.id,
-            "superseded_by": None, "superseded_at": None, "status": Status.ACTIVE,
+            "superseded_by": old.superseded_by if past else None, "superseded_at": None,
+            "status": Status.SUPERSEDED if past else Status.ACTIVE,
         }  # fmt: skip
         new = draft.model_copy(update=stamp)
-        if wrong:
-            end: dict[str, Any] = {"superseded_at": write.now}
-        else:
-            begins = new.valid_from or write.now
-            end = {"valid_to": begins if old.valid_to is None else min(old.valid_to, begins)}
-            if old.valid_from is not None and end["valid_to"] <= old.valid_from:
-                end = {"superseded_at": write.now}  # it would never have been true: then it was wrong
-        ended = old.model_copy(update={**end, "superseded_by": new.id, "status": Status.SUPERSEDED})
+        ended = _ended(old, new, begins=new.valid_from or write.now, wrong=wrong, now=write.now)
         return write.change(new, ended, expects={old.key: old.seq})
 
-    async def _latest(self, fact_id: str) -> Fact:
+    async def _latest(self, fact_id: str, *, corrected: bool = False) -> Fact:
+        """The end of the chain of successors; with `corrected` only of those that put right what was wrong."""
         fact, seen = await self._current(fact_id), {fact_id}
         while fact.superseded_by is not None and fact.superseded_by not in seen:
+            if corrected and fact.superseded_at is None:
+                break
             seen.add(fact.superseded_by)
             found = await self.seat.resources.log.get("Fact", [fact.superseded_by], self.seat.scope)
             if not found or not isinstance(found[0], Fact):
                 break
             fact = found[0]
+        if fact.status is Status.FORGOTTEN:
+            raise InvalidRecord(
+                f"fact {fact.id!r} was forgotten; restore it first, or learn the new claim", field="fact_id"
+            )
         return fact
 
-    async def boost_salience(self, fact_id: str, by: float = 0.1, *, key: str | None = None) -> Fact:
+    async def boost_salience(self, fact_id: str, by: float = 0.1, *, idempotency_key: str | None = None) -> Fact:
         """Raise (or lower) how much a fact stands out; the result stays within 0 and 1."""
+        step: object = by
+        if not isinstance(step, int | float) or not math.isfinite(step):
+            raise InvalidRecord(f"by must be a finite number, got {by!r}", field="by")
 
         async def make(write: Write) -> Change:
             old = await self._current(fact_id)
@@ -187,15 +234,16 @@ class Facts:
             return write.change(new, expects={old.key: old.seq})
 
         entry = await self.seat.resources.write(
-            self.seat.scope, "boost_salience", make, kind="Fact", key=key, payload=fingerprint(id=fact_id, by=by)
-        )
-        return _fact(entry)
+            self.seat.scope, "boost_salience", make, kind="Fact", key=idempotency_key,
+            payload=fingerprint(id=fact_id, by=by),
+        )  # fmt: skip
+        return first_of(entry, Fact)
 
     async def provenance(self, fact_id: str) -> list[Turn]:
-        """The turns a fact rests on, in the order it names them; [] when it names none."""
-        fact = await self._current(fact_id)
+        """The turns a fact rests on, in the order it names them, those of readable channels; [] when it names none."""
+        fact, readable = await self._current(fact_id), self.seat.scope.readable()
         found = await self.seat.resources.log.get("Turn", fact.source_turn_ids, self.seat.scope)
-        return [turn for turn in found if isinstance(turn, Turn)]
+        return [turn for turn in found if isinstance(turn, Turn) and turn.channel in readable]
 
     async def history(self, fact_id: str) -> list[Fact]:
         """Every kept version of a fact, and of the facts it superseded or was superseded by, oldest first."""
@@ -212,7 +260,7 @@ class Facts:
                             queue.append(linked)
         return sorted(out, key=lambda fact: (fact.seq, fact.id))
 
-    async def promote_to_global(self, fact_id: str, reason: str, *, key: str | None = None) -> Fact:
+    async def promote_to_global(self, fact_id: str, reason: str, *, idempotency_key: str | None = None) -> Fact:
         """Copy a project's fact into `_global`, linked to the original; a private agent channel's never."""
         old = await self._current(fact_id)
         if old.channel == GLOBAL or old.channel.startswith("_self_"):
@@ -226,11 +274,13 @@ class Facts:
             marked = fact.model_copy(update={"status": Status.PROMOTED, "reason": reason})
             return write.change(new, marked, expects={fact.key: fact.seq}, cause=reason)
 
+        used = (await self.seat.resources.log.usage([old.key], self.seat.scope)).get(old.key, Usage("Fact", old.id))
         entry = await self.seat.resources.write(
-            self.seat.scope, "promote", make, kind="Fact", key=key, payload=fingerprint(id=fact_id, reason=reason),
-            details={"reason": reason, "from": old.channel},
+            self.seat.scope, "promote", make, kind="Fact", key=idempotency_key,
+            payload=fingerprint(id=fact_id, reason=reason), details={"reason": reason},
+            promotion=Promotion(old.channel, old.confidence, used.access_count, used.conversations),
         )  # fmt: skip
-        return _fact(entry)
+        return first_of(entry, Fact)
 
 
 def holds(fact: Fact, moment: datetime) -> bool:
@@ -269,8 +319,14 @@ def _with_sources(known: Fact, fact: Fact) -> Fact:
     return known.model_copy(update={**more, "confidence": max(known.confidence, fact.confidence)})
 
 
-def _fact(entry: JournalEntry | None) -> Fact:
-    for stored in () if entry is None else entry.puts:
-        if isinstance(stored.record, Fact):
-            return stored.record
-    raise NotFound("this write was done before and its fact erased since")
+def _starts_earlier(fact: Fact, known: Fact) -> bool:
+    """Whether a fact learned again says more of its beginning than is known: the first date, or an earlier one."""
+    return fact.valid_from is not None and (known.valid_from is None or fact.valid_from < known.valid_from)
+
+
+def _ended(old: Fact, new: Fact, *, begins: datetime, wrong: bool, now: datetime) -> Fact:
+    """A fact as it stands once another took its place: at an end in the world, or known to be wrong."""
+    end = begins if old.valid_to is None else min(old.valid_to, begins)
+    never_true = old.valid_from is not None and end <= old.valid_from
+    retired = {"superseded_at": old.superseded_at or now} if wrong or never_true else {"valid_to": end}
+    return old.model_copy(update={**retired, "superseded_by": new.id, "status": Status.SUPERSEDED})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from agentmem.errors import Conflict, NotFound
+from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.memory import Seat
 from agentmem.model.changes import Change, JournalEntry, fingerprint
 from agentmem.model.clock import aware
@@ -33,7 +34,8 @@ class History:
     async def diff(self, earlier: datetime, later: datetime) -> Diff:
         """Compare what was recorded at two moments; in either order it answers from `earlier` to `later`."""
         log, scope = self.seat.resources.log, self.seat.scope
-        first, last = [await log.seq_at(scope, aware(moment)) for moment in sorted((aware(earlier), aware(later)))]
+        moments = sorted((aware(earlier, "earlier"), aware(later, "later")))
+        first, last = [await log.seq_at(scope, moment) for moment in moments]
         keys: dict[Key, None] = {}
         after = first
         while after < last and (entries := await log.changes(scope, after, BATCH)):
@@ -41,7 +43,7 @@ class History:
                 if entry.seq <= last:
                     keys |= dict.fromkeys(_keys(entry))
             after = entries[-1].seq
-        before, now = await log.states(list(keys), scope, first), await log.states(list(keys), scope, last)
+        before, now = [self._readable(await log.states(list(keys), scope, seq)) for seq in (first, last)]
         learned, retired, changed = [], [], []
         for key in keys:
             old, new = before.get(key), now.get(key)
@@ -63,31 +65,38 @@ class History:
 
         async def make(write: Write) -> Change:
             entries = await log.operation(operation_id, scope)
-            if not entries:
-                raise NotFound(f"no operation {operation_id!r} of this user")
             if any(gone.erased for entry in entries for gone in entry.gone):
                 raise Conflict(f"operation {operation_id!r} erased records; erasure cannot be undone")
-            keys = list(dict.fromkeys(key for entry in entries for key in _keys(entry)))
-            keys = [key for key in keys if not await self._still_in_use(key, entries)]
+            touched = list(dict.fromkeys(key for entry in entries for key in _keys(entry)))
+            before = await log.states(touched, scope, entries[0].seq - 1) if entries else {}
+            current = await log.states(touched, scope, entries[-1].seq) if entries else {}
+            if len(self._readable(before)) < len(before) or len(self._readable(current)) < len(current) or not touched:
+                raise NotFound(f"no operation {operation_id!r} in this scope that changed anything")
+            keys = [key for key in touched if key in before or not await self._in_use(key, entries)]
             later = await log.touched_since(keys, scope, entries[-1].seq)
             if later:
                 (kind, name), seq = next(iter(later.items()))
                 raise Conflict(f"{kind} {name!r} was changed by a later operation (seq {seq}); undo that one first")
-            before = await log.states(keys, scope, entries[0].seq - 1)
-            current = await log.states(keys, scope, entries[-1].seq)
             return write.change(
                 *before.values(), retracts=[key for key in keys if key not in before and key in current],
                 expects={key: current[key].seq if key in current else None for key in keys}, cause=operation_id,
             )  # fmt: skip
 
-        entry = await self.seat.resources.write(
-            scope, "undo", make, kind="Fact", key=key, payload=fingerprint(operation_id=operation_id),
-            details={"undone": operation_id},
-        )  # fmt: skip
+        try:
+            entry = await self.seat.resources.write(
+                scope, "undo", make, kind="Fact", key=key, payload=fingerprint(operation_id=operation_id),
+                details={"undone": operation_id},
+            )  # fmt: skip
+        except InvalidRecord as error:  # what comes back has lost its place to something newer
+            raise Conflict(f"operation {operation_id!r} cannot be undone any more: {error}") from error
         assert entry is not None
         return entry.operation_id
 
-    async def _still_in_use(self, key: Key, entries: list[JournalEntry]) -> bool:
+    def _readable(self, states: Mapping[Key, Record]) -> dict[Key, Record]:
+        channels = self.seat.scope.readable()
+        return {key: record for key, record in states.items() if record.channel in channels}
+
+    async def _in_use(self, key: Key, entries: list[JournalEntry]) -> bool:
         # A conversation opened by this operation stays when others have turns in it.
         if key[0] != "Conversation":
             return False

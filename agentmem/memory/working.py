@@ -83,7 +83,8 @@ class Working:
 
     async def push_thought(self, thought: str) -> None:
         """Note a thought; the last 100 are kept."""
-        if not isinstance(thought, str) or not thought.strip():
+        said: object = thought
+        if not isinstance(said, str) or not said.strip():
             raise InvalidRecord("thought must be non-empty text", field="thought")
         await self.seat.resources.session.push(
             self.seat.scope, self._key("thoughts"), thought, keep=THOUGHTS, ttl=self._ttl

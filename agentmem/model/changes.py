@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentmem.model.records import Key, Record
 from agentmem.model.scope import Scope
@@ -75,6 +75,15 @@ class JournalEntry:
     puts: tuple[Stored, ...] = ()
     gone: tuple[Gone, ...] = ()
     repeated: bool = False  # append found the change_id already applied and returns what it did then
+
+
+class Promotion(NamedTuple):
+    """What a promotion leaves in the audit log: the channel it came from, and how well it was known and used there."""
+
+    promoted_from_channel: str
+    promotion_confidence: float
+    promotion_access_count: int
+    promotion_conversation_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agentmem.providers.outliers import share_out
+
 RECIPE = 1
 """Goes up when the graph changes in a way that changes its vectors; part of the name under which it is kept."""
 
 _FUSED = "com.microsoft"
 _QUANTISED = ["MatMul", "Attention", "EmbedLayerNormalization"]
+
 Weights = dict[str, NDArray[np.float32]]
 
 
@@ -68,6 +71,7 @@ def build(folder: Path, target: Path, *, int8: bool) -> None:
         return
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    share_out(model, folder)
     quantize_dynamic(
         model,
         target,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from agentmem.errors import ConfigError
 from agentmem.providers import Vectors
 from agentmem.providers.built_files import build_once, fingerprint
+from agentmem.providers.made_up_text import sentences
 from agentmem.providers.sentence_model import SentenceModel
 
 DIMENSIONS = 64
@@ -27,8 +28,6 @@ RECIPE = 1
 """Goes up when the matrix changes; part of the name under which it is kept."""
 
 _SENTENCES = 400
-_WORDS = (6, 24)
-_VOCABULARY = 8000
 
 
 def projection(model: SentenceModel, models: Path) -> Vectors:
@@ -46,7 +45,11 @@ def projection(model: SentenceModel, models: Path) -> Vectors:
 
 def fit(model: SentenceModel) -> Vectors:
     """Fit the matrix of `projection`."""
-    states = [model.read(sentence, tokens=True).states for sentence in sentences(model.vocabulary)]
+    try:
+        texts = sentences(model.vocabulary, _SENTENCES)
+    except ValueError as error:
+        raise ConfigError(f"the word-piece matrix of the local model cannot be fitted: {error}") from error
+    states = [model.read(text, tokens=True).states for text in texts]
     units = unit_rows(np.concatenate(states)).astype(np.float64)
     if units.shape[1] < DIMENSIONS:
         raise ConfigError(f"the local model has {units.shape[1]} dimensions per word piece; {DIMENSIONS} are needed")
@@ -64,20 +67,6 @@ def unit_rows(rows: Vectors) -> Vectors:
     """Rows at unit length; one of zeros stays."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(lengths, 1e-12), dtype=np.float32)
-
-
-def sentences(vocabulary: dict[str, int]) -> list[str]:
-    """Made-up sentences of whole words; vocabularies are sorted by frequency, so early words come more often."""
-    by_id = sorted((number, piece.lstrip("▁Ġ")) for piece, number in vocabulary.items())
-    words = [word for _, word in by_id if word.isascii() and word.isalpha() and word.islower()][:_VOCABULARY]
-    if not words:
-        raise ConfigError("the local model's vocabulary holds no words to fit the word-piece matrix on")
-    chance = random.Random(0)  # noqa: S311  reproducible, no secret
-    weights = [1 / (rank + 30) for rank in range(len(words))]
-    return [
-        " ".join(chance.choices(words, weights, k=chance.randint(*_WORDS))).capitalize() + "."
-        for _ in range(_SENTENCES)
-    ]
 
 
 def _nearest_basis(axes: NDArray[np.float64]) -> Vectors:

@@ -38,6 +38,9 @@ class Request:
 
     def __post_init__(self) -> None:
         _check_text(self.query)
+        for name in ("as_of", "known_at", "since", "until"):
+            if (moment := getattr(self, name)) is not None:
+                aware(moment, name)
         if type(self.top_k) is not int or not 1 <= self.top_k <= MOST_RESULTS:
             raise InvalidRecord(f"top_k must be between 1 and {MOST_RESULTS}, got {self.top_k!r}", field="top_k")
         if not self.include or any(group not in GROUPS for group in self.include):

@@ -241,7 +241,7 @@ BEGIN SELECT RAISE(ABORT, 'memory_audit_log rows cannot be changed'); END;
 CREATE VIEW conversation_logs AS
 SELECT slot AS id, user_id, id AS turn_id, conversation_id, position AS turn_index,
        strftime('%Y-%m-%dT%H:%M:%fZ', valid_from / 1000000.0, 'unixepoch') AS timestamp,
-       payload ->> 'role' AS role, payload ->> 'content' AS content, payload ->> 'content_hash' AS content_hash,
+       coalesce(payload ->> 'role', 'user') AS role, payload ->> 'content' AS content, payload ->> 'content_hash' AS content_hash,
        payload ->> 'token_count' AS token_count, payload ->> 'model' AS model, channel,
        payload ->> 'speaker' AS speaker, payload ->> 'agent_id' AS agent_id,
        coalesce(payload -> 'metadata', '{}') AS metadata

@@ -212,6 +212,7 @@ async def test_writers_at_once_leave_no_gap_and_no_doubled_index(open_log: OpenL
     "field, puts",
     [
         ("id", (turn(""),)),
+        ("index", (turn("a", index=10**30),)),
         ("conversation_id", (turn("a", conversation=""),)),
         ("user_id", (fact("a", user_id="mallory"),)),
         ("id", (fact("a"), fact("a"))),

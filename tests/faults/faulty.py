@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from agentmem.errors import AgentMemError, ModelUnavailable, StoreUnavailable
+from agentmem.model.changes import JournalEntry
 from agentmem.resources import Resources
 
 NEVER = 600.0  # seconds after which what hangs gives up
@@ -18,12 +19,16 @@ ONCE = frozenset({"log.audit", "session.increment"})  # calls that are not idemp
 
 
 class Faults:
-    """Decides, by its seed, which call fails and how. `trace` says what happened, in order."""
+    """Decides, by its seed, which call fails and how.
+
+    `trace` says what happened, in order; `committed` keeps the journal as it was written, before any erasure.
+    """
 
     def __init__(self, seed: int, rate: float) -> None:
         self._random = random.Random(f"faults {seed}")
         self.rate = rate
         self.trace: list[str] = []
+        self.committed: dict[tuple[str, int], JournalEntry] = {}
 
     def note(self, line: str) -> None:
         self.trace.append(f"{asyncio.get_running_loop().time():10.4f} {line}")
@@ -40,6 +45,8 @@ class Faults:
         if kind.endswith("before"):
             await self._fail(kind, error)
         result = await function(*args, **kwargs)
+        if name == "log.append":
+            self.committed |= {(entry.user_id, entry.seq): entry for entry in result if not entry.repeated}
         if kind.endswith("after"):
             await self._fail(kind, error)
         return await function(*args, **kwargs) if kind == "repeat" else result

@@ -13,7 +13,7 @@ from agentmem.model.records import Fact, Key, Record, Turn
 
 VERBS = {
     "store": "store_turn", "learn": "learn_fact", "supersede": "supersede_fact", "forget": "forget",
-    "restore": "restore", "undo": "undo", "erase": "erase",
+    "restore": "restore", "undo": "undo", "erase": "forget",
 }  # fmt: skip
 
 
@@ -28,10 +28,9 @@ class Write:
     outcome: str = "unknown"
 
     def change_ids(self) -> list[str]:
-        """Under which the journal knows it; a turn has one of its own."""
+        """Under which the journal knows it; each turn has one of its own, and an erasure also a second step."""
         names = [turn["turn_id"] for turn in self.given["turns"]] if self.verb == "store" else [self.key]
-        ids = [derived_id(self.user, VERBS[self.verb], name) for name in names]
-        return [derived_id(self.user, "erase", ids[0])] if self.verb == "erase" else ids
+        return [derived_id(self.user, VERBS[self.verb], name) for name in names]
 
 
 @dataclass(frozen=True)
@@ -122,10 +121,16 @@ class Model:
         while (after := self._fact(latest).successor) in self.facts() and after not in seen:
             seen.add(after)
             latest = after
-        (new,) = [stored.record for stored in entry.puts if stored.record.id != latest]
-        assert new.key not in self._past, "a new fact has an id that was used before"
-        self._put(("Fact", latest), replace(self._fact(latest), status="superseded", successor=new.id), entry.seq)
-        self._put(new.key, Known(given["claim"]), entry.seq)
+        same = self.current(given["claim"])
+        if same == [latest]:  # nothing new, but that it was said again
+            return
+        (after,) = [stored.record for stored in entry.puts if stored.record.id != latest]
+        if same:
+            assert after.id == same[0], "the same claim was stored twice"
+        else:
+            assert after.key not in self._past, "a new fact has an id that was used before"
+            self._put(after.key, Known(given["claim"]), entry.seq)
+        self._put(("Fact", latest), replace(self._fact(latest), status="superseded", successor=after.id), entry.seq)
 
     def _forget(self, entry: JournalEntry, given: Mapping[str, Any]) -> None:
         assert self._fact(given["id"]).status != "forgotten", "forgotten twice"
@@ -170,18 +175,23 @@ def held(records: Sequence[Record]) -> dict[Key, State]:
 def follow(journal: Sequence[JournalEntry], writes: Sequence[Write]) -> Model:
     """The model after the whole journal of one user; every entry must be one write's, and each write's be there once."""
     meant = {change_id: write for write in writes for change_id in write.change_ids()}
-    found = Counter(entry.change_id for entry in journal)
-    assert not [change_id for change_id, times in found.items() if times > 1], "a write was applied twice"
-    model = Model()
+    model, done = Model(), Counter[str]()
     for entry in journal:
-        if entry.operation == "forget_source":
+        write = meant.get(entry.change_id) or _erased_by(entry, writes)
+        assert write is not None, f"nobody meant the {entry.operation} at {entry.seq}"
+        if write.verb == "erase" and not entry.gone:
             model.lose_sources(entry)
             continue
-        assert entry.change_id in meant, f"nobody meant the {entry.operation} at {entry.seq}"
-        model.apply(entry, meant[entry.change_id])
+        done[write.key] += 1
+        model.apply(entry, write)
     for write in writes:
-        here = [change_id in found for change_id in write.change_ids()]
-        assert all(here) or not any(here), f"only a part of {write} was done"
-        assert any(here) or write.outcome != "acknowledged" or write.given.get("idle"), f"{write} was lost"
-        assert not any(here) or write.outcome != "refused", f"{write} was refused, and done all the same"
+        found, whole = done[write.key], len(write.given["turns"]) if write.verb == "store" else 1
+        assert found in (0, whole), f"{found} of {whole} parts of {write} were done"
+        assert found or write.outcome != "acknowledged", f"{write} was lost"
+        assert not found or write.outcome != "refused", f"{write} was refused, and done all the same"
     return model
+
+
+def _erased_by(entry: JournalEntry, writes: Sequence[Write]) -> Write | None:
+    gone = {item.id for item in entry.gone if item.erased}
+    return next((write for write in writes if write.verb == "erase" and write.given["id"] in gone), None)

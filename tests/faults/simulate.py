@@ -52,9 +52,9 @@ async def _simulate(home: Path, clock: VirtualClock, seed: int, faults: Faults) 
     writes = [write for writer in writers for write in writer.writes]
     for memory, (log, session) in zip(memories, plain, strict=True):
         memory.resources.log, memory.resources.session = log, session
-        await _check(memory, list(notes), writes)
+        await _check(memory, list(notes), writes, faults)
     fresh = await _opened(home, clock, seed, PROCESSES)
-    await _check(fresh, list(notes), writes)
+    await _check(fresh, list(notes), writes, faults)
     await _same_answers([*memories, fresh], list(notes))
     await checks.rebuilt_alike(fresh.resources, [fresh.scoped(user_id=user).scope for user in notes])
     await checks.healthy(fresh.resources)
@@ -63,12 +63,12 @@ async def _simulate(home: Path, clock: VirtualClock, seed: int, faults: Faults) 
     return writes
 
 
-async def _check(memory: AsyncAgentMemory, users: list[str], writes: list[Write]) -> None:
+async def _check(memory: AsyncAgentMemory, users: list[str], writes: list[Write], faults: Faults) -> None:
     for user in users:
         mine = memory.scoped(user_id=user)
         await checks.settled(mine)
         entries = await checks.journal(memory.resources, mine.scope)
-        model = follow(entries, [write for write in writes if write.user == user])
+        model = follow([faults.committed.get((user, entry.seq), entry) for entry in entries], [write for write in writes if write.user == user])
         found = held(await checks.current(memory.resources, mine.scope, "Turn", "Fact"))
         assert found == model.now, f"{user}: {set(found.items()) ^ set(model.now.items())}"
         await _bundles(mine, user, model)

@@ -115,7 +115,7 @@ class Writer:
         if write.verb == "learn":
             return await memory.learn_fact(**given, idempotency_key=key)
         if write.verb == "supersede":
-            return await memory.semantic.supersede_fact(given["id"], given["claim"], key=key)
+            return await memory.semantic.supersede_fact(given["id"], given["claim"], idempotency_key=key)
         if write.verb == "undo":
             return await memory.undo(given["operation_id"], idempotency_key=key)
         if write.verb == "restore":

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
 from agentmem.errors import InvalidRecord, SchemaMismatch
-from agentmem.model.records import Edge, EdgeKind, Fact, Record, Status, Turn, build
+from agentmem.model.records import Edge, EdgeKind, Fact, Record, Status, Turn, User, build
+from agentmem.model.scope import Scope
 from agentmem.stores import Where
+from agentmem.stores.sqlite import open_log
 from agentmem.stores.sqlite.needles import needles, surfaces
 from agentmem.stores.sqlite.payload import Stamp, decode, encode, stamped
 from agentmem.stores.sqlite.where import compile_order, compile_where, index_for
 from agentmem.text.blocks import load_blocks, load_schema
-from tests.conformance.writing import START
+from tests.conformance.writing import START, SetClock, fact, put, turn
 
 STAMP = Stamp("alice", "x", "work", 1_700_000_000_000_001, 4, "op")
 IN_THE_PATH = ("append", "erase", "graph", "journal", "records", "scan", "usage")
@@ -80,6 +84,37 @@ def test_a_filter_holds_no_value_of_the_caller() -> None:
     condition, values = compile_where(evil, where)
     assert evil not in condition
     assert condition.count("?") == len(values)
+
+
+def select(text: str, db: apsw.Connection) -> list[Any]:
+    return list(db.execute(f"SELECT {text}"))
+
+
+async def test_the_documents_tables_can_be_queried(home: Path) -> None:
+    log, scope = await open_log(home / "memory.db", SetClock()), Scope("alice")
+    await put(log, scope, turn("t", "Hello", speaker="Bob", metadata={"a": 1}), fact("f", "The sky is blue"))
+    await put(log, scope, build(User, id="alice", preferences={"tone": "calm"}))
+    await log.touch([("Fact", "f")], scope, "r", at=START)
+    moment = "2024-03-01T12:00:00.000Z"
+    expected = {
+        "turn_id, turn_index, timestamp, role, content, speaker, metadata FROM conversation_logs": [
+            ("t", 0, moment, "user", "Hello", "Bob", '{"a":1}')
+        ],
+        "memory_type, neo4j_node_id, event_time, summary, access_count, archived FROM memory_timeline ORDER BY 1": [
+            ("Fact", "f", moment, "The sky is blue", 1, 0),
+            ("Turn", "t", moment, "Hello", 0, 0),
+        ],
+        "user_id, created_at, preferences, expertise_areas FROM user_profiles": [
+            ("alice", moment, '{"tone":"calm"}', "[]")
+        ],
+        "count(*) FROM tool_invocations": [(0,)],
+        "id, operation_id FROM current_records WHERE kind = 'User'": [
+            ("alice", (await log.changes(scope, 1, 1))[0].operation_id)
+        ],
+    }
+    for text, rows in expected.items():
+        assert await log.database.read(functools.partial(select, text)) == rows
+    await log.close()
 
 
 def test_every_table_that_can_hold_a_users_text_is_scanned(db: apsw.Connection) -> None:

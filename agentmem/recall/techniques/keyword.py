@@ -20,6 +20,8 @@ from agentmem.recall.technique import Hits, Memory, Query, Ranked
 from agentmem.recall.technique import Options as TechniqueOptions
 from agentmem.stores import Postings
 
+DENSE = 16  # a term in more than every sixteenth slot is summed by column, others by sorting
+
 
 class Options(TechniqueOptions):
     """`before` and `after` are shares of the neighbours' term frequencies, `answer` that of a question before."""
@@ -65,9 +67,12 @@ def _smoothed(postings: Postings, memory: Memory, heirs: Ints, tellers: Ints, op
     where = np.concatenate([slots, heir, teller])
     weight = np.concatenate([counts, counts * np.where(asking, options.answer, options.before), counts * options.after])
     where, weight = where[where >= 0], weight[where >= 0]
-    distinct, place = np.unique(where, return_inverse=True)
-    total = np.bincount(place.reshape(-1), weights=weight, minlength=len(distinct))
-    return distinct, total.astype(np.float64, copy=False)
+    if DENSE * len(where) < memory.outline.size:
+        distinct, place = np.unique(where, return_inverse=True)
+        return distinct, np.bincount(place.reshape(-1), weights=weight).astype(np.float64)
+    column = np.bincount(where, weights=weight).astype(np.float64)
+    distinct = np.flatnonzero(column)
+    return distinct, column[distinct]
 
 
 def _relative_lengths(memory: Memory, options: Options) -> Doubles:
@@ -75,9 +80,9 @@ def _relative_lengths(memory: Memory, options: Options) -> Doubles:
     outline = memory.outline
     lengths = _smoothed_lengths(memory.near, outline, options)
     known = lengths
-    if not np.array_equal(memory.current, memory.mask):  # the mean is over what is current in all channels
-        known = _smoothed_lengths(leaning(memory.links, memory.current, outline.words), outline, options)
     counted = memory.current & (outline.words > 0)
+    if not np.array_equal(counted, memory.mask):  # the mean is over what is current in all channels
+        known = _smoothed_lengths(leaning(memory.links, memory.current, outline.words), outline, options)
     kinds = np.maximum(outline.kind, 0)
     number = np.bincount(kinds[counted], minlength=len(outline.kinds.values))
     total = np.bincount(kinds[counted], weights=known[counted], minlength=len(outline.kinds.values))

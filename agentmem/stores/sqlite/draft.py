@@ -13,6 +13,8 @@ from agentmem.model.records import Key, Record, Turn
 from agentmem.stores.sqlite.payload import FORMAT, Stamp, encode, stamped
 from agentmem.stores.sqlite.state import Held, State
 
+LAST_INDEX = 1_000_000_000  # ranking keeps positions in 32 bits
+
 
 @dataclass
 class Draft:
@@ -155,3 +157,5 @@ def check_records(user_id: str, records: Collection[Record]) -> None:
             raise InvalidRecord(f"{record.kind} {record.id!r} belongs to another user", field="user_id")
         if isinstance(record, Turn) and not record.conversation_id:
             raise InvalidRecord(f"Turn {record.id!r} has no conversation_id", field="conversation_id")
+        if isinstance(record, Turn) and record.index > LAST_INDEX:
+            raise InvalidRecord(f"index must be at most {LAST_INDEX:,}, got {record.index}", field="index")

@@ -1,0 +1,23 @@
+"""Fixtures of the flow tests: one memory of one user, opened in a home of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentmem import AgentMemory
+from tests.flows.given import StoppedClock, opened
+
+
+@pytest.fixture
+def clock() -> StoppedClock:
+    return StoppedClock()
+
+
+@pytest.fixture
+def memory(home: Path, clock: StoppedClock) -> Iterator[AgentMemory]:
+    """Alice's memory under a stopped clock and seeded ids."""
+    with opened(home, clock=clock, seed=7) as opened_memory:
+        yield opened_memory
