@@ -145,20 +145,16 @@ class VectorProjection:
         return Batch(after, entry.seq)
 
     async def _batch(self, after: int, todo: Sequence[JournalEntry]) -> Batch:
-        fresh: list[tuple[Stored, list[Piece]]] = []
-        replaced: list[int] = []
+        fresh: dict[int, tuple[Stored, list[Piece]]] = {}
         for entry in todo:
             for stored in entry.puts:
                 record = stored.record
                 first = record.recorded_at == entry.at
                 if not record.searchable() or not (first or record.kind in MUTABLE):
                     continue
-                if record.kind in MUTABLE:
-                    replaced.append(stored.slot)
-                # Under a clock that stands still, several versions of one record are its first.
-                fresh = [kept for kept in fresh if kept[0].slot != stored.slot]
-                fresh.append((stored, passages(record.searchable())))
-        return Batch(after, todo[-1].seq, await self._passages(fresh), replaced)
+                fresh[stored.slot] = (stored, passages(record.searchable()))
+        # All are replaced: under a clock that stands still, a later version looks like the first one.
+        return Batch(after, todo[-1].seq, await self._passages(list(fresh.values())), list(fresh))
 
     async def _passages(self, fresh: Sequence[tuple[Stored, list[Piece]]]) -> list[Passage]:
         wanted: list[tuple[Stored, Piece]] = [
