@@ -94,14 +94,14 @@ class Resources:
     ) -> list[JournalEntry]:
         """Append to the log (acknowledged there), then bring the projections along; their failure fails no write.
 
-        `then` is run beside them with what was written: for caches, which must not fail either.
+        `then` is run beside them with what was written, and not waited for: for caches.
         """
         self.check_open()
         entries = await self.log.append(changes, audit)
-        tasks = {self._background(self.follow(scope, entries))}
+        follow = self._background(self.follow(scope, entries))
         if then is not None:
-            tasks.add(self._background(then(entries)))
-        await asyncio.wait(tasks, timeout=None if self.deterministic else 2.0 + 0.2 * len(entries))
+            self._background(then(entries))
+        await asyncio.wait({follow}, timeout=None if self.deterministic else 2.0 + 0.2 * len(entries))
         return entries
 
     async def write(
@@ -216,6 +216,11 @@ class Resources:
             stuck = sum(item.projection == projection.name for item in parked)
             out[projection.name] = head - await projection.index.watermark(scope.user_id) + stuck
         return out
+
+    async def settle(self) -> None:
+        """Wait for what runs in the background now, so that nothing of it comes after what is done next."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=5.0)
 
     def _background(self, work: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.ensure_future(work)

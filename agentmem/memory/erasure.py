@@ -194,6 +194,7 @@ class Erasure:
 
     async def _forget_caches(self, ids: Sequence[str]) -> None:
         resources, user = self.seat.resources, self.seat.scope.user_id
+        await resources.settle()  # a turn on its way to the session cache must not arrive there later
         await resources.session.clear(self.seat.scope)
         resources.erased(user)
         for name in ids:
