@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from weakref import WeakValueDictionary
 from agentmem.audit import MEMORY_TYPES, Auditor
 from agentmem.errors import AgentMemError, Closed, Conflict, ModelUnavailable, StoreError
 from agentmem.model.changes import Audit, Change, JournalEntry, Promotion
-from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, derived_id
+from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, derived_id, from_micros
 from agentmem.model.outline import Outline
 from agentmem.model.records import Key, Record
 from agentmem.model.scope import Scope
@@ -163,7 +164,8 @@ class Resources:
         """
         done = True
         try:
-            await self.notice_embedder()
+            if not entries:  # a write does not take the time to look; the next recall does
+                await self.notice_embedder()
         except StoreError as error:
             self.vectors[0].last_error, done = str(error), False
         for projection in self.vectors:
@@ -201,6 +203,7 @@ class Resources:
 
     async def flush(self, scope: Scope) -> None:
         """Wait until the user's projections have caught up; raises ModelUnavailable when a model does not answer."""
+        self.check_open()
         for projection in self.vectors:
             projection.wake()
         if not await self._background(self.follow(scope, whole=True)):
@@ -230,6 +233,10 @@ class Resources:
 
     # -- reading
 
+    async def now(self, scope: Scope) -> datetime:
+        """The clock's time, but never before the user's latest record: a clock set back brings nothing retired back."""
+        return max(self.clock.now(), from_micros((await self.log.head(scope)).at))
+
     async def outline(self, scope: Scope, through: int | None = None) -> Outline:
         """The user's outline as of now, or as it was at a journal position."""
         self.check_open()
@@ -243,6 +250,7 @@ class Resources:
                 self.erased(user)
             outline.put(rows, head.seq)
             outline.drop(gone, head.seq)
+            outline.at = head.at
             self._outlines[user] = (head.erasures, outline)
             snapshot = outline.snapshot()
         self._trim()

@@ -119,6 +119,7 @@ class Erasure:
         operation_id, now = resources.ids.new(), resources.clock.now()
         scan = await resources.log.erase(scope, None, operation_id=operation_id, at=now)
         await self._forget_caches(())
+        await resources.follow(scope)
         await self._audit("erase", operation_id, ["*"])
         return ErasureReceipt(operation_id, scope.user_id, now, scan)
 
@@ -148,6 +149,7 @@ class Erasure:
         now = resources.clock.now()
         scan = await resources.log.erase(scope, gone, operation_id=entry.operation_id, at=now)
         await self._forget_caches([name for _, name in gone])
+        await resources.follow(scope)
         await self._audit("delete", entry.operation_id, [name for _, name in gone])
         asked = dict.fromkeys(name for _, name in keys or [("", record_id)])
         derived = tuple(name for _, name in gone if name not in asked)

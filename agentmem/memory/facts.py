@@ -117,7 +117,7 @@ class Facts:
             raise InvalidRecord(f"limit must be 0 or more, got {limit}", field="limit")
         asked = dict(where or {})
         as_of = asked.pop("as_of", None)
-        moment = self.seat.resources.clock.now() if as_of is None else aware(as_of, "as_of")
+        moment = await self.seat.resources.now(self.seat.scope) if as_of is None else aware(as_of, "as_of")
         retired = bool(asked.pop("retired", False)) or "status" in asked
         for name in asked:
             if name not in Fact.model_fields:
@@ -264,7 +264,7 @@ class Facts:
         """Copy a project's fact into `_global`, linked to the original; a private agent channel's never."""
         old = await self._current(fact_id)
         if old.channel == GLOBAL or old.channel.startswith("_self_"):
-            raise InvalidRecord(f"a fact of channel {old.channel} cannot be promoted", field="fact_id")
+            raise InvalidRecord(f"fact_id: a fact of channel {old.channel} cannot be promoted", field="fact_id")
 
         async def make(write: Write) -> Change:
             fact = await self._current(fact_id)

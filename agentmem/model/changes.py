@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from agentmem.model.records import Key, Record
 from agentmem.model.scope import Scope
 
-ABSENT = None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:

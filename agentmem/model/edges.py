@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentmem.model.clock import derived_id
-from agentmem.model.records import RELATIONS, Edge, EdgeKind, Fact, Goal, Key, Record, Turn
+from agentmem.model.records import PROFILE, RELATIONS, Edge, EdgeKind, Fact, Goal, Key, Record, Turn
 
 Link = tuple[EdgeKind, Key, Key]  # kind, source, target
 
@@ -49,7 +49,7 @@ def structural_edges(record: Record) -> list[Link]:
     elif isinstance(record, Fact):
         links = _of_fact(record)
     elif isinstance(record, Goal):
-        links = [(EdgeKind.HAS_GOAL, ("User", record.user_id), record.key)]
+        links = [(EdgeKind.HAS_GOAL, ("User", PROFILE), record.key)]
         links += [(EdgeKind.SUBGOAL_OF, record.key, ("Goal", parent)) for parent in (record.parent_id,) if parent]
     else:
         links = []

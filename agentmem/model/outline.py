@@ -100,6 +100,7 @@ class Outline:
     def __init__(self) -> None:
         self.size = 0
         self.seq = 0
+        self.at = 0  # latest record time of the journal, in microseconds since 1970
         self.ids: list[str] = []
         self.slots: dict[tuple[str, str], int] = {}
         self.kinds, self.channels, self.statuses, self.conversations, self.speakers = (Names() for _ in range(5))

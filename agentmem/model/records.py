@@ -221,6 +221,9 @@ class Goal(Record):
         return self.description
 
 
+PROFILE = "profile"  # the id of the one User record of a user
+
+
 class User(Record):
     """The profile of the user."""
 

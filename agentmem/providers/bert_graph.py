@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from agentmem.providers.outliers import share_out
 
-RECIPE = 1
+RECIPE = 2
 """Goes up when the graph changes in a way that changes its vectors; part of the name under which it is kept."""
 
 _FUSED = "com.microsoft"

@@ -148,7 +148,7 @@ class LocalTokenEmbedder(LocalEmbedder):
     _matrix: Vectors | None = None
 
     async def embed_tokens(self, texts: Sequence[str]) -> tuple[Vectors, list[TokenVectors]]:
-        """See `TokenEmbedder.embed_tokens`. The first call on a machine also fits the model's matrix, some 2 s."""
+        """See `TokenEmbedder.embed_tokens`. The first call on a machine also fits the model's matrix, some 4 s."""
         matrix = await self._projection()
 
         def read(model: SentenceModel, text: str) -> tuple[Vectors, TokenVectors]:

@@ -1,24 +1,69 @@
-"""Sentences made of a model's own vocabulary: something to measure a model on where no text can be shipped."""
+"""Everyday sentences with words of a model's own vocabulary in their gaps: something neutral to measure a model on."""
 
 from __future__ import annotations
 
 import random
 
+# Word pieces take their vectors from whole sentences, so words strung together would measure another model than the one
+# in use: a projection fitted on such kept .36 of the energy of real dialogue, on these sentences .46.
+_FRAMES = """\
+I went to the _ with my _ last weekend, and we had a great time.
+Have you ever tried _ with _? It sounds strange, but it works.
+Thanks for asking! The _ is much better now, and I hope to be back soon.
+Could you explain how the _ works when there is more than one _?
+My _ told me about a _ near the river; they open at nine on Mondays.
+We moved here two years ago because of the _, and the kids love the _.
+I need a list of everything we still have to do before the _.
+That is wonderful news, congratulations on your new _!
+The second _ fails with an error as soon as I add a _ to the file.
+What do you think about the _? I am not sure whether it is worth the money.
+She has been learning _ since March and wants to play in a _ next summer.
+Please write a short plan for the _, with a budget of 500 for _ and travel.
+I'm allergic to _, so the _ we ordered yesterday was a bad idea.
+Did your brother finish the _ he started, or is he still waiting for _?
+It was raining all day, so we stayed at home, read about _ and cooked _.
+How many people came to the _? I counted at least twenty.
+In the morning I usually run to the _, then I answer emails about _.
+The doctor said that _ helps, but only if I sleep more and worry less.
+I used to work as a _, but now I teach _ at a small school.
+Let me know if the _ doesn't fit; we can send it back until Friday.
+He gave me an old _ for my birthday, and it reminds me of our _.
+First install the _, then set the _ to 10 and run the test again.
+I can't believe it's been five years since the _!
+Our team decided to postpone the _ because the _ was not ready.
+Where did you buy that _? The colours are amazing.
+The book is about a _ who travels to a _ and never comes home.
+You should talk to someone about the _; keeping it inside won't help.
+On Tuesday I have a meeting about _, so let's have lunch on Thursday instead.
+My grandmother's _ recipe needs butter, sugar and a little _.
+I prefer the _ over the _, mostly because it is faster and costs less.
+Sorry, I forgot to mention that the _ has changed since we last spoke.
+We saw a _ on the beach, and my daughter took a picture of it.
+The first version of my _ got 40 users; the second one should handle more.
+Is there a way to combine _ and _ without losing the older results?
+They adopted a dog from the shelter and named it after a _.
+I feel proud of the _, even though it took months and I almost gave up.
+"""
 _VOCABULARY = 8000
-_WORDS = (6, 24)
+_SHORTEST = 4
 
 
 def sentences(vocabulary: dict[str, int], count: int) -> list[str]:
-    """Return `count` sentences of whole lower-case words, the same for the same vocabulary (word piece to id).
+    """Return `count` sentences, the same for the same vocabulary (word piece to id).
 
-    Vocabularies are sorted by frequency, so early words come more often. Raises ValueError when there are no words.
+    Gaps are filled with whole lower-case words; vocabularies are sorted by frequency, so early words come more often.
+    Raises ValueError when there are no such words.
     """
     by_id = sorted((number, piece.lstrip("▁Ġ")) for piece, number in vocabulary.items())
-    words = [word for _, word in by_id if word.isascii() and word.isalpha() and word.islower()][:_VOCABULARY]
+    words = [word for _, word in by_id if word.isascii() and word.isalpha() and word.islower()]
+    words = [word for word in words if len(word) >= _SHORTEST][:_VOCABULARY]
     if not words:
         raise ValueError("the vocabulary holds no words of the letters a-z")
     chance = random.Random(0)  # noqa: S311  reproducible, no secret
-    weights = [1 / (rank + 30) for rank in range(len(words))]
-    return [
-        " ".join(chance.choices(words, weights, k=chance.randint(*_WORDS))).capitalize() + "." for _ in range(count)
-    ]
+    frames = _FRAMES.splitlines()
+    made = []
+    for number in range(count):
+        first, *others = frames[number % len(frames)].split("_")
+        filled = [words[int(len(words) * chance.random() ** 2)] + part for part in others]
+        made.append("".join([first, *filled]))
+    return made

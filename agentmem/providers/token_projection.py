@@ -1,9 +1,9 @@
 """Word-piece vectors in 64 bytes: a fixed matrix per model takes them to 64 dimensions, int8 keeps them.
 
-The matrix spans the first principal components of the model's own word-piece vectors, over made-up sentences of its
-vocabulary: no text has to be shipped, and every model gets one. An eigensolver leaves the signs of components free
-and, where two are nearly equal, their rotation; so the basis kept is the one in their span nearest to a fixed random
-one. Two machines that fit it separately get the same matrix up to rounding.
+The matrix spans the first principal components of the model's own word-piece vectors, over everyday sentences with
+words of its vocabulary, so that every model gets one without a data set. An eigensolver leaves the signs of components
+free and, where two are nearly equal, their rotation; so the basis kept is the one in their span nearest to a fixed
+random one. Two machines that fit it separately get the same matrix up to rounding.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ DIMENSIONS = 64
 SCALE = 256
 """Parts of a unit vector in 64 dimensions are mostly below .35; times 256, cut at 127, keeps seven bits for them."""
 
-RECIPE = 1
+RECIPE = 2
 """Goes up when the matrix changes; part of the name under which it is kept."""
 
-_SENTENCES = 400
+_SENTENCES = 800
 
 
 def projection(model: SentenceModel, models: Path) -> Vectors:
-    """The model's matrix, shape (hidden, 64), float32, orthonormal columns; fitted once (some 2 s) and kept.
+    """The model's matrix, shape (hidden, 64), float32, orthonormal columns; fitted once (some 4 s) and kept.
 
     Raises ConfigError when the model gives no word-piece vectors, has fewer than 64 dimensions or the folder cannot be
     written.

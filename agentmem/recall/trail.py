@@ -8,7 +8,7 @@ from typing import Any
 
 from agentmem.errors import NotFound
 from agentmem.memory import Seat
-from agentmem.model.clock import Stopwatch
+from agentmem.model.clock import Stopwatch, aware
 from agentmem.model.scope import Scope
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.layer import RecallLayer
@@ -55,11 +55,14 @@ class AuditView:
         until: datetime | None = None, session_id: str | None = None, success: bool | None = None, limit: int = 100,
     ) -> list[dict[str, Any]]:  # fmt: skip
         """Rows of memory_audit_log about this user, newest first, filtered by what is given; [] when none match."""
-        filters = {
+        filters: dict[str, Any] = {
             "operation": operation, "memory_type": memory_type, "since": since, "until": until,
             "session_id": session_id, "success": success, "limit": limit,
         }  # fmt: skip
         given = {name: value for name, value in filters.items() if value is not None}
+        for name in ("since", "until"):
+            if name in given:
+                given[name] = aware(given[name], name)
         return await self.seat.resources.log.audit_rows(self.seat.scope, **given)
 
     async def receipt(self, receipt_id: str) -> Receipt:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from agentmem.model.clock import Clock, IdSource, aware
+from agentmem.model.clock import Clock, IdSource, aware, from_micros
 from agentmem.model.outline import ASKS_LAST, Bools, Outline
 from agentmem.model.scope import Scope
 from agentmem.providers import Embedder, TokenVectors
@@ -88,6 +88,8 @@ async def open_memory(
     if through is None and request.known_at is not None:
         through = await source.log.seq_at(scope, request.known_at)
     outline = await source.outline(scope, through)
+    if then is None:  # a clock that was set back brings nothing back that has ended
+        now = max(now, from_micros(outline.at))
     kept = keep.of(scope.user_id) if through is None else keep.of(scope.user_id).past()
     served = source.vectors[0] if source.vectors else None
     embeddings = Embeddings(keep, served, tokens)

@@ -39,10 +39,14 @@ class Where:
 
 
 class Head(NamedTuple):
-    """How far a user's journal reaches. `erasures` grows when something was erased: then caches are dropped whole."""
+    """How far a user's journal reaches. `erasures` grows when something was erased: then caches are dropped whole.
+
+    `at` is the latest record time, in microseconds since 1970: what is known now may be no older.
+    """
 
     seq: int
     erasures: int
+    at: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agentmem.errors import InvalidRecord
 from agentmem.model.changes import Gone, Stored
 from agentmem.model.edges import ENDS, link_id, structural_edges, turn_at
-from agentmem.model.records import RELATIONS, Conversation, Edge, EdgeKind, Key, Record, Status, User, build, changed
+from agentmem.model.records import PROFILE, RELATIONS, Conversation, Edge, EdgeKind, Key, Record, Status, User, build, changed
 from agentmem.model.scope import Scope
 from agentmem.stores.sqlite import SqliteLog, graph, open_graph
 from agentmem.stores.sqlite.connection import Connection
@@ -73,7 +73,7 @@ def test_records_state_their_edges() -> None:
     ]
     aim = goal("g", parent_id="top", user_id="ann")
     assert [(kind.value, source) for kind, source, _ in structural_edges(aim)] == [
-        ("HAS_GOAL", ("User", "ann")),
+        ("HAS_GOAL", ("User", "profile")),
         ("SUBGOAL_OF", ("Goal", "g")),
     ]
     assert structural_edges(entity("e")) == []
@@ -202,8 +202,8 @@ async def test_a_hub_of_one_kind_does_not_hide_the_others(log: SqliteLog, walks:
 async def test_a_goal_belongs_to_the_user_record_once_there_is_one(log: SqliteLog, walks: SqliteGraph) -> None:
     await put(log, ANN, goal("g"), goal("h", parent_id="g"))
     assert await reached(walks, ("Goal", "h"), depth=1) == [("g", 1)]
-    await put(log, ANN, build(User, id="ann"))
-    assert await reached(walks, ("Goal", "h"), depth=1) == [("ann", 1), ("g", 1)]
+    await put(log, ANN, build(User, id=PROFILE))
+    assert await reached(walks, ("Goal", "h"), depth=1) == [("g", 1), (PROFILE, 1)]
 
 
 async def test_clear_and_rebuild(log: SqliteLog, walks: SqliteGraph) -> None:
@@ -229,7 +229,7 @@ RECORDS = st.one_of(
     st.builds(entity, NAMES),
     st.builds(lambda n, p: goal(n, parent_id=p), NAMES, st.none() | NAMES),
     st.builds(lambda: build(Conversation, id="c1")),
-    st.builds(lambda: build(User, id="ann")),
+    st.builds(lambda: build(User, id=PROFILE)),
     st.builds(edge, NAMES,
               st.sampled_from([EdgeKind.KNOWS, EdgeKind.MENTIONS, EdgeKind.FOLLOWED_BY]), NAMES, NAMES),
 )  # fmt: skip

@@ -26,7 +26,7 @@ async def test_a_write_answers_with_what_the_journal_holds(log: LogStore, scope:
     assert (stored.user_id, stored.seq, stored.recorded_at) == ("alice", 2, START)
     assert stored.operation_id == second.operation_id
     assert await log.changes(scope, 0, 10) == [first, second]
-    assert await log.head(scope) == (2, 0)
+    assert (await log.head(scope))[:2] == (2, 0)
 
 
 async def test_what_was_acknowledged_is_there_after_opening_again(open_log: OpenLog, scope: Scope) -> None:
@@ -41,7 +41,7 @@ async def test_what_was_acknowledged_is_there_after_opening_again(open_log: Open
 
 async def test_an_empty_write_does_nothing(log: LogStore, scope: Scope) -> None:
     assert await log.append([]) == []
-    assert await log.head(scope) == (0, 0)
+    assert (await log.head(scope))[:2] == (0, 0)
 
 
 async def test_slots_are_dense_and_kept_for_life(log: LogStore, scope: Scope) -> None:
@@ -81,7 +81,7 @@ async def test_a_change_given_twice_in_one_write_is_applied_once(log: LogStore, 
     (one,) = said(scope, "a")
     entries = await log.append([one, one])
     assert entries[0] == entries[1]
-    assert await log.head(scope) == (1, 0)
+    assert (await log.head(scope))[:2] == (1, 0)
 
 
 async def test_a_key_used_for_something_else_is_a_conflict(log: LogStore, scope: Scope) -> None:
@@ -93,7 +93,7 @@ async def test_a_key_used_for_something_else_is_a_conflict(log: LogStore, scope:
         await log.applied(one.change_id, "something else", scope)
     with pytest.raises(Conflict):
         await log.append([change(scope, key="k", payload="x"), change(scope, key="k", payload="y")])
-    assert await log.head(scope) == (1, 0)
+    assert (await log.head(scope))[:2] == (1, 0)
 
 
 async def test_the_same_change_id_of_another_user_is_another_change(
@@ -122,7 +122,7 @@ async def test_one_refused_change_refuses_the_whole_write(log: LogStore, scope: 
     good, bad = change(scope, fact("a")), change(scope, fact("b"), expects={("Fact", "a"): None})
     with pytest.raises(Conflict):
         await log.append([good, bad], Audit(operation="store", memory_type="semantic", scope=scope))
-    assert await log.head(scope) == (0, 0)
+    assert (await log.head(scope))[:2] == (0, 0)
     assert await log.find(scope, Where()) == []
     assert await log.audit_rows(scope) == []
 
@@ -195,7 +195,7 @@ async def test_an_index_that_is_taken_is_refused_by_name(log: LogStore, scope: S
     with pytest.raises(InvalidRecord) as refused:
         await put(log, scope, turn("b", index=0))
     assert refused.value.field == "index"
-    assert await log.head(scope) == (1, 0)
+    assert (await log.head(scope))[:2] == (1, 0)
 
 
 async def test_writers_at_once_leave_no_gap_and_no_doubled_index(open_log: OpenLog, scope: Scope) -> None:
@@ -226,13 +226,13 @@ async def test_bad_records_are_refused_by_field(
     with pytest.raises(InvalidRecord) as refused:
         await put(log, scope, *puts)
     assert refused.value.field == field
-    assert await log.head(scope) == (0, 0)
+    assert (await log.head(scope))[:2] == (0, 0)
 
 
 async def test_one_write_is_one_users(log: LogStore, scope: Scope, stranger: Scope) -> None:
     with pytest.raises(InvalidRecord, match="one user"):
         await log.append([change(scope, fact("a")), change(stranger, fact("b"))])
-    assert await log.head(stranger) == (0, 0)
+    assert (await log.head(stranger))[:2] == (0, 0)
 
 
 async def test_a_writer_that_lost_its_lease_is_refused(log: LogStore, scope: Scope) -> None:

@@ -77,7 +77,7 @@ async def test_a_receipt_counts_each_record_once(log: LogStore, scope: Scope) ->
         ("Fact", "b"): Usage("Fact", "b", access_count=2, last_accessed=START + timedelta(2), conversations=1),
         ("Turn", "t"): Usage("Turn", "t", access_count=1, last_accessed=START, conversations=1),
     }
-    assert await log.head(scope) == (1, 0)
+    assert (await log.head(scope))[:2] == (1, 0)
 
 
 async def test_distinct_conversations_are_counted(log: LogStore, scope: Scope) -> None:

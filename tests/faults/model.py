@@ -175,11 +175,12 @@ def held(records: Sequence[Record]) -> dict[Key, State]:
 def follow(journal: Sequence[JournalEntry], writes: Sequence[Write]) -> Model:
     """The model after the whole journal of one user; every entry must be one write's, and each write's be there once."""
     meant = {change_id: write for write in writes for change_id in write.change_ids()}
-    model, done = Model(), Counter[str]()
+    model, done, begun = Model(), Counter[str](), dict[str, Write]()
     for entry in journal:
-        write = meant.get(entry.change_id) or _erased_by(entry, writes)
+        write = meant.get(entry.change_id) or begun.get(entry.operation_id)
         assert write is not None, f"nobody meant the {entry.operation} at {entry.seq}"
-        if write.verb == "erase" and not entry.gone:
+        if write.verb == "erase" and entry.operation != "erase":
+            begun[entry.operation_id] = write
             model.lose_sources(entry)
             continue
         done[write.key] += 1
@@ -191,7 +192,3 @@ def follow(journal: Sequence[JournalEntry], writes: Sequence[Write]) -> Model:
         assert not found or write.outcome != "refused", f"{write} was refused, and done all the same"
     return model
 
-
-def _erased_by(entry: JournalEntry, writes: Sequence[Write]) -> Write | None:
-    gone = {item.id for item in entry.gone if item.erased}
-    return next((write for write in writes if write.verb == "erase" and write.given["id"] in gone), None)

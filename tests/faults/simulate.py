@@ -105,7 +105,7 @@ def simulate(seed: int) -> tuple[list[str], Counter[str]]:
         try:
             writes = run(lambda clock: _simulate(Path(home), clock, seed, faults), seed)
         except BaseException as error:
-            error.add_note("\n".join(faults.trace[-30:]))
+            error.add_note("\n".join(faults.trace))
             error.add_note(f"to see it again: python -m tests.faults.simulate --seed {seed}")
             raise
     return faults.trace, Counter(write.outcome for write in writes)

@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from agentmem import AgentMemory, Record
 from agentmem.blocking import _LOOP
 from agentmem.memory import Seat
@@ -109,3 +112,9 @@ def shown(bundle: MemoryBundle) -> Any:
     items = [(item.record.id, item.score, item.why) for item in bundle.items]
     kinds = [[record.id for record in kind] for kind in (bundle.turns, bundle.facts, bundle.entities, bundle.goals)]
     return items, kinds, bundle.thread_leads, bundle.notices, str(bundle), dict(bundle.user_context), receipt
+
+
+def np_unit(vector: Iterable[float]) -> NDArray[np.float32]:
+    """The vector with length 1."""
+    values = np.array(list(vector), dtype=np.float32)
+    return values / np.float32(np.linalg.norm(values))

@@ -32,11 +32,11 @@ async def open_log(
     steps = load_schema("sqlite", schema)
     examine(path, steps)
     is_new = is_missing(path)
+    if is_new:
+        make_private(path)
     database = Database(path)
     try:
         await database.read(lambda db: None)
-        if is_new:
-            make_private(path)
         await migrate(database, steps, clock.now())
     except BaseException:
         await database.close()

@@ -154,7 +154,7 @@ def check_records(user_id: str, records: Collection[Record]) -> None:
         if not record.id:
             raise InvalidRecord(f"{record.kind} has no id", field="id")
         if record.user_id not in ("", user_id):
-            raise InvalidRecord(f"{record.kind} {record.id!r} belongs to another user", field="user_id")
+            raise InvalidRecord(f"user_id: {record.kind} {record.id!r} belongs to another user", field="user_id")
         if isinstance(record, Turn) and not record.conversation_id:
             raise InvalidRecord(f"Turn {record.id!r} has no conversation_id", field="conversation_id")
         if isinstance(record, Turn) and record.index > LAST_INDEX:

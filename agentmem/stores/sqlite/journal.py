@@ -24,9 +24,9 @@ def _sql() -> Mapping[str, str]:
 
 
 def head(db: Connection, user_id: str) -> Head:
-    """How far the user's journal reaches; (0, 0) for a user never seen."""
+    """How far the user's journal reaches; all 0 for a user never seen."""
     row = db.execute(_sql()["head"], (user_id,)).fetchone()
-    return Head(*row) if row else Head(0, 0)
+    return Head(*row) if row else Head(0, 0, 0)
 
 
 def seq_at(db: Connection, user_id: str, moment: datetime) -> int:

@@ -89,7 +89,7 @@ class SqliteLog:
         return await self.database.read(read)
 
     async def head(self, scope: Scope) -> Head:
-        """How far the user's journal reaches; (0, 0) for a user never seen."""
+        """How far the user's journal reaches; all 0 for a user never seen."""
         return await self._read(journal.head, scope.user_id)
 
     async def seq_at(self, scope: Scope, moment: datetime) -> int:

@@ -35,8 +35,9 @@ def encode(record: Record) -> str:
     try:
         return record.model_dump_json(exclude_defaults=True, exclude=_LEFT_OUT)
     except (PydanticSerializationError, ValueError) as error:
-        message = f"{record.kind} {record.id!r} holds a value that cannot be stored as JSON: {error}"
-        raise InvalidRecord(message, field=_culprit(record)) from error
+        field = _culprit(record)
+        message = f"{record.kind}.{field} holds a value that cannot be stored as JSON: {error}"
+        raise InvalidRecord(message, field=field) from error
 
 
 def decode(kind: str, payload: str, stamp: Stamp) -> Record:

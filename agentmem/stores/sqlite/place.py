@@ -43,8 +43,12 @@ def is_missing(path: Path) -> bool:
 
 
 def make_private(path: Path) -> None:
-    """Let only the owner read and write the file; the files beside it are made with the same permissions."""
+    """Let only the owner read and write the file, made empty when it is missing.
+
+    SQLite gives the files beside it the same permissions, so this comes before the first connection.
+    """
     try:
+        path.touch(FILE_MODE)
         path.chmod(FILE_MODE)
     except OSError as error:
         raise StoreUnavailable(f"the permissions of {path} cannot be set: {error}") from error

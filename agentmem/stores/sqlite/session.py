@@ -171,6 +171,7 @@ class SqliteSession:
         return await self._opened()
 
     async def _connected(self) -> Database:
+        make_private(self._path)
         database = Database(self._path, durable=False)
 
         def prepare(db: Connection) -> None:
@@ -179,7 +180,6 @@ class SqliteSession:
 
         try:
             await database.outside(prepare)
-            make_private(self._path)
         except StoreError:
             await database.close()
             raise
