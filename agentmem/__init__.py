@@ -1,10 +1,10 @@
-"""agentmem: memory for AI agents that is durable, exact about whose it is and when it was true, and quick without a model.
+"""agentmem: memory for AI agents that is durable, exact about whose it is and when it was true, and needs no model.
 
-    from agentmem import AgentMemory
+from agentmem import AgentMemory
 
-    with AgentMemory("alice") as memory:
-        memory.store_turn("I'm allergic to peanuts.")
-        print(memory.remember("what must the chef avoid?"))
+with AgentMemory("alice") as memory:
+    memory.store_turn("I'm allergic to peanuts.")
+    print(memory.remember("what must the chef avoid?"))
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`AsyncAgentMemory`: the verbs. Everyday ones here, everything else on its subsystem; each a few lines over `memory/` and `recall/`."""
+"""`AsyncAgentMemory`: the verbs. Everyday ones here, everything else on its subsystem; each a few lines."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class AsyncAgentMemory:
     # -- life
 
     async def open(self) -> Self:
-        """Open the stores. Raises ConfigError, SchemaMismatch, CorruptStore or StoreUnavailable. Opening twice is fine."""
+        """Open the stores; twice is fine. Raises ConfigError, SchemaMismatch, CorruptStore or StoreUnavailable."""
         await self._opened.open()
         return self
 
@@ -266,9 +266,9 @@ class AsyncAgentMemory:
     ) -> MemoryBundle:  # fmt: skip
         """What matters for a query, of all kinds, ranked and explained; printing the bundle gives a readable context.
 
-        `as_of` asks what was true at a moment of the world, `known_at` what was known at a moment of the record; `since`
-        and `until` bound where a record's world time begins. At most `top_k` (1 to 100) per kind and in `items`. What is
-        delivered is reinforced once, unless `reinforce=False`: then nothing changes. An empty store gives an empty
+        `as_of` asks what was true at a moment of the world, `known_at` what was known at a moment of the record;
+        `since` and `until` bound where a record's world time begins. At most `top_k` (1 to 100) per kind and in
+        `items`. What is delivered is reinforced once, unless `reinforce=False`: then nothing changes. An empty store gives an empty
         bundle. Raises InvalidRecord for an empty query or one over 10,000 characters.
         """
         request = Request(

@@ -147,7 +147,7 @@ class AgentMemory(Blocking[AsyncAgentMemory]):
                 agent_id=agent_id,
                 settings=settings,
                 **overrides,
-            )  # fmt: skip
+            )
         )
         _LOOP.run(self._inner.open())
         self._wrap()

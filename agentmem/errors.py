@@ -42,7 +42,7 @@ class NotFound(AgentMemError, LookupError):
 
 
 class Conflict(AgentMemError):
-    """The stored state is not the one this write was built on (`stale`: read again and retry), or a key was used twice."""
+    """The stored state is not the one this write was built on (`stale`: read again), or a key was used twice."""
 
     def __init__(self, message: str, *, stale: bool = False) -> None:
         super().__init__(message)

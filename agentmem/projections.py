@@ -184,7 +184,7 @@ class VectorProjection:
                     vector.astype(np.float16),
                     None if pieces is None else (pieces.ids, pieces.vectors),
                     asks=asks,
-                )  # fmt: skip
+                )
             )
         return out
 

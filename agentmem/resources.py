@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -332,7 +331,8 @@ async def open_resources(settings: Settings) -> Resources:
             settings=settings, clock=clock, ids=ids, log=log, graph=sqlite.open_graph(log.database, clock),
             session=session,
             vectors=[], auditor=Auditor(settings), store_id=meta["store_id"],
-            open_index=partial(sqlite.open_vectors, log.database), upkeep=sqlite.open_upkeep(log.database), notices=notices,
+            open_index=partial(sqlite.open_vectors, log.database), upkeep=sqlite.open_upkeep(log.database),
+            notices=notices,
         )  # fmt: skip
         for embedder in await _embedders(settings, log, notices):
             await add_projection(resources, embedder)

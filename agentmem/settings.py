@@ -1,4 +1,4 @@
-"""Every setting, read once at the door: arguments, then AGENTMEM_* variables, then agentmem.toml, then these defaults."""
+"""Every setting, read once at the door: arguments, AGENTMEM_* variables, agentmem.toml, then these defaults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AuditLevel = Literal["off", "writes", "reads", "verbose"]
 
 
 class Settings(BaseSettings):
-    """What one opened memory is made of. Unknown keys, bad URLs and half set-ups are refused with the fix in the message."""
+    """What one opened memory is made of. Unknown keys, bad URLs and half set-ups are refused, with the fix."""
 
     model_config = SettingsConfigDict(
         env_prefix="AGENTMEM_", env_nested_delimiter="__", toml_file="agentmem.toml", extra="forbid", frozen=True,

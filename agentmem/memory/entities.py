@@ -100,7 +100,7 @@ class Entities:
         confidence: float = 1.0, fact_id: str | None = None, valid_from: Moment = None, valid_to: Moment = None,
         idempotency_key: str | None = None,
     ) -> Edge:  # fmt: skip
-        """State a relation between two entities. A name that is none of the known kinds is kept as RELATED_TO's `name`."""
+        """State a relation between two entities. A name that is no known kind is kept as the `name` of a RELATED_TO."""
         known = checked_name(kind, "kind").upper().replace(" ", "_")
         edge_kind = EdgeKind(known) if known in RELATIONS else EdgeKind.RELATED_TO
         extra = {} if edge_kind.value == known else {"name": kind}

@@ -14,8 +14,8 @@ from agentmem.memory import Seat
 from agentmem.memory.erasure import Erasure, ForgetReceipt
 from agentmem.memory.working import Working
 from agentmem.model.changes import Change, JournalEntry, fingerprint
-from agentmem.model.clock import Stopwatch, aware, derived_id
-from agentmem.model.records import Conversation, Turn, build
+from agentmem.model.clock import EPOCH, Stopwatch, aware, derived_id
+from agentmem.model.records import Conversation, Record, Turn, build
 from agentmem.model.scope import checked_name
 from agentmem.stores import Where
 
@@ -111,7 +111,7 @@ class Episodic:
                     ensures=(conversation,),
                     expects={turn.key: None},
                     payload=item.payload,
-                )  # fmt: skip
+                )
             )
         return out
 
@@ -173,8 +173,18 @@ class Episodic:
             raise InvalidRecord(f"hours must be above 0 and below {LONGEST_WINDOW:,}, got {hours}", field="hours")
         since = None if hours is None else self.seat.resources.clock.now() - timedelta(hours=hours)
         where = Where(kinds=("Turn",), channels=self.seat.scope.readable(), status=("active",), since=since)
-        found = await self.seat.resources.log.find(self.seat.scope, where, order="time", descending=True, limit=limit)
-        return [turn for turn in reversed(found) if isinstance(turn, Turn)]
+        return [turn for turn in reversed(await self._latest(where, limit)) if isinstance(turn, Turn)]
+
+    async def _latest(self, where: Where, limit: int) -> list[Record]:
+        """The latest records by world time, those of the same moment by the order in which they were stored."""
+        log, scope = self.seat.resources.log, self.seat.scope
+        found = await log.find(scope, where, order="time", descending=True, limit=limit)
+        edge = found[-1].span()[0] if len(found) == limit and found else None
+        if edge is not None:  # what shares the moment of the cut was chosen by id
+            same = replace(where, since=edge, until=edge + timedelta(microseconds=1))
+            found = [record for record in found if record.span()[0] != edge]
+            found += await log.find(scope, same, order="seq", descending=True, limit=limit - len(found))
+        return sorted(found, key=lambda record: (record.span()[0] or EPOCH, record.seq), reverse=True)
 
     async def read_thread(self, conversation_id: str, center_turn: str, radius: int = 3) -> list[Turn]:
         """The turn of this id and up to `radius` turns on either side, in order."""
@@ -189,8 +199,7 @@ class Episodic:
     async def conversations(self, limit: int = 100) -> list[Conversation]:
         """The conversations of the readable channels, latest first."""
         where = Where(kinds=("Conversation",), channels=self.seat.scope.readable(), status=("active",))
-        found = await self.seat.resources.log.find(self.seat.scope, where, order="time", descending=True, limit=limit)
-        return [item for item in found if isinstance(item, Conversation)]
+        return [item for item in await self._latest(where, limit) if isinstance(item, Conversation)]
 
     async def delete_conversation(
         self, conversation_id: str, *, hard: bool = False, idempotency_key: str | None = None

@@ -16,7 +16,7 @@ from agentmem.stores import Scan, Where
 
 @dataclass(frozen=True, slots=True)
 class ForgetReceipt:
-    """What was forgotten. `hard`: erased, with what rested on it alone (`derived`); `scan` says what was searched and found."""
+    """What was forgotten. `hard`: erased, with what rested on it alone (`derived`), and searched for (`scan`)."""
 
     operation_id: str
     ids: tuple[str, ...]
@@ -28,7 +28,7 @@ class ForgetReceipt:
 
 @dataclass(frozen=True, slots=True)
 class ErasureReceipt:
-    """Everything of a user was erased; `scan.remnants` is empty, `scan.pending` names what waits for a reader to finish."""
+    """Everything of a user was erased. `scan.remnants` is empty, `scan.pending` says what waits for a reader."""
 
     operation_id: str
     user_id: str

@@ -31,7 +31,7 @@ class SystemClock:
 
 
 class Stopwatch:
-    """Milliseconds since it was made: by the monotonic timer, or by the injected clock, so that a frozen clock measures 0."""
+    """Milliseconds since it was made: by the monotonic timer, or by an injected clock, so that a frozen one says 0."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = None if isinstance(clock, SystemClock) else clock

@@ -21,7 +21,7 @@ async def audit_recall(
     resources: Resources, scope: Scope, operation: str, request: Request, receipt: Receipt | None, watch: Stopwatch,
     *, error: str | None = None,
 ) -> None:  # fmt: skip
-    """Write the audit row of a recall where the level asks for one: what was delivered, from which channels, how long."""
+    """Write the audit row of a recall where the level asks for one: what was delivered, from where, how long."""
     auditor = resources.auditor
     if not auditor.reads:
         return
@@ -73,7 +73,7 @@ class AuditView:
         return found
 
     async def why_not(self, receipt_id: str, record_id: str) -> WhyNot:
-        """Why a record was not delivered by a recall: not visible, found too weak (ranks and scores by list), or cut."""
+        """Why a record was not delivered: not visible, found too weak (ranks and scores by list), or cut."""
         return await self.recall.why_not(await self.receipt(receipt_id), record_id)
 
     async def replay(self, receipt_id: str) -> MemoryBundle:

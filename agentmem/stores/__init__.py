@@ -72,7 +72,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A searchable piece of a record with its vector: grain `whole` or `sentence`, numbered by part, span in characters.
+    """A searchable piece of a record with its vector: grain `whole` or `sentence`, part, span in characters.
 
     `vector` is float16, unit length. `tokens`: int32 ids and int8 vectors of the word pieces, when they are kept.
     `asks`: the passage ends with a question mark.
@@ -134,7 +134,7 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What an erasure looked through and what it still found: `remnants` maps a place to how many rows, empty is clean."""
+    """What an erasure looked through, and what it still found: `remnants` maps a place to a number of rows."""
 
     places: tuple[str, ...]
     remnants: Mapping[str, int] = field(default_factory=dict)
@@ -161,7 +161,14 @@ class RecordStore(Protocol):
         ...
 
     async def find(
-        self, scope: Scope, where: Where, *, order: str = "seq", descending: bool = False, limit: int = 100, offset: int = 0
+        self,
+        scope: Scope,
+        where: Where,
+        *,
+        order: str = "seq",
+        descending: bool = False,
+        limit: int = 100,
+        offset: int = 0,
     ) -> list[Record]:
         """Current records that match, in a stable order; `order` is `seq`, `time` (world time begins) or `position`."""
         ...
@@ -190,7 +197,9 @@ class WordIndex(Protocol):
 class LogStore(RecordStore, WordIndex, Protocol):
     """The truth: journal, current records, words, usage, audit, leases."""
 
-    async def append(self, changes: Sequence[Change], audit: Audit | None = None, fence: int | None = None) -> list[JournalEntry]:
+    async def append(
+        self, changes: Sequence[Change], audit: Audit | None = None, fence: int | None = None
+    ) -> list[JournalEntry]:
         """Commit all changes of one user in one transaction, under the user's lock, and return what the journal holds.
 
         A change whose change_id was applied before is left out and its first entry returned with `repeated`; with
@@ -231,17 +240,19 @@ class LogStore(RecordStore, WordIndex, Protocol):
     async def audit(self, entries: Sequence[Audit]) -> None: ...
 
     async def audit_rows(self, scope: Scope, **filters: Any) -> list[dict[str, Any]]:
-        """Rows of memory_audit_log, newest first. Filters: operation, memory_type, since, until, session_id, success, limit."""
+        """Audit rows, newest first. Filters: operation, memory_type, since, until, session_id, success, limit."""
         ...
 
-    async def touch(self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, at: datetime) -> None:
+    async def touch(
+        self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, at: datetime
+    ) -> None:
         """Count a delivery (or a use) of each record, once per receipt."""
         ...
 
     async def usage(self, keys: Sequence[Key], scope: Scope) -> dict[Key, Usage]: ...
 
     async def erase(self, scope: Scope, keys: Sequence[Key] | None, *, operation_id: str, at: datetime) -> Scan:
-        """Remove records (None: the whole user) with versions, words, usage, audit text and projections; leave tombstones."""
+        """Remove records (None: all of the user) with versions, words, usage, audit text, vectors; leave tombstones."""
         ...
 
     async def users(self, operator: Operator, limit: int = 1000, after: str = "") -> list[str]: ...
@@ -296,9 +307,7 @@ class VectorIndex(Protocol):
 
     async def watermark(self, user_id: str) -> int: ...
 
-    async def nearest(
-        self, vector: Floats, scope: Scope, where: Where, grain: str, k: int | None = None
-    ) -> Scores:
+    async def nearest(self, vector: Floats, scope: Scope, where: Where, grain: str, k: int | None = None) -> Scores:
         """Cosine in [-1, 1] of passages, best first when `k` is given, else of every one in slot order.
 
         The scope's channels and `where.kinds` are applied before any cut. Rounded to 1e-4.
@@ -306,7 +315,7 @@ class VectorIndex(Protocol):
         ...
 
     async def between(self, left: Ints, right: Ints, scope: Scope) -> Floats:
-        """Cosine of the whole vectors of two records, slot by slot, shape (len(left),), float32; NaN where one has none."""
+        """Cosines of the whole vectors of pairs of records, shape (len(left),), float32; NaN where one has none."""
         ...
 
     async def tokens(self, slots: Sequence[int], scope: Scope) -> dict[int, tuple[NDArray[np.int32], NDArray[np.int8]]]:
@@ -326,10 +335,12 @@ class GraphStore(Protocol):
     async def neighbours(
         self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, depth: int = 2, limit: int = 50
     ) -> list[Neighbour]:
-        """Records within `depth` steps in either direction, nearest first, never through another user or a retired record."""
+        """Records within `depth` steps in either direction, nearest first, never through another user or what is retired."""
         ...
 
-    async def edges(self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, limit: int = 1000) -> list[Edge]: ...
+    async def edges(
+        self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, limit: int = 1000
+    ) -> list[Edge]: ...
 
     async def watermark(self, user_id: str) -> int: ...
 

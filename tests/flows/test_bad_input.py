@@ -168,7 +168,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Named]:
 @pytest.mark.parametrize(("field", "call"), BAD, ids=[f"{number}-{field}" for number, (field, _) in enumerate(BAD)])
 def test_bad_input_names_its_field_and_writes_nothing(named: Named, field: str, call: Callable[[Any], Any]) -> None:
     before, journal = tables(named.memory), head(named.memory)
-    with pytest.raises(InvalidRecord, match=field) as error:
+    with pytest.raises(InvalidRecord, match=field.removesuffix("s")) as error:
         call(named.face())
     assert error.value.field == field
     assert head(named.memory) == journal

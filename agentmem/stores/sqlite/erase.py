@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -22,6 +22,7 @@ from agentmem.stores.sqlite.payload import Stamp, decode
 from agentmem.text.blocks import load_blocks
 from agentmem.text.features import analyse
 
+STEPS = ("erasing", "taken", "erased", "emptied")
 _SAMPLE = 500  # versions of a whole user whose text is looked for afterwards
 _TEXTS = (
     "memory_changes.cause", "parked_changes.reason", "memory_audit_log.query_text", "memory_audit_log.error_message",
@@ -35,12 +36,16 @@ def _sql() -> Mapping[str, str]:
 
 @dataclass
 class Erasure:
-    """One erasure: `apply` inside a transaction, then `remnants` in another one, after the commit."""
+    """One erasure: `apply` inside a transaction, then `remnants` in another one, after the commit.
+
+    `hook` is told of the steps; the log tells it of those after the commit.
+    """
 
     scope: Scope
     keys: Sequence[Key] | None
     operation_id: str
     at: datetime
+    hook: Callable[[str], None]
     targets: list[tuple[int, str, str]] = field(default_factory=list)  # slot, kind, id
     needles: Needles = field(default_factory=Needles)
 
@@ -57,12 +62,14 @@ class Erasure:
         seq, at = row[0] + 1, max(row[1], micros(self.at))
         change = (user_id, seq, derived_id(user_id, "erase", self.operation_id), self.operation_id, "user", at)
         db.execute(_sql()["put_change"], change)
+        self.hook("erasing")
         if self.keys is None:
             self._apply_to_user(db, seq)
         else:
             self._apply_to_records(db)
         db.executemany(_sql()["put_tombstone"], [(user_id, slot, seq, kind, name) for slot, kind, name in self.targets])
         db.execute(_sql()["put_user"], (seq, at, user_id))
+        self.hook("taken")
 
     def _apply_to_user(self, db: Connection, seq: int) -> None:
         user_id = self.scope.user_id

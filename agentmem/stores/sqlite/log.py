@@ -30,7 +30,7 @@ def _ignored(step: str) -> None:
 
 
 class SqliteLog:
-    """A LogStore. `hook` is called between the steps of a write (see `append.STEPS`), for tests that stop it there."""
+    """A LogStore. `hook` is called between the steps of a write (`append.STEPS`, `erase.STEPS`), for tests that stop it there."""
 
     def __init__(self, database: Database, clock: Clock, *, hook: Callable[[str], None] = _ignored) -> None:
         self.database = database
@@ -59,9 +59,11 @@ class SqliteLog:
 
     async def erase(self, scope: Scope, keys: Sequence[Key] | None, *, operation_id: str, at: datetime) -> Scan:
         """See LogStore. Unknown keys are passed over; what other processes hold of the write-ahead log is `pending`."""
-        work = Erasure(scope, keys, operation_id, at)
+        work = Erasure(scope, keys, operation_id, at, self._hook)
         await self.database.write(work.apply)
+        self._hook("erased")
         emptied = await self.database.truncate_log()
+        self._hook("emptied")
         places, remnants = await self.database.read(work.remnants)
         return Scan(places, remnants, () if emptied else (WAL_PENDING,))
 
