@@ -268,8 +268,8 @@ class AsyncAgentMemory:
 
         `as_of` asks what was true at a moment of the world, `known_at` what was known at a moment of the record;
         `since` and `until` bound where a record's world time begins. At most `top_k` (1 to 100) per kind and in
-        `items`. What is delivered is reinforced once, unless `reinforce=False`: then nothing changes. An empty store gives an empty
-        bundle. Raises InvalidRecord for an empty query or one over 10,000 characters.
+        `items`. What is delivered is reinforced once, unless `reinforce=False`: then nothing changes. An empty store
+        gives an empty bundle. Raises InvalidRecord for an empty query or one over 10,000 characters.
         """
         request = Request(
             query=query, top_k=top_k, channels=None if channels is None else tuple(channels), as_of=as_of,

@@ -6,7 +6,6 @@ The graph of the embedded stack is written by the log's own transaction and is n
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
@@ -28,6 +27,11 @@ REST = 30.0  # seconds without tries after a model failed
 TRIES = 3  # of one change, before it is parked
 USERS_KNOWN = 10_000  # whose watermark is remembered, to spare a read per write
 MUTABLE = ("Entity", "Goal")  # kinds whose text may change; a changed claim is a new Fact, a turn is verbatim
+
+
+def _now() -> float:
+    """Seconds on the loop's own clock, which never goes back."""
+    return asyncio.get_running_loop().time()
 
 
 @dataclass
@@ -57,7 +61,7 @@ class VectorProjection:
     @property
     def resting(self) -> bool:
         """Whether the model failed a moment ago and is left alone."""
-        return time.monotonic() - self._failed_at < REST
+        return _now() - self._failed_at < REST
 
     def wake(self) -> None:
         """Try again at once, however lately the model failed."""
@@ -116,7 +120,7 @@ class VectorProjection:
         try:
             batch = await self._batch(after, todo)
         except ModelUnavailable as error:
-            self._failed_at, self.last_error = time.monotonic(), str(error)
+            self._failed_at, self.last_error = _now(), str(error)
             return None
         except ModelError as error:
             if len(todo) > 1:  # find the change that cannot be embedded
@@ -138,7 +142,7 @@ class VectorProjection:
         self._attempts[key] = attempts = self._attempts.get(key, 0) + 1
         self.last_error = str(error)
         if attempts < TRIES:
-            self._failed_at = time.monotonic()
+            self._failed_at = _now()
             return None
         del self._attempts[key]
         await self.log.park(Parked(self.name, scope.user_id, entry.seq, str(error), attempts, self.clock.now()))

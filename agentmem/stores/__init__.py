@@ -335,7 +335,7 @@ class GraphStore(Protocol):
     async def neighbours(
         self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, depth: int = 2, limit: int = 50
     ) -> list[Neighbour]:
-        """Records within `depth` steps in either direction, nearest first, never through another user or what is retired."""
+        """Records within `depth` steps in either direction, nearest first, never through a retired one."""
         ...
 
     async def edges(

@@ -30,7 +30,7 @@ def _ignored(step: str) -> None:
 
 
 class SqliteLog:
-    """A LogStore. `hook` is called between the steps of a write (`append.STEPS`, `erase.STEPS`), for tests that stop it there."""
+    """A LogStore. `hook` is called between the steps of a write (`append.STEPS`, `erase.STEPS`), for tests."""
 
     def __init__(self, database: Database, clock: Clock, *, hook: Callable[[str], None] = _ignored) -> None:
         self.database = database
