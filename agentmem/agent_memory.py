@@ -9,7 +9,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
-from agentmem.errors import AgentMemError, Closed, InvalidRecord, NotFound
+from agentmem.errors import AgentMemError, Closed, InvalidRecord, NotFound, StoreUnavailable
 from agentmem.memory import Seat
 from agentmem.memory.episodic import Episodic
 from agentmem.memory.erasure import Erasure, ErasureReceipt, ForgetReceipt
@@ -286,8 +286,17 @@ class AsyncAgentMemory:
             raise
         resources.keep_receipt(bundle.receipt.id, bundle.receipt)
         if reinforce and bundle.receipt.delivered:
-            await resources.log.touch(bundle.receipt.delivered, scope, bundle.receipt.id, at=resources.clock.now())
+            bundle = await self._reinforced(bundle, scope)
         await audit_recall(resources, scope, "retrieve", request, bundle.receipt, watch)
+        return bundle
+
+    async def _reinforced(self, bundle: MemoryBundle, scope: Scope) -> MemoryBundle:
+        """Count what was delivered; where that cannot be written, the answer is given all the same, with a notice."""
+        log, receipt = self.resources.log, bundle.receipt
+        try:
+            await log.touch(receipt.delivered, scope, receipt.id, at=self.resources.clock.now())
+        except StoreUnavailable as error:
+            return replace(bundle, notices=(*bundle.notices, f"That this was recalled could not be noted: {error}"))
         return bundle
 
     async def context(self, query: str, max_tokens: int = 4000, *, counter: Counter | None = None) -> Context:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentmem.model.changes import Audit, Promotion
+from agentmem.model.records import Record
 from agentmem.model.scope import Scope
 from agentmem.settings import Settings
 
@@ -29,6 +30,10 @@ class Auditor:
     def reads(self) -> bool:
         """Whether reads leave rows."""
         return self.level in ("reads", "verbose")
+
+    def payload(self, records: Sequence[Record]) -> Any:
+        """What `write` keeps of the first 50 records at verbose; None, and no work, at other levels."""
+        return [record.model_dump(mode="json") for record in records[:50]] if self.level == "verbose" else None
 
     def write(
         self, operation: str, scope: Scope, *, memory_type: str, operation_id: str = "", count: int | None = None,

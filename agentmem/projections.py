@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from agentmem.errors import ModelError, ModelUnavailable
+from agentmem.errors import BadReply, ModelError, ModelUnavailable
 from agentmem.model.changes import JournalEntry, Stored
 from agentmem.model.clock import Clock
 from agentmem.model.scope import Scope
@@ -67,11 +67,27 @@ class VectorProjection:
         """Try again at once, however lately the model failed."""
         self._failed_at = float("-inf")
 
+    def reached(self, scope: Scope) -> int:
+        """Up to where this process brought the user's vectors when it last did; -1 when it does not know."""
+        return self._reached.get(scope.user_id, -1)
+
     def after_fork(self) -> None:
         """Forget locks that another process holds; nobody here would ever release them."""
         self._locks.clear()
 
-    def attempts(self, scope: Scope) -> int:
+    async def follow_to_end(self, scope: Scope, progress: Callable[[int], None] | None = None) -> bool:
+        """Follow until nothing is left, without a rest between the tries of a change; False when the model is away."""
+        before: tuple[int, int] | None = None
+        while True:
+            self.wake()
+            if await self.follow(scope, progress=progress):
+                return True
+            reached = await self.index.watermark(scope.user_id), self._tries(scope)
+            if reached == before:
+                return False
+            before = reached
+
+    def _tries(self, scope: Scope) -> int:
         """How often changes of this user were tried in vain and are to be tried again."""
         return sum(tries for (user_id, _), tries in self._attempts.items() if user_id == scope.user_id)
 
@@ -96,7 +112,8 @@ class VectorProjection:
             if not self._next(entries, after):  # what this process wrote last may not be where the store stands
                 after = await self.index.watermark(scope.user_id)
             while True:
-                todo = self._next(entries, after) or await self.log.changes(scope, after, BATCH)
+                written = self._next(entries, after)
+                todo = written or await self.log.changes(scope, after, BATCH)
                 if not todo:
                     break
                 entries = ()
@@ -106,6 +123,8 @@ class VectorProjection:
                 if progress is not None:
                     progress(reached - after)
                 after = reached
+                if todo is written and reached == todo[-1].seq:
+                    break  # what others wrote meanwhile is for the next recall
             self._reached[scope.user_id] = after
             if len(self._reached) > USERS_KNOWN:
                 self._reached.clear()
@@ -150,7 +169,10 @@ class VectorProjection:
 
     async def _batch(self, after: int, todo: Sequence[JournalEntry]) -> Batch:
         fresh: dict[int, tuple[Stored, list[Piece]]] = {}
+        erased: set[int] = set()
         for entry in todo:
+            # An erasure may have come between a write and its vectors, which were made all the same.
+            erased.update(item.slot for item in entry.gone if item.erased)
             for stored in entry.puts:
                 record = stored.record
                 first = record.recorded_at == entry.at
@@ -158,7 +180,7 @@ class VectorProjection:
                     continue
                 fresh[stored.slot] = (stored, passages(record.searchable()))
         # All are replaced: under a clock that stands still, a later version looks like the first one.
-        return Batch(after, todo[-1].seq, await self._passages(list(fresh.values())), list(fresh))
+        return Batch(after, todo[-1].seq, await self._passages(list(fresh.values())), [*fresh, *sorted(erased)])
 
     async def _passages(self, fresh: Sequence[tuple[Stored, list[Piece]]]) -> list[Passage]:
         wanted: list[tuple[Stored, Piece]] = [
@@ -196,9 +218,14 @@ class VectorProjection:
         self, texts: Sequence[str], owners: Sequence[Stored]
     ) -> tuple[NDArray[np.float32], Mapping[int, TokenVectors]]:
         embedder = self.embedder
-        if not (self.keep_tokens and isinstance(embedder, TokenEmbedder)):
-            return await embedder.embed(texts), {}
-        vectors, tokens = await embedder.embed_tokens(texts)
+        tokens: Sequence[TokenVectors] = ()
+        if self.keep_tokens and isinstance(embedder, TokenEmbedder):
+            vectors, tokens = await embedder.embed_tokens(texts)
+        else:
+            vectors = await embedder.embed(texts)
+        wanted = (len(texts), embedder.dimensions)
+        if vectors.shape != wanted or not np.isfinite(vectors).all():
+            raise BadReply(f"{embedder.identity} should give finite vectors of shape {wanted}, gave {vectors.shape}")
         return vectors, dict(enumerate(tokens))
 
 

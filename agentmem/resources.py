@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -77,6 +77,7 @@ class Resources:
     _outlines: OrderedDict[str, tuple[int, Outline]] = field(default_factory=OrderedDict)
     _outline_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    _retrying: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _switching: asyncio.Lock = field(default_factory=asyncio.Lock)
     _former: list[VectorProjection] = field(default_factory=list)  # no longer served; recalls may still hold them
     _refused: str = ""  # an embedder that this process cannot open
@@ -111,33 +112,35 @@ class Resources:
     ) -> JournalEntry | None:  # fmt: skip
         """Build a Change from what is read and commit it; when the state moved on meanwhile, read and build again.
 
+        Who has to try again does so one by one with the others of this process, so that any number of them get through.
         With a `key`, a write done before is returned and not done again. None when `build` found nothing to do.
         `details` and `promotion` go into its audit row.
         """
         self.check_open()
-        watch, user = Stopwatch(self.clock), scope.user_id
-        change_id = derived_id(user, operation, key) if key is not None else self.ids.new()
+        watch = Stopwatch(self.clock)
+        change_id = derived_id(scope.user_id, operation, key) if key is not None else self.ids.new()
         if key is not None and (before := await self.log.applied(change_id, payload, scope)):
             return before
         attempt = Write(scope, operation, self.ids.new(), change_id, payload, self.clock.now())
-        memory_type = MEMORY_TYPES.get(kind, "semantic")
+        memory_type, turn = MEMORY_TYPES.get(kind, "semantic"), None
         for left in reversed(range(RETRIES)):
             try:
-                change = await build(attempt)
-                if change is None:
-                    return None
-                audit = self.auditor.write(
-                    operation, scope, memory_type=memory_type, operation_id=attempt.operation_id,
-                    count=len(change.puts) + len(change.retracts), latency_ms=watch.milliseconds(),
-                    metadata={"ids": [record.id for record in change.puts[:50]], **(details or {})},
-                    payload=[record.model_dump(mode="json") for record in change.puts[:50]]
-                    if self.auditor.level == "verbose" else None, promotion=promotion,
-                )  # fmt: skip
-                return (await self.commit(scope, [change], audit))[0]
+                async with turn or nullcontext():
+                    change = await build(attempt)
+                    if change is None:
+                        return None
+                    audit = self.auditor.write(
+                        operation, scope, memory_type=memory_type, operation_id=attempt.operation_id,
+                        count=len(change.puts) + len(change.retracts), latency_ms=watch.milliseconds(),
+                        metadata={"ids": [record.id for record in change.puts[:50]], **(details or {})},
+                        payload=self.auditor.payload(change.puts), promotion=promotion,
+                    )  # fmt: skip
+                    return (await self.commit(scope, [change], audit))[0]
             except Conflict as error:
                 if not (error.stale and left):
                     await self._audit_failure(attempt, memory_type, error)
                     raise
+                turn = self._retrying.setdefault(scope.user_id, asyncio.Lock())
             except AgentMemError as error:
                 await self._audit_failure(attempt, memory_type, error)
                 raise
@@ -196,6 +199,9 @@ class Resources:
 
     async def catch_up(self, scope: Scope, wait: float | None) -> bool:
         """Wait up to so many seconds (None: until done) for the user's own pending projections."""
+        head, served = await self.log.head(scope), self.vectors[0]
+        if head.seq == served.reached(scope) and head.embedder in ("", served.embedder.identity, self._refused):
+            return True
         task = self._background(self.follow(scope))
         finished, _ = await asyncio.wait({task}, timeout=wait)
         return bool(finished) and task.result()
@@ -203,11 +209,18 @@ class Resources:
     async def flush(self, scope: Scope) -> None:
         """Wait until the user's projections have caught up; raises ModelUnavailable when a model does not answer."""
         self.check_open()
-        for projection in self.vectors:
-            projection.wake()
-        if not await self._background(self.follow(scope, whole=True)):
+        if not await self._background(self._follow_to_end(scope)):
             reasons = "; ".join(projection.last_error for projection in self.vectors if projection.last_error)
             raise ModelUnavailable(f"projections could not catch up: {reasons or 'the model does not answer'}")
+
+    async def _follow_to_end(self, scope: Scope) -> bool:
+        done = await self.follow(scope)
+        for projection in self.vectors:
+            try:
+                done = await projection.follow_to_end(scope)
+            except StoreError as error:
+                projection.last_error, done = str(error), False
+        return done
 
     async def lag(self, scope: Scope) -> dict[str, int]:
         """Changes that each projection has still to apply, parked ones counted; 0 when caught up."""
@@ -293,6 +306,7 @@ class Resources:
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._outline_locks.clear()
+            self._retrying.clear()
             self._switching, self._tasks = asyncio.Lock(), set()
             for projection in self.vectors:
                 projection.after_fork()

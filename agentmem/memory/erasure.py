@@ -143,10 +143,9 @@ class Erasure:
         assert entry is not None
         done = await resources.log.operation(entry.operation_id, scope) if entry.repeated else []
         keys = [record.key for record in await self._named(record_id, kind)]
-        gone = [(item.kind, item.id) for one in done for item in one.gone if item.erased] or (
-            await self._rests_on(keys)
-        )[0]
-        now = resources.clock.now()
+        before = [(item.kind, item.id) for one in done for item in one.gone if item.erased]
+        gone = before or (await self._rests_on(keys))[0]
+        now = done[-1].at if before else resources.clock.now()
         scan = await resources.log.erase(scope, gone, operation_id=entry.operation_id, at=now)
         await self._forget_caches([name for _, name in gone])
         await resources.follow(scope)

@@ -73,13 +73,13 @@ class History:
             if len(self._readable(before)) < len(before) or len(self._readable(current)) < len(current) or not touched:
                 raise NotFound(f"no operation {operation_id!r} in this scope that changed anything")
             keys = [key for key in touched if key in before or not await self._in_use(key, entries)]
-            later = await log.touched_since(keys, scope, entries[-1].seq)
-            if later:
-                (kind, name), seq = next(iter(later.items()))
-                raise Conflict(f"{kind} {name!r} was changed by a later operation (seq {seq}); undo that one first")
+            now = await log.states(keys, scope, (await log.head(scope)).seq)
+            for key in keys:  # changed and changed back is no change: operations can be undone one after the other
+                if _content(now.get(key)) != _content(current.get(key)):
+                    raise Conflict(f"{key[0]} {key[1]!r} was changed by a later operation; undo that one first")
             return write.change(
-                *before.values(), retracts=[key for key in keys if key not in before and key in current],
-                expects={key: current[key].seq if key in current else None for key in keys}, cause=operation_id,
+                *before.values(), retracts=[key for key in keys if key not in before and key in now],
+                expects={key: now[key].seq if key in now else None for key in keys}, cause=operation_id,
             )  # fmt: skip
 
         try:
@@ -107,6 +107,11 @@ class History:
 
 def _keys(entry: JournalEntry) -> list[Key]:
     return [stored.record.key for stored in entry.puts] + [(gone.kind, gone.id) for gone in entry.gone]
+
+
+def _content(record: Record | None) -> Record | None:
+    """A record without what the log stamps anew on every write."""
+    return None if record is None else record.model_copy(update={"seq": 0, "operation_id": "", "recorded_at": None})
 
 
 def _retired(record: Record) -> bool:

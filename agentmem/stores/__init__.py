@@ -41,12 +41,14 @@ class Where:
 class Head(NamedTuple):
     """How far a user's journal reaches. `erasures` grows when something was erased: then caches are dropped whole.
 
-    `at` is the latest record time, in microseconds since 1970: what is known now may be no older.
+    `at` is the latest record time, in microseconds since 1970: what is known now may be no older. `embedder` is the
+    identity that the store records now, "" before the first one.
     """
 
     seq: int
     erasures: int
     at: int
+    embedder: str = ""
 
 
 @dataclass(frozen=True, slots=True)

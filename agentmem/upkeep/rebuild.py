@@ -125,15 +125,9 @@ class _Rebuild:
             self.changes += changes
             self.progress("vectors", min(self.changes, total), max(total, self.changes))
 
-        projection.wake()
-        before = projection.attempts(scope)
-        while not await projection.follow(scope, progress=advanced):
-            # A change that the model refuses is tried three times before it is parked; a model that is away is not.
-            if projection.attempts(scope) <= before:
-                name, reason = projection.embedder.identity, projection.last_error
-                raise ModelUnavailable(f"{name} stopped answering: {reason}; run this again to continue")
-            before = projection.attempts(scope)
-            projection.wake()
+        if not await projection.follow_to_end(scope, advanced):
+            name, reason = projection.embedder.identity, projection.last_error
+            raise ModelUnavailable(f"{name} stopped answering: {reason}; run this again to continue")
         if parked := sum(item.projection == projection.name for item in await self.resources.log.parked(scope)):
             self.notes.append(f"{parked} changes of {scope.user_id} could not be embedded and were passed over")
 

@@ -37,7 +37,7 @@ async def projections(resources: Resources, scope: Scope) -> dict[str, Any]:
     def read(db: Connection) -> tuple[Any, ...]:
         edges = "SELECT source, kind, target, edge, owner FROM graph_edges WHERE user_id = ? ORDER BY 1, 2, 3, 4, 5"
         passages = (
-            f"SELECT slot, kind, channel, grain, part, start, \"end\", asks, vector FROM passages_{size} "
+            f'SELECT slot, kind, channel, grain, part, start, "end", asks, vector FROM passages_{size} '
             "WHERE user_id = ? ORDER BY slot, grain, part"
         )
         terms = (
@@ -73,10 +73,14 @@ async def rebuilt_alike(resources: Resources, scopes: Iterable[Scope]) -> None:
     for scope, found in zip(scopes, before, strict=True):
         again = await projections(resources, scope)
         for name, rows in found.items():
-            assert again[name] == rows, f"{name} of {scope.user_id} differ from rebuilt ones: {_differ(rows, again[name])}"
+            assert again[name] == rows, (
+                f"{name} of {scope.user_id} differ from rebuilt ones: {_differ(rows, again[name])}"
+            )
 
 
 def _differ(left: Any, right: Any) -> str:
     if isinstance(left, dict):
-        return json.dumps({key: [left.get(key), right.get(key)] for key in {*left, *right} if left.get(key) != right.get(key)})
+        return json.dumps(
+            {key: [left.get(key), right.get(key)] for key in {*left, *right} if left.get(key) != right.get(key)}
+        )
     return f"only before {[row[:5] for row in left if row not in right]}, only after {[row[:5] for row in right if row not in left]}"

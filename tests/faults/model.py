@@ -191,4 +191,3 @@ def follow(journal: Sequence[JournalEntry], writes: Sequence[Write]) -> Model:
         assert found or write.outcome != "acknowledged", f"{write} was lost"
         assert not found or write.outcome != "refused", f"{write} was refused, and done all the same"
     return model
-

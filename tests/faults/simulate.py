@@ -1,7 +1,7 @@
 """A seeded simulation: several writers, stores that fail in every way, virtual time; afterwards the promises are checked.
 
-    python -m tests.faults.simulate --seeds 2000      many seeds
-    python -m tests.faults.simulate --seed 17         one of them, with everything that happened
+python -m tests.faults.simulate --seeds 2000      many seeds
+python -m tests.faults.simulate --seed 17         one of them, with everything that happened
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ async def _check(memory: AsyncAgentMemory, users: list[str], writes: list[Write]
         mine = memory.scoped(user_id=user)
         await checks.settled(mine)
         entries = await checks.journal(memory.resources, mine.scope)
-        model = follow([faults.committed.get((user, entry.seq), entry) for entry in entries], [write for write in writes if write.user == user])
+        model = follow(
+            [faults.committed.get((user, entry.seq), entry) for entry in entries],
+            [write for write in writes if write.user == user],
+        )
         found = held(await checks.current(memory.resources, mine.scope, "Turn", "Fact"))
         assert found == model.now, f"{user}: {set(found.items()) ^ set(model.now.items())}"
         await _bundles(mine, user, model)
@@ -131,7 +134,9 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"seed {seed}: {type(error).__name__}: {error}", file=sys.stderr)
             if len(failed) == 1:
                 traceback.print_exc()
-    print(f"{asked.seeds} seeds in {time.perf_counter() - started:.0f} s, {len(failed)} failed {failed}; writes {dict(outcomes)}")
+    print(
+        f"{asked.seeds} seeds in {time.perf_counter() - started:.0f} s, {len(failed)} failed {failed}; writes {dict(outcomes)}"
+    )
     return 1 if failed else 0
 
 

@@ -78,7 +78,10 @@ class Writer:
                 {"turn_id": f"{key}-{n}", "content": text, "conversation_id": place} for n, text in enumerate(said)
             ]}  # fmt: skip
         if verb == "learn":
-            return {"claim": claim, "source_turn_ids": pick.sample(notes.turns, min(len(notes.turns), pick.choice([0, 1, 2])))}
+            return {
+                "claim": claim,
+                "source_turn_ids": pick.sample(notes.turns, min(len(notes.turns), pick.choice([0, 1, 2]))),
+            }
         if verb == "remember":
             return {"query": pick.choice([claim, "what is talked of in the garden?"])}
         known = notes.operations if verb == "undo" else notes.turns if verb == "erase" else notes.facts

@@ -25,6 +25,7 @@ Connection = apsw.Connection
 BUSY_MS = 10_000
 READERS = 2
 _WAL_BYTES_KEPT = 64 * 1024 * 1024
+_WRITING = (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_TRUNCATE, apsw.SQLITE_IOERR_SHMSIZE)
 _TRUNCATE_MS = 200
 
 
@@ -81,7 +82,12 @@ def translated(path: Path) -> Iterator[None]:
         raise StoreUnavailable(
             f"{path}: another process kept the file locked for {BUSY_MS // 1000} s; try again"
         ) from error
-    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, apsw.IOError) as error:
+    except apsw.IOError as error:
+        if error.extendedresult in _WRITING:
+            message = f"{path}: writing failed ({error}); is the disk full, or a limit on the size of files reached?"
+            raise StoreUnavailable(message) from error
+        raise StoreUnavailable(f"{path} cannot be read or written: {error}") from error
+    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
         raise StoreUnavailable(f"{path} cannot be read or written: {error}") from error
     except apsw.ConstraintError as error:
         raise Conflict(f"{path}: {error}") from error

@@ -25,8 +25,8 @@ def _sql() -> Mapping[str, str]:
 
 def head(db: Connection, user_id: str) -> Head:
     """How far the user's journal reaches; all 0 for a user never seen."""
-    row = db.execute(_sql()["head"], (user_id,)).fetchone()
-    return Head(*row) if row else Head(0, 0, 0)
+    embedder, *row = db.execute(_sql()["head"], (user_id,)).fetchone()
+    return Head(*(value or 0 for value in row), embedder or "")
 
 
 def seq_at(db: Connection, user_id: str, moment: datetime) -> int:

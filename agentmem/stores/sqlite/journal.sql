@@ -1,7 +1,8 @@
 -- What was done, and what stood when. A version with a payload is an after-image; without one the record left.
 
 -- name: head
-SELECT head, erasures, last_at FROM memory_users WHERE user_id = ?
+SELECT (SELECT value FROM store_meta WHERE name = 'embedder'), u.head, u.erasures, u.last_at
+FROM (SELECT ? AS user_id) asked LEFT JOIN memory_users u ON u.user_id = asked.user_id
 
 -- name: seq_at
 SELECT seq FROM memory_changes WHERE user_id = ? AND at <= ? ORDER BY at DESC, seq DESC LIMIT 1

@@ -1,0 +1,177 @@
+"""Damaged files: the cache is made anew, the main file is named and left exactly as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import random
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.errors import AgentMemError, ConfigError, CorruptStore, SchemaMismatch, StoreUnavailable
+from agentmem.settings import Settings
+from agentmem.upkeep.doctor import doctor
+from tests.faults import checks
+
+SPAWN = multiprocessing.get_context("forkserver")
+PAGE = 4096
+NOBODY = 65534
+NOISE = random.Random(7).randbytes(PAGE)
+NEEDLE = b"number 30 "
+
+
+def _memory(home: Path) -> AsyncAgentMemory:
+    return AsyncAgentMemory("ann", home=home, embedder="hash", dimensions=64, conversation_id="talk")
+
+
+async def _filled(home: Path) -> None:
+    async with _memory(home) as memory:
+        await memory.store_turns([f"number {n} " + "lorem ipsum dolor sit amet " * 30 for n in range(60)])
+        await memory.working.set("mood", "calm")
+
+
+def _page_of(content: bytes, needle: bytes) -> int:
+    return content.index(needle) // PAGE * PAGE
+
+
+def _header(content: bytes) -> bytes:
+    return NOISE[:100] + content[100:]
+
+
+def _every_other_page(content: bytes) -> bytes:
+    pages = [content[at : at + PAGE] for at in range(0, len(content), PAGE)]
+    return b"".join(NOISE if number % 2 else page for number, page in enumerate(pages))
+
+
+def _cut(content: bytes) -> bytes:
+    return content[: len(content) // 2 // PAGE * PAGE]
+
+
+def _stub(content: bytes) -> bytes:
+    return content[:50]
+
+
+def _text(content: bytes) -> bytes:
+    return b"Dear diary, today I learned what a database is.\n" * 500
+
+
+def _zeros(content: bytes) -> bytes:
+    return bytes(len(content))
+
+
+@pytest.mark.parametrize("damage", [_header, _every_other_page, _cut, _stub, _text, _zeros])
+async def test_a_damaged_main_file_is_named_and_left_alone(home: Path, damage: Callable[[bytes], bytes]) -> None:
+    await _filled(home)
+    file = home / "memory.db"
+    damaged = damage(file.read_bytes())
+    file.write_bytes(damaged)
+    for _ in range(2):
+        with pytest.raises(CorruptStore, match=r"memory\.db is damaged.*restore a backup"):
+            await _memory(home).open()
+    assert file.read_bytes() == damaged
+    assert not list(home.glob("memory.db-*"))
+    findings = await doctor(Settings(home=home, embedder="hash"))
+    assert any(finding.level == "error" and finding.fix for finding in findings)
+    assert file.read_bytes() == damaged
+
+
+async def test_a_damaged_page_is_named_when_it_is_read_and_never_written_over(home: Path) -> None:
+    await _filled(home)
+    file = home / "memory.db"
+    content = bytearray(file.read_bytes())
+    at = _page_of(content, NEEDLE)
+    content[at : at + PAGE] = NOISE
+    file.write_bytes(content)
+    memory = await _memory(home).open()
+    with pytest.raises(CorruptStore, match=r"memory\.db is damaged"):
+        await memory.episodic.get_conversation("talk")
+    with suppress(CorruptStore):
+        await memory.store_turn("A write that may or may not meet the damage.")
+    with suppress(AgentMemError):
+        await memory.close()
+    assert file.read_bytes()[at : at + PAGE] == NOISE
+    findings = await doctor(Settings(home=home, embedder="hash"))
+    assert any(finding.level == "error" for finding in findings)
+
+
+async def test_another_programs_database_is_refused_and_left_alone(home: Path) -> None:
+    await _filled(home)
+    session = (home / "session.db").read_bytes()
+    other = home / "other" / "memory.db"
+    other.parent.mkdir()
+    other.write_bytes(session)
+    with pytest.raises(SchemaMismatch, match="another program"):
+        await _memory(other.parent).open()
+    assert other.read_bytes() == session
+
+
+@pytest.mark.parametrize("damage", [_header, _cut, _stub, _text, _zeros])
+async def test_a_damaged_session_file_is_made_anew(home: Path, damage: Callable[[bytes], bytes]) -> None:
+    await _filled(home)
+    file = home / "session.db"
+    file.write_bytes(damage(file.read_bytes()))
+    async with _memory(home) as memory:
+        turn = await memory.store_turn("It goes on.")
+        assert turn.index == 60
+        assert await memory.working.get("mood") is None or damage is _cut
+        await memory.working.set("mood", "brave")
+        assert await memory.working.get("mood") == "brave"
+        assert len(await memory.working.turns(100)) == 50
+        await checks.healthy(memory.resources)
+
+
+async def test_a_session_file_damaged_while_it_is_open_costs_no_write(home: Path) -> None:
+    await _filled(home)
+    async with _memory(home) as memory:
+        for path in home.glob("session.db*"):
+            path.write_bytes(NOISE)
+        for number in range(3):
+            turn = await memory.store_turn(f"It goes on and on, {number}.")
+            assert turn.index == 60 + number
+        await checks.settled(memory)
+        await checks.healthy(memory.resources)
+
+
+def _look_without_rights(home: str, pipe: Connection) -> None:
+    """Open a memory in a folder where this process may read and not write."""
+    folder = Path(home)
+    asyncio.run(_filled(folder))  # also loads everything that is loaded late
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for path in (*folder.iterdir(), folder):
+        path.chmod(0o500 if path.is_dir() else 0o400)
+        if os.getuid() == 0:
+            os.chown(path, NOBODY, NOBODY)
+    if os.getuid() == 0:  # the administrator may write anywhere
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    said = []
+    for place in (folder, folder / "new"):
+        try:
+            asyncio.run(_memory(place).open())
+        except (StoreUnavailable, ConfigError) as error:
+            said.append(str(error))
+    pipe.send((said, before == {path.name: path.read_bytes() for path in folder.iterdir()}))
+
+
+def test_a_folder_that_cannot_be_written_is_a_clear_error() -> None:
+    ours, theirs = SPAWN.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory(prefix="agentmem-read-only-") as folder:
+        Path(folder).chmod(0o755)  # the child may become another user
+        home = Path(folder) / "home"
+        child = SPAWN.Process(target=_look_without_rights, args=(str(home), theirs))
+        child.start()
+        theirs.close()
+        said, unchanged = ours.recv()
+        child.join()
+        home.chmod(0o700)
+    assert child.exitcode == 0
+    assert len(said) == 2
+    assert all(str(home) in message for message in said), said
+    assert unchanged

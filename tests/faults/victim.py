@@ -1,0 +1,149 @@
+"""The program that is killed: it writes one of everything, says what was acknowledged, and dies at a given step."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.model.records import Fact
+from agentmem.stores.sqlite import SqliteLog
+from agentmem.stores.sqlite.vectors import SqliteVectors
+
+ANN = "Ann moved to Lisbon in spring. She keeps bees."
+Act = Callable[[AsyncAgentMemory, str], Awaitable[Any]]
+
+
+async def open_memory(home: Path) -> AsyncAgentMemory:
+    return await AsyncAgentMemory("ann", home=home, embedder="hash", dimensions=64, conversation_id="talk").open()
+
+
+async def _fact(memory: AsyncAgentMemory, claim: str) -> str:
+    found: list[Fact] = await memory.semantic.facts({"claim": claim, "retired": True})
+    return found[0].id
+
+
+async def _store_turn(memory: AsyncAgentMemory, key: str) -> None:
+    await memory.store_turn(ANN, turn_id="t1")
+
+
+async def _store_turns(memory: AsyncAgentMemory, key: str) -> None:
+    said = ["What do bees eat?", "Nectar and pollen, mostly.", "My password is swordfish."]
+    await memory.store_turns([{"turn_id": f"t{n}", "content": text} for n, text in enumerate(said, 2)])
+
+
+async def _learn(memory: AsyncAgentMemory, key: str) -> None:
+    await memory.learn_fact("Ann works at Acme", source_turn_ids=["t1"], idempotency_key=key)
+
+
+async def _learn_more(memory: AsyncAgentMemory, key: str) -> None:
+    await memory.learn_fact("Ann keeps bees", source_turn_ids=["t1", "t4"], idempotency_key=key)
+
+
+async def _relate(memory: AsyncAgentMemory, key: str) -> None:
+    await memory.upsert_entity({"name": "Acme", "type": "organisation"}, idempotency_key=key)
+
+
+async def _supersede(memory: AsyncAgentMemory, key: str) -> None:
+    await memory.semantic.supersede_fact(
+        await _fact(memory, "Ann works at Acme"), "Ann works at Globex", idempotency_key=key
+    )  # fmt: skip
+
+
+async def _forget(memory: AsyncAgentMemory, key: str) -> None:
+    await memory.forget(await _fact(memory, "Ann keeps bees"), idempotency_key=key)
+
+
+async def _restore(memory: AsyncAgentMemory, key: str) -> None:
+    await memory.restore(await _fact(memory, "Ann keeps bees"), idempotency_key=key)
+
+
+async def _profile(memory: AsyncAgentMemory, key: str) -> None:
+    await memory.update_profile(preferences={"language": "Portuguese"}, idempotency_key=key)
+
+
+async def _erase(memory: AsyncAgentMemory, key: str) -> None:
+    await memory.forget("t4", hard=True, idempotency_key=key)
+
+
+async def _store_last(memory: AsyncAgentMemory, key: str) -> None:
+    await memory.store_turn("Good night.", turn_id="t9")
+
+
+ACTS: Mapping[str, Act] = {
+    "a turn": _store_turn, "three turns": _store_turns, "a fact": _learn, "another fact": _learn_more,
+    "an entity": _relate, "a change of mind": _supersede, "a fact forgotten": _forget, "and restored": _restore,
+    "a profile": _profile, "a turn erased": _erase, "a last turn": _store_last,
+}  # fmt: skip
+
+
+class Steps:
+    """Counts the steps of all writes, and kills the process at the n-th occurrence of one."""
+
+    def __init__(self, step: str = "", nth: int = 0) -> None:
+        self._step, self._nth = step, nth
+        self.seen: Counter[str] = Counter()
+
+    def __call__(self, step: str) -> None:
+        self.seen[step] += 1
+        if step == self._step and self.seen[step] == self._nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Stepped:
+    """Stands before a store's file, or a store, and tells of the steps of one of its calls."""
+
+    def __init__(self, inner: Any, name: str, call: str, steps: Steps) -> None:
+        self._inner, self._name, self._call, self._steps = inner, name, call, steps
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = getattr(self._inner, attribute)
+        if attribute != self._call:
+            return value
+
+        async def called(*args: Any, **kwargs: Any) -> Any:
+            self._steps(f"{self._name}: before")
+            if self._call == "write":
+                function, *args = args
+                args = [lambda db: (function(db), self._steps(f"{self._name}: not committed"))[0], *args]
+            result = await value(*args, **kwargs)
+            self._steps(f"{self._name}: after")
+            return result
+
+        return called
+
+
+def watch(memory: AsyncAgentMemory, steps: Steps) -> None:
+    """Have every step of a write told to `steps`."""
+    resources: Any = memory.resources
+    resources.log = SqliteLog(resources.log.database, resources.clock, hook=steps)
+    resources.session = Stepped(resources.session, "session", "push", steps)
+    for projection in resources.vectors:
+        embedder, database = projection.embedder, Stepped(resources.log.database, "vectors", "write", steps)
+        projection.log = resources.log
+        projection.index = SqliteVectors(database, embedder.identity, embedder.dimensions)
+
+
+async def write_all(memory: AsyncAgentMemory, told: Callable[[str], None] = lambda name: None) -> None:
+    """Do every act, each under its own name as its key; `told` hears of what was acknowledged."""
+    for name, act in ACTS.items():
+        await act(memory, name)
+        told(name)
+
+
+async def _live(home: Path, step: str, nth: int, told: Callable[[str], None]) -> None:
+    memory = await open_memory(home)
+    watch(memory, Steps(step, nth))
+    await write_all(memory, told)
+    await memory.close()
+
+
+def live(home: str, step: str, nth: int, pipe: Connection) -> None:
+    """What a child process runs."""
+    asyncio.run(_live(Path(home), step, nth, pipe.send))

@@ -1,0 +1,198 @@
+"""Undo gives every record back the state from before, whatever the operation was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentmem import AgentMemError, AgentMemory, Conflict, NotFound
+from tests.flows.given import StoppedClock, head, last_operation, opened, state
+from tests.flows.test_idempotency import Ground
+
+OPERATIONS: dict[str, Callable[[Ground], Any]] = {
+    "store_turn": lambda g: g.memory.store_turn("a third turn"),
+    "store_turns in new conversations": lambda g: g.memory.store_turns([
+        {"content": "x", "conversation_id": "new"}, {"content": "y", "conversation_id": "newer"},
+    ]),
+    "learn_fact": lambda g: g.memory.learn_fact("Eve sings", entity_ids=[g.ann], source_turn_ids=[g.turn.id]),
+    "learn_fact known": lambda g: g.memory.learn_fact("Ann sings", source_turn_ids=[g.turn.id]),
+    "update_fact": lambda g: g.memory.semantic.update_fact(g.fact.id, tags=["a"]),
+    "update_fact claim": lambda g: g.memory.semantic.update_fact(g.fact.id, claim="Ann hums"),
+    "supersede_fact": lambda g: g.memory.semantic.supersede_fact(g.fact.id, "Ann hums"),
+    "supersede_fact known": lambda g: g.memory.semantic.supersede_fact(g.fact.id, "Ben sings"),
+    "boost_salience": lambda g: g.memory.semantic.boost_salience(g.fact.id),
+    "promote_to_global": lambda g: g.roof.semantic.promote_to_global(g.project.id, "known"),
+    "upsert_entity": lambda g: g.memory.upsert_entity({"name": "Eve"}),
+    "upsert_entity known": lambda g: g.memory.upsert_entity({"name": "Ann", "description": "a singer"}),
+    "relate": lambda g: g.memory.semantic.relate(g.ann, "KNOWS", g.ben),
+    "add_goal": lambda g: g.memory.add_goal("dance"),
+    "complete_goal": lambda g: g.memory.complete_goal(g.goal),
+    "update_profile": lambda g: g.memory.update_profile(preferences={"tone": "short"}),
+    "forget": lambda g: g.memory.forget(g.fact.id),
+    "forget a turn": lambda g: g.memory.forget(g.turn.id),
+    "forget an entity": lambda g: g.memory.forget(g.ann),
+    "delete_conversation": lambda g: g.memory.episodic.delete_conversation(g.turn.conversation_id),
+    "restore": lambda g: g.memory.restore(g.gone),
+    "undo": lambda g: g.memory.undo(g.other.operation_id),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_undo_restores_the_state_from_before_and_can_itself_be_undone(memory: AgentMemory, operation: str) -> None:
+    ground = Ground(memory)
+    before = state(memory)
+    OPERATIONS[operation](ground)
+    after = state(memory)
+    assert after != before
+    face = ground.roof if operation.startswith("promote") else memory
+    undoing = face.undo(last_operation(memory))
+    assert state(memory) == before
+    assert undoing == last_operation(memory)
+    face.undo(undoing)
+    assert state(memory) == after
+    memory.flush()
+    assert set(memory.lag().values()) == {0}
+
+
+def test_undo_is_refused_where_a_later_operation_touched(memory: AgentMemory) -> None:
+    fact = memory.learn_fact("Ann sings")
+    boosted = memory.semantic.boost_salience(fact.id)
+    with pytest.raises(Conflict, match="later operation"):
+        memory.undo(fact.operation_id)
+    memory.undo(boosted.operation_id)
+    with pytest.raises(Conflict):
+        memory.undo(boosted.operation_id)
+    memory.undo(fact.operation_id)
+    assert memory.semantic.facts() == []
+
+
+def test_undo_brings_no_second_fact_of_one_claim_and_no_second_turn_of_one_place(memory: AgentMemory) -> None:
+    fact = memory.learn_fact("Ann sings")
+    undone = memory.undo(fact.operation_id)
+    memory.learn_fact("Ann sings")
+    with pytest.raises(Conflict):
+        memory.undo(undone)
+    turn = memory.store_turn({"content": "one", "conversation_id": "c"})
+    undone = memory.undo(turn.operation_id)
+    memory.store_turn({"content": "two", "conversation_id": "c"})
+    with pytest.raises(Conflict):
+        memory.undo(undone)
+
+
+def test_a_conversation_stays_while_others_have_turns_in_it(memory: AgentMemory) -> None:
+    first = memory.store_turn("one")
+    memory.store_turn("two")
+    memory.undo(first.operation_id)
+    assert [turn.content for turn in memory.episodic.get_conversation(first.conversation_id)] == ["two"]
+
+
+def test_a_deleted_conversation_comes_back_though_a_turn_was_added_since(memory: AgentMemory) -> None:
+    turn = memory.store_turn({"content": "one", "conversation_id": "c"})
+    deleted = memory.episodic.delete_conversation("c")
+    memory.store_turn({"content": "two", "conversation_id": "c"})
+    memory.undo(deleted.operation_id)
+    assert [each.content for each in memory.episodic.get_conversation("c")] == [turn.content, "two"]
+    assert [each.id for each in memory.episodic.conversations()] == ["c"]
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_erasure_cannot_be_undone(memory: AgentMemory, key: str | None) -> None:
+    turns = memory.store_turns(["one", "two"])
+    fact = memory.learn_fact("Ann sings", source_turn_ids=[turns[0].id, turns[1].id])
+    receipt = memory.forget(turns[0].id, hard=True, idempotency_key=key)
+    with pytest.raises(Conflict, match="erasure cannot be undone"):
+        memory.undo(receipt.operation_id)
+    with pytest.raises(Conflict):
+        memory.undo(fact.operation_id)
+    erased = memory.erase()
+    for operation in (receipt.operation_id, erased.operation_id, fact.operation_id, turns[1].operation_id):
+        with pytest.raises((Conflict, NotFound)):
+            memory.undo(operation)
+    assert memory.remember("Ann").items == ()
+
+
+def test_undo_after_erasure_brings_nothing_back(memory: AgentMemory) -> None:
+    turn = memory.store_turn("one")
+    memory.forget(turn.id)
+    forgotten = last_operation(memory)
+    memory.forget(turn.id, hard=True)
+    with pytest.raises(NotFound):
+        memory.undo(forgotten)
+    memory.undo(turn.operation_id)  # what is left of it: the conversation that it began
+    assert memory.episodic.conversations() == []
+    assert memory.remember("one").items == ()
+
+
+def test_usage_is_no_part_of_undo(memory: AgentMemory) -> None:
+    from tests.flows.given import resources, run, seat
+
+    fact = memory.learn_fact("Ann sings")
+    memory.remember("Ann")
+    memory.undo(memory.semantic.boost_salience(fact.id).operation_id)
+    assert run(resources(memory).log.usage([fact.key], seat(memory).scope))[fact.key].access_count == 1
+
+
+def test_another_users_or_agents_operation_is_not_found(memory: AgentMemory) -> None:
+    fact = memory.learn_fact("Ann sings")
+    secret = memory.scoped(agent_id="bot", channel="_self_bot").learn_fact("The bot is shy")
+    with pytest.raises(NotFound):
+        memory.scoped(user_id="bob").undo(fact.operation_id)
+    with pytest.raises(NotFound):
+        memory.undo(secret.operation_id)
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 5)), min_size=3, max_size=14)
+
+
+def step(memory: AgentMemory, what: int, which: int) -> None:
+    """One operation on one of six names; some change nothing, some are refused."""
+    name = f"claim {which}"
+    known = sorted(fact.id for fact in memory.semantic.facts({"retired": True}))
+    chosen = known[which % len(known)] if known else "none"
+    calls: list[Callable[[], Any]] = [
+        lambda: memory.learn_fact(name),
+        lambda: memory.semantic.supersede_fact(chosen, name),
+        lambda: memory.semantic.update_fact(chosen, claim=name),
+        lambda: memory.semantic.update_fact(chosen, tags=[name]),
+        lambda: memory.forget(chosen),
+        lambda: memory.restore(chosen),
+        lambda: memory.store_turns([{"content": name, "conversation_id": f"c{which}"}] * (1 + which % 2)),
+        lambda: memory.episodic.delete_conversation(f"c{which}"),
+        lambda: memory.restore(f"c{which}"),
+        lambda: memory.upsert_entity({"name": f"Entity {which % 2}", "aliases": [name]}),
+        lambda: memory.update_profile(preferences={name: which}),
+        lambda: memory.undo(last_operation(memory)) if head(memory) else None,
+    ]
+    calls[what]()
+
+
+def test_any_history_is_unwound_step_by_step(home: Path, clock: StoppedClock) -> None:
+    users = iter(range(10_000))
+    with opened(home, clock=clock, seed=3, audit_level="off") as shared:
+
+        @settings(max_examples=40)
+        @given(steps=STEPS)
+        def unwind(steps: list[tuple[int, int]]) -> None:
+            memory = shared.scoped(user_id=f"user {next(users)}")
+            states, operations = [state(memory)], []
+            for what, which in steps:
+                clock.ahead(minutes=1)
+                at = head(memory)
+                try:
+                    step(memory, what, which)
+                except AgentMemError:
+                    assert head(memory) == at, "what is refused writes nothing"
+                if head(memory) > at:
+                    operations.append(last_operation(memory))
+                    states.append(state(memory))
+            assert operations or states == [{"edges": []}]
+            for operation, earlier in zip(reversed(operations), reversed(states[:-1]), strict=True):
+                memory.undo(operation)
+                assert state(memory) == earlier
+
+        unwind()
