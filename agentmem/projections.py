@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from agentmem.errors import BadReply, ModelError, ModelUnavailable
+from agentmem.errors import AgentMemError, BadReply, ModelError, ModelUnavailable
 from agentmem.model.changes import JournalEntry, Stored
 from agentmem.model.clock import Clock
 from agentmem.model.scope import Scope
@@ -108,6 +108,8 @@ class VectorProjection:
             return False
         lock = self._locks.setdefault(scope.user_id, asyncio.Lock())
         async with lock:
+            if self.resting:  # it failed whoever had the lock
+                return False
             after = self._reached.pop(scope.user_id, -1)
             if not self._next(entries, after):  # what this process wrote last may not be where the store stands
                 after = await self.index.watermark(scope.user_id)
@@ -219,10 +221,15 @@ class VectorProjection:
     ) -> tuple[NDArray[np.float32], Mapping[int, TokenVectors]]:
         embedder = self.embedder
         tokens: Sequence[TokenVectors] = ()
-        if self.keep_tokens and isinstance(embedder, TokenEmbedder):
-            vectors, tokens = await embedder.embed_tokens(texts)
-        else:
-            vectors = await embedder.embed(texts)
+        try:
+            if self.keep_tokens and isinstance(embedder, TokenEmbedder):
+                vectors, tokens = await embedder.embed_tokens(texts)
+            else:
+                vectors = await embedder.embed(texts)
+        except AgentMemError:
+            raise
+        except Exception as error:  # a mistake in a provider costs vectors, no write and no recall
+            raise BadReply(f"{embedder.identity} failed: {type(error).__name__}: {error}") from error
         wanted = (len(texts), embedder.dimensions)
         if vectors.shape != wanted or not np.isfinite(vectors).all():
             raise BadReply(f"{embedder.identity} should give finite vectors of shape {wanted}, gave {vectors.shape}")

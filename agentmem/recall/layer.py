@@ -17,6 +17,7 @@ from agentmem.model.ranking import Fusion, Ranked, best, fuse, plus
 from agentmem.model.records import Record, User
 from agentmem.model.scope import Scope
 from agentmem.providers import TokenVectors
+from agentmem.recall.aside import aside
 from agentmem.recall.bundle import Delivery, MemoryBundle
 from agentmem.recall.context import CONTEXT_TOKENS, Context, Counter, pack
 from agentmem.recall.kept import Keep
@@ -145,7 +146,7 @@ class RecallLayer:
         techniques = self.options.enabled(request.techniques)
         query, memory, embeddings = await self._open(request, scope, then)
         found = await run(techniques, query, memory, self.source.clock, deadlines=not self.source.deterministic)
-        fusion, short = await asyncio.to_thread(self._fuse, found.lists, memory, pool)
+        fusion, short = await aside(memory.outline.size, self._fuse, found.lists, memory, pool)
         said = [*notices, *found.notices]
         if self.options.rerank is not None and len(short.get("Turn", ())) > 1:
             pieces = await embeddings.pieces(query.read.bare) if "whole" in found.lists else None
@@ -173,8 +174,8 @@ class RecallLayer:
     async def _receipt(self, ranking: Ranking, delivery: Delivery, watch: Stopwatch) -> Receipt:
         memory, selection, request = ranking.memory, ranking.selection, ranking.query.request
         keys = {record.key: record.channel for record in delivery.records()}
-        pool = await asyncio.to_thread(
-            make_pool, memory, selection.kinds, selection.scores, ranking.fusion, selection.factors
+        pool = await aside(
+            memory.outline.size, make_pool, memory, selection.kinds, selection.scores, ranking.fusion, selection.factors
         )
         return Receipt(
             id=self.source.ids.new(), scope=memory.scope, at=self.source.clock.now(), request=request,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -13,6 +12,7 @@ from agentmem.model.clock import Clock, IdSource, aware, from_micros
 from agentmem.model.outline import ASKS_LAST, Bools, Outline
 from agentmem.model.scope import Scope
 from agentmem.providers import Embedder, TokenVectors
+from agentmem.recall.aside import aside
 from agentmem.recall.kept import Keep, Kept
 from agentmem.recall.neighbours import Neighbours, leaning
 from agentmem.recall.query import Query, Request
@@ -93,7 +93,7 @@ async def open_memory(
     kept = keep.of(scope.user_id) if through is None else keep.of(scope.user_id).past()
     served = source.vectors[0] if source.vectors else None
     embeddings = Embeddings(keep, served, tokens)
-    columns = await asyncio.to_thread(_columns, outline, request, scope, now, kept, few_turns)
+    columns = await aside(outline.size, _columns, outline, request, scope, now, kept, few_turns)
     memory = Memory(
         **columns._asdict(), scope=scope, outline=outline, kept=kept, clock=source.clock, graph=source.graph,
         log=source.log, vectors=served.index if served else None, identity=served.embedder.identity if served else "",

@@ -75,7 +75,9 @@ def tables(memory: AgentMemory, leave_out: Iterable[str] = ()) -> dict[str, list
     def read(db: Any) -> dict[str, list[tuple[Any, ...]]]:
         names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
         return {
-            name: sorted(db.execute(f'SELECT * FROM "{name}"').fetchall(), key=repr) for name in names if name not in skip
+            name: sorted(db.execute(f'SELECT * FROM "{name}"').fetchall(), key=repr)
+            for name in names
+            if name not in skip
         }
 
     return run(resources(memory).log.database.read(read))

@@ -156,7 +156,9 @@ class _Face:
         found = getattr(self._inner, name)
         if not callable(found):
             return _Face(found, self._names)
-        return lambda *args, **kwargs: found(*(self._names.get(a, a) if isinstance(a, str) else a for a in args), **kwargs)
+        return lambda *args, **kwargs: found(
+            *(self._names.get(a, a) if isinstance(a, str) else a for a in args), **kwargs
+        )
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +232,9 @@ def test_an_id_that_is_taken_is_a_conflict(named: Named) -> None:
         (lambda home: AgentMemory("alice", home=home, recall={"vector": {"nearr": 1}}), ConfigError),
     ],
 )
-def test_what_cannot_work_stops_at_the_door(home: Path, make: Callable[[Path], Any], error: type[AgentMemError]) -> None:
+def test_what_cannot_work_stops_at_the_door(
+    home: Path, make: Callable[[Path], Any], error: type[AgentMemError]
+) -> None:
     with pytest.raises(error):
         make(home)
 

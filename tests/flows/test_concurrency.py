@@ -138,7 +138,9 @@ def test_two_processes_superseding_one_fact_leave_one_current_fact(home: Path) -
 
 
 def test_a_fork_goes_on_with_files_of_its_own(home: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", FORKING, str(home)], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, str(home)], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "['before the fork', 'from the child', 'from the parent']\n"
 

@@ -26,7 +26,8 @@ async def main():
         fact = await memory.learn_fact("Ann keeps the garden", entity_ids=[ann.id], source_turn_ids=[turns[0].id])
         clock.ahead(days=1)
         await memory.semantic.supersede_fact(fact.id, "Ben keeps the garden")
-        await asyncio.gather(*(memory.learn_fact(f"Fact {n}") for n in range(5)))
+        for n in range(5):
+            await memory.learn_fact(f"Fact {n}")
         await memory.add_goal("weed")
         for query in ("Who keeps the garden?", "Rex", "what happened on day 7?"):
             bundle = await memory.remember(query)

@@ -53,7 +53,9 @@ class Model:
 
     def holder(self, claim: str) -> str | None:
         """The one fact that states a claim without an end."""
-        open_ended = [name for name, f in self.facts.items() if f.claim == claim and not (f.gone or f.forgotten or f.end)]
+        open_ended = [
+            name for name, f in self.facts.items() if f.claim == claim and not (f.gone or f.forgotten or f.end)
+        ]
         assert len(open_ended) <= 1
         return open_ended[0] if open_ended else None
 

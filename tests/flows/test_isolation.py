@@ -22,7 +22,13 @@ OTHERS = 10_000
 
 def fill(memory: AgentMemory) -> None:
     """Alice's own memory: turns, facts, an entity, a goal."""
-    told = ["Ann keeps the spare key under the mat.", "Which mat?", "The blue one.", "Ann called about dinner.", "Когда ужин?"]
+    told = [
+        "Ann keeps the spare key under the mat.",
+        "Which mat?",
+        "The blue one.",
+        "Ann called about dinner.",
+        "Когда ужин?",
+    ]
     turns = memory.store_turns([
         {"content": text, "turn_id": f"own {number}", "conversation_id": f"c{number % 2}"}
         for number, text in enumerate(told * 5)
@@ -57,9 +63,7 @@ def test_ten_thousand_nearer_records_of_others_change_nothing(home: Path) -> Non
     with opened(home, seed=1) as memory:
         fill(memory)
         asked = [(query, techniques) for query in QUERIES for techniques in (None, ["vector"], ["keyword"])]
-        before = [
-            shown(memory.remember(query, techniques=techniques, reinforce=False)) for query, techniques in asked
-        ]
+        before = [shown(memory.remember(query, techniques=techniques, reinforce=False)) for query, techniques in asked]
         contexts = [memory.context(query) for query in QUERIES]
         crowd(memory, OTHERS)
         assert [
@@ -191,7 +195,9 @@ BY_USER = {
 def strangers(memory: AgentMemory, request: pytest.FixtureRequest) -> Strangers:
     if request.param == "user":
         return Strangers(memory, memory.scoped(user_id="bob"))
-    return Strangers(memory.scoped(agent_id="bot", channel="_self_bot"), memory.scoped(agent_id="spy", channel="_self_spy"))
+    return Strangers(
+        memory.scoped(agent_id="bot", channel="_self_bot"), memory.scoped(agent_id="spy", channel="_self_spy")
+    )
 
 
 def test_ids_of_others_reach_nothing_on_any_verb(memory: AgentMemory, strangers: Strangers) -> None:
@@ -213,7 +219,12 @@ def test_receipts_and_audit_rows_are_shown_to_their_user_only(memory: AgentMemor
             call(strangers, strangers.stranger)
     assert memory.scoped(user_id="bob").audit.query() == []
     assert memory.audit.query()
-    assert memory.scoped(user_id="bob").diff(memory._inner.resources.clock.now(), memory._inner.resources.clock.now()).learned == ()
+    assert (
+        memory.scoped(user_id="bob")
+        .diff(memory._inner.resources.clock.now(), memory._inner.resources.clock.now())
+        .learned
+        == ()
+    )
 
 
 def test_diff_and_provenance_show_readable_channels_only(memory: AgentMemory) -> None:

@@ -101,7 +101,9 @@ def test_known_at_gives_what_was_known_then(
 
 
 @pytest.mark.parametrize("technique", TECHNIQUES)
-@pytest.mark.parametrize(("moment", "drinks"), [("birth", {"tea", "water", "milk"}), ("told", {"tea", "water", "milk"})])
+@pytest.mark.parametrize(
+    ("moment", "drinks"), [("birth", {"tea", "water", "milk"}), ("told", {"tea", "water", "milk"})]
+)
 def test_as_of_gives_what_was_true_then_by_what_is_known_today(
     life: Life, technique: str | None, moment: str, drinks: set[str]
 ) -> None:
@@ -136,7 +138,11 @@ def test_history_tells_every_version_of_a_fact_and_its_successors(life: Life) ->
     ended = life.memory.semantic.get_fact(life.changed.id)
     assert (ended.valid_to, ended.superseded_at, ended.superseded_by) == (life.moments["corrected"], None, life.now.id)
     wrong = life.memory.semantic.get_fact(life.wrong.id)
-    assert (wrong.valid_to, wrong.superseded_at, wrong.superseded_by) == (None, life.moments["corrected"], life.right.id)
+    assert (wrong.valid_to, wrong.superseded_at, wrong.superseded_by) == (
+        None,
+        life.moments["corrected"],
+        life.right.id,
+    )
 
 
 def test_diff_names_what_was_learned_retired_and_changed(life: Life) -> None:
@@ -239,7 +245,9 @@ def test_correcting_what_is_past_leaves_the_present_alone(memory: AgentMemory, c
     milan = memory.semantic.update_fact(rome.id, claim="Ben lives in Milan")
     clock.ahead(days=1)
     assert memory.semantic.facts() == [oslo]
-    assert [fact.claim for fact in memory.semantic.facts({"as_of": START - timedelta(days=1)})] == ["Ben lives in Milan"]
+    assert [fact.claim for fact in memory.semantic.facts({"as_of": START - timedelta(days=1)})] == [
+        "Ben lives in Milan"
+    ]
     last = memory.semantic.supersede_fact(rome.id, "Ben lives in Bergen")
     assert memory.semantic.facts() == [last], "the chain goes on from what corrected it"
     assert memory.semantic.get_fact(milan.id).superseded_by == oslo.id

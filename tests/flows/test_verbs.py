@@ -188,7 +188,10 @@ def test_a_forgotten_profile_is_empty_and_begins_anew(memory: AgentMemory) -> No
 
 def test_working_memory_keeps_what_the_session_has_at_hand(memory: AgentMemory, clock: StoppedClock) -> None:
     memory.store_turns(["The invoice is late.", "Which invoice?", "The one from May."])
-    assert [turn.content for turn in memory.working.search("invoice", 1)] in (["The invoice is late."], ["Which invoice?"])
+    assert [turn.content for turn in memory.working.search("invoice", 1)] in (
+        ["The invoice is late."],
+        ["Which invoice?"],
+    )
     memory.working.set("city", {"name": "Oslo"}, ttl=60)
     memory.working.push_thought("ask about the invoice")
     assert memory.working.get("city") == {"name": "Oslo"}

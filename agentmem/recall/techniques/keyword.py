@@ -6,7 +6,6 @@ an answer inherits the words of its question, which it rarely repeats.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 
@@ -15,6 +14,7 @@ from pydantic import Field
 
 from agentmem.model.outline import ASKS_ANY, Floats, Ints, Outline
 from agentmem.model.ranking import Doubles
+from agentmem.recall.aside import aside
 from agentmem.recall.neighbours import Neighbours, answers, inverse, leaning, taken
 from agentmem.recall.technique import Hits, Memory, Query, Ranked
 from agentmem.recall.technique import Options as TechniqueOptions
@@ -38,7 +38,7 @@ async def search(query: Query, memory: Memory, options: Options) -> Hits:
     if not query.read.terms:
         return {}
     matches = await memory.match(list(dict.fromkeys(query.read.terms)))
-    return {"words": Ranked(await asyncio.to_thread(bm25, query.read.terms, matches, memory, options))}
+    return {"words": Ranked(await aside(memory.outline.size, bm25, query.read.terms, matches, memory, options))}
 
 
 def bm25(terms: list[str], matches: Mapping[str, Postings], memory: Memory, options: Options) -> Floats:

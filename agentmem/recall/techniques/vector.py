@@ -13,6 +13,7 @@ from pydantic import Field
 
 from agentmem.model.outline import Floats, Ints
 from agentmem.model.ranking import Ranked, zscore
+from agentmem.recall.aside import aside
 from agentmem.recall.neighbours import answers, taken
 from agentmem.recall.technique import Hits, Memory, Query
 from agentmem.recall.technique import Options as TechniqueOptions
@@ -40,7 +41,7 @@ async def search(query: Query, memory: Memory, options: Options) -> Hits:
     grains = [WHOLE] + [SENTENCE] * (SENTENCE in memory.grains)
     found = [memory.vectors.nearest(vector, memory.scope, where, grain) for grain in grains]
     between, scores = await asyncio.gather(cosines, asyncio.gather(*found))
-    return await asyncio.to_thread(_lists, between, scores, memory, options)
+    return await aside(memory.outline.size, _lists, between, scores, memory, options)
 
 
 def _lists(between: Floats, scores: list[Scores], memory: Memory, options: Options) -> Hits:

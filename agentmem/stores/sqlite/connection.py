@@ -83,7 +83,7 @@ def translated(path: Path) -> Iterator[None]:
             f"{path}: another process kept the file locked for {BUSY_MS // 1000} s; try again"
         ) from error
     except apsw.IOError as error:
-        if error.extendedresult in _WRITING:
+        if getattr(error, "extendedresult", 0) in _WRITING:
             message = f"{path}: writing failed ({error}); is the disk full, or a limit on the size of files reached?"
             raise StoreUnavailable(message) from error
         raise StoreUnavailable(f"{path} cannot be read or written: {error}") from error

@@ -25,8 +25,8 @@ def _sql() -> Mapping[str, str]:
 
 def head(db: Connection, user_id: str) -> Head:
     """How far the user's journal reaches; all 0 for a user never seen."""
-    embedder, *row = db.execute(_sql()["head"], (user_id,)).fetchone()
-    return Head(*(value or 0 for value in row), embedder or "")
+    embedder, seq, erasures, at = db.execute(_sql()["head"], (user_id,)).get
+    return Head(seq or 0, erasures or 0, at or 0, embedder or "")
 
 
 def seq_at(db: Connection, user_id: str, moment: datetime) -> int:
