@@ -58,7 +58,6 @@ class VectorProjection:
         """The projection's name in watermarks and lag."""
         return f"vectors/{self.embedder.identity}"
 
-    @property
     def resting(self) -> bool:
         """Whether the model failed a moment ago and is left alone."""
         return _now() - self._failed_at < REST
@@ -104,11 +103,9 @@ class VectorProjection:
         `entries` just written spare a read when they follow the watermark directly. A model that fails is left alone
         for 30 s; a change that keeps failing is parked and passed over.
         """
-        if self.resting:
-            return False
         lock = self._locks.setdefault(scope.user_id, asyncio.Lock())
         async with lock:
-            if self.resting:  # it failed whoever had the lock
+            if self.resting():  # perhaps since whoever had the lock
                 return False
             after = self._reached.pop(scope.user_id, -1)
             if not self._next(entries, after):  # what this process wrote last may not be where the store stands
@@ -125,7 +122,7 @@ class VectorProjection:
                 if progress is not None:
                     progress(reached - after)
                 after = reached
-                if todo is written and reached == todo[-1].seq:
+                if written and reached == todo[-1].seq:
                     break  # what others wrote meanwhile is for the next recall
             self._reached[scope.user_id] = after
             if len(self._reached) > USERS_KNOWN:

@@ -167,7 +167,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Named]:
         yield Named(memory)
 
 
-@pytest.mark.parametrize(("field", "call"), BAD, ids=[f"{number}-{field}" for number, (field, _) in enumerate(BAD)])
+@pytest.mark.parametrize("field, call", BAD, ids=[f"{number}-{field}" for number, (field, _) in enumerate(BAD)])
 def test_bad_input_names_its_field_and_writes_nothing(named: Named, field: str, call: Callable[[Any], Any]) -> None:
     before, journal = tables(named.memory), head(named.memory)
     with pytest.raises(InvalidRecord, match=field.removesuffix("s")) as error:
@@ -177,7 +177,7 @@ def test_bad_input_names_its_field_and_writes_nothing(named: Named, field: str, 
     assert tables(named.memory) == before
 
 
-@pytest.mark.parametrize(("query", "length"), [("", "0"), ("   ", "3"), ("x" * 10_001, "10,001")])
+@pytest.mark.parametrize("query, length", [("", "0"), ("   ", "3"), ("x" * 10_001, "10,001")])
 def test_a_query_that_is_empty_or_too_long_is_a_value_error_with_both_lengths(
     named: Named, query: str, length: str
 ) -> None:
@@ -219,7 +219,7 @@ def test_an_id_that_is_taken_is_a_conflict(named: Named) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "error"),
+    "make, error",
     [
         (lambda home: AgentMemory("", home=home), InvalidRecord),
         (lambda home: AgentMemory("a" * 201, home=home), InvalidRecord),

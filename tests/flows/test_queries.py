@@ -51,7 +51,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
         yield memory
 
 
-@pytest.mark.parametrize(("query", "name"), FINDS)
+@pytest.mark.parametrize("query, name", FINDS)
 def test_a_term_of_any_length_and_language_finds_its_turn(told: AgentMemory, query: str, name: str) -> None:
     assert told.remember(query, include=("episodic",)).turns[0].id == name
     assert told.remember(query, techniques=["keyword"], include=("episodic",)).turns[0].id == name
@@ -83,7 +83,7 @@ def test_at_most_top_k_of_a_kind_and_in_the_common_ranking(memory: AgentMemory) 
         memory.learn_fact(f"Garden fact number {number}")
     bundle = memory.remember("garden", top_k=3)
     assert [len(bundle.turns), len(bundle.facts), len(bundle.items)] == [3, 3, 3]
-    assert [item.record for item in memory.remember("garden", top_k=1, include="semantic").items][0].kind == "Fact"
+    assert next(item.record for item in memory.remember("garden", top_k=1, include="semantic").items).kind == "Fact"
 
 
 def test_every_item_says_why(told: AgentMemory) -> None:

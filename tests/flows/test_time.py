@@ -82,7 +82,7 @@ def test_retired_records_are_absent_from_contexts_graphs_and_lists(life: Life) -
 
 @pytest.mark.parametrize("technique", TECHNIQUES)
 @pytest.mark.parametrize(
-    ("moment", "drinks", "heard"),
+    "moment, drinks, heard",
     [
         ("told", {"tea", "coffee", "juice", "milk"}, True),
         ("corrected", {"cocoa", "water", "juice", "milk"}, True),
@@ -101,9 +101,7 @@ def test_known_at_gives_what_was_known_then(
 
 
 @pytest.mark.parametrize("technique", TECHNIQUES)
-@pytest.mark.parametrize(
-    ("moment", "drinks"), [("birth", {"tea", "water", "milk"}), ("told", {"tea", "water", "milk"})]
-)
+@pytest.mark.parametrize("moment, drinks", [("birth", {"tea", "water", "milk"}), ("told", {"tea", "water", "milk"})])
 def test_as_of_gives_what_was_true_then_by_what_is_known_today(
     life: Life, technique: str | None, moment: str, drinks: set[str]
 ) -> None:
@@ -195,7 +193,7 @@ def test_a_to_b_to_a_by_learning_ends_with_a_current(memory: AgentMemory, clock:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    "one, other",
     [
         ("Ann eats meat", "Ann does not eat meat"),
         ("The rent is 900 euros", "The rent is 950 euros"),

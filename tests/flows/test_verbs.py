@@ -49,7 +49,7 @@ def verbs(cls: type) -> dict[str, Any]:
     return {name: each for name, each in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize(("asking", "blocking"), FACES, ids=[face.__name__ for face, _ in FACES])
+@pytest.mark.parametrize("asking, blocking", FACES, ids=[face.__name__ for face, _ in FACES])
 def test_the_blocking_face_has_the_same_verbs_signatures_and_docstrings(asking: type, blocking: type) -> None:
     wanted = {name: verb for name, verb in verbs(asking).items() if name not in INSIDE[asking]}
     assert set(verbs(blocking)) == set(wanted)
@@ -109,7 +109,7 @@ def test_a_given_embedding_is_kept_when_it_fits(memory: AgentMemory) -> None:
     from tests.flows.given import np_unit, run, seat
 
     found = run(index.nearest(np_unit(vector), seat(memory).scope, Where(), WHOLE))
-    assert sorted(round(float(score), 3) for score in found.scores)[-1] == 1.0
+    assert max(round(float(score), 3) for score in found.scores) == 1.0
 
 
 def test_facts_gather_sources_and_say_what_they_rest_on(memory: AgentMemory) -> None:
