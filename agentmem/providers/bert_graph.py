@@ -1,8 +1,8 @@
 """Writes the ONNX graph of a BERT encoder from its safetensors weights, for models that come without one.
 
 The graph has the shape of an ordinary export (`input_ids`, `attention_mask` in, `last_hidden_state` out), so that a
-built model and a downloaded one are loaded by the same code. Attention and GELU are onnxruntime's fused operators. int8
-weights have one scale per output channel: one scale per matrix is too coarse for this kind of model.
+built model and a downloaded one are loaded by the same code. Attention and GELU are onnxruntime's fused operators. In
+int8, weights have one scale per output channel, fixed here, and inputs one per layer and run, found by onnxruntime.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agentmem.providers.outliers import share_out
+from agentmem.providers.int8_weights import Channels, Floats, measure, quantise
 
-RECIPE = 2
+RECIPE = 3
 """Goes up when the graph changes in a way that changes its vectors; part of the name under which it is kept."""
 
 _FUSED = "com.microsoft"
-_QUANTISED = ["MatMul", "Attention", "EmbedLayerNormalization"]
 
-Weights = dict[str, NDArray[np.float32]]
+Weights = dict[str, Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,105 +64,182 @@ def build(folder: Path, target: Path, *, int8: bool) -> None:
     """
     import onnx
 
-    model = _model(read_safetensors(folder / "model.safetensors"), BertShape.read(folder / "config.json"))
-    if not int8:
-        onnx.save(model, str(target))
-        return
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    share_out(model, folder)
-    quantize_dynamic(
-        model,
-        target,
-        op_types_to_quantize=_QUANTISED,
-        per_channel=True,
-        # Seven bits: older processors add pairs of products in 16 bits, where eight would overflow.
-        reduce_range=True,
-        weight_type=QuantType.QInt8,
-        extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
-    )
+    weights = read_safetensors(folder / "model.safetensors")
+    shape = BertShape.read(folder / "config.json")
+    graph = _Graph(weights, shape)
+    model = graph.model()
+    if int8:
+        model = _Int8Graph(weights, shape, measure(model, graph.sources, folder)).model()
+    onnx.save(model, str(target))
 
 
 class _Graph:
-    """Nodes and weights in the order they are added; every method returns the name of what it made."""
+    """Nodes and weights in the order they are added; methods that add a node return the name of its output."""
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: Weights, shape: BertShape) -> None:
         self.weights = weights
-        self.nodes: list[Any] = []
-        self.stored: list[Any] = []
+        self.shape = shape
+        self.sources: list[str] = []
+        """The values that are multiplied by weights."""
+        self._nodes: list[Any] = []
+        self._stored: list[Any] = []
 
-    def weight(self, *names: str, turned: bool = False) -> str:
-        """Store the tensors joined along their last axis; `turned` for dense layers, which files keep as (out, in)."""
+    def model(self) -> Any:
+        """The whole model; call it once."""
+        from onnx import TensorProto, helper
+
+        state = self._embeddings()
+        for layer in range(self.shape.layers):
+            output = "last_hidden_state" if layer == self.shape.layers - 1 else f"layer{layer}"
+            state = self._layer(state, f"encoder.layer.{layer}.", output)
+        width = self.weights["embeddings.LayerNorm.weight"].shape[0]
+        whole = helper.make_graph(
+            self._nodes,
+            "bert",
+            [
+                helper.make_tensor_value_info(name, TensorProto.INT32, ["batch", "sequence"])
+                for name in ("input_ids", "attention_mask")
+            ],
+            [helper.make_tensor_value_info(state, TensorProto.FLOAT, ["batch", "sequence", width])],
+            self._stored,
+        )
+        model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(_FUSED, 1)])
+        model.ir_version = 9
+        return model
+
+    def store(self, name: str, values: NDArray[Any]) -> str:
+        """Keep a tensor in the file; returns its name."""
         from onnx import numpy_helper
 
-        parts = [self.weights[name].T if turned else self.weights[name] for name in names]
-        self.stored.append(numpy_helper.from_array(np.ascontiguousarray(np.concatenate(parts, -1)), "+".join(names)))
-        return "+".join(names)
+        self._stored.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
+        return name
 
-    def node(self, kind: str, inputs: list[str], *outputs: str, domain: str = _FUSED, **attributes: Any) -> str:
+    def node(self, kind: str, inputs: list[str], *outputs: str, domain: str = "", **attributes: Any) -> str:
+        """Add an operator, standard or (`domain`) fused."""
         from onnx import helper
 
-        self.nodes.append(helper.make_node(kind, inputs, list(outputs), outputs[0], domain=domain, **attributes))
+        self._nodes.append(helper.make_node(kind, inputs, list(outputs), outputs[0], domain=domain, **attributes))
         return outputs[0]
 
-    def dense(self, source: str, name: str) -> str:
-        """A dense layer without its bias, which the fused operator after it adds."""
-        return self.node("MatMul", [source, self.weight(f"{name}.weight", turned=True)], name, domain="")
+    def words(self, table: Floats) -> str:
+        """The rows of `table` for the ids."""
+        return self.node("Gather", [self.store("words.table", table), "input_ids"], "words")
 
-    def norm(self, source: str, skip: str, dense: str, name: str, epsilon: float, output: str = "") -> str:
-        """Add bias and skip connection and normalise; plain operators, as the fused one took a fifth of the time."""
-        biased = self.node("Add", [source, self.weight(f"{dense}.bias")], f"{name}.biased", domain="")
-        summed = self.node("Add", [biased, skip], f"{name}.summed", domain="")
-        inputs = [summed, self.weight(f"{name}.weight"), self.weight(f"{name}.bias")]
-        return self.node("LayerNormalization", inputs, output or name, domain="", axis=-1, epsilon=epsilon)
+    def norm(self, source: str, name: str, output: str) -> str:
+        """Layer normalisation; plain operators before it, as the fused one for skip connections takes a fifth longer."""
+        weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
+        inputs = [source, self.store(f"{name}.weight", weight), self.store(f"{name}.bias", bias)]
+        return self.node("LayerNormalization", inputs, output, axis=-1, epsilon=self.shape.epsilon)
+
+    def attention(self, state: str, name: str) -> str:
+        weights, biases = self._projections(name)
+        inputs = [state, self.store(f"{name}.weight", weights), self.store(f"{name}.bias", biases), "lengths"]
+        self.sources.append(state)
+        return self.node("Attention", inputs, f"{name}.mixed", domain=_FUSED, num_heads=self.shape.heads)
+
+    def dense(self, source: str, name: str, skip: str = "") -> str:
+        """A dense layer, whose weights the file keeps as (out, in), and the state `skip` added to what it gives."""
+        self.sources.append(source)
+        weights = self.store(f"{name}.weight", self.weights[f"{name}.weight"].T)
+        product = self.node("MatMul", [source, weights], f"{name}.product")
+        biased = self.node("Add", [product, self.store(f"{name}.bias", self.weights[f"{name}.bias"])], name)
+        return self.node("Add", [biased, skip], f"{name}.sum") if skip else biased
+
+    def feed_forward(self, state: str, name: str) -> str:
+        """Two dense layers with GELU between them, and the state before them added."""
+        wide = self.dense(state, f"{name}intermediate.dense")
+        return self.dense(self.gelu(wide, f"{name}gelu"), f"{name}output.dense", state)
+
+    def gelu(self, source: str, name: str) -> str:
+        return self.node("Gelu", [source], name, domain=_FUSED)
+
+    def _projections(self, name: str) -> tuple[Floats, Floats]:
+        """Weights (in, 3 * out) and biases of query, key and value."""
+        parts = [f"{name}.{part}" for part in ("query", "key", "value")]
+        weights = np.concatenate([self.weights[f"{part}.weight"].T for part in parts], axis=1)
+        return weights, np.concatenate([self.weights[f"{part}.bias"] for part in parts])
+
+    def _embeddings(self) -> str:
+        # One segment only, so its type embedding can be added to every position once.
+        types = self.weights["embeddings.token_type_embeddings.weight"][0]
+        positions = self.store("positions", self.weights["embeddings.position_embeddings.weight"] + types)
+        words = self.words(self.weights["embeddings.word_embeddings.weight"])
+        length = self.node("Shape", ["input_ids"], "length", start=1)
+        here = self.node("Slice", [positions, self.store("zero", np.array([0])), length], "here")
+        self.node("ReduceSum", ["attention_mask", self.store("one", np.array([1]))], "lengths", keepdims=0)
+        return self.norm(self.node("Add", [words, here], "sum"), "embeddings.LayerNorm", "embedded")
+
+    def _layer(self, state: str, name: str, output: str) -> str:
+        mixed = self.attention(state, f"{name}attention.self")
+        attended = self.dense(mixed, f"{name}attention.output.dense", state)
+        state = self.norm(attended, f"{name}attention.output.LayerNorm", f"{name}attended")
+        return self.norm(self.feed_forward(state, name), f"{name}output.LayerNorm", output)
 
 
-def _model(weights: Weights, shape: BertShape) -> Any:
-    import onnx
-    from onnx import TensorProto, helper
+class _Int8Graph(_Graph):
+    """The same in int8, with the measures of `int8_weights`; only the last state leaves as it is in the model."""
 
-    # One segment only, so its type embedding can be added to every position once.
-    weights["positions"] = (
-        weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0]
-    )
-    graph = _Graph(weights)
-    state = _embeddings(graph, shape)
-    for layer in range(shape.layers):
-        output = "last_hidden_state" if layer == shape.layers - 1 else f"layer{layer}"
-        state = _layer(graph, state, f"encoder.layer.{layer}.", shape, output)
-    width = weights["positions"].shape[1]
-    whole = helper.make_graph(
-        graph.nodes,
-        "bert",
-        [
-            helper.make_tensor_value_info(name, TensorProto.INT32, ["batch", "sequence"])
-            for name in ("input_ids", "attention_mask")
-        ],
-        [helper.make_tensor_value_info(state, TensorProto.FLOAT, ["batch", "sequence", width])],
-        graph.stored,
-    )
-    model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(_FUSED, 1)])
-    model.ir_version = 9
-    # The quantiser warns unless its own preprocessing ran, which only tidies exported graphs.
-    onnx.helper.set_model_props(model, {"onnx.quant.pre_process": "onnxruntime.quant"})
-    return model
+    def __init__(self, weights: Weights, shape: BertShape, channels: dict[str, Channels]) -> None:
+        super().__init__(dict(weights), shape)
+        self._channels = channels
+        self._centred: set[str] = set()
 
+    def words(self, table: Floats) -> str:
+        scale = np.float32(np.abs(table).max() / 127)
+        table = np.rint(table / scale).astype(np.int8)
+        rows = self.node("Gather", [self.store("words.table", table), "input_ids"], "words.int8")
+        return self.node("DequantizeLinear", [rows, self.store("words.scale", np.array(scale))], "words")
 
-def _embeddings(graph: _Graph, shape: BertShape) -> str:
-    inputs = ["input_ids", "", graph.weight("embeddings.word_embeddings.weight"), graph.weight("positions"), ""]
-    inputs += [graph.weight("embeddings.LayerNorm.weight"), graph.weight("embeddings.LayerNorm.bias"), "attention_mask"]
-    return graph.node("EmbedLayerNormalization", inputs, "embedded", "lengths", epsilon=shape.epsilon)
+    def norm(self, source: str, name: str, output: str) -> str:
+        if output in self._channels:
+            channels = self._channels[output]
+            bias = self.weights[f"{name}.bias"] - channels.centre
+            self.weights[f"{name}.weight"] = self.weights[f"{name}.weight"] / channels.excess
+            self.weights[f"{name}.bias"] = bias / channels.excess
+            self._centred.add(output)
+        return super().norm(source, name, output)
 
+    def attention(self, state: str, name: str) -> str:
+        weights, scales, bias = self._rounded(state, name, *self._projections(name))
+        inputs = [f"{state}.int8", weights, bias, f"{state}.scale", scales, "lengths", f"{state}.zero"]
+        self.node("DynamicQuantizeLinear", [state], inputs[0], inputs[3], inputs[6])
+        return self.node("QAttention", inputs, f"{name}.mixed", domain=_FUSED, num_heads=self.shape.heads)
 
-def _layer(graph: _Graph, state: str, name: str, shape: BertShape, output: str) -> str:
-    parts = [f"{name}attention.self.{part}" for part in ("query", "key", "value")]
-    projections = graph.weight(*[f"{part}.weight" for part in parts], turned=True)
-    biases = graph.weight(*[f"{part}.bias" for part in parts])
-    attention = f"{name}attention.output"
-    mixed = graph.node("Attention", [state, projections, biases, "lengths"], f"{name}mixed", num_heads=shape.heads)
-    mixed = graph.dense(mixed, f"{attention}.dense")
-    state = graph.norm(mixed, state, f"{attention}.dense", f"{attention}.LayerNorm", shape.epsilon)
-    wide = graph.dense(state, f"{name}intermediate.dense")
-    wide = graph.node("BiasGelu", [wide, graph.weight(f"{name}intermediate.dense.bias")], f"{name}gelu")
-    narrow = graph.dense(wide, f"{name}output.dense")
-    return graph.norm(narrow, state, f"{name}output.dense", f"{name}output.LayerNorm", shape.epsilon, output)
+    def dense(self, source: str, name: str, skip: str = "") -> str:
+        bias = self.weights[f"{name}.bias"]
+        if skip:
+            bias = bias + self._channels[skip].centre
+        weights, scales, bias = self._rounded(source, name, self.weights[f"{name}.weight"].T, bias)
+        biased = self.node("DynamicQuantizeMatMul", [source, weights, scales, "", bias], name, domain=_FUSED)
+        if not skip:
+            return biased
+        state = self.node("Mul", [skip, self.store(f"{name}.excess", self._channels[skip].excess)], f"{name}.skip")
+        return self.node("Add", [biased, state], f"{name}.sum")
+
+    def feed_forward(self, state: str, name: str) -> str:
+        copies = self._channels[f"{name}gelu"].copies
+        for part, axis in (("intermediate.dense.weight", 0), ("intermediate.dense.bias", 0), ("output.dense.weight", 1)):
+            self.weights[name + part] = np.repeat(self.weights[name + part], copies, axis)
+        return super().feed_forward(state, name)
+
+    def gelu(self, source: str, name: str) -> str:
+        shared = f"{name}.shared"
+        self._channels[shared] = self._channels[name].shared()
+        shares = self.store(f"{shared}.shares", self._channels[name].shares)
+        return self.node("Mul", [super().gelu(source, name), shares], shared)
+
+    def _rounded(self, source: str, name: str, weights: Floats, bias: Floats) -> tuple[str, str, str]:
+        """Store weights (in, out) and bias of a layer that reads `source`; returns the names of weights, scales, bias."""
+        channels = self._channels[source]
+        mean = channels.mean
+        if source in self._centred:
+            mean = (mean - channels.centre) / channels.excess
+            bias = bias + channels.centre @ weights
+            weights = weights * channels.excess[:, np.newaxis]
+        rounded, scales = quantise(weights)
+        bias = bias + mean @ (weights - rounded * scales)
+        return (
+            self.store(f"{name}.weight", rounded),
+            self.store(f"{name}.scales", scales),
+            self.store(f"{name}.bias", bias.astype(np.float32)),
+        )

@@ -145,8 +145,9 @@ class Model:
     def _undo(self, entry: JournalEntry, given: Mapping[str, Any]) -> None:
         seqs = self._operations[given["operation_id"]]
         for key, past in self._past.items():
-            if any(seq in seqs for seq, _ in past):
-                assert past[-1][0] in seqs, f"{key} changed since, and was undone all the same"
+            done = [state for seq, state in past if seq in seqs]
+            if done:
+                assert past[-1][1] == done[-1], f"{key} changed since, and was undone all the same"
                 earlier = [state for seq, state in past if seq < seqs[0]]
                 self._put(key, earlier[-1] if earlier else None, entry.seq)
 

@@ -212,9 +212,9 @@ def test_an_unknown_id_is_not_found_and_writes_nothing(named: Named, call: Calla
 def test_an_id_that_is_taken_is_a_conflict(named: Named) -> None:
     with pytest.raises(Conflict, match="g"):
         named.memory.add_goal({"description": "another", "id": "g"})
+    goal = named.memory.add_goal("short lived")
+    named.memory.complete_goal(goal.id)
     with pytest.raises(InvalidRecord, match="ended"):
-        goal = named.memory.add_goal("short lived")
-        named.memory.complete_goal(goal.id)
         named.memory.complete_goal(goal.id)
 
 

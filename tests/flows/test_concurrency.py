@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentmem import AgentMemory, AsyncAgentMemory
+from agentmem import AgentMemory, AsyncAgentMemory, Closed
 from tests.flows.given import head, opened
 
 ROOT = Path(__file__).parents[2]
@@ -167,11 +167,12 @@ def test_closing_while_others_work_loses_nothing_acknowledged(home: Path) -> Non
     kept: list[str] = []
 
     def work(name: int) -> None:
-        try:
+        def store_for_ever() -> None:
             while True:
                 kept.append(memory.store_turn(f"turn of {name}").id)
-        except Exception as error:
-            assert type(error).__name__ == "Closed", error
+
+        with pytest.raises(Closed):
+            store_for_ever()
 
     with ThreadPoolExecutor(4) as pool:
         futures = [pool.submit(work, number) for number in range(4)]

@@ -20,7 +20,8 @@ home, out = sys.argv[1:]
 clock = StoppedClock()
 
 async def main():
-    async with AsyncAgentMemory("alice", home=home, embedder="hash", clock=clock, seed="s", audit_level="verbose") as memory:
+    settings = {"home": home, "embedder": "hash", "clock": clock, "seed": "s", "audit_level": "verbose"}
+    async with AsyncAgentMemory("alice", **settings) as memory:
         turns = await memory.store_turns([f"Day {n}: the garden, my dog Rex and Ann." for n in range(25)])
         ann = await memory.upsert_entity({"name": "Ann", "type": "person"})
         fact = await memory.learn_fact("Ann keeps the garden", entity_ids=[ann.id], source_turn_ids=[turns[0].id])

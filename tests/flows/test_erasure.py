@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,10 +59,9 @@ class Marked:
 
 
 @pytest.fixture(params=["writes", "verbose"])
-def marked(home: Path, request: pytest.FixtureRequest) -> Marked:
-    memory = opened(home, audit_level=request.param, working_turns=20)
-    request.addfinalizer(memory.close)
-    return Marked(memory)
+def marked(home: Path, request: pytest.FixtureRequest) -> Iterator[Marked]:
+    with opened(home, audit_level=request.param, working_turns=20) as memory:
+        yield Marked(memory)
 
 
 def test_erasing_a_user_leaves_no_word_in_any_file(home: Path, marked: Marked) -> None:

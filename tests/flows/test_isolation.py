@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -232,8 +233,6 @@ def test_diff_and_provenance_show_readable_channels_only(memory: AgentMemory) ->
     turn = bot.store_turn("a private word")
     shared = memory.scoped(agent_id="bot").learn_fact("The bot knows a word", source_turn_ids=[turn.id])
     now = memory._inner.resources.clock.now()
-    from datetime import timedelta
-
     learned = memory.diff(now - timedelta(days=1), now).learned
     assert [record.id for record in learned] == [shared.id]
     assert memory.semantic.provenance(shared.id) == []

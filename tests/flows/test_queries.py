@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from agentmem import AgentMemory, MemoryBundle
-from tests.flows.given import opened
+from tests.flows.given import START, opened, texts
 
 TOLD = {
     "go": "At work I write Go all day.",
@@ -30,9 +30,9 @@ FINDS = [
     ("花生", "chinese"), ("京都", "japanese"), ("القاهرة", "arabic"), ("Grossmutter München", "german"), ("rex", "dog"),
 ]  # fmt: skip
 ODD = [
-    "the of and is", "?", "...", "😀🎉", "'; DROP TABLE memory_records; --", '"AND" OR NEAR(', "\x00", "a", "%", "_", "\u200b x",
-    "x" * 10_000, "what " * 2_000, "花" * 10_000, "a\nb\tc", "\ud83d half a pair", "SELECT * FROM users WHERE 1=1",
-    "2026-13-45", "99999999999999999999", "NaN", "null", "١٢٣", "ﬁ", "İstanbul",
+    "the of and is", "?", "...", "😀🎉", "'; DROP TABLE memory_records; --", '"AND" OR NEAR(', "\x00", "a", "%", "_",
+    "\u200b x", "x" * 10_000, "what " * 2_000, "花" * 10_000, "a\nb\tc", "\ud83d half a pair",
+    "SELECT * FROM users WHERE 1=1", "2026-13-45", "99999999999999999999", "NaN", "null", "١٢٣", "ﬁ", "İstanbul",
 ]  # fmt: skip
 
 
@@ -94,8 +94,6 @@ def test_every_item_says_why(told: AgentMemory) -> None:
 
 
 def test_a_window_of_time_bounds_where_world_time_begins(memory: AgentMemory) -> None:
-    from tests.flows.given import START, texts
-
     for days in (1, 3, 10):
         when = START.replace(day=1) - (START - START.replace(day=1))
         memory.store_turn(f"garden {days}", timestamp=when.fromordinal(when.toordinal() - days))

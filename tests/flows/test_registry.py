@@ -40,7 +40,8 @@ class Lengths:
     def __init__(self, model):
         self.identity = f"lengths:{model}:2"
     async def embed(self, texts):
-        return np.array([[1.0, 0.0] if len(text) > 20 else [0.0, 1.0] for text in texts], dtype=np.float32).reshape(-1, 2)
+        vectors = [[1.0, 0.0] if len(text) > 20 else [0.0, 1.0] for text in texts]
+        return np.array(vectors, dtype=np.float32).reshape(-1, 2)
     async def close(self):
         pass
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AgentMemory, Conflict, NotFound
-from tests.flows.given import StoppedClock, head, last_operation, opened, state
+from tests.flows.given import StoppedClock, head, last_operation, opened, resources, run, seat, state
 from tests.flows.test_idempotency import Ground
 
 OPERATIONS: dict[str, Callable[[Ground], Any]] = {
@@ -129,8 +129,6 @@ def test_undo_after_erasure_brings_nothing_back(memory: AgentMemory) -> None:
 
 
 def test_usage_is_no_part_of_undo(memory: AgentMemory) -> None:
-    from tests.flows.given import resources, run, seat
-
     fact = memory.learn_fact("Ann sings")
     memory.remember("Ann")
     memory.undo(memory.semantic.boost_salience(fact.id).operation_id)

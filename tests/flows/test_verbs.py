@@ -17,7 +17,8 @@ from agentmem.memory.profile import Goals
 from agentmem.memory.semantic import Semantic
 from agentmem.memory.working import Working
 from agentmem.recall.trail import AuditView
-from tests.flows.given import StoppedClock, opened, texts
+from agentmem.stores import WHOLE, Where
+from tests.flows.given import StoppedClock, np_unit, opened, resources, run, seat, texts
 
 # Verbs that the everyday object offers, and steps that no caller takes: a subsystem's blocking face leaves them out.
 INSIDE = {
@@ -105,9 +106,6 @@ def test_a_given_embedding_is_kept_when_it_fits(memory: AgentMemory) -> None:
     memory.store_turn({"content": "of another size", "turn_id": "other", "embedding": [1.0, 2.0]})
     memory.flush()
     index = memory._inner.resources.vectors[0].index
-    from agentmem.stores import WHOLE, Where  # the look behind the verbs that only this test takes
-    from tests.flows.given import np_unit, run, seat
-
     found = run(index.nearest(np_unit(vector), seat(memory).scope, Where(), WHOLE))
     assert max(round(float(score), 3) for score in found.scores) == 1.0
 
@@ -224,8 +222,6 @@ def test_names_with_colons_share_no_working_memory(memory: AgentMemory) -> None:
 
 
 def test_usage_is_counted_once_per_key(memory: AgentMemory) -> None:
-    from tests.flows.given import resources, run, seat
-
     fact = memory.learn_fact("Ann likes tea")
     assert memory.observe_usage([fact.id, fact.id, "unknown"], ["chat"], idempotency_key="k") == 1
     assert memory.observe_usage([fact.id], idempotency_key="k") == 1

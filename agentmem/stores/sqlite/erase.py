@@ -17,7 +17,7 @@ from agentmem.model.records import Key
 from agentmem.model.scope import Scope
 from agentmem.stores.sqlite import audit, graph, vectors, words
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.stores.sqlite.needles import Needles, needles, strings_of, surfaces
+from agentmem.stores.sqlite.needles import Needles, is_made, needles, strings_of, surfaces
 from agentmem.stores.sqlite.payload import Stamp, decode
 from agentmem.text.blocks import load_blocks
 from agentmem.text.features import analyse
@@ -131,6 +131,7 @@ def _texts(payloads: Sequence[tuple[Any, ...]]) -> set[str]:
         for row in payloads
         for value in json.loads(row[2]).values()
         for text in chain(*strings_of(json.dumps(value)))
+        if not is_made(text)
     }
 
 

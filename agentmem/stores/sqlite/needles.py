@@ -17,6 +17,18 @@ _PHRASE = 40  # characters compared: errors quote no more than the beginning of 
 _MOST_PHRASES = 256
 
 
+_MADE = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"  # an id; all those of one minute begin alike
+    r"|\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)"  # a moment
+    r"|[0-9a-f]{64}"  # the hash of a claim
+)
+
+
+def is_made(text: str) -> bool:
+    """Whether a string was made by us and says nothing: other rows may well hold the same."""
+    return _MADE.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Needles:
     """Pieces of erased text: words that only it held, beginnings of its longer strings, and all its strings."""

@@ -1,0 +1,181 @@
+"""Every operation leaves the row that its level asks for, and nobody can change or delete one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentmem import AgentMemory, Conflict, NotFound, StoreError
+from tests.flows.given import StoppedClock, opened, resources, run, tables
+
+LEVELS = ["off", "writes", "reads", "verbose"]
+COLUMNS = {
+    "id", "timestamp", "operation", "memory_type", "user_id", "session_id", "conversation_id", "agent_id",
+    "operation_id", "source_channel", "target_channels", "query_text", "result_count", "latency_ms", "success", "error_message",
+    "promoted_from_channel", "promotion_confidence", "promotion_access_count", "promotion_conversation_count",
+    "config_snapshot", "metadata",
+}  # fmt: skip
+
+
+def busy(memory: AgentMemory) -> dict[str, str]:
+    """One operation of every kind; the ids of what was made."""
+    turn = memory.store_turn("Ann keeps the garden.")
+    fact = memory.learn_fact("Ann keeps the garden", source_turn_ids=[turn.id])
+    changed = memory.semantic.supersede_fact(fact.id, "Ben keeps the garden")
+    goal = memory.add_goal("weed")
+    memory.update_profile(preferences={"tone": "short"})
+    memory.remember("garden")
+    memory.context("garden")
+    memory.observe_usage([changed.id], ["chat"])
+    memory.forget(goal.id)
+    memory.restore(goal.id)
+    memory.undo(memory.semantic.boost_salience(changed.id).operation_id)
+    memory.forget(goal.id, hard=True)
+    return {"turn": turn.id, "fact": fact.id, "changed": changed.id, "store": turn.operation_id}
+
+
+WRITES = {
+    "store", "learn_fact", "supersede_fact", "add_goal", "update_profile", "observe_usage", "forget", "restore", "undo",
+    "boost_salience", "delete",
+}  # fmt: skip
+READS = {"retrieve", "context"}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_level_holds_what_it_promises(home: Path, level: str) -> None:
+    with opened(home, audit_level=level) as memory:
+        busy(memory)
+        rows = memory.audit.query(limit=1000)
+        wanted = {"off": set(), "writes": WRITES, "reads": WRITES | READS, "verbose": WRITES | READS}[level]
+        assert {row["operation"] for row in rows} == wanted
+        queries = {row["query_text"] for row in rows if row["query_text"]}
+        assert queries == ({"garden"} if level in ("reads", "verbose") else set())
+        held = any("payload" in row["metadata"] for row in rows)
+        assert held is (level == "verbose")
+        assert any("candidates" in row["metadata"] for row in rows) is (level == "verbose")
+        text = repr([row for row in rows if row["operation"] not in READS])
+        assert ("Ben keeps the garden" in text) is (level == "verbose")
+
+
+def test_a_row_fills_the_columns_of_the_documents(home: Path, clock: StoppedClock) -> None:
+    with opened(home, clock=clock, audit_level="reads", agent_id="bot", session_id="s", seed=1) as memory:
+        names = busy(memory)
+        rows = memory.audit.query(limit=1000)
+        assert all(set(row) == COLUMNS for row in rows)
+        store = next(row for row in rows if row["operation"] == "store")
+        turn = memory.episodic.recent_turns()[0]
+        expected = {
+            "timestamp": "2026-03-01T12:00:00.000000Z", "memory_type": "episodic", "user_id": "alice",
+            "session_id": "s", "agent_id": "bot", "conversation_id": turn.conversation_id, "operation_id": names["store"],
+            "source_channel": "_global", "target_channels": ["_global"], "result_count": 1, "latency_ms": 0.0,
+            "success": True, "error_message": None, "query_text": None,
+        }  # fmt: skip
+        assert {name: store[name] for name in expected} == expected
+        recall = next(row for row in rows if row["operation"] == "retrieve")
+        assert recall["target_channels"] == ["_global", "_self_bot", "_swarm"]
+        assert (recall["memory_type"], recall["query_text"], recall["result_count"]) == ("recall", "garden", 3)
+        assert recall["metadata"]["delivered"]
+        assert {line[0] for line in recall["metadata"]["trace"]} >= {"vector", "keyword", "entity", "temporal"}
+
+
+def test_the_snapshot_holds_active_thresholds_and_a_hash_of_the_settings(home: Path) -> None:
+    def snapshot(**more: Any) -> dict[str, Any]:
+        with opened(home, audit_level="reads", **more) as memory:
+            memory.remember("x")
+            found: dict[str, Any] = memory.audit.query(operation="retrieve", limit=1)[0]["config_snapshot"]
+            return found
+
+    one = snapshot()
+    assert one["audit_level"] == "reads"
+    assert one["ranking"]["active_channel"] == 1.2
+    assert len(one["settings"]) == 16
+    assert snapshot() == one
+    other = snapshot(recall={"ranking": {"active_channel": 1.5}})
+    assert other["settings"] != one["settings"]
+    assert other["ranking"]["active_channel"] == 1.5
+    assert snapshot(threads=2)["settings"] == one["settings"], "what changes no result changes no hash"
+
+
+def test_matches_of_other_channels_are_named(home: Path) -> None:
+    with opened(home, audit_level="reads") as memory:
+        memory.learn_fact("The garden is green")
+        roof = memory.scoped(channel="roof")
+        own = roof.learn_fact("The roof garden is red")
+        shared = memory.scoped(channel="_swarm").learn_fact("The garden of the swarm")
+        roof.remember("garden")
+        row = memory.audit.query(operation="retrieve")[0]
+        named = {tuple(entry) for entry in row["metadata"]["cross_channel"]}
+        assert {(kind, channel) for kind, _, channel in named} == {("Fact", "_global"), ("Fact", "_swarm")}
+        assert shared.id in {name for _, name, _ in named}
+        assert own.id not in {name for _, name, _ in named}
+        assert row["source_channel"] == "roof"
+
+
+def test_a_promotion_says_from_where_and_how_well_known(home: Path) -> None:
+    with opened(home) as memory:
+        roof = memory.scoped(channel="roof")
+        fact = roof.learn_fact("The roof is blue", confidence=0.9)
+        for conversation in ("a", "b"):
+            roof.scoped(conversation_id=conversation).remember("roof")
+        roof.semantic.promote_to_global(fact.id, "known everywhere")
+        row = memory.audit.query(operation="promote")[0]
+        assert [row[name] for name in sorted(COLUMNS) if name.startswith("promot")] == ["roof", 2, 0.9, 2]
+        assert row["metadata"]["reason"] == "known everywhere"
+
+
+def test_failures_leave_a_row_without_what_was_given(home: Path) -> None:
+    with opened(home, audit_level="reads") as memory:
+        fact = memory.learn_fact("Ann sings", idempotency_key="k")
+        with pytest.raises(NotFound):
+            memory.complete_goal("a-goal-that-never-was")
+        memory.undo(fact.operation_id)
+        with pytest.raises(Conflict):
+            memory.undo(fact.operation_id)
+        with pytest.raises(ValueError, match="technique"):
+            memory.remember("x", techniques=["none"])
+        failed = {row["operation"]: row["error_message"] for row in memory.audit.query(success=False)}
+        assert failed == {"complete_goal": "NotFound", "undo": "Conflict", "retrieve": "InvalidRecord"}
+        assert "never-was" not in repr(memory.audit.query(success=False))
+
+
+def test_rows_are_filtered_newest_first(memory: AgentMemory, clock: StoppedClock) -> None:
+    memory.learn_fact("one")
+    clock.ahead(days=1)
+    between = clock.ahead(hours=1)
+    clock.ahead(hours=1)
+    memory.scoped(session_id="s").store_turn("two")
+    assert [row["operation"] for row in memory.audit.query()] == ["store", "learn_fact"]
+    assert [row["operation"] for row in memory.audit.query(since=between)] == ["store"]
+    assert [row["operation"] for row in memory.audit.query(until=between)] == ["learn_fact"]
+    assert [row["operation"] for row in memory.audit.query(memory_type="semantic")] == ["learn_fact"]
+    assert [row["operation"] for row in memory.audit.query(session_id="s")] == ["store"]
+    assert [row["operation"] for row in memory.audit.query(limit=1)] == ["store"]
+    assert memory.audit.query(operation="dance") == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM memory_audit_log",
+        "UPDATE memory_audit_log SET metadata = '{}'",
+        "UPDATE memory_audit_log SET success = 0",
+        "INSERT OR REPLACE INTO memory_audit_log SELECT * FROM memory_audit_log",
+    ],
+)
+def test_rows_can_be_neither_changed_nor_deleted(memory: AgentMemory, statement: str) -> None:
+    memory.learn_fact("one")
+    before = tables(memory)["memory_audit_log"]
+    database = resources(memory).log.database
+    with pytest.raises(StoreError if "INSERT" not in statement else Conflict):
+        run(database.write(lambda db: db.execute(statement).fetchall()))
+    assert tables(memory)["memory_audit_log"] == before
+
+
+def test_retention_drops_whole_days_only(memory: AgentMemory, clock: StoppedClock) -> None:
+    memory.learn_fact("one")
+    clock.ahead(days=400)
+    memory.learn_fact("two")
+    run(resources(memory).log.maintain(clock.at, 365))
+    assert [row["operation"] for row in memory.audit.query()] == ["learn_fact"]
