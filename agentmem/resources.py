@@ -15,10 +15,9 @@ from weakref import WeakValueDictionary
 
 from agentmem.audit import MEMORY_TYPES, Auditor
 from agentmem.errors import AgentMemError, Closed, Conflict, ModelUnavailable, StoreError
-from agentmem.model.changes import Audit, Change, JournalEntry, Promotion
+from agentmem.model.changes import Audit, Change, JournalEntry, Promotion, Write
 from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, derived_id, from_micros
 from agentmem.model.outline import Outline
-from agentmem.model.records import Key, Record
 from agentmem.model.scope import Scope
 from agentmem.projections import VectorProjection
 from agentmem.providers import Embedder, EmbedderOptions, open_embedder, resolve_auto
@@ -30,29 +29,6 @@ After = Callable[[list[JournalEntry]], Awaitable[None]]
 RETRIES = 5
 RECEIPTS = 1000
 OUTLINE_ROWS = 1_000_000  # rows of all cached outlines together; at some 300 bytes a row
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One attempt at one write: its identity, and the Change made from what the subsystem has read."""
-
-    scope: Scope
-    operation: str
-    operation_id: str
-    change_id: str
-    payload: str
-    now: datetime
-
-    def change(
-        self, *puts: Record, ensures: Sequence[Record] = (), retracts: Sequence[Key] = (),
-        expects: Mapping[Key, int | None] | None = None, cause: str = "",
-    ) -> Change:  # fmt: skip
-        """The Change that puts these records, expecting what was read."""
-        return Change(
-            scope=self.scope, operation=self.operation, operation_id=self.operation_id, change_id=self.change_id,
-            payload=self.payload, puts=puts, ensures=tuple(ensures), retracts=tuple(retracts),
-            expects=dict(expects or {}), cause=cause,
-        )  # fmt: skip
 
 
 @dataclass

@@ -9,12 +9,11 @@ from typing import Any
 
 from agentmem.errors import InvalidRecord
 from agentmem.memory import Seat, first_of
-from agentmem.model.changes import Change, fingerprint
+from agentmem.model.changes import Change, Write, fingerprint
 from agentmem.model.clock import derived_id
 from agentmem.model.edges import ENDS
 from agentmem.model.records import RELATIONS, Edge, EdgeKind, Entity, Fact, build, fields_of
 from agentmem.model.scope import checked_name
-from agentmem.resources import Write
 from agentmem.stores import Where
 from agentmem.text.names import slug
 

@@ -8,9 +8,8 @@ from datetime import datetime
 
 from agentmem.errors import NotFound
 from agentmem.memory import Seat
-from agentmem.model.changes import Change, JournalEntry, fingerprint
+from agentmem.model.changes import Change, JournalEntry, Write, fingerprint
 from agentmem.model.records import Edge, Fact, Key, Record, Status
-from agentmem.resources import Write
 from agentmem.stores import Scan, Where
 
 

@@ -10,11 +10,10 @@ from typing import Any, TypedDict, Unpack
 
 from agentmem.errors import InvalidRecord
 from agentmem.memory import Seat, first_of
-from agentmem.model.changes import Change, Promotion, fingerprint
+from agentmem.model.changes import Change, Promotion, Write, fingerprint
 from agentmem.model.clock import aware
 from agentmem.model.records import Fact, Record, Status, Turn, build, changed
 from agentmem.model.scope import GLOBAL
-from agentmem.resources import Write
 from agentmem.stores import Usage, Where
 from agentmem.text.names import claim_hash
 

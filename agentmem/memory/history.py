@@ -8,11 +8,10 @@ from datetime import datetime
 
 from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.memory import Seat
-from agentmem.model.changes import Change, JournalEntry, fingerprint
+from agentmem.model.changes import Change, JournalEntry, Write, fingerprint
 from agentmem.model.clock import aware
 from agentmem.model.records import Key, Record, Status
 from agentmem.projections import BATCH
-from agentmem.resources import Write
 from agentmem.stores import Where
 
 

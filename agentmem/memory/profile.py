@@ -8,10 +8,9 @@ from typing import Any
 
 from agentmem.errors import InvalidRecord
 from agentmem.memory import Seat, first_of
-from agentmem.model.changes import Change, fingerprint
+from agentmem.model.changes import Change, Write, fingerprint
 from agentmem.model.records import PROFILE, Goal, User, build, fields_of
 from agentmem.model.scope import GLOBAL
-from agentmem.resources import Write
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -38,6 +38,29 @@ class Change:
     def actor(self) -> str:
         """Who writes: the agent, else the user."""
         return self.scope.agent_id or "user"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One attempt at one write: its identity, and the Change made from what the subsystem has read."""
+
+    scope: Scope
+    operation: str
+    operation_id: str
+    change_id: str
+    payload: str
+    now: datetime
+
+    def change(
+        self, *puts: Record, ensures: Sequence[Record] = (), retracts: Sequence[Key] = (),
+        expects: Mapping[Key, int | None] | None = None, cause: str = "",
+    ) -> Change:  # fmt: skip
+        """The Change that puts these records, expecting what was read."""
+        return Change(
+            scope=self.scope, operation=self.operation, operation_id=self.operation_id, change_id=self.change_id,
+            payload=self.payload, puts=puts, ensures=tuple(ensures), retracts=tuple(retracts),
+            expects=dict(expects or {}), cause=cause,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

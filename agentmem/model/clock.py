@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 from agentmem.errors import InvalidRecord
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LONGEST_KEY = 64  # bytes that the hash takes as its key
 
 
 @runtime_checkable
@@ -92,7 +93,8 @@ class SeededIds:
 
     def __init__(self, clock: Clock, seed: int | str, opening: int) -> None:
         self._clock = clock
-        self._key = f"{seed}:{opening}".encode()
+        key = f"{seed}:{opening}".encode()
+        self._key = key if len(key) <= LONGEST_KEY else hashlib.blake2b(key).digest()
         self._n = 0
         self._lock = threading.Lock()
 
@@ -101,7 +103,7 @@ class SeededIds:
         with self._lock:
             self._n += 1
             n = self._n
-        digest = hashlib.blake2b(str(n).encode(), key=self._key[:64], digest_size=10).digest()
+        digest = hashlib.blake2b(str(n).encode(), key=self._key, digest_size=10).digest()
         return _uuid7(micros(self._clock.now()) // 1000, digest)
 
 

@@ -126,7 +126,7 @@ class _Graph:
         return self.node("Gather", [self.store("words.table", table), "input_ids"], "words")
 
     def norm(self, source: str, name: str, output: str) -> str:
-        """Layer normalisation; plain operators before it, as the fused one for skip connections takes a fifth longer."""
+        """Layer normalisation. Bias and skip connection are added before it: the operator for all three took longer."""
         weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
         inputs = [source, self.store(f"{name}.weight", weight), self.store(f"{name}.bias", bias)]
         return self.node("LayerNormalization", inputs, output, axis=-1, epsilon=self.shape.epsilon)
@@ -186,8 +186,8 @@ class _Int8Graph(_Graph):
 
     def words(self, table: Floats) -> str:
         scale = np.float32(np.abs(table).max() / 127)
-        table = np.rint(table / scale).astype(np.int8)
-        rows = self.node("Gather", [self.store("words.table", table), "input_ids"], "words.int8")
+        rounded = self.store("words.table", np.rint(table / scale).astype(np.int8))
+        rows = self.node("Gather", [rounded, "input_ids"], "words.int8")
         return self.node("DequantizeLinear", [rows, self.store("words.scale", np.array(scale))], "words")
 
     def norm(self, source: str, name: str, output: str) -> str:
@@ -209,8 +209,8 @@ class _Int8Graph(_Graph):
         bias = self.weights[f"{name}.bias"]
         if skip:
             bias = bias + self._channels[skip].centre
-        weights, scales, bias = self._rounded(source, name, self.weights[f"{name}.weight"].T, bias)
-        biased = self.node("DynamicQuantizeMatMul", [source, weights, scales, "", bias], name, domain=_FUSED)
+        weights, scales, offset = self._rounded(source, name, self.weights[f"{name}.weight"].T, bias)
+        biased = self.node("DynamicQuantizeMatMul", [source, weights, scales, "", offset], name, domain=_FUSED)
         if not skip:
             return biased
         state = self.node("Mul", [skip, self.store(f"{name}.excess", self._channels[skip].excess)], f"{name}.skip")
@@ -218,8 +218,9 @@ class _Int8Graph(_Graph):
 
     def feed_forward(self, state: str, name: str) -> str:
         copies = self._channels[f"{name}gelu"].copies
-        for part, axis in (("intermediate.dense.weight", 0), ("intermediate.dense.bias", 0), ("output.dense.weight", 1)):
-            self.weights[name + part] = np.repeat(self.weights[name + part], copies, axis)
+        wide, narrow = f"{name}intermediate.dense", f"{name}output.dense"
+        for part, axis in ((f"{wide}.weight", 0), (f"{wide}.bias", 0), (f"{narrow}.weight", 1)):
+            self.weights[part] = np.repeat(self.weights[part], copies, axis)
         return super().feed_forward(state, name)
 
     def gelu(self, source: str, name: str) -> str:
@@ -229,7 +230,7 @@ class _Int8Graph(_Graph):
         return self.node("Mul", [super().gelu(source, name), shares], shared)
 
     def _rounded(self, source: str, name: str, weights: Floats, bias: Floats) -> tuple[str, str, str]:
-        """Store weights (in, out) and bias of a layer that reads `source`; returns the names of weights, scales, bias."""
+        """Store weights (in, out), their scales and the bias of a layer that reads `source`; returns the names."""
         channels = self._channels[source]
         mean = channels.mean
         if source in self._centred:

@@ -54,7 +54,8 @@ async def _simulate(home: Path, clock: VirtualClock, seed: int, faults: Faults) 
         memory.resources.log, memory.resources.session = log, session
         await _check(memory, list(notes), writes, faults)
     fresh = await _opened(home, clock, seed, PROCESSES)
-    await _check(fresh, list(notes), writes, faults)
+    for user, model in (await _check(fresh, list(notes), writes, faults)).items():
+        await _bundles(fresh.scoped(user_id=user), user, model)
     await _same_answers([*memories, fresh], list(notes))
     await checks.rebuilt_alike(fresh.resources, [fresh.scoped(user_id=user).scope for user in notes])
     await checks.healthy(fresh.resources)
@@ -63,18 +64,20 @@ async def _simulate(home: Path, clock: VirtualClock, seed: int, faults: Faults) 
     return writes
 
 
-async def _check(memory: AsyncAgentMemory, users: list[str], writes: list[Write], faults: Faults) -> None:
+async def _check(
+    memory: AsyncAgentMemory, users: list[str], writes: list[Write], faults: Faults
+) -> dict[str, Model]:  # fmt: skip
+    """Compare what a memory holds with the model of each user; the models."""
+    models = {}
     for user in users:
         mine = memory.scoped(user_id=user)
         await checks.settled(mine)
-        entries = await checks.journal(memory.resources, mine.scope)
-        model = follow(
-            [faults.committed.get((user, entry.seq), entry) for entry in entries],
-            [write for write in writes if write.user == user],
-        )
+        journal = await checks.journal(memory.resources, mine.scope)
+        entries = [faults.committed.get((user, entry.seq), entry) for entry in journal]
+        models[user] = model = follow(entries, [write for write in writes if write.user == user])
         found = held(await checks.current(memory.resources, mine.scope, "Turn", "Fact"))
         assert found == model.now, f"{user}: {set(found.items()) ^ set(model.now.items())}"
-        await _bundles(mine, user, model)
+    return models
 
 
 async def _bundles(mine: AsyncAgentMemory, user: str, model: Model) -> None:

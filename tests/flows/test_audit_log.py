@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from agentmem import AgentMemory, Conflict, NotFound, StoreError
+from agentmem import AgentMemory, Conflict, NotFound
 from tests.flows.given import StoppedClock, opened, resources, run, tables
 
 LEVELS = ["off", "writes", "reads", "verbose"]
 COLUMNS = {
     "id", "timestamp", "operation", "memory_type", "user_id", "session_id", "conversation_id", "agent_id",
-    "operation_id", "source_channel", "target_channels", "query_text", "result_count", "latency_ms", "success", "error_message",
+    "operation_id", "source_channel", "target_channels", "query_text", "result_count", "latency_ms", "success",
+    "error_message",
     "promoted_from_channel", "promotion_confidence", "promotion_access_count", "promotion_conversation_count",
     "config_snapshot", "metadata",
 }  # fmt: skip
@@ -68,9 +69,9 @@ def test_a_row_fills_the_columns_of_the_documents(home: Path, clock: StoppedCloc
         turn = memory.episodic.recent_turns()[0]
         expected = {
             "timestamp": "2026-03-01T12:00:00.000000Z", "memory_type": "episodic", "user_id": "alice",
-            "session_id": "s", "agent_id": "bot", "conversation_id": turn.conversation_id, "operation_id": names["store"],
-            "source_channel": "_global", "target_channels": ["_global"], "result_count": 1, "latency_ms": 0.0,
-            "success": True, "error_message": None, "query_text": None,
+            "session_id": "s", "agent_id": "bot", "conversation_id": turn.conversation_id,
+            "operation_id": names["store"], "source_channel": "_global", "target_channels": ["_global"],
+            "result_count": 1, "latency_ms": 0.0, "success": True, "error_message": None, "query_text": None,
         }  # fmt: skip
         assert {name: store[name] for name in expected} == expected
         recall = next(row for row in rows if row["operation"] == "retrieve")
@@ -168,7 +169,7 @@ def test_rows_can_be_neither_changed_nor_deleted(memory: AgentMemory, statement:
     memory.learn_fact("one")
     before = tables(memory)["memory_audit_log"]
     database = resources(memory).log.database
-    with pytest.raises(StoreError if "INSERT" not in statement else Conflict):
+    with pytest.raises(Conflict):
         run(database.write(lambda db: db.execute(statement).fetchall()))
     assert tables(memory)["memory_audit_log"] == before
 

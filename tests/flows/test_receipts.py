@@ -46,8 +46,8 @@ def test_a_receipt_names_techniques_ranks_scores_and_factors(memory: AgentMemory
     assert {line.technique for line in receipt.trace} >= {"vector", "keyword", "entity", "temporal", "dialogue"}
     best = max((candidate for candidate in receipt.pool if candidate.kind == "Turn"), key=lambda each: each.score)
     assert best.rank == 1
-    assert (best.lists["words"].rank, best.lists["whole"].rank) == (1, 1)
-    assert best.why.startswith("whole #1, words #1")
+    assert (best.lists["words"].rank, best.lists["whole"].rank) == (2, 1)
+    assert best.why.startswith("whole #1, words #2")
     assert len(receipt.pool.keys) > len(receipt.delivered)
     assert receipt.seq == 78
     assert receipt.embedder == "hash:v1:512"

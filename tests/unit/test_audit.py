@@ -1,0 +1,61 @@
+"""What an audit row may hold at each level."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentmem import Fact
+from agentmem.audit import Auditor
+from agentmem.model.changes import Promotion
+from agentmem.model.scope import Scope
+from agentmem.settings import load_settings
+
+SCOPE = Scope("alice", "roof", agent_id="bot")
+
+
+def auditor(level: str) -> Auditor:
+    return Auditor(load_settings(embedder="hash", audit_level=level))
+
+
+@pytest.mark.parametrize(
+    "level, writes, reads",
+    [("off", False, False), ("writes", True, False), ("reads", True, True), ("verbose", True, True)],
+)
+def test_which_operations_leave_a_row(level: str, writes: bool, reads: bool) -> None:
+    made = auditor(level)
+    assert (made.write("store", SCOPE, memory_type="episodic") is not None) is writes
+    assert (made.read("retrieve", SCOPE, memory_type="recall", query="x") is not None) is reads
+    assert made.reads is reads
+
+
+def test_payloads_are_kept_at_verbose_only() -> None:
+    facts = [Fact(claim=f"claim {number}") for number in range(60)]
+    assert auditor("reads").payload(facts) is None
+    kept = auditor("verbose").payload(facts)
+    assert len(kept) == 50
+    for level, held in (("writes", False), ("verbose", True)):
+        row = auditor(level).write("x", SCOPE, memory_type="semantic", payload=["secret"], metadata={"n": 1})
+        assert row is not None
+        assert ("payload" in row.metadata) is held
+        assert row.metadata["n"] == 1
+
+
+def test_a_row_says_who_where_and_under_which_settings() -> None:
+    made = auditor("reads")
+    made.thresholds = {"ranking": {"pool": 50}}
+    write = made.write("store", SCOPE, memory_type="episodic", error="Conflict", count=0)
+    read = made.read("retrieve", SCOPE, memory_type="recall", query="x", count=2)
+    assert write is not None
+    assert read is not None
+    assert (write.target_channels, read.target_channels) == (("roof",), ("roof", "_self_bot", "_swarm", "_global"))
+    assert (write.success, write.error_message, write.query_text) == (False, "Conflict", None)
+    assert (read.success, read.error_message, read.query_text) == (True, None, "x")
+    assert set(write.config_snapshot) >= {"settings", "embedder", "audit_level", "recall_profile", "recall", "seed"}
+    assert read.config_snapshot == {**write.config_snapshot, "ranking": {"pool": 50}}
+
+
+def test_a_promotion_fills_its_columns() -> None:
+    row = auditor("writes").write("promote", SCOPE, memory_type="semantic", promotion=Promotion("roof", 0.9, 3, 2))
+    assert row is not None
+    assert (row.promoted_from_channel, row.promotion_confidence) == ("roof", 0.9)
+    assert (row.promotion_access_count, row.promotion_conversation_count) == (3, 2)

@@ -1,0 +1,101 @@
+"""Time and ids come in through arguments."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentmem import InvalidRecord
+from agentmem.model.clock import (
+    Clock,
+    RandomIds,
+    SeededIds,
+    Stopwatch,
+    SystemClock,
+    aware,
+    derived_id,
+    from_micros,
+    micros,
+)
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+class Stopped:
+    def __init__(self) -> None:
+        self.at = NOW
+
+    def now(self) -> datetime:
+        return self.at
+
+
+@given(st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)))
+def test_microseconds_are_exact_both_ways(moment: datetime) -> None:
+    assert from_micros(micros(moment)) == moment.replace(tzinfo=UTC)
+
+
+def test_a_naive_moment_is_utc_and_another_zone_is_converted() -> None:
+    assert aware(datetime(2026, 3, 1, 12)) == NOW
+    assert aware(datetime(2026, 3, 1, 14, tzinfo=timezone(timedelta(hours=2)))) == NOW
+
+
+@pytest.mark.parametrize(
+    "wrong", ["2026-03-01", 7, None, NOW.date(), datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))]
+)
+def test_what_is_no_moment_is_refused_with_the_field(wrong: object) -> None:
+    with pytest.raises(InvalidRecord, match="as_of") as error:
+        aware(wrong, "as_of")  # type: ignore[arg-type]
+    assert error.value.field == "as_of"
+
+
+@pytest.mark.parametrize("ids", [RandomIds(Stopped()), SeededIds(Stopped(), "s", 1)])
+def test_ids_are_uuids_of_version_7_that_begin_with_the_time(ids: RandomIds | SeededIds) -> None:
+    made = [uuid.UUID(ids.new()) for _ in range(1000)]
+    assert len(set(made)) == 1000
+    assert {(each.version, each.variant) for each in made} == {(7, uuid.RFC_4122)}
+    assert {each.int >> 80 for each in made} == {micros(NOW) // 1000}
+
+
+def test_a_seed_gives_the_same_ids_and_another_opening_others() -> None:
+    def made(seed: int | str, opening: int) -> list[str]:
+        source = SeededIds(Stopped(), seed, opening)
+        return [source.new() for _ in range(5)]
+
+    assert made("s", 1) == made("s", 1)
+    assert not set(made("s", 1)) & set(made("s", 2))
+    assert not set(made("s", 1)) & set(made("t", 1))
+    assert made(1, 1) == made("1", 1)
+
+
+def test_long_seeds_that_begin_alike_give_different_ids() -> None:
+    long = "x" * 100
+    assert SeededIds(Stopped(), long + "a", 1).new() != SeededIds(Stopped(), long + "b", 1).new()
+    assert SeededIds(Stopped(), long, 1).new() != SeededIds(Stopped(), long, 2).new()
+
+
+def test_derived_ids_keep_their_parts_apart() -> None:
+    assert derived_id("a", "b") == derived_id("a", "b")
+    assert len({derived_id("a", "b"), derived_id("b", "a"), derived_id("ab"), derived_id("a", "b", "")}) == 4
+    assert derived_id("a\x1f1:b") != derived_id("a", "b")
+    assert uuid.UUID(derived_id("a")).version == 5
+
+
+def test_a_stopwatch_measures_by_the_injected_clock_and_never_below_zero() -> None:
+    clock = Stopped()
+    watch = Stopwatch(clock)
+    assert watch.milliseconds() == 0
+    clock.at += timedelta(milliseconds=250)
+    assert watch.milliseconds() == 250
+    clock.at -= timedelta(days=1)
+    assert watch.milliseconds() == 0
+    assert Stopwatch(SystemClock()).milliseconds() >= 0
+
+
+def test_the_system_clock_is_aware_and_a_clock_is_anything_with_now() -> None:
+    assert SystemClock().now().tzinfo is UTC
+    assert isinstance(Stopped(), Clock)
+    assert not isinstance("now", Clock)

@@ -1,0 +1,62 @@
+"""int8 graphs: no overflow on any processor, and outliers that cost the other channels little."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from agentmem.providers import EmbedderOptions, open_embedder
+from agentmem.providers.int8_weights import Channels, Floats, quantise
+from tests.fakes.sentence_models import bert_states, ids, unit, write_bert, write_safetensors
+
+TEXT = "peanut allergy . chef avoid peanut"
+MATRICES = st.tuples(st.integers(1, 9), st.integers(1, 4)).flatmap(
+    lambda shape: arrays(np.float32, shape, elements=st.floats(-100, 100, width=32))
+)
+
+
+@given(MATRICES)
+def test_neighbours_of_one_sign_never_overflow_sixteen_bits(weights: Floats) -> None:
+    rounded, _ = quantise(weights)
+    even = np.pad(rounded.astype(int), ((0, len(rounded) % 2), (0, 0)))
+    for part in (np.maximum(even, 0), np.minimum(even, 0)):
+        products = 255 * (part[::2] + part[1::2])
+        assert products.max() <= np.iinfo(np.int16).max
+        assert products.min() >= np.iinfo(np.int16).min
+
+
+@given(MATRICES)
+def test_rounding_moves_a_weight_by_half_a_step_at_most(weights: Floats) -> None:
+    rounded, scales = quantise(weights)
+    assert (np.abs(rounded * scales - weights) <= scales * 0.501 + 1e-30).all()
+    assert (scales <= np.maximum(np.abs(weights).max(axis=0) / 63, 1e-30)).all()
+
+
+def test_channels_say_what_is_too_wide() -> None:
+    low, high = np.full(200, -1, np.float32), np.full(200, 1, np.float32)
+    low[3], high[3] = 2, 10
+    channels = Channels(low, high, low + 1)
+    assert (channels.centre[3], channels.excess[3], channels.copies[3]) == (6, 4, 10)
+    assert np.delete(channels.excess, 3).tolist() == np.delete(channels.copies, 3).tolist() == [1] * 199
+    assert channels.shares.sum() == pytest.approx(200)
+    assert channels.shared().high.max() == 1
+
+
+async def test_one_channel_far_out_costs_the_others_little(tmp_path: Path) -> None:
+    weights = write_bert(tmp_path / "model")
+    for layer in (0, 1):
+        name = f"encoder.layer.{layer}."
+        weights[f"{name}attention.output.LayerNorm.bias"][5] += 60
+        weights[f"{name}intermediate.dense.weight"][:, 5] /= 60
+        weights[f"{name}intermediate.dense.bias"][7] += 30
+        weights[f"{name}output.dense.weight"][:, 7] /= 30
+    write_safetensors(tmp_path / "model" / "model.safetensors", weights)
+    embedder = open_embedder(f"local:{tmp_path / 'model'}", EmbedderOptions(models=tmp_path / "models"))
+    vector = (await embedder.embed([TEXT]))[0]
+    assert vector @ unit(bert_states(weights, ids(TEXT)).mean(0)) > 0.999
+    await embedder.close()

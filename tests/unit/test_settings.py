@@ -1,0 +1,107 @@
+"""Settings: where they come from, what they refuse and with which words, and what makes two of them equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentmem import ConfigError, Settings
+from agentmem.settings import load_settings
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_arguments_go_before_the_environment_before_the_file_before_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agentmem.toml").write_text(
+        'embedder = "hash"\naudit_level = "off"\ncatch_up_ms = 10\n[recall.vector]\nnear = 0.2\n'
+    )
+    monkeypatch.setenv("AGENTMEM_AUDIT_LEVEL", "reads")
+    monkeypatch.setenv("AGENTMEM_CATCH_UP_MS", "20")
+    settings = load_settings(catch_up_ms=30)
+    assert (settings.embedder, settings.audit_level, settings.catch_up_ms, settings.audit_days) == (
+        "hash",
+        "reads",
+        30,
+        365,
+    )
+    assert settings.recall == {"vector": {"near": 0.2}}
+
+
+def test_technique_options_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTMEM_RECALL__VECTOR__NEAR", "0.1")
+    assert float(load_settings().recall["vector"]["near"]) == 0.1
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ({"hoem": "x"}, ["hoem", "known ones", "home"]),
+        ({"audit_level": "loud"}, ["audit_level", "writes"]),
+        ({"audit_days": 0}, ["audit_days", "1"]),
+        ({"embedder": ""}, ["embedder", "vendor:model"]),
+        ({"embedder": "../x:y"}, ["embedder", "vendor:model"]),
+        ({"recall_profile": "fast"}, ["recall_profile", "best"]),
+        ({"log_url": "mysql://x"}, ["log_url", "sqlite:///"]),
+        ({"log_url": "postgresql://x"}, ["log_url", "postgresql"]),
+        ({"graph_url": "neo4j://x"}, ["graph_url", "neo4j"]),
+        ({"session_url": "redis://x"}, ["session_url", "redis"]),
+        ({"log_url": "sqlite:///a", "graph_url": "sqlite:///b"}, ["graph_url", "log_url", "same"]),
+        ({"threads": 0}, ["threads"]),
+        ({"model_timeout": 0}, ["model_timeout"]),
+        ({"working_ttl": -1}, ["working_ttl"]),
+        ({"clock": "now"}, ["clock"]),
+    ],
+)
+def test_what_cannot_work_is_refused_with_its_name_and_what_it_may_be(given: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_settings(**given)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_a_home_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="home must be a folder"):
+        load_settings(home=tmp_path / "file")
+
+
+def test_overrides_change_some_of_the_settings_given() -> None:
+    given = load_settings(embedder="hash", audit_level="off")
+    changed = load_settings(given, audit_level="reads")
+    assert (changed.embedder, changed.audit_level) == ("hash", "reads")
+    assert load_settings(given) is given
+    with pytest.raises(ConfigError, match="audit_level"):
+        load_settings(given, audit_level="loud")
+
+
+def test_a_slash_is_as_good_as_a_colon() -> None:
+    assert load_settings(embedder="openai/text-embedding-3-small").embedder == "openai:text-embedding-3-small"
+    assert load_settings(embedder="local:a/b").embedder == "local:a/b"
+
+
+def test_files_lie_in_the_home_or_where_a_url_says(tmp_path: Path) -> None:
+    settings = load_settings(home=tmp_path)
+    assert (settings.database, settings.session_file) == (tmp_path / "memory.db", tmp_path / "session.db")
+    assert settings.model_folder == tmp_path / "models"
+    assert load_settings(log_url="sqlite:////data/x.db").database == Path("/data/x.db")
+    assert load_settings(graph_url="sqlite:///x.db").database == Path("x.db")
+    assert load_settings(session_url="sqlite:///s.db").session_file == Path("s.db")
+
+
+def test_the_digest_is_of_what_steers_results(tmp_path: Path) -> None:
+    one = load_settings(home=tmp_path / "a", threads=1)
+    assert one.digest() == load_settings(home=tmp_path / "b", threads=4, base_url="http://x").digest()
+    assert one.digest() != load_settings(recall={"vector": {"near": 0.1}}).digest()
+    assert not {"home", "base_url", "models", "clock"} & set(one.active())
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().embedder = "hash"  # type: ignore[misc]
