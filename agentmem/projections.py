@@ -168,10 +168,7 @@ class VectorProjection:
 
     async def _batch(self, after: int, todo: Sequence[JournalEntry]) -> Batch:
         fresh: dict[int, tuple[Stored, list[Piece]]] = {}
-        erased: set[int] = set()
         for entry in todo:
-            # An erasure may have come between a write and its vectors, which were made all the same.
-            erased.update(item.slot for item in entry.gone if item.erased)
             for stored in entry.puts:
                 record = stored.record
                 first = record.recorded_at == entry.at
@@ -179,7 +176,7 @@ class VectorProjection:
                     continue
                 fresh[stored.slot] = (stored, passages(record.searchable()))
         # All are replaced: under a clock that stands still, a later version looks like the first one.
-        return Batch(after, todo[-1].seq, await self._passages(list(fresh.values())), [*fresh, *sorted(erased)])
+        return Batch(after, todo[-1].seq, await self._passages(list(fresh.values())), list(fresh))
 
     async def _passages(self, fresh: Sequence[tuple[Stored, list[Piece]]]) -> list[Passage]:
         wanted: list[tuple[Stored, Piece]] = [

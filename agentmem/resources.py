@@ -7,7 +7,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -365,8 +365,9 @@ async def _embedders(settings: Settings, log: LogStore, notices: list[str]) -> l
     meta = await log.meta()
     spec = settings.embedder
     recorded = meta.get("embedder")
+    fresh = replace(options, exact=settings.recall_profile == "best")  # what is recorded is opened as it is
     if recorded is None:
-        chosen = open_embedder(resolve_auto(options) if spec == "auto" else spec, options)
+        chosen = open_embedder(resolve_auto(options) if spec == "auto" else spec, fresh)
         recorded = (await log.default_meta({"embedder": chosen.identity}))["embedder"]
         if spec == "auto" and recorded.startswith("hash:"):
             notices.append(
@@ -374,10 +375,10 @@ async def _embedders(settings: Settings, log: LogStore, notices: list[str]) -> l
                 "Install one with: pip install 'agentmem-graph[local]', then: agentmem rebuild --embedder local"
             )
     elif spec != "auto":
-        wanted = open_embedder(spec, options).identity
+        wanted = open_embedder(spec, fresh).identity
         if wanted != recorded:
             notices.append(
-                f"This store was built with {recorded} and keeps it; to change, run: agentmem rebuild --embedder {spec}"
+                f"This store was built with {recorded} and keeps it; to change, run: agentmem rebuild --embedder {wanted}"
             )
     names = dict.fromkeys([recorded] + ([meta["embedder_next"]] if meta.get("embedder_next") else []))
     return [open_embedder(name, options) for name in names]

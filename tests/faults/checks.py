@@ -83,4 +83,5 @@ def _differ(left: Any, right: Any) -> str:
         return json.dumps(
             {key: [left.get(key), right.get(key)] for key in {*left, *right} if left.get(key) != right.get(key)}
         )
-    return f"only before {[row[:5] for row in left if row not in right]}, only after {[row[:5] for row in right if row not in left]}"
+    only_left, only_right = [row for row in left if row not in right], [row for row in right if row not in left]
+    return f"only before {only_left[:5]}, only after {only_right[:5]}"

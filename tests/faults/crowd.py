@@ -1,6 +1,6 @@
 """Two writing processes and a reading one on one file, at full speed; afterwards everything is counted.
 
-    python -m tests.faults.crowd --seconds 60
+python -m tests.faults.crowd --seconds 60
 """
 
 from __future__ import annotations

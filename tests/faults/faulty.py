@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -28,6 +29,7 @@ class Faults:
         self._random = random.Random(f"faults {seed}")
         self.rate = rate
         self.trace: list[str] = []
+        self.counts: Counter[tuple[str, str]] = Counter()
         self.committed: dict[tuple[str, int], JournalEntry] = {}
 
     def note(self, line: str) -> None:
@@ -42,6 +44,7 @@ class Faults:
             kind = ""
         if kind:
             self.note(f"  {name}: {kind}")
+            self.counts[name.partition(".")[0], kind] += 1
         if kind.endswith("before"):
             await self._fail(kind, error)
         result = await function(*args, **kwargs)

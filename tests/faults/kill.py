@@ -113,7 +113,7 @@ async def check(home: Path, said: list[str]) -> None:
 
 
 def rounds(step: str, count: int) -> Iterator[int]:
-    """At which occurrence of a step to kill, in each round: all of them in turn, beginning somewhere else for each step."""
+    """At which occurrence of a step to kill, in each round: all of them in turn."""
     times = reference()[1].get(step, 10**6)
     start = 0 if step not in STEPS else STEPS.index(step) * 3
     return ((start + 5 * number) % times + 1 for number in range(count))

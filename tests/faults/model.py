@@ -19,7 +19,7 @@ VERBS = {
 
 @dataclass
 class Write:
-    """One write as its caller meant it, and what came of it: `acknowledged`, `refused` or, after failures, `unknown`."""
+    """One write as its caller meant it; it was `acknowledged`, `refused` or, after failures, is `unknown`."""
 
     verb: str
     user: str
@@ -44,7 +44,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Known:
-    """A fact: `status` as the record has it, `successor` the fact that superseded it, `sources` the turns it rests on."""
+    """A fact: its status, the fact that superseded it, the turns it rests on."""
 
     claim: str
     status: str = "active"
@@ -57,7 +57,7 @@ State = Said | Known
 
 @dataclass
 class Model:
-    """One user's memory. `apply` takes the journal's entries in order; it fails where an entry is not what was meant."""
+    """One user's memory. `apply` takes the journal in order, and fails where an entry is not what was meant."""
 
     now: dict[Key, State] = field(default_factory=dict)
     _past: dict[Key, list[tuple[int, State | None]]] = field(default_factory=dict)
@@ -174,7 +174,7 @@ def held(records: Sequence[Record]) -> dict[Key, State]:
 
 
 def follow(journal: Sequence[JournalEntry], writes: Sequence[Write]) -> Model:
-    """The model after the whole journal of one user; every entry must be one write's, and each write's be there once."""
+    """The model after a user's whole journal, in which every entry is some write's, and each write is there once."""
     meant = {change_id: write for write in writes for change_id in write.change_ids()}
     model, done, begun = Model(), Counter[str](), dict[str, Write]()
     for entry in journal:

@@ -1,4 +1,4 @@
-"""A seeded simulation: several writers, stores that fail in every way, virtual time; afterwards the promises are checked.
+"""A seeded simulation: several writers, stores that fail in every way, virtual time; then the promises are checked.
 
 python -m tests.faults.simulate --seeds 2000      many seeds
 python -m tests.faults.simulate --seed 17         one of them, with everything that happened
@@ -14,6 +14,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentmem.agent_memory import AsyncAgentMemory
@@ -103,8 +104,17 @@ async def _same_answers(memories: list[AsyncAgentMemory], users: list[str]) -> N
         assert all(answer == answers[-1] for answer in answers), f"{user}: {answers}"
 
 
-def simulate(seed: int) -> tuple[list[str], Counter[str]]:
-    """One run: what happened, and how many writes came out how. Raises AssertionError where a promise is broken."""
+@dataclass
+class Report:
+    """What happened, line by line; how many writes came out how; and how often each store failed in which way."""
+
+    trace: list[str] = field(default_factory=list)
+    writes: Counter[str] = field(default_factory=Counter)
+    faults: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+def simulate(seed: int) -> Report:
+    """One run. Raises, with what happened and how to see it again, where a promise is broken."""
     faults = Faults(seed, rate=random.Random(f"rate {seed}").choice([0.0, 0.02, 0.05, 0.1]))
     folder = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(dir=folder, prefix="agentmem-simulation-") as home:
@@ -114,7 +124,7 @@ def simulate(seed: int) -> tuple[list[str], Counter[str]]:
             error.add_note("\n".join(faults.trace))
             error.add_note(f"to see it again: python -m tests.faults.simulate --seed {seed}")
             raise
-    return faults.trace, Counter(write.outcome for write in writes)
+    return Report(faults.trace, Counter(write.outcome for write in writes), faults.counts)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -125,22 +135,31 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="run this one and print everything that happened")
     asked = parser.parse_args(arguments)
     if asked.seed is not None:
-        trace, outcomes = simulate(asked.seed)
-        print("\n".join(trace), dict(outcomes), sep="\n")
+        report = simulate(asked.seed)
+        print("\n".join(report.trace), dict(report.writes), sep="\n")
         return 0
-    started, failed, outcomes = time.perf_counter(), [], Counter[str]()
-    for seed in range(asked.first, asked.first + asked.seeds):
+    return 1 if _many(range(asked.first, asked.first + asked.seeds)) else 0
+
+
+def _many(seeds: range) -> list[int]:
+    """Run them all; those that failed."""
+    started, failed, total = time.perf_counter(), list[int](), Report()
+    for seed in seeds:
         try:
-            outcomes += simulate(seed)[1]
-        except Exception as error:
+            report = simulate(seed)
+            total.writes += report.writes
+            total.faults += report.faults
+        except Exception as error:  # noqa: BLE001  whatever it is, the other seeds are run too
             failed.append(seed)
             print(f"seed {seed}: {type(error).__name__}: {error}", file=sys.stderr)
             if len(failed) == 1:
                 traceback.print_exc()
-    print(
-        f"{asked.seeds} seeds in {time.perf_counter() - started:.0f} s, {len(failed)} failed {failed}; writes {dict(outcomes)}"
-    )
-    return 1 if failed else 0
+        if (seed + 1) % 500 == 0:
+            print(f"{seed + 1 - seeds.start} seeds, {time.perf_counter() - started:.0f} s", flush=True)
+    writes = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(total.writes.items()))
+    print(f"{len(seeds):,} seeds in {time.perf_counter() - started:.0f} s; {total.faults.total():,} faults; {writes}")
+    print(f"failed: {failed}" if failed else "every promise held")
+    return failed
 
 
 if __name__ == "__main__":

@@ -191,7 +191,7 @@ def test_flush_goes_through_poisonous_texts_and_a_rebuild_takes_them_up_again(ho
     run(story)
 
 
-@pytest.mark.parametrize(("mood", "said"), [("odd", "shape"), ("mad", "finite"), ("broken", "the model fell over")])
+@pytest.mark.parametrize("mood, said", [("odd", "shape"), ("mad", "finite"), ("broken", "the model fell over")])
 def test_a_reply_that_is_no_vector_is_a_bad_reply(home: Path, mood: str, said: str) -> None:
     async def story(clock: VirtualClock) -> None:
         memory, model = await _open(home, clock)

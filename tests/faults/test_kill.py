@@ -7,7 +7,7 @@ import pytest
 from tests.faults import kill, victim
 
 
-@pytest.mark.parametrize("step", (*kill.STEPS, kill.ANY_MOMENT))
+@pytest.mark.parametrize("step", [*kill.STEPS, kill.ANY_MOMENT])
 def test_nothing_acknowledged_is_lost_or_there_twice(step: str) -> None:
     for nth in kill.rounds(step, 2):
         kill.one(step, nth)
@@ -17,7 +17,7 @@ def test_every_step_is_taken_and_everything_is_killed_somewhere() -> None:
     _, seen = kill.reference()
     assert set(kill.STEPS) <= set(seen)
     assert seen["committed"] >= len(victim.ACTS)  # an erasure takes two
-    assert {nth for nth in kill.rounds("journal", 20)} == set(range(1, seen["journal"] + 1))
+    assert set(kill.rounds("journal", 20)) == set(range(1, seen["journal"] + 1))
 
 
 def test_a_write_told_of_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

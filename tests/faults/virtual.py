@@ -10,7 +10,7 @@ import asyncio
 import random
 import selectors
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future, wait
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -52,16 +52,26 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(self, executor: Executor | None, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """Do the work at once, on the executor's own thread; its result arrives a little later."""
         future: asyncio.Future[T] = self.create_future()
-        arrive: Callable[[], None]
-        try:
-            result = func(*args) if executor is None else executor.submit(func, *args).result()
-        except Exception as error:
-            failure = error
-            arrive = lambda: future.cancelled() or future.set_exception(failure)  # noqa: E731
+        done: Future[T] = Future()
+        if executor is not None:
+            done = executor.submit(func, *args)
+            wait([done])
         else:
-            arrive = lambda: future.cancelled() or future.set_result(result)  # noqa: E731
-        self.call_later(self._delays.uniform(0, HOP), arrive)
+            try:
+                done.set_result(func(*args))
+            except Exception as error:  # noqa: BLE001  whoever awaits it gets it
+                done.set_exception(error)
+        self.call_later(self._delays.uniform(0, HOP), _hand_over, done, future)
         return future
+
+
+def _hand_over(done: Future[T], future: asyncio.Future[T]) -> None:
+    if future.cancelled():
+        return
+    if error := done.exception():
+        future.set_exception(error)
+    else:
+        future.set_result(done.result())
 
 
 class VirtualClock:

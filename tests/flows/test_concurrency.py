@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -177,7 +178,7 @@ def test_closing_while_others_work_loses_nothing_acknowledged(home: Path) -> Non
     with ThreadPoolExecutor(4) as pool:
         futures = [pool.submit(work, number) for number in range(4)]
         while len(kept) < 20:
-            pass
+            time.sleep(0.002)
         memory.close()
         for future in futures:
             future.result(timeout=30)

@@ -18,8 +18,8 @@ DAY = timedelta(days=1)
 def row(slot: int, /, **fields: Any) -> OutlineRow:
     values: dict[str, Any] = {
         "seq": slot + 1, "kind": "Turn", "id": f"r{slot}", "channel": "_global", "status": "active",
-        "conversation_id": "c", "position": slot, "speaker": "Ann", "valid_from": micros(NOW - DAY), "valid_to": None, "recorded_at": 0,
-        "superseded_at": None, "words": 3, "length": 2, "asks": 0, "salience": 0.5, "confidence": 1.0,
+        "conversation_id": "c", "position": slot, "speaker": "Ann", "valid_from": micros(NOW - DAY), "valid_to": None,
+        "recorded_at": 0, "superseded_at": None, "words": 3, "length": 2, "asks": 0, "salience": 0.5, "confidence": 1.0,
     }  # fmt: skip
     return OutlineRow(slot=slot, **{**values, **fields})
 

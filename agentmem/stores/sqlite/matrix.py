@@ -81,16 +81,10 @@ def quantised(rows: Floats) -> tuple[NDArray[np.int8], Floats]:
     return np.rint(levels, out=levels).astype(np.int8), scales
 
 
-def product(rows: Floats, vector: Floats) -> Floats:
-    """Rows times a vector, on this thread alone."""
-    # BLAS threads wait for each other on a busy machine: 100,000 x 384 took 70 ms (up to 260), this 12 (up to 17).
-    out: Floats = np.einsum("ij,j->i", rows, vector)
-    return out
-
-
 def exact_units(rows: Floats, probe: Probe) -> Units:
     """Cosines of unit rows, in units."""
-    raw = product(rows, probe.single) * np.float32(UNITS)
+    # Not by BLAS: its threads wait for each other on a busy machine, 70 ms (up to 260) for 100,000 x 384, this 12 (17).
+    raw = np.einsum("ij,j->i", rows, probe.single) * np.float32(UNITS)
     near = np.flatnonzero(np.abs(raw - np.floor(raw) - np.float32(0.5)) < EDGE)
     units = np.rint(raw)
     if len(near):
@@ -106,9 +100,9 @@ def near_units(rows: NDArray[np.int8], scales: Floats, probe: Probe) -> Units:
     for start in range(0, len(rows), BLOCK):
         block = rows[start : start + BLOCK]
         buffer[: len(block)] = block
-        # Stacks of 16 rows are too small for BLAS to start threads; the sums are exact whatever their order.
-        stacks = np.matmul(buffer.reshape(-1, STACK, rows.shape[1]), probe.whole_numbers).reshape(-1)
-        sums[start : start + len(block)] = stacks[: len(block)]
+        # Stacks so small that BLAS starts no threads; the sums are exact whatever their order.
+        stacks = np.matmul(buffer.reshape(-1, STACK, rows.shape[1]), probe.whole_numbers)
+        sums[start : start + len(block)] = stacks.reshape(-1)[: len(block)]
     return _clipped(np.rint(sums * scales * probe.step * np.float32(UNITS)))
 
 

@@ -1,0 +1,68 @@
+"""The seeded simulation; `make simulate` runs thousands, `python -m tests.faults.simulate --seed K` shows one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agentmem.errors import StoreUnavailable
+from agentmem.stores.sqlite import journal
+from tests.faults import simulate
+from tests.faults.faulty import KINDS, NEVER, Faults, Faulty
+from tests.faults.virtual import VirtualClock, run
+
+SEEDS, AT_ONCE = 200, 20
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
+def test_the_promises_hold_for_every_seed(first: int) -> None:
+    for seed in range(first, first + AT_ONCE):
+        simulate.simulate(seed)
+
+
+def test_a_seed_replays_exactly() -> None:
+    first, again = simulate.simulate(9), simulate.simulate(9)
+    assert first.faults.total() > 10
+    assert first == again
+
+
+def _until_one_fails() -> None:
+    for seed in range(40):
+        simulate.simulate(seed)
+
+
+def test_a_broken_promise_is_found_and_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "applied", lambda *_: {})  # retries are no longer recognised
+    with pytest.raises(AssertionError, match="refused, and done all the same") as failure:
+        _until_one_fails()
+    assert any("python -m tests.faults.simulate --seed" in note for note in failure.value.__notes__)
+
+
+class _Counter:
+    """A store that counts."""
+
+    done = 0
+
+    async def add(self) -> int:
+        self.done += 1
+        return self.done
+
+
+def test_a_call_fails_before_its_effect_after_it_never_ends_or_happens_twice() -> None:
+    async def story(clock: VirtualClock) -> None:
+        faults, seen = Faults(0, rate=1.0), set()
+        while len(seen) < len(KINDS):
+            store, began = _Counter(), asyncio.get_running_loop().time()
+            failed = False
+            try:
+                await Faulty(store, "log", faults).add()
+            except StoreUnavailable:
+                failed = True
+            hung = asyncio.get_running_loop().time() - began > NEVER
+            kind = faults.trace[-1].split(": ")[1]
+            effects = {"before": 0, "after": 1, "hang before": 0, "hang after": 1, "repeat": 2}
+            assert (store.done, failed, hung) == (effects[kind], kind != "repeat", kind.startswith("hang"))
+            seen.add(kind)
+
+    run(story)
