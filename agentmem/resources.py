@@ -378,7 +378,7 @@ async def _embedders(settings: Settings, log: LogStore, notices: list[str]) -> l
         wanted = open_embedder(spec, fresh).identity
         if wanted != recorded:
             notices.append(
-                f"This store was built with {recorded} and keeps it; to change, run: agentmem rebuild --embedder {wanted}"
+                f"This store was built with {recorded} and keeps it; to change: agentmem rebuild --embedder {wanted}"
             )
     names = dict.fromkeys([recorded] + ([meta["embedder_next"]] if meta.get("embedder_next") else []))
     return [open_embedder(name, options) for name in names]

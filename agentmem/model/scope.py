@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ GLOBAL = "_global"
 SWARM = "_swarm"
 SYSTEM_USER = "_system"
 LONGEST_NAME = 200
+_CONTROL = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 
 def checked_name(value: object, field: str) -> str:
@@ -22,7 +24,7 @@ def checked_name(value: object, field: str) -> str:
         raise InvalidRecord(f"{field} must be a non-empty string, got {value!r}", field=field)
     if len(value) > LONGEST_NAME:
         raise InvalidRecord(f"{field} must have at most {LONGEST_NAME} characters, got {len(value)}", field=field)
-    if any(ord(c) < 32 or 0xD800 <= ord(c) <= 0xDFFF for c in value):
+    if _CONTROL.search(value):
         raise InvalidRecord(f"{field} must not hold control characters", field=field)
     return value
 
