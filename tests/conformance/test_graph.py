@@ -15,7 +15,19 @@ from hypothesis import strategies as st
 from agentmem.errors import InvalidRecord
 from agentmem.model.changes import Gone, Stored
 from agentmem.model.edges import ENDS, link_id, structural_edges, turn_at
-from agentmem.model.records import PROFILE, RELATIONS, Conversation, Edge, EdgeKind, Key, Record, Status, User, build, changed
+from agentmem.model.records import (
+    PROFILE,
+    RELATIONS,
+    Conversation,
+    Edge,
+    EdgeKind,
+    Key,
+    Record,
+    Status,
+    User,
+    build,
+    changed,
+)
 from agentmem.model.scope import Scope
 from agentmem.stores.sqlite import SqliteLog, graph, open_graph
 from agentmem.stores.sqlite.connection import Connection

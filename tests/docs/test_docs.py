@@ -12,7 +12,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = ["README.md", "docs/quickstart.md"]
-BLOCKS = [(page, number, code) for page in PAGES for number, code in enumerate(PYTHON.findall((ROOT / page).read_text()))]
+BLOCKS = [
+    (page, number, code) for page in PAGES for number, code in enumerate(PYTHON.findall((ROOT / page).read_text()))
+]
 NAMED = sorted(set(re.findall(r"`(test_\w+)`", (ROOT / "docs/decisions.md").read_text())))
 
 
