@@ -9,7 +9,7 @@ from datetime import datetime
 from agentmem.errors import NotFound
 from agentmem.memory import Seat
 from agentmem.model.changes import Change, JournalEntry, Write, fingerprint
-from agentmem.model.records import Edge, Fact, Key, Record, Status
+from agentmem.model.records import KINDS, Edge, Fact, Key, Record, Status
 from agentmem.stores import Scan, Where
 
 
@@ -78,14 +78,14 @@ class Erasure:
             found = await self._forgotten(record_id)
             if not found:
                 raise NotFound(f"nothing is forgotten under id {record_id!r} in this scope")
-            before = []
+            restored = []
             for record in found:
                 versions = await log.versions(record.key, scope)
-                known = [version for version in versions if version.status is not Status.FORGOTTEN]
-                before.append(
-                    known[-1] if known else record.model_copy(update={"status": Status.ACTIVE, "superseded_at": None})
-                )
-            return write.change(*before, expects={record.key: record.seq for record in found})
+                before = [version for version in versions if version.status is not Status.FORGOTTEN][-1:]
+                back = {"status": Status.ACTIVE, "superseded_at": None, "reason": ""}
+                back |= {name: getattr(version, name) for version in before for name in back}
+                restored.append(record.model_copy(update=back))  # sources that were erased meanwhile stay away
+            return write.change(*restored, expects={record.key: record.seq for record in found})
 
         entry = await self.seat.resources.write(
             scope, "restore", make, kind=await self._kind_of(record_id), key=key, payload=fingerprint(id=record_id)
@@ -101,6 +101,15 @@ class Erasure:
             turns = await self._every(where)
             found += [turn for turn in turns if turn.key not in {record.key for record in found}]
         return found
+
+    async def _stored(self, record_id: str, kind: str | None) -> list[Key]:
+        """The keys of `_named`, else of what was undone and is kept in the journal alone."""
+        if found := [record.key for record in await self._named(record_id, kind)]:
+            return found
+        log, scope = self.seat.resources.log, self.seat.scope
+        keys = [(name, record_id) for name in KINDS if kind in (None, name)]
+        versions = {key: await log.versions(key, scope) for key in keys}
+        return [key for key, past in versions.items() if past and past[-1].channel in scope.readable()]
 
     async def _forgotten(self, record_id: str) -> list[Record]:
         found = [record for record in await self._named(record_id) if record.status is Status.FORGOTTEN]
@@ -127,21 +136,22 @@ class Erasure:
         resources, scope = self.seat.resources, self.seat.scope
 
         async def make(write: Write) -> Change | None:
-            targets = await self._named(record_id, kind)
-            if not targets:
+            keys[:] = await self._stored(record_id, kind)
+            if not keys:
                 raise NotFound(f"nothing to forget under id {record_id!r} in this scope")
-            _, lighter = await self._rests_on([record.key for record in targets])
+            _, lighter = await self._rests_on(keys)
             stale = {"stale_since": write.now}
             changed = [record.model_copy(update=stale) for record in lighter]
             return write.change(*changed, expects={record.key: record.seq for record in lighter})
 
+        keys: list[Key] = []
         entry = await resources.write(
             scope, "forget", make, kind=await self._kind_of(record_id), key=key, payload=payload,
             details={"forgotten": record_id},
         )  # fmt: skip
         assert entry is not None
         done = await resources.log.operation(entry.operation_id, scope) if entry.repeated else []
-        keys = [record.key for record in await self._named(record_id, kind)]
+        keys = keys or await self._stored(record_id, kind)
         before = [(item.kind, item.id) for one in done for item in one.gone if item.erased]
         gone = before or (await self._rests_on(keys))[0]
         now = done[-1].at if before else resources.clock.now()

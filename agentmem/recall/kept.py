@@ -6,9 +6,10 @@ All of it is made from the outline and the stores and holds no text. It is dropp
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from agentmem.providers import Embedder, TokenEmbedder, TokenVectors
 from agentmem.recall.neighbours import NONE, Neighbours, adjacent
 from agentmem.stores import VectorIndex
 
+T = TypeVar("T")
 MOST_ROWS = 1_000_000  # rows of all users together; some 60 bytes each
 MOST_QUERIES = 1_000  # embedded queries per embedder
 SAMPLE = 256  # turns whose word pieces are counted; 64 gave the same ranking quality on LoCoMo
@@ -111,6 +113,7 @@ class Kept:
     rows: int = 0
     _links: tuple[int, Neighbours] | None = None
     _days: tuple[int, tuple[Ints, Ints]] | None = None
+    _columns: dict[str, tuple[int, Bools, Any]] = field(default_factory=dict)
 
     def past(self) -> Kept:
         """For an outline of an earlier state: its own links and days, everything else shared."""
@@ -123,6 +126,14 @@ class Kept:
     def pieces_of(self, identity: str) -> Pieces:
         """Of one embedder."""
         return self.pieces.setdefault(identity, Pieces())
+
+    def once(self, name: str, outline: Outline, mask: Bools, make: Callable[[], T]) -> T:
+        """What follows from the outline and a mask alone, made once while both stay as they are."""
+        held = self._columns.get(name)
+        if held is None or held[0] != outline.seq or not np.array_equal(held[1], mask):
+            held = self._columns[name] = (outline.seq, mask, make())
+        found: T = held[2]
+        return found
 
     def links(self, outline: Outline) -> Neighbours:
         """`adjacent`, made once per state of the outline."""

@@ -125,7 +125,7 @@ def _columns(outline: Outline, request: Request, scope: Scope, now: datetime, ke
         current=outline.view(outline.channels.values, now=now, as_of=request.as_of).mask,
         basis=turns if int(turns.sum()) >= few else mask,
         links=links,
-        near=leaning(links, mask, outline.words),
+        near=kept.once("near", outline, mask, lambda: leaning(links, mask, outline.words)),
         calm=_calm(outline, turns, few),
     )
 

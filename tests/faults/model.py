@@ -108,6 +108,7 @@ class Model:
     def _learn(self, entry: JournalEntry, given: Mapping[str, Any]) -> None:
         (fact,) = [stored.record for stored in entry.puts]
         same, sources = self.current(given["claim"]), tuple(given["source_turn_ids"])
+        assert set(sources) <= set(self.turns()), f"{fact.id} rests on a turn that is not there"
         if same:
             assert fact.id == same[0], "the same claim was stored twice"
             known = self._fact(fact.id)

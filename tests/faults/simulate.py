@@ -44,9 +44,10 @@ async def _simulate(home: Path, clock: VirtualClock, seed: int, faults: Faults) 
     plain = [(memory.resources.log, memory.resources.session) for memory in memories]
     for memory in memories:
         make_faulty(memory.resources, faults)
+    under_way: set[str] = set()
     writers = [
-        Writer(f"w{number}", memories[number % PROCESSES], faults, clock, notes, random.Random(f"{number} of {seed}"))
-        for number in range(WRITERS)
+        Writer(f"w{n}", memories[n % PROCESSES], faults, clock, notes, random.Random(f"{n} of {seed}"), under_way)
+        for n in range(WRITERS)
     ]
     await asyncio.gather(*(writer.work(WRITES) for writer in writers))
     faults.rate = 0.0

@@ -44,8 +44,12 @@ async def search(query: Query, memory: Memory, options: Options) -> Hits:
 def bm25(terms: list[str], matches: Mapping[str, Postings], memory: Memory, options: Options) -> Floats:
     """Scores by slot. A term that the query repeats counts as often."""
     outline = memory.outline
-    norm = options.k1 * (1 - options.b + options.b * _relative_lengths(memory, options))
-    heirs, tellers = inverse(memory.near.before), inverse(memory.near.after)
+    seen = np.concatenate([memory.mask, memory.current])
+    lengths = memory.kept.once(f"lengths {options}", outline, seen, lambda: _relative_lengths(memory, options))
+    norm = options.k1 * (1 - options.b + options.b * lengths)
+    heirs, tellers = memory.kept.once(
+        "leaning", outline, memory.mask, lambda: (inverse(memory.near.before), inverse(memory.near.after))
+    )
     total = int((memory.current & (outline.words > 0)).sum())
     scores = np.zeros(outline.size)
     for term, repeats in sorted(Counter(terms).items()):

@@ -23,7 +23,7 @@ from agentmem.errors import Closed, Conflict, CorruptStore, StoreError, StoreUna
 T = TypeVar("T")
 Connection = apsw.Connection
 BUSY_MS = 10_000
-READERS = 2
+READERS = 4  # a recall has two scans and a look-up of words side by side
 _WAL_BYTES_KEPT = 64 * 1024 * 1024
 _WRITING = (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_TRUNCATE, apsw.SQLITE_IOERR_SHMSIZE)
 _TRUNCATE_MS = 200

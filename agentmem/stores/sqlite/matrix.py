@@ -252,7 +252,8 @@ def scored(view: View, probe: Probe, allowed: Allowed) -> Found:
         rows = np.flatnonzero(seen)
         if not len(rows):
             continue
-        columns = {name: column[rows] for name, column in chunk.columns.items()}
+        chosen = slice(count) if len(rows) == count else rows  # where all are eligible, nothing is copied
+        columns = {name: chunk.columns[name][chosen] for name in ("ids", "slots", "parts", "asks")}
         ids = columns["ids"] if chunk.scales.size else np.full(len(rows), -1, dtype=np.int64)
         units = chunk.units(rows, count, probe)
         found.append(Found(ids, columns["slots"], columns["parts"], columns["asks"], units))

@@ -164,11 +164,11 @@ class Search:
         rows = to_rescore(found, RESCORED)
         asked = {**keys, "ids": listed(found.ids[rows])}
         held: list[Any] = db.execute(self.held.sql["by_id"], asked).fetchall()
-        stored = dict(held)
-        rows = np.array([row for row in rows if int(found.ids[row]) in stored], dtype=np.int64)
-        if len(rows):
-            halves = np.frombuffer(b"".join(stored[int(i)] for i in found.ids[rows]), dtype=HALF)
-            found.units[rows] = exact_units(unit_rows(halves.reshape(len(rows), -1)), self.probe)
+        if held:
+            rows = rows[np.argsort(found.ids[rows])]
+            at = np.searchsorted(found.ids[rows], np.array([row_id for row_id, _ in held], dtype=np.int64))
+            halves = np.frombuffer(b"".join(blob for _, blob in held), dtype=HALF)
+            found.units[rows[at]] = exact_units(unit_rows(halves.reshape(len(held), -1)), self.probe)
 
 
 def _coded(names: Names, values: Sequence[str]) -> NDArray[np.int32]:

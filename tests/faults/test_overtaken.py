@@ -1,0 +1,71 @@
+"""Writes that overtake each other at the worst moment; the simulation found them, here they are small."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentmem.agent_memory import AsyncAgentMemory
+from tests.faults import checks
+
+SECRET = "My password is swordfish."
+
+
+@pytest.fixture
+async def memory(home: Path) -> AsyncIterator[AsyncAgentMemory]:
+    async with AsyncAgentMemory("ann", home=home, embedder="hash", dimensions=64, conversation_id="talk") as opened:
+        yield opened
+        await checks.settled(opened)
+        await checks.rebuilt_alike(opened.resources, [opened.scope])
+        await checks.healthy(opened.resources)
+
+
+class _Overtaken:
+    """A log in which something else happens right after its first write."""
+
+    def __init__(self, log: Any, then: Callable[[], Awaitable[Any]]) -> None:
+        self._log, self._then = log, [then]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def append(self, *args: Any, **kwargs: Any) -> Any:
+        entries = await self._log.append(*args, **kwargs)
+        while self._then:
+            await self._then.pop()()
+        return entries
+
+
+async def _nothing_left(memory: AsyncAgentMemory) -> None:
+    entries = await checks.journal(memory.resources, memory.scope)
+    assert "swordfish" not in repr(entries)
+    assert (await checks.projections(memory.resources, memory.scope))["words"] == {}
+
+
+async def test_what_was_undone_can_still_be_erased(memory: AsyncAgentMemory) -> None:
+    turn = await memory.store_turn(SECRET, turn_id="t0")
+    await memory.undo(turn.operation_id)
+    receipt = await memory.forget("t0", hard=True)
+    assert receipt.ids == ("t0",)
+    await _nothing_left(memory)
+
+
+async def test_an_undo_in_the_middle_of_an_erasure_hides_nothing_from_it(memory: AsyncAgentMemory) -> None:
+    turn = await memory.store_turn(SECRET, turn_id="t0")
+    resources: Any = memory.resources
+    resources.log = _Overtaken(resources.log, lambda: memory.undo(turn.operation_id))
+    await memory.forget("t0", hard=True)
+    await _nothing_left(memory)
+
+
+async def test_a_restored_fact_does_not_rest_on_what_was_erased(memory: AsyncAgentMemory) -> None:
+    await memory.store_turns([{"turn_id": "t0", "content": SECRET}, {"turn_id": "t1", "content": "I keep bees."}])
+    fact = await memory.learn_fact("Ann keeps bees", source_turn_ids=["t0", "t1"])
+    await memory.forget(fact.id)
+    await memory.forget("t0", hard=True)
+    (restored,) = await memory.restore(fact.id)
+    assert (restored.status, restored.source_turn_ids) == ("active", ("t1",))
+    assert [one.id for one in await memory.semantic.facts()] == [fact.id]
