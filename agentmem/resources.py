@@ -231,13 +231,16 @@ class Resources:
         user = scope.user_id
         async with self._outline_locks.setdefault(user, asyncio.Lock()):
             erasures, outline = self._outlines.pop(user, (-1, Outline()))
-            rows, gone, head = await self.log.outline(scope, outline.seq)
-            if head.erasures != erasures and outline.seq:
-                outline = Outline()
-                rows, gone, head = await self.log.outline(scope, 0)
-                self.erased(user)
-            outline.put(rows, head.seq)
-            outline.drop(gone, head.seq)
+            head = await self.log.head(scope)
+            while head.seq != outline.seq or head.erasures != erasures:
+                if head.erasures != erasures:
+                    if outline.seq:
+                        self.erased(user)
+                    outline, erasures = Outline(), head.erasures
+                rows, gone, head = await self.log.outline(scope, outline.seq)
+                if head.erasures == erasures:
+                    outline.put(rows, head.seq)
+                    outline.drop(gone, head.seq)
             outline.at = head.at
             self._outlines[user] = (head.erasures, outline)
             snapshot = outline.snapshot()

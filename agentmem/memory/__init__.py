@@ -55,14 +55,18 @@ class Seat:
                 break
         return out
 
-    async def must_exist(self, field: str, kind: str, ids: Sequence[str]) -> None:
-        """Raise InvalidRecord naming the field unless every id is stored in a channel that the scope may read."""
+    async def must_exist(self, field: str, kind: str, ids: Sequence[str]) -> dict[Key, int]:
+        """Where these records stand, to be expected of them by a write.
+
+        Raises InvalidRecord naming the field unless every id is stored in a channel that the scope may read.
+        """
         readable = self.scope.readable()
         stored = await self.resources.log.get(kind, ids, self.scope) if ids else []
-        found = {record.id for record in stored if record.channel in readable}
+        found = {record.id: record for record in stored if record.channel in readable}
         missing = [name for name in ids if name not in found]
         if missing:
             raise InvalidRecord(f"{field}: no {kind} {missing[0]!r} is stored; store it first", field=field)
+        return {record.key: record.seq for record in found.values()}
 
     async def used(self, ids: Sequence[str], context_tags: Sequence[str] = (), *, key: str | None = None) -> int:
         """Count a use of these records, once per `key`; returns how many were found in the readable channels."""

@@ -12,7 +12,7 @@ from agentmem.errors import InvalidRecord
 from agentmem.memory import Seat, first_of
 from agentmem.model.changes import Change, Promotion, Write, fingerprint
 from agentmem.model.clock import aware
-from agentmem.model.records import Fact, Record, Status, Turn, build, changed
+from agentmem.model.records import Fact, Key, Record, Status, Turn, build, changed
 from agentmem.model.scope import GLOBAL
 from agentmem.stores import Usage, Where
 from agentmem.text.names import claim_hash
@@ -54,22 +54,19 @@ class Facts:
         payload = fingerprint(claim=claim, **given)
 
         async def make(write: Write) -> Change | None:
-            fact = await self._draft(claim, given)
+            fact, sources = await self._draft(claim, given)
             known = await self._same(fact)
             if known is None:
                 fact = fact.model_copy(update={"id": self.seat.resources.ids.new()})
-                return write.change(fact)
+                return write.change(fact, expects=sources)
             merged = _with_sources(known, fact)
             found.append(known)
             if _starts_earlier(fact, known):
-                return self._succession(
-                    write, known, merged.model_copy(update={"valid_from": fact.valid_from}), wrong=True
-                )
-            if (
-                merged == known and key is None
-            ):  # with a key, that it was used is noted by a version that changes nothing
+                earlier = merged.model_copy(update={"valid_from": fact.valid_from})
+                return self._succession(write, known, earlier, sources, wrong=True)
+            if merged == known and key is None:  # with a key, a version that changes nothing notes that it was used
                 return None
-            return write.change(merged, expects={known.key: known.seq})
+            return write.change(merged, expects={known.key: known.seq, **sources})
 
         found: list[Fact] = []
         entry = await self.seat.resources.write(
@@ -77,18 +74,26 @@ class Facts:
         )
         return first_of(entry, Fact) if entry is not None else found[-1]
 
-    async def _draft(self, claim: str, fields: Mapping[str, Any], channel: str | None = None) -> Fact:
+    async def _draft(
+        self, claim: str, fields: Mapping[str, Any], channel: str | None = None
+    ) -> tuple[Fact, dict[Key, int]]:
         fact = build(Fact, channel=channel or self.seat.scope.channel, claim=claim, **fields)
-        await self._check(fact, fields)
-        return fact.model_copy(update={"claim_hash": claim_hash(claim)})
+        sources = await self._check(fact, fields)
+        return fact.model_copy(update={"claim_hash": claim_hash(claim)}), sources
 
-    async def _check(self, fact: Fact, given: Mapping[str, Any]) -> None:
-        """Refuse an end before the beginning, and ids in what was given that are not stored."""
+    async def _check(self, fact: Fact, given: Mapping[str, Any]) -> dict[Key, int]:
+        """Refuse an end before the beginning, and ids in what was given that are not stored.
+
+        Returns where the turns it rests on stand: the write expects them there, or one could be erased in between.
+        """
+        sources: dict[Key, int] = {}
         if fact.valid_from and fact.valid_to and fact.valid_to <= fact.valid_from:
             raise InvalidRecord("valid_to must be later than valid_from", field="valid_to")
         for name, kind in (("entity_ids", "Entity"), ("source_turn_ids", "Turn"), ("depends_on", "Fact")):
             if name in given:
-                await self.seat.must_exist(name, kind, getattr(fact, name))
+                seen = await self.seat.must_exist(name, kind, getattr(fact, name))
+                sources |= seen if kind == "Turn" else {}
+        return sources
 
     async def _same(self, fact: Fact) -> Fact | None:
         """The current fact that says the same in this channel."""
@@ -147,10 +152,10 @@ class Facts:
         async def make(write: Write) -> Change:
             old = await self._latest(fact_id, corrected=True)
             new = changed(old, **given)
-            await self._check(new, given)
+            sources = await self._check(new, given)
             if (new.claim, new.valid_from, new.valid_to) == (old.claim, old.valid_from, old.valid_to):
-                return write.change(new, expects={old.key: old.seq})
-            return self._succession(write, old, new, wrong=True)
+                return write.change(new, expects={old.key: old.seq, **sources})
+            return self._succession(write, old, new, sources, wrong=True)
 
         entry = await self.seat.resources.write(
             self.seat.scope, "update_fact", make, kind="Fact", key=idempotency_key,
@@ -175,15 +180,15 @@ class Facts:
             old = await self._latest(fact_id)
             carried = {name: getattr(old, name) for name in ("entity_ids", "tags", "memory_type", "tier", "subject")}
             begin = {} if wrong else {"valid_from": given.get("valid_from") or write.now}
-            draft = await self._draft(claim, {**carried, **begin, **given}, old.channel)
+            draft, sources = await self._draft(claim, {**carried, **begin, **given}, old.channel)
             known = await self._same(draft)
             if known is None:
-                return self._succession(write, old, draft, wrong=wrong)
+                return self._succession(write, old, draft, sources, wrong=wrong)
             merged = _with_sources(known, draft)
             if known.id == old.id:
-                return write.change(merged, expects={old.key: old.seq})
+                return write.change(merged, expects={old.key: old.seq, **sources})
             ended = _ended(old, merged, begins=draft.valid_from or write.now, wrong=wrong, now=write.now)
-            return write.change(merged, ended, expects={old.key: old.seq, known.key: known.seq})
+            return write.change(merged, ended, expects={old.key: old.seq, known.key: known.seq, **sources})
 
         entry = await self.seat.resources.write(
             self.seat.scope, "supersede_fact", make, kind="Fact", key=idempotency_key,
@@ -191,7 +196,9 @@ class Facts:
         )  # fmt: skip
         return first_of(entry, Fact)
 
-    def _succession(self, write: Write, old: Fact, draft: Fact, *, wrong: bool) -> Change:
+    def _succession(
+        self, write: Write, old: Fact, draft: Fact, sources: Mapping[Key, int], *, wrong: bool
+    ) -> Change:  # fmt: skip
         past = (
             wrong and old.superseded_by is not None and draft.valid_to is not None
         )  # corrected, but over all the same
@@ -202,7 +209,7 @@ class Facts:
         }  # fmt: skip
         new = draft.model_copy(update=stamp)
         ended = _ended(old, new, begins=new.valid_from or write.now, wrong=wrong, now=write.now)
-        return write.change(new, ended, expects={old.key: old.seq})
+        return write.change(new, ended, expects={old.key: old.seq, **sources})
 
     async def _latest(self, fact_id: str, *, corrected: bool = False) -> Fact:
         """The end of the chain of successors; with `corrected` only of those that put right what was wrong."""
