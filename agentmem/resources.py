@@ -7,7 +7,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -368,9 +368,8 @@ async def _embedders(settings: Settings, log: LogStore, notices: list[str]) -> l
     meta = await log.meta()
     spec = settings.embedder
     recorded = meta.get("embedder")
-    fresh = replace(options, exact=settings.recall_profile == "best")  # what is recorded is opened as it is
     if recorded is None:
-        chosen = open_embedder(resolve_auto(options) if spec == "auto" else spec, fresh)
+        chosen = open_embedder(resolve_auto(options) if spec == "auto" else spec, options)
         recorded = (await log.default_meta({"embedder": chosen.identity}))["embedder"]
         if spec == "auto" and recorded.startswith("hash:"):
             notices.append(
@@ -378,7 +377,7 @@ async def _embedders(settings: Settings, log: LogStore, notices: list[str]) -> l
                 "Install one with: pip install 'agentmem-graph[local]', then: agentmem rebuild --embedder local"
             )
     elif spec != "auto":
-        wanted = open_embedder(spec, fresh).identity
+        wanted = open_embedder(spec, options).identity
         if wanted != recorded:
             notices.append(
                 f"This store was built with {recorded} and keeps it; to change: agentmem rebuild --embedder {wanted}"

@@ -30,8 +30,7 @@ class EmbedderOptions:
     `models` is the folder of local weights and built graphs, `threads` how many texts a local model reads at a time,
     `timeout` seconds for one request, `tries` how often a request is sent at most, `dimensions` the length of the
     vectors where the model leaves a choice, `base_url` and `api_key` where and as whom a remote model is asked (None:
-    as its SDK finds them in the environment). `exact` prefers full precision to speed where a local model offers both
-    and the spec does not say.
+    as its SDK finds them in the environment).
     """
 
     models: Path
@@ -40,7 +39,6 @@ class EmbedderOptions:
     tries: int = 3
     dimensions: int | None = None
     base_url: str | None = None
-    exact: bool = False
     api_key: str | None = field(default=None, repr=False)
 
 

@@ -34,9 +34,6 @@ def embedder(model: str, options: EmbedderOptions) -> Embedder:
     """
     name, _, variant = (model or folders.DEFAULT_MODEL).partition("@")
     folder = folders.find(name, variant, options.models)
-    if options.exact and not variant and folder and not folder.graph():
-        variant = "fp32"
-        folder = folders.find(name, variant, options.models)
     if folder:
         _check_dimensions(model, folder, options)
     if folder and folders.is_path(name):

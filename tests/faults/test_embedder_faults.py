@@ -109,7 +109,7 @@ def test_a_silent_model_holds_up_neither_writes_nor_recall(home: Path) -> None:
             assert _seconds() - began < 3.0
             began = _seconds()
             notices = await _answers_by_words(memory, "what does the chef avoid?", f"t{number}")
-            assert _seconds() - began < 1.0
+            assert _seconds() - began < 3.0
             assert any("Recalled without vector: no answer within" in notice for notice in notices)
         assert (await memory.lag())[NAME] == 3
         await asyncio.sleep(60)

@@ -22,8 +22,10 @@ from agentmem.stores import SENTENCE, WHOLE, Scores, Where
 
 class Options(TechniqueOptions):
     """`near`: weight of a neighbour's whole vector. The others steer the sentences: `asking` is taken from one that
-    asks; `before`, `answer` (on top, when the turn before asks) and `after` are shares of a neighbour's good score."""
+    asks; `before`, `answer` (on top, when the turn before asks) and `after` are shares of a neighbour's good score.
+    The deadline is long, because it covers the query's embedding, and at first loading the model and the vectors."""
 
+    deadline: float = Field(default=2.0, gt=0)
     near: float = Field(default=0.3, ge=0)
     asking: float = Field(default=0.1, ge=0)
     before: float = Field(default=0.15, ge=0)
