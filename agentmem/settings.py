@@ -40,7 +40,7 @@ class Settings(BaseSettings):
     recall: dict[str, dict[str, Any]] = Field(default_factory=dict)
     clock: Clock | None = Field(default=None, exclude=True, repr=False)
     seed: int | str | None = None
-    threads: int = Field(default=1, ge=1, le=64)
+    threads: int = Field(default=2, ge=1, le=64)  # texts that a local model reads side by side
     vector_cache_mb: int = Field(default=512, ge=1)
     models: Path | None = None
     base_url: str | None = None

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from agentmem.errors import NotFound
+from agentmem.errors import Conflict, NotFound
 from agentmem.memory import Seat
 from agentmem.model.changes import Change, JournalEntry, Write, fingerprint
 from agentmem.model.records import KINDS, Edge, Fact, Key, Record, Status
+from agentmem.resources import RETRIES
 from agentmem.stores import Scan, Where
 
 
@@ -153,15 +154,30 @@ class Erasure:
         done = await resources.log.operation(entry.operation_id, scope) if entry.repeated else []
         keys = keys or await self._stored(record_id, kind)
         before = [(item.kind, item.id) for one in done for item in one.gone if item.erased]
-        gone = before or (await self._rests_on(keys))[0]
         now = done[-1].at if before else resources.clock.now()
-        scan = await resources.log.erase(scope, gone, operation_id=entry.operation_id, at=now)
+        if before:
+            gone, scan = before, await resources.log.erase(scope, before, operation_id=entry.operation_id, at=now)
+        else:
+            gone, scan = await self._take_out(keys, entry.operation_id, now)
         await self._forget_caches([name for _, name in gone])
         await resources.follow(scope)
         await self._audit("delete", entry.operation_id, [name for _, name in gone])
         asked = dict.fromkeys(name for _, name in keys or [("", record_id)])
         derived = tuple(name for _, name in gone if name not in asked)
         return ForgetReceipt(entry.operation_id, tuple(asked), True, now, derived, scan)
+
+    async def _take_out(self, keys: Sequence[Key], operation_id: str, at: datetime) -> tuple[list[Key], Scan]:
+        """Erase these and what rests on them alone; where something was built on them meanwhile, look again."""
+        log, scope = self.seat.resources.log, self.seat.scope
+        for left in reversed(range(RETRIES)):
+            seen = (await log.head(scope)).seq
+            gone, _ = await self._rests_on(keys)
+            try:
+                return gone, await log.erase(scope, gone, operation_id=operation_id, at=at, seen=seen)
+            except Conflict as error:
+                if not (error.stale and left):
+                    raise
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _rests_on(self, keys: Iterable[Key]) -> tuple[list[Key], list[Fact]]:
         """All that goes with the keys, and the records that stay but lose a source, an entity or a premise."""

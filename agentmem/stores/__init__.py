@@ -253,8 +253,14 @@ class LogStore(RecordStore, WordIndex, Protocol):
 
     async def usage(self, keys: Sequence[Key], scope: Scope) -> dict[Key, Usage]: ...
 
-    async def erase(self, scope: Scope, keys: Sequence[Key] | None, *, operation_id: str, at: datetime) -> Scan:
-        """Remove records (None: all of the user) with versions, words, usage, audit text, vectors; leave tombstones."""
+    async def erase(
+        self, scope: Scope, keys: Sequence[Key] | None, *, operation_id: str, at: datetime, seen: int | None = None
+    ) -> Scan:
+        """Remove records (None: all of the user) with versions, words, usage, audit text, vectors; leave tombstones.
+
+        `seen` is the journal position at which the caller looked for what rests on them: a fact or an edge written
+        since is a Conflict (`stale`), and nothing is removed.
+        """
         ...
 
     async def users(self, operator: Operator, limit: int = 1000, after: str = "") -> list[str]: ...

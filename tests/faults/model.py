@@ -35,11 +35,12 @@ class Write:
 
 @dataclass(frozen=True)
 class Said:
-    """A turn."""
+    """A turn; `status` as of a fact."""
 
     text: str
     conversation: str
     index: int
+    status: str = "active"
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Model:
     """One user's memory. `apply` takes the journal in order, and fails where an entry is not what was meant."""
 
     now: dict[Key, State] = field(default_factory=dict)
+    erased: set[str] = field(default_factory=set)
     _past: dict[Key, list[tuple[int, State | None]]] = field(default_factory=dict)
     _operations: dict[str, list[int]] = field(default_factory=dict)
 
@@ -67,14 +69,15 @@ class Model:
         self._operations.setdefault(entry.operation_id, []).append(entry.seq)
         getattr(self, f"_{write.verb}")(entry, write.given)
 
-    def lose_sources(self, entry: JournalEntry) -> None:
-        """Facts that stay when a turn they rest on, among others, is erased."""
+    def begin_to_erase(self, entry: JournalEntry, given: Mapping[str, Any]) -> None:
+        """The first step: facts that stay lose what is to go as a source."""
         for stored in entry.puts:
-            fact = stored.record
-            assert isinstance(fact, Fact)
-            known = self._fact(fact.id)
-            assert set(fact.source_turn_ids) < set(known.sources), f"{fact.id} lost no source"
-            self._put(fact.key, replace(known, sources=fact.source_turn_ids), entry.seq)
+            record, state = stored.record, self.now[stored.record.key]
+            assert isinstance(record, Fact)
+            assert isinstance(state, Known)
+            left = tuple(name for name in state.sources if name != given["id"])
+            assert len(left) < len(state.sources), f"{record.id} lost no source"
+            self._put(record.key, replace(state, sources=left), entry.seq)
 
     def current(self, claim: str) -> list[str]:
         """Ids of the facts that say this now."""
@@ -108,7 +111,8 @@ class Model:
     def _learn(self, entry: JournalEntry, given: Mapping[str, Any]) -> None:
         (fact,) = [stored.record for stored in entry.puts]
         same, sources = self.current(given["claim"]), tuple(given["source_turn_ids"])
-        assert set(sources) <= set(self.turns()), f"{fact.id} rests on a turn that is not there"
+        there = {name for name, said in self.turns().items() if said.status == "active"}
+        assert set(sources) <= there, f"{fact.id} rests on a turn that is not there"
         if same:
             assert fact.id == same[0], "the same claim was stored twice"
             known = self._fact(fact.id)
@@ -156,6 +160,7 @@ class Model:
         gone = {given["id"]}
         gone |= {name for name, known in self.facts().items() if known.sources and set(known.sources) <= gone}
         assert {one.id for one in entry.gone} == gone, f"erased {[one.id for one in entry.gone]}, meant {sorted(gone)}"
+        self.erased |= gone
         for key in [key for key in self._past if key[1] in gone]:
             del self._past[key]
             self.now.pop(key, None)
@@ -166,7 +171,7 @@ def held(records: Sequence[Record]) -> dict[Key, State]:
     found: dict[Key, State] = {}
     for record in records:
         if isinstance(record, Turn):
-            found[record.key] = Said(record.content, record.conversation_id, record.index)
+            found[record.key] = Said(record.content, record.conversation_id, record.index, record.status.value)
         elif isinstance(record, Fact):
             found[record.key] = Known(
                 record.claim, record.status.value, record.superseded_by, record.source_turn_ids
@@ -183,12 +188,14 @@ def follow(journal: Sequence[JournalEntry], writes: Sequence[Write]) -> Model:
         assert write is not None, f"nobody meant the {entry.operation} at {entry.seq}"
         if write.verb == "erase" and entry.operation != "erase":
             begun[entry.operation_id] = write
-            model.lose_sources(entry)
+            model.begin_to_erase(entry, write.given)
             continue
         done[write.key] += 1
         model.apply(entry, write)
     for write in writes:
         found, whole = done[write.key], len(write.given["turns"]) if write.verb == "store" else 1
+        if write.verb == "erase" and write in begun.values() and not found:
+            found = int(write.given["id"] in model.erased)  # by another, at the same time
         assert found in (0, whole), f"{found} of {whole} parts of {write} were done"
         assert found or write.outcome != "acknowledged", f"{write} was lost"
         assert not found or write.outcome != "refused", f"{write} was refused, and done all the same"

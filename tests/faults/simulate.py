@@ -91,8 +91,9 @@ async def _bundles(mine: AsyncAgentMemory, user: str, model: Model) -> None:
         given = {fact.id for fact in bundle.facts}
         assert given <= {name for name, known in facts.items() if known.status == "active"}, "a retired fact came back"
         assert given >= set(model.current(claim)), f"{claim} is known and was not found"
-        about = {name for name, said in turns.items() if f" {thing} " in said.text}
-        assert about <= {turn.id for turn in bundle.turns} <= turns.keys(), f"turns about {thing}"
+        said = {name for name, turn in turns.items() if turn.status == "active"}
+        about = {name for name in said if f" {thing} " in turns[name].text}
+        assert about <= {turn.id for turn in bundle.turns} <= said, f"turns about {thing}"
 
 
 async def _same_answers(memories: list[AsyncAgentMemory], users: list[str]) -> None:

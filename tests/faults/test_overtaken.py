@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.errors import InvalidRecord
+from agentmem.model.records import Fact
 from tests.faults import checks
 
+Act = Callable[[], Awaitable[Any]]
 SECRET = "My password is swordfish."
 
 
@@ -24,19 +27,26 @@ async def memory(home: Path) -> AsyncIterator[AsyncAgentMemory]:
 
 
 class _Overtaken:
-    """A log in which something else happens right after its first write."""
+    """A log in which something else happens once: right after the first write, or right before an erasure."""
 
-    def __init__(self, log: Any, then: Callable[[], Awaitable[Any]]) -> None:
-        self._log, self._then = log, [then]
+    def __init__(self, log: Any, *, after_append: Act | None = None, before_erase: Act | None = None) -> None:
+        self._log, self._after, self._before = log, after_append, before_erase
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
     async def append(self, *args: Any, **kwargs: Any) -> Any:
         entries = await self._log.append(*args, **kwargs)
-        while self._then:
-            await self._then.pop()()
+        act, self._after = self._after, None
+        if act is not None:
+            await act()
         return entries
+
+    async def erase(self, *args: Any, **kwargs: Any) -> Any:
+        act, self._before = self._before, None
+        if act is not None:
+            await act()
+        return await self._log.erase(*args, **kwargs)
 
 
 async def _nothing_left(memory: AsyncAgentMemory) -> None:
@@ -56,8 +66,35 @@ async def test_what_was_undone_can_still_be_erased(memory: AsyncAgentMemory) -> 
 async def test_an_undo_in_the_middle_of_an_erasure_hides_nothing_from_it(memory: AsyncAgentMemory) -> None:
     turn = await memory.store_turn(SECRET, turn_id="t0")
     resources: Any = memory.resources
-    resources.log = _Overtaken(resources.log, lambda: memory.undo(turn.operation_id))
+    resources.log = _Overtaken(resources.log, after_append=lambda: memory.undo(turn.operation_id))
     await memory.forget("t0", hard=True)
+    await _nothing_left(memory)
+
+
+async def test_a_fact_learned_in_the_middle_of_an_erasure_goes_with_its_source(memory: AsyncAgentMemory) -> None:
+    await memory.store_turn(SECRET, turn_id="t0")
+    resources: Any = memory.resources
+    resources.log = _Overtaken(
+        resources.log, before_erase=lambda: memory.learn_fact("The password is swordfish", source_turn_ids=["t0"])
+    )
+    receipt = await memory.forget("t0", hard=True)
+    assert len(receipt.derived) == 1
+    await _nothing_left(memory)
+
+
+async def test_a_fact_is_not_learned_from_what_is_erased_meanwhile(memory: AsyncAgentMemory) -> None:
+    await memory.store_turn(SECRET, turn_id="t0")
+    facts = memory.semantic
+    drafted = facts._same
+
+    async def erased_meanwhile(fact: Fact) -> Fact | None:
+        if await memory.resources.log.get("Turn", ["t0"], memory.scope):
+            await memory.forget("t0", hard=True)
+        return await drafted(fact)
+
+    facts._same = erased_meanwhile  # type: ignore[method-assign]
+    with pytest.raises(InvalidRecord, match="no Turn 't0' is stored"):
+        await memory.learn_fact("The password is swordfish", source_turn_ids=["t0"])
     await _nothing_left(memory)
 
 

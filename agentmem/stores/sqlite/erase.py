@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from agentmem.errors import Conflict
 from agentmem.model.changes import Gone
 from agentmem.model.clock import derived_id, micros
 from agentmem.model.records import Key
@@ -46,6 +47,7 @@ class Erasure:
     operation_id: str
     at: datetime
     hook: Callable[[str], None]
+    seen: int | None = None
     targets: list[tuple[int, str, str]] = field(default_factory=list)  # slot, kind, id
     needles: Needles = field(default_factory=Needles)
 
@@ -53,6 +55,8 @@ class Erasure:
         """Take everything out and leave tombstones under a new journal position; nothing where nothing is stored."""
         user_id = self.scope.user_id
         row = db.execute(_sql()["user"], (user_id,)).fetchone()
+        if self.seen is not None and db.execute(_sql()["built_since"], (user_id, self.seen)).fetchone():
+            raise Conflict("facts or relations were written meanwhile, which may rest on what is to go", stale=True)
         if self.keys is None:
             self.targets = list(db.execute(_sql()["targets_of_user"], (user_id,)))
         else:

@@ -57,9 +57,11 @@ class SqliteLog:
         self._hook("committed")
         return entries
 
-    async def erase(self, scope: Scope, keys: Sequence[Key] | None, *, operation_id: str, at: datetime) -> Scan:
+    async def erase(
+        self, scope: Scope, keys: Sequence[Key] | None, *, operation_id: str, at: datetime, seen: int | None = None
+    ) -> Scan:
         """See LogStore. Unknown keys are passed over; what other processes hold of the write-ahead log is `pending`."""
-        work = Erasure(scope, keys, operation_id, at, self._hook)
+        work = Erasure(scope, keys, operation_id, at, self._hook, seen)
         await self.database.write(work.apply)
         self._hook("erased")
         emptied = await self.database.truncate_log()
