@@ -9,13 +9,15 @@ from typing import Any
 from agentmem.model.records import Entity, Fact, Goal, Record, Turn
 
 SHORT = 8
+UUID_LENGTH = 36
 SECTIONS = {"User": "About the user", "Goal": "Goals", "Fact": "Facts", "Entity": "People, places and things"}
 OTHER_SECTION = "Ways of doing"
 
 
 def short_id(record_id: str) -> str:
-    """The id, or the end of a long one, which is where ids made at the same time differ."""
-    return record_id if len(record_id) <= 2 * SHORT else record_id[-SHORT:]
+    """The end of an id that we made or that is very long, where such ids differ; a caller's own id as it is."""
+    ours = len(record_id) == UUID_LENGTH and record_id.count("-") == 4
+    return record_id[-SHORT:] if ours or len(record_id) > UUID_LENGTH else record_id
 
 
 def day(moment: datetime) -> str:
