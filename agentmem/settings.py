@@ -49,7 +49,6 @@ class Settings(BaseSettings):
     working_turns: int = Field(default=50, ge=1)
     working_ttl: float = Field(default=3600.0, gt=0)
     catch_up_ms: float = Field(default=250.0, ge=0)
-    pinned_turns: int = Field(default=3, ge=0, le=50)
 
     @classmethod
     def settings_customise_sources(
