@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agentmem.model.outline import Bools, Floats, Ints, Outline
 
+F = TypeVar("F", bound=np.floating[Any])
 Doubles = NDArray[np.float64]
 Enters = Literal["scaled", "added"]
 Method = Literal["minmax", "rrf"]
@@ -45,6 +46,11 @@ class Fusion:
     lists: Mapping[str, Ranked] = field(default_factory=dict)
 
 
+def filled(values: NDArray[F]) -> NDArray[F]:
+    """The values with 0 where they are NaN."""
+    return np.where(np.isnan(values), values.dtype.type(0), values)
+
+
 def minmax(values: NDArray[Any], basis: Bools, eligible: Bools | None = None) -> Doubles:
     """Scale to [0, 1]: the basis by its own minimum and maximum, what else is eligible by those of all eligible.
 
@@ -55,29 +61,27 @@ def minmax(values: NDArray[Any], basis: Bools, eligible: Bools | None = None) ->
     everything = _line(values, eligible)
     if everything is None:
         return np.where(eligible & (values > 0), 1.0, 0.0)
-    low, spread = everything
-    out = np.nan_to_num((values - low) / spread)
-    if (own := _line(values, basis)) is not None:
-        out[basis] = np.nan_to_num((values[basis] - own[0]) / own[1])
-    return np.asarray(out, dtype=np.float64)
+    out = (values - everything[0]) / everything[1]
+    if (own := _line(values, basis)) not in (None, everything):
+        out[basis] = (values[basis] - own[0]) / own[1]
+    return np.asarray(filled(out), dtype=np.float64)
 
 
 def _line(values: NDArray[Any], among: Bools) -> tuple[float, float] | None:
     """Minimum and distance to the maximum; None when nothing is known or all are equal."""
-    known = values[among]
-    known = known[~np.isnan(known)]
-    if not len(known) or known.max() == known.min():
-        return None
-    return float(known.min()), float(known.max()) - float(known.min())
+    numbers = values[among]
+    low = float(np.fmin.reduce(numbers, initial=np.inf))
+    high = float(np.fmax.reduce(numbers, initial=-np.inf))
+    return (low, high - low) if high > low else None
 
 
 def zscore(values: NDArray[Any], basis: Bools) -> Doubles:
     """Subtract the mean and divide by the standard deviation of the basis; NaN stays NaN."""
-    known = values[basis]
-    known = known[~np.isnan(known)]
-    if not len(known):
+    numbers = values[basis]
+    numbers = numbers[~np.isnan(numbers)]
+    if not len(numbers):
         return np.array(values, dtype=np.float64)
-    return np.asarray((values - known.mean()) / (known.std() + 1e-9), dtype=np.float64)
+    return np.asarray((values - numbers.mean()) / (numbers.std() + 1e-9), dtype=np.float64)
 
 
 def reciprocal(values: NDArray[Any], eligible: Bools, k: int = RRF_K) -> Doubles:
@@ -103,7 +107,7 @@ def fuse(
     for name in sorted(lists):
         ranked = lists[name]
         if ranked.enters == "added":
-            added += np.nan_to_num(ranked.values)
+            added += filled(ranked.values)
             continue
         count += 1
         scaled += (
@@ -115,9 +119,9 @@ def fuse(
 
 def plus(fusion: Fusion, name: str, bonus: Floats) -> Fusion:
     """The fusion with one more added list."""
-    added = fusion.added + np.nan_to_num(bonus)
+    bonus = filled(bonus)
     lists = {**fusion.lists, name: Ranked(bonus, "added")}
-    return Fusion(fusion.scores + np.nan_to_num(bonus), fusion.scaled, added, fusion.count, lists)
+    return Fusion(fusion.scores + bonus, fusion.scaled, fusion.added + bonus, fusion.count, lists)
 
 
 def best(scores: NDArray[Any], slots: Ints, limit: int, outline: Outline) -> Ints:

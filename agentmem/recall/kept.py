@@ -14,9 +14,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from agentmem.errors import BadReply
 from agentmem.model.outline import ALWAYS, Bools, Floats, Ints, Outline
 from agentmem.model.scope import Scope
 from agentmem.providers import Embedder, TokenEmbedder, TokenVectors
+from agentmem.providers.attempts import Patience
 from agentmem.recall.neighbours import NONE, Neighbours, adjacent
 from agentmem.stores import VectorIndex
 
@@ -26,6 +28,7 @@ MOST_QUERIES = 1_000  # embedded queries per embedder
 SAMPLE = 256  # turns whose word pieces are counted; 64 gave the same ranking quality on LoCoMo
 HASH = 2_654_435_761  # Knuth's multiplicative hashing
 DAY = 86_400_000_000  # microseconds
+Embedded = tuple[Floats, TokenVectors | None]
 
 
 @dataclass
@@ -113,7 +116,7 @@ class Kept:
     rows: int = 0
     _links: tuple[int, Neighbours] | None = None
     _days: tuple[int, tuple[Ints, Ints]] | None = None
-    _columns: dict[str, tuple[int, Bools, Any]] = field(default_factory=dict)
+    _columns: dict[str, tuple[int, Bools, object, Any]] = field(default_factory=dict)
 
     def past(self) -> Kept:
         """For an outline of an earlier state: its own links and days, everything else shared."""
@@ -127,12 +130,12 @@ class Kept:
         """Of one embedder."""
         return self.pieces.setdefault(identity, Pieces())
 
-    def once(self, name: str, outline: Outline, mask: Bools, make: Callable[[], T]) -> T:
-        """What follows from the outline and a mask alone, made once while both stay as they are."""
+    def once(self, name: str, outline: Outline, mask: Bools, make: Callable[[], T], of: object = None) -> T:
+        """What follows from the outline, a mask and one more object, made once while all stay as they are."""
         held = self._columns.get(name)
-        if held is None or held[0] != outline.seq or not np.array_equal(held[1], mask):
-            held = self._columns[name] = (outline.seq, mask, make())
-        found: T = held[2]
+        if held is None or held[0] != outline.seq or held[2] is not of or not np.array_equal(held[1], mask):
+            held = self._columns[name] = (outline.seq, mask, of, make())
+        found: T = held[3]
         return found
 
     def links(self, outline: Outline) -> Neighbours:
@@ -156,7 +159,8 @@ class Keep:
 
     def __init__(self) -> None:
         self._users: OrderedDict[str, Kept] = OrderedDict()
-        self._queries: dict[str, OrderedDict[bytes, tuple[Floats, TokenVectors | None]]] = {}
+        self._queries: dict[str, OrderedDict[bytes, Embedded]] = {}
+        self._patience: dict[str, Patience] = {}
 
     def of(self, user_id: str) -> Kept:
         """One user's, empty at first."""
@@ -171,29 +175,40 @@ class Keep:
         self._users.pop(user_id, None)
         self._queries.clear()
 
-    async def embed(self, text: str, embedder: Embedder, tokens: bool) -> tuple[Floats, TokenVectors | None]:
+    async def embed(self, text: str, embedder: Embedder, tokens: bool, patience: float | None = None) -> Embedded:
         """The unit vector of a query, rounded to float16 as stored ones are, and its word pieces where asked for.
 
-        The last 1,000 per embedder are kept, by a digest of the text.
+        The last 1,000 per embedder are kept, by a digest of the text. Raises ModelUnavailable after `patience` seconds
+        (None: never for that reason) and for 30 s thereafter, else what the embedder raises.
         """
         cache = self._queries.setdefault(embedder.identity, OrderedDict())
         key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        found = cache.pop(key, None)
+        found = cache.get(key)
         if found is None or (tokens and found[1] is None):
-            found = await _embedded(text, embedder, tokens)
+
+            async def send() -> Embedded:
+                cache[key] = answer = await _embedded(text, embedder, tokens)
+                return answer
+
+            asked = self._patience.setdefault(embedder.identity, Patience(embedder.identity))
+            found = await (send() if patience is None else asked.ask(send, patience))
         cache[key] = found
+        cache.move_to_end(key)
         while len(cache) > MOST_QUERIES:
             cache.popitem(last=False)
         return found
 
 
-async def _embedded(text: str, embedder: Embedder, tokens: bool) -> tuple[Floats, TokenVectors | None]:
+async def _embedded(text: str, embedder: Embedder, tokens: bool) -> Embedded:
     pieces: TokenVectors | None = None
     if tokens and isinstance(embedder, TokenEmbedder):
         vectors, found = await embedder.embed_tokens([text])
         pieces = found[0]
     else:
         vectors = await embedder.embed([text])
+    wanted = (1, embedder.dimensions)
+    if vectors.shape != wanted or not np.isfinite(vectors).all():  # it would be kept
+        raise BadReply(f"{embedder.identity} should give finite vectors of shape {wanted}, gave {vectors.shape}")
     return vectors[0].astype(np.float16).astype(np.float32), pieces
 
 

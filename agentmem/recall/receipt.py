@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import isnan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,11 +82,8 @@ class Pool:
 
     def candidate(self, row: int) -> Candidate:
         """One row as a value."""
-        lists = {
-            name: Place(int(self.places[row, at]) or None, round(float(self.values[row, at]), 4), self.added[at])
-            for at, name in enumerate(self.lists)
-            if not np.isnan(self.values[row, at])
-        }
+        said = zip(self.lists, self.places[row].tolist(), self.values[row].tolist(), self.added, strict=True)
+        lists = {name: Place(rank or None, round(n, 4), added) for name, rank, n, added in said if not isnan(n)}
         factors = {name: round(float(column[row]), 4) for name, column in self.factors.items()}
         score, fused = round(float(self.scores[row]), 4), round(float(self.fused[row]), 4)
         return Candidate(*self.keys[row], int(self.ranks[row]), score, fused, lists, factors)
@@ -196,16 +194,15 @@ def make_pool(
 
 def _places(column: NDArray[Any], mask: NDArray[np.bool_], slots: Ints) -> NDArray[np.int32]:
     """Ranks of these slots among all visible ones, equal values sharing the better; 0 beyond 200 or for a 0."""
-    known = column[mask]
-    known = known[~np.isnan(known)]
-    if not len(known):
+    numbers = column[mask]
+    numbers = numbers[~np.isnan(numbers)]
+    if not len(numbers):
         return np.zeros(len(slots), dtype=np.int32)
-    depth = min(DEEPEST, len(known))
-    bound = np.partition(known, len(known) - depth)[len(known) - depth]
-    high = np.sort(known[known >= bound])
-    mine = np.nan_to_num(column[slots], nan=-np.inf)
-    rank = len(high) - np.searchsorted(high, mine, side="right") + 1
-    return np.where((mine >= bound) & (mine != 0) & (rank <= DEEPEST), rank, 0).astype(np.int32)
+    depth = min(DEEPEST, len(numbers))
+    high = np.sort(np.partition(numbers, len(numbers) - depth)[len(numbers) - depth :])
+    mine = column[slots]
+    rank = depth - np.searchsorted(high, mine, side="right") + 1
+    return np.where((mine >= high[0]) & (mine != 0), rank, 0).astype(np.int32)
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:

@@ -322,6 +322,10 @@ class VectorIndex(Protocol):
         """
         ...
 
+    async def scores(self, vector: Floats, scope: Scope, where: Where, grains: Sequence[str]) -> list[Scores]:
+        """What `nearest` gives for each of these grains without `k`, at one moment and in one go."""
+        ...
+
     async def between(self, left: Ints, right: Ints, scope: Scope) -> Floats:
         """Cosines of the whole vectors of pairs of records, shape (len(left),), float32; NaN where one has none."""
         ...

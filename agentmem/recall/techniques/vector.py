@@ -12,9 +12,9 @@ import numpy as np
 from pydantic import Field
 
 from agentmem.model.outline import Floats, Ints
-from agentmem.model.ranking import Ranked, zscore
+from agentmem.model.ranking import Ranked, filled, zscore
 from agentmem.recall.aside import aside
-from agentmem.recall.neighbours import answers, taken
+from agentmem.recall.neighbours import NONE, Neighbours, answers, taken
 from agentmem.recall.technique import Hits, Memory, Query
 from agentmem.recall.technique import Options as TechniqueOptions
 from agentmem.stores import SENTENCE, WHOLE, Scores, Where
@@ -41,8 +41,7 @@ async def search(query: Query, memory: Memory, options: Options) -> Hits:
     where = Where(kinds=query.request.kinds)
     cosines = memory.kept.cosines_of(memory.identity).follow(memory.links, memory.vectors, memory.scope)
     grains = [WHOLE] + [SENTENCE] * (SENTENCE in memory.grains)
-    found = [memory.vectors.nearest(vector, memory.scope, where, grain) for grain in grains]
-    between, scores = await asyncio.gather(cosines, asyncio.gather(*found))
+    between, scores = await asyncio.gather(cosines, memory.vectors.scores(vector, memory.scope, where, grains))
     return await aside(memory.outline.size, _lists, between, scores, memory, options)
 
 
@@ -55,28 +54,41 @@ def _lists(between: Floats, scores: list[Scores], memory: Memory, options: Optio
 
 def _whole(found: Scores, cosines: Floats, memory: Memory, options: Options) -> Floats:
     alone = _column(memory, found.slots, found.scores)
-    before = np.where(np.isnan(taken(alone, memory.near.before, np.nan)), -1, memory.near.before)
-    after = np.where(np.isnan(taken(alone, memory.near.after, np.nan)), -1, memory.near.after)
-    weight, near = options.near, alone + 0.0
-    near += weight * (taken(alone, before) + taken(alone, after))
-    with_before, across = cosines
-    with_after = taken(np.nan_to_num(with_before), after)
-    with_before = np.where(before >= 0, np.nan_to_num(with_before), 0)
-    across = np.where((before >= 0) & (after >= 0), np.nan_to_num(across), 0)
-    square = 1 + weight**2 * ((before >= 0).astype(np.float32) + (after >= 0))
-    square += 2 * weight * (with_before + with_after) + 2 * weight**2 * across
-    return np.asarray(near / np.sqrt(np.maximum(square, 1e-6)), dtype=np.float32)
+    near, missing = memory.near, np.isnan(alone)
+    if (missing & memory.mask).any():  # some vectors are still to come, and nobody leans on what has none
+        near = Neighbours(
+            np.where(taken(missing, near.before), NONE, near.before),
+            np.where(taken(missing, near.after), NONE, near.after),
+        )
+        lengths = _lengths(near, cosines, options.near)
+    else:
+        name = f"lengths of {memory.identity} {options.near}"
+        lengths = memory.kept.once(
+            name, memory.outline, memory.mask, lambda: _lengths(near, cosines, options.near), cosines
+        )
+    sums = alone + options.near * (taken(alone, near.before) + taken(alone, near.after))
+    return np.asarray(sums / lengths, dtype=np.float32)
+
+
+def _lengths(near: Neighbours, cosines: Floats, weight: float) -> Floats:
+    """Lengths of V + weight (V before + V after), by slot, from the cosines between them alone."""
+    first, last = near.before >= 0, near.after >= 0
+    with_before, across = filled(cosines)
+    inside = np.where(first, with_before, 0) + taken(with_before, near.after)
+    square = 1 + weight**2 * (first.astype(np.float32) + last)
+    square += 2 * weight * inside + 2 * weight**2 * np.where(first & last, across, 0)
+    return np.asarray(np.sqrt(np.maximum(square, 1e-6)), dtype=np.float32)
 
 
 def _sentence(found: Scores, memory: Memory, options: Options) -> Floats:
     """The best sentence of each record as a z-score, plus a share of the neighbours' where theirs are above average."""
     if not len(found.slots):
         return np.full(memory.outline.size, np.nan, dtype=np.float32)
-    scores = found.scores - options.asking * memory.calm * found.asks
-    first = np.flatnonzero(np.diff(found.slots, prepend=-1))
+    scores = found.scores - (options.asking * memory.calm) * found.asks
+    first = np.flatnonzero(np.concatenate([[True], found.slots[1:] != found.slots[:-1]]))
     best = _column(memory, found.slots[first], np.maximum.reduceat(scores, first))
     standing = zscore(best, memory.basis)
-    good = np.maximum(np.nan_to_num(standing), 0)
+    good = np.fmax(standing, 0)
     share = options.before + options.answer * answers(memory.near, memory.outline.asks)
     standing += share * taken(good, memory.near.before) + options.after * taken(good, memory.near.after)
     return standing.astype(np.float32)
@@ -85,7 +97,9 @@ def _sentence(found: Scores, memory: Memory, options: Options) -> Floats:
 def _column(memory: Memory, slots: Ints, scores: Floats) -> Floats:
     """Scores by slot, NaN for what is not visible or has none. An index ahead of the outline is cut off."""
     column = np.full(memory.outline.size, np.nan, dtype=np.float32)
-    inside = slots < memory.outline.size
-    column[slots[inside]] = scores[inside]
+    if len(slots) and slots[-1] >= len(column):
+        inside = slots < len(column)
+        slots, scores = slots[inside], scores[inside]
+    column[slots] = scores
     column[~memory.mask] = np.nan
     return column

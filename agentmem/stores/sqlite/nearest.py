@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,26 +14,20 @@ from numpy.typing import NDArray
 from agentmem.errors import StoreError
 from agentmem.model.outline import Bools, Ints, Names
 from agentmem.model.scope import Scope
-from agentmem.stores import SENTENCE, WHOLE, Scores, Where
+from agentmem.stores import WHOLE, Scores, Where
 from agentmem.stores.sqlite.connection import Connection
 from agentmem.stores.sqlite.matrix import (
-    Allowed,
-    Found,
+    Columns,
+    Layout,
+    Layouts,
     MatrixCache,
-    Part,
-    Probe,
     UserMatrix,
     View,
-    as_sentences,
     estimated_bytes,
-    exact_units,
-    having,
-    in_order,
     joined,
-    scored,
-    to_rescore,
-    unit_rows,
+    laid_out,
 )
+from agentmem.stores.sqlite.planes import UNITS, Halves, Planes, Probe, Units, coarse, exact, split, unit_rows
 
 RESCORED = 200
 ROWS_AT_ONCE = 2048
@@ -64,48 +58,49 @@ class Holding:
         return (0, 0) if found is None else (found[0], found[1])
 
 
+class Seen(NamedTuple):
+    """A layout, cut to what a search may see; `all` when nothing was cut."""
+
+    layout: Layout
+    all: bool
+
+
 class Search:
     """One search, on a reader's thread, inside its transaction."""
 
-    def __init__(
-        self, held: Holding, cache: MatrixCache, probe: Probe, scope: Scope, where: Where, grain: str
-    ) -> None:  # fmt: skip
+    def __init__(self, held: Holding, cache: MatrixCache, probe: Probe, scope: Scope, where: Where) -> None:
         self.held, self.cache, self.probe = held, cache, probe
-        self.user_id, self.grain = scope.user_id, grain
-        self.kinds = where.kinds
+        self.user_id, self.kinds = scope.user_id, where.kinds
         readable = scope.readable()
         self.channels = readable if where.channels is None else tuple(set(readable) & set(where.channels))
 
-    def run(self, db: Connection, k: int | None) -> Scores:
-        """Scores in the order asked for; see the protocol."""
+    def run(self, db: Connection, grains: Sequence[str], k: int | None) -> list[Scores]:
+        """Scores for each grain; see the protocol."""
         self.registration = self.held.registration(db)
-        keys: dict[str, Any] = {"user_id": self.user_id, "embedder": self.registration[0]}
-        whole, sentences = self._cached(db, keys) or self._streamed(db, keys)
-        if self.grain == WHOLE:
-            return in_order(whole, k)
-        found = as_sentences(sentences, whole)
-        self._rescore(db, keys, found)
-        return in_order(found, k)
+        self.keys: dict[str, Any] = {"user_id": self.user_id, "embedder": self.registration[0]}
+        return self._cached(db, grains, k) or self._streamed(db, grains, k)
 
-    def _cached(self, db: Connection, keys: dict[str, Any]) -> tuple[Found, Found] | None:
-        """Scores of whole passages and of sentences (where asked for); None when the user is too large to cache."""
-        while (matrix := self.cache.find(self.user_id, lambda: self._room(db, keys))) is not None:
-            views = self._fresh(db, keys, matrix)
-            if views is not None:
-                allowed = self._allowed(matrix)
-                sentences = scored(views[1], self.probe, allowed)
-                if self.grain == SENTENCE:
-                    allowed = allowed._replace(without=having(sentences))
-                return scored(views[0], self.probe, allowed), sentences
-        return None
+    def _cached(self, db: Connection, grains: Sequence[str], k: int | None) -> list[Scores]:
+        """From the matrix in memory; [] when the user is too large for one."""
+        while (matrix := self.cache.find(self.user_id, lambda: self._room(db))) is not None:
+            fresh = self._fresh(db, matrix)
+            if fresh is None:
+                continue
+            layouts, whole, sentences = fresh
+            seen = [self._seen(layouts[grain != WHOLE], matrix) for grain in grains]
+            units = _by_row(
+                whole.units(self.probe, _wanted(seen, whole=True), fine=True),
+                sentences.units(self.probe, _wanted(seen, whole=False), fine=False),
+            )
+            return [self._scores(each.layout, units, sentences.take, k) for each in seen]
+        return []
 
-    def _room(self, db: Connection, keys: dict[str, Any]) -> UserMatrix | None:
-        rows: list[Any] = db.execute(self.held.sql["counts"], keys).fetchall()
-        counts = dict(rows)
-        size = estimated_bytes(counts.get(WHOLE, 0), counts.get(SENTENCE, 0), self.held.dimensions)
-        return UserMatrix(self.held.dimensions) if size <= self.cache.budget else None
+    def _room(self, db: Connection) -> UserMatrix | None:
+        count = sum(rows for _, rows in db.execute(self.held.sql["counts"], self.keys))
+        fits = estimated_bytes(count, self.held.dimensions) <= self.cache.budget
+        return UserMatrix(self.held.dimensions) if fits else None
 
-    def _fresh(self, db: Connection, keys: dict[str, Any], matrix: UserMatrix) -> tuple[View, View] | None:
+    def _fresh(self, db: Connection, matrix: UserMatrix) -> tuple[Layouts, View, View] | None:
         """The matrix brought up to this transaction's state, or None when it is better loaded again."""
         with matrix.lock:
             if matrix.registration not in (None, self.registration):  # taken out and built again meanwhile
@@ -115,60 +110,116 @@ class Search:
             state = self.held.state(db, self.user_id)
             if matrix.state < state:
                 if 0 <= matrix.state[0] < state[0]:
-                    ids = np.fromiter((row[0] for row in db.execute(self.held.sql["ids"], keys)), dtype=np.int64)
-                    for table in matrix.tables:
-                        table.keep(ids)
-                for part, whole in self._parts(db, keys, matrix):
-                    matrix.append(part, whole)
+                    ids = db.execute(self.held.sql["ids"], self.keys)
+                    matrix.blank(np.fromiter((row[0] for row in ids), dtype=np.int64), others=True)
+                for part in self._parts(db, matrix):
+                    matrix.append(*part)
                 matrix.state = state
                 self.cache.settle(self.user_id)
             if matrix.worn:
                 self.cache.drop(self.user_id)
                 return None
-            return matrix.whole.view(), matrix.sentences.view() if self.grain == SENTENCE else []
+            return matrix.layouts(), matrix.whole.view(), matrix.sentences.view()
 
-    def _streamed(self, db: Connection, keys: dict[str, Any]) -> tuple[Found, Found]:
+    def _streamed(self, db: Connection, grains: Sequence[str], k: int | None) -> list[Scores]:
         """The same from the file, a part at a time."""
         names = UserMatrix(self.held.dimensions)
-        found: tuple[list[Found], list[Found]] = ([], [])
-        for part, whole in self._parts(db, keys, names):
-            passing = UserMatrix(self.held.dimensions)
-            passing.append(part, whole)
-            for into, table in zip(found, passing.tables, strict=True):
-                if into is found[0] or self.grain == SENTENCE:
-                    into.append(scored(table.view(), self.probe, self._allowed(names)))
-            names.last_id = passing.last_id
-        return joined(found[0]), joined(found[1])
+        passages: tuple[list[Columns], list[Columns]] = ([], [])
+        units: tuple[list[Units], list[Units]] = ([], [])
+        for columns, halves, whole in self._parts(db, names):
+            names.last_id = int(columns.ids[-1])
+            for at, rows in enumerate((whole, ~whole)):
+                planes = split(unit_rows(halves[rows]))
+                passages[at].append(columns.only(rows))
+                units[at].append(coarse(planes.high, planes.scales, self.probe) if at else exact(planes, self.probe))
+        first, second = joined(passages[0]), joined(passages[1])
+        layouts = laid_out((np.arange(len(first.ids)), first), (np.arange(len(second.ids)), second))
+        by_row = _by_row(*(np.concatenate([*each, np.zeros(0, dtype=np.int32)]) for each in units))
+        seen = [self._seen(layouts[grain != WHOLE], names) for grain in grains]
+        return [self._scores(each.layout, by_row, lambda rows: self._read(db, second.ids[rows]), k) for each in seen]
 
-    def _parts(self, db: Connection, keys: dict[str, Any], matrix: UserMatrix) -> Iterator[tuple[Part, Bools]]:
-        """The passages behind the last one of the matrix, and which of them are whole."""
-        cursor = db.execute(self.held.sql["passages_after"], {**keys, "after": matrix.last_id})
+    def _parts(self, db: Connection, matrix: UserMatrix) -> Iterator[tuple[Columns, Halves, Bools]]:
+        """The passages behind the last one of the matrix, their vectors, and which of them are whole."""
+        cursor = db.execute(self.held.sql["passages_after"], {**self.keys, "after": matrix.last_id})
         while rows := list(islice(cursor, ROWS_AT_ONCE)):
             ids, slots, parts, asks, whole, kinds, channels, blobs = zip(*rows, strict=True)
-            part = Part(
+            columns = Columns(
                 ids=np.array(ids, dtype=np.int64),
                 slots=np.array(slots, dtype=np.int64),
                 parts=np.array(parts, dtype=np.int32),
                 kinds=_coded(matrix.kinds, kinds),
                 channels=_coded(matrix.channels, channels),
                 asks=np.array(asks, dtype=np.bool_),
-                halves=np.frombuffer(b"".join(blobs), dtype=HALF).reshape(len(rows), -1),
             )
-            yield part, np.array(whole, dtype=np.bool_)
+            yield columns, _halves(blobs), np.array(whole, dtype=np.bool_)
 
-    def _allowed(self, names: UserMatrix) -> Allowed:
-        kinds = None if self.kinds is None else names.kinds.among(self.kinds)
-        return Allowed(kinds, names.channels.among(self.channels))
+    def _seen(self, layout: Layout, names: UserMatrix) -> Seen:
+        passages = layout.passages
+        seen = names.channels.among(self.channels)[passages.channels]
+        if self.kinds is not None:
+            seen &= names.kinds.among(self.kinds)[passages.kinds]
+        return Seen(layout, True) if seen.all() else Seen(Layout(layout.rows[seen], passages.only(seen)), False)
 
-    def _rescore(self, db: Connection, keys: dict[str, Any], found: Found) -> None:
-        rows = to_rescore(found, RESCORED)
-        asked = {**keys, "ids": listed(found.ids[rows])}
-        held: list[Any] = db.execute(self.held.sql["by_id"], asked).fetchall()
-        if held:
-            rows = rows[np.argsort(found.ids[rows])]
-            at = np.searchsorted(found.ids[rows], np.array([row_id for row_id, _ in held], dtype=np.int64))
-            halves = np.frombuffer(b"".join(blob for _, blob in held), dtype=HALF)
-            found.units[rows[at]] = exact_units(unit_rows(halves.reshape(len(held), -1)), self.probe)
+    def _scores(self, layout: Layout, by_row: Units, take: Callable[[Ints], Planes], k: int | None) -> Scores:
+        """All in order, or the best `k`, ties in order. `take` gives the planes of sentences by ascending row."""
+        units = by_row[layout.rows]
+        again = to_rescore(units, layout.rows >= 0, RESCORED)
+        if len(again):
+            again = again[np.argsort(layout.rows[again])]
+            units[again] = exact(take(layout.rows[again]), self.probe)
+        passages = layout.passages
+        if k is not None:
+            best = best_of(units, k)
+            units, passages = units[best], passages.only(best)
+        scores = units.astype(np.float32) / np.float32(UNITS)
+        return Scores(slots=passages.slots, parts=passages.parts, scores=scores, asks=passages.asks)
+
+    def _read(self, db: Connection, ids: Ints) -> Planes:
+        """The planes of these passages from the file; the ids are ascending."""
+        held: list[Any] = db.execute(self.held.sql["by_id"], {**self.keys, "ids": listed(ids)}).fetchall()
+        return split(unit_rows(_halves([blob for _, blob in held])))
+
+
+def _wanted(seen: Sequence[Seen], *, whole: bool) -> Ints | None:
+    """The rows of one table that some layout asks for; None for all of them."""
+    if any(each.all for each in seen):
+        return None
+    rows = [each.layout.rows for each in seen]
+    return np.unique(np.concatenate([~row[row < 0] if whole else row[row >= 0] for row in rows]))
+
+
+def _by_row(whole: Units, sentences: Units) -> Units:
+    """Both as one array that a layout's rows point into: ~row counts from the end."""
+    return np.concatenate([sentences, whole[::-1]])
+
+
+def to_rescore(units: Units, approximate: Bools, best: int) -> Ints:
+    """Where among the best a score is approximate.
+
+    Ties at the cut are taken in together, and left out together where there are very many: so the choice does not
+    depend on the order of rows.
+    """
+    if not approximate.any():
+        return np.zeros(0, dtype=np.int64)
+    if len(units) > best:
+        edge = np.partition(units, -best)[-best]
+        chosen = units >= edge
+        if int(chosen.sum()) > 4 * best:
+            chosen = units > edge
+        return np.flatnonzero(chosen & approximate)
+    return np.flatnonzero(approximate)
+
+
+def best_of(units: Units, k: int) -> Ints:
+    """Where the best `k` are, best first, equal ones in order."""
+    rows = np.arange(len(units))
+    if 0 < k < len(rows):
+        rows = np.flatnonzero(units >= np.partition(units, -k)[-k])
+    return rows[np.argsort(-units[rows], kind="stable")][:k]
+
+
+def _halves(blobs: Sequence[bytes]) -> Halves:
+    return np.frombuffer(b"".join(blobs), dtype=HALF).reshape(len(blobs), -1)
 
 
 def _coded(names: Names, values: Sequence[str]) -> NDArray[np.int32]:
@@ -178,4 +229,4 @@ def _coded(names: Names, values: Sequence[str]) -> NDArray[np.int32]:
 
 def listed(slots: Collection[int] | Ints) -> str:
     """Slots or ids as a JSON list, to be bound to one parameter."""
-    return json.dumps([int(slot) for slot in slots])
+    return json.dumps(slots.tolist() if isinstance(slots, np.ndarray) else [int(slot) for slot in slots])

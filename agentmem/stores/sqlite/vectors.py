@@ -17,8 +17,9 @@ from agentmem.model.outline import Floats, Ints
 from agentmem.model.scope import Scope
 from agentmem.stores import SENTENCE, WHOLE, Batch, Passage, Scores, Where
 from agentmem.stores.sqlite.connection import Connection, Database
-from agentmem.stores.sqlite.matrix import MatrixCache, Probe, unit_rows
+from agentmem.stores.sqlite.matrix import MatrixCache
 from agentmem.stores.sqlite.nearest import HALF, ROWS_AT_ONCE, Holding, Search, State, listed
+from agentmem.stores.sqlite.planes import Probe, unit_rows
 from agentmem.text.blocks import load_blocks
 
 BUDGET = 512 * 1024 * 1024  # bytes of cached matrices
@@ -143,16 +144,25 @@ class SqliteVectors:
 
     async def nearest(self, vector: Floats, scope: Scope, where: Where, grain: str, k: int | None = None) -> Scores:
         """Cosines of the user's passages. Of `where` it heeds kinds and channels. See the protocol."""
-        if grain not in (WHOLE, SENTENCE):
-            raise InvalidRecord(f"grain must be {WHOLE!r} or {SENTENCE!r}, got {grain!r}", field="grain")
+        return (await self._search(vector, scope, where, [grain], k))[0]
+
+    async def scores(self, vector: Floats, scope: Scope, where: Where, grains: Sequence[str]) -> list[Scores]:
+        """See the protocol."""
+        return await self._search(vector, scope, where, grains, None)
+
+    async def _search(
+        self, vector: Floats, scope: Scope, where: Where, grains: Sequence[str], k: int | None
+    ) -> list[Scores]:
+        if unknown := set(grains) - {WHOLE, SENTENCE}:
+            raise InvalidRecord(f"grain must be {WHOLE!r} or {SENTENCE!r}, got {min(unknown)!r}", field="grain")
         if k is not None and k < 0:
             raise InvalidRecord(f"k must not be negative, got {k}", field="k")
         if np.shape(vector) != (self.dimensions,) or not np.isfinite(vector).all():
             raise InvalidRecord(
                 f"vector must hold {self.dimensions} finite numbers, got shape {np.shape(vector)}", field="vector"
             )
-        search = Search(self._held, self._cache, Probe(vector), scope, where, grain)
-        return await self._database.read(lambda db: search.run(db, k))
+        search = Search(self._held, self._cache, Probe(vector), scope, where)
+        return await self._database.read(lambda db: search.run(db, grains, k))
 
     async def between(self, left: Ints, right: Ints, scope: Scope) -> Floats:
         """Cosines of the whole vectors of two records each, rounded to 1e-4; NaN where one has none."""
@@ -236,9 +246,7 @@ class SqliteVectors:
             return
         try:
             if matrix.state == before:
-                ids = np.array(sorted(gone), dtype=np.int64)
-                for table in matrix.tables:
-                    table.hide(ids)
+                matrix.blank(np.array(sorted(gone), dtype=np.int64))
                 matrix.state = (after[0], before[1])  # what was added is fetched by the next search
         finally:
             matrix.lock.release()

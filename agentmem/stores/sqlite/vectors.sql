@@ -108,7 +108,7 @@ WHERE user_id = :user_id AND embedder = :embedder ORDER BY id;
 
 -- name: by_id
 SELECT p.id, p.vector FROM json_each(:ids) j CROSS JOIN passages_{dimensions} p
-WHERE p.id = j.value AND p.user_id = :user_id AND p.embedder = :embedder;
+WHERE p.id = j.value AND p.user_id = :user_id AND p.embedder = :embedder ORDER BY p.id;
 
 -- name: whole_of
 SELECT p.slot, p.vector FROM json_each(:slots) j CROSS JOIN passages_{dimensions} p
