@@ -62,7 +62,7 @@ def minmax(values: NDArray[Any], basis: Bools, eligible: Bools | None = None) ->
     if everything is None:
         return np.where(eligible & (values > 0), 1.0, 0.0)
     out = (values - everything[0]) / everything[1]
-    if (own := _line(values, basis)) not in (None, everything):
+    if basis is not eligible and (own := _line(values, basis)) not in (None, everything):
         out[basis] = (values[basis] - own[0]) / own[1]
     return np.asarray(filled(out), dtype=np.float64)
 

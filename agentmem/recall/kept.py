@@ -6,7 +6,7 @@ All of it is made from the outline and the stores and holds no text. It is dropp
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ T = TypeVar("T")
 MOST_ROWS = 1_000_000  # rows of all users together; some 60 bytes each
 MOST_QUERIES = 1_000  # embedded queries per embedder
 SAMPLE = 256  # turns whose word pieces are counted; 64 gave the same ranking quality on LoCoMo
+PAIRS = 2048  # cosines asked for at a time
 HASH = 2_654_435_761  # Knuth's multiplicative hashing
 DAY = 86_400_000_000  # microseconds
 Embedded = tuple[Floats, TokenVectors | None]
@@ -40,7 +41,10 @@ class Cosines:
     _last: tuple[Neighbours, Floats] | None = None
 
     async def follow(self, links: Neighbours, vectors: VectorIndex, scope: Scope) -> Floats:
-        """Cosines for these links, shape (2, slots), NaN where a vector is missing; only what is new is asked for."""
+        """Cosines for these links, shape (2, slots), NaN where a vector is missing; only what is new is asked for.
+
+        What was asked for stays when the caller is cut off in between, so that the next one has less to ask.
+        """
         if self._last is not None and self._last[0] is links:
             return self._last[1]
         pairs = _pairs(links)
@@ -49,11 +53,12 @@ class Cosines:
         known = (self.pairs[:, :, :size] == pairs).all(axis=1)
         values = np.where(known, self.values[:, :size], np.nan).astype(np.float32)
         wanted = np.isnan(values) & (pairs[:, 0] >= 0)
-        if wanted.any():
-            values[wanted] = await vectors.between(pairs[:, 0][wanted], pairs[:, 1][wanted], scope)
-            self.pairs[:, :, :size][:, 0][wanted] = pairs[:, 0][wanted]
-            self.pairs[:, :, :size][:, 1][wanted] = pairs[:, 1][wanted]
-            self.values[:, :size][wanted] = values[wanted]
+        places = np.argwhere(wanted.T)  # both cosines of a slot together, as they share vectors
+        for start in range(0, len(places), PAIRS):
+            slot, which = places[start : start + PAIRS].T
+            left, right = pairs[which, 0, slot], pairs[which, 1, slot]
+            values[which, slot] = found = await vectors.between(left, right, scope)
+            self.pairs[which, 0, slot], self.pairs[which, 1, slot], self.values[which, slot] = left, right, found
         if not (np.isnan(values) & (pairs[:, 0] >= 0)).any():  # else some vectors are still to come
             self._last = (links, values)
         return values
@@ -116,7 +121,8 @@ class Kept:
     rows: int = 0
     _links: tuple[int, Neighbours] | None = None
     _days: tuple[int, tuple[Ints, Ints]] | None = None
-    _columns: dict[str, tuple[int, Bools, object, Any]] = field(default_factory=dict)
+    sights: OrderedDict[tuple[object, ...], Any] = field(default_factory=OrderedDict)  # see `sight`
+    _columns: dict[Hashable, tuple[int, Bools, object, Any]] = field(default_factory=dict)
 
     def past(self) -> Kept:
         """For an outline of an earlier state: its own links and days, everything else shared."""
@@ -130,10 +136,10 @@ class Kept:
         """Of one embedder."""
         return self.pieces.setdefault(identity, Pieces())
 
-    def once(self, name: str, outline: Outline, mask: Bools, make: Callable[[], T], of: object = None) -> T:
+    def once(self, name: Hashable, outline: Outline, mask: Bools, make: Callable[[], T], of: object = None) -> T:
         """What follows from the outline, a mask and one more object, made once while all stay as they are."""
         held = self._columns.get(name)
-        if held is None or held[0] != outline.seq or held[2] is not of or not np.array_equal(held[1], mask):
+        if held is None or held[0] != outline.seq or held[2] is not of or not same(held[1], mask):
             held = self._columns[name] = (outline.seq, mask, of, make())
         found: T = held[3]
         return found
@@ -210,6 +216,11 @@ async def _embedded(text: str, embedder: Embedder, tokens: bool) -> Embedded:
     if vectors.shape != wanted or not np.isfinite(vectors).all():  # it would be kept
         raise BadReply(f"{embedder.identity} should give finite vectors of shape {wanted}, gave {vectors.shape}")
     return vectors[0].astype(np.float16).astype(np.float32), pieces
+
+
+def same(one: Bools, other: Bools) -> bool:
+    """Whether two masks are equal."""
+    return one is other or np.array_equal(one, other)
 
 
 def split_days(days: Sequence[int] | Ints) -> Mapping[str, Ints]:

@@ -153,7 +153,9 @@ class RecallLayer:
             again = await self._rerank(fusion, short["Turn"], pieces, memory)
             said += [] if again else [NO_TOKENS]
             fusion = again or fusion
-        selection = await select(fusion, short, memory, self.options.ranking, self.source.clock.now())
+        selection = await select(
+            fusion, short, memory, self.options.ranking, self.source.clock.now() if then is None else then[1]
+        )
         return Ranking(query, memory, fusion, selection, found.trace, tuple(said))
 
     def _fuse(self, lists: Mapping[str, Ranked], memory: Memory, pool: int) -> tuple[Fusion, dict[str, Ints]]:

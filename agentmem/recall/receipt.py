@@ -194,15 +194,14 @@ def make_pool(
 
 def _places(column: NDArray[Any], mask: NDArray[np.bool_], slots: Ints) -> NDArray[np.int32]:
     """Ranks of these slots among all visible ones, equal values sharing the better; 0 beyond 200 or for a 0."""
-    numbers = column[mask]
-    numbers = numbers[~np.isnan(numbers)]
-    if not len(numbers):
+    lowered = -column[mask]  # so that NaN comes last
+    high = np.sort(np.partition(lowered, DEEPEST - 1)[:DEEPEST] if len(lowered) > DEEPEST else lowered)
+    high = high[~np.isnan(high)]
+    if not len(high):
         return np.zeros(len(slots), dtype=np.int32)
-    depth = min(DEEPEST, len(numbers))
-    high = np.sort(np.partition(numbers, len(numbers) - depth)[len(numbers) - depth :])
-    mine = column[slots]
-    rank = depth - np.searchsorted(high, mine, side="right") + 1
-    return np.where((mine >= high[0]) & (mine != 0), rank, 0).astype(np.int32)
+    mine = -column[slots]
+    rank = np.searchsorted(high, mine, side="left") + 1
+    return np.where((mine <= high[-1]) & (mine != 0), rank, 0).astype(np.int32)
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:

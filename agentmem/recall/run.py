@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from agentmem.errors import Closed, CorruptStore, ScopeError
 from agentmem.model.clock import Clock, Stopwatch
+from agentmem.model.outline import Floats
 from agentmem.model.ranking import Ranked
 from agentmem.recall.options import Technique
 from agentmem.recall.query import Query
 from agentmem.recall.receipt import Line
-from agentmem.recall.technique import Hits, Memory
+from agentmem.recall.technique import PATIENCE, Hits, Memory
 
 # What no other technique can make up for.
 FATAL = (Closed, CorruptStore, ScopeError)
@@ -57,9 +59,32 @@ async def _one(
 ) -> tuple[Hits | BaseException, float]:
     watch = Stopwatch(clock)
     deadline = technique.options.deadline if deadlines else None
-    search = asyncio.wait_for(technique.module.search(query, memory, technique.options), deadline)
+    search = _search(technique, query, memory, deadline)
     hits: Hits | BaseException = (await asyncio.gather(search, return_exceptions=True))[0]
     return hits, watch.milliseconds()
+
+
+async def _search(technique: Technique, query: Query, memory: Memory, deadline: float | None) -> Hits:
+    async with asyncio.timeout(deadline) as limit:
+
+        async def embed(text: str, patience: float = PATIENCE) -> Floats:
+            with _stopped(limit):
+                return await memory.embed(text, patience)
+
+        hits: Hits = await technique.module.search(query, replace(memory, embed=embed), technique.options)
+        return hits
+
+
+@contextmanager
+def _stopped(limit: asyncio.Timeout) -> Iterator[None]:
+    """The deadline stands still meanwhile."""
+    now = asyncio.get_running_loop().time
+    end, began = limit.when(), now()
+    limit.reschedule(None)
+    try:
+        yield
+    finally:
+        limit.reschedule(None if end is None else end + now() - began)
 
 
 def _said(error: Exception, technique: Technique) -> str:

@@ -6,12 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentmem.model.clock import Clock
@@ -26,6 +25,9 @@ from agentmem.stores import GraphStore, Postings, RecordStore, Usage, VectorInde
 
 __all__ = ["Hits", "Memory", "Options", "Query", "Ranked"]
 
+PATIENCE = 2.0
+"""Seconds that a query waits for its vector: some ten times what loading a local model takes on an idle machine."""
+
 Hits = Mapping[str, Ranked]
 """Name of a list to what it says of each slot; an empty mapping when the technique has nothing to say."""
 
@@ -38,8 +40,19 @@ class Searched(RecordStore, WordIndex, Protocol):
     async def seq_at(self, scope: Scope, moment: datetime) -> int: ...
 
 
+class Embed(Protocol):
+    """Gives the unit vector of a text, shape (dimensions,).
+
+    Raises ModelUnavailable when none came within `patience` seconds, and what the embedder raises.
+    """
+
+    async def __call__(self, text: str, patience: float = PATIENCE) -> Floats: ...
+
+
 class Options(BaseModel):
-    """Settings of any technique. `deadline` is in seconds; there is none when ids are seeded."""
+    """Settings of any technique. `deadline` is in seconds; it stands still while a model reads the query, since that
+    wait has a bound of its own. There is none when ids are seeded.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,17 +64,18 @@ class Options(BaseModel):
 class Memory:
     """The user's memory as one query may see it, in columns by slot.
 
-    `mask` is what the query may find; nothing else may influence a result. `current` are the records of all channels
-    that are not retired, for document frequencies alone. `basis` is what scales are taken over: the visible turns, or
-    all that is visible while these are few. `links` tells who stands next to whom, `near` which of these neighbours
-    count. `calm` is 1 where nobody asks, 0 where at least half of the turns ask. `embed` gives the unit vector of a
-    text, shape (dimensions,). `vectors` is None while there is no index; `identity` and `grains` are those of its
-    embedder. `through` is the journal position seen, None for the newest.
+    `mask` is what the query may find; nothing else may influence a result. `turns` are the turns among it. `current`
+    are the records of all channels that are not retired, for document frequencies alone. `basis` is what scales are
+    taken over: the visible turns, or all that is visible while these are few. `links` tells who stands next to whom,
+    `near` which of these neighbours count. `calm` is 1 where nobody asks, 0 where at least half of the turns ask.
+    `vectors` is None while there is no index; `identity` and `grains` are those of its embedder. `through` is the
+    journal position seen, None for the newest.
     """
 
     scope: Scope
     outline: Outline
     mask: Bools
+    turns: Bools
     current: Bools
     basis: Bools
     links: Neighbours
@@ -74,13 +88,8 @@ class Memory:
     vectors: VectorIndex | None
     identity: str
     grains: tuple[str, ...]
-    embed: Callable[[str], Awaitable[Floats]]
+    embed: Embed
     through: int | None = None
-
-    @property
-    def turns(self) -> Bools:
-        """The visible turns."""
-        return np.asarray(self.mask & (self.outline.kind == self.outline.kinds.find("Turn")))
 
     async def match(self, terms: Sequence[str]) -> dict[str, Postings]:
         """Postings of each term. What was written since the outline was taken is left out."""

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from agentmem.model.clock import Clock, IdSource, aware, from_micros
-from agentmem.model.outline import ASKS_LAST, Bools, Outline
+from agentmem.model.outline import Floats, Outline
 from agentmem.model.scope import Scope
 from agentmem.providers import Embedder, TokenVectors
 from agentmem.recall.aside import aside
-from agentmem.recall.kept import Keep, Kept
-from agentmem.recall.neighbours import Neighbours, leaning
+from agentmem.recall.kept import Keep
 from agentmem.recall.query import Query, Request
-from agentmem.recall.technique import Memory, Searched
+from agentmem.recall.sight import look
+from agentmem.recall.technique import PATIENCE, Memory, Searched
 from agentmem.stores import GraphStore, VectorIndex
 from agentmem.text.query import read_query
-
-UNKNOWN_CALM = 0.5  # with fewer turns than say anything; a guess
 
 
 class Served(Protocol):
@@ -60,13 +56,14 @@ class Source(Protocol):
 class Embeddings:
     """The query's vector and word pieces, embedded once however many ask."""
 
-    def __init__(self, keep: Keep, served: Served | None, tokens: bool) -> None:
-        self._keep, self._served, self._tokens = keep, served, tokens
+    def __init__(self, keep: Keep, served: Served | None, tokens: bool, deadlines: bool) -> None:
+        self._keep, self._served, self._tokens, self._deadlines = keep, served, tokens, deadlines
 
-    async def vector(self, text: str) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-        """Unit vector, shape (dimensions,). Raises ModelUnavailable or BadReply."""
+    async def vector(self, text: str, patience: float = PATIENCE) -> Floats:
+        """Unit vector, shape (dimensions,). Raises ModelUnavailable, after `patience` seconds too, or BadReply."""
         assert self._served is not None, "asked only where there is an index"
-        return (await self._keep.embed(text, self._served.embedder, self._tokens))[0]
+        wait = patience if self._deadlines else None
+        return (await self._keep.embed(text, self._served.embedder, self._tokens, wait))[0]
 
     async def pieces(self, text: str) -> TokenVectors | None:
         """Its word pieces; None where the embedder gives none."""
@@ -92,54 +89,14 @@ async def open_memory(
         now = max(now, from_micros(outline.at))
     kept = keep.of(scope.user_id) if through is None else keep.of(scope.user_id).past()
     served = source.vectors[0] if source.vectors else None
-    embeddings = Embeddings(keep, served, tokens)
-    columns = await aside(outline.size, _columns, outline, request, scope, now, kept, few_turns)
+    embeddings = Embeddings(keep, served, tokens, deadlines=not source.deterministic)
+    sight = await aside(outline.size, look, outline, request, scope, now, kept, few_turns)
     memory = Memory(
-        **columns._asdict(), scope=scope, outline=outline, kept=kept, clock=source.clock, graph=source.graph,
-        log=source.log, vectors=served.index if served else None, identity=served.embedder.identity if served else "",
-        grains=tuple(served.embedder.grains) if served else (), embed=embeddings.vector, through=through,
+        mask=sight.mask, turns=sight.turns, current=sight.current, basis=sight.basis, links=sight.links,
+        near=sight.near, calm=sight.calm, scope=scope, outline=outline, kept=kept, clock=source.clock,
+        graph=source.graph, log=source.log, vectors=served.index if served else None,
+        identity=served.embedder.identity if served else "", grains=tuple(served.embedder.grains) if served else (),
+        embed=embeddings.vector, through=through,
     )  # fmt: skip
-    read = read_query(request.query, _names(outline, memory.turns))
+    read = read_query(request.query, sight.names)
     return Query(request, read, aware(request.as_of or now)), memory, embeddings
-
-
-class _Columns(NamedTuple):
-    mask: Bools
-    current: Bools
-    basis: Bools
-    links: Neighbours
-    near: Neighbours
-    calm: float
-
-
-def _columns(outline: Outline, request: Request, scope: Scope, now: datetime, kept: Kept, few_turns: int) -> _Columns:
-    """What is computed from the outline alone, once per recall, off the event loop."""
-    mask = outline.view(
-        scope.readable(), now=now, as_of=request.as_of, kinds=request.kinds, since=request.starts(now),
-        until=request.until, min_confidence=request.min_confidence,
-    ).mask  # fmt: skip
-    turns = mask & (outline.kind == outline.kinds.find("Turn"))
-    links, few = kept.links(outline), max(few_turns, 1)
-    return _Columns(
-        mask=mask,
-        current=outline.view(outline.channels.values, now=now, as_of=request.as_of).mask,
-        basis=turns if int(turns.sum()) >= few else mask,
-        links=links,
-        near=kept.once("near", outline, mask, lambda: leaning(links, mask, outline.words)),
-        calm=_calm(outline, turns, few),
-    )
-
-
-def _calm(outline: Outline, turns: Bools, few: int) -> float:
-    """1 where nobody asks, 0 where at least every second turn asks."""
-    count = int(turns.sum())
-    if count < few:
-        return UNKNOWN_CALM
-    return max(0.0, 1.0 - 2.0 * float(((outline.asks[turns] & ASKS_LAST) != 0).mean()))
-
-
-def _names(outline: Outline, turns: Bools) -> list[str]:
-    """Names of those who speak in visible turns; a name in lower case, such as a role's, is none."""
-    codes = outline.speaker[turns]
-    names = (outline.speakers.values[code] for code in np.flatnonzero(np.bincount(codes[codes >= 0])))
-    return [name for name in names if not name[:1].islower()]

@@ -17,6 +17,7 @@ from agentmem import providers
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import ModelUnavailable
 from agentmem.projections import REST
+from agentmem.recall.technique import PATIENCE
 from agentmem.settings import Settings
 from agentmem.upkeep.doctor import doctor
 from agentmem.upkeep.rebuild import rebuild
@@ -50,6 +51,10 @@ async def _answers_by_words(memory: AsyncAgentMemory, query: str, found: str) ->
     return bundle.notices
 
 
+async def _vectors_missed(memory: AsyncAgentMemory, query: str) -> bool:
+    return any("Recalled without vector" in notice for notice in (await memory.remember(query)).notices)
+
+
 async def _healed(memory: AsyncAgentMemory) -> None:
     await checks.settled(memory)
     await checks.rebuilt_alike(memory.resources, [memory.scope])
@@ -73,6 +78,7 @@ def test_a_model_that_is_away_costs_nothing_but_a_notice(home: Path) -> None:
         with pytest.raises(ModelUnavailable, match="the model is away"):
             await memory.flush()
         model.mood = "well"
+        assert not await _vectors_missed(memory, "what does the chef avoid?")  # a refusal cost no wait
         await memory.store_turn("Within half a minute it is left alone.", turn_id="t2")
         assert await memory.lag() == {"graph": 0, NAME: 2}
         await asyncio.sleep(REST)
@@ -109,13 +115,89 @@ def test_a_silent_model_holds_up_neither_writes_nor_recall(home: Path) -> None:
             assert _seconds() - began < 3.0
             began = _seconds()
             notices = await _answers_by_words(memory, "what does the chef avoid?", f"t{number}")
-            assert _seconds() - began < 3.0
-            assert any("Recalled without vector: no answer within" in notice for notice in notices)
+            assert _seconds() - began < (1.0 if number else PATIENCE + 0.5)
+            said = "Recalled without vector: ModelUnavailable: fickle:v1:64 did not answer within 2 s"
+            assert any(said in notice for notice in notices), notices
         assert (await memory.lag())[NAME] == 3
         await asyncio.sleep(60)
         model.mood = "well"
         await memory.store_turn("It is back.", turn_id="t3")
         assert (await memory.lag())[NAME] == 0
+        await _healed(memory)
+
+    run(story)
+
+
+@pytest.mark.parametrize("model_timeout, waits", [(1.0, 1), (60.0, 2)])
+def test_a_silent_model_is_left_alone_for_half_a_minute(home: Path, model_timeout: float, waits: int) -> None:
+    async def story(clock: VirtualClock) -> None:
+        memory, model = await _open(home, clock, model_timeout=model_timeout)
+        await memory.store_turn("The chef avoids peanuts.", turn_id="t0")
+        model.mood = "silent"
+        assert await _vectors_missed(memory, "what does the chef avoid?")
+        asked, model.mood, began = model.asked, "well", _seconds()
+        (notice,) = await _answers_by_words(memory, "does the chef cook?", "t0")
+        assert f"did not answer within {waits} s; it is left alone for 30 s more" in notice
+        assert _seconds() - began < 0.2
+        assert model.asked == asked
+        await asyncio.sleep(REST)
+        assert not await _vectors_missed(memory, "does the chef cook?")
+        await _healed(memory)
+
+    run(story)
+
+
+@pytest.mark.parametrize("settings", [{}, {"recall": {"vector": {"deadline": 0.3}}}])
+def test_a_model_that_has_to_be_loaded_first_is_waited_for(home: Path, settings: dict[str, Any]) -> None:
+    async def story(clock: VirtualClock) -> None:
+        memory, model = await _open(home, clock, **settings)
+        await memory.store_turn("The chef avoids peanuts.")
+        model.seconds = PATIENCE - 0.5
+        assert not await _vectors_missed(memory, "what does the chef avoid?")
+        await _healed(memory)
+
+    run(story)
+
+
+def test_an_answer_that_comes_too_late_is_kept_and_ends_the_rest(home: Path) -> None:
+    async def story(clock: VirtualClock) -> None:
+        memory, model = await _open(home, clock)
+        await memory.store_turn("The chef avoids peanuts.")
+        model.seconds = PATIENCE + 1.0
+        assert await _vectors_missed(memory, "what does the chef avoid?")
+        model.seconds = 0.0
+        assert await _vectors_missed(memory, "does the chef cook?")
+        await asyncio.sleep(1.0)
+        assert not await _vectors_missed(memory, "does the chef cook?")
+        model.mood = "silent"
+        assert not await _vectors_missed(memory, "what does the chef avoid?")
+        model.mood = "well"
+        await _healed(memory)
+
+    run(story)
+
+
+def test_whoever_stops_waiting_for_a_recall_stops_the_model_too(home: Path) -> None:
+    async def story(clock: VirtualClock) -> None:
+        memory, model = await _open(home, clock)
+        await memory.store_turn("The chef avoids peanuts.")
+        model.mood = "silent"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(memory.remember("what does the chef avoid?"), 1.0)
+        assert model.reading == 0
+        model.mood = "well"
+        assert not await _vectors_missed(memory, "what does the chef avoid?")
+        await _healed(memory)
+
+    run(story)
+
+
+def test_with_seeded_ids_a_model_is_waited_for_however_long_it_takes(home: Path) -> None:
+    async def story(clock: VirtualClock) -> None:
+        memory, model = await _open(home, clock, seed=1)
+        await memory.store_turn("The chef avoids peanuts.")
+        model.seconds = 10 * PATIENCE
+        assert not await _vectors_missed(memory, "what does the chef avoid?")
         await _healed(memory)
 
     run(story)
@@ -199,11 +281,12 @@ def test_a_reply_that_is_no_vector_is_a_bad_reply(home: Path, mood: str, said: s
         await memory.store_turn("The chef avoids peanuts.", turn_id="t0")
         assert (await memory.lag())[NAME] == 1
         notices = await _answers_by_words(memory, "what does the chef avoid?", "t0")
-        assert any("Recalled without vector" in notice for notice in notices), notices
+        assert any("Recalled without vector" in notice and said in notice for notice in notices), notices
         await memory.flush()
         (parked,) = await memory.resources.log.parked(memory.scope)
         assert said in parked.reason
         model.mood = "well"
+        assert not await _vectors_missed(memory, "what does the chef avoid?")
         await rebuild(memory.resources, ["ann"])
         await _healed(memory)
 

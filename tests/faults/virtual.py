@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor, Future, wait
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -75,17 +76,27 @@ def _hand_over(done: Future[T], future: asyncio.Future[T]) -> None:
 
 
 class VirtualClock:
-    """Goes with the loop's time; `jump` sets it forwards or, as a corrected clock, backwards."""
+    """Goes with the loop's time; `jump` sets it forwards or, as a corrected clock, backwards; `held` stops it."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self._offset = 0.0
+        self._moment: datetime | None = None
 
     def now(self) -> datetime:
-        return START + timedelta(seconds=self._loop.time() + self._offset)
+        return self._moment or START + timedelta(seconds=self._loop.time() + self._offset)
 
     def jump(self, seconds: float) -> None:
         self._offset += seconds
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """One moment for all that is asked inside; the loop's own time, and so every deadline, goes on."""
+        self._moment = self.now()
+        try:
+            yield
+        finally:
+            self._moment = None
 
 
 def run(main: Callable[[VirtualClock], Coroutine[Any, Any, T]], seed: int = 0) -> T:

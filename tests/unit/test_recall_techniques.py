@@ -49,7 +49,7 @@ def seen(outline: Outline, *, mask: Sequence[bool] = (), calm: float = 0.5, **fi
         **fields,
     }  # fmt: skip
     return Memory(
-        scope=Scope("alice"), outline=outline, mask=visible, current=visible, basis=visible, links=links,
+        scope=Scope("alice"), outline=outline, mask=visible, turns=visible, current=visible, basis=visible, links=links,
         near=leaning(links, visible, outline.words), calm=calm, kept=Kept(), **stores,
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from agentmem.model.outline import ASKS_LAST, Bools
+from agentmem.model.outline import ASKS_LAST
 from agentmem.model.ranking import Ranked
 from agentmem.recall.technique import Hits, Memory, Query
 from agentmem.recall.technique import Options as TechniqueOptions
@@ -35,6 +35,8 @@ async def search(query: Query, memory: Memory, options: Options) -> Hits:
 
 
 def _several_speak(memory: Memory) -> bool:
-    turns: Bools = memory.turns
-    speakers = memory.outline.speaker[turns]
-    return len(np.flatnonzero(np.bincount(speakers[speakers >= 0]))) > 1
+    def count() -> int:
+        speakers = memory.outline.speaker[memory.turns]
+        return len(np.unique(speakers[speakers >= 0]))
+
+    return memory.kept.once("speakers", memory.outline, memory.mask, count) > 1

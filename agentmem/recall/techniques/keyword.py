@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -44,32 +45,46 @@ async def search(query: Query, memory: Memory, options: Options) -> Hits:
 def bm25(terms: list[str], matches: Mapping[str, Postings], memory: Memory, options: Options) -> Floats:
     """Scores by slot. A term that the query repeats counts as often."""
     outline = memory.outline
-    seen = np.concatenate([memory.mask, memory.current])
-    lengths = memory.kept.once(f"lengths {options}", outline, seen, lambda: _relative_lengths(memory, options))
-    norm = options.k1 * (1 - options.b + options.b * lengths)
-    heirs, tellers = memory.kept.once(
-        "leaning", outline, memory.mask, lambda: (inverse(memory.near.before), inverse(memory.near.after))
-    )
-    total = int((memory.current & (outline.words > 0)).sum())
+    ground = memory.kept.once(options, outline, memory.mask, lambda: _ground(memory, options), memory.current)
     scores = np.zeros(outline.size)
     for term, repeats in sorted(Counter(terms).items()):
         if (postings := matches.get(term)) is None:
             continue
         held = int(memory.current[postings.slots].sum())
-        rarity = np.log1p(max(total - held + 0.5, 0.5) / (held + 0.5))
-        slots, frequency = _smoothed(postings, memory, heirs, tellers, options)
-        scores[slots] += repeats * rarity * frequency / (frequency + norm[slots])
+        rarity = np.log1p(max(ground.total - held + 0.5, 0.5) / (held + 0.5))
+        slots, frequency = _smoothed(postings, memory, ground, options)
+        scores[slots] += repeats * rarity * frequency / (frequency + ground.norm[slots])
     return scores.astype(np.float32)
 
 
-def _smoothed(postings: Postings, memory: Memory, heirs: Ints, tellers: Ints, options: Options) -> tuple[Ints, Doubles]:
-    """Slots and frequencies of one term. `heirs` lean back on a slot and inherit from it, `tellers` lean forward."""
+class _Ground(NamedTuple):
+    """What does not depend on the query: by slot the share of the length in BM25, and who leans back and forward on it
+    with what weight of its words; and the number of current records with words."""
+
+    norm: Doubles
+    heirs: Ints
+    handed: Doubles
+    tellers: Ints
+    total: int
+
+
+def _ground(memory: Memory, options: Options) -> _Ground:
+    outline, near = memory.outline, memory.near
+    return _Ground(
+        norm=options.k1 * (1 - options.b + options.b * _relative_lengths(memory, options)),
+        heirs=inverse(near.before),
+        handed=np.where((outline.asks & ASKS_ANY) != 0, options.answer, options.before),
+        tellers=inverse(near.after),
+        total=int((memory.current & (outline.words > 0)).sum()),
+    )
+
+
+def _smoothed(postings: Postings, memory: Memory, ground: _Ground, options: Options) -> tuple[Ints, Doubles]:
+    """Slots and frequencies of one term."""
     seen = memory.mask[postings.slots]
     slots, counts = postings.slots[seen], postings.counts[seen].astype(np.float64)
-    heir, teller = heirs[slots], tellers[slots]
-    asking = (memory.outline.asks[slots] & ASKS_ANY) != 0
-    where = np.concatenate([slots, heir, teller])
-    weight = np.concatenate([counts, counts * np.where(asking, options.answer, options.before), counts * options.after])
+    where = np.concatenate([slots, ground.heirs[slots], ground.tellers[slots]])
+    weight = np.concatenate([counts, counts * ground.handed[slots], counts * options.after])
     where, weight = where[where >= 0], weight[where >= 0]
     if DENSE * len(where) < memory.outline.size:
         distinct, place = np.unique(where, return_inverse=True)

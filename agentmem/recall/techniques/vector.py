@@ -12,10 +12,10 @@ import numpy as np
 from pydantic import Field
 
 from agentmem.model.outline import Floats, Ints
-from agentmem.model.ranking import Ranked, filled, zscore
+from agentmem.model.ranking import Doubles, Ranked, filled, zscore
 from agentmem.recall.aside import aside
 from agentmem.recall.neighbours import NONE, Neighbours, answers, taken
-from agentmem.recall.technique import Hits, Memory, Query
+from agentmem.recall.technique import PATIENCE, Hits, Memory, Query
 from agentmem.recall.technique import Options as TechniqueOptions
 from agentmem.stores import SENTENCE, WHOLE, Scores, Where
 
@@ -23,9 +23,11 @@ from agentmem.stores import SENTENCE, WHOLE, Scores, Where
 class Options(TechniqueOptions):
     """`near`: weight of a neighbour's whole vector. The others steer the sentences: `asking` is taken from one that
     asks; `before`, `answer` (on top, when the turn before asks) and `after` are shares of a neighbour's good score.
-    The deadline is long, because it covers the query's embedding, and at first loading the model and the vectors."""
+    The deadline is long, because at first it covers loading the vectors. `patience` is the longest wait for the query's
+    own vector, in seconds; the deadline stands still meanwhile."""
 
     deadline: float = Field(default=2.0, gt=0)
+    patience: float = Field(default=PATIENCE, gt=0)
     near: float = Field(default=0.3, ge=0)
     asking: float = Field(default=0.1, ge=0)
     before: float = Field(default=0.15, ge=0)
@@ -37,7 +39,7 @@ async def search(query: Query, memory: Memory, options: Options) -> Hits:
     """The lists `whole` and, where sentences have vectors, `sentence`. Nothing without a vector index."""
     if memory.vectors is None:
         return {}
-    vector = await memory.embed(query.read.bare)
+    vector = await memory.embed(query.read.bare, options.patience)
     where = Where(kinds=query.request.kinds)
     cosines = memory.kept.cosines_of(memory.identity).follow(memory.links, memory.vectors, memory.scope)
     grains = [WHOLE] + [SENTENCE] * (SENTENCE in memory.grains)
@@ -62,10 +64,10 @@ def _whole(found: Scores, cosines: Floats, memory: Memory, options: Options) -> 
         )
         lengths = _lengths(near, cosines, options.near)
     else:
-        name = f"lengths of {memory.identity} {options.near}"
         lengths = memory.kept.once(
-            name, memory.outline, memory.mask, lambda: _lengths(near, cosines, options.near), cosines
-        )
+            (memory.identity, options.near), memory.outline, memory.mask,
+            lambda: _lengths(near, cosines, options.near), cosines,
+        )  # fmt: skip
     sums = alone + options.near * (taken(alone, near.before) + taken(alone, near.after))
     return np.asarray(sums / lengths, dtype=np.float32)
 
@@ -84,14 +86,23 @@ def _sentence(found: Scores, memory: Memory, options: Options) -> Floats:
     """The best sentence of each record as a z-score, plus a share of the neighbours' where theirs are above average."""
     if not len(found.slots):
         return np.full(memory.outline.size, np.nan, dtype=np.float32)
+    kept, outline, near = memory.kept, memory.outline, memory.near
     scores = found.scores - (options.asking * memory.calm) * found.asks
-    first = np.flatnonzero(np.concatenate([[True], found.slots[1:] != found.slots[:-1]]))
-    best = _column(memory, found.slots[first], np.maximum.reduceat(scores, first))
-    standing = zscore(best, memory.basis)
+    first = kept.once("first passages", outline, memory.mask, lambda: _first(found.slots), found.slots)
+    share = kept.once(options, outline, memory.mask, lambda: _share(memory, options))
+    standing = zscore(_column(memory, found.slots[first], np.maximum.reduceat(scores, first)), memory.basis)
     good = np.fmax(standing, 0)
-    share = options.before + options.answer * answers(memory.near, memory.outline.asks)
-    standing += share * taken(good, memory.near.before) + options.after * taken(good, memory.near.after)
+    standing += share * taken(good, near.before) + options.after * taken(good, near.after)
     return standing.astype(np.float32)
+
+
+def _first(slots: Ints) -> Ints:
+    """Where the passages of each record begin."""
+    return np.flatnonzero(np.concatenate([[True], slots[1:] != slots[:-1]]))
+
+
+def _share(memory: Memory, options: Options) -> Doubles:
+    return np.asarray(options.before + options.answer * answers(memory.near, memory.outline.asks), dtype=np.float64)
 
 
 def _column(memory: Memory, slots: Ints, scores: Floats) -> Floats:

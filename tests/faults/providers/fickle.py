@@ -20,6 +20,7 @@ def embedder(model: str, options: EmbedderOptions) -> Embedder:
 class Fickle:
     """`mood` is `well`, `away`, `silent` (no answer until the time-out), `odd` (a wrong shape), `mad` (no numbers) or
     `broken` (an error of its own). It takes `seconds` for an answer, and gives a bad reply to texts that hold `poison`.
+    `asked` counts requests, `reading` those under way.
     """
 
     grains = ("whole", "sentence")
@@ -30,8 +31,17 @@ class Fickle:
         self.dimensions = dimensions
         self.identity = f"fickle:v1:{dimensions}"
         self.mood, self.seconds, self.poison = "well", 0.0, ""
+        self.asked = self.reading = 0
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
+        self.asked += 1
+        self.reading += 1
+        try:
+            return await self._answer(texts)
+        finally:
+            self.reading -= 1
+
+    async def _answer(self, texts: Sequence[str]) -> Vectors:
         if self.mood == "away":
             raise ModelUnavailable("the model is away")
         await asyncio.sleep(self._timeout if self.mood == "silent" else self.seconds)
