@@ -280,7 +280,7 @@ class AsyncAgentMemory:
         resources, layer = self._opened.get()
         scope, watch = self._seat.scope, Stopwatch(resources.clock)
         try:
-            bundle = await layer.recall(request, scope, await self._notices())
+            bundle = await layer.recall(request, scope, resources.notices)
         except AgentMemError as error:
             await audit_recall(resources, scope, "retrieve", request, None, watch, error=type(error).__name__)
             raise
@@ -307,19 +307,9 @@ class AsyncAgentMemory:
         request = Request(query=query)
         resources, layer = self._opened.get()
         scope, watch = self._seat.scope, Stopwatch(resources.clock)
-        packed = await layer.context(request, scope, max_tokens, counter, await self._notices())
+        packed = await layer.context(request, scope, max_tokens, counter, resources.notices)
         await audit_recall(resources, scope, "context", request, None, watch)
         return packed
-
-    async def _notices(self) -> list[str]:
-        """Bring the user's own writes into the projections for a moment, and say what is not there yet."""
-        resources = self.resources
-        resources.check_open()
-        wait = None if resources.deterministic else resources.settings.catch_up_ms / 1000
-        said = list(resources.notices)
-        if not await resources.catch_up(self.scope, wait):
-            said.append("Some of what was just stored is found by its words only: its vectors are not built yet.")
-        return said
 
     # -- forgetting and taking back
 

@@ -56,7 +56,8 @@ class Resources:
     _retrying: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _switching: asyncio.Lock = field(default_factory=asyncio.Lock)
     _former: list[VectorProjection] = field(default_factory=list)  # no longer served; recalls may still hold them
-    _refused: str = ""  # an embedder that this process cannot open
+    _recorded: str = ""  # the embedder that the store named when it was last asked
+    _refused: str = ""  # one that this process cannot open
     _pid: int = field(default_factory=os.getpid)
 
     @property
@@ -173,12 +174,13 @@ class Resources:
     async def _serve(self, identity: str) -> VectorProjection:
         return await open_projection(self, open_embedder(identity, embedder_options(self.settings)))
 
-    async def catch_up(self, scope: Scope, wait: float | None) -> bool:
-        """Wait up to so many seconds (None: until done) for the user's own pending projections."""
-        head, served = await self.log.head(scope), self.vectors[0]
-        if head.seq == served.reached(scope) and head.embedder in ("", served.embedder.identity, self._refused):
+    async def catch_up(self, scope: Scope, seq: int) -> bool:
+        """Wait a moment until the user's vectors have come to a journal position, and true when they have."""
+        served = self.vectors[0]
+        if seq == served.reached(scope) and self._recorded in ("", served.embedder.identity, self._refused):
             return True
         task = self._background(self.follow(scope))
+        wait = None if self.deterministic else self.settings.catch_up_ms / 1000
         finished, _ = await asyncio.wait({task}, timeout=wait)
         return bool(finished) and task.result()
 
@@ -241,7 +243,7 @@ class Resources:
                 if head.erasures == erasures:
                     outline.put(rows, head.seq)
                     outline.drop(gone, head.seq)
-            outline.at = head.at
+            outline.at, self._recorded = head.at, head.embedder
             self._outlines[user] = (head.erasures, outline)
             snapshot = outline.snapshot()
         self._trim()

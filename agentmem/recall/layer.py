@@ -30,7 +30,7 @@ from agentmem.recall.run import run
 from agentmem.recall.select import Selection, select, shortlist
 from agentmem.recall.technique import Memory
 from agentmem.recall.unseen import unseen
-from agentmem.recall.view import Embeddings, Source, open_memory
+from agentmem.recall.view import Opened, Source, open_memory
 
 NO_TOKENS = "Word piece vectors, which profile best needs, are not there yet: ranked without them."
 MOST_PACKED = 2_000  # records considered for one context
@@ -118,7 +118,7 @@ class RecallLayer:
 
     async def replay(self, receipt: Receipt) -> MemoryBundle:
         """The bundle that a recall delivered, from its receipt, with the records as they were then."""
-        _, memory, _ = await self._open(receipt.request, receipt.scope, (receipt.seq, receipt.at))
+        memory = (await self._open(receipt.request, receipt.scope, (receipt.seq, receipt.at))).memory
         slots = {key: memory.outline.slots.get(key, -1) for key in (*receipt.delivered, *receipt.items)}
         found = {record.key: record for record in await memory.read([slot for slot in slots.values() if slot >= 0])}
         kinds: dict[str, list[Record]] = {}
@@ -130,9 +130,7 @@ class RecallLayer:
         delivery = Delivery(kinds, records, scores, receipt.leads, await _profile(memory))
         return delivery.bundle(receipt)
 
-    async def _open(
-        self, request: Request, scope: Scope, then: tuple[int, datetime] | None
-    ) -> tuple[Query, Memory, Embeddings]:
+    async def _open(self, request: Request, scope: Scope, then: tuple[int, datetime] | None) -> Opened:
         return await open_memory(
             self.source, request, scope, self.keep, tokens=self.options.rerank is not None,
             few_turns=self.options.ranking.few_turns, then=then,
@@ -144,10 +142,10 @@ class RecallLayer:
     ) -> Ranking:  # fmt: skip
         """Everything up to the places; `then` is a journal position and moment to repeat a recall at."""
         techniques = self.options.enabled(request.techniques)
-        query, memory, embeddings = await self._open(request, scope, then)
+        query, memory, embeddings, late = await self._open(request, scope, then)
         found = await run(techniques, query, memory, self.source.clock, deadlines=not self.source.deterministic)
         fusion, short = await aside(memory.outline.size, self._fuse, found.lists, memory, pool)
-        said = [*notices, *found.notices]
+        said = [*notices, *late, *found.notices]
         if self.options.rerank is not None and len(short.get("Turn", ())) > 1:
             pieces = await embeddings.pieces(query.read.bare) if "whole" in found.lists else None
             again = await self._rerank(fusion, short["Turn"], pieces, memory)

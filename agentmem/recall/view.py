@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from agentmem.model.clock import Clock, IdSource, aware, from_micros
 from agentmem.model.outline import Floats, Outline
@@ -17,6 +17,8 @@ from agentmem.recall.sight import look
 from agentmem.recall.technique import PATIENCE, Memory, Searched
 from agentmem.stores import GraphStore, VectorIndex
 from agentmem.text.query import read_query
+
+LATE = "Some of what was just stored is found by its words only: its vectors are not built yet."
 
 
 class Served(Protocol):
@@ -52,6 +54,8 @@ class Source(Protocol):
 
     async def outline(self, scope: Scope, through: int | None = None) -> Outline: ...
 
+    async def catch_up(self, scope: Scope, seq: int) -> bool: ...
+
 
 class Embeddings:
     """The query's vector and word pieces, embedded once however many ask."""
@@ -72,11 +76,20 @@ class Embeddings:
         return (await self._keep.embed(text, self._served.embedder, tokens=True))[1]
 
 
+class Opened(NamedTuple):
+    """A query as read, the memory as it may see it, the query's embeddings, and what is not there yet."""
+
+    query: Query
+    memory: Memory
+    embeddings: Embeddings
+    notices: tuple[str, ...]
+
+
 async def open_memory(
     source: Source, request: Request, scope: Scope, keep: Keep, *, tokens: bool, few_turns: int,
     then: tuple[int, datetime] | None = None,
-) -> tuple[Query, Memory, Embeddings]:  # fmt: skip
-    """The query as read, the memory as it may see it, and the query's embeddings.
+) -> Opened:  # fmt: skip
+    """Open the user's memory for a request, after a moment for what the user has just written to get its vectors.
 
     `then` is a journal position and the moment that counts as now, to repeat an earlier recall.
     """
@@ -85,6 +98,7 @@ async def open_memory(
     if through is None and request.known_at is not None:
         through = await source.log.seq_at(scope, request.known_at)
     outline = await source.outline(scope, through)
+    late = then is None and bool(source.vectors) and not await source.catch_up(scope, outline.seq)
     if then is None:  # a clock that was set back brings nothing back that has ended
         now = max(now, from_micros(outline.at))
     kept = keep.of(scope.user_id) if through is None else keep.of(scope.user_id).past()
@@ -99,4 +113,5 @@ async def open_memory(
         embed=embeddings.vector, through=through,
     )  # fmt: skip
     read = read_query(request.query, sight.names)
-    return Query(request, read, aware(request.as_of or now)), memory, embeddings
+    query = Query(request, read, aware(request.as_of or now))
+    return Opened(query, memory, embeddings, (LATE,) if late else ())
