@@ -317,7 +317,7 @@ async def open_resources(settings: Settings) -> Resources:
     log = await sqlite.open_log(settings.database, clock)
     session: SessionStore | None = None
     try:
-        session = await sqlite.open_session(settings.session_file, clock)
+        session = await _open_session(settings, clock)
         meta = await log.meta()
         notices: list[str] = []
         opening = await log.count_opening()
@@ -337,6 +337,17 @@ async def open_resources(settings: Settings) -> Resources:
             await session.close()
         await log.close()
         raise
+
+
+async def _open_session(settings: Settings, clock: Clock) -> SessionStore:
+    if (url := settings.session_server) is not None:
+        from agentmem.stores import redis  # lazy: an extra
+
+        return await redis.open_session(url, clock)
+    from agentmem.stores import sqlite
+
+    assert settings.session_file is not None
+    return await sqlite.open_session(settings.session_file, clock)
 
 
 async def add_projection(resources: Resources, embedder: Embedder) -> VectorProjection:

@@ -18,6 +18,7 @@ from pydantic_settings import (
 from agentmem.errors import ConfigError
 from agentmem.model.clock import Clock
 
+REDIS = ("redis://", "rediss://")
 AuditLevel = Literal["off", "writes", "reads", "verbose"]
 
 
@@ -30,9 +31,9 @@ class Settings(BaseSettings):
     )  # fmt: skip
 
     home: Path = Field(default_factory=lambda: Path.home() / ".agentmem")
-    graph_url: str | None = None
-    log_url: str | None = None
-    session_url: str | None = None
+    graph_url: str | None = Field(default=None, repr=False)  # URLs may hold passwords
+    log_url: str | None = Field(default=None, repr=False)
+    session_url: str | None = Field(default=None, repr=False)
     embedder: str = "auto"
     audit_level: AuditLevel = "writes"
     audit_days: int = Field(default=365, ge=1)
@@ -78,14 +79,15 @@ class Settings(BaseSettings):
         for name, url, servers in (
             ("log_url", log, ("postgresql", "postgres")),
             ("graph_url", graph, ("neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")),
-            ("session_url", session, ("redis", "rediss")),
+            ("session_url", session, ()),
         ):
-            if url is None or url.startswith("sqlite:///"):
+            if url is None or url.startswith("sqlite:///") or (name == "session_url" and url.startswith(REDIS)):
                 continue
             scheme = url.split("://", 1)[0]
             if scheme in servers:
                 raise ValueError(f"{name}: this version has no {scheme} store yet; use sqlite:///path or leave it out")
-            raise ValueError(f"{name} must be sqlite:///path, got {scheme}://…")
+            others = " or redis://host:6379/0" if name == "session_url" else ""
+            raise ValueError(f"{name} must be sqlite:///path{others}, got {scheme}://…")
         if log is not None and graph is not None and log != graph:
             raise ValueError(
                 "graph_url and log_url must name the same SQLite file: the graph is committed with the log"
@@ -100,9 +102,16 @@ class Settings(BaseSettings):
         return _file(self.log_url or self.graph_url, self.home / "memory.db")
 
     @property
-    def session_file(self) -> Path:
-        """The session cache's file."""
+    def session_file(self) -> Path | None:
+        """The session cache's file; None when it is a server."""
+        if self.session_server is not None:
+            return None
         return _file(self.session_url, self.home / "session.db")
+
+    @property
+    def session_server(self) -> str | None:
+        """The URL of the Redis that is the session cache, if one is."""
+        return self.session_url if (self.session_url or "").startswith(REDIS) else None
 
     @property
     def model_folder(self) -> Path:

@@ -16,6 +16,8 @@ settings.register_profile(
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("repeatable")
 
+pytest_plugins = ["tests.servers.plugin"]
+
 _QUICK_FIRST = ("unit", "conformance", "surfaces", "docs", "flows", "faults")
 
 
@@ -34,7 +36,8 @@ def _no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Itera
     """Keep the settings, keys and memory of whoever runs the tests out of them."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.startswith("AGENTMEM_") or name.endswith("_API_KEY"):
+            ours = name.startswith("AGENTMEM_") and not name.startswith("AGENTMEM_TEST_")
+            if ours or name.endswith("_API_KEY"):
                 patch.delenv(name)
         patch.setenv("AGENTMEM_HOME", str(tmp_path_factory.mktemp("default-home")))
         yield

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from agentmem.errors import Conflict, NotFound
+from agentmem.errors import Conflict, NotFound, StoreUnavailable
 from agentmem.memory import Seat
 from agentmem.model.changes import Change, JournalEntry, Write, fingerprint
 from agentmem.model.records import KINDS, Edge, Fact, Key, Record, Status
@@ -28,7 +28,7 @@ class ForgetReceipt:
 
 @dataclass(frozen=True, slots=True)
 class ErasureReceipt:
-    """Everything of a user was erased. `scan.remnants` is empty, `scan.pending` says what waits for a reader."""
+    """Everything of a user was erased. `scan.remnants` is empty, `scan.pending` says what waits, and for whom."""
 
     operation_id: str
     user_id: str
@@ -127,7 +127,7 @@ class Erasure:
         resources, scope = self.seat.resources, self.seat.scope
         operation_id, now = resources.ids.new(), resources.clock.now()
         scan = await resources.log.erase(scope, None, operation_id=operation_id, at=now)
-        await self._forget_caches(())
+        scan = await self._forget_caches((), scan)
         await resources.follow(scope)
         await self._audit("erase", operation_id, ["*"])
         return ErasureReceipt(operation_id, scope.user_id, now, scan)
@@ -159,7 +159,7 @@ class Erasure:
             gone, scan = before, await resources.log.erase(scope, before, operation_id=entry.operation_id, at=now)
         else:
             gone, scan = await self._take_out(keys, entry.operation_id, now)
-        await self._forget_caches([name for _, name in gone])
+        scan = await self._forget_caches([name for _, name in gone], scan)
         await resources.follow(scope)
         await self._audit("delete", entry.operation_id, [name for _, name in gone])
         asked = dict.fromkeys(name for _, name in keys or [("", record_id)])
@@ -218,14 +218,20 @@ class Erasure:
             out.extend(page)
         return out
 
-    async def _forget_caches(self, ids: Sequence[str]) -> None:
+    async def _forget_caches(self, ids: Sequence[str], scan: Scan) -> Scan:
+        """Drop what is cached, here and in the session store; the scan with what could not be reached."""
         resources, user = self.seat.resources, self.seat.scope.user_id
         await resources.settle()  # a turn on its way to the session cache must not arrive there later
-        await resources.session.clear(self.seat.scope)
         resources.erased(user)
         for name in ids:
             for projection in resources.vectors:
                 projection.given.pop((user, name), None)
+        try:
+            await resources.session.clear(self.seat.scope)
+        except StoreUnavailable as error:
+            away = f"session cache, whose values end by themselves or with another erasure: {error}"
+            return replace(scan, pending=(*scan.pending, away))
+        return scan
 
     async def _audit(self, operation: str, operation_id: str, ids: Sequence[str]) -> None:
         row = self.seat.resources.auditor.write(

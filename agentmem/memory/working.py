@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from agentmem.errors import InvalidRecord, StoreError
+from agentmem.errors import InvalidRecord, StoreError, StoreUnavailable
 from agentmem.memory import Seat
 from agentmem.model.records import Turn
 from agentmem.model.scope import checked_name
 from agentmem.stores import Where
 from agentmem.text.ranks import best_matches
 
+T = TypeVar("T")
 THOUGHTS = 100
 
 
 @dataclass
 class Working:
-    """The session's last turns, context values, thoughts and active goal, each with a time to live."""
+    """The session's last turns, context values, thoughts and active goal, each with a time to live.
+
+    While the session store is away nothing is at hand: what reads it finds nothing. `set`, `push_thought`, `delete` and
+    `clear` raise StoreUnavailable then, so that nobody takes for done what was not.
+    """
 
     seat: Seat
 
@@ -31,6 +36,12 @@ class Working:
     @property
     def _ttl(self) -> float:
         return self.seat.resources.settings.working_ttl
+
+    async def _found(self, question: Awaitable[T], nothing: T) -> T:
+        try:
+            return await question
+        except StoreUnavailable:  # any key may be gone at any time, and so may all of them
+            return nothing
 
     async def saw(self, turns: Sequence[Turn]) -> None:
         """Put turns just stored at hand; best effort, for a cache must not fail a write."""
@@ -69,7 +80,8 @@ class Working:
 
     async def get(self, key: str) -> Any:
         """The value kept under a key; None when there is none, or its time is over."""
-        return await self.seat.resources.session.get(self.seat.scope, self._key(f"context:{checked_name(key, 'key')}"))
+        name = self._key(f"context:{checked_name(key, 'key')}")
+        return await self._found(self.seat.resources.session.get(self.seat.scope, name), None)
 
     async def delete(self, key: str) -> None:
         """Drop a value; nothing happens when there is none."""
@@ -78,7 +90,7 @@ class Working:
     async def context(self) -> dict[str, Any]:
         """All context values of the current conversation by key."""
         prefix = self._key("context:")
-        found = await self.seat.resources.session.items(self.seat.scope, prefix)
+        found = await self._found(self.seat.resources.session.items(self.seat.scope, prefix), {})
         return {name.removeprefix(prefix): value for name, value in sorted(found.items())}
 
     async def push_thought(self, thought: str) -> None:
@@ -92,9 +104,8 @@ class Working:
 
     async def thoughts(self, limit: int = 10) -> list[str]:
         """The last thoughts, oldest first."""
-        return [
-            str(item) for item in await self.seat.resources.session.tail(self.seat.scope, self._key("thoughts"), limit)
-        ]
+        question = self.seat.resources.session.tail(self.seat.scope, self._key("thoughts"), limit)
+        return [str(item) for item in await self._found(question, [])]
 
     async def clear(self) -> None:
         """Forget the session's cached values of the current conversation; turns stay in episodic memory."""
@@ -125,6 +136,7 @@ class Working:
 
 
 def _key(channel: str, conversation_id: str, what: str) -> str:
-    # The documents' pattern: working:{user}:channel:conversation:*; the user is the store's own column and hash tag.
+    # The documents' pattern: working:{user}:channel:conversation:*; the store adds the user, as a column or behind the
+    # first part.
     # Quoted, so that a colon in a name cannot make one conversation's keys look like another's.
     return f"working:{quote(channel, safe='')}:{quote(conversation_id, safe='') or '-'}:{what}"

@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from agentmem.errors import AgentMemError
+from agentmem.errors import AgentMemError, StoreError
 from agentmem.model.clock import SystemClock, micros
 from agentmem.providers import open_embedder
 from agentmem.resources import embedder_options
@@ -26,6 +26,8 @@ async def doctor(settings: Settings) -> list[Finding]:
     damaged store, which is a finding and no exception, and while others use it. The embedder is asked for one vector.
     """
     findings, meta = await asyncio.to_thread(_look, settings)
+    if settings.session_server is not None:
+        findings.append(await _session(settings, settings.session_server))
     if recorded := meta.get("embedder"):
         findings.append(await _embedder(settings, recorded))
     return findings
@@ -56,7 +58,8 @@ def _place(settings: Settings) -> list[Finding]:
     findings = [Finding("ok", "store", str(path))]
     if not os.access(path, os.W_OK):
         findings.append(Finding("warning", "store", f"{path} cannot be written", f"run: chmod 600 {path}"))
-    shared = [line for file in (path, settings.session_file) for line in too_open(file)]
+    files = [path] if settings.session_file is None else [path, settings.session_file]
+    shared = [line for file in files for line in too_open(file)]
     if (mode := folder.stat().st_mode & 0o777) & 0o077:
         shared.append(f"others can look into {folder} (mode {mode:o}); run: chmod 700 {folder}")
     for line in shared:
@@ -80,6 +83,25 @@ def _copies(folder: Path) -> list[Finding]:
         Finding("warning", "copies", f"{copy} holds a copy that a killed verification left", f"run: rm -r {copy}")
         for copy in left_behind(folder, now)
     ]
+
+
+async def _session(settings: Settings, url: str) -> Finding:
+    """The Redis that is the session cache: there, and set to let go of keys when its memory is full."""
+    from agentmem.stores import redis  # lazy: an extra
+
+    session = await redis.open_session(url, settings.clock or SystemClock())
+    try:
+        server = await session.server()
+    except StoreError as error:
+        fix = "memory goes on without short-lived values; start it, or check session_url"
+        return Finding("warning", "session", str(error), fix)
+    finally:
+        await session.close()
+    detail = f"Redis {server['version']} answers, maxmemory-policy {server['policy']}"
+    if server["policy"] == "noeviction":
+        fix = "set maxmemory-policy allkeys-lru, so that a full cache lets go of keys"
+        return Finding("warning", "session", detail, fix)
+    return Finding("ok", "session", detail)
 
 
 async def _embedder(settings: Settings, recorded: str) -> Finding:

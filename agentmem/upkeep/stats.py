@@ -30,7 +30,7 @@ async def stats(resources: Resources, scope: Scope) -> dict[str, Any]:
         "journal": dict(counts["journal"]),
         "words": dict(counts["words"]),
         "vectors": dict(counts["passages"]),
-        "bytes": {**sizes, "session": session.stat().st_size if session.exists() else 0},
+        "bytes": {**sizes, "session": session.stat().st_size if session and session.exists() else 0},
         "lag": await resources.lag(scope),
         "embedder": resources.vectors[0].embedder.identity,
         "embedder_next": building,

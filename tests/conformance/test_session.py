@@ -1,22 +1,25 @@
-"""The session cache: values that live for a while, lists, counters, and a file that may break at any time."""
+"""The session cache on every backend: values that live for a while, lists, counters; nothing depends on any of them."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agentmem.errors import Closed, InvalidRecord, StoreUnavailable
+from agentmem.errors import Closed, InvalidRecord
 from agentmem.model.scope import Scope
-from agentmem.stores.sqlite import open_session
-from agentmem.stores.sqlite.connection import connect
-from agentmem.stores.sqlite.session import SqliteSession
+from agentmem.stores import SessionStore
+from agentmem.stores import redis as redis_store
+from agentmem.stores import sqlite as sqlite_store
 from tests.conformance.stores import Hand
 
 ANN, BOB = Scope("ann"), Scope("bob")
+OpenSession = Callable[[], Awaitable[SessionStore]]
+BACKENDS = ["sqlite", pytest.param("redis", marks=pytest.mark.server("redis"))]
 
 
 @pytest.fixture
@@ -24,19 +27,28 @@ def clock() -> Hand:
     return Hand()
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "home" / "session.db"
+@pytest.fixture(params=BACKENDS)
+async def open_session(request: pytest.FixtureRequest, tmp_path: Path, clock: Hand) -> AsyncIterator[OpenSession]:
+    """Opens the test's cache; called again, once more, as another process would. All are closed in the end."""
+    opened: list[SessionStore] = []
+    url = request.getfixturevalue("redis_database") if request.param == "redis" else ""
+
+    async def open_one() -> SessionStore:
+        made = redis_store.open_session(url, clock) if url else sqlite_store.open_session(tmp_path / "s.db", clock)
+        opened.append(await made)
+        return opened[-1]
+
+    yield open_one
+    for session in opened:
+        await session.close()
 
 
 @pytest.fixture
-async def session(path: Path, clock: Hand) -> AsyncIterator[SqliteSession]:
-    made = await open_session(path, clock)
-    yield made
-    await made.close()
+async def session(open_session: OpenSession) -> SessionStore:
+    return await open_session()
 
 
-async def test_values_are_json(session: SqliteSession) -> None:
+async def test_values_are_json(session: SessionStore) -> None:
     value = {"goal": "Grüße 🙂", "n": [1, 2.5, None, True]}
     await session.set(ANN, "k", value, ttl=60)
     assert await session.get(ANN, "k") == value
@@ -47,20 +59,20 @@ async def test_values_are_json(session: SqliteSession) -> None:
 
 
 @pytest.mark.parametrize("value", [{1, 2}, object(), float("nan"), b"bytes"])
-async def test_what_is_no_json_is_refused(session: SqliteSession, value: object) -> None:
+async def test_what_is_no_json_is_refused(session: SessionStore, value: object) -> None:
     with pytest.raises(InvalidRecord, match="'k'") as caught:
         await session.set(ANN, "k", value, ttl=60)
     assert caught.value.field == "value"
 
 
 @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf")])
-async def test_a_time_to_live_is_positive(session: SqliteSession, ttl: float) -> None:
+async def test_a_time_to_live_is_positive(session: SessionStore, ttl: float) -> None:
     with pytest.raises(InvalidRecord) as caught:
         await session.set(ANN, "k", 1, ttl=ttl)
     assert caught.value.field == "ttl"
 
 
-async def test_values_expire_by_the_given_clock(session: SqliteSession, clock: Hand) -> None:
+async def test_values_expire_by_the_given_clock(session: SessionStore, clock: Hand) -> None:
     await session.set(ANN, "k", 1, ttl=10)
     await session.set(ANN, "l", 1, ttl=20)
     clock.move(9.9)
@@ -70,27 +82,7 @@ async def test_values_expire_by_the_given_clock(session: SqliteSession, clock: H
     assert await session.items(ANN, "") == {"l": 1}
 
 
-async def test_what_expired_is_swept_by_later_writes(session: SqliteSession, clock: Hand, path: Path) -> None:
-    def rows() -> int:
-        db = connect(path)
-        try:
-            return int(db.execute("SELECT count(*) FROM kv").get)
-        finally:
-            db.close()
-
-    await session.set(ANN, "short", 1, ttl=10)
-    clock.move(30)
-    await session.set(ANN, "k", 1, ttl=600)
-    assert rows() == 2
-    clock.move(31)
-    await session.set(ANN, "l", 1, ttl=600)
-    assert rows() == 2
-    clock.move(-3600)
-    await session.set(ANN, "m", 1, ttl=1)
-    assert rows() == 3
-
-
-async def test_lists_keep_their_last_values(session: SqliteSession, clock: Hand) -> None:
+async def test_lists_keep_their_last_values(session: SessionStore, clock: Hand) -> None:
     for n in range(5):
         await session.push(ANN, "turns", {"n": n}, keep=3, ttl=10)
         clock.move(4)
@@ -108,7 +100,7 @@ async def test_lists_keep_their_last_values(session: SqliteSession, clock: Hand)
         await session.push(ANN, "turns", 1, keep=0, ttl=10)
 
 
-async def test_counters_count_within_their_window(session: SqliteSession, clock: Hand) -> None:
+async def test_counters_count_within_their_window(session: SessionStore, clock: Hand) -> None:
     assert [await session.increment(ANN, "n", ttl=10) for _ in range(3)] == [1, 2, 3]
     clock.move(9)
     assert await session.increment(ANN, "n", ttl=10) == 4
@@ -118,7 +110,7 @@ async def test_counters_count_within_their_window(session: SqliteSession, clock:
     assert await session.increment(ANN, "n", ttl=10) == 1
 
 
-async def test_prefixes_are_literal(session: SqliteSession) -> None:
+async def test_prefixes_are_literal(session: SessionStore) -> None:
     for key in ("a%:x", "a%:y", "ab:x", "a", "a%"):
         await session.set(ANN, key, key, ttl=60)
     await session.set(BOB, "a%:x", "bob", ttl=60)
@@ -130,77 +122,72 @@ async def test_prefixes_are_literal(session: SqliteSession) -> None:
     assert await session.items(BOB, "") == {"a%:x": "bob"}
 
 
-async def test_what_is_cleared_is_in_no_file(session: SqliteSession, path: Path) -> None:
-    for n in range(50):
-        await session.push(ANN, "turns", f"MARKER {n} " + "x" * 400, keep=20, ttl=60)
-    await session.set(BOB, "k", "stays", ttl=60)
-    await session.clear(ANN)
-    # Another process looks: opening the file here would drop the locks of the connection that is still open.
-    script = "import pathlib, sys; print(sum(b'MARKER' in f.read_bytes() for f in pathlib.Path(sys.argv[1]).iterdir()))"
-    found = subprocess.run([sys.executable, "-c", script, str(path.parent)], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "0"
-    assert await session.get(BOB, "k") == "stays"
-
-
-async def test_values_outlive_the_process(session: SqliteSession, path: Path, clock: Hand) -> None:
+async def test_values_outlive_the_process(session: SessionStore, open_session: OpenSession) -> None:
     await session.set(ANN, "k", 1, ttl=60)
     await session.close()
     with pytest.raises(Closed):
         await session.get(ANN, "k")
-    again = await open_session(path, clock)
-    assert await again.get(ANN, "k") == 1
-    await again.close()
+    assert await (await open_session()).get(ANN, "k") == 1
 
 
-def garbage(path: Path) -> None:
-    path.write_bytes(b"this is no database at all" * 400)
+async def test_lists_are_values_too(session: SessionStore) -> None:
+    await session.push(ANN, "l", "ü", keep=3, ttl=60)
+    await session.push(ANN, "l", None, keep=3, ttl=60)
+    assert await session.get(ANN, "l") == ["ü", None]
+    assert await session.items(ANN, "") == {"l": ["ü", None]}
+    assert await session.increment(ANN, "l", ttl=60) == 1
 
 
-def torn(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[100:] = b"\xff" * (len(data) - 100)
-    path.write_bytes(bytes(data))
+async def test_many_at_once_lose_nothing(session: SessionStore, open_session: OpenSession) -> None:
+    other = await open_session()
+    both = [session, other] * 10
+    counts = await asyncio.gather(*[one.increment(ANN, "n", ttl=60) for one in both])
+    assert sorted(counts) == list(range(1, 21))
+    await asyncio.gather(*[one.push(ANN, "l", n, keep=15, ttl=60) for n, one in enumerate(both)])
+    assert len(await session.tail(ANN, "l", 99)) == 15
 
 
-def other_program(path: Path) -> None:
-    path.unlink()
-    db = connect(path)
-    db.execute("CREATE TABLE kv (something TEXT)")
-    db.close()
+@pytest.mark.parametrize("user", ["ann:b", "{ann}", "a*n?[n]", "Ännchen 🙂", "a%3Ab", "x" * 200, "}{"])
+async def test_any_user_has_keys_of_its_own(session: SessionStore, user: str) -> None:
+    for key in ("plain", "a:b", ":", "a:", "{ann}:x", "*", ""):
+        await session.set(Scope(user), key, key, ttl=60)
+        await session.set(ANN, key, "hers", ttl=60)
+        assert await session.get(Scope(user), key) == key
+    assert await session.items(Scope(user), "a") == {"a:": "a:", "a:b": "a:b"}
+    await session.clear(Scope(user))
+    assert await session.items(Scope(user), "") == {}
+    assert len(await session.items(ANN, "")) == 7
 
 
-@pytest.mark.parametrize("damage", [garbage, torn, other_program])
-async def test_a_damaged_file_is_made_anew(path: Path, clock: Hand, damage: Callable[[Path], None]) -> None:
-    first = await open_session(path, clock)
-    await first.set(ANN, "k", "x" * 5000, ttl=60)
-    await first.close()
-    damage(path)
-    again = await open_session(path, clock)
-    assert await again.get(ANN, "k") is None
-    await again.set(ANN, "k", 2, ttl=60)
-    assert await again.get(ANN, "k") == 2
-    await again.close()
+def any_step(random_: random.Random) -> tuple[str, Callable[[SessionStore], Awaitable[Any]]]:
+    """A request to a store, with its name."""
+    scope, key = random_.choice([ANN, BOB]), random_.choice(["a", "a:b", "a:c", "b:c"])
+    ttl, n = random_.choice([1, 5, 30]), random_.randrange(1, 5)
+    value = random_.choice([n, -7, True, None, 1.5, "12", "text", {"k": [n]}, 10**14])
+    steps: dict[str, Callable[[SessionStore], Awaitable[Any]]] = {
+        "set": lambda store: store.set(scope, key, value, ttl=ttl),
+        "get": lambda store: store.get(scope, key),
+        "push": lambda store: store.push(scope, key, value, keep=n, ttl=ttl),
+        "tail": lambda store: store.tail(scope, key, n),
+        "increment": lambda store: store.increment(scope, key, ttl=ttl),
+        "delete": lambda store: store.delete(scope, key),
+        "items": lambda store: store.items(scope, key[: n - 1]),
+        "clear": lambda store: store.clear(scope, key[:n]),
+    }
+    name = random_.choice([*steps, "set", "push", "push", "items"])
+    return name, steps[name]
 
 
-async def test_a_file_damaged_while_open_is_made_anew(session: SqliteSession, path: Path) -> None:
-    await session.set(ANN, "k", 1, ttl=60)
-    db = connect(path)
-    db.execute("DROP TABLE kv")
-    db.close()
-    assert await session.get(ANN, "k") is None
-    await session.set(ANN, "k", 2, ttl=60)
-    assert await session.get(ANN, "k") == 2
-
-
-async def test_a_lock_of_another_process_does_not_hold_up_for_long(session: SqliteSession, path: Path) -> None:
-    await session.set(ANN, "k", 1, ttl=60)
-    await session.clear(BOB)
-    db = connect(path)
-    db.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreUnavailable):
-        await session.set(ANN, "k", 2, ttl=60)
-    assert await session.get(ANN, "k") == 1
-    db.execute("ROLLBACK")
-    db.close()
-    await session.set(ANN, "k", 2, ttl=60)
-    assert await session.get(ANN, "k") == 2
+@pytest.mark.parametrize("seed", range(10))
+async def test_any_history_reads_the_same_on_both(tmp_path: Path, redis_database: str, clock: Hand, seed: int) -> None:
+    dice = random.Random(seed)
+    embedded = await sqlite_store.open_session(tmp_path / "s.db", clock)
+    server = await redis_store.open_session(redis_database, clock)
+    try:
+        for number in range(150):
+            name, step = any_step(dice)
+            assert await step(embedded) == await step(server), f"step {number}: {name}"
+            clock.move(dice.choice([0, 0, 0.3, 1, 4]))
+    finally:
+        await embedded.close()
+        await server.close()

@@ -51,7 +51,7 @@ def test_technique_options_come_from_the_environment_too(monkeypatch: pytest.Mon
         ({"log_url": "mysql://x"}, ["log_url", "sqlite:///"]),
         ({"log_url": "postgresql://x"}, ["log_url", "postgresql"]),
         ({"graph_url": "neo4j://x"}, ["graph_url", "neo4j"]),
-        ({"session_url": "redis://x"}, ["session_url", "redis"]),
+        ({"session_url": "memcached://x"}, ["session_url", "redis://", "sqlite:///"]),
         ({"log_url": "sqlite:///a", "graph_url": "sqlite:///b"}, ["graph_url", "log_url", "same"]),
         ({"threads": 0}, ["threads"]),
         ({"model_timeout": 0}, ["model_timeout"]),
@@ -93,6 +93,14 @@ def test_files_lie_in_the_home_or_where_a_url_says(tmp_path: Path) -> None:
     assert load_settings(log_url="sqlite:////data/x.db").database == Path("/data/x.db")
     assert load_settings(graph_url="sqlite:///x.db").database == Path("x.db")
     assert load_settings(session_url="sqlite:///s.db").session_file == Path("s.db")
+    assert load_settings(session_url="redis://h/0").session_file is None
+    assert load_settings(session_url="redis://h/0").session_server == "redis://h/0"
+
+
+def test_no_url_with_its_password_is_shown() -> None:
+    settings = load_settings(session_url="redis://:hidden-word@h/0")
+    assert "hidden-word" not in f"{settings!r} {settings}"
+    assert "hidden-word" not in str(settings.active())
 
 
 def test_the_digest_is_of_what_steers_results(tmp_path: Path) -> None:

@@ -134,7 +134,11 @@ def test_nothing_is_left_unfinished(path: Path) -> None:
     assert [f"line {n}: {line.strip()}" for n, line in enumerate(lines, 1) if marks.search(line)] == []
 
 
-@pytest.mark.parametrize("path", TESTS, ids=name_of)
+# The one place that may pass tests over, off CI, for want of a server; it says so at the end of the run.
+SERVERS_MISSING = ROOT / "tests" / "servers" / "plugin.py"
+
+
+@pytest.mark.parametrize("path", [path for path in TESTS if path != SERVERS_MISSING], ids=name_of)
 def test_no_test_is_passed_over(path: Path) -> None:
     marks = re.compile(r"\bpytest\.(mark\.)?(skip|skipif|xfail|importorskip)\b|\bassert\s+True\b")
     lines = path.read_text(encoding="utf-8").splitlines()

@@ -33,7 +33,7 @@ def command(door: Door, *, record_id: str, hard: bool, yes: bool, reason: str) -
     if scan is not None:
         left = ", ".join(f"{place} {rows}" for place, rows in scan.remnants.items())
         lines.append(f"scanned {len(scan.places)} places: {f'still found in {left}' if left else 'nothing left'}")
-        lines += [f"waits for a reader to finish: {place}" for place in scan.pending]
+        lines += [f"still waits: {place}" for place in scan.pending]
     door.show(receipt, "\n".join(lines))
     return FOUND if scan is not None and scan.remnants else 0
 

@@ -246,11 +246,11 @@ class Inspection:
             self.add("leases", "none is held for long")
 
 
-def inspect(path: Path, session: Path, now: datetime) -> Inspection:
-    """Look at a store's file, and at its session cache where there is one. Blocks; what a store raises is a finding."""
+def inspect(path: Path, session: Path | None, now: datetime) -> Inspection:
+    """Look at a store's file, and at that of its session cache, if any. Blocks; what a store raises is a finding."""
     inspection = Inspection(path, load_schema("sqlite"), now)
     inspection.run()
-    if session.exists() and session != path:
+    if session is not None and session.exists() and session != path:
         if wrong := _broken(session):
             inspection.add("session", wrong, f"it is only a cache; delete {session}", level="warning")
         else:

@@ -1,0 +1,113 @@
+"""Redis through redis-py: the only importer of the driver. A bounded pool, a time limit for every request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agentmem.errors import Closed, ConfigError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+T = TypeVar("T")
+Request = Callable[[Any], Awaitable[T]]
+CONNECTIONS = 16
+WAIT = 0.5  # seconds to connect, for a free connection, for an answer: a cache must not hold up a write
+LONGEST = 1.0  # seconds for one request with all of these
+IDLE = 30  # seconds after which a connection is tried before it is trusted with a request
+
+
+class Connections:
+    """One Redis. Opened without a word to the server, so that one that is down fails only what asks it.
+
+    Raises ConfigError for a URL that cannot work, and when the driver is not installed. Used after a fork, it connects
+    anew.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._closed = False
+        self._inherited: list[Any] = []
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._client = _client(self._url)
+        pool = self._client.connection_pool
+        self._password = str(pool.connection_kwargs.get("password") or "")
+        self.place = "{host}:{port}".format(**{"host": "localhost", "port": 6379, **pool.connection_kwargs})
+
+    def __repr__(self) -> str:
+        return f"Connections({self.place!r})"
+
+    async def ask(self, request: Request[T], *, again: bool) -> T:
+        """The answer to a request. `again`: one that may be done twice is sent once more when its connection broke.
+
+        Raises StoreUnavailable, which never holds the password, and Closed.
+        """
+        import redis
+
+        client = self._checked()
+        try:
+            async with asyncio.timeout(LONGEST):
+                try:
+                    return await request(client)
+                except redis.AuthenticationError:
+                    raise
+                except redis.ConnectionError:
+                    if not again:
+                        raise
+                return await request(client)
+        except (redis.RedisError, OSError) as error:
+            raise self._translated(error) from (None if self._tells_password(error) else error)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._pid == os.getpid() and not self._closed:
+            await self._client.aclose()
+        self._closed = True
+
+    def _checked(self) -> Any:
+        if self._closed:
+            raise Closed(f"the session cache at {self.place} was closed")
+        if self._pid != os.getpid():
+            # Closing what was inherited would take the parent's sockets off the event queue that both share.
+            self._inherited.append(self._client)
+            self._start()
+        return self._client
+
+    def _tells_password(self, error: Exception) -> bool:
+        return bool(self._password) and self._password in str(error)
+
+    def _translated(self, error: Exception) -> StoreUnavailable:
+        said = f"no answer within {LONGEST} s" if isinstance(error, TimeoutError) else str(error)
+        if self._tells_password(error):
+            said = "it refused the request"
+        return StoreUnavailable(f"Redis at {self.place} cannot be used: {said}")
+
+
+def _client(url: str) -> Redis:
+    try:
+        from redis.asyncio import BlockingConnectionPool, Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+    except ImportError as error:
+        raise ConfigError("session_url redis:// needs its driver: pip install 'agentmem-graph[redis]'") from error
+    checked = {"ssl_check_hostname": True} if url.startswith("rediss:") else {}  # older drivers leave it to the caller
+    try:
+        pool = BlockingConnectionPool.from_url(
+            url, max_connections=CONNECTIONS, timeout=WAIT, socket_connect_timeout=WAIT, socket_timeout=WAIT,
+            health_check_interval=IDLE, retry=Retry(NoBackoff(), 0), protocol=2, decode_responses=True,
+            **checked,
+        )  # fmt: skip
+        pool.connection_class(**pool.connection_kwargs)  # an option that does not exist shows here
+    except (ValueError, TypeError):
+        # The driver's words may hold a piece of the password.
+        raise ConfigError(
+            "session_url is no URL of a Redis; write redis://user:password@host:6379/0 (rediss:// with TLS), "
+            "special characters percent-encoded, and as options only those of the driver redis-py"
+        ) from None
+    return Redis.from_pool(pool)

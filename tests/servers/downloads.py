@@ -1,0 +1,64 @@
+"""What servers are made of is downloaded once per machine, into $AGENTMEM_TEST_CACHE or ~/.cache/agentmem-tests."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+LINES_OF_A_MESSAGE = 20
+LONGEST = 900  # seconds for one command; a first download over a slow line
+
+
+class CannotStart(Exception):
+    """A server cannot be had on this machine; the message says why, with the end of what was printed."""
+
+
+def kept(name: str, fill: Callable[[Path], None]) -> Path:
+    """The folder of this name in the cache, filled by `fill` when it is not there yet, by one process at a time."""
+    cache = Path(os.environ.get("AGENTMEM_TEST_CACHE") or Path.home() / ".cache" / "agentmem-tests")
+    folder = cache / name
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.is_dir():
+                half = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=cache))
+                try:
+                    fill(half)
+                    half.rename(folder)
+                finally:
+                    shutil.rmtree(half, ignore_errors=True)
+    except OSError as error:
+        raise CannotStart(f"the cache of downloads {cache} cannot be used: {error}") from error
+    return folder
+
+
+def run(command: Sequence[str | Path], *, cwd: Path, user: str | None = None) -> None:
+    """Run a command to its end; CannotStart with the end of its output when it fails."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(
+            words, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            errors="replace", timeout=LONGEST, **as_user(user),
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotStart(f"{words[0]}: {error}") from error
+    if done.returncode:
+        raise CannotStart(f"{' '.join(words[:3])} … failed:\n{last_lines(done.stdout)}")
+
+
+def as_user(name: str | None) -> dict[str, Any]:
+    """What makes `subprocess` run a program as this user; None is whoever runs the tests."""
+    return {} if name is None else {"user": name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
+
+
+def last_lines(text: str) -> str:
+    """The end of a program's output, as far as a message should hold it."""
+    return "\n".join(text.strip().splitlines()[-LINES_OF_A_MESSAGE:])

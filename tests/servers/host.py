@@ -1,0 +1,103 @@
+"""Servers that the tests of one run share: the first process starts each when a test needs it, and stops it at the end.
+
+The processes of a run meet in a folder: one asks by an empty file `<kind>.wanted`, the host answers with `<kind>.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.servers.downloads import CannotStart
+from tests.servers.local import LONGEST_STOP, LocalServer
+from tests.servers.neo4j import Neo4j
+from tests.servers.postgres import Postgres
+from tests.servers.redis import Redis
+
+KINDS: Mapping[str, Callable[[], LocalServer]] = {"postgres": Postgres, "redis": Redis, "neo4j": Neo4j}
+LOOK_EVERY = 0.05
+LONGEST = 1200.0  # seconds, with a first download
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Where a server is, or why there is none."""
+
+    url: str = ""
+    reason: str = ""
+
+
+def variable(kind: str) -> str:
+    """The environment variable that names a running server of this kind, to be used in place of one of our own."""
+    return f"AGENTMEM_TEST_{kind.upper()}_URL"
+
+
+def want(folder: Path, kind: str) -> None:
+    """Ask the host for a server, without waiting."""
+    (folder / f"{kind}.wanted").touch()
+
+
+def wait_for(folder: Path, kind: str) -> Answer:
+    """The host's answer, once it is there."""
+    want(folder, kind)
+    give_up = time.monotonic() + LONGEST
+    while time.monotonic() < give_up:
+        if (folder / f"{kind}.json").exists():
+            return Answer(**json.loads((folder / f"{kind}.json").read_text(encoding="utf-8")))
+        time.sleep(LOOK_EVERY)
+    return Answer(reason=f"{kind}: no answer within {LONGEST:.0f} s")
+
+
+class Host:
+    """Starts what is wanted in `folder`, each kind once, and stops everything in the end."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="agentmem-servers-"))
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._servers: dict[str, LocalServer] = {}
+
+    def begin(self) -> None:
+        """Look for what is wanted from now on; each server has a thread, which must live as long as it does."""
+        if not self._threads:
+            self._threads = [threading.Thread(target=self._serve, args=(kind,), daemon=True) for kind in KINDS]
+            for thread in self._threads:
+                thread.start()
+
+    def close(self) -> None:
+        """Stop the servers, and wait until they are gone."""
+        self._over.set()
+        for server in list(self._servers.values()):
+            server.patience = 0  # one that is starting is not waited for
+        for thread in self._threads:
+            thread.join(LONGEST_STOP)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _serve(self, kind: str) -> None:
+        while not (self.folder / f"{kind}.wanted").exists():
+            if self._over.wait(LOOK_EVERY):
+                return
+        if url := os.environ.get(variable(kind)):
+            self._tell(kind, Answer(url))
+            return
+        server = self._servers[kind] = KINDS[kind]()
+        try:
+            self._tell(kind, Answer(server.start().url))
+            self._over.wait()
+        except CannotStart as error:
+            self._tell(kind, Answer(reason=f"{kind} could not be started: {error}"))
+        finally:
+            server.close()
+
+    def _tell(self, kind: str, answer: Answer) -> None:
+        if not self._over.is_set():
+            half = self.folder / f"{kind}.half"
+            half.write_text(json.dumps(asdict(answer)), encoding="utf-8")
+            half.rename(self.folder / f"{kind}.json")

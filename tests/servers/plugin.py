@@ -1,0 +1,205 @@
+"""Fixtures that give tests real servers.
+
+A test takes `postgres_url`, `redis_url` or `neo4j_url` (one server of each kind for the whole run; clean up, or use a
+user of your own), `postgres_database` or `redis_database` (empty ones of its own), or `own_postgres`, `own_redis`,
+`own_neo4j` (a server of its own, to be killed and paused). A test that picks its backend at run time is marked
+`server("redis")`. A server that cannot be had fails the tests that need it when CI=true; else they are passed over and
+the end of the run says so.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from tests.servers.downloads import CannotStart
+from tests.servers.host import KINDS, Answer, Host, wait_for, want
+from tests.servers.local import LocalServer
+from tests.servers.neo4j import Neo4j
+from tests.servers.postgres import Postgres
+from tests.servers.redis import Redis
+
+HOST = pytest.StashKey[Host]()
+FOLDER = pytest.StashKey[Path]()
+NOT_THERE = "no server: "
+
+
+def servers_of(item: pytest.Item) -> list[str]:
+    """The kinds of servers shared by the run that a test needs."""
+    fixtures = getattr(item, "fixturenames", ())
+    marked = {kind for mark in item.iter_markers("server") for kind in mark.args}
+    return [kind for kind in KINDS if kind in marked or f"{kind}_url" in fixtures]
+
+
+# -- the run
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the first process the host; the others are told its folder."""
+    config.addinivalue_line("markers", "server(*kinds): the test needs these servers of the run")
+    if hasattr(config, "workerinput"):
+        config.stash[FOLDER] = Path(config.workerinput["servers"])
+    elif not config.option.collectonly:
+        config.stash[HOST] = Host()
+        config.stash[FOLDER] = config.stash[HOST].folder
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: object) -> None:
+    """Tell another process of the run where servers are asked for."""
+    node.config.stash[HOST].begin()  # type: ignore[attr-defined]
+    node.workerinput["servers"] = str(node.config.stash[FOLDER])  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests that need no server first; meanwhile the servers start."""
+    items.sort(key=lambda item: bool(servers_of(item)))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Ask for the servers at once."""
+    if FOLDER in session.config.stash:
+        for kind in {kind for item in session.items for kind in servers_of(item)}:
+            _want(session.config, kind)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Wait for the servers outside of the test's own time-out."""
+    for kind in servers_of(item):
+        _answer(item.config, kind)
+    return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say which tests were not run for want of a server."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = [report.longrepr[2] for report in reports if isinstance(report.longrepr, tuple)]
+    missing = [reason.partition(NOT_THERE)[2] for reason in reasons if NOT_THERE in reason]
+    if missing:
+        terminalreporter.section("TESTS NOT RUN, for want of a server", red=True, bold=True)
+        for reason in dict.fromkeys(missing):
+            terminalreporter.line(f"{missing.count(reason)} not run: {reason}", red=True)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the servers."""
+    if HOST in config.stash:
+        config.stash[HOST].close()
+        del config.stash[HOST]
+
+
+def _want(config: pytest.Config, kind: str) -> None:
+    if HOST in config.stash:
+        config.stash[HOST].begin()
+    want(config.stash[FOLDER], kind)
+
+
+def _answer(config: pytest.Config, kind: str) -> Answer:
+    _want(config, kind)
+    return wait_for(config.stash[FOLDER], kind)
+
+
+def _refuse(reason: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{NOT_THERE}{reason}", pytrace=False)
+    pytest.skip(f"{NOT_THERE}{reason}")
+
+
+# -- one server for the run
+
+
+def _url(config: pytest.Config, kind: str) -> str:
+    answer = _answer(config, kind)
+    return answer.url or _refuse(answer.reason)
+
+
+@pytest.fixture(scope="session")
+def postgres_url(pytestconfig: pytest.Config) -> str:
+    """The run's Postgres, as its superuser, in the database `postgres`."""
+    return _url(pytestconfig, "postgres")
+
+
+@pytest.fixture(scope="session")
+def redis_url(pytestconfig: pytest.Config) -> str:
+    """The run's Redis. Its database 0 belongs to `redis_database`."""
+    return _url(pytestconfig, "redis")
+
+
+@pytest.fixture(scope="session")
+def neo4j_url(pytestconfig: pytest.Config) -> str:
+    """The run's Neo4j, with user and password. It has one database: use users of your own."""
+    return _url(pytestconfig, "neo4j")
+
+
+# -- a place of one's own on it
+
+
+@pytest.fixture
+def postgres_database(postgres_url: str) -> Iterator[str]:
+    """The URL of an empty database."""
+    import psycopg
+
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    address, _, query = postgres_url.partition("?")
+    yield f"{address.rpartition('/')[0]}/{name}" + (f"?{query}" if query else "")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def redis_database(redis_url: str) -> Iterator[str]:
+    """The URL of an empty logical database."""
+    import redis
+
+    with redis.Redis.from_url(redis_url) as first:
+        databases = int(first.config_get("databases")["databases"])
+        number = 1 + first.incr("agentmem-tests:databases") % (databases - 1)
+    address, _, query = redis_url.partition("?")
+    url = f"{address.rpartition('/')[0]}/{number}" + (f"?{query}" if query else "")
+    with redis.Redis.from_url(url) as own:
+        own.flushdb()
+        yield url
+        own.flushdb()
+
+
+# -- a server of one's own
+
+
+# Each depends on the run's server: what has to be downloaded is then there, and why it cannot be had is known.
+
+
+def _own(server: LocalServer) -> Iterator[LocalServer]:
+    try:
+        server.start()
+        yield server
+    except CannotStart as error:
+        _refuse(str(error))
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def own_postgres(postgres_url: str) -> Iterator[LocalServer]:
+    """A Postgres of the test's own."""
+    yield from _own(Postgres())
+
+
+@pytest.fixture
+def own_redis(redis_url: str) -> Iterator[LocalServer]:
+    """A Redis of the test's own."""
+    yield from _own(Redis())
+
+
+@pytest.fixture
+def own_neo4j(neo4j_url: str) -> Iterator[LocalServer]:
+    """A Neo4j of the test's own; it takes a while to start, so give the test a time-out of 300 s."""
+    yield from _own(Neo4j())
