@@ -109,11 +109,12 @@ class HashEmbedder:
             widths.append(width)
         if not places:
             return self._unit(np.zeros((len(texts), self._dimensions)))
-        each = np.repeat(np.array(weights), [len(place) for place in places])
-        rows = np.repeat(np.arange(len(texts)) * self._dimensions, widths)
-        sums = np.bincount(
-            rows + np.concatenate(places), np.concatenate(values) * each, minlength=len(texts) * self._dimensions
-        )
+        where, what = np.concatenate(places), np.concatenate(values)
+        if any(weight != 1.0 for weight in weights):
+            what = what * np.repeat(np.array(weights), [len(place) for place in places])
+        if len(texts) > 1:
+            where = where + np.repeat(np.arange(len(texts)) * self._dimensions, widths)
+        sums = np.bincount(where, what, minlength=len(texts) * self._dimensions)
         return self._unit(sums.reshape(len(texts), self._dimensions))
 
     def _unit(self, sums: NDArray[np.floating | np.integer]) -> Vectors:
@@ -129,13 +130,14 @@ class HashEmbedder:
         groups = {wrapped[at : at + size] for size in LETTERS for at in range(len(wrapped) - size + 1)} - {wrapped}
         # The word's own feature is prefixed, so that it is no letter group of another word.
         names = [f"={word}", *sorted(groups)]
-        digests = [blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest() for name in names]
-        hashes = np.frombuffer(b"".join(digests), "<u8")
-        weights = np.full(len(names), LETTERS_WEIGHT / math.sqrt(max(1, len(groups))), np.float32)
-        weights[0] = 1.0
-        weights *= np.float32(math.sqrt(min(len(word), LONG_WORD)))
-        places = ((hashes >> np.uint64(1)) % np.uint64(self._dimensions)).astype(np.int32)
-        return places, np.where(hashes & np.uint64(1), weights, -weights)
+        digests = (blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest() for name in names)
+        hashes = [int.from_bytes(digest, "little") for digest in digests]
+        root = np.float32(math.sqrt(min(len(word), LONG_WORD)))
+        others = np.float32(LETTERS_WEIGHT / math.sqrt(max(1, len(groups)))) * root
+        weights = [others if each & 1 else -others for each in hashes]
+        weights[0] = root if hashes[0] & 1 else -root
+        places = [(each >> 1) % self._dimensions for each in hashes]
+        return np.array(places, np.int32), np.array(weights, np.float32)
 
 
 def _words(text: str) -> list[str]:
