@@ -167,23 +167,19 @@ class VectorProjection:
         return Batch(after, entry.seq)
 
     async def _batch(self, after: int, todo: Sequence[JournalEntry]) -> Batch:
-        fresh: dict[int, tuple[Stored, list[Piece]]] = {}
+        fresh: dict[int, Stored] = {}
         for entry in todo:
             for stored in entry.puts:
                 record = stored.record
-                first = record.recorded_at == entry.at
-                if not record.searchable() or not (first or record.kind in MUTABLE):
-                    continue
-                fresh[stored.slot] = (stored, passages(record.searchable()))
-        # All are replaced: under a clock that stands still, a later version looks like the first one.
-        return Batch(after, todo[-1].seq, await self._passages(list(fresh.values())), list(fresh))
+                if record.recorded_at == entry.at or record.kind in MUTABLE:
+                    fresh[stored.slot] = stored
+        replaced = [slot for slot, stored in fresh.items() if stored.record.kind in MUTABLE]
+        return Batch(after, todo[-1].seq, await self._passages(list(fresh.values())), replaced)
 
-    async def _passages(self, fresh: Sequence[tuple[Stored, list[Piece]]]) -> list[Passage]:
+    async def _passages(self, fresh: Sequence[Stored]) -> list[Passage]:
+        sentences = SENTENCE in self.embedder.grains
         wanted: list[tuple[Stored, Piece]] = [
-            (stored, piece)
-            for stored, pieces in fresh
-            for piece in pieces
-            if piece.grain == WHOLE or piece.grain in self.embedder.grains
+            (stored, piece) for stored in fresh for piece in passages(stored.record.searchable(), sentences=sentences)
         ]
         if not wanted:
             return []

@@ -34,6 +34,7 @@ class Given:
 
     turn: Turn
     turn_id: str | None
+    conversation_id: str
     payload: str
 
 
@@ -82,7 +83,8 @@ class Episodic:
     def _changes(self, given: Sequence[Given], key: str | None, operation_id: str) -> list[Change]:
         ids, scope, now = self.seat.resources.ids, self.seat.scope, self.seat.resources.clock.now()
         seen: dict[str, str] = {}
-        together = fingerprint(turns=[item.payload for item in given])  # a key stands for the whole list
+        # a key stands for the whole list
+        together = "" if key is None else fingerprint(turns=[item.payload for item in given])
         out = []
         for position, item in enumerate(given):
             if item.turn_id is not None and seen.setdefault(item.turn_id, item.payload) != item.payload:
@@ -94,9 +96,8 @@ class Episodic:
                 item = replace(item, payload=together)
             else:
                 change_id = ids.new()
-            turn = item.turn.model_copy(
-                update={"id": item.turn_id or ids.new(), "timestamp": item.turn.timestamp or now}
-            )
+            added = {"id": item.turn_id or ids.new(), "conversation_id": item.conversation_id}
+            turn = item.turn.model_copy(update={**added, "timestamp": item.turn.timestamp or now})
             self._keep_vector(turn)
             conversation = Conversation(
                 id=turn.conversation_id, channel=turn.channel, started_at=turn.timestamp, agent_id=scope.agent_id
@@ -151,12 +152,11 @@ class Episodic:
         scope = self.seat.scope
         defaults = {"channel": scope.channel, "agent_id": scope.agent_id, "session_id": scope.session_id}
         record = build(Turn, **{**defaults, **fields})
-        said = _said(record, fields)
         if "conversation_id" in fields:
-            checked_name(record.conversation_id, "conversation_id")
+            conversation_id = checked_name(record.conversation_id, "conversation_id")
         else:
-            record = record.model_copy(update={"conversation_id": self.seat.conversation()})
-        return Given(record, turn_id, said)
+            conversation_id = self.seat.conversation()
+        return Given(record, turn_id, conversation_id, _said(record, fields))
 
     async def get_conversation(self, conversation_id: str, *, limit: int = 10_000) -> list[Turn]:
         """The turns of a conversation in order; NotFound when this scope has nothing of such a conversation."""

@@ -39,28 +39,31 @@ class Passage:
     text: str
 
 
-def passages(text: str) -> list[Passage]:
+def passages(text: str, *, sentences: bool = True) -> list[Passage]:
     """Return the whole and, where there are at least two, the sentences of `text`; empty when it has only white space.
 
     A text without sentence passages is one sentence: its one vector serves both grains. Sentences end at . ! ? before
     white space; line breaks alone end none. A bracketed block at the end (` [shares a photo of a dog]`) is a sentence.
+    Without `sentences` the whole alone.
     """
-    return cut(text, trailing_blocks(text))
-
-
-def cut(text: str, blocks: list[tuple[int, int]]) -> list[Passage]:
-    """Return `passages(text)` for a caller that has its `trailing_blocks` already."""
     if not text.strip():
         return []
+    whole = Passage("whole", 0, 0, len(text), text)
+    spans = _cut(text) if sentences else []
+    if len(spans) < 2:
+        return [whole]
+    return [whole, *(Passage("sentence", n, a, b, text[a:b]) for n, (a, b) in enumerate(spans, 1))]
+
+
+def _cut(text: str) -> list[tuple[int, int]]:
+    """The spans of the sentences."""
+    blocks = trailing_blocks(text)
     body = (0, blocks[0][0] if blocks else len(text))
     sentences = chain(_sentences(text, *body), blocks)
     spans = [span for start, end in sentences for span in _shortened(text, start, end)]
     if len(spans) > MOST_SENTENCES:
         spans[MOST_SENTENCES - 1 :] = [(spans[MOST_SENTENCES - 1][0], spans[-1][1])]
-    whole = Passage("whole", 0, 0, len(text), text)
-    if len(spans) < 2:
-        return [whole]
-    return [whole, *(Passage("sentence", n, a, b, text[a:b]) for n, (a, b) in enumerate(spans, 1))]
+    return spans
 
 
 def trailing_blocks(text: str) -> list[tuple[int, int]]:

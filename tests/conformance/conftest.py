@@ -2,27 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from agentmem.model.clock import Clock
 from agentmem.model.scope import Scope
 from agentmem.stores import LogStore
-from tests.conformance.writing import SetClock
+from tests.conformance.writing import START, SetClock
 
 OpenLog = Callable[[], Awaitable[LogStore]]
+EMPTIED = """
+SELECT 'TRUNCATE ' || string_agg(attrelid::regclass::text, ', ') FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
+WHERE attname = 'user_id' AND relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace
+UNION ALL
+SELECT $$INSERT INTO store_meta (name, value) VALUES ('store_id', gen_random_uuid()), ('openings', '0')$$
+"""
 
 
-async def open_sqlite(home: Path, clock: Clock) -> LogStore:
+async def open_sqlite(request: pytest.FixtureRequest, clock: Clock) -> LogStore:
     """The embedded backend in a folder of its own."""
     from agentmem.stores.sqlite import open_log
 
+    home: Path = request.getfixturevalue("home")
     return await open_log(home / "memory.db", clock)
 
 
-BACKENDS = {"sqlite": open_sqlite}
+async def open_postgres(request: pytest.FixtureRequest, clock: Clock) -> LogStore:
+    """The server backend in a database of its own."""
+    from agentmem.stores.postgres import open_log
+
+    return await open_log(request.getfixturevalue("postgres_log"), clock)
+
+
+BACKENDS = {"sqlite": open_sqlite, "postgres": open_postgres}
+PARAMETERS = ["sqlite", pytest.param("postgres", marks=pytest.mark.server("postgres"))]
+
+
+@pytest.fixture(scope="session")
+def postgres_migrated(postgres_url: str) -> Iterator[tuple[str, str]]:
+    """The URLs of a database at the current schema, for its owner and for a user with the rights of a worker."""
+    import psycopg
+
+    from agentmem.stores.postgres import migrate
+
+    name, user, password = f"log_{uuid.uuid4().hex}", f"worker_{uuid.uuid4().hex}", uuid.uuid4().hex
+    owned = database_url(postgres_url, name)
+    with psycopg.connect(postgres_url, autocommit=True) as connection, ThreadPoolExecutor(1) as thread:
+        connection.execute(f"CREATE DATABASE {name}")
+        thread.submit(asyncio.run, migrate(owned, START)).result()  # in a thread: this one may have a loop that runs
+        connection.execute(f"CREATE ROLE {user} LOGIN PASSWORD '{password}' IN ROLE agentmem_app, agentmem_worker")
+        yield owned, database_url(postgres_url, name, f"{user}:{password}")
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        connection.execute(f"DROP ROLE {user}")
+
+
+@pytest.fixture
+def postgres_log(postgres_migrated: tuple[str, str]) -> str:
+    """The URL of a database at the current schema that holds nothing, as a user who owns nothing there."""
+    import psycopg
+
+    owned, url = postgres_migrated
+    with psycopg.connect(owned) as connection:
+        connection.execute("SET session_replication_role = replica")  # else the audit log refuses
+        for (statement,) in connection.execute(EMPTIED).fetchall():
+            connection.execute(statement)
+    return url
+
+
+def database_url(url: str, name: str, login: str = "") -> str:
+    """The URL of another database of the same server, for another user when `login` has one with a password."""
+    parts = urlsplit(url)
+    return parts._replace(
+        path=f"/{name}", netloc=f"{login}@{parts.netloc.rpartition('@')[2]}" if login else parts.netloc
+    ).geturl()
 
 
 @pytest.fixture
@@ -43,13 +101,13 @@ def stranger() -> Scope:
     return Scope("mallory")
 
 
-@pytest.fixture(params=sorted(BACKENDS))
-async def open_log(request: pytest.FixtureRequest, home: Path, clock: SetClock) -> AsyncIterator[OpenLog]:
+@pytest.fixture(params=PARAMETERS)
+async def open_log(request: pytest.FixtureRequest, clock: SetClock) -> AsyncIterator[OpenLog]:
     """Opens the test's store; called again, once more, as another process would. All are closed in the end."""
     opened: list[LogStore] = []
 
     async def open_one() -> LogStore:
-        opened.append(await BACKENDS[request.param](home, clock))
+        opened.append(await BACKENDS[request.param](request, clock))
         return opened[-1]
 
     yield open_one

@@ -14,6 +14,7 @@ import apsw
 from agentmem.model.changes import Change
 from agentmem.model.records import Entity, Fact, Goal, Key, Record, Turn, build
 from agentmem.model.scope import Scope
+from agentmem.stores import LogStore
 from agentmem.stores.sqlite import SqliteLog, open_log
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -51,12 +52,12 @@ def change(scope: Scope, puts: Iterable[Record] = (), retracts: Iterable[Key] = 
     )
 
 
-async def put(log: SqliteLog, scope: Scope, *records: Record) -> None:
+async def put(log: LogStore, scope: Scope, *records: Record) -> None:
     """Store records in one change, each in its own channel."""
     await log.append([change(scope, [_owned(record, scope) for record in records])])
 
 
-async def retract(log: SqliteLog, scope: Scope, *keys: Key) -> None:
+async def retract(log: LogStore, scope: Scope, *keys: Key) -> None:
     """Take records out of the current state."""
     await log.append([change(scope, retracts=keys)])
 

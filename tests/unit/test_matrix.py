@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agentmem.stores.sqlite import matrix as m
-from agentmem.stores.sqlite import nearest as n
-from agentmem.stores.sqlite import planes as p
+from agentmem.stores.vectors import matrix as m
+from agentmem.stores.vectors import planes as p
+from agentmem.stores.vectors import search as n
 
 RNG = np.random.default_rng(7)
 

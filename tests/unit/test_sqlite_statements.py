@@ -15,9 +15,9 @@ from agentmem.errors import InvalidRecord, SchemaMismatch
 from agentmem.model.records import Edge, EdgeKind, Fact, Record, Status, Turn, User, build
 from agentmem.model.scope import Scope
 from agentmem.stores import Where
+from agentmem.stores.needles import needles, surfaces
+from agentmem.stores.payload import Stamp, decode, encode, stamped
 from agentmem.stores.sqlite import open_log
-from agentmem.stores.sqlite.needles import needles, surfaces
-from agentmem.stores.sqlite.payload import Stamp, decode, encode, stamped
 from agentmem.stores.sqlite.where import compile_order, compile_where, index_for
 from agentmem.text.blocks import load_blocks, load_schema
 from tests.conformance.writing import START, SetClock, fact, put, turn

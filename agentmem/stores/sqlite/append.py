@@ -8,15 +8,15 @@ from dataclasses import replace
 from agentmem.errors import Conflict, InvalidRecord, LeaseLost
 from agentmem.model.changes import Audit, Change, JournalEntry
 from agentmem.model.clock import Clock, micros
+from agentmem.stores.draft import Draft, check_records
+from agentmem.stores.outlines import NO_FEATURES, outline_row
 from agentmem.stores.sqlite import graph, journal
 from agentmem.stores.sqlite.audit import insert
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.stores.sqlite.draft import Draft, check_records
-from agentmem.stores.sqlite.records import NO_FEATURES, outline_row
 from agentmem.stores.sqlite.restore import replace_words, texts_before
 from agentmem.stores.sqlite.state import read_state
 from agentmem.text.blocks import load_blocks
-from agentmem.text.features import Features, analyse
+from agentmem.text.features import Features, read_words
 
 STEPS = ("checked", "journal", "records", "words", "graph", "audit", "committed")
 
@@ -48,8 +48,7 @@ class Append:
             check_records(self.user_id, (*change.puts, *change.ensures))
             for record in (*change.puts, *change.ensures):
                 if text := record.searchable():
-                    features, counts, _ = analyse(text)
-                    self._read[id(record)] = (features, counts)
+                    self._read[id(record)] = read_words(text)
 
     def apply(self, db: Connection) -> list[JournalEntry]:
         """Do the write, step by step, the journal before what is made from it."""
@@ -70,7 +69,8 @@ class Append:
         self._hook("records")
         self._put_words(db, draft)
         self._hook("words")
-        graph.apply(db, self.user_id, list(draft.written.values()), list(draft.left.values()))
+        puts, gone = list(draft.written.values()), list(draft.left.values())
+        graph.apply(db, self.user_id, puts, gone, new=draft.new(), known=draft.state.slots_by_key())
         self._hook("graph")
         state = draft.state
         db.execute(sql["put_user"], (self.user_id, state.head, state.slots, draft.at))
@@ -98,8 +98,8 @@ class Append:
 
     def _put_records(self, db: Connection, draft: Draft) -> None:
         sql = load_blocks(__package__, "append.sql")
-        replaced = sorted(draft.was_current & (draft.written.keys() | draft.left.keys()))
-        db.executemany(sql["drop_record"], [(self.user_id, slot) for slot in replaced])
+        if replaced := sorted(draft.was_current & (draft.written.keys() | draft.left.keys())):
+            db.executemany(sql["drop_record"], [(self.user_id, slot) for slot in replaced])
         rows = []
         for slot, stored in draft.written.items():
             features, _ = self._read.get(id(draft.given[slot]), (NO_FEATURES, None))
@@ -111,7 +111,12 @@ class Append:
         """Index what is new or reads differently now. What was retracted keeps its words, for `known_at`."""
         known = sorted(draft.was_known & draft.written.keys())
         before = texts_before(db, self.user_id, known, draft.entries[0].seq) if known else {}
-        texts = {slot: stored.record.searchable() for slot, stored in draft.written.items()}
-        changed = {slot: text for slot, text in texts.items() if text != before.get(slot, "")}
-        counts = {slot: self._read[id(draft.given[slot])][1] for slot, text in changed.items() if text}
-        replace_words(db, self.user_id, {slot: before.get(slot, "") for slot in changed}, counts)
+        old: dict[int, str] = {}
+        counts: dict[int, Mapping[str, int]] = {}
+        for slot, stored in draft.written.items():
+            text = stored.record.searchable()
+            if text != before.get(slot, ""):
+                old[slot] = before.get(slot, "")
+                if text:
+                    counts[slot] = self._read[id(draft.given[slot])][1]
+        replace_words(db, self.user_id, old, counts, new=draft.new() >= counts.keys())

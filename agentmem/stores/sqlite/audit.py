@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from agentmem.errors import InvalidRecord
 from agentmem.model.changes import Audit
 from agentmem.model.clock import Clock, aware
 from agentmem.model.scope import SYSTEM_USER
+from agentmem.stores.auditing import FILTERS, check_filters, stamp
 from agentmem.stores.sqlite.connection import Connection
 from agentmem.text.blocks import load_blocks
 
-FILTERS = ("operation", "memory_type", "since", "until", "session_id", "success", "limit")
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str, separators=(",", ":"))
 _JSON = ("target_channels", "config_snapshot", "metadata")
 
 
@@ -33,11 +34,6 @@ def insert(db: Connection, entries: Sequence[Audit], clock: Clock) -> None:
     db.executemany(_sql()["insert"], [_row(entry, number, now) for number, entry in enumerate(entries, first)])
 
 
-def stamp(moment: datetime) -> str:
-    """A moment as the audit log writes it, in UTC with microseconds: text order is time order."""
-    return aware(moment).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
 def _row(entry: Audit, number: int, now: str) -> tuple[Any, ...]:
     scope = entry.scope
     where: tuple[Any, ...] = (SYSTEM_USER, None, None, None)
@@ -53,12 +49,12 @@ def _row(entry: Audit, number: int, now: str) -> tuple[Any, ...]:
 
 
 def _json(value: Any) -> str | None:
-    return _clean(json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":")))
+    return _clean(_ENCODER.encode(value))
 
 
 def _clean(text: str | None) -> str | None:
     # A lone surrogate in a query must not cost the row that tells of it.
-    return None if text is None else text.encode("utf-8", "replace").decode()
+    return text if text is None or text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def rows(db: Connection, user_id: str, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -66,9 +62,7 @@ def rows(db: Connection, user_id: str, filters: Mapping[str, Any]) -> list[dict[
 
     Raises InvalidRecord for another filter.
     """
-    for name in filters:
-        if name not in FILTERS:
-            raise InvalidRecord(f"audit rows are filtered by {', '.join(FILTERS)}, got {name!r}", field=name)
+    check_filters(filters)
     wanted = {name: filters.get(name) for name in FILTERS}
     for name in ("since", "until"):
         moment = filters.get(name)

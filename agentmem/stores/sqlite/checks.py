@@ -18,7 +18,8 @@ import numpy as np
 
 from agentmem.errors import CorruptStore, StoreError
 from agentmem.model.clock import from_micros, micros
-from agentmem.stores.sqlite import graph, words
+from agentmem.stores.postings import BYTES
+from agentmem.stores.sqlite import graph
 from agentmem.stores.sqlite.connection import BUSY_MS, Connection, translated
 from agentmem.stores.sqlite.migrations import APPLICATION_ID
 from agentmem.stores.sqlite.vectors import projection_name
@@ -178,7 +179,7 @@ class Inspection:
         for user_id, _, _ in users:
             held = {slot for (slot,) in _rows(db, "tail_slots", user_id)}
             for (block,) in _rows(db, "block_slots", user_id):
-                held |= set(np.frombuffer(block, dtype="<i4", count=len(block) // words.BYTES).tolist())
+                held |= set(np.frombuffer(block, dtype="<i4", count=len(block) // BYTES).tolist())
             if {slot for (slot,) in _rows(db, "searchable_slots", user_id)} - held:
                 missing.append((user_id,))
             if held - {slot for (slot,) in _rows(db, "known_slots", user_id)}:

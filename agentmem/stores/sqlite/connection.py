@@ -10,21 +10,24 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
 import apsw
 
-from agentmem.errors import Closed, Conflict, CorruptStore, StoreError, StoreUnavailable
+from agentmem.errors import AgentMemError, Closed, Conflict, CorruptStore, StoreError, StoreUnavailable
 
 T = TypeVar("T")
 Connection = apsw.Connection
 BUSY_MS = 10_000
 READERS = 4  # a recall has two scans and a look-up of words side by side
 _WAL_BYTES_KEPT = 64 * 1024 * 1024
+_WAL_PAGES = 4000  # until they are moved into the file: a turn takes 40. Up to 4062, one index serves all of them.
 _WRITING = (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_TRUNCATE, apsw.SQLITE_IOERR_SHMSIZE)
 _TRUNCATE_MS = 200
 
@@ -48,6 +51,7 @@ def connect(path: Path, *, durable: bool = True) -> Connection:
             db.pragma("secure_delete", True)
             db.pragma("temp_store", "MEMORY")
             db.pragma("journal_size_limit", _WAL_BYTES_KEPT)
+            db.pragma("wal_autocheckpoint", _WAL_PAGES)
         except BaseException:
             db.close()
             raise
@@ -72,27 +76,121 @@ def translated(path: Path) -> Iterator[None]:
     """Turn the driver's errors into the package's, once, keeping the cause."""
     try:
         yield
-    except (apsw.CorruptError, apsw.NotADBError) as error:
-        raise CorruptStore(
-            f"{path} is damaged: {error}. Nothing was overwritten; restore a backup or move the file away"
-        ) from error
-    except apsw.FullError as error:
-        raise StoreUnavailable(f"{path}: no room left to write; free some space and try again") from error
-    except apsw.BusyError as error:
-        raise StoreUnavailable(
-            f"{path}: another process kept the file locked for {BUSY_MS // 1000} s; try again"
-        ) from error
-    except apsw.IOError as error:
-        if getattr(error, "extendedresult", 0) in _WRITING:
-            message = f"{path}: writing failed ({error}); is the disk full, or a limit on the size of files reached?"
-            raise StoreUnavailable(message) from error
-        raise StoreUnavailable(f"{path} cannot be read or written: {error}") from error
-    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
-        raise StoreUnavailable(f"{path} cannot be read or written: {error}") from error
-    except apsw.ConstraintError as error:
-        raise Conflict(f"{path}: {error}") from error
     except apsw.Error as error:
-        raise StoreError(f"{path}: {error}") from error
+        raise _translation(path, error) from error
+
+
+def _translation(path: Path, error: apsw.Error) -> AgentMemError:
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return CorruptStore(
+            f"{path} is damaged: {error}. Nothing was overwritten; restore a backup or move the file away"
+        )
+    if isinstance(error, apsw.FullError):
+        return StoreUnavailable(f"{path}: no room left to write; free some space and try again")
+    if isinstance(error, apsw.BusyError):
+        return StoreUnavailable(f"{path}: another process kept the file locked for {BUSY_MS // 1000} s; try again")
+    if isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) in _WRITING:
+        return StoreUnavailable(
+            f"{path}: writing failed ({error}); is the disk full, or a limit on the size of files reached?"
+        )
+    if isinstance(error, apsw.IOError | apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError):
+        return StoreUnavailable(f"{path} cannot be read or written: {error}")
+    if isinstance(error, apsw.ConstraintError):
+        return Conflict(f"{path}: {error}")
+    return StoreError(f"{path}: {error}")
+
+
+class Threads(Executor):
+    """Up to so many threads that run calls for event loops, in order; started as they are needed.
+
+    A ThreadPoolExecutor takes twice the time to hand over a call: two chained futures, and a semaphore in Python.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most, self._name = most, name
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._idle: SimpleQueue[None] = SimpleQueue()  # one for each thread that waits for a call
+        self._threads: list[threading.Thread] = []
+        # When the interpreter ends, too: a thread must not be cut off inside SQLite.
+        self._end = weakref.finalize(self, _end, self._calls, self._threads)
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """What a call returns or raises on one of the threads."""
+        loop = asyncio.get_running_loop()
+        if type(loop).run_in_executor is not asyncio.BaseEventLoop.run_in_executor:  # it has a way of its own
+            return await loop.run_in_executor(self, call)
+        future: asyncio.Future[T] = loop.create_future()
+        self._put(functools.partial(_answer, future, call))
+        return await future
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """See Executor."""
+        future: Future[T] = Future()
+        self._put(functools.partial(_fulfil, future, functools.partial(fn, *args, **kwargs)))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Finish what was asked for, then end the threads."""
+        self._end()
+
+    def _put(self, call: Callable[[], None]) -> None:
+        if not self._end.alive:
+            raise RuntimeError("the threads have ended")
+        self._calls.put(call)
+        try:
+            self._idle.get_nowait()
+        except Empty:
+            if len(self._threads) < self._most:
+                thread = threading.Thread(target=_work, args=(self._calls, self._idle), name=self._name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+
+def _work(calls: SimpleQueue[Callable[[], None] | None], idle: SimpleQueue[None]) -> None:
+    while (call := calls.get()) is not None:
+        call()
+        del call  # nothing that it holds waits for the next one
+        idle.put(None)
+
+
+def _end(calls: SimpleQueue[Callable[[], None] | None], threads: Sequence[threading.Thread]) -> None:
+    for _ in threads:
+        calls.put(None)
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join()
+
+
+def _answer(future: asyncio.Future[T], call: Callable[[], T]) -> None:
+    if future.cancelled():
+        return
+    try:
+        result = call()
+    except BaseException as error:  # noqa: BLE001  whoever awaits it gets it
+        _tell(future, future.set_exception, error)
+    else:
+        _tell(future, future.set_result, result)
+
+
+def _tell(future: asyncio.Future[T], settle: Callable[[Any], None], outcome: object) -> None:
+    try:
+        future.get_loop().call_soon_threadsafe(_settle, future, settle, outcome)
+    except RuntimeError:
+        return  # the loop was closed meanwhile: nobody waits any more
+
+
+def _settle(future: asyncio.Future[T], settle: Callable[[Any], None], outcome: object) -> None:
+    if not future.cancelled():
+        settle(outcome)
+
+
+def _fulfil(future: Future[T], call: Callable[[], T]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(call())
+    except BaseException as error:  # noqa: BLE001  whoever awaits it gets it
+        future.set_exception(error)
 
 
 class Database:
@@ -113,10 +211,10 @@ class Database:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._local = threading.local()
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="agentmem-write")
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="agentmem-read")
+        self._writer = Threads(1, "agentmem-write")
+        self._readers = Threads(READERS, "agentmem-read")
 
-    def _pools(self) -> tuple[ThreadPoolExecutor, ThreadPoolExecutor]:
+    def _pools(self) -> tuple[Threads, Threads]:
         if self.closed:
             raise Closed(f"{self.path} was closed")
         if os.getpid() != self._pid:
@@ -139,7 +237,7 @@ class Database:
 
     async def read(self, function: Callable[[Connection], T]) -> T:
         """Run inside one read transaction, so that all statements see the same state."""
-        return await asyncio.get_running_loop().run_in_executor(self._pools()[1], self._read, function)
+        return await self._pools()[1].run(functools.partial(self._read, function))
 
     async def write(
         self,
@@ -154,7 +252,7 @@ class Database:
         the next durable commit, for data whose last moments may be lost in a power cut.
         """
         call = functools.partial(self._write, function, self._durable if durable is None else durable, before)
-        return await asyncio.get_running_loop().run_in_executor(self._pools()[0], call)
+        return await self._pools()[0].run(call)
 
     async def outside(self, function: Callable[[Connection], T]) -> T:
         """Run on the writer thread without a transaction (VACUUM, checkpoints)."""
@@ -163,10 +261,10 @@ class Database:
             with translated(self.path):
                 return function(self._connection())
 
-        return await asyncio.get_running_loop().run_in_executor(self._pools()[0], call)
+        return await self._pools()[0].run(call)
 
     def _read(self, function: Callable[[Connection], T]) -> T:
-        with translated(self.path):
+        try:
             db = self._connection(reading=True)
             db.execute("BEGIN")
             try:
@@ -174,16 +272,20 @@ class Database:
             finally:
                 if db.in_transaction:
                     db.execute("COMMIT")
+        except apsw.Error as error:
+            raise _translation(self.path, error) from error
 
     def _write(self, function: Callable[[Connection], T], durable: bool, before: Callable[[], None] | None) -> T:
         if before is not None:
             before()
-        with translated(self.path):
+        try:
             db = self._connection()
             if self._local.durable != durable:
                 db.pragma("synchronous", "FULL" if durable else "NORMAL")
                 self._local.durable = durable
             return self.transact(db, function)
+        except apsw.Error as error:
+            raise _translation(self.path, error) from error
 
     @staticmethod
     def transact(db: Connection, function: Callable[[Connection], T]) -> T:
@@ -215,7 +317,7 @@ class Database:
         self.closed = True
         await asyncio.get_running_loop().run_in_executor(None, self._close, pools)
 
-    def _close(self, pools: tuple[ThreadPoolExecutor, ThreadPoolExecutor]) -> None:
+    def _close(self, pools: tuple[Threads, Threads]) -> None:
         for pool in pools:
             pool.shutdown()
         with translated(self.path):

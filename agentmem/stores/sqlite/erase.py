@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,12 @@ from agentmem.model.changes import Gone
 from agentmem.model.clock import derived_id, micros
 from agentmem.model.records import Key
 from agentmem.model.scope import Scope
+from agentmem.stores.auditing import stamp
+from agentmem.stores.needles import Needles, needles, surfaces, texts_of
+from agentmem.stores.outlines import indexed_terms
 from agentmem.stores.sqlite import audit, graph, vectors, words
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.stores.sqlite.needles import Needles, is_made, needles, strings_of, surfaces
-from agentmem.stores.sqlite.payload import Stamp, decode
 from agentmem.text.blocks import load_blocks
-from agentmem.text.features import analyse
 
 STEPS = ("erasing", "taken", "erased", "emptied")
 _SAMPLE = 500  # versions of a whole user whose text is looked for afterwards
@@ -78,7 +77,7 @@ class Erasure:
     def _apply_to_user(self, db: Connection, seq: int) -> None:
         user_id = self.scope.user_id
         sample = self._payloads(db, [slot for slot, _, _ in self.targets[:_SAMPLE]])
-        self.needles = needles(_texts(sample), ())
+        self.needles = needles(texts_of(sample), ())
         words.erase_user(db, user_id)
         graph.erase_user(db, user_id)
         vectors.erase(db, user_id, None)
@@ -92,7 +91,7 @@ class Erasure:
         listed = json.dumps(slots)
         payloads = self._payloads(db, slots)
         operations = {name for (name,) in db.execute(_sql()["operations"], (user_id, listed))}
-        words.remove(db, user_id, _indexed_terms(user_id, payloads))
+        words.remove(db, user_id, indexed_terms(user_id, payloads))
         graph.apply(db, user_id, (), [Gone(slot, kind, name, erased=True) for slot, kind, name in self.targets])
         vectors.erase(db, user_id, slots)
         db.execute(_sql()["blank_changes"], (user_id, listed))
@@ -100,7 +99,7 @@ class Erasure:
         db.executemany(_sql()["drop_versions"], [(user_id, slot) for slot in slots])
         db.executemany(_sql()["drop_record"], [(user_id, slot) for slot in slots])
         db.executemany(_sql()["drop_usage"], [(user_id, kind, name) for _, kind, name in self.targets])
-        self.needles = _needles(db, user_id, _texts(payloads))
+        self.needles = _needles(db, user_id, texts_of(payloads))
         _blank_audit(db, user_id, self.needles, operations)
 
     def _payloads(self, db: Connection, slots: Sequence[int]) -> list[tuple[Any, ...]]:
@@ -113,7 +112,7 @@ class Erasure:
         keys = [[kind, name] for _, kind, name in self.targets]
         values = {
             "user_id": user_id, "slots": None if self.keys is None else json.dumps(slots), "keys": json.dumps(keys),
-            "until": audit.stamp(self.at),
+            "until": stamp(self.at),
         }  # fmt: skip
         passages = [table for table in vectors.tables(db) if table.startswith("passages_")]
         statements = {name: text for name, text in sql.items() if ":user_id" in text and name != "passages"}
@@ -127,26 +126,6 @@ class Erasure:
             ours = place != "memory_audit_log.metadata"  # a word of the user's may well be one of our settings' values
             found[place] += self.needles.in_json(text, words=not ours)
         return tuple(sorted(found)), {place: rows for place, rows in found.items() if rows}
-
-
-def _texts(payloads: Sequence[tuple[Any, ...]]) -> set[str]:
-    return {
-        text
-        for row in payloads
-        for value in json.loads(row[2]).values()
-        for text in chain(*strings_of(json.dumps(value)))
-        if not is_made(text)
-    }
-
-
-def _indexed_terms(user_id: str, payloads: Sequence[tuple[Any, ...]]) -> list[tuple[int, tuple[str, ...]]]:
-    """What the word index holds of each slot: the terms of its latest version."""
-    latest = {row[0]: row for row in payloads}
-    rows = []
-    for slot, kind, payload, record_id, channel, recorded_at, seq in latest.values():
-        text = decode(kind, payload, Stamp(user_id, record_id, channel, recorded_at, seq, "")).searchable()
-        rows.append((slot, tuple(analyse(text)[1]) if text else ()))
-    return rows
 
 
 def _needles(db: Connection, user_id: str, texts: Collection[str]) -> Needles:

@@ -19,8 +19,8 @@ from agentmem.model.edges import PLACE, Link, link_id, stated_link, structural_e
 from agentmem.model.records import Edge, EdgeKind, Key, Record, Turn
 from agentmem.model.scope import Scope
 from agentmem.stores import Neighbour
+from agentmem.stores.payload import Stamp, decode
 from agentmem.stores.sqlite.connection import Connection, Database
-from agentmem.stores.sqlite.payload import Stamp, decode
 from agentmem.text.blocks import load_blocks
 
 RECORDS_AT_ONCE = 2000
@@ -36,22 +36,25 @@ class _Step(NamedTuple):
     edge: int
 
 
-def apply(db: Connection, user_id: str, puts: Sequence[Stored], gone: Sequence[Gone]) -> None:
+def apply(
+    db: Connection, user_id: str, puts: Sequence[Stored], gone: Sequence[Gone], *,
+    new: Collection[int] = (), known: Mapping[Key, int] | None = None,
+) -> None:  # fmt: skip
     """Bring the edges up to records that were put or left the current state.
 
-    Runs inside the caller's transaction, after `memory_records` says what is current.
+    Runs inside the caller's transaction, after `memory_records` says what is current. Slots in `new` were never used
+    before, so no edge knows them; `known` spares looking up the slots of current records by key.
     """
-    for slot in [*(item.slot for item in gone), *(stored.slot for stored in puts)]:
+    before = [stored for stored in puts if stored.slot not in new]
+    for slot in [*(item.slot for item in gone), *(stored.slot for stored in before)]:
         db.execute(_sql()["forget_owner"], {"user_id": user_id, "slot": slot})
     for item in gone:
         _leave(db, user_id, item.slot, (item.kind, item.id))
-    for stored in puts:
+    for stored in before:
         if isinstance(stored.record, Turn):
             _leave_place(db, user_id, stored.slot)  # it may have moved
-    for stored in puts:
-        _arrive(db, user_id, stored)
-    for stored in puts:
-        _add(db, user_id, stored)
+    _arrive(db, user_id, puts)
+    _add(db, user_id, puts, known or {})
 
 
 def erase_user(db: Connection, user_id: str) -> None:
@@ -63,7 +66,7 @@ def make_again(db: Connection, user_id: str) -> None:
     """Make all edges of a user from the current records."""
     erase_user(db, user_id)
     for stored in _current(db, user_id):
-        _add(db, user_id, stored)
+        _add(db, user_id, [stored], {})
 
 
 def open_graph(database: Database, clock: Clock | None = None) -> SqliteGraph:
@@ -87,27 +90,40 @@ def _leave_place(db: Connection, user_id: str, slot: int) -> None:
         db.execute(_sql()["leave_place"], {**keys, "owner": owner, "mark": mark})
 
 
-def _arrive(db: Connection, user_id: str, stored: Stored) -> None:
-    """Join what waited for this record."""
-    keys = {"user_id": user_id, "slot": stored.slot, "mark": _mark(stored.record.key)}
-    db.execute(_sql()["arrive_source"], keys)
-    db.execute(_sql()["arrive_target"], keys)
-    if isinstance(stored.record, Turn):
-        db.execute(_sql()["arrive_source"], {**keys, "mark": _mark(turn_at(*stored.record.place()))})
+def _arrive(db: Connection, user_id: str, puts: Sequence[Stored]) -> None:
+    """Join what waited for these records."""
+    slots: dict[int, int] = {}
+    for stored in puts:
+        slots[_mark(stored.record.key)] = stored.slot
+        if isinstance(stored.record, Turn):
+            slots[_mark(turn_at(*stored.record.place()))] = stored.slot
+    asked = {"user_id": user_id, "marks": json.dumps(list(slots))}
+    waiting: list[Any] = db.execute(_sql()["waiting"], asked).fetchall()
+    for mark, as_source, as_target in waiting:
+        keys = {"user_id": user_id, "slot": slots[mark], "mark": mark}
+        if as_source:
+            db.execute(_sql()["arrive_source"], keys)
+        if as_target:
+            db.execute(_sql()["arrive_target"], keys)
 
 
-def _add(db: Connection, user_id: str, stored: Stored) -> None:
-    record = stored.record
-    links = [stated_link(record)] if isinstance(record, Edge) else structural_edges(record)
-    edge = stored.slot if isinstance(record, Edge) else STRUCTURAL
-    for kind, source, target in links:
-        ends = [stored.slot if key == record.key else _end(db, user_id, key) for key in (source, target)]
-        row = {"user_id": user_id, "source": ends[0], "kind": str(kind), "target": ends[1]}
-        db.execute(_sql()["add"], {**row, "edge": edge, "owner": stored.slot})
+def _add(db: Connection, user_id: str, puts: Sequence[Stored], known: Mapping[Key, int]) -> None:
+    known = {**known, **{stored.record.key: stored.slot for stored in puts}}
+    rows: list[tuple[str, int, str, int, int, int]] = []
+    for stored in puts:
+        record, slot = stored.record, stored.slot
+        links = [stated_link(record)] if isinstance(record, Edge) else structural_edges(record)
+        edge = slot if isinstance(record, Edge) else STRUCTURAL
+        for kind, source, target in links:
+            ends = _end(db, user_id, source, known), _end(db, user_id, target, known)
+            rows.append((user_id, ends[0], str(kind), ends[1], edge, slot))
+    db.executemany(_sql()["add"], rows)
 
 
-def _end(db: Connection, user_id: str, key: Key) -> int:
+def _end(db: Connection, user_id: str, key: Key, known: Mapping[Key, int]) -> int:
     """The slot of a current record, or its mark."""
+    if key in known:
+        return known[key]
     if key[0] == PLACE:
         position, _, conversation_id = key[1].partition(":")
         asked = {"user_id": user_id, "conversation_id": conversation_id, "position": int(position)}

@@ -9,7 +9,7 @@ WHERE user_id = :user_id AND conversation_id = :conversation_id AND position = :
 
 -- name: add
 INSERT OR IGNORE INTO graph_edges (user_id, source, kind, target, edge, owner)
-VALUES (:user_id, :source, :kind, :target, :edge, :owner);
+VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: forget_owner
 DELETE FROM graph_edges WHERE user_id = :user_id AND owner = :slot;
@@ -28,6 +28,12 @@ WHERE e.user_id = :user_id AND e.source = :slot AND e.kind = 'FOLLOWED_BY' AND e
 -- name: leave_place
 UPDATE graph_edges SET source = :mark
 WHERE user_id = :user_id AND source = :slot AND kind = 'FOLLOWED_BY' AND target = :owner AND edge < 0;
+
+-- name: waiting
+SELECT j.value,
+       EXISTS (SELECT 1 FROM graph_edges e WHERE e.user_id = :user_id AND e.source = j.value),
+       EXISTS (SELECT 1 FROM graph_edges e INDEXED BY graph_edges_target WHERE e.user_id = :user_id AND e.target = j.value)
+FROM json_each(:marks) j;
 
 -- name: arrive_source
 UPDATE graph_edges SET source = :slot WHERE user_id = :user_id AND source = :mark;

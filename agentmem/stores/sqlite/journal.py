@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from agentmem.errors import Conflict
-from agentmem.model.changes import Gone, JournalEntry, Stored
-from agentmem.model.clock import from_micros, micros
+from agentmem.model.changes import JournalEntry
+from agentmem.model.clock import micros
 from agentmem.model.records import Key, Record
 from agentmem.stores import Head
+from agentmem.stores.entries import compared, entries
+from agentmem.stores.payload import Stamp, decode
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.stores.sqlite.payload import Stamp, decode
 from agentmem.text.blocks import load_blocks
-
-ERASED = "erased"  # in place of the fingerprint of what was given, once it was erased
 
 
 def _sql() -> Mapping[str, str]:
@@ -57,20 +54,9 @@ def applied(db: Connection, user_id: str, wanted: Mapping[str, str]) -> dict[str
     `wanted` maps change_ids to payload fingerprints. Raises Conflict when one was applied with another payload; what
     was erased since has none to compare.
     """
-    found = {}
     statement = _sql()["applied"]
-    for change_id, expected in wanted.items():
-        row = db.execute(statement, (user_id, change_id)).fetchone()
-        if row is None:
-            continue
-        seq, payload = row
-        if payload not in (expected, ERASED):
-            raise Conflict(
-                "this id or idempotency_key was used before with other content; "
-                "use a new one, or send the same content again"
-            )
-        found[change_id] = seq
-    return found
+    rows = ((change_id, db.execute(statement, (user_id, change_id)).fetchone()) for change_id in wanted)
+    return compared(wanted, ((change_id, *row) for change_id, row in rows if row is not None))
 
 
 def versions(db: Connection, user_id: str, key: Key) -> list[Record]:
@@ -100,20 +86,5 @@ def _record(user_id: str, row: tuple[str, str, str, str, int, int, str]) -> Reco
 def _entries(
     db: Connection, user_id: str, changes: Sequence[tuple[int, str, str, str, str, str, int]]
 ) -> list[JournalEntry]:
-    puts: dict[int, list[Stored]] = defaultdict(list)
-    gone: dict[int, list[Gone]] = defaultdict(list)
-    operations = {row[0]: row[2] for row in changes}
-    versions = db.execute(_sql()["versions_among"], (user_id, json.dumps(list(operations))))
-    for seq, slot, kind, record_id, channel, recorded_at, payload, erased in versions:
-        if payload is None:
-            gone[seq].append(Gone(slot, kind, record_id, bool(erased)))
-        else:
-            stamp = Stamp(user_id, record_id, channel, recorded_at, seq, operations[seq])
-            puts[seq].append(Stored(slot, decode(kind, payload, stamp)))
-    return [
-        JournalEntry(
-            user_id=user_id, seq=seq, change_id=change_id, operation_id=operation_id, operation=verb, actor=actor,
-            cause=cause, at=from_micros(at), puts=tuple(puts[seq]), gone=tuple(gone[seq]),
-        )
-        for seq, change_id, operation_id, verb, actor, cause, at in changes
-    ]  # fmt: skip
+    seqs = json.dumps([row[0] for row in changes])
+    return entries(user_id, changes, db.execute(_sql()["versions_among"], (user_id, seqs)))

@@ -1,39 +1,33 @@
-"""One search among a user's passages: in the cached matrix, or from the file where the user is too large for it."""
+"""One search in the store's file: in the cached matrix, or from the file where the user is too large for it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agentmem.errors import StoreError
-from agentmem.model.outline import Bools, Ints, Names
-from agentmem.model.scope import Scope
-from agentmem.stores import WHOLE, Scores, Where
+from agentmem.model.outline import Ints
+from agentmem.stores import Scores
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.stores.sqlite.matrix import (
+from agentmem.stores.vectors.matrix import (
     Columns,
-    Layout,
     Layouts,
     MatrixCache,
+    State,
     UserMatrix,
     View,
     estimated_bytes,
     joined,
     laid_out,
 )
-from agentmem.stores.sqlite.planes import UNITS, Halves, Planes, Probe, Units, coarse, exact, split, unit_rows
-
-RESCORED = 200
-ROWS_AT_ONCE = 2048
-HALF = np.dtype("<f2")
-
-State = tuple[int, int]  # (generation, seq): grows with every write
+from agentmem.stores.vectors.passages import HALF, ROWS_AT_ONCE, Part, part_of
+from agentmem.stores.vectors.planes import Halves, Planes, Units, coarse, exact, split, unit_rows
+from agentmem.stores.vectors.search import Search, by_row
 
 
 @dataclass(frozen=True)
@@ -58,41 +52,24 @@ class Holding:
         return (0, 0) if found is None else (found[0], found[1])
 
 
-class Seen(NamedTuple):
-    """A layout, cut to what a search may see; `all` when nothing was cut."""
-
-    layout: Layout
-    all: bool
-
-
-class Search:
+class FileSearch:
     """One search, on a reader's thread, inside its transaction."""
 
-    def __init__(self, held: Holding, cache: MatrixCache, probe: Probe, scope: Scope, where: Where) -> None:
-        self.held, self.cache, self.probe = held, cache, probe
-        self.user_id, self.kinds = scope.user_id, where.kinds
-        readable = scope.readable()
-        self.channels = readable if where.channels is None else tuple(set(readable) & set(where.channels))
+    def __init__(self, held: Holding, cache: MatrixCache, search: Search) -> None:
+        self.held, self.cache, self.search = held, cache, search
+        self.user_id = search.user_id
 
-    def run(self, db: Connection, grains: Sequence[str], k: int | None) -> list[Scores]:
+    def run(self, db: Connection) -> list[Scores]:
         """Scores for each grain; see the protocol."""
         self.registration = self.held.registration(db)
         self.keys: dict[str, Any] = {"user_id": self.user_id, "embedder": self.registration[0]}
-        return self._cached(db, grains, k) or self._streamed(db, grains, k)
+        return self._cached(db) or self._streamed(db)
 
-    def _cached(self, db: Connection, grains: Sequence[str], k: int | None) -> list[Scores]:
+    def _cached(self, db: Connection) -> list[Scores]:
         """From the matrix in memory; [] when the user is too large for one."""
         while (matrix := self.cache.find(self.user_id, lambda: self._room(db))) is not None:
-            fresh = self._fresh(db, matrix)
-            if fresh is None:
-                continue
-            layouts, whole, sentences = fresh
-            seen = [self._seen(layouts[grain != WHOLE], matrix) for grain in grains]
-            units = _by_row(
-                whole.units(self.probe, _wanted(seen, whole=True), fine=True),
-                sentences.units(self.probe, _wanted(seen, whole=False), fine=False),
-            )
-            return [self._scores(each.layout, units, sentences.take, k) for each in seen]
+            if (fresh := self._fresh(db, matrix)) is not None:
+                return self.search.in_matrix(matrix, fresh)
         return []
 
     def _room(self, db: Connection) -> UserMatrix | None:
@@ -119,60 +96,28 @@ class Search:
             if matrix.worn:
                 self.cache.drop(self.user_id)
                 return None
-            return matrix.layouts(), matrix.whole.view(), matrix.sentences.view()
+            return matrix.held()
 
-    def _streamed(self, db: Connection, grains: Sequence[str], k: int | None) -> list[Scores]:
+    def _streamed(self, db: Connection) -> list[Scores]:
         """The same from the file, a part at a time."""
-        names = UserMatrix(self.held.dimensions)
+        names, probe = UserMatrix(self.held.dimensions), self.search.probe
         passages: tuple[list[Columns], list[Columns]] = ([], [])
         units: tuple[list[Units], list[Units]] = ([], [])
         for columns, halves, whole in self._parts(db, names):
-            names.last_id = int(columns.ids[-1])
             for at, rows in enumerate((whole, ~whole)):
                 planes = split(unit_rows(halves[rows]))
                 passages[at].append(columns.only(rows))
-                units[at].append(coarse(planes.high, planes.scales, self.probe) if at else exact(planes, self.probe))
+                units[at].append(coarse(planes.high, planes.scales, probe) if at else exact(planes, probe))
         first, second = joined(passages[0]), joined(passages[1])
         layouts = laid_out((np.arange(len(first.ids)), first), (np.arange(len(second.ids)), second))
-        by_row = _by_row(*(np.concatenate([*each, np.zeros(0, dtype=np.int32)]) for each in units))
-        seen = [self._seen(layouts[grain != WHOLE], names) for grain in grains]
-        return [self._scores(each.layout, by_row, lambda rows: self._read(db, second.ids[rows]), k) for each in seen]
+        scored = by_row(*(np.concatenate([*each, np.zeros(0, dtype=np.int32)]) for each in units))
+        return self.search.among(layouts, names, scored, lambda rows: self._read(db, second.ids[rows]))
 
-    def _parts(self, db: Connection, matrix: UserMatrix) -> Iterator[tuple[Columns, Halves, Bools]]:
-        """The passages behind the last one of the matrix, their vectors, and which of them are whole."""
+    def _parts(self, db: Connection, matrix: UserMatrix) -> Iterator[Part]:
+        """The passages behind the last one of the matrix."""
         cursor = db.execute(self.held.sql["passages_after"], {**self.keys, "after": matrix.last_id})
         while rows := list(islice(cursor, ROWS_AT_ONCE)):
-            ids, slots, parts, asks, whole, kinds, channels, blobs = zip(*rows, strict=True)
-            columns = Columns(
-                ids=np.array(ids, dtype=np.int64),
-                slots=np.array(slots, dtype=np.int64),
-                parts=np.array(parts, dtype=np.int32),
-                kinds=_coded(matrix.kinds, kinds),
-                channels=_coded(matrix.channels, channels),
-                asks=np.array(asks, dtype=np.bool_),
-            )
-            yield columns, _halves(blobs), np.array(whole, dtype=np.bool_)
-
-    def _seen(self, layout: Layout, names: UserMatrix) -> Seen:
-        passages = layout.passages
-        seen = names.channels.among(self.channels)[passages.channels]
-        if self.kinds is not None:
-            seen &= names.kinds.among(self.kinds)[passages.kinds]
-        return Seen(layout, True) if seen.all() else Seen(Layout(layout.rows[seen], passages.only(seen)), False)
-
-    def _scores(self, layout: Layout, by_row: Units, take: Callable[[Ints], Planes], k: int | None) -> Scores:
-        """All in order, or the best `k`, ties in order. `take` gives the planes of sentences by ascending row."""
-        units = by_row[layout.rows]
-        again = to_rescore(units, layout.rows >= 0, RESCORED)
-        if len(again):
-            again = again[np.argsort(layout.rows[again])]
-            units[again] = exact(take(layout.rows[again]), self.probe)
-        passages = layout.passages
-        if k is not None:
-            best = best_of(units, k)
-            units, passages = units[best], passages.only(best)
-        scores = units.astype(np.float32) / np.float32(UNITS)
-        return Scores(slots=passages.slots, parts=passages.parts, scores=scores, asks=passages.asks)
+            yield part_of(rows, _halves([row[-1] for row in rows]), matrix)
 
     def _read(self, db: Connection, ids: Ints) -> Planes:
         """The planes of these passages from the file; the ids are ascending."""
@@ -180,51 +125,8 @@ class Search:
         return split(unit_rows(_halves([blob for _, blob in held])))
 
 
-def _wanted(seen: Sequence[Seen], *, whole: bool) -> Ints | None:
-    """The rows of one table that some layout asks for; None for all of them."""
-    if any(each.all for each in seen):
-        return None
-    rows = [each.layout.rows for each in seen]
-    return np.unique(np.concatenate([~row[row < 0] if whole else row[row >= 0] for row in rows]))
-
-
-def _by_row(whole: Units, sentences: Units) -> Units:
-    """Both as one array that a layout's rows point into: ~row counts from the end."""
-    return np.concatenate([sentences, whole[::-1]])
-
-
-def to_rescore(units: Units, approximate: Bools, best: int) -> Ints:
-    """Where among the best a score is approximate.
-
-    Ties at the cut are taken in together, and left out together where there are very many: so the choice does not
-    depend on the order of rows.
-    """
-    if not approximate.any():
-        return np.zeros(0, dtype=np.int64)
-    if len(units) > best:
-        edge = np.partition(units, -best)[-best]
-        chosen = units >= edge
-        if int(chosen.sum()) > 4 * best:
-            chosen = units > edge
-        return np.flatnonzero(chosen & approximate)
-    return np.flatnonzero(approximate)
-
-
-def best_of(units: Units, k: int) -> Ints:
-    """Where the best `k` are, best first, equal ones in order."""
-    rows = np.arange(len(units))
-    if 0 < k < len(rows):
-        rows = np.flatnonzero(units >= np.partition(units, -k)[-k])
-    return rows[np.argsort(-units[rows], kind="stable")][:k]
-
-
 def _halves(blobs: Sequence[bytes]) -> Halves:
     return np.frombuffer(b"".join(blobs), dtype=HALF).reshape(len(blobs), -1)
-
-
-def _coded(names: Names, values: Sequence[str]) -> NDArray[np.int32]:
-    codes = {value: names.code(value) for value in dict.fromkeys(values)}
-    return np.fromiter(map(codes.__getitem__, values), dtype=np.int32, count=len(values))
 
 
 def listed(slots: Collection[int] | Ints) -> str:

@@ -7,17 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agentmem.errors import InvalidRecord
-from agentmem.model.clock import micros
-from agentmem.model.outline import ASKS_ANY, ASKS_LAST, TELLS_TIME, OutlineRow
+from agentmem.model.outline import OutlineRow
 from agentmem.model.records import Record
 from agentmem.stores import Where
+from agentmem.stores.outlines import outline_row
+from agentmem.stores.payload import Stamp, decode
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.stores.sqlite.payload import Stamp, decode
 from agentmem.stores.sqlite.where import compile_order, compile_where, index_for
 from agentmem.text.blocks import load_blocks
-from agentmem.text.features import Features, analyse
-
-NO_FEATURES = Features(words=0, length=0, asks=False, any_ask=False, when=False)
 
 
 def _sql() -> Mapping[str, str]:
@@ -73,23 +70,6 @@ def outline_at(db: Connection, user_id: str, through: int) -> tuple[list[Outline
     changed = [slot for (slot,) in db.execute(_sql()["changed_slots"], (user_id, through))]
     rows = [outline_row(slot, record) for slot, record in by_slot(db, user_id, changed, through)]
     return rows, sorted(set(changed) - {row.slot for row in rows})
-
-
-def outline_row(slot: int, record: Record, features: Features | None = None) -> OutlineRow:
-    """The row of a stamped record; its text is read again when its features are not given."""
-    if features is None:
-        text = record.searchable()
-        features = analyse(text)[0] if text else NO_FEATURES
-    conversation, position = record.place()
-    begins, ends = record.span()
-    asks = ASKS_LAST * features.asks | ASKS_ANY * features.any_ask | TELLS_TIME * features.when
-    return OutlineRow(
-        slot, record.seq, record.kind, record.id, record.channel, str(record.status), conversation, position,
-        getattr(record, "speaker", None) or "", None if begins is None else micros(begins),
-        None if ends is None else micros(ends), 0 if record.recorded_at is None else micros(record.recorded_at),
-        None if record.superseded_at is None else micros(record.superseded_at), features.words, features.length, asks,
-        getattr(record, "salience", 0.5), getattr(record, "confidence", 1.0),
-    )  # fmt: skip
 
 
 def _records(user_id: str, rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[int, Record]]:

@@ -9,13 +9,13 @@ from typing import Any
 
 from agentmem.errors import Conflict, InvalidRecord, SchemaMismatch
 from agentmem.model.changes import Gone, Stored
+from agentmem.stores.outlines import NO_FEATURES, outline_row
+from agentmem.stores.payload import FORMAT, Stamp, decode, encode
 from agentmem.stores.sqlite import graph, words
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.stores.sqlite.payload import FORMAT, Stamp, decode, encode
-from agentmem.stores.sqlite.records import NO_FEATURES, outline_row
 from agentmem.stores.upkeep import RawChange, RawUsage, RawVersion, Reach
 from agentmem.text.blocks import load_blocks
-from agentmem.text.features import Features, analyse
+from agentmem.text.features import Features, read_words
 
 
 def _sql(name: str) -> Mapping[str, str]:
@@ -102,7 +102,7 @@ class Restore:
             except SchemaMismatch as error:
                 raise InvalidRecord(str(error), field="record") from error
             text = encode(full)
-            features, counts, _ = analyse(full.searchable()) if full.searchable() else (NO_FEATURES, {}, [])
+            features, counts = read_words(full.searchable()) if full.searchable() else (NO_FEATURES, {})
             self._last[slot] = self._images[slot] = _Image(Stored(slot, full), full.searchable(), features, counts)
         row = (self.user_id, change.seq, slot, kind, record_id, channel, recorded_at, form, text, int(erased))
         self._rows.append(row)
@@ -154,10 +154,11 @@ def texts_before(db: Connection, user_id: str, slots: Sequence[int], seq: int) -
 
 
 def replace_words(
-    db: Connection, user_id: str, before: Mapping[int, str], after: Mapping[int, Mapping[str, int]]
-) -> None:
-    """Take the words of the old texts out of the index and put the new counts in."""
-    removals = [(slot, tuple(analyse(text)[1])) for slot, text in before.items() if text]
+    db: Connection, user_id: str, before: Mapping[int, str], after: Mapping[int, Mapping[str, int]], *,
+    new: bool = False,
+) -> None:  # fmt: skip
+    """Take the words of the old texts out of the index and put the new counts in; `new` as for `words.write`."""
+    removals = [(slot, tuple(read_words(text)[1])) for slot, text in before.items() if text]
     if removals:
         words.remove(db, user_id, removals)
-    words.write(db, user_id, sorted(after.items()))
+    words.write(db, user_id, sorted(after.items()), new=new)

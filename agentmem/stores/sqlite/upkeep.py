@@ -11,9 +11,9 @@ import apsw
 
 from agentmem.errors import Conflict
 from agentmem.model.scope import Operator, Scope
+from agentmem.stores.payload import Stamp, decode
 from agentmem.stores.sqlite import restore, vectors, words
 from agentmem.stores.sqlite.connection import Connection, Database, translated
-from agentmem.stores.sqlite.payload import Stamp, decode
 from agentmem.stores.sqlite.place import make_private
 from agentmem.stores.upkeep import Lag, RawChange, RawUsage, Reach
 from agentmem.text.blocks import load_blocks

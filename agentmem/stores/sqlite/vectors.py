@@ -10,22 +10,33 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from agentmem.errors import ConfigError, InvalidRecord
+from agentmem.errors import ConfigError
 from agentmem.model.outline import Floats, Ints
 from agentmem.model.scope import Scope
-from agentmem.stores import SENTENCE, WHOLE, Batch, Passage, Scores, Where
+from agentmem.stores import Batch, Passage, Scores, Where
 from agentmem.stores.sqlite.connection import Connection, Database
-from agentmem.stores.sqlite.matrix import MatrixCache
-from agentmem.stores.sqlite.nearest import HALF, ROWS_AT_ONCE, Holding, Search, State, listed
-from agentmem.stores.sqlite.planes import Probe, unit_rows
+from agentmem.stores.sqlite.nearest import FileSearch, Holding, listed
+from agentmem.stores.vectors.matrix import MatrixCache, State
+from agentmem.stores.vectors.passages import (
+    BUDGET,
+    HALF,
+    ROWS_AT_ONCE,
+    Tokens,
+    check,
+    packed_tokens,
+    pair_cosines,
+    projection_name,
+    unpacked_tokens,
+)
+from agentmem.stores.vectors.search import Search
 from agentmem.text.blocks import load_blocks
 
-BUDGET = 512 * 1024 * 1024  # bytes of cached matrices
+__all__ = ["SqliteVectors", "drop", "erase", "open_vectors", "projection_name", "registered", "statements", "tables"]
+
 MOST_DIMENSIONS = 16_384
 
-Removed = tuple[str, State, State, list[int]]
+Removed = tuple[str, list[int], State, State]
 
 
 def statements(dimensions: int) -> dict[str, str]:
@@ -33,11 +44,6 @@ def statements(dimensions: int) -> dict[str, str]:
     if type(dimensions) is not int or not 1 <= dimensions <= MOST_DIMENSIONS:
         raise ConfigError(f"an embedder has between 1 and {MOST_DIMENSIONS:,} dimensions, got {dimensions!r}")
     return {name: text.replace("{dimensions}", str(dimensions)) for name, text in _sql().items()}
-
-
-def projection_name(identity: str) -> str:
-    """The name under which an embedder's vectors keep their watermarks."""
-    return f"vectors/{identity}"
 
 
 def register(db: Connection, identity: str, dimensions: int) -> int:
@@ -119,7 +125,8 @@ class SqliteVectors:
 
     async def apply(self, batches: Mapping[str, Batch]) -> dict[str, int]:
         """Write each user's batch whose `after` is the stored watermark; the watermarks as they are now."""
-        rows = {user_id: self._checked(batch.passages) for user_id, batch in batches.items()}
+        for batch in batches.values():
+            check(batch.passages, self.identity, self.dimensions)
 
         def write(db: Connection) -> tuple[dict[str, int], list[Removed]]:
             marks, removed = {}, []
@@ -128,14 +135,14 @@ class SqliteVectors:
                 before = self._held.state(db, user_id)
                 marks[user_id] = before[1]
                 if before[1] == batch.after:
-                    gone = self._write(db, number, user_id, batch, rows[user_id])
+                    gone = self._write(db, number, user_id, batch)
                     marks[user_id] = batch.through
-                    removed.append((user_id, before, self._held.state(db, user_id), gone))
+                    removed.append((user_id, gone, before, self._held.state(db, user_id)))
             return marks, removed
 
         marks, removed = await self._database.write(write, durable=False)
         for entry in removed:
-            self._hide(*entry)
+            self._cache.hide(*entry)
         return marks
 
     async def watermark(self, user_id: str) -> int:
@@ -153,16 +160,8 @@ class SqliteVectors:
     async def _search(
         self, vector: Floats, scope: Scope, where: Where, grains: Sequence[str], k: int | None
     ) -> list[Scores]:
-        if unknown := set(grains) - {WHOLE, SENTENCE}:
-            raise InvalidRecord(f"grain must be {WHOLE!r} or {SENTENCE!r}, got {min(unknown)!r}", field="grain")
-        if k is not None and k < 0:
-            raise InvalidRecord(f"k must not be negative, got {k}", field="k")
-        if np.shape(vector) != (self.dimensions,) or not np.isfinite(vector).all():
-            raise InvalidRecord(
-                f"vector must hold {self.dimensions} finite numbers, got shape {np.shape(vector)}", field="vector"
-            )
-        search = Search(self._held, self._cache, Probe(vector), scope, where)
-        return await self._database.read(lambda db: search.run(db, grains, k))
+        search = FileSearch(self._held, self._cache, Search(vector, self.dimensions, scope, where, grains, k))
+        return await self._database.read(search.run)
 
     async def between(self, left: Ints, right: Ints, scope: Scope) -> Floats:
         """Cosines of the whole vectors of two records each, rounded to 1e-4; NaN where one has none."""
@@ -175,25 +174,19 @@ class SqliteVectors:
             pairs = np.stack([left[start : start + ROWS_AT_ONCE], right[start : start + ROWS_AT_ONCE]])
             slots = np.unique(pairs)
             held: list[Any] = db.execute(self._sql["whole_of"], {**keys, "slots": listed(slots)}).fetchall()
-            if not held:
-                continue
             known = np.array([slot for slot, _ in held], dtype=np.int64)
-            rows = unit_rows(np.frombuffer(b"".join(blob for _, blob in held), dtype=HALF).reshape(len(held), -1))
-            at = np.minimum(np.searchsorted(known, pairs), len(known) - 1)
-            both = (known[at] == pairs).all(axis=0)
-            # einsum sums each row by itself: a pair's cosine does not depend on which others are asked for with it
-            cosines = np.einsum("ij,ij->i", rows[at[0][both]], rows[at[1][both]])
-            out[start : start + ROWS_AT_ONCE][both] = np.round(cosines, 4)
+            halves = np.frombuffer(b"".join(blob for _, blob in held), dtype=HALF).reshape(-1, self.dimensions)
+            out[start : start + ROWS_AT_ONCE] = pair_cosines(pairs, known, halves)
         return out
 
-    async def tokens(self, slots: Sequence[int], scope: Scope) -> dict[int, tuple[NDArray[np.int32], NDArray[np.int8]]]:
+    async def tokens(self, slots: Sequence[int], scope: Scope) -> dict[int, Tokens]:
         """Ids and vectors of the word pieces of these records, where they are kept."""
 
         def read(db: Connection) -> list[Any]:
             keys = {"user_id": scope.user_id, "embedder": self._held.registration(db)[0], "slots": listed(slots)}
             return db.execute(self._sql["tokens"], keys).fetchall()
 
-        return {slot: _token_arrays(ids, vectors) for slot, ids, vectors in await self._database.read(read)}
+        return {slot: unpacked_tokens(ids, vectors) for slot, ids, vectors in await self._database.read(read)}
 
     async def clear(self, user_id: str) -> None:
         """Forget the user's vectors and watermark, so that they are built again."""
@@ -213,52 +206,27 @@ class SqliteVectors:
         await self._database.write(lambda db: erase(db, scope.user_id, chosen))
         self._cache.drop(scope.user_id)
 
-    def _checked(self, passages: Sequence[Passage]) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = []
-        for p in passages:
-            if p.vector.shape != (self.dimensions,) or not np.isfinite(p.vector).all():
-                message = (
-                    f"{self.identity} takes vectors of {self.dimensions} finite numbers, got shape {p.vector.shape}"
-                )
-                raise InvalidRecord(message, field="vector")
-            span = (p.grain, p.part, *p.span, int(p.asks))
-            rows.append((p.slot, p.kind, p.channel, *span, p.vector.astype(HALF).tobytes()))
-        return rows
-
-    def _write(self, db: Connection, number: int, user_id: str, batch: Batch, rows: list[tuple[Any, ...]]) -> list[int]:
+    def _write(self, db: Connection, number: int, user_id: str, batch: Batch) -> list[int]:
         gone: list[int] = []
         if batch.replaced:
             keys = {"user_id": user_id, "embedder": number, "slots": listed(batch.replaced)}
             gone = [row[0] for row in db.execute(self._sql["remove"], keys)]
             db.execute(self._sql["remove_tokens"], keys)
-        db.executemany(self._sql["insert"], [(user_id, number, *row) for row in rows])
-        tokens = [(p.slot, *p.tokens) for p in batch.passages if p.tokens is not None]
-        stored = [(user_id, number, s, i.astype("<i4").tobytes(), v.astype(np.int8).tobytes()) for s, i, v in tokens]
-        db.executemany(_sql()["insert_tokens"], stored)
+        db.executemany(self._sql["insert"], [(user_id, number, *_row(p)) for p in batch.passages])
+        tokens = [(user_id, number, *kept) for kept in packed_tokens(batch.passages)]
+        db.executemany(_sql()["insert_tokens"], tokens)
         mark = {"projection": self.projection, "user_id": user_id, "seq": batch.through, "removed": int(bool(gone))}
         db.execute(_sql()["advance"], mark)
         return gone
-
-    def _hide(self, user_id: str, before: State, after: State, gone: list[int]) -> None:
-        """Carry our own removal over to the cache; where that must wait, the next search compares all ids instead."""
-        matrix = self._cache.peek(user_id)
-        if not gone or matrix is None or not matrix.lock.acquire(blocking=False):
-            return
-        try:
-            if matrix.state == before:
-                matrix.blank(np.array(sorted(gone), dtype=np.int64))
-                matrix.state = (after[0], before[1])  # what was added is fetched by the next search
-        finally:
-            matrix.lock.release()
 
 
 def _embedders(db: Connection) -> list[Any]:
     return db.execute(_sql()["embedders"]).fetchall()
 
 
-def _token_arrays(ids: bytes, vectors: bytes) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
-    pieces = np.frombuffer(ids, dtype="<i4").astype(np.int32)
-    return pieces, np.frombuffer(vectors, dtype=np.int8).reshape(len(pieces), -1 if len(pieces) else 0)
+def _row(p: Passage) -> tuple[Any, ...]:
+    vector = p.vector.astype(HALF).tobytes()
+    return p.slot, p.kind, p.channel, p.grain, p.part, *p.span, int(p.asks), vector
 
 
 def _sql() -> Mapping[str, str]:

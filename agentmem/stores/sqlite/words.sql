@@ -11,12 +11,14 @@ SELECT max(slot) FROM word_tail WHERE user_id = :user_id;
 INSERT INTO word_tail (user_id, slot, terms) VALUES (?, ?, ?)
 ON CONFLICT (user_id, slot) DO UPDATE SET terms = excluded.terms;
 
--- name: note
-INSERT INTO word_state (user_id, tail, generation) VALUES (:user_id, :tail, :moved)
-ON CONFLICT (user_id) DO UPDATE SET tail = excluded.tail, generation = generation + excluded.generation;
+-- name: lengthen
+INSERT INTO word_state (user_id, tail) VALUES (:user_id, :added)
+ON CONFLICT (user_id) DO UPDATE SET tail = tail + excluded.tail RETURNING tail;
 
--- name: tail_size
-SELECT count(*) FROM word_tail WHERE user_id = :user_id;
+-- name: note
+INSERT INTO word_state (user_id, tail, generation)
+SELECT :user_id, count(*), 1 FROM word_tail WHERE user_id = :user_id
+ON CONFLICT (user_id) DO UPDATE SET tail = excluded.tail, generation = generation + 1 RETURNING tail;
 
 -- name: tail_after
 SELECT slot, terms FROM word_tail WHERE user_id = :user_id AND slot > :after ORDER BY slot;
@@ -31,24 +33,24 @@ DELETE FROM word_tail WHERE user_id = :user_id;
 SELECT b.term, b.postings FROM json_each(:terms) j CROSS JOIN word_blocks b
 WHERE b.user_id = :user_id AND b.term = j.value ORDER BY j.id, b.block;
 
--- name: blocks_with_rowid
-SELECT b.rowid, b.postings FROM json_each(:terms) j CROSS JOIN word_blocks b
+-- name: blocks_of
+SELECT b.term, b.block, b.postings FROM json_each(:terms) j CROSS JOIN word_blocks b
 WHERE b.user_id = :user_id AND b.term = j.value;
 
--- name: all_blocks_with_rowid
-SELECT rowid, postings FROM word_blocks INDEXED BY word_blocks_term WHERE user_id = :user_id;
+-- name: all_blocks
+SELECT term, block, postings FROM word_blocks INDEXED BY word_blocks_term WHERE user_id = :user_id;
 
 -- name: last_blocks
-SELECT b.term, b.block, b.rowid, length(b.postings), CASE WHEN length(b.postings) < :full THEN b.postings END
+SELECT b.term, b.block, length(b.postings), CASE WHEN length(b.postings) < :full THEN b.postings END
 FROM json_each(:terms) j CROSS JOIN word_blocks b
 WHERE b.user_id = :user_id AND b.term = j.value
   AND b.block = (SELECT max(l.block) FROM word_blocks l WHERE l.user_id = :user_id AND l.term = j.value);
 
 -- name: rewrite
-UPDATE word_blocks SET postings = ? WHERE rowid = ?;
+UPDATE word_blocks SET postings = ? WHERE user_id = ? AND term = ? AND block = ?;
 
 -- name: empty
-DELETE FROM word_blocks WHERE rowid = ?;
+DELETE FROM word_blocks WHERE user_id = ? AND term = ? AND block = ?;
 
 -- name: add
 INSERT INTO word_blocks (user_id, term, block, postings) VALUES (?, ?, ?, ?);

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentmem.model.outline import Bools, Ints, Names
-from agentmem.stores.sqlite.planes import Bytes, Halves, Planes, Probe, Units, coarse, exact, split, unit_rows
+from agentmem.stores.vectors.planes import Bytes, Halves, Planes, Probe, Units, coarse, exact, split, unit_rows
 
 FIRST_CHUNK, LARGEST_CHUNK = 256, 8192
 SPARSE = 0.4  # below this share of wanted rows, they are gathered before they are multiplied
 PART_BITS = 20  # of a place, for the part of a record
 Codes = NDArray[np.int32]
+State = tuple[int, int]  # (generation, seq): grows with every write
 
 
 class Columns(NamedTuple):
@@ -205,8 +206,10 @@ class UserMatrix:
 
     def __init__(self, dimensions: int) -> None:
         self.lock = threading.Lock()
-        self.state = (-1, -1)
-        self.registration: tuple[int, int] | None = None  # of the embedder: its number and when it was registered
+        self.state: State = (-1, -1)
+        self.registration: tuple[int, int] | None = (
+            None  # of the embedder: its number, which may return, and when it was registered
+        )
         self.last_id = 0
         self.kinds, self.channels = Names(), Names()
         self.whole, self.sentences = Table(dimensions), Table(dimensions)
@@ -233,6 +236,10 @@ class UserMatrix:
             added = self.whole.since(self._laid[0]), self.sentences.since(self._laid[1])
             self._layouts, self._laid = laid_out(*added, before=self._layouts), pieces
         return self._layouts
+
+    def held(self) -> tuple[Layouts, View, View]:
+        """What is there now: the layouts, whole passages, sentences."""
+        return self.layouts(), self.whole.view(), self.sentences.view()
 
     @property
     def worn(self) -> bool:
@@ -286,6 +293,18 @@ class MatrixCache:
         """Forget a user's matrix."""
         with self._lock:
             self._users.pop(user_id, None)
+
+    def hide(self, user_id: str, gone: list[int], before: State, after: State) -> None:
+        """Blank what a write of ours took out; where that must wait, the next search compares all ids instead."""
+        matrix = self.peek(user_id)
+        if not gone or matrix is None or not matrix.lock.acquire(blocking=False):
+            return
+        try:
+            if matrix.state == before:
+                matrix.blank(np.array(sorted(gone), dtype=np.int64))
+                matrix.state = (after[0], before[1])  # what was added is fetched by the next search
+        finally:
+            matrix.lock.release()
 
     def settle(self, user_id: str) -> None:
         """Keep within the budget: let go of a user too large for it, then of others, unused for longest first."""

@@ -2,18 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentmem.errors import Conflict, InvalidRecord
 from agentmem.model.changes import Change, Gone, JournalEntry, Stored
 from agentmem.model.clock import from_micros
+from agentmem.model.edges import turn_at
 from agentmem.model.records import Key, Record, Turn
-from agentmem.stores.sqlite.payload import FORMAT, Stamp, encode, stamped
-from agentmem.stores.sqlite.state import Held, State
+from agentmem.stores.payload import FORMAT, Stamp, encode, stamped
 
 LAST_INDEX = 1_000_000_000  # ranking keeps positions in 32 bits
+
+
+@dataclass(slots=True)
+class Held:
+    """What the log holds under one key. `seq` is None where nothing is current; slot and first time stay for good."""
+
+    slot: int
+    recorded_at: int
+    seq: int | None = None
+    channel: str = ""
+    unique: str = ""
+    place: tuple[str, int] = ("", -1)
+
+
+@dataclass(slots=True)
+class State:
+    """The part of a user's state that some changes touch."""
+
+    head: int = 0
+    slots: int = 0
+    last_at: int = 0
+    held: dict[Key, Held] = field(default_factory=dict)
+    sharing: dict[tuple[str, str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
+    last: dict[str, int] = field(default_factory=dict)  # the highest position of a conversation
+    taken: dict[tuple[str, int], int] = field(default_factory=dict)  # (conversation, position): slot
+
+    def holds(self, kind: str, held: Held) -> None:
+        """Note the unique value and the position that a current record has."""
+        if held.unique:
+            self.sharing[kind, held.channel, held.unique].add(held.slot)
+        conversation, position = held.place
+        if position >= 0:
+            self.taken[held.place] = held.slot
+            self.last[conversation] = max(self.last.get(conversation, -1), position)
+
+    def releases(self, kind: str, held: Held) -> None:
+        """Free the unique value and the position that a record had."""
+        if held.unique:
+            self.sharing[kind, held.channel, held.unique].discard(held.slot)
+        if self.taken.get(held.place) == held.slot:
+            del self.taken[held.place]
+
+    def slots_by_key(self) -> dict[Key, int]:
+        """The slots of the current records that are known here, turns by where they stand too."""
+        found = {key: held.slot for key, held in self.held.items() if held.seq is not None}
+        return found | {turn_at(*place): slot for place, slot in self.taken.items()}
 
 
 @dataclass
@@ -36,6 +83,10 @@ class Draft:
         self.at = max(self.at, self.state.last_at)  # record time never runs backwards, whatever the clock does
         self.was_known = {held.slot for held in self.state.held.values()}
         self.was_current = {held.slot for held in self.state.held.values() if held.seq is not None}
+
+    def new(self) -> Set[int]:
+        """Slots that this write is the first to use."""
+        return self.written.keys() - self.was_known
 
     def add(self, change: Change) -> None:
         """Work out one change. Raises Conflict or InvalidRecord; then the whole write is given up."""
@@ -102,10 +153,10 @@ class Draft:
         return self.left[held.slot]
 
     def _put(self, record: Record, change: Change) -> Stored:
-        kind, seq = record.kind, self.state.head
-        held = self.state.held.get(record.key)
+        key, seq = record.key, self.state.head
+        kind, held = key[0], self.state.held.get(key)
         if held is None:
-            held = self.state.held[record.key] = Held(self.state.slots, self.at)
+            held = self.state.held[key] = Held(self.state.slots, self.at)
             self.state.slots += 1
         fields = {"index": self._position(record, held)} if isinstance(record, Turn) else {}
         self.state.releases(kind, held)

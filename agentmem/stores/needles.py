@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 from agentmem.text.words import terms
 
@@ -89,3 +91,14 @@ def strings_of(text: str) -> tuple[list[str], list[str]]:
         elif isinstance(value, list):
             open_values.extend(value)
     return keys, values
+
+
+def texts_of(payloads: Sequence[tuple[Any, ...]]) -> set[str]:
+    """What callers wrote in these records, given as rows whose third column is a payload; what we made is left out."""
+    return {
+        text
+        for row in payloads
+        for value in json.loads(row[2]).values()
+        for text in chain(*strings_of(json.dumps(value)))
+        if not is_made(text)
+    }

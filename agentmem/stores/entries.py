@@ -1,0 +1,56 @@
+"""Journal entries from what a backend has read of them, and changes that were applied before."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from agentmem.errors import Conflict
+from agentmem.model.changes import Gone, JournalEntry, Stored
+from agentmem.model.clock import from_micros
+from agentmem.stores.payload import Stamp, decode
+
+ERASED = "erased"  # in place of the fingerprint of what was given, once it was erased
+
+
+def compared(wanted: Mapping[str, str], found: Iterable[tuple[str, int, str]]) -> dict[str, int]:
+    """Positions by change_id, from rows of change_id, seq and payload fingerprint.
+
+    Raises Conflict when one was applied with another payload than `wanted` says; what was erased has none to compare.
+    """
+    done = {}
+    for change_id, seq, payload in found:
+        if payload not in (wanted[change_id], ERASED):
+            raise Conflict(
+                "this id or idempotency_key was used before with other content; "
+                "use a new one, or send the same content again"
+            )
+        done[change_id] = seq
+    return done
+
+
+def entries(
+    user_id: str, changes: Sequence[tuple[Any, ...]], versions: Iterable[tuple[Any, ...]]
+) -> list[JournalEntry]:  # fmt: skip
+    """The entries of these changes, in their order.
+
+    Changes are rows of seq, change_id, operation_id, operation, actor, cause and time; versions are rows of seq, slot,
+    kind, id, channel, recorded_at, payload and whether it was erased, in order within each seq.
+    """
+    puts: dict[int, list[Stored]] = defaultdict(list)
+    gone: dict[int, list[Gone]] = defaultdict(list)
+    operations = {row[0]: row[2] for row in changes}
+    for seq, slot, kind, record_id, channel, recorded_at, payload, erased in versions:
+        if payload is None:
+            gone[seq].append(Gone(slot, kind, record_id, bool(erased)))
+        else:
+            stamp = Stamp(user_id, record_id, channel, recorded_at, seq, operations[seq])
+            puts[seq].append(Stored(slot, decode(kind, payload, stamp)))
+    return [
+        JournalEntry(
+            user_id=user_id, seq=seq, change_id=change_id, operation_id=operation_id, operation=verb, actor=actor,
+            cause=cause, at=from_micros(at), puts=tuple(puts[seq]), gone=tuple(gone[seq]),
+        )
+        for seq, change_id, operation_id, verb, actor, cause, at in changes
+    ]  # fmt: skip

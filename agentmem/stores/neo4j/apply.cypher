@@ -1,0 +1,110 @@
+// Writing. All of it happens under the lock that `lock` takes on each user's watermark.
+
+// name: lock
+// Writing to the node locks it until the end of the transaction; what was read of it before may be out of date.
+UNWIND $users AS user_id
+MERGE (p:Projection {user_id: user_id, name: 'graph'})
+ON CREATE SET p.seq = 0
+SET p.written_at = timestamp();
+
+// name: advance
+UNWIND $users AS user
+MATCH (p:Projection {user_id: user.user_id, name: 'graph'})
+WITH p, user, p.seq = user.after AND coalesce(p.held_until, 0) < timestamp() AS fits
+SET p.seq = CASE WHEN fits THEN user.through ELSE p.seq END
+RETURN user.user_id, fits, p.seq LIMIT $count;
+
+// name: hold
+MATCH (p:Projection {user_id: $user_id, name: 'graph'})
+SET p.seq = 0, p.holder = $holder, p.held_until = timestamp() + $milliseconds;
+
+// name: keep
+MATCH (p:Projection {user_id: $user_id, name: 'graph'})
+WHERE p.holder = $holder
+SET p.held_until = timestamp() + $milliseconds
+RETURN p.seq LIMIT 1;
+
+// name: release
+MATCH (p:Projection {user_id: $user_id, name: 'graph'})
+SET p.seq = $seq
+REMOVE p.holder, p.held_until;
+
+// name: forget
+MATCH (p:Projection {user_id: $user_id, name: 'graph'})
+DELETE p;
+
+// name: take_out
+MATCH (n:Record {user_id: $user_id})
+USING INDEX SEEK n:Record(user_id, key)
+WHERE n.key > ''
+WITH n LIMIT $limit
+DETACH DELETE n
+RETURN count(*) LIMIT 1;
+
+// name: unlink
+// What these records state by their fields, and what holds a turn because of where it stands. Returns the empty nodes at
+// the other ends, for `sweep`.
+UNWIND $records AS record
+MATCH (n:Record {user_id: record.user_id, key: record.key})
+WHERE n.states > 0
+MATCH (n)-[r]-(m)
+WHERE r.owner = n.key OR (type(r) = 'FOLLOWED_BY' AND r.owner = m.key)
+DELETE r
+WITH DISTINCT m WHERE m.slot IS NULL
+RETURN m.user_id, m.key LIMIT $count;
+
+// name: unstate
+// The next block stands in it once for each type. Without its hint a small index would be read from end to end.
+UNWIND $relations AS relation
+CALL (relation) {
+STATED
+}
+DELETE r
+WITH a, b
+UNWIND [a, b] AS m
+WITH DISTINCT m WHERE m.slot IS NULL
+RETURN m.user_id, m.key LIMIT $count;
+
+// name: stated
+MATCH (a)-[r:KIND {user_id: relation.user_id, id: relation.id}]->(b)
+USING INDEX SEEK r:KIND(user_id, id)
+RETURN a, r, b
+
+// name: leave
+UNWIND $records AS record
+MATCH (n:Record {user_id: record.user_id, key: record.key})
+REMOVE n:$(record.kind)
+SET n = {user_id: record.user_id, key: record.key};
+
+// name: put
+// Times come as seconds and nanoseconds, because the driver takes long to send times of its own.
+UNWIND $records AS record
+MERGE (n:Record {user_id: record.user_id, key: record.key})
+SET n = record.properties
+SET n:$(record.kind)
+FOREACH (name IN keys(record.times) |
+  SET n[name] = datetime({epochSeconds: record.times[name][0], nanosecond: record.times[name][1]})
+);
+
+// name: standing
+UNWIND $places AS place
+MATCH (n:Turn {user_id: place.user_id, conversation_id: place.conversation_id, index: place.index})
+USING INDEX SEEK n:Turn(user_id, conversation_id, index)
+WITH n LIMIT $count
+RETURN collect([n.user_id, n.conversation_id, n.index, n {.key, .channel, .visible_until}]);
+
+// name: link
+UNWIND $relations AS relation
+MERGE (a:Record {user_id: relation.user_id, key: relation.source})
+MERGE (b:Record {user_id: relation.user_id, key: relation.target})
+CREATE (a)-[r:$(relation.kind)]->(b)
+SET r = relation.properties
+FOREACH (name IN keys(relation.times) |
+  SET r[name] = datetime({epochSeconds: relation.times[name][0], nanosecond: relation.times[name][1]})
+);
+
+// name: sweep
+UNWIND $records AS record
+MATCH (n:Record {user_id: record.user_id, key: record.key})
+WHERE n.slot IS NULL AND NOT EXISTS { (n)--() }
+DELETE n;

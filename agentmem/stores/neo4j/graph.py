@@ -1,0 +1,203 @@
+"""The graph on Neo4j: bounded walks, and a copy of the current records that follows the journal.
+
+What it answers is what the embedded graph answers for the same records. It may lag; `watermark` says up to where it
+has come, and `apply` goes on from there, in the same transaction as the data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agentmem.errors import ConfigError, Conflict, StoreUnavailable
+from agentmem.model.changes import JournalEntry, Stored
+from agentmem.model.clock import Clock, micros
+from agentmem.model.records import Edge, EdgeKind, Key
+from agentmem.model.scope import Scope
+from agentmem.stores import Neighbour, RecordStore
+from agentmem.stores.neo4j.apply import Draft
+from agentmem.stores.neo4j.connection import Database, Refused, Transaction, read_address, rows
+from agentmem.stores.neo4j.migrations import examiner
+from agentmem.stores.neo4j.shape import HIDDEN, name_of
+from agentmem.stores.neo4j.statements import walking, writing
+from agentmem.stores.neo4j.walk import Walk
+from agentmem.text.blocks import load_schema
+
+T = TypeVar("T")
+RECORDS_AT_ONCE = 1000
+NODES_AT_ONCE = 5000  # taken out in one transaction
+HELD_MILLISECONDS = 120_000  # how long a rebuild that was killed keeps others waiting
+
+
+async def open_graph(
+    url: str, clock: Clock, records: RecordStore, *, store_id: str, credentials: Mapping[str, str] | None = None,
+    schema: Path | None = None,
+) -> Neo4jGraph:  # fmt: skip
+    """The graph of a store at `neo4j://user:password@host:7687`, or with `credentials` {user, password} beside the URL.
+
+    The clock says which facts have ended, `records` is what `rebuild` reads, `schema` a folder of schema files in place
+    of the package's own. A server that is away is found out by the first call. Raises ConfigError for a URL, a user or
+    a password that cannot work and for a missing driver, SchemaMismatch for a database that is not migrated, is newer
+    or belongs to another store.
+    """
+    database = Database(read_address(url, credentials), examiner(load_schema("neo4j", schema), store_id))
+    try:
+        await database.ready()
+    except Refused as error:
+        await database.close()
+        raise ConfigError(str(error)) from error
+    except StoreUnavailable:
+        pass  # whoever needs it hears of it
+    except BaseException:
+        await database.close()
+        raise
+    return Neo4jGraph(database, clock, records)
+
+
+class Neo4jGraph:
+    """A GraphStore, see the protocol; followed with `apply`."""
+
+    def __init__(self, database: Database, clock: Clock, records: RecordStore) -> None:
+        self.database = database
+        self._clock = clock
+        self._records = records
+
+    async def neighbours(
+        self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, depth: int = 2, limit: int = 50
+    ) -> list[Neighbour]:
+        """Records within `depth` steps, nearest first, then by record id; never one of `keys`.
+
+        Of a record with more than `limit` neighbours over one kind of edge, those recorded last are looked at.
+        """
+        walk = Walk(scope, kinds, micros(self._clock.now()), limit)
+        return await self.database.read(lambda tx: walk.neighbours(tx, keys, depth))
+
+    async def edges(
+        self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, limit: int = 1000
+    ) -> list[Edge]:
+        """The edges at these records, by kind, source, target and id, those of structure made on the fly.
+
+        Both ends are visible in the scope and not retired. Asked for SUPERSEDES alone, retired ends are shown too.
+        """
+        history = kinds is not None and set(kinds) == {EdgeKind.SUPERSEDES}
+        walk = Walk(scope, kinds, HIDDEN if history else micros(self._clock.now()), limit)
+        return await self.database.read(lambda tx: walk.edges(tx, keys))
+
+    async def get(self, kind: str, scope: Scope, after: str = "", limit: int = 1000) -> dict[str, int]:
+        """The ids of a kind of records that the graph holds, in order, those after an id, with the `seq` of each.
+
+        In all channels, retired or not; `Edge` stands for the relations that somebody stated.
+        """
+        asked = {"user_id": scope.user_id, "after": after, "limit": max(limit, 0)}
+        text = walking("relations" if kind == "Edge" else "records")
+        if kind != "Edge":
+            asked |= {"after": name_of((kind, after)), "until": f"{kind};"}  # what follows all that begins with `kind:`
+        return dict(await self.database.read(lambda tx: rows(tx, text, **asked)))
+
+    async def watermark(self, user_id: str) -> int:
+        """Up to where the graph follows the user's journal; 0 between `clear` and the end of a `rebuild`."""
+        found = await self.database.read(lambda tx: rows(tx, walking("watermark"), user_id=user_id))
+        return int(found[0][0]) if found else 0
+
+    async def apply(self, batches: Mapping[str, tuple[int, Sequence[JournalEntry]]]) -> dict[str, int]:
+        """Write what each user's journal holds after a position, all in one transaction; returns the watermarks.
+
+        The entries of a user are applied when the watermark is the position given, and nothing of them otherwise.
+        """
+        users = [
+            {"user_id": user_id, "after": after, "through": entries[-1].seq if entries else after}
+            for user_id, (after, entries) in sorted(batches.items())
+        ]
+
+        async def work(tx: Transaction) -> dict[str, int]:
+            await rows(tx, writing("lock"), users=[user["user_id"] for user in users])
+            found = await rows(tx, writing("advance"), users=users, count=len(users))
+            draft = Draft()
+            for user_id, fits, _ in found:
+                if fits:
+                    draft.add(user_id, batches[user_id][1])
+            await draft.write(tx)
+            return {user_id: seq for user_id, _, seq in found}
+
+        return await self.database.write(work) if users else {}
+
+    async def clear(self, user_id: str) -> None:
+        """Take out all that is there of the user, so that it is built again from the start of the journal."""
+        await self._empty(user_id)
+        await self._in_lock(user_id, "release", seq=0)
+
+    async def rebuild(self, scope: Scope) -> int:
+        """Make the user's graph again from the current records; returns how many edges join two of them.
+
+        Meanwhile it answers with what it has and `apply` does nothing; what is written to the log meanwhile is for
+        `apply` afterwards. A rebuild that was cut off is continued by `apply` from the start, two minutes later.
+        Conflict when another one took over.
+        """
+        outline, _, head = await self._records.outline(scope, 0)
+        slots = {(row.kind, row.id): row.slot for row in outline}
+        holder = await self._empty(scope.user_id)
+        for page in _pages(list(slots.values())):
+            draft = Draft()
+            records = await self._records.by_slot(page, scope)
+            draft.put(scope.user_id, [Stored(slots[record.key], record) for record in records])
+            await self._held(scope.user_id, holder, draft.write)
+
+        async def end(tx: Transaction) -> None:
+            await rows(tx, writing("release"), user_id=scope.user_id, seq=head.seq)
+
+        await self._held(scope.user_id, holder, end)
+        found = await self.database.read(lambda tx: rows(tx, walking("count"), user_id=scope.user_id))
+        return int(found[0][0])
+
+    async def erase(self, scope: Scope, keys: Sequence[Key] | None) -> None:
+        """Take out these records and what they state, or (None) everything of the user, the watermark too."""
+        user_id = scope.user_id
+        if keys is None:
+            await self._empty(user_id)
+            await self._in_lock(user_id, "forget")
+            return
+        draft = Draft()
+        draft.drop(user_id, keys)
+
+        async def work(tx: Transaction) -> None:
+            await rows(tx, writing("lock"), users=[user_id])
+            await draft.write(tx)
+
+        await self.database.write(work)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.database.close()
+
+    async def _empty(self, user_id: str) -> str:
+        """Keep others from writing this user, and take everything out; returns what shows that it is still us."""
+        holder = os.urandom(8).hex()
+        await self._in_lock(user_id, "hold", holder=holder, milliseconds=HELD_MILLISECONDS)
+        values = {"user_id": user_id, "limit": NODES_AT_ONCE}
+        taken = 1
+        while taken:
+            ((taken,),) = await self._held(user_id, holder, lambda tx: rows(tx, writing("take_out"), **values))
+        return holder
+
+    async def _held(self, user_id: str, holder: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        async def checked(tx: Transaction) -> T:
+            await rows(tx, writing("lock"), users=[user_id])
+            asked = {"user_id": user_id, "holder": holder, "milliseconds": HELD_MILLISECONDS}
+            if not await rows(tx, writing("keep"), **asked):
+                raise Conflict("somebody else took over building this user's graph; nothing is lost")
+            return await work(tx)
+
+        return await self.database.write(checked)
+
+    async def _in_lock(self, user_id: str, name: str, **values: Any) -> None:
+        async def work(tx: Transaction) -> None:
+            await rows(tx, writing("lock"), users=[user_id])
+            await rows(tx, writing(name), user_id=user_id, **values)
+
+        await self.database.write(work)
+
+
+def _pages(slots: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (slots[start : start + RECORDS_AT_ONCE] for start in range(0, len(slots), RECORDS_AT_ONCE))

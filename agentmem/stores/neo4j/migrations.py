@@ -1,0 +1,94 @@
+"""Brings a Neo4j database to this version's schema, and refuses one that is not at it or belongs to another store.
+
+Every statement of a step can run again, so an interrupted migration is run again. Two at once get in each other's way,
+which the server notices, and try again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from agentmem.errors import SchemaMismatch
+from agentmem.stores.neo4j.connection import Database, Transaction, read_address, rows
+from agentmem.text.blocks import SchemaStep, load_blocks, load_schema
+
+SECONDS = 600.0  # for one index over all that is there
+_COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
+
+
+async def migrate(
+    url: str, now: datetime, *, store_id: str, credentials: Mapping[str, str] | None = None, schema: Path | None = None
+) -> int:  # fmt: skip
+    """Apply the steps that the database lacks and return how many; 0 for a current one. The first call claims it.
+
+    Raises ConfigError for a URL that cannot work, SchemaMismatch for a database of a newer version or of another store,
+    StoreUnavailable when it cannot be reached.
+    """
+    steps = load_schema("neo4j", schema)
+    database = Database(read_address(url, credentials), patience=SECONDS)
+    try:
+        await database.ready()
+        version, owner = await database.read(_state)
+        _refuse(version, owner or store_id, steps, store_id)
+        for step in steps[version:]:
+            await _apply(database, step, now)
+        # Written last: what has an owner is complete.
+        await database.write(lambda tx: rows(tx, _cypher()["claim"], store_id=store_id))
+        _refuse(*await database.read(_state), steps, store_id)
+        return len(steps) - version
+    finally:
+        await database.close()
+
+
+def examiner(steps: Sequence[SchemaStep], store_id: str) -> Callable[[Transaction], Awaitable[None]]:
+    """What a connection does before it is used: SchemaMismatch unless the graph is this store's and at this schema."""
+
+    async def examine(tx: Transaction) -> None:
+        version, owner = await _state(tx)
+        _refuse(version, owner or store_id, steps, store_id)
+        if version < len(steps) or owner is None:
+            raise SchemaMismatch(
+                f"the graph has schema {version}, this version needs {len(steps)}: run agentmem migrate"
+            )
+
+    return examine
+
+
+async def _state(tx: Transaction) -> tuple[int, str | None]:
+    ((version, owner),) = await rows(tx, _cypher()["state"])
+    return version, owner
+
+
+async def _apply(database: Database, step: SchemaStep, now: datetime) -> None:
+    for statement in filter(None, map(str.strip, _COMMENT.sub("", step.text).split(";"))):
+        try:
+            await database.write(_running(statement), SECONDS)
+        except SchemaMismatch:  # perhaps another one made it since this one looked; then it is there now
+            await database.write(_running(statement), SECONDS)
+    await database.write(_running(_cypher()["await_indexes"]), SECONDS)
+    applied = {"version": step.version, "description": step.name, "at": now}
+    await database.write(lambda tx: rows(tx, _cypher()["applied"], **applied))
+
+
+def _running(statement: str) -> Callable[[Transaction], Awaitable[object]]:
+    return lambda tx: rows(tx, statement)
+
+
+def _refuse(version: int, owner: str | None, steps: Sequence[SchemaStep], store_id: str) -> None:
+    if version > len(steps):
+        raise SchemaMismatch(
+            f"the graph has schema {version}, written by a newer version; this one knows schema {len(steps)}. "
+            "Upgrade with: pip install --upgrade agentmem-graph"
+        )
+    if owner != store_id:
+        raise SchemaMismatch(
+            f"the graph belongs to another store ({owner}), this one is {store_id}; "
+            "set graph_url to its own database, or empty this one and run agentmem migrate and agentmem rebuild"
+        )
+
+
+def _cypher() -> Mapping[str, str]:
+    return load_blocks(__package__, "migrations.cypher")

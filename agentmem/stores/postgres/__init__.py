@@ -1,0 +1,29 @@
+"""The log on a Postgres server (16 or newer): journal, records, words, usage and audit, walled off by user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentmem.model.clock import Clock
+from agentmem.model.scope import SYSTEM_USER
+from agentmem.stores.postgres.connection import Database
+from agentmem.stores.postgres.log import PostgresLog
+from agentmem.stores.postgres.migrations import check_schema, migrate
+from agentmem.text.blocks import load_schema
+
+__all__ = ["PostgresLog", "migrate", "open_log"]
+
+
+async def open_log(url: str, clock: Clock, *, schema: Path | None = None) -> PostgresLog:
+    """Open the log of a database that `migrate` has brought to this version's schema.
+
+    `schema` is a folder of schema files in place of the package's own. Raises ConfigError for a URL that cannot work,
+    SchemaMismatch for a database at another schema, StoreUnavailable when it cannot be reached.
+    """
+    database, steps = Database(url), load_schema("postgres", schema)
+    try:
+        await database.read(SYSTEM_USER, lambda db: check_schema(db, database.place, steps))
+    except BaseException:
+        await database.close()
+        raise
+    return PostgresLog(database, clock)

@@ -1,0 +1,150 @@
+"""One write: all its changes in one transaction, the journal first, then what is made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agentmem.errors import Conflict, InvalidRecord
+from agentmem.model.changes import Audit, Change, JournalEntry
+from agentmem.model.clock import Clock, micros
+from agentmem.model.outline import OutlineRow
+from agentmem.stores.draft import Draft, check_records
+from agentmem.stores.entries import compared
+from agentmem.stores.outlines import NO_FEATURES, outline_row
+from agentmem.stores.payload import Stamp, decode
+from agentmem.stores.postgres import journal, words
+from agentmem.stores.postgres.audit import insert
+from agentmem.stores.postgres.columns import as_uuid, clean, columnar, kept_key
+from agentmem.stores.postgres.connection import rows
+from agentmem.stores.postgres.state import Found, lock_and_read
+from agentmem.text.blocks import load_blocks
+from agentmem.text.features import Features, read_words
+
+if TYPE_CHECKING:
+    from agentmem.stores.postgres.connection import Connection
+
+_CHANGE = ("seq", "change_id", "operation_id", "operation", "actor", "cause", "payload", "at")
+_VERSION = ("slot", "seq", "kind", "id", "channel", "recorded_at", "payload", "format", "erased")
+_RECORD = (*OutlineRow._fields, "unique_key", "conversation_uuid")
+
+
+class Append:
+    """The work of one `append`: `prepare` before the transaction, then `apply` inside it, which may run again."""
+
+    def __init__(self, changes: Sequence[Change], audit: Audit | None, fence: int | None, clock: Clock) -> None:
+        self.changes = changes
+        self.user_id = changes[0].scope.user_id
+        self._audit = audit
+        self._fence = fence
+        self._clock = clock
+        self._wanted: dict[str, str] = {}
+        self._read: dict[int, tuple[Features, Mapping[str, int]]] = {}
+
+    def prepare(self) -> None:
+        """Check the changes and read their texts: the part that needs no lock. Raises InvalidRecord or Conflict."""
+        for change in self.changes:
+            if change.scope.user_id != self.user_id:
+                raise InvalidRecord("one write belongs to one user", field="user_id")
+            if self._wanted.setdefault(change.change_id, change.payload) != change.payload:
+                raise Conflict("one id or idempotency_key is used for two different things in this write")
+            check_records(self.user_id, (*change.puts, *change.ensures))
+            for record in (*change.puts, *change.ensures):
+                if text := record.searchable():
+                    self._read[id(record)] = read_words(text)
+
+    async def apply(self, db: Connection) -> list[JournalEntry]:
+        """Do the write, the journal before what is made from it."""
+        found = await lock_and_read(db, self.user_id, self.changes, self._fence)
+        done = compared(self._wanted, found.applied)
+        fresh = {change.change_id: change for change in self.changes if change.change_id not in done}
+        if not fresh:
+            return await self._answer(db, done, [])
+        draft = Draft(self.user_id, found.state, micros(self._clock.now()))
+        for change in fresh.values():
+            draft.add(change)
+        await put_journal(db, self.user_id, draft.changes, [(*row, False) for row in draft.versions])
+        await self._put_records(db, draft)
+        await self._put_words(db, draft, found)
+        state = {"user_id": self.user_id, "head": draft.state.head, "slots": draft.state.slots, "at": draft.at}
+        await db.execute(_sql()["put_user"], state)
+        if self._audit is not None:
+            await insert(db, [self._audit], self._clock)
+        return await self._answer(db, done, draft.entries)
+
+    async def _answer(
+        self, db: Connection, done: Mapping[str, int], entries: Sequence[JournalEntry]
+    ) -> list[JournalEntry]:  # fmt: skip
+        found = {entry.change_id: entry for entry in entries}
+        if done:
+            for entry in await journal.entries_among(db, self.user_id, sorted(done.values())):
+                found[entry.change_id] = replace(entry, repeated=True)
+        return [found[change.change_id] for change in self.changes]
+
+    async def _put_records(self, db: Connection, draft: Draft) -> None:
+        replaced = sorted(draft.was_current & (draft.written.keys() | draft.left.keys()))
+        made = []
+        for slot, stored in draft.written.items():
+            features, _ = self._read.get(id(draft.given[slot]), (NO_FEATURES, None))
+            made.append((outline_row(slot, stored.record, features), stored.record.unique()))
+        await put_records(db, self.user_id, replaced, made)
+
+    async def _put_words(self, db: Connection, draft: Draft, found: Found) -> None:
+        """Index what is new or reads differently now. What was retracted keeps its words, for `known_at`."""
+        known = sorted(draft.was_known & draft.written.keys())
+        before = await texts_before(db, self.user_id, known, draft.entries[0].seq) if known else {}
+        texts = {slot: stored.record.searchable() for slot, stored in draft.written.items()}
+        changed = {slot: text for slot, text in texts.items() if text != before.get(slot, "")}
+        counts = {slot: self._read[id(draft.given[slot])][1] for slot, text in changed.items() if text}
+        is_new = draft.new() >= changed.keys()
+        await replace_words(db, self.user_id, {slot: before.get(slot, "") for slot in changed}, counts,
+                            tail=found.tail if is_new else None)  # fmt: skip
+
+
+async def put_journal(
+    db: Connection, user_id: str, changes: Sequence[Sequence[object]], versions: Sequence[Sequence[object]]
+) -> None:
+    """Write rows of the journal, which begin with the user; versions end with whether they are erased."""
+    values = columnar(_CHANGE, (row[1:] for row in changes))
+    values |= {name: [clean(text) for text in values[name]] for name in ("operation_id", "operation", "actor", "cause")}
+    await db.execute(_sql()["put_changes"], {"user_id": user_id, **values})
+    if versions:
+        values = columnar(_VERSION, (row[1:] for row in versions))
+        await db.execute(_sql()["put_versions"], {"user_id": user_id, **values})
+
+
+async def put_records(
+    db: Connection, user_id: str, replaced: Sequence[int], made: Sequence[tuple[OutlineRow, str]]
+) -> None:  # fmt: skip
+    """Take slots out of the current records, and put rows with their unique values in."""
+    if replaced:
+        await db.execute(_sql()["drop_records"], {"user_id": user_id, "slots": list(replaced)})
+    if made:
+        values = columnar(_RECORD, ((*row, kept_key(key), as_uuid(user_id, row.conversation_id)) for row, key in made))
+        values["speaker"] = [clean(text) for text in values["speaker"]]
+        await db.execute(_sql()["put_records"], {"user_id": user_id, **values})
+
+
+async def texts_before(db: Connection, user_id: str, slots: Sequence[int], seq: int) -> dict[int, str]:
+    """The searchable text of each slot's latest after-image before a position; slots without one left out."""
+    found = await rows(db, _sql()["last_payloads"], {"user_id": user_id, "slots": list(slots), "before": seq})
+    return {
+        slot: decode(kind, payload, Stamp._make([user_id, *stamp, ""])).searchable()
+        for slot, kind, payload, *stamp in found
+    }
+
+
+async def replace_words(
+    db: Connection, user_id: str, before: Mapping[int, str], after: Mapping[int, Mapping[str, int]], *,
+    tail: int | None = None,
+) -> None:  # fmt: skip
+    """Take the words of the old texts out of the index and put the new counts in; `tail` as for `words.write`."""
+    removals = [(slot, tuple(read_words(text)[1])) for slot, text in before.items() if text]
+    if removals:
+        await words.remove(db, user_id, removals)
+    await words.write(db, user_id, sorted(after.items()), tail=tail)
+
+
+def _sql() -> Mapping[str, str]:
+    return load_blocks(__package__, "append.sql")

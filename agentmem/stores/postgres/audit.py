@@ -1,0 +1,102 @@
+"""The audit log: rows are added, and else touched by two functions only, one for retention and one for erasure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from agentmem.model.changes import Audit
+from agentmem.model.clock import Clock, aware
+from agentmem.model.scope import SYSTEM_USER
+from agentmem.stores.auditing import FILTERS, check_filters, stamp
+from agentmem.stores.postgres.columns import as_uuid, clean, json_text
+from agentmem.stores.postgres.connection import rows
+from agentmem.text.blocks import load_blocks
+
+if TYPE_CHECKING:
+    from agentmem.stores.postgres.connection import Connection
+
+DAYS_AHEAD = 7  # partitions made by maintenance
+_AS_GIVEN = (
+    "operation", "memory_type", "operation_id", "result_count", "latency_ms", "success", "promoted_from_channel",
+    "promotion_confidence", "promotion_access_count", "promotion_conversation_count",
+)  # fmt: skip
+
+
+def _sql() -> Mapping[str, str]:
+    return load_blocks(__package__, "audit.sql")
+
+
+def owner(entry: Audit) -> str:
+    """Whose row it is; entries without a scope belong to the system's user."""
+    return SYSTEM_USER if entry.scope is None else entry.scope.user_id
+
+
+async def insert(db: Connection, entries: Sequence[Audit], clock: Clock) -> None:
+    """Add a row for each entry, in order, all of the transaction's user."""
+    now = aware(clock.now())
+    for entry in entries:
+        await db.execute(_sql()["insert"], _values(entry, now))
+
+
+def _values(entry: Audit, now: datetime) -> dict[str, Any]:
+    scope, user_id = entry.scope, owner(entry)
+    values: dict[str, Any] = {name: getattr(entry, name) for name in _AS_GIVEN}
+    values |= {name: getattr(scope, name, None) for name in ("session_id", "agent_id")}
+    conversation = getattr(scope, "conversation_id", None)
+    return values | {
+        "timestamp": now, "user_id": user_id, "conversation": conversation,
+        "conversation_id": as_uuid(user_id, conversation), "source_channel": getattr(scope, "channel", None),
+        "target_channels": list(entry.target_channels), "query_text": clean(entry.query_text),
+        "error_message": clean(entry.error_message), "config_snapshot": json_text(entry.config_snapshot),
+        "metadata": json_text(entry.metadata),
+    }  # fmt: skip
+
+
+async def audit_rows(db: Connection, user_id: str, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows of a user that match all filters, newest first, at most `limit` (100).
+
+    Raises InvalidRecord for another filter.
+    """
+    check_filters(filters)
+    wanted = {name: filters.get(name) for name in FILTERS}
+    for name in ("since", "until"):
+        moment = filters.get(name)
+        wanted[name] = None if moment is None else aware(moment, name)
+    wanted |= {"user_id": user_id, "limit": 100 if wanted["limit"] is None else wanted["limit"]}
+    cursor = await db.execute(_sql()["rows"], wanted)
+    listed = await cursor.fetchall()
+    names = [column.name for column in cursor.description or ()]
+    found = [dict(zip(names, row, strict=True)) for row in listed]
+    for row in found:
+        row["id"], row["timestamp"] = f"{row['id']:015d}", stamp(row["timestamp"])
+    return found
+
+
+async def drop_old_days(db: Connection, now: datetime, keep_days: int) -> int:
+    """Drop the rows of whole days (UTC) that lie more than `keep_days` before today; returns how many rows went."""
+    asked = {"days": keep_days, "today": aware(now).astimezone(UTC).date()}
+    return int((await rows(db, _sql()["drop_old_days"], asked))[0][0])
+
+
+async def make_days(db: Connection, now: datetime) -> int:
+    """Make the partitions of today and the days ahead; returns how many were missing."""
+    asked = {"days": DAYS_AHEAD, "today": aware(now).astimezone(UTC).date()}
+    return int((await rows(db, _sql()["make_days"], asked))[0][0])
+
+
+async def blank_user(db: Connection) -> None:
+    """Blank all text and names in the rows of the transaction's user; what was done, and when, stays."""
+    await db.execute(_sql()["blank"], {"texts": None, "settings": None})
+
+
+async def blank_rows(db: Connection, found: Collection[int], settings: Collection[int]) -> None:
+    """Blank query, error and details of these rows of the transaction's user, and the settings of those."""
+    if found or settings:
+        await db.execute(_sql()["blank"], {"texts": sorted(found), "settings": sorted(settings)})
+
+
+async def texts(db: Connection, user_id: str) -> list[tuple[int, str, tuple[str, str, str, str]]]:
+    """Each row of a user that holds text: its id, its operation_id, and query, error, details and settings."""
+    return [(row[0], row[1], row[2:]) for row in await rows(db, _sql()["texts"], {"user_id": user_id})]

@@ -1,0 +1,42 @@
+-- The audit log. Text is blanked and days are dropped by the functions of the schema alone.
+
+-- name: insert
+INSERT INTO memory_audit_log (timestamp, operation, memory_type, user_id, session_id, conversation_id, conversation,
+    agent_id, operation_id, source_channel, target_channels, query_text, result_count, latency_ms, success, error_message,
+    promoted_from_channel, promotion_confidence, promotion_access_count, promotion_conversation_count, config_snapshot,
+    metadata)
+VALUES (%(timestamp)s, %(operation)s, %(memory_type)s, %(user_id)s, %(session_id)s, %(conversation_id)s, %(conversation)s,
+    %(agent_id)s, %(operation_id)s, %(source_channel)s, %(target_channels)s, %(query_text)s, %(result_count)s,
+    %(latency_ms)s, %(success)s, %(error_message)s, %(promoted_from_channel)s, %(promotion_confidence)s,
+    %(promotion_access_count)s, %(promotion_conversation_count)s, %(config_snapshot)s::jsonb, %(metadata)s::jsonb)
+
+-- name: rows
+SELECT id, timestamp, operation, memory_type, user_id, session_id, conversation AS conversation_id, agent_id, operation_id,
+       source_channel, target_channels, query_text, result_count, latency_ms, success, error_message,
+       promoted_from_channel, promotion_confidence, promotion_access_count, promotion_conversation_count,
+       config_snapshot, metadata
+FROM memory_audit_log
+WHERE user_id = %(user_id)s
+  AND (%(operation)s::text IS NULL OR operation = %(operation)s)
+  AND (%(memory_type)s::text IS NULL OR memory_type = %(memory_type)s)
+  AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
+  AND (%(success)s::boolean IS NULL OR success = %(success)s)
+  AND (%(since)s::timestamptz IS NULL OR timestamp >= %(since)s)
+  AND (%(until)s::timestamptz IS NULL OR timestamp < %(until)s)
+ORDER BY timestamp DESC, id DESC LIMIT %(limit)s
+
+-- name: drop_old_days
+SELECT drop_old_audit_partitions(%(days)s, %(today)s)
+
+-- name: make_days
+SELECT create_audit_partitions(%(days)s, %(today)s)
+
+-- name: texts
+SELECT id, coalesce(operation_id, ''), coalesce(query_text, ''), coalesce(error_message, ''), metadata::text,
+       config_snapshot::text
+FROM memory_audit_log
+WHERE user_id = %(user_id)s
+  AND (query_text IS NOT NULL OR error_message IS NOT NULL OR metadata <> '{}' OR config_snapshot <> '{}')
+
+-- name: blank
+SELECT blank_audit_text(%(texts)s::bigint[], %(settings)s::bigint[])

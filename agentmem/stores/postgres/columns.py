@@ -1,0 +1,49 @@
+"""Values as Postgres can hold them: text without NUL, keys short enough for an index, JSON without NaN."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from agentmem.model.clock import derived_id
+
+LONGEST_KEY = 500  # characters; a row of a btree has room for 2,700 bytes
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def clean(text: str | None) -> str | None:
+    """The text with a mark in place of what a text column refuses: NUL, and lone surrogates."""
+    if text is None or text.isascii():
+        return text if text is None or "\x00" not in text else text.replace("\x00", "\ufffd")
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+
+
+def json_text(value: Any) -> str:
+    """JSON that a jsonb column takes; numbers that JSON does not have become text."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    if "NaN" in text or "Infinity" in text:
+        text = json.dumps(json.loads(text, parse_constant=str), ensure_ascii=False)
+    return (clean(text) or "").replace("\\u0000", "\ufffd")
+
+
+def kept_key(unique: str) -> str:
+    """The unique value of a record as it is stored and looked up: a long one by its digest."""
+    unique = clean(unique) or ""
+    return unique if len(unique) <= LONGEST_KEY else hashlib.sha256(unique.encode()).hexdigest()
+
+
+def as_uuid(user_id: str, name: str | None) -> uuid.UUID | None:
+    """A conversation's id for a UUID column: itself when it is one, else made from user and id."""
+    if not name:
+        return None
+    return uuid.UUID(name if _UUID.fullmatch(name) else derived_id(user_id, name))
+
+
+def columnar(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
+    """Rows as one list per column, as the statements that write many rows take them."""
+    turned = list(zip(*rows, strict=True)) or [()] * len(names)
+    return {name: list(column) for name, column in zip(names, turned, strict=True)}

@@ -1,0 +1,317 @@
+"""Postgres through psycopg: the only importer of the driver. Transactions of one user each, the package's own errors.
+
+Statements of a transaction are sent without waiting for one another; reading a result waits for it and for all before
+it, so that work which sends several statements and then reads has one round trip. An error shows at the next result
+that is read, at the latest when the transaction ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from agentmem.errors import (
+    Closed,
+    ConfigError,
+    Conflict,
+    CorruptStore,
+    SchemaMismatch,
+    ScopeError,
+    StoreError,
+    StoreUnavailable,
+)
+from agentmem.model.scope import Operator, Scope
+from agentmem.text.blocks import load_blocks
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg import AsyncConnection
+    from psycopg_pool import AsyncConnectionPool
+
+    Connection: TypeAlias = AsyncConnection[Any]
+    Pool: TypeAlias = AsyncConnectionPool[Connection]
+
+T = TypeVar("T")
+Who: TypeAlias = Scope | Operator | str  # a user by scope or by id, or all users
+SCHEMES = ("postgresql://", "postgres://")
+CONNECTIONS = 16
+CONNECT_SECONDS = 5.0  # to connect, and for a free connection
+SECONDS = 10.0  # for one transaction
+GRACE_SECONDS = 2.0  # beyond that, until a server that stands still is given up
+IDLE_SECONDS = 300.0
+ATTEMPTS = 4  # of a transaction that others or a broken connection made impossible
+STATEMENTS = 256  # kept prepared by each connection
+_DAMAGED = ("XX001", "XX002")
+_OLD_SCHEMA = ("3F000", "42703", "42704", "42883", "42P01")  # of what our statements name, something is not there
+
+
+class Database:
+    """One database of a server. `read` and `write` run a function inside a transaction, which may run it again.
+
+    Opened without a word to the server. Raises ConfigError for a URL that cannot work and when the driver is not
+    installed. Used after a fork, it connects anew.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._conninfo, self.place = read_url(url)
+        self._closed = False
+        self._inherited: list[Pool | None] = []
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._pool: Pool | None = None
+        self._lock = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"Database({self.place!r})"
+
+    async def read(
+        self, who: Who, work: Callable[[Connection], Awaitable[T]], *, seconds: float = SECONDS
+    ) -> T:  # fmt: skip
+        """Run a function that only reads; all its statements see the same state, and only this user's rows.
+
+        An Operator sees all users. `seconds` bounds the transaction. Raises StoreUnavailable when the server is away.
+        """
+        return await self._repeated("read", who, work, seconds)
+
+    async def write(
+        self, who: Who, work: Callable[[Connection], Awaitable[T]], *, seconds: float = SECONDS
+    ) -> T:  # fmt: skip
+        """Run a function and commit; any error rolls everything back. See `read`."""
+        return await self._repeated("write", who, work, seconds)
+
+    async def alone(self, who: Who, work: Callable[[Connection], Awaitable[T]], *, seconds: float) -> T:
+        """Run a function and commit, on a connection of its own that waits for each statement (scripts, COPY)."""
+        import psycopg
+
+        if self._closed:
+            raise Closed(f"the connection to {self.place} was closed")
+        sql = load_blocks(__package__, "connection.sql")
+        with self._translated():
+            async with await psycopg.AsyncConnection.connect(self._conninfo) as connection:
+                await connection.execute(sql["limits"], _limits(who, seconds))
+                return await work(connection)
+
+    async def _repeated(
+        self, mode: str, who: Who, work: Callable[[Connection], Awaitable[T]], seconds: float
+    ) -> T:  # fmt: skip
+        import psycopg
+
+        for attempt in range(1, ATTEMPTS + 1):
+            last = attempt == ATTEMPTS
+            try:
+                with self._translated():
+                    return await self._once(mode, who, work, seconds)
+            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
+                if last:
+                    raise StoreUnavailable(f"{self.place} had too many writers at once; try again") from error
+                await asyncio.sleep(0.01 * attempt)
+            except _NothingDone as error:
+                if last:
+                    raise StoreUnavailable(f"{self.place} ended the connection: {error}") from error
+                await self._forget_broken()
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _once(self, mode: str, who: Who, work: Callable[[Connection], Awaitable[T]], seconds: float) -> T:
+        pool = await self._opened()
+        async with pool.connection() as connection:
+            limit = _Limit(connection, seconds + GRACE_SECONDS)
+            try:
+                return await self._transact(connection, mode, who, work, seconds)
+            except _NothingDone as error:
+                if limit.passed:
+                    raise StoreUnavailable(f"{self.place} did not answer in {seconds:g} s") from error
+                raise
+            finally:
+                limit.end()
+
+    async def _transact(
+        self, connection: Connection, mode: str, who: Who, work: Callable[[Connection], Awaitable[T]], seconds: float
+    ) -> T:
+        import psycopg
+
+        sql, ending = load_blocks(__package__, "connection.sql"), False
+        try:
+            async with connection.pipeline() as pipeline:
+                try:
+                    await connection.execute(sql[mode])
+                    await connection.execute(sql["limits"], _limits(who, seconds))
+                    if isinstance(who, Operator):
+                        await self._check_operator(connection)
+                    result = await work(connection)
+                    ending = True
+                    await connection.execute(sql["commit"])
+                except BaseException:
+                    with suppress(psycopg.Error):  # what follows an error in a pipeline fails too
+                        await pipeline.sync()
+                    raise
+            return result
+        except psycopg.OperationalError as error:
+            if connection.closed and not ending:
+                raise _NothingDone(str(error)) from error
+            raise
+        finally:
+            if not connection.closed:
+                await connection.rollback()
+
+    async def _check_operator(self, connection: Connection) -> None:
+        cursor = await connection.execute(load_blocks(__package__, "connection.sql")["may_operate"])
+        if await cursor.fetchone() != (True,):
+            user = connection.info.user
+            raise ScopeError(
+                f'{self.place}: {user} may not read over all users; run: GRANT agentmem_worker TO "{user}"'
+            )
+
+    # -- the pool
+
+    async def _opened(self) -> Pool:
+        if self._closed:
+            raise Closed(f"the connection to {self.place} was closed")
+        if os.getpid() != self._pid:
+            self._inherited.append(self._pool)  # kept, not closed: the parent is using its sockets
+            self._start()
+        if self._pool is None:
+            async with self._lock:
+                if self._pool is None:
+                    self._pool = await self._open()
+        return self._pool
+
+    async def _open(self) -> Pool:
+        import psycopg
+        import psycopg_pool
+
+        # The pool itself only says that it has no connection; this one says why.
+        first = await psycopg.AsyncConnection.connect(self._conninfo)
+        await first.close()
+        pool: Pool = psycopg_pool.AsyncConnectionPool(
+            self._conninfo,
+            kwargs={"autocommit": True},
+            configure=_configure,
+            min_size=1,
+            max_size=CONNECTIONS,
+            timeout=CONNECT_SECONDS,
+            max_idle=IDLE_SECONDS,
+            reconnect_timeout=CONNECT_SECONDS,
+            open=False,
+            name=f"agentmem {self.place}",
+        )
+        await pool.open()
+        return pool
+
+    async def _forget_broken(self) -> None:
+        """Take connections out of the pool that a restart of the server has broken."""
+        if self._pool is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    await self._pool.check()
+
+    async def close(self) -> None:
+        """Close every connection of this process; calling it again does nothing."""
+        pool, self._closed, self._pool = self._pool, True, None
+        if pool is not None and os.getpid() == self._pid:
+            await pool.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn the driver's errors into the package's, once, keeping the cause."""
+        import psycopg
+
+        try:
+            yield
+        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+            raise
+        except psycopg.Error as error:
+            raise self._meaning(error) from error
+        except OSError as error:
+            raise StoreUnavailable(f"{self.place} cannot be reached: {error}") from error
+
+    def _meaning(self, error: psycopg.Error) -> StoreError | Conflict:
+        import psycopg
+
+        code, said = error.sqlstate or "", _said(error)
+        if code in _DAMAGED:
+            return CorruptStore(f"{self.place} is damaged: {said}. Nothing was overwritten; restore a backup")
+        if code in _OLD_SCHEMA:
+            return SchemaMismatch(f"{self.place} has not the schema of this version ({said}); run: agentmem migrate")
+        if isinstance(error, psycopg.errors.QueryCanceled | psycopg.errors.LockNotAvailable):
+            return StoreUnavailable(f"{self.place} did not answer in time: {said}")
+        if isinstance(error, psycopg.IntegrityError):
+            return Conflict(f"{self.place}: {said}")
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return StoreUnavailable(f"{self.place} cannot be used: {said}")
+        return StoreError(f"{self.place}: {said}")
+
+
+class _NothingDone(Exception):
+    """The connection broke before anything was committed: the same transaction can be tried on another one."""
+
+
+class _Limit:
+    """Breaks a connection when a time has passed, also one whose server stands still."""
+
+    def __init__(self, connection: Connection, seconds: float) -> None:
+        self.passed = False
+        self._connection = connection
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._pass)
+
+    def end(self) -> None:
+        """Let the connection be."""
+        self._timer.cancel()
+
+    def _pass(self) -> None:
+        self.passed = True
+        with suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as copy:
+            copy.shutdown(socket.SHUT_RDWR)
+
+
+async def rows(connection: Connection, statement: str, values: Mapping[str, Any] | None = None) -> list[Any]:
+    """Run a statement and return its rows."""
+    return await (await connection.execute(statement, values)).fetchall()
+
+
+async def become(connection: Connection, user_id: str) -> None:
+    """Go on with the rows of another user, in the same transaction."""
+    await connection.execute(load_blocks(__package__, "connection.sql")["user"], {"user_id": user_id})
+
+
+def read_url(url: str) -> tuple[str, str]:
+    """The connection string of a URL, and the place without user and password, for messages. Raises ConfigError."""
+    try:
+        import psycopg
+        import psycopg_pool  # noqa: F401
+        from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    except ImportError as error:
+        raise ConfigError("log_url postgresql:// needs its driver: pip install 'agentmem-graph[postgres]'") from error
+    try:
+        if not url.startswith(SCHEMES):
+            raise ValueError
+        known = conninfo_to_dict(url)
+        wanted = {"connect_timeout": str(int(CONNECT_SECONDS)), "application_name": "agentmem"}
+        conninfo = make_conninfo(url, **{name: value for name, value in wanted.items() if name not in known})
+    except (psycopg.ProgrammingError, ValueError):  # the driver's words may hold a piece of the password
+        raise ConfigError(
+            "log_url is no URL of a Postgres; write postgresql://user:password@host:5432/database, special characters "
+            "percent-encoded, and as options only those of libpq"
+        ) from None
+    return conninfo, f"{known.get('host', 'localhost')}:{known.get('port', 5432)}/{known.get('dbname', '')}"
+
+
+def _limits(who: Who, seconds: float) -> dict[str, str]:
+    user_id = "" if isinstance(who, Operator) else who if isinstance(who, str) else who.user_id
+    operator = "on" if isinstance(who, Operator) else "off"
+    return {"user_id": user_id, "operator": operator, "patience": str(int(seconds * 1000))}
+
+
+async def _configure(connection: Connection) -> None:
+    connection.prepared_max = STATEMENTS
+
+
+def _said(error: psycopg.Error) -> str:
+    """What went wrong, in one line, with the server's advice; its other lines quote what was being written."""
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return f"{first} ({error.diag.message_hint})" if error.diag.message_hint else first

@@ -1,0 +1,88 @@
+"""Brings a database to this version's schema when it is asked to, and refuses one that is not at it.
+
+A client never migrates. All steps are one transaction; two migrations at once take turns, and the second finds the work
+done.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentmem.errors import SchemaMismatch
+from agentmem.model.scope import SYSTEM_USER
+from agentmem.stores.postgres.connection import Database, rows
+from agentmem.text.blocks import SchemaStep, load_blocks, load_schema
+
+if TYPE_CHECKING:
+    from agentmem.stores.postgres.connection import Connection
+
+OLDEST = 160000  # its number: partitions, security_invoker and STORAGE in CREATE TABLE as we use them
+DAYS_AHEAD = 7  # partitions of the audit log
+SECONDS = 600.0  # for one index over all that is there
+
+
+async def migrate(url: str, now: datetime, *, schema: Path | None = None) -> int:
+    """Apply the steps that the database lacks and return how many; 0 for a current one.
+
+    `schema` is a folder of schema files in place of the package's own. Raises ConfigError for a URL that cannot work,
+    SchemaMismatch for a database of a newer version or of another program, StoreUnavailable when it cannot be reached.
+    """
+    steps = load_schema("postgres", schema)
+    database = Database(url)
+
+    async def apply(connection: Connection) -> int:
+        await connection.execute(_sql()["lock"])
+        await connection.execute(_sql()["search_path"])
+        await _refuse_old(connection, database.place)
+        before = await _version(connection)
+        _refuse_newer(before, steps, database.place)
+        if before == 0 and (await rows(connection, _sql()["tables"]))[0][0]:
+            raise SchemaMismatch(f"{database.place} is the database of another program; create one for agentmem")
+        for step in steps[before:]:
+            await connection.execute(step.text)
+            done = {"version": step.version, "description": step.name, "at": now}
+            await connection.execute(_sql()["applied"], done)
+        if before == 0:
+            store_id = str(uuid.UUID(bytes=os.urandom(16), version=4))
+            await connection.execute(_sql()["identity"], {"store_id": store_id})
+            await connection.execute(_sql()["partitions"], {"days": DAYS_AHEAD})
+        return len(steps) - before
+
+    return await database.alone(SYSTEM_USER, apply, seconds=SECONDS)
+
+
+async def check_schema(connection: Connection, place: str, steps: Sequence[SchemaStep]) -> None:
+    """Raise SchemaMismatch unless the database is at the schema of these steps."""
+    found = await _version(connection)
+    _refuse_newer(found, steps, place)
+    if found < len(steps):
+        raise SchemaMismatch(f"{place} has schema {found}, this version needs {len(steps)}; run: agentmem migrate")
+
+
+async def _version(connection: Connection) -> int:
+    if not (await rows(connection, _sql()["is_versioned"]))[0][0]:
+        return 0
+    return int((await rows(connection, _sql()["version"]))[0][0])
+
+
+async def _refuse_old(connection: Connection, place: str) -> None:
+    found = int((await rows(connection, _sql()["server"]))[0][0])
+    if found < OLDEST:
+        raise SchemaMismatch(f"{place} is Postgres {found // 10000}; agentmem needs {OLDEST // 10000} or newer")
+
+
+def _refuse_newer(found: int, steps: Sequence[SchemaStep], place: str) -> None:
+    if found > len(steps):
+        raise SchemaMismatch(
+            f"{place} has schema {found}, written by a newer version; this one knows schema {len(steps)}. "
+            "Upgrade with: pip install --upgrade agentmem-graph"
+        )
+
+
+def _sql() -> Mapping[str, str]:
+    return load_blocks(__package__, "migrations.sql")

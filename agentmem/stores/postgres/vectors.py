@@ -1,0 +1,390 @@
+"""Vectors of passages on a Postgres server with pgvector, and exact search among those of one user.
+
+One table per number of dimensions; several embedders live in it side by side. A search is made in this process, in the
+user's matrix, which is topped up by what is new; the server itself computes only for a user too large for the cache.
+Rows are never changed in place; their ids are never used twice and grow within a user in the order of commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from agentmem.errors import ConfigError, StoreError
+from agentmem.model.outline import Floats, Ints
+from agentmem.model.scope import SYSTEM_USER, Operator, Scope
+from agentmem.stores import Batch, Scores, Where
+from agentmem.stores.postgres.connection import Database, become, rows
+from agentmem.stores.postgres.vectors_sent import accept_sent, columns, halves_of, in_thread, sent_vector
+from agentmem.stores.vectors.matrix import (
+    Columns,
+    Layouts,
+    MatrixCache,
+    State,
+    UserMatrix,
+    View,
+    estimated_bytes,
+    laid_out,
+)
+from agentmem.stores.vectors.passages import (
+    BUDGET,
+    ROWS_AT_ONCE,
+    Tokens,
+    check,
+    packed_tokens,
+    pair_cosines,
+    part_of,
+    projection_name,
+    unpacked_tokens,
+)
+from agentmem.stores.vectors.planes import UNITS
+from agentmem.stores.vectors.search import Search, by_row
+from agentmem.text.blocks import load_blocks
+
+if TYPE_CHECKING:
+    from psycopg import AsyncCursor
+
+    from agentmem.stores.postgres.connection import Connection
+
+MOST_DIMENSIONS = 4_000  # of a halfvec, and a row must fit into a page
+LONG_SECONDS = 60.0  # for a transaction that moves many vectors
+SENT_COLUMNS = (">i4", ">i4", "?", "?", ">i2")  # of computed scores: slots, parts, asks, whole, units
+
+Locked = tuple[State, int, int]  # the user's state, the embedder's number, the number of the type halfvec
+Removed = tuple[str, list[int], State, State]
+
+
+def statements(dimensions: int) -> dict[str, str]:
+    """The SQL for one number of dimensions. Raises ConfigError when it is none that this store can keep."""
+    if type(dimensions) is not int or not 1 <= dimensions <= MOST_DIMENSIONS:
+        message = f"an embedder has between 1 and {MOST_DIMENSIONS:,} dimensions on Postgres, got {dimensions!r}"
+        raise ConfigError(message)
+    numbers = {"{dimensions}": str(dimensions), "{rows}": str(ROWS_AT_ONCE)}
+    texts = dict(_sql())
+    for place, number in numbers.items():
+        texts = {name: text.replace(place, number) for name, text in texts.items()}
+    return texts
+
+
+async def registered(db: Connection) -> list[str]:
+    """The identities of all embedders of this store, oldest first."""
+    return [identity for identity, _, _ in await rows(db, _sql()["embedders"])]
+
+
+async def tables(db: Connection) -> list[str]:
+    """The tables that hold a user's vectors, for scans."""
+    sizes = sorted({dimensions for _, _, dimensions in await rows(db, _sql()["embedders"])})
+    return [*(f"passages_{size}" for size in sizes), "passage_tokens"]
+
+
+async def erase(db: Connection, user_id: str, slots: Collection[int] | None) -> None:
+    """Take out these records' vectors (None: all of the user), of every embedder, in the caller's transaction.
+
+    The transaction must be the user's; it must have marked the records as erased before.
+    """
+    await db.execute(_sql()["no_new"])
+    for identity, number, dimensions in await rows(db, _sql()["embedders"]):
+        sql, keys = statements(dimensions), _keys(identity, user_id, number)
+        await db.execute(sql["removed"], keys)  # first: it keeps writers out
+        if slots is None:
+            await db.execute(sql["remove_user"], keys)
+            await db.execute(sql["remove_user_tokens"], keys)
+        else:
+            keys["slots"] = [int(slot) for slot in slots]
+            await db.execute(sql["remove"], keys)
+            await db.execute(sql["remove_tokens"], keys)
+
+
+async def drop(database: Database, identity: str, operator: Operator) -> int:
+    """Take out an embedder with all its vectors and token vectors; returns how many passages those were.
+
+    The table stays, so that the ids of its rows are never used again.
+    """
+
+    async def write(db: Connection) -> int:
+        await db.execute(_sql()["alone"])
+        await db.execute(_sql()["unused"], {"projection": projection_name(identity)})
+        known = {name: (number, size) for name, number, size in await rows(db, _sql()["embedders"])}
+        if identity not in known:
+            return 0
+        (number, dimensions), removed = known[identity], 0
+        sql = statements(dimensions)
+        for (user_id,) in await rows(db, sql["holders"], {"projection": projection_name(identity)}):
+            keys = _keys(identity, user_id, number)
+            await become(db, user_id)
+            await db.execute(sql["reset"], keys)
+            await db.execute(sql["remove_user_tokens"], keys)
+            ((count,),) = await rows(db, sql["remove_user"], keys)
+            removed += count
+        await db.execute(sql["drop_embedder"], {"identity": identity})
+        return removed
+
+    return await database.write(operator, write, seconds=LONG_SECONDS)
+
+
+async def open_vectors(database: Database, identity: str, dimensions: int, budget: int = BUDGET) -> PostgresVectors:
+    """The vectors of one embedder, registered if it is new. `budget` bounds the cache, in bytes.
+
+    Raises ConfigError when the identity is known with other dimensions, or a vector of so many does not fit.
+    """
+    sql, keys = statements(dimensions), {"identity": identity, "dimensions": dimensions}
+
+    async def known(db: Connection) -> bool:
+        ((number, size, has_table),) = await rows(db, sql["known"], keys)
+        if number is not None and size != dimensions:
+            raise ConfigError(f"embedder {identity} has {size} dimensions in this store, got {dimensions}")
+        return number is not None and has_table
+
+    async def register(db: Connection) -> None:
+        await db.execute(sql["alone"])
+        await db.execute(sql["make"])
+        await db.execute(sql["register"], keys)
+
+    if not await database.read(SYSTEM_USER, known):
+        await database.write(SYSTEM_USER, register)
+        await database.read(SYSTEM_USER, known)  # somebody else may have been first, with other dimensions
+    return PostgresVectors(database, identity, dimensions, budget)
+
+
+class PostgresVectors:
+    """A VectorIndex over `passages_<dimensions>`; see the protocol for its promises."""
+
+    def __init__(self, database: Database, identity: str, dimensions: int, budget: int = BUDGET) -> None:
+        self.identity, self.dimensions = identity, dimensions
+        self.projection = projection_name(identity)
+        self._database = database
+        self._sql = statements(dimensions)
+        self._cache = MatrixCache(budget)
+        self._locks: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
+
+    async def apply(self, batches: Mapping[str, Batch]) -> dict[str, int]:
+        """Write each user's batch whose `after` is the stored watermark; the watermarks as they are now."""
+        for batch in batches.values():
+            check(batch.passages, self.identity, self.dimensions)
+        if not batches:
+            return {}
+        todo = dict(sorted(batches.items()))  # in one order, so that nobody waits for one who waits for him
+        marks, removed = await self._database.write(
+            next(iter(todo)), lambda db: self._apply(db, todo), seconds=LONG_SECONDS
+        )
+        for entry in removed:
+            self._cache.hide(*entry)
+        return marks
+
+    async def _apply(self, db: Connection, todo: Mapping[str, Batch]) -> tuple[dict[str, int], list[Removed]]:
+        locked = await self._lock_users(db, todo)
+        marks, removals = {}, {}
+        for user_id, batch in todo.items():
+            before, number, half = locked[user_id]
+            marks[user_id] = before[1]
+            if before[1] == batch.after:
+                await become(db, user_id)
+                removals[user_id] = await self._write(db, _keys(self.identity, user_id, number), batch, half)
+                marks[user_id] = batch.through
+        removed: list[Removed] = []
+        for user_id, cursor in removals.items():
+            gone = [row[0] for row in await cursor.fetchall()] if cursor else []
+            before = locked[user_id][0]
+            removed.append((user_id, gone, before, (before[0] + bool(gone), marks[user_id])))
+        return marks, removed
+
+    async def _lock_users(self, db: Connection, users: Iterable[str]) -> dict[str, Locked]:
+        asked = {}
+        for user_id in users:
+            keys = _keys(self.identity, user_id)
+            await become(db, user_id)
+            await db.execute(self._sql["kept"], keys)
+            await db.execute(self._sql["begin"], keys)
+            asked[user_id] = await db.execute(self._sql["locked"], keys)
+        found = {user_id: (await cursor.fetchall())[0] for user_id, cursor in asked.items()}
+        if any(number is None for _, _, number, _ in found.values()):
+            raise self._gone()
+        return {
+            user_id: ((generation, seq), number, half) for user_id, (generation, seq, number, half) in found.items()
+        }
+
+    async def _write(self, db: Connection, keys: dict[str, Any], batch: Batch, half: int) -> AsyncCursor[Any] | None:
+        """Send what a batch changes; the cursor has the ids of passages that were taken out."""
+        accept_sent(db)
+        gone = None
+        if batch.replaced:
+            replaced = {**keys, "slots": [int(slot) for slot in batch.replaced]}
+            gone = await db.execute(self._sql["remove"], replaced)
+            await db.execute(self._sql["remove_tokens"], replaced)
+        for start in range(0, len(batch.passages), ROWS_AT_ONCE):
+            some = batch.passages[start : start + ROWS_AT_ONCE]
+            await db.execute(self._sql["insert"], {**keys, **columns(some, half)})
+        if tokens := packed_tokens(batch.passages):
+            slots, ids, vectors = map(list, zip(*tokens, strict=True))
+            await db.execute(self._sql["insert_tokens"], {**keys, "slots": slots, "ids": ids, "vectors": vectors})
+        await db.execute(self._sql["advance"], {**keys, "seq": batch.through})
+        return gone
+
+    async def watermark(self, user_id: str) -> int:
+        """The journal position up to which this user's vectors are made; 0 when none are."""
+        keys = _keys(self.identity, user_id)
+        found = await self._database.read(user_id, lambda db: rows(db, self._sql["state"], keys))
+        return int(found[0][3]) if found else 0
+
+    async def nearest(self, vector: Floats, scope: Scope, where: Where, grain: str, k: int | None = None) -> Scores:
+        """Cosines of the user's passages. Of `where` it heeds kinds and channels. See the protocol."""
+        return (await self._search(Search(vector, self.dimensions, scope, where, [grain], k)))[0]
+
+    async def scores(self, vector: Floats, scope: Scope, where: Where, grains: Sequence[str]) -> list[Scores]:
+        """See the protocol."""
+        return await self._search(Search(vector, self.dimensions, scope, where, grains, None))
+
+    async def _search(self, search: Search) -> list[Scores]:
+        user_id = search.user_id
+        while True:
+            # One at a time looks for what is new of a user; what they then compute runs side by side.
+            async with self._locks.setdefault((os.getpid(), user_id), asyncio.Lock()):
+                todo = await self._database.read(user_id, lambda db: self._find(db, search), seconds=LONG_SECONDS)
+            if todo is not None:
+                return await in_thread(todo)
+            self._cache.drop(user_id)
+
+    async def _find(self, db: Connection, search: Search) -> Callable[[], list[Scores]] | None:
+        """What is left to compute; None when the user's matrix is better loaded again."""
+        registration, state = await self._state(db, search.user_id)
+        keys = _keys(self.identity, search.user_id, registration[0])
+        matrix = self._cache.find(search.user_id, lambda: None)
+        if matrix is None:
+            if not await self._fits(db, keys):
+                return await self._computed(db, keys, search)
+            matrix = self._cache.find(search.user_id, lambda: UserMatrix(self.dimensions))
+            assert matrix is not None
+        if matrix.registration not in (None, registration):  # taken out and built again meanwhile
+            return None
+        matrix.registration = registration
+        if matrix.state < state:
+            await self._top_up(db, keys, matrix, state)
+            self._cache.settle(search.user_id)
+        if matrix.worn:
+            return None
+        return partial(search.in_matrix, matrix, await in_thread(partial(_held, matrix)))
+
+    async def _state(self, db: Connection, user_id: str) -> tuple[tuple[int, int], State]:
+        """The embedder's number and when it was registered, because numbers return; the user's (generation, seq)."""
+        found = await rows(db, self._sql["state"], _keys(self.identity, user_id))
+        if not found:
+            raise self._gone()
+        number, added_at, generation, seq = found[0]
+        return (number, added_at), (generation, seq)
+
+    def _gone(self) -> StoreError:
+        return StoreError(f"embedder {self.identity} was taken out of this store; open the memory again")
+
+    async def _fits(self, db: Connection, keys: Mapping[str, Any]) -> bool:
+        most = self._cache.budget // estimated_bytes(1, self.dimensions) + 1
+        ((count,),) = await rows(db, self._sql["count"], {**keys, "most": most})
+        return int(count) < most
+
+    async def _top_up(self, db: Connection, keys: Mapping[str, Any], matrix: UserMatrix, state: State) -> None:
+        """Bring a matrix to this transaction's state; what is done of it counts when it is cut short."""
+        if 0 <= matrix.state[0] < state[0]:
+            ((ids,),) = await (await db.execute(self._sql["ids"], keys, binary=True)).fetchall()
+            left = np.frombuffer(ids or b"", dtype=">i8").astype(np.int64)
+            await in_thread(partial(_blank, matrix, left))
+        matrix.state = (state[0], matrix.state[1])
+        await db.execute(self._sql["passages_after"], {**keys, "after": matrix.last_id}, prepare=False)
+        while some := await (await db.execute(self._sql["next"], binary=True, prepare=False)).fetchall():
+            await in_thread(partial(self._append, matrix, some))
+            if len(some) < ROWS_AT_ONCE:
+                break
+        matrix.state = state
+
+    def _append(self, matrix: UserMatrix, some: Sequence[tuple[Any, ...]]) -> None:
+        halves = halves_of([row[-1] for row in some], self.dimensions)
+        with matrix.lock:
+            matrix.append(*part_of(some, halves, matrix))
+
+    async def _computed(self, db: Connection, keys: Mapping[str, Any], search: Search) -> Callable[[], list[Scores]]:
+        """The same by the server, for a user too large for a matrix."""
+        accept_sent(db)
+        kinds = None if search.kinds is None else list(search.kinds)
+        asked = {"query": sent_vector(search.vector), "units": UNITS, "channels": list(search.channels), "kinds": kinds}
+        cursor = await db.execute(self._sql["cosines"], {**keys, **asked}, binary=True)
+        return partial(_ranked, search, (await cursor.fetchall())[0])
+
+    async def between(self, left: Ints, right: Ints, scope: Scope) -> Floats:
+        """Cosines of the whole vectors of two records each, rounded to 1e-4; NaN where one has none."""
+
+        async def read(db: Connection) -> Floats:
+            (number, _), _ = await self._state(db, scope.user_id)
+            keys, out = _keys(self.identity, scope.user_id, number), np.full(len(left), np.nan, dtype=np.float32)
+            for start in range(0, len(left), ROWS_AT_ONCE):
+                pairs = np.stack([left[start : start + ROWS_AT_ONCE], right[start : start + ROWS_AT_ONCE]])
+                asked = {**keys, "slots": np.unique(pairs).tolist()}
+                found = await (await db.execute(self._sql["whole_of"], asked, binary=True)).fetchall()
+                known = np.array([slot for slot, _ in found], dtype=np.int64)
+                halves = halves_of([blob for _, blob in found], self.dimensions)
+                out[start : start + ROWS_AT_ONCE] = await in_thread(partial(pair_cosines, pairs, known, halves))
+            return out
+
+        return await self._database.read(scope, read)
+
+    async def tokens(self, slots: Sequence[int], scope: Scope) -> dict[int, Tokens]:
+        """Ids and vectors of the word pieces of these records, where they are kept."""
+
+        async def read(db: Connection) -> list[Any]:
+            (number, _), _ = await self._state(db, scope.user_id)
+            keys = _keys(self.identity, scope.user_id, number)
+            asked = {**keys, "slots": [int(slot) for slot in slots]}
+            return await (await db.execute(self._sql["tokens"], asked, binary=True)).fetchall()
+
+        return {slot: unpacked_tokens(ids, vectors) for slot, ids, vectors in await self._database.read(scope, read)}
+
+    async def clear(self, user_id: str) -> None:
+        """Forget the user's vectors and watermark, so that they are built again."""
+
+        async def write(db: Connection) -> None:
+            _, number, _ = (await self._lock_users(db, [user_id]))[user_id]
+            keys = _keys(self.identity, user_id, number)
+            for name in ("reset", "remove_user", "remove_user_tokens"):
+                await db.execute(self._sql[name], keys)
+
+        await self._database.write(user_id, write, seconds=LONG_SECONDS)
+        self._cache.drop(user_id)
+
+    async def erase(self, scope: Scope, slots: Iterable[int] | None) -> None:
+        """Take out these records' vectors (None: all of the user), of every embedder."""
+        chosen = None if slots is None else list(slots)
+        await self._database.write(scope, lambda db: erase(db, scope.user_id, chosen), seconds=LONG_SECONDS)
+        self._cache.drop(scope.user_id)
+
+
+def _held(matrix: UserMatrix) -> tuple[Layouts, View, View]:
+    with matrix.lock:
+        return matrix.held()
+
+
+def _blank(matrix: UserMatrix, left: Ints) -> None:
+    with matrix.lock:
+        matrix.blank(left, others=True)
+
+
+def _ranked(search: Search, found: Sequence[bytes | None]) -> list[Scores]:
+    slots, parts, asks, whole, units = (
+        np.frombuffer(column or b"", dtype=kind) for column, kind in zip(found, SENT_COLUMNS, strict=True)
+    )
+    none = np.zeros(len(slots), dtype=np.int32)
+    held = Columns(slots.astype(np.int64), slots.astype(np.int64), parts.astype(np.int32), none, none, asks)
+    first, second = held.only(whole), held.only(~whole)
+    layouts = laid_out((np.arange(len(first.ids)), first), (np.arange(len(second.ids)), second))
+    return search.scored(layouts, by_row(units[whole].astype(np.int32), units[~whole].astype(np.int32)))
+
+
+def _keys(identity: str, user_id: str, number: int = 0) -> dict[str, Any]:
+    names = {"identity": identity, "projection": projection_name(identity)}
+    return {**names, "user_id": user_id, "embedder": number}
+
+
+def _sql() -> Mapping[str, str]:
+    return load_blocks(__package__, "vectors.sql")

@@ -1,0 +1,51 @@
+"""The filter compiler: a Where becomes a condition over `memory_records r`. Every value is bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentmem.errors import InvalidRecord
+from agentmem.model.clock import micros
+from agentmem.stores.postgres.columns import kept_key
+from agentmem.stores.values import Where
+
+_ORDERS = {
+    "seq": "r.seq {0}, r.kind, r.id",
+    "time": "r.valid_from {0} NULLS {1}, r.kind, r.id",
+    "position": "r.conversation_id {0}, r.position {0}, r.kind, r.id",
+}
+
+
+def compile_where(user_id: str, where: Where) -> tuple[str, dict[str, Any]]:
+    """The condition and its values. A record whose world time has no beginning began before any `until`."""
+    parts = ["r.user_id = %(user_id)s"]
+    values: dict[str, Any] = {"user_id": user_id}
+    keys = None if where.key is None else tuple(map(kept_key, where.key))
+    lists = {
+        "kind": where.kinds, "channel": where.channels, "status": where.status, "unique_key": keys, "id": where.ids,
+    }  # fmt: skip
+    for column, wanted in lists.items():
+        if wanted is not None:
+            parts.append(
+                f"r.{column} = ANY(%({column})s::text[])" if len(wanted) != 1 else f"r.{column} = %({column})s"
+            )
+            values[column] = list(wanted) if len(wanted) != 1 else wanted[0]
+    if where.key is not None:
+        parts.append("r.unique_key <> ''")  # lets the partial index on unique keys be used
+    if where.conversation_id is not None:
+        parts.append("r.conversation_id = %(conversation)s AND r.kind = 'Turn'")  # only turns have a place
+        values["conversation"] = where.conversation_id
+    if where.since is not None:
+        parts.append("r.valid_from >= %(since)s")
+        values["since"] = micros(where.since)
+    if where.until is not None:
+        parts.append("(r.valid_from < %(until)s OR r.valid_from IS NULL)")
+        values["until"] = micros(where.until)
+    return " AND ".join(parts), values
+
+
+def compile_order(order: str, descending: bool) -> str:
+    """The ORDER BY terms of `seq`, `time` or `position`, ties by kind and id. Raises InvalidRecord for another."""
+    if order not in _ORDERS:
+        raise InvalidRecord(f"order must be one of {', '.join(_ORDERS)}, got {order!r}", field="order")
+    return _ORDERS[order].format(*(("DESC", "LAST") if descending else ("ASC", "FIRST")))

@@ -1,0 +1,62 @@
+-- The word index: a tail with a row per recent record, and packed blocks per term. The block of the empty term lists
+-- every record that is in blocks.
+
+-- name: state
+SELECT tail, generation FROM word_state WHERE user_id = %(user_id)s
+
+-- name: put
+INSERT INTO word_tail (user_id, slot, terms)
+SELECT %(user_id)s, * FROM unnest(%(slots)s::integer[], %(terms)s::text[]::jsonb[])
+ON CONFLICT (user_id, slot) DO UPDATE SET terms = excluded.terms
+
+-- name: lengthen
+INSERT INTO word_state (user_id, tail) VALUES (%(user_id)s, %(added)s)
+ON CONFLICT (user_id) DO UPDATE SET tail = word_state.tail + excluded.tail
+
+-- name: note
+INSERT INTO word_state (user_id, tail, generation)
+SELECT %(user_id)s, count(*), 1 FROM word_tail WHERE user_id = %(user_id)s
+ON CONFLICT (user_id) DO UPDATE SET tail = excluded.tail, generation = word_state.generation + 1 RETURNING tail
+
+-- name: tail_after
+SELECT slot, terms FROM word_tail WHERE user_id = %(user_id)s AND slot > %(after)s ORDER BY slot
+
+-- name: take
+DELETE FROM word_tail WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s::integer[])
+
+-- name: take_tail
+DELETE FROM word_tail WHERE user_id = %(user_id)s
+
+-- name: blocks
+SELECT term, postings FROM word_blocks WHERE user_id = %(user_id)s AND term = ANY(%(terms)s::text[]) ORDER BY term, block
+
+-- name: blocks_of
+SELECT term, block, postings FROM word_blocks WHERE user_id = %(user_id)s AND term = ANY(%(terms)s::text[])
+
+-- name: all_blocks
+SELECT term, block, postings FROM word_blocks WHERE user_id = %(user_id)s
+
+-- name: last_blocks
+SELECT b.term, b.block, length(b.postings), CASE WHEN length(b.postings) < %(full)s THEN b.postings END
+FROM unnest(%(terms)s::text[]) AS j(term)
+CROSS JOIN LATERAL (
+    SELECT * FROM word_blocks w WHERE w.user_id = %(user_id)s AND w.term = j.term ORDER BY w.block DESC LIMIT 1) b
+
+-- name: rewrite
+UPDATE word_blocks w SET postings = j.postings
+FROM unnest(%(terms)s::text[], %(blocks)s::integer[], %(postings)s::bytea[]) AS j(term, block, postings)
+WHERE w.user_id = %(user_id)s AND w.term = j.term AND w.block = j.block
+
+-- name: empty
+DELETE FROM word_blocks w USING unnest(%(terms)s::text[], %(blocks)s::integer[]) AS j(term, block)
+WHERE w.user_id = %(user_id)s AND w.term = j.term AND w.block = j.block
+
+-- name: add
+INSERT INTO word_blocks (user_id, term, block, postings)
+SELECT %(user_id)s, * FROM unnest(%(terms)s::text[], %(blocks)s::integer[], %(postings)s::bytea[])
+
+-- name: erase_blocks
+DELETE FROM word_blocks WHERE user_id = %(user_id)s
+
+-- name: lock
+SELECT 1 FROM memory_users WHERE user_id = %(user_id)s FOR UPDATE

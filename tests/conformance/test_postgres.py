@@ -1,0 +1,357 @@
+"""The log on a server: its schema, its walls, its audit partitions, its plans."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from agentmem.errors import ConfigError, SchemaMismatch, ScopeError
+from agentmem.model.changes import Audit
+from agentmem.model.records import Conversation, User
+from agentmem.model.scope import Operator, Scope
+from agentmem.stores import Where
+from agentmem.stores.postgres import PostgresLog, migrate, open_log
+from agentmem.stores.postgres.connection import Database, read_url, rows
+from agentmem.stores.postgres.where import compile_order, compile_where
+from agentmem.text.blocks import load_blocks, load_schema
+from tests.conformance.conftest import database_url
+from tests.conformance.writing import START, SetClock, entity, fact, ids, put, said, turn
+
+if TYPE_CHECKING:
+    from agentmem.stores.postgres.connection import Connection
+
+STEPS = len(load_schema("postgres"))
+SEED = {
+    "conversation_logs": "id conversation_id turn_index timestamp role content content_hash token_count model channel "
+    "metadata",
+    "memory_timeline": "id memory_type neo4j_node_id event_time summary importance_score access_count last_accessed "
+    "channel archived metadata",
+    "tool_invocations": "id conversation_id turn_index timestamp tool_name tool_input tool_output success latency_ms "
+    "error_message channel",
+    "user_profiles": "user_id created_at updated_at preferences expertise_areas communication_style metadata",
+    "memory_audit_log": "id timestamp operation memory_type user_id session_id conversation_id source_channel "
+    "target_channels query_text result_count latency_ms success error_message promoted_from_channel "
+    "promotion_confidence promotion_access_count promotion_conversation_count config_snapshot metadata",
+    "schema_version": "version description applied_at",
+}
+
+
+@pytest.fixture
+async def store(postgres_log: str, clock: SetClock) -> AsyncIterator[PostgresLog]:
+    """A log of a user who owns nothing on the server."""
+    log = await open_log(postgres_log, clock)
+    yield log
+    await log.close()
+
+
+@pytest.fixture
+def owner(postgres_migrated: tuple[str, str], postgres_log: str) -> Iterator[psycopg.Connection[Any]]:
+    """A session of the owner of the same database."""
+    with psycopg.connect(postgres_migrated[0], autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def bare(owner: psycopg.Connection[Any], postgres_migrated: tuple[str, str]) -> Iterator[psycopg.Connection[Any]]:
+    """A bare session of the application's role, and of nothing else."""
+    with psycopg.connect(postgres_migrated[0], autocommit=True) as connection:
+        connection.execute("SET ROLE agentmem_app")
+        yield connection
+
+
+def answer(connection: psycopg.Connection[Any], statement: str) -> list[tuple[Any, ...]]:
+    return connection.execute(statement).fetchall()  # type: ignore[call-overload]
+
+
+# -- the schema
+
+
+async def test_two_migrations_at_once_make_one_schema(postgres_database: str) -> None:
+    with pytest.raises(SchemaMismatch, match="run: agentmem migrate"):
+        await open_log(postgres_database, SetClock())
+    assert sorted(await asyncio.gather(*(migrate(postgres_database, START) for _ in range(3)))) == [0, 0, STEPS]
+    log = await open_log(postgres_database, SetClock())
+    assert (await log.meta())["schema_version"] == str(STEPS)
+    await log.database.write("_system", lambda db: db.execute("UPDATE schema_version SET version = version + 99"))
+    await log.close()
+    for opening in (open_log(postgres_database, SetClock()), migrate(postgres_database, START)):
+        with pytest.raises(SchemaMismatch, match="newer version"):
+            await opening
+
+
+async def test_another_programs_database_is_left_alone(postgres_database: str) -> None:
+    with psycopg.connect(postgres_database) as connection:
+        connection.execute("CREATE TABLE invoices (id INTEGER)")
+    with pytest.raises(SchemaMismatch, match="another program"):
+        await migrate(postgres_database, START)
+
+
+def test_every_key_has_the_user_and_every_table_a_wall(owner: psycopg.Connection[Any]) -> None:
+    keys = """
+        SELECT i.indexrelid::regclass::text, array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a
+        ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey::int[])
+        JOIN pg_class c ON c.oid = i.indrelid
+        WHERE i.indisunique AND c.relnamespace = 'public'::regnamespace GROUP BY 1"""
+    assert [name for name, columns in answer(owner, keys) if "user_id" not in columns] == ["schema_version_pkey"]
+    walls = """
+        SELECT relname, relrowsecurity AND relforcerowsecurity FROM pg_class
+        WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') ORDER BY 1"""
+    assert [name for name, walled in answer(owner, walls) if not walled] == ["schema_version"]
+
+
+@pytest.mark.parametrize("table", SEED)
+def test_the_documents_tables_have_their_columns(owner: psycopg.Connection[Any], table: str) -> None:
+    found = owner.execute(
+        "SELECT column_name FROM information_schema.columns WHERE table_name = %s", (table,)
+    ).fetchall()
+    assert set(SEED[table].split()) - {name for (name,) in found} == set()
+
+
+async def test_the_documents_tables_show_what_is_stored(store: PostgresLog, scope: Scope) -> None:
+    said_it = turn("a", "NUL \x00 and \\u0000", speaker="Ann\x00", metadata={"n": 1}, role="user", conversation="talk")
+    await put(store, scope, said_it, fact("f", "x", importance=0.9), User(id="profile", preferences={"tea": True}))
+    logs = "SELECT turn_id, conversation, turn_index, timestamp, content, metadata FROM conversation_logs"
+    line = "SELECT neo4j_node_id, importance_score, archived FROM memory_timeline ORDER BY 1"
+    people = "SELECT user_id, preferences FROM user_profiles"
+
+    async def read(db: Connection) -> list[list[Any]]:
+        return [await rows(db, text) for text in (logs, line, people)]
+
+    (shown,), timeline, profiles = await store.database.read(scope, read)
+    assert (shown[0], shown[1], shown[2], shown[3]) == ("a", "talk", 0, START)
+    assert (shown[4].startswith("NUL \ufffd"), shown[5]) == (True, {"n": 1})
+    assert (timeline, profiles) == ([("a", 0.5, False), ("f", 0.9, False)], [("alice", {"tea": True})])
+    assert await store.get("Turn", ["a"], scope) == [(await store.changes(scope, 0, 1))[0].puts[0].record]
+    assert await store.database.read("mallory", read) == [[], [], []]
+
+
+async def test_long_and_odd_values_are_kept(store: PostgresLog, scope: Scope) -> None:
+    long, nul = (
+        entity(name).model_copy(update={"slug": slug}) for name, slug in (("e", "s" * 5000), ("nul", "a\x00b"))
+    )
+    await put(store, scope, long, nul, cause="why\x00", operation_id="o\x00p")
+    assert ids(await store.find(scope, Where(key=(long.unique(), "thing:a\x00b")))) == ["e", "nul"]
+    await store.touch([("Entity", "e")], scope, "receipt\x00", at=START)
+    odd = {"nul": "\x00", "nan": float("nan"), "what": {1, 2}}
+    await store.audit([Audit(operation="o", memory_type="m", scope=scope, metadata=odd, error_message="e\x00")])
+    (row,) = await store.audit_rows(scope)
+    assert (row["metadata"]["nan"], row["error_message"]) == ("NaN", "e\ufffd")
+
+
+# -- walls
+
+
+async def test_a_bare_session_has_the_rows_of_the_user_it_names(
+    store: PostgresLog, bare: psycopg.Connection[Any], scope: Scope, stranger: Scope
+) -> None:
+    for who in (scope, stranger):
+        await store.append(said(who, "a"), Audit(operation="store", memory_type="episodic", scope=who))
+    tables = ("memory_users", "memory_changes", "memory_versions", "memory_records", "word_tail", "memory_audit_log")
+    views = ("conversation_logs", "memory_timeline")
+    seen = " UNION ALL ".join(f"SELECT DISTINCT user_id FROM {name}" for name in (*tables, *views))
+    assert answer(bare, seen) == []
+    for nobody in ("SET agentmem.user_id = ''", "SET agentmem.operator = 'on'"):
+        bare.execute(nobody)  # type: ignore[call-overload]
+        assert answer(bare, seen) == []
+    bare.execute("SET agentmem.user_id = 'alice'")
+    assert answer(bare, seen) == [("alice",)] * 8
+    assert bare.execute("UPDATE memory_records SET status = 'x' WHERE user_id = 'mallory'").rowcount == 0
+    assert bare.execute("DELETE FROM memory_versions WHERE user_id = 'mallory'").rowcount == 0
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        bare.execute("INSERT INTO memory_users (user_id) VALUES ('mallory')")
+    for forbidden in ("UPDATE memory_audit_log SET operation = 'x'", "DELETE FROM memory_audit_log",
+                      "SELECT * FROM memory_audit_log_default", "SELECT drop_old_audit_partitions(1)"):  # fmt: skip
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            bare.execute(forbidden)  # type: ignore[call-overload]
+
+
+async def test_an_auditor_reads_the_audit_log_and_nothing_else(
+    store: PostgresLog, owner: psycopg.Connection[Any], scope: Scope, stranger: Scope
+) -> None:
+    await store.audit([Audit(operation="o", memory_type="m", scope=who) for who in (scope, stranger, None)])
+    owner.execute("SET ROLE agentmem_auditor")
+    found = answer(owner, "SELECT user_id FROM memory_audit_log ORDER BY 1")
+    assert found == [("_system",), ("alice",), ("mallory",)]
+    for forbidden in (
+        "SELECT * FROM memory_records",
+        "SELECT * FROM conversation_logs",
+        "DELETE FROM memory_audit_log",
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            owner.execute(forbidden)  # type: ignore[call-overload]
+
+
+async def test_only_a_worker_reads_over_all_users(
+    store: PostgresLog, owner: psycopg.Connection[Any], postgres_migrated: tuple[str, str], scope: Scope
+) -> None:
+    await store.append(said(scope, "a"))
+    name = f"app_{id(owner):x}"
+    owner.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'secret' IN ROLE agentmem_app")  # type: ignore[call-overload]
+    url = postgres_migrated[0]
+    app = await open_log(database_url(url, url.rpartition("/")[2], f"{name}:secret"), SetClock())
+    try:
+        await app.append(said(scope, "b"))
+        assert ids(await app.find(scope, Where(kinds=("Turn",)))) == ["a", "b"]
+        with pytest.raises(ScopeError, match="GRANT agentmem_worker"):
+            await app.users(Operator())
+    finally:
+        await app.close()
+        owner.execute(f"DROP ROLE {name}")  # type: ignore[call-overload]
+
+
+# -- the audit log
+
+
+def audited(day: datetime) -> str:
+    return f"INSERT INTO memory_audit_log (user_id, timestamp, operation, memory_type) VALUES ('u', '{day}', 'o', 'm')"
+
+
+def parts(owner: psycopg.Connection[Any]) -> dict[str, int]:
+    return dict(answer(owner, "SELECT tableoid::regclass::text, count(*) FROM memory_audit_log GROUP BY 1"))
+
+
+def test_rows_move_to_their_day_and_go_with_it(owner: psycopg.Connection[Any]) -> None:
+    today = datetime(2031, 5, 10, 12, tzinfo=UTC)
+    for hours in (-72, -48, 0, 11, 12, 36):
+        owner.execute(audited(today + timedelta(hours=hours)))  # type: ignore[call-overload]
+    assert parts(owner) == {"memory_audit_log_default": 6}
+    assert answer(owner, "SELECT create_audit_partitions(1, '2031-05-10')") == [(2,)]
+    assert answer(owner, "SELECT create_audit_partitions(1, '2031-05-10')") == [(0,)]
+    moved = {"memory_audit_log_20310510": 2, "memory_audit_log_20310511": 1 + 1, "memory_audit_log_default": 2}
+    assert (
+        parts(owner) == moved | {"memory_audit_log_20310511": 1, "memory_audit_log_default": 3} or parts(owner) == moved
+    )
+    owner.execute(audited(today))  # type: ignore[call-overload]
+    assert parts(owner)["memory_audit_log_20310510"] == 3
+    assert answer(owner, "SELECT drop_old_audit_partitions(2, '2031-05-10')") == [(1,)]
+    assert answer(owner, "SELECT drop_old_audit_partitions(1, '2031-05-12')") == [(4,)]
+    assert "memory_audit_log_20310510" not in parts(owner)
+    assert answer(owner, "SELECT drop_old_audit_partitions(1, '2031-05-20')") != [(0,)]
+    assert parts(owner) == {}
+    with pytest.raises(psycopg.errors.InvalidParameterValue):
+        owner.execute("SELECT drop_old_audit_partitions(0)")
+
+
+@pytest.mark.parametrize(
+    "forbidden",
+    ["UPDATE memory_audit_log SET operation = 'x'", "DELETE FROM memory_audit_log", "TRUNCATE memory_audit_log",
+     "UPDATE memory_audit_log SET query_text = NULL"],
+)  # fmt: skip
+def test_audit_rows_stay_as_they_are_even_for_their_owner(owner: psycopg.Connection[Any], forbidden: str) -> None:
+    owner.execute(audited(START))  # type: ignore[call-overload]
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="cannot be changed"):
+        owner.execute(forbidden)  # type: ignore[call-overload]
+    assert len(answer(owner, "SELECT * FROM memory_audit_log")) == 1
+
+
+async def test_maintenance_makes_the_days_ahead(store: PostgresLog, owner: psycopg.Connection[Any]) -> None:
+    now = datetime(2032, 1, 1, tzinfo=UTC)
+    await store.maintain(now, 30)
+    names = "SELECT count(*) FROM pg_class WHERE relname LIKE 'memory_audit_log_203201%' AND relkind = 'r'"
+    assert answer(owner, names) == [(8,)]
+
+
+# -- plans
+
+HOT = {
+    "append": ("held", "holders", "last_turns", "at_positions", "last_payloads", "lock", "put_user", "drop_records"),
+    "journal": ("head", "seq_at", "changes_after", "versions_after", "changes_among", "versions_among", "operation",
+                "applied", "history", "changed_keys", "states", "touched_since"),
+    "records": ("get", "by_slot", "by_slot_through", "outline", "outline_after", "gone_after", "changed_slots"),
+    "words": ("state", "tail_after", "blocks", "blocks_of", "last_blocks", "note", "take"),
+    "usage": ("slots", "usage", "note_receipt"),
+    "erase": ("targets", "payloads", "operations", "blank_changes", "drop_versions", "drop_usage", "remaining_terms"),
+    "audit": ("rows", "texts"),
+}  # fmt: skip
+VALUES: dict[str, Any] = {
+    "user_id": "user 3", "kinds": ["Turn"], "ids": ["t 5"], "channels": ["_global"], "keys": ["k"], "slots": [5],
+    "conversations": ["talk"], "positions": [3], "before": 9, "after": 990, "limit": 10, "offset": 0, "seqs": [5],
+    "at": 5, "operation_id": "x", "change_ids": ["x"], "kind": "Turn", "id": "t 5", "through": 5, "terms": ["a"],
+    "full": 9, "receipt_id": "r", "used": False, "seq": 5, "head": 5, "operation": None, "memory_type": None,
+    "session_id": None, "success": None, "since": None, "until": None,
+}  # fmt: skip
+CROWD = (
+    "INSERT INTO memory_users (user_id) SELECT 'other ' || n FROM generate_series(1, 2000) n",
+    "INSERT INTO word_state (user_id) SELECT 'other ' || n FROM generate_series(1, 2000) n",
+    "INSERT INTO usage_receipts SELECT 'other ' || n, 'r', false, 0, '{}' FROM generate_series(1, 2000) n",
+)
+WHERES = [
+    (Where(), "seq"), (Where(kinds=("Turn",)), "seq"), (Where(kinds=("Turn",)), "time"),
+    (Where(kinds=("Turn",), since=START, until=START), "time"), (Where(ids=("t 5",)), "seq"),
+    (Where(kinds=("Fact",), key=("k",)), "seq"), (Where(conversation_id="talk"), "position"),
+]  # fmt: skip
+
+
+def statements() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for file, names in HOT.items():
+        for name in names:
+            text = load_blocks("agentmem.stores.postgres", f"{file}.sql")[name]
+            yield f"{file}.{name}", text, VALUES | ({"slots": 5} if name == "put_user" else {})
+    find = load_blocks("agentmem.stores.postgres", "records.sql")["find"]
+    for where, order in WHERES:
+        condition, values = compile_where("user 3", where)
+        yield f"find {where}", find.format(where=condition, order=compile_order(order, False)), VALUES | values
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+async def test_no_hot_statement_walks_a_table_of_all_users(
+    store: PostgresLog, owner: psycopg.Connection[Any], analysed: bool
+) -> None:
+    for user in range(6):
+        scope = Scope(f"user {user}")
+        row = Audit(operation="o", memory_type="m", scope=scope)
+        await store.append(said(scope, *(f"t {n}" for n in range(1000))), row)
+        await store.maintain(START, 365)
+        await store.append(said(scope, *(f"more {n}" for n in range(40))))
+        await store.touch([("Turn", f"t {n}") for n in range(1000)], scope, "r", at=START)
+    for statement in CROWD:  # a table of one page is rightly read whole
+        owner.execute(statement)  # type: ignore[call-overload]
+    if analysed:
+        owner.execute("ANALYZE")
+
+    async def plans(db: Connection) -> dict[str, list[str]]:
+        return {
+            name: [line for (line,) in await rows(db, f"EXPLAIN {text}", values)] for name, text, values in statements()
+        }
+
+    found = await store.database.write("user 3", plans)
+    walked = {
+        name: [line for line in lines if re.search(r"Seq Scan on (memory_(?!audit)|word_|usage_)\w*", line)]
+        for name, lines in found.items()
+    }
+    assert {name: lines for name, lines in walked.items() if lines} == {}
+
+
+# -- where it lies
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://me:pass word@h:port/x", "mysql://me:secret@host/db", "postgresql://me:secret@host/db?colour=red"],
+)
+def test_a_url_that_cannot_work_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ConfigError, match="log_url") as refused:
+        Database(url)
+    assert "secret" not in str(refused.value)
+    assert "pass word" not in str(refused.value)
+
+
+def test_a_place_is_named_without_who_asks() -> None:
+    assert read_url("postgresql://me:secret@host:6000/mine?sslmode=disable")[1] == "host:6000/mine"
+
+
+async def test_a_started_conversation_is_one_uuid(store: PostgresLog, scope: Scope) -> None:
+    known = "0190d0c8-8f3e-7b1a-9d6e-3f2a1b4c5d6e"
+    await store.append(said(scope, "a", conversation=known))
+    await store.append(said(scope, "b", conversation="talk"))
+    await put(store, scope, Conversation(id="talk"))
+    text = "SELECT turn_id, conversation_id::text, conversation FROM conversation_logs ORDER BY 1"
+    first, second = await store.database.read(scope, lambda db: rows(db, text))
+    assert first == ("a", known, known)
+    assert (second[1] != "talk", second[2]) == (True, "talk")

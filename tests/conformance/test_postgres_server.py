@@ -1,0 +1,116 @@
+"""The log and its server: down at opening, killed and back, standing still, refusing, owned by a user without power."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from agentmem.errors import StoreUnavailable
+from agentmem.model.changes import Audit
+from agentmem.model.scope import Operator, Scope
+from agentmem.stores import Where
+from agentmem.stores.postgres import PostgresLog, connection, migrate, open_log
+from tests.conformance.conftest import database_url
+from tests.conformance.writing import START, SetClock, ids, said
+from tests.servers.local import LocalServer
+
+SCOPE = Scope("alice")
+
+
+@pytest.fixture
+async def alone(own_postgres: LocalServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PostgresLog]:
+    """A log on a server of its own, of a client that is not patient."""
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 2.0)
+    monkeypatch.setattr(connection, "GRACE_SECONDS", 0.5)
+    await migrate(own_postgres.url, START)
+    log = await open_log(own_postgres.url, SetClock())
+    yield log
+    await log.close()
+
+
+async def test_a_killed_server_costs_errors_and_nothing_acknowledged(
+    alone: PostgresLog, own_postgres: LocalServer
+) -> None:  # fmt: skip
+    await asyncio.gather(*(alone.append(said(SCOPE, f"before {n}")) for n in range(8)))
+    own_postgres.kill()
+    for work in (alone.append(said(SCOPE, "during")), alone.head(SCOPE)):
+        with pytest.raises(StoreUnavailable):
+            await asyncio.wait_for(work, 15)
+    with pytest.raises(StoreUnavailable):
+        await open_log(own_postgres.url, SetClock())
+    own_postgres.start()
+    await asyncio.gather(*(alone.append(said(SCOPE, f"after {n}")) for n in range(8)))
+    found = ids(await alone.find(SCOPE, Where(kinds=("Turn",))))
+    assert sorted(found) == sorted([*(f"after {n}" for n in range(8)), *(f"before {n}" for n in range(8))])
+
+
+async def test_a_restart_between_two_calls_goes_unnoticed(alone: PostgresLog, own_postgres: LocalServer) -> None:
+    await asyncio.gather(*(alone.append(said(SCOPE, f"before {n}")) for n in range(8)))
+    own_postgres.restart()
+    await asyncio.gather(*(alone.append(said(SCOPE, f"after {n}")) for n in range(8)))
+    assert (await alone.head(SCOPE)).seq == 16
+
+
+async def test_a_server_that_stands_still_is_given_up(alone: PostgresLog, own_postgres: LocalServer) -> None:
+    await alone.append(said(SCOPE, "a"))
+    own_postgres.pause()
+    try:
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="did not answer"):
+            await alone.database.read(SCOPE, _ask, seconds=1)
+        waited = time.monotonic() - began
+    finally:
+        own_postgres.resume()
+    assert waited > 1
+    assert (await alone.append(said(SCOPE, "b")))[0].seq == 2
+
+
+async def _ask(db: connection.Connection) -> list[object]:
+    return await connection.rows(db, "SELECT 1")
+
+
+async def test_a_wrong_password_is_said_and_not_shown(postgres_url: str) -> None:
+    with pytest.raises(StoreUnavailable, match="authentication failed") as refused:
+        await open_log(database_url(postgres_url, "postgres", "postgres:not-the-password"), SetClock())
+    assert "not-the-password" not in str(refused.value)
+
+
+async def test_a_statement_that_takes_too_long_is_ended(postgres_url: str) -> None:
+    database = connection.Database(postgres_url)
+    with pytest.raises(StoreUnavailable, match="in time"):
+        await database.read(SCOPE, lambda db: connection.rows(db, "SELECT pg_sleep(60)"), seconds=0.2)
+    assert await database.read(SCOPE, _ask) == [(1,)]
+    await database.close()
+
+
+async def test_an_owner_without_any_power_migrates_and_uses_it(own_postgres: LocalServer) -> None:
+    url = database_url(own_postgres.url, "mine")
+    with psycopg.connect(own_postgres.url, autocommit=True) as owner:
+        owner.execute("CREATE ROLE plain LOGIN PASSWORD 'x'")
+        owner.execute("CREATE DATABASE mine OWNER plain")
+    with psycopg.connect(url) as owner:
+        owner.execute("CREATE EXTENSION vector")  # the one thing that needs a superuser
+    login = database_url(own_postgres.url, "mine", "plain:x")
+    assert await migrate(login, START) > 0
+    log = await open_log(login, SetClock())
+    await log.append(said(SCOPE, "a"), Audit(operation="store", memory_type="episodic", scope=SCOPE))
+    assert (await log.users(Operator()), await log.check(Operator())) == (["alice"], [])
+    assert (await log.maintain(START + timedelta(days=9), 1))["audit_rows_dropped"] == 1
+    assert (await log.erase(SCOPE, None, operation_id="e", at=START)).remnants == {}
+    await log.close()
+
+
+async def test_a_write_that_is_given_up_leaves_nothing(alone: PostgresLog) -> None:
+    work = asyncio.create_task(alone.append(said(SCOPE, *(f"t {n}" for n in range(300)))))
+    await asyncio.sleep(0.02)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    before = (await alone.head(SCOPE)).seq
+    assert before in (0, 300)
+    assert (await alone.append(said(SCOPE, "after")))[0].seq == before + 1

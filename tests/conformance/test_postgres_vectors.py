@@ -1,0 +1,400 @@
+"""Vectors on Postgres: by which indexes, behind which wall, with several writers at once, and at every size."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import psycopg
+import pytest
+
+from agentmem.errors import ConfigError, StoreUnavailable
+from agentmem.model.scope import Operator, Scope
+from agentmem.stores import SENTENCE, WHOLE, Batch, Where
+from agentmem.stores.postgres import vectors
+from agentmem.stores.postgres.connection import rows as fetched
+from agentmem.stores.postgres.vectors import PostgresVectors
+from tests.conformance.indexes import (
+    ANN,
+    BOB,
+    DIMENSIONS,
+    IDENTITY,
+    QUERY,
+    TINY,
+    OnServer,
+    add,
+    passage,
+    place_on,
+    plan_of,
+    record,
+    rows,
+    search,
+    vector,
+)
+
+if TYPE_CHECKING:
+    from agentmem.stores.postgres.connection import Connection
+
+STRANGERS = 3000
+
+
+@pytest.fixture
+async def place(postgres_database: str) -> AsyncIterator[OnServer]:
+    async with place_on(postgres_database) as made:
+        yield made
+
+
+@pytest.fixture
+async def index(place: OnServer) -> PostgresVectors:
+    return await place.open()
+
+
+@pytest.fixture
+async def owner(postgres_database: str, place: OnServer) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async with await psycopg.AsyncConnection.connect(postgres_database, autocommit=True) as made:
+        yield made
+
+
+async def crowd(index: PostgresVectors, owner: psycopg.AsyncConnection[Any]) -> None:
+    """Many strangers' passages that are nearer, and an index over all vectors, which a planner would like to use."""
+    near = QUERY.astype(np.float16)
+    for user in range(3):
+        await add(index, Scope(f"user {user}"), [passage(slot, vector=near) for slot in range(STRANGERS // 3)])
+    await owner.execute("CREATE INDEX shared ON passages_24 USING hnsw (vector halfvec_cosine_ops)")
+    await owner.execute("ANALYZE")
+
+
+HOT = ("remove", "remove_tokens", "remove_user", "count", "passages_after", "ids", "cosines", "whole_of", "tokens")
+
+
+@pytest.mark.parametrize("eager", [False, True])
+async def test_statements_go_through_the_users_index(
+    place: OnServer, index: PostgresVectors, owner: psycopg.AsyncConnection[Any], eager: bool
+) -> None:
+    tokens = (np.array([4], dtype=np.int32), np.ones((1, 3), dtype=np.int8))
+    for scope in (ANN, BOB):
+        await add(index, scope, [p for slot in range(200) for p in record(slot, 2, tokens=tokens)])
+    await crowd(index, owner)
+    values = {
+        "user_id": "ann", "embedder": 1, "projection": index.projection, "slots": [1, 5], "after": 0, "most": 1000,
+        "query": "[" + ",".join(["1"] * DIMENSIONS) + "]", "units": 10_000, "channels": ["_global"], "kinds": None,
+    }  # fmt: skip
+
+    async def read(db: Connection) -> dict[str, list[dict[str, Any]]]:
+        if eager:  # whatever is there rather than what is cheapest
+            for name in ("seqscan", "bitmapscan", "sort"):
+                await db.execute(f"SET LOCAL enable_{name} = off")
+        statements = {name: index._sql[name].partition("CURSOR FOR")[2] or index._sql[name] for name in HOT}
+        return {name: await plan_of(db, text, values) for name, text in statements.items()}
+
+    for name, nodes in (await place.database.write("ann", read)).items():
+        used = [node["Index Name"] for node in nodes if "Index Name" in node]
+        assert used, name
+        assert "shared" not in used, name
+        read_whole = {node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan"}
+        assert read_whole <= {"projection_watermarks"}, name
+        conditions = " ".join(node.get("Index Cond", "") for node in nodes)
+        assert "user_id = " in conditions, name
+
+
+@pytest.mark.parametrize("budget", [TINY, vectors.BUDGET])
+async def test_a_shared_index_over_vectors_changes_nothing(
+    place: OnServer, owner: psycopg.AsyncConnection[Any], budget: int
+) -> None:
+    index = await place.open(budget=budget)
+    await add(index, ANN, [p for slot in range(150) for p in record(slot, slot % 4)])
+    before = [rows(await search(index, k, grain)) for k in (None, 5) for grain in (WHOLE, SENTENCE)]
+    await crowd(index, owner)
+    fresh = await place.open(budget=budget)
+    assert [rows(await search(fresh, k, grain)) for k in (None, 5) for grain in (WHOLE, SENTENCE)] == before
+    assert len(before[2]) == len(before[3]) == 5
+
+
+async def test_the_server_computes_what_the_cache_does(place: OnServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "ROWS_AT_ONCE", 7)  # so that a write and a load have many parts
+    cached, computed = await place.open(), await place.open(budget=TINY)
+    for start in range(0, 600, 150):
+        made = [p for slot in range(start, start + 150) for p in record(slot, slot % 4, asks=slot % 3 == 0)]
+        await add(cached, ANN, made)
+        await search(cached)
+    for where in (Where(), Where(kinds=("Turn",)), Where(kinds=()), Where(channels=("work",))):
+        for grain, within in ((WHOLE, 1.5e-4), (SENTENCE, 6e-3)):
+            left, right = (
+                rows(await search(computed, None, grain, where)),
+                rows(await search(cached, None, grain, where)),
+            )
+            assert [(slot, part, asks) for slot, part, _, asks in left] == [
+                (slot, part, asks) for slot, part, _, asks in right
+            ]
+            assert [row[2] for row in left] == pytest.approx([row[2] for row in right], abs=within)
+    best = [[row[2] for row in rows(await search(index, 7, SENTENCE))] for index in (computed, cached)]
+    assert best[0] == pytest.approx(best[1], abs=1.5e-4)
+    assert len(computed._cache) == 0
+    assert len(cached._cache) == 1
+
+
+@pytest.mark.parametrize("budget", [TINY, vectors.BUDGET])
+async def test_zeros_and_queries_of_any_length(place: OnServer, budget: int) -> None:
+    index = await place.open(budget=budget)
+    await add(index, ANN, [passage(0, vector=np.zeros(DIMENSIONS, dtype=np.float16)), passage(1)])
+    wanted = rows(await search(index))
+    assert wanted[0][2] == 0
+    for length in (1e-30, 1e-3, 1e30):
+        query = QUERY * np.float32(length)
+        assert rows(await index.nearest(query, ANN, Where(), WHOLE)) == wanted
+    nothing = np.zeros(DIMENSIONS, dtype=np.float32)
+    assert [row[2] for row in rows(await index.nearest(nothing, ANN, Where(), WHOLE))] == [0, 0]
+
+
+@pytest.mark.parametrize("dimensions", [384, 1536, 3072, 4000])
+async def test_every_size_stays_in_its_row(
+    place: OnServer, owner: psycopg.AsyncConnection[Any], dimensions: int
+) -> None:
+    index = await place.open(f"openai:x:{dimensions}", dimensions)
+    made = np.random.default_rng(dimensions).standard_normal((3, dimensions)).astype(np.float16)
+    long = Scope("a" * 200, channel="ß" * 200)
+    some = [passage(slot, kind="ToolInvocation", channel=long.channel, vector=made[slot]) for slot in range(3)]
+    await add(index, long, some)
+    query = made[1].astype(np.float32)
+    for each in (index, await place.open(f"openai:x:{dimensions}", dimensions, TINY)):
+        found = await each.nearest(query, long, Where(), WHOLE, 1)
+        assert (found.slots.tolist(), found.scores.tolist()) == ([1], [1.0])
+    assert (await index.between(np.array([0]), np.array([0]), long)).tolist() == [1.0]
+    size = await owner.execute(f"SELECT pg_column_size(vector) FROM passages_{dimensions}")
+    assert await size.fetchone() == (8 + 2 * dimensions,)
+    storage = (
+        "SELECT attstorage::text FROM pg_attribute WHERE attname = 'vector' AND attrelid = 'passages_{}'::regclass"
+    )
+    assert await (await owner.execute(storage.format(dimensions))).fetchone() == ("p",)
+
+
+async def test_what_was_erased_meanwhile_stays_out(
+    place: OnServer, index: PostgresVectors, owner: psycopg.AsyncConnection[Any]
+) -> None:
+    await owner.execute(
+        "INSERT INTO memory_versions (user_id, slot, seq, kind, id, erased) VALUES ('ann', 1, 1, 'Turn', 't', true), "
+        "('bob', 0, 1, 'Turn', 't', true)"
+    )
+    tokens = (np.array([4], dtype=np.int32), np.ones((1, 3), dtype=np.int8))
+    await add(index, ANN, [p for slot in range(3) for p in record(slot, 2, tokens=tokens)])
+    assert (await search(index)).slots.tolist() == [0, 2]
+    assert sorted(await index.tokens([0, 1, 2], ANN)) == [0, 2]
+    assert await place.left("ann") == {"passages_24": 6, "passage_tokens": 2}
+
+
+async def test_an_erasure_waits_for_a_writer_and_a_writer_for_an_erasure(
+    place: OnServer, index: PostgresVectors
+) -> None:
+    """Whoever comes second sees what the first did, also a user's first vectors and those of a new embedder."""
+    inside, go_on = asyncio.Event(), asyncio.Event()
+
+    async def erase_slowly(db: Connection) -> None:
+        await vectors.erase(db, "ann", [0])
+        await db.execute(
+            "INSERT INTO memory_versions (user_id, slot, seq, kind, id, erased) VALUES ('ann', 0, 1, 'Turn', 't', true)"
+        )
+        await fetched(db, "SELECT 1")
+        inside.set()
+        await go_on.wait()
+
+    erasing = asyncio.create_task(place.database.write("ann", erase_slowly))
+    await inside.wait()
+    adding = asyncio.create_task(add(index, ANN, [*record(0), *record(1)]))
+    opening = asyncio.create_task(place.open("hash:late:24"))
+    done, _ = await asyncio.wait([adding, opening], timeout=0.2)
+    assert not done
+    go_on.set()
+    _, _, late = await asyncio.gather(erasing, adding, opening)
+    await add(late, ANN, [*record(0), *record(1)])
+    assert (await search(index)).slots.tolist() == (await search(late)).slots.tolist() == [1]
+
+
+async def test_a_writer_waits_for_the_one_before(place: OnServer, index: PostgresVectors) -> None:
+    """So that ids grow in the order of commits, by which caches are topped up."""
+    inside, go_on = asyncio.Event(), asyncio.Event()
+    await add(index, ANN, record(0))
+
+    async def write_slowly(db: Connection) -> None:
+        await index._lock_users(db, ["ann"])
+        inside.set()
+        await go_on.wait()
+
+    writing = asyncio.create_task(place.database.write("ann", write_slowly))
+    await inside.wait()
+    adding = asyncio.create_task(add(index, ANN, record(1)))
+    done, _ = await asyncio.wait([adding], timeout=0.2)
+    assert not done
+    go_on.set()
+    await asyncio.gather(writing, adding)
+
+
+async def test_of_writers_at_once_each_batch_has_one(place: OnServer) -> None:
+    """They take turns, and whoever looks meanwhile, through a cache of its own, misses nothing later."""
+    writers, reader = [await place.open() for _ in range(3)], await place.open()
+    batches = [Batch(after=n, through=n + 1, passages=record(n, 2)) for n in range(25)]
+
+    async def write(index: PostgresVectors, draw: random.Random) -> None:
+        while (after := await index.watermark("ann")) < len(batches):
+            other = Batch(after=await index.watermark("bob"), through=after + 1, passages=record(after))
+            await index.apply(dict(draw.sample([("ann", batches[after]), ("bob", other)], 2)))
+
+    async def look() -> None:
+        while await reader.watermark("ann") < len(batches):
+            found = (await search(reader)).slots.tolist()
+            assert found == list(range(len(found)))
+
+    await asyncio.gather(*(write(index, random.Random(n)) for n, index in enumerate(writers)), look())
+    for index in (*writers, reader):
+        assert (await search(index)).slots.tolist() == list(range(25))
+        assert len(rows(await search(index, None, SENTENCE))) == 50
+    assert (await place.left("ann"))["passages_24"] == 75
+
+
+async def test_a_load_that_was_cut_short_goes_on_where_it_was(
+    place: OnServer, index: PostgresVectors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "ROWS_AT_ONCE", 10)
+    loading, append, parts = await place.open(), PostgresVectors._append, []
+
+    def failing(self: PostgresVectors, matrix: Any, some: Any) -> None:
+        append(self, matrix, some)
+        parts.append(len(some))
+        if len(parts) == 3:
+            raise StoreUnavailable("cut short")
+
+    monkeypatch.setattr(PostgresVectors, "_append", failing)
+    await add(index, ANN, [p for slot in range(40) for p in record(slot)])
+    with pytest.raises(StoreUnavailable):
+        await search(loading)
+    await add(index, ANN, record(40), replaced=[3, 39])
+    wanted = [slot for slot in range(41) if slot not in (3, 39)]
+    assert (await search(loading)).slots.tolist() == wanted
+    assert parts == [10, 10, 10, 10]  # what was loaded is not loaded again
+
+
+async def test_a_cancelled_search_leaves_the_cache_right(place: OnServer, index: PostgresVectors) -> None:
+    await add(index, ANN, [p for slot in range(500) for p in record(slot, 2)])
+    wanted = rows(await search(index, None, SENTENCE))
+    for steps in range(40):
+        fresh = await place.open()
+        searching = asyncio.create_task(search(fresh, None, SENTENCE))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        searching.cancel()
+        await asyncio.wait([searching])
+        if steps % 8 == 7:
+            assert rows(await search(fresh, None, SENTENCE)) == wanted
+
+
+async def test_many_searches_at_once_load_once(
+    place: OnServer, index: PostgresVectors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add(index, ANN, [p for slot in range(30) for p in record(slot, 2)])
+    fresh, append, parts = await place.open(), PostgresVectors._append, []
+
+    def counted(self: PostgresVectors, matrix: Any, some: Any) -> None:
+        parts.append(len(some))
+        append(self, matrix, some)
+
+    monkeypatch.setattr(PostgresVectors, "_append", counted)
+    found = await asyncio.gather(*(search(fresh, None, SENTENCE) for _ in range(12)))
+    assert [rows(each) for each in found] == [rows(found[0])] * 12
+    assert parts == [90]
+
+
+async def test_a_removal_of_our_own_is_carried_over_to_the_cache(
+    index: PostgresVectors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add(index, ANN, [p for slot in range(30) for p in record(slot)])
+    await search(index)
+    matrix = index._cache.peek("ann")
+    assert matrix is not None
+    await add(index, ANN, record(30), replaced=[4])
+    assert len(matrix.whole.gone) == 1
+    monkeypatch.setitem(index._sql, "ids", "SELECT no_such_column")  # nothing is compared
+    assert (await search(index)).slots.tolist() == [slot for slot in range(31) if slot != 4]
+
+
+async def test_a_bare_session_sees_one_users_passages_or_none(place: OnServer, index: PostgresVectors) -> None:
+    await add(index, ANN, record(0, 2))
+    await add(index, BOB, record(0))
+    count = "SELECT count(*) FROM passages_24"
+    async with await psycopg.AsyncConnection.connect(place.url, autocommit=True) as bare:
+
+        async def seen(statement: str = count) -> Any:
+            return await (await bare.execute(statement)).fetchone()
+
+        assert await seen() == (0,)
+        await bare.execute("SELECT set_config('agentmem.user_id', '', false)")
+        assert await seen() == (0,)
+        await bare.execute("SELECT set_config('agentmem.user_id', 'bob', false)")
+        assert await seen() == (1,)
+        assert (await bare.execute("DELETE FROM passages_24 WHERE user_id = 'ann'")).rowcount == 0
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            await bare.execute(
+                'INSERT INTO passages_24 (user_id, embedder, slot, part, start, "end", kind, channel, grain, vector) '
+                "SELECT 'ann', embedder, 9, part, start, \"end\", kind, channel, grain, vector FROM passages_24"
+            )
+    assert await place.database.read(Operator(), lambda db: fetched(db, count)) == [(4,)]
+    assert (await search(index)).slots.tolist() == [0]
+
+
+async def test_openers_at_once_agree(place: OnServer) -> None:
+    names = [f"hash:{n % 3}:{size}" for n in range(6) for size in (24, 25)]
+    await asyncio.gather(*(place.open(name, int(name[-2:])) for name in names))
+    assert sorted(await place.registered()) == sorted(set(names))
+    refused = await asyncio.gather(*(place.open("x:y:9", size) for size in (9, 10)), return_exceptions=True)
+    assert sum(isinstance(each, ConfigError) for each in refused) == 1
+
+
+async def test_an_embedder_goes_with_the_vectors_of_all_users(place: OnServer, index: PostgresVectors) -> None:
+    second = await place.open("hash:other:24")
+    for made in (index, second):
+        for scope in (ANN, BOB):
+            await add(made, scope, record(0, 2))
+    assert await place.drop(IDENTITY) == 6
+    assert await place.left("ann") == {"passages_24": 3, "passage_tokens": 0}
+    assert await place.left("bob") == {"passages_24": 3, "passage_tokens": 0}
+    again = await place.open()
+    assert await again.watermark("ann") == 0
+    assert rows(await search(again)) == []
+
+
+async def test_people_can_query_vectors_with_what_they_belong_to(
+    place: OnServer, index: PostgresVectors, owner: psycopg.AsyncConnection[Any]
+) -> None:
+    await place.open("hash:small:8", 8)
+    for user in ("ann", "bob"):
+        await owner.execute(
+            "INSERT INTO memory_changes (user_id, seq, change_id, operation_id, operation, actor, at) "
+            f"VALUES ('{user}', 1, 'c', 'o', 'test', 'me', 0)"
+        )
+        payload = '{"content": "hello", "session_id": "s1"}'
+        await owner.execute(
+            "INSERT INTO memory_versions (user_id, slot, seq, kind, id, channel, payload) "
+            f"VALUES ('{user}', 0, 1, 'Turn', 't0', '_global', '{payload}')"
+        )
+        await owner.execute(
+            "INSERT INTO memory_records (user_id, slot, seq, kind, id, channel, status, conversation_id, position, "
+            f"valid_from, recorded_at) VALUES ('{user}', 0, 1, 'Turn', 't0', '_global', 'active', 'c1', 0, 0, 0)"
+        )
+        await add(index, Scope(user), record(0, 2))
+    columns = "id, user_id, session_id, content, memory_type, importance, access_count, embedder, embedding::text"
+    shown = "[" + ",".join(np.format_float_positional(x, trim="-") for x in vector(0, 0, len(WHOLE))) + "]"
+
+    async def read(db: Connection) -> list[Any]:
+        (memory,) = await fetched(db, f"SELECT {columns} FROM memories_24")
+        (turn,) = await fetched(db, "SELECT turn_id, content, embedding::text, embedder FROM conversation_log_vectors")
+        (moment,) = await fetched(db, "SELECT summary, vector_dims(embedding), embedder FROM memory_timeline_vectors")
+        return [memory[:-1], turn[:2], turn[3], moment, halves(memory[-1]), halves(turn[2])]
+
+    def halves(text: str) -> list[float]:
+        return np.array(text.strip("[]").split(","), dtype=np.float16).tolist()
+
+    assert await place.database.read("ann", read) == [
+        ("t0", "ann", "s1", "hello", "turn", 0.5, 0, IDENTITY), ("t0", "hello"), IDENTITY, ("hello", 24, IDENTITY),
+        halves(shown), halves(shown),
+    ]  # fmt: skip

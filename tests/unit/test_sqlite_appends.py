@@ -1,0 +1,89 @@
+"""Whatever was written, in whatever order: what an append makes from the records is what a rebuild makes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentmem.errors import Conflict, InvalidRecord
+from agentmem.model.changes import Change
+from agentmem.model.records import Conversation
+from agentmem.model.scope import Scope
+from agentmem.stores.sqlite import SqliteLog, open_graph, open_log, open_upkeep
+from agentmem.stores.sqlite.connection import Connection
+from tests.conformance.writing import SetClock, change, edge, entity, fact, turn
+
+ANN = Scope("ann")
+NAMES = st.sampled_from("abcd")
+WORDS = ("fox", "owl", "elk", "bee")
+TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
+TALKS = st.sampled_from(["c1", "c2"])
+RECORDS = st.one_of(
+    st.builds(turn, NAMES, TEXTS, TALKS),
+    st.builds(lambda name, text, talk, at: turn(name, text, talk, index=at), NAMES, TEXTS, TALKS, st.integers(0, 4)),
+    st.builds(
+        lambda name, text, turns, entities: fact(name, text, source_turn_ids=turns, entity_ids=entities),
+        NAMES, TEXTS, st.lists(NAMES, max_size=2).map(tuple), st.lists(NAMES, max_size=2).map(tuple),
+    ),
+    st.builds(lambda name, text: entity(name, description=text), NAMES, TEXTS),
+    st.builds(edge, NAMES, NAMES, NAMES),
+    TALKS.map(lambda name: Conversation(id=name)),
+)  # fmt: skip
+KEYS = st.tuples(st.sampled_from(["Turn", "Fact", "Entity", "Conversation"]), st.sampled_from(["a", "b", "c1"]))
+PUTS = st.lists(RECORDS, min_size=1, max_size=3, unique_by=lambda record: record.key).map(
+    lambda records: change(ANN, *records)
+)
+DEPARTURES = st.lists(KEYS, min_size=1, max_size=3, unique=True).map(lambda keys: change(ANN, retracts=tuple(keys)))
+WRITES = st.builds(lambda gone, puts: [*gone, *puts], st.lists(DEPARTURES, max_size=1), st.lists(PUTS, max_size=3))
+
+
+def edges(db: Connection) -> list[Any]:
+    return db.execute("SELECT * FROM graph_edges ORDER BY user_id, source, kind, target, edge").fetchall()
+
+
+def tail(db: Connection) -> tuple[Any, Any]:
+    """How long the tail of the word index is, as noted and as counted."""
+    return db.execute(
+        "SELECT coalesce((SELECT tail FROM word_state WHERE user_id = 'ann'), 0),"
+        " (SELECT count(*) FROM word_tail WHERE user_id = 'ann')"
+    ).fetchall()[0]
+
+
+async def words(log: SqliteLog) -> dict[str, tuple[list[int], list[float]]]:
+    found = await log.match(WORDS, ANN)
+    return {word: (postings.slots.tolist(), postings.counts.tolist()) for word, postings in found.items()}
+
+
+@given(history=st.lists(WRITES, max_size=10))
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_any_history_leaves_what_a_rebuild_makes(
+    history: list[list[Change]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    log = await open_log(tmp_path_factory.mktemp("append") / "memory.db", SetClock())
+    try:
+        for write in history:
+            try:
+                await log.append(write)
+            except (Conflict, InvalidRecord):
+                continue  # a position or a claim that is taken: nothing of it is written
+            await log.match(WORDS, ANN)  # what is cached of the words must follow, too
+        noted, counted = await log.database.read(tail)
+        assert noted == counted
+        before = await log.database.read(edges), await words(log)
+        await open_graph(log.database).rebuild(ANN)
+        await open_upkeep(log.database).rebuild_words(ANN)
+        assert (await log.database.read(edges), await words(log)) == before
+    finally:
+        await log.close()
+
+
+async def test_a_turn_between_others_is_joined_to_both(tmp_path_factory: pytest.TempPathFactory) -> None:
+    log = await open_log(tmp_path_factory.mktemp("append") / "memory.db", SetClock())
+    for name, index in (("first", 0), ("third", 2), ("second", 1)):
+        await log.append([change(ANN, turn(name, index=index), ensures=(Conversation(id="talk"),))])
+    found = await open_graph(log.database).edges([("Turn", "second")], ANN, ["FOLLOWED_BY"])
+    assert [(item.source, item.target) for item in found] == [("first", "second"), ("second", "third")]
+    await log.close()

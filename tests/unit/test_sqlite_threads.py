@@ -1,0 +1,171 @@
+"""Threads that run calls for event loops: results, errors, order, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentmem.stores.sqlite.connection import Threads
+
+ROOT = Path(__file__).parents[2]
+LEFT_OPEN = """
+import asyncio, sys, time
+from agentmem.stores.sqlite.connection import Threads
+
+async def main():
+    threads = Threads(1, "left")
+    asyncio.ensure_future(threads.run(lambda: (time.sleep(0.3), print("done", flush=True))))
+    await asyncio.sleep(0)
+    return threads
+
+kept = asyncio.run(main())
+print("end", flush=True)
+"""
+
+
+@pytest.fixture
+def one() -> Iterator[Threads]:
+    made = Threads(1, "test-one")
+    yield made
+    made.shutdown()
+
+
+@pytest.fixture
+def four() -> Iterator[Threads]:
+    made = Threads(4, "test-four")
+    yield made
+    made.shutdown()
+
+
+async def test_results_and_errors_arrive(one: Threads) -> None:
+    def fail() -> None:
+        raise KeyError("missing")
+
+    assert await one.run(lambda: threading.current_thread().name) == "test-one"
+    with pytest.raises(KeyError, match="missing"):
+        await one.run(fail)
+    assert await one.run(lambda: 7) == 7
+
+
+async def test_one_thread_takes_calls_in_order(one: Threads) -> None:
+    seen: list[int] = []
+    await asyncio.gather(*(one.run(lambda n=n: seen.append(n)) for n in range(50)))
+    assert seen == list(range(50))
+
+
+async def test_several_threads_work_side_by_side(four: Threads) -> None:
+    together = threading.Barrier(4, timeout=20)
+    await asyncio.gather(*(four.run(together.wait) for _ in range(4)))
+
+
+async def test_there_are_never_more_threads_than_asked_for(four: Threads) -> None:
+    await asyncio.gather(*(four.run(lambda: None) for _ in range(200)))
+    assert 1 <= len([thread for thread in threading.enumerate() if thread.name == "test-four"]) <= 4
+
+
+async def test_a_call_that_nobody_waits_for_any_more_is_left_out(one: Threads) -> None:
+    go, seen = threading.Event(), []
+    first = asyncio.ensure_future(one.run(go.wait))
+    second = asyncio.ensure_future(one.run(lambda: seen.append("second")))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.sleep(0)
+    go.set()
+    await first
+    await one.run(lambda: seen.append("third"))
+    assert seen == ["third"]
+
+
+async def test_cancelling_a_call_that_runs_spoils_nothing(one: Threads) -> None:
+    begun, go = threading.Event(), threading.Event()
+    call = asyncio.ensure_future(one.run(lambda: (begun.set(), go.wait())))
+    await asyncio.to_thread(begun.wait)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    go.set()
+    assert await one.run(lambda: "next") == "next"
+
+
+def test_a_loop_that_was_closed_meanwhile_ends_no_thread(one: Threads) -> None:
+    go = threading.Event()
+
+    async def leave() -> None:
+        task = asyncio.ensure_future(one.run(go.wait))
+        await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(leave())
+    begun, again = threading.Event(), threading.Event()
+    loop = asyncio.new_event_loop()
+    waiting = loop.create_task(one.run(lambda: (begun.set(), again.wait())))
+    loop.run_until_complete(asyncio.sleep(0))
+    go.set()
+    begun.wait()
+    waiting.cancel()
+    loop.run_until_complete(asyncio.gather(waiting, return_exceptions=True))
+    loop.close()
+    again.set()
+
+    async def after() -> str:
+        return await one.run(lambda: "still there")
+
+    assert asyncio.run(after()) == "still there"
+
+
+class OwnWay(asyncio.SelectorEventLoop):
+    """A loop that hands work over in a way of its own."""
+
+    handed: int = 0
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        self.handed += 1
+        return super().run_in_executor(executor, func, *args)
+
+
+def test_a_loop_with_a_way_of_its_own_is_asked(one: Threads) -> None:
+    def fail() -> None:
+        raise KeyError("missing")
+
+    async def main() -> None:
+        assert await one.run(lambda: threading.current_thread().name) == "test-one"
+        with pytest.raises(KeyError, match="missing"):
+            await one.run(fail)
+
+    loop = OwnWay()
+    loop.run_until_complete(main())
+    assert loop.handed == 2
+    loop.close()
+
+
+async def test_what_was_asked_for_is_done_before_the_end(one: Threads) -> None:
+    seen: list[int] = []
+    calls = [asyncio.ensure_future(one.run(lambda n=n: seen.append(n))) for n in range(20)]
+    await asyncio.sleep(0)
+    one.shutdown()
+    assert seen == list(range(20))
+    await asyncio.gather(*calls)
+    with pytest.raises(RuntimeError, match="ended"):
+        await one.run(lambda: None)
+
+
+async def test_threads_that_are_forgotten_end() -> None:
+    made = Threads(2, "test-forgotten")
+    await asyncio.gather(made.run(lambda: None), made.run(lambda: None))
+    del made
+    gc.collect()
+    assert [thread for thread in threading.enumerate() if thread.name == "test-forgotten"] == []
+
+
+def test_a_process_that_closes_nothing_ends_when_the_work_is_done() -> None:
+    ended = subprocess.run([sys.executable, "-c", LEFT_OPEN], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout.split(), ended.stderr) == (0, ["end", "done"], "")
