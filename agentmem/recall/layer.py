@@ -151,9 +151,8 @@ class RecallLayer:
             again = await self._rerank(fusion, short["Turn"], pieces, memory)
             said += [] if again else [NO_TOKENS]
             fusion = again or fusion
-        selection = await select(
-            fusion, short, memory, self.options.ranking, self.source.clock.now() if then is None else then[1]
-        )
+        now = self.source.clock.now() if then is None else then[1]
+        selection = await select(fusion, short, memory, self.options.ranking, now, request.top_k)
         return Ranking(query, memory, fusion, selection, found.trace, tuple(said))
 
     def _fuse(self, lists: Mapping[str, Ranked], memory: Memory, pool: int) -> tuple[Fusion, dict[str, Ints]]:

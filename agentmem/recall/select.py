@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,9 +42,12 @@ def shortlist(fusion: Fusion, memory: Memory, pool: int) -> dict[str, Ints]:
 
 
 async def select(
-    fusion: Fusion, lists: Mapping[str, Ints], memory: Memory, options: RankingOptions, now: datetime
+    fusion: Fusion, lists: Mapping[str, Ints], memory: Memory, options: RankingOptions, now: datetime, ahead: int
 ) -> Selection:
-    """Apply the factors to the shortlisted records and rank them again."""
+    """Apply the factors to the shortlisted records and rank them again.
+
+    So many records of each kind as `ahead` are read beside, because they will be delivered.
+    """
     others = [int(slot) for kind, slots in lists.items() if kind != "Turn" for slot in slots]
     records = {memory.outline.slots[record.key]: record for record in await memory.read(others)}
     factors = _factors(lists, memory, records, options)
@@ -54,7 +58,9 @@ async def select(
     kinds = {kind: best(scores, slots, len(slots), outline) for kind, slots in lists.items()}
     if "Turn" in kinds:
         kinds["Turn"] = spread_out(kinds["Turn"], outline.conversation, options.per_conversation)
-    weights = await _weights(kinds, memory, options, now)
+    first = [int(slot) for slots in kinds.values() for slot in slots[:ahead] if int(slot) not in records]
+    weights, more = await asyncio.gather(_weights(kinds, memory, options, now), memory.read(first))
+    records |= {memory.outline.slots[record.key]: record for record in more}
     item_scores = scaled_by(scores, weights)
     slots = np.concatenate([*kinds.values(), np.zeros(0, dtype=np.int64)])
     return Selection(kinds, scores, best(item_scores, slots, len(slots), outline), item_scores, factors, records)

@@ -74,7 +74,7 @@ async def test_every_key_has_a_time_to_live(session: RedisSession, inside: redis
     times = {key: inside.pttl(key) for key in inside.scan_iter()}
     assert len(times) == 5
     assert min(times.values()) > 0
-    assert times["{ann}:index"] >= max(times.values()) > 60_000
+    assert times["{ann}:index"] > max(times.values()) - 5_000 > 60_000  # asked one after the other
     await session.push(ANN, "working:_global:talk:turns", 2, keep=3, ttl=1000)
     assert inside.pttl("{ann}:index") > 120_000
     await session.set(ANN, "identity", 1, ttl=1e30)
