@@ -88,7 +88,7 @@ def _unit(vectors: NDArray[np.int8]) -> Floats:
 def _keep_ahead(order: Ints, fresh: Doubles, scores: Doubles, memory: Memory) -> Doubles:
     """The new scores; all other turns move down together where one of them would pass."""
     out = scores.copy()
-    rest = memory.turns
+    rest = memory.turns.copy()
     rest[order] = False
     if rest.any() and (over := float(scores[rest].max()) - float(fresh.min())) >= 0:
         out[rest] -= over + 1e-5

@@ -74,11 +74,14 @@ def _look(outline: Outline, request: Request, scope: Scope, now: datetime, kept:
         until=request.until, min_confidence=request.min_confidence,
     ).mask  # fmt: skip
     turns = mask & (outline.kind == outline.kinds.find("Turn"))
+    current = outline.view(outline.channels.values, now=now, as_of=request.as_of).mask
+    for column in (mask, turns, current):
+        column.setflags(write=False)  # other recalls see the same
     links, few, count = kept.links(outline), max(few_turns, 1), int(turns.sum())
     return Sight(
         mask=mask,
         turns=turns,
-        current=outline.view(outline.channels.values, now=now, as_of=request.as_of).mask,
+        current=current,
         basis=turns if few <= count < int(mask.sum()) else mask,
         links=links,
         near=kept.once("near", outline, mask, lambda: leaning(links, mask, outline.words)),

@@ -43,6 +43,7 @@ def turns(*asks: int, words: Sequence[int] = (), lengths: Sequence[int] = ()) ->
 def seen(outline: Outline, *, mask: Sequence[bool] = (), calm: float = 0.5, **fields: Any) -> Memory:
     """A memory over an outline."""
     visible = np.array(mask or [True] * outline.size)
+    visible.setflags(write=False)  # recalls share it
     links = adjacent(outline)
     stores: dict[str, Any] = {
         "clock": None, "graph": None, "log": None, "vectors": None, "identity": "m", "grains": (), "embed": None,
