@@ -4,7 +4,9 @@ VENV   ?= .venv
 JOBS   ?= 2
 ARGS   ?=
 DATA   ?=
+STACK  ?=
 SEEDS  ?= 2000
+ROUNDS ?= 10
 
 # The first Python of at least 3.11; `make PYTHON=...` names another.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -24,14 +26,14 @@ SOURCES := pyproject.toml $(shell find agentmem schema tests workers -type f -no
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format check bench simulate clean
+.PHONY: help demo test lint format check bench bench-servers faults simulate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
-		printf '  make %-10s %s\n' "$$name" "$$what"; done
+		printf '  make %-13s %s\n' "$$name" "$$what"; done
 
-demo: $(READY) ## store a conversation and ask it questions; DATA=path takes one of yours
-	@$(BIN)/agentmem demo $(if $(DATA),--data "$(DATA)") $(ARGS)
+demo: $(if $(filter servers,$(STACK)),$(DEV),$(READY)) ## store a conversation and ask it questions; DATA=path takes one of yours, STACK=servers real servers
+	@$(if $(filter servers,$(STACK)),$(BIN)/python -m tests.servers demo,$(BIN)/agentmem demo) $(if $(DATA),--data "$(DATA)") $(ARGS)
 
 test: $(DEV) ## run all tests; ARGS="tests/unit -k words" runs some, without measuring coverage
 ifeq ($(strip $(ARGS)),)
@@ -61,6 +63,12 @@ check: ## test, then lint: what a change must pass
 bench: $(DEV) ## measure recall and latency; ARGS="--help" lists the options
 	$(BIN)/agentmem bench $(ARGS)
 
+bench-servers: $(DEV) ## measure recall, writes and the projector on real servers; takes half an hour
+	$(BIN)/python -m tests.benchmarks.servers $(ARGS)
+
+faults: $(DEV) ## kill, pause and cut off each server at each step of a write, ROUNDS=10 times
+	$(BIN)/python -m tests.faults.servers --rounds $(ROUNDS) $(ARGS)
+
 simulate: $(DEV) ## run the fault simulation over SEEDS=2000 seeds
 	$(BIN)/python -m tests.faults.simulate --seeds $(SEEDS) $(ARGS)
 
@@ -88,5 +96,5 @@ $(READY):
 	@touch $@
 
 $(DEV): | $(READY)
-	$(PIP) --editable '.[local,openai,dev]'
+	$(PIP) --editable '.[all,dev]'
 	@touch $@

@@ -26,6 +26,7 @@ from agentmem.recall.context import Context, Counter
 from agentmem.recall.layer import RecallLayer
 from agentmem.recall.options import read_options
 from agentmem.recall.query import Request
+from agentmem.recall.rate import RateLimit
 from agentmem.recall.trail import AuditView, audit_recall
 from agentmem.resources import Resources, open_resources
 from agentmem.settings import Settings, load_settings
@@ -43,7 +44,10 @@ class _Opened:
             settings = self.settings
             read_options(settings.recall, settings.recall_profile)  # refuse wrong options before anything is opened
             resources = await open_resources(settings)
-            layer = RecallLayer(resources, settings.recall, profile=settings.recall_profile, digest=settings.digest())
+            layer = RecallLayer(
+                resources, settings.recall, profile=settings.recall_profile, digest=settings.digest(),
+                limit=RateLimit(settings.recalls_per_second, settings.recall_burst),
+            )  # fmt: skip
             resources.on_erasure.append(layer.forget)
             resources.auditor.thresholds = {"ranking": layer.options.ranking.model_dump(mode="json")}
             self.parts = (resources, layer)

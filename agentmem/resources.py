@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 from agentmem.audit import MEMORY_TYPES, Auditor
-from agentmem.errors import AgentMemError, Closed, Conflict, ModelUnavailable, StoreError
+from agentmem.errors import AgentMemError, Closed, Conflict, ModelUnavailable, StoreError, StoreUnavailable
 from agentmem.model.changes import Audit, Change, JournalEntry, Promotion, Write
 from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, derived_id, from_micros
 from agentmem.model.outline import Outline
 from agentmem.model.scope import Scope
-from agentmem.projections import VectorProjection
+from agentmem.projections import GraphProjection, Outlines, VectorProjection
 from agentmem.providers import Embedder, EmbedderOptions, open_embedder, resolve_auto
 from agentmem.settings import Settings
-from agentmem.stores import GraphStore, LogStore, SessionStore, VectorIndex
+from agentmem.stores import GraphStore, LogStore, SessionStore
+from agentmem.stores.stack import OpenIndex, open_stack
 from agentmem.stores.upkeep import Upkeep
 
 After = Callable[[list[JournalEntry]], Awaitable[None]]
 RETRIES = 5
 RECEIPTS = 1000
-OUTLINE_ROWS = 1_000_000  # rows of all cached outlines together; at some 300 bytes a row
+LATE = "Some of what was just stored is found by its words only: its vectors are not built yet."
+LATE_LINKS = "Links of what was just stored are missing: the graph has not come so far yet."
 
 
 @dataclass
@@ -40,25 +41,26 @@ class Resources:
     ids: IdSource
     log: LogStore
     graph: GraphStore
+    following: GraphProjection | None  # what keeps a graph in step that stands outside of the log
     session: SessionStore
     vectors: list[VectorProjection]
     auditor: Auditor
     store_id: str
-    open_index: Callable[[str, int, int], Awaitable[VectorIndex]]
+    open_index: OpenIndex
     upkeep: Upkeep
     notices: list[str] = field(default_factory=list)
     receipts: OrderedDict[str, Any] = field(default_factory=OrderedDict)
     on_erasure: list[Callable[[str], None]] = field(default_factory=list)
     closed: bool = False
-    _outlines: OrderedDict[str, tuple[int, Outline]] = field(default_factory=OrderedDict)
-    _outline_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _retrying: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _switching: asyncio.Lock = field(default_factory=asyncio.Lock)
     _former: list[VectorProjection] = field(default_factory=list)  # no longer served; recalls may still hold them
-    _recorded: str = ""  # the embedder that the store named when it was last asked
     _refused: str = ""  # one that this process cannot open
     _pid: int = field(default_factory=os.getpid)
+
+    def __post_init__(self) -> None:
+        self._outlines = Outlines(self.erased)
 
     @property
     def deterministic(self) -> bool:
@@ -76,11 +78,19 @@ class Resources:
         """
         self.check_open()
         entries = await self.log.append(changes, audit)
-        follow = self._background(self.follow(scope, entries))
+        follow = [self._background(self.follow(scope, entries))]
+        if self.following is not None and self.deterministic:
+            follow.append(self._background(self.following.follow(scope)))
+        elif self.following is not None:  # a commit there takes far longer than the one here, so nobody waits for it
+            self.following.nudge(scope)
         if then is not None:
             self._background(then(entries))
-        await asyncio.wait({follow}, timeout=None if self.deterministic else 2.0 + 0.2 * len(entries))
+        await asyncio.wait(follow, timeout=None if self.deterministic else self._patience(len(entries)))
         return entries
+
+    def _patience(self, count: int) -> float:
+        """Seconds that a write of so many changes waits for their vectors; many of them should not pile up."""
+        return (2.0 if self.following is None else 0.1) + 0.2 * count
 
     async def write(
         self, scope: Scope, operation: str, build: Callable[[Write], Awaitable[Change | None]], *, kind: str,
@@ -174,22 +184,32 @@ class Resources:
     async def _serve(self, identity: str) -> VectorProjection:
         return await open_projection(self, open_embedder(identity, embedder_options(self.settings)))
 
-    async def catch_up(self, scope: Scope, seq: int) -> bool:
-        """Wait a moment until the user's vectors have come to a journal position, and true when they have."""
+    async def catch_up(self, scope: Scope, seq: int) -> tuple[str, ...]:
+        """Wait a moment until the user's projections are at a journal position; a notice for each that is not."""
         served = self.vectors[0]
-        if seq == served.reached(scope) and self._recorded in ("", served.embedder.identity, self._refused):
-            return True
-        task = self._background(self.follow(scope))
+        asked: dict[asyncio.Task[bool], str] = {}
+        if seq != served.reached(scope) or self._outlines.recorded not in ("", served.embedder.identity, self._refused):
+            asked[self._background(self.follow(scope))] = LATE
+        if self.following is not None and not self.following.has(scope, seq):
+            asked[self._background(self.following.follow(scope))] = LATE_LINKS
+        if not asked:
+            return ()
         wait = None if self.deterministic else self.settings.catch_up_ms / 1000
-        finished, _ = await asyncio.wait({task}, timeout=wait)
-        return bool(finished) and task.result()
+        finished, _ = await asyncio.wait(asked, timeout=wait)
+        return tuple(notice for task, notice in asked.items() if task not in finished or not task.result())
 
     async def flush(self, scope: Scope) -> None:
-        """Wait until the user's projections have caught up; raises ModelUnavailable when a model does not answer."""
+        """Wait until the user's projections have caught up.
+
+        Raises ModelUnavailable when a model does not answer, StoreUnavailable when the graph does not.
+        """
         self.check_open()
+        graph = None if self.following is None else self._background(self.following.follow_to_end(scope))
         if not await self._background(self._follow_to_end(scope)):
             reasons = "; ".join(projection.last_error for projection in self.vectors if projection.last_error)
             raise ModelUnavailable(f"projections could not catch up: {reasons or 'the model does not answer'}")
+        if graph is not None and self.following is not None and not await graph:
+            raise StoreUnavailable(f"the graph could not catch up: {self.following.last_error}")
 
     async def _follow_to_end(self, scope: Scope) -> bool:
         done = await self.follow(scope)
@@ -203,12 +223,12 @@ class Resources:
     async def lag(self, scope: Scope) -> dict[str, int]:
         """Changes that each projection has still to apply, parked ones counted; 0 when caught up."""
         head = (await self.log.head(scope)).seq
-        parked = await self.log.parked(scope)
-        out = {"graph": head - await self.graph.watermark(scope.user_id)}
+        parked = Counter(item.projection for item in await self.log.parked(scope))
+        graph = self.graph if self.following is None else self.following
+        marks = {"graph": await graph.watermark(scope.user_id)}
         for projection in self.vectors:
-            stuck = sum(item.projection == projection.name for item in parked)
-            out[projection.name] = head - await projection.index.watermark(scope.user_id) + stuck
-        return out
+            marks[projection.name] = await projection.index.watermark(scope.user_id)
+        return {name: head - mark + parked[name] for name, mark in marks.items()}
 
     async def settle(self) -> None:
         """Wait for what runs in the background now, so that nothing of it comes after what is done next."""
@@ -230,36 +250,7 @@ class Resources:
     async def outline(self, scope: Scope, through: int | None = None) -> Outline:
         """The user's outline as of now, or as it was at a journal position."""
         self.check_open()
-        user = scope.user_id
-        async with self._outline_locks.setdefault(user, asyncio.Lock()):
-            erasures, outline = self._outlines.pop(user, (-1, Outline()))
-            head = await self.log.head(scope)
-            while head.seq != outline.seq or head.erasures != erasures:
-                if head.erasures != erasures:
-                    if outline.seq:
-                        self.erased(user)
-                    outline, erasures = Outline(), head.erasures
-                rows, gone, head = await self.log.outline(scope, outline.seq)
-                if head.erasures == erasures:
-                    outline.put(rows, head.seq)
-                    outline.drop(gone, head.seq)
-            outline.at, self._recorded = head.at, head.embedder
-            self._outlines[user] = (head.erasures, outline)
-            snapshot = outline.snapshot()
-        self._trim()
-        if through is None or through >= snapshot.seq:
-            return snapshot
-        earlier, absent = await self.log.outline_at(scope, through)
-        patched = snapshot.copy()
-        patched.drop(absent, snapshot.seq)
-        patched.put(earlier, snapshot.seq)
-        return patched
-
-    def _trim(self) -> None:
-        total = sum(outline.size for _, outline in self._outlines.values())
-        while total > OUTLINE_ROWS and len(self._outlines) > 1:
-            _, (_, outline) = self._outlines.popitem(last=False)
-            total -= outline.size
+        return await self._outlines.get(self.log, scope, through)
 
     def keep_receipt(self, receipt_id: str, receipt: Any) -> None:
         """Remember a recall's receipt; the last 1,000 stay in the process."""
@@ -286,11 +277,13 @@ class Resources:
         """Forget the tasks and locks of the process that this one was forked from: they never end here."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            self._outline_locks.clear()
+            self._outlines.after_fork()
             self._retrying.clear()
             self._switching, self._tasks = asyncio.Lock(), set()
             for projection in self.vectors:
                 projection.after_fork()
+            if self.following is not None:
+                self.following.after_fork()
 
     async def close(self) -> None:
         """Let running projections finish for a moment, then close models and stores."""
@@ -305,49 +298,36 @@ class Resources:
             await asyncio.gather(*late, return_exceptions=True)
         for projection in (*self.vectors, *self._former):
             await projection.embedder.close()
+        if self.following is not None:
+            await self.following.close(None if self.deterministic else 5.0)
         await self.session.close()
         await self.log.close()
 
 
 async def open_resources(settings: Settings) -> Resources:
     """Open what the settings name. Raises ConfigError, SchemaMismatch, CorruptStore or StoreUnavailable."""
-    from agentmem.stores import sqlite  # lazy: loads the driver
-
     clock = settings.clock or SystemClock()
-    log = await sqlite.open_log(settings.database, clock)
-    session: SessionStore | None = None
+    stack = await open_stack(settings, clock)
     try:
-        session = await _open_session(settings, clock)
+        log, following = stack.log, stack.following
         meta = await log.meta()
-        notices: list[str] = []
         opening = await log.count_opening()
-        ids = RandomIds(clock) if settings.seed is None else SeededIds(clock, settings.seed, opening)
         resources = Resources(
-            settings=settings, clock=clock, ids=ids, log=log, graph=sqlite.open_graph(log.database, clock),
-            session=session,
-            vectors=[], auditor=Auditor(settings), store_id=meta["store_id"],
-            open_index=partial(sqlite.open_vectors, log.database), upkeep=sqlite.open_upkeep(log.database),
-            notices=notices,
+            settings=settings, clock=clock,
+            ids=RandomIds(clock) if settings.seed is None else SeededIds(clock, settings.seed, opening),
+            log=log, graph=stack.graph, following=None if following is None else GraphProjection(following, log, clock),
+            session=stack.session, vectors=[], auditor=Auditor(settings), store_id=meta["store_id"],
+            open_index=stack.open_index, upkeep=stack.upkeep,
         )  # fmt: skip
-        for embedder in await _embedders(settings, log, notices):
+        for embedder in await _embedders(settings, log, resources.notices):
             await add_projection(resources, embedder)
         return resources
     except BaseException:
-        if session is not None:
-            await session.close()
-        await log.close()
+        await stack.session.close()
+        if stack.following is not None:
+            await stack.following.close()
+        await stack.log.close()
         raise
-
-
-async def _open_session(settings: Settings, clock: Clock) -> SessionStore:
-    if (url := settings.session_server) is not None:
-        from agentmem.stores import redis  # lazy: an extra
-
-        return await redis.open_session(url, clock)
-    from agentmem.stores import sqlite
-
-    assert settings.session_file is not None
-    return await sqlite.open_session(settings.session_file, clock)
 
 
 async def add_projection(resources: Resources, embedder: Embedder) -> VectorProjection:

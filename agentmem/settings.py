@@ -6,6 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -18,7 +19,10 @@ from pydantic_settings import (
 from agentmem.errors import ConfigError
 from agentmem.model.clock import Clock
 
-REDIS = ("redis://", "rediss://")
+POSTGRES = ("postgresql", "postgres")
+NEO4J = ("neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")
+REDIS = ("redis", "rediss")
+RECALLS = 50.0  # a second and user, where many share servers
 AuditLevel = Literal["off", "writes", "reads", "verbose"]
 
 
@@ -34,6 +38,9 @@ class Settings(BaseSettings):
     graph_url: str | None = Field(default=None, repr=False)  # URLs may hold passwords
     log_url: str | None = Field(default=None, repr=False)
     session_url: str | None = Field(default=None, repr=False)
+    log_password_file: Path | None = None  # its first line is the password of that URL
+    graph_password_file: Path | None = None
+    session_password_file: Path | None = None
     embedder: str = "auto"
     audit_level: AuditLevel = "writes"
     audit_days: int = Field(default=365, ge=1)
@@ -50,6 +57,8 @@ class Settings(BaseSettings):
     working_turns: int = Field(default=50, ge=1)
     working_ttl: float = Field(default=3600.0, gt=0)
     catch_up_ms: float = Field(default=250.0, ge=0)
+    recall_rate: float | None = Field(default=None, ge=0)  # a second and user; 0 is no limit, None 50 on servers
+    recall_burst: int = Field(default=100, ge=1)
 
     @classmethod
     def settings_customise_sources(
@@ -75,20 +84,19 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _one_stack(self) -> Settings:
-        log, graph, session = self.log_url, self.graph_url, self.session_url
-        for name, url, servers in (
-            ("log_url", log, ("postgresql", "postgres")),
-            ("graph_url", graph, ("neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")),
-            ("session_url", session, ()),
-        ):
-            if url is None or url.startswith("sqlite:///") or (name == "session_url" and url.startswith(REDIS)):
-                continue
-            scheme = url.split("://", 1)[0]
-            if scheme in servers:
-                raise ValueError(f"{name}: this version has no {scheme} store yet; use sqlite:///path or leave it out")
-            others = " or redis://host:6379/0" if name == "session_url" else ""
-            raise ValueError(f"{name} must be sqlite:///path{others}, got {scheme}://…")
-        if log is not None and graph is not None and log != graph:
+        _check_url("log_url", self.log_url, POSTGRES, "postgresql://user@host:5432/database")
+        _check_url("graph_url", self.graph_url, NEO4J, "neo4j://user@host:7687")
+        _check_url("session_url", self.session_url, REDIS, "redis://host:6379/0")
+        log, graph = self.log_url, self.graph_url
+        if _is_server(log) != _is_server(graph):
+            given, missing, example = "log_url", "graph_url", "neo4j://user@host:7687"
+            if _is_server(graph):
+                given, missing, example = "graph_url", "log_url", "postgresql://user@host:5432/database"
+            raise ValueError(
+                f"{given} names a server, {missing} none: log and graph are both servers or both embedded. "
+                f"Set {missing} to one like {example}, or leave {given} out"
+            )
+        if log is not None and graph is not None and log != graph and not _is_server(log):
             raise ValueError(
                 "graph_url and log_url must name the same SQLite file: the graph is committed with the log"
             )
@@ -102,16 +110,36 @@ class Settings(BaseSettings):
         return _file(self.log_url or self.graph_url, self.home / "memory.db")
 
     @property
+    def spool(self) -> Path | None:
+        """Where to put a large file for a moment: beside the store; None for the system's own place."""
+        return None if _is_server(self.log_url) else self.database.parent
+
+    @property
     def session_file(self) -> Path | None:
         """The session cache's file; None when it is a server."""
-        if self.session_server is not None:
-            return None
-        return _file(self.session_url, self.home / "session.db")
+        return None if _is_server(self.session_url) else _file(self.session_url, self.home / "session.db")
+
+    @property
+    def log_server(self) -> str | None:
+        """The URL of the Postgres that is the log, if one is, with its password."""
+        return _server(self.log_url, "log_password_file", self.log_password_file)
+
+    @property
+    def graph_server(self) -> str | None:
+        """The URL of the Neo4j that is the graph, if one is, with its password."""
+        return _server(self.graph_url, "graph_password_file", self.graph_password_file)
 
     @property
     def session_server(self) -> str | None:
-        """The URL of the Redis that is the session cache, if one is."""
-        return self.session_url if (self.session_url or "").startswith(REDIS) else None
+        """The URL of the Redis that is the session cache, if one is, with its password."""
+        return _server(self.session_url, "session_password_file", self.session_password_file)
+
+    @property
+    def recalls_per_second(self) -> float:
+        """How many recalls a second a user may ask for in the long run; 0 for any number."""
+        if self.recall_rate is None:
+            return RECALLS if _is_server(self.log_url) else 0.0
+        return self.recall_rate
 
     @property
     def model_folder(self) -> Path:
@@ -120,7 +148,10 @@ class Settings(BaseSettings):
 
     def active(self) -> dict[str, Any]:
         """What steers results, without places, addresses and secrets: for audit rows and receipts."""
-        hidden = {"home", "graph_url", "log_url", "session_url", "models", "base_url", "threads"}
+        hidden = {
+            "home", "graph_url", "log_url", "session_url", "log_password_file", "graph_password_file",
+            "session_password_file", "models", "base_url", "threads", "recall_rate", "recall_burst",
+        }  # fmt: skip
         return self.model_dump(mode="json", exclude=hidden)
 
     def digest(self) -> str:
@@ -130,6 +161,37 @@ class Settings(BaseSettings):
 
 def _file(url: str | None, default: Path) -> Path:
     return Path(url.removeprefix("sqlite:///")) if url else default
+
+
+def _is_server(url: str | None) -> bool:
+    return url is not None and not url.startswith("sqlite:")
+
+
+def _check_url(name: str, url: str | None, servers: tuple[str, ...], example: str) -> None:
+    if url is None or url.startswith("sqlite:///"):
+        return
+    scheme, there, _ = url.partition("://")
+    if not there or scheme not in servers:
+        shown = f"{scheme}://…" if there else "no URL"  # what is behind the scheme may be a password
+        raise ValueError(f"{name} must be sqlite:///path or like {example}, got {shown}")
+
+
+def _server(url: str | None, name: str, password: Path | None) -> str | None:
+    """The URL with the password of a file in it; None for a file of ours."""
+    if url is None or not _is_server(url) or password is None:
+        return url if _is_server(url) else None
+    try:
+        first = password.read_text(encoding="utf-8").splitlines()[:1]
+    except OSError as error:
+        raise ConfigError(f"setting {name}: {password} cannot be read: {error.strerror}") from error
+    if not first or not first[0]:
+        raise ConfigError(f"setting {name}: {password} is empty; its first line is the password")
+    scheme, rest = url.split("://", 1)
+    place, slash, path = rest.partition("/")
+    user, at, host = place.rpartition("@")
+    if ":" in user:
+        raise ConfigError(f"setting {name}: the URL has a password already; leave it out there")
+    return f"{scheme}://{user}:{quote(first[0], safe='')}@{host if at else place}{slash}{path}"
 
 
 def load_settings(settings: Settings | None = None, **overrides: Any) -> Settings:

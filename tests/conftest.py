@@ -16,7 +16,7 @@ settings.register_profile(
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("repeatable")
 
-pytest_plugins = ["tests.servers.plugin"]
+pytest_plugins = ["tests.servers.plugin", "tests.servers.stack"]
 
 _QUICK_FIRST = ("unit", "conformance", "surfaces", "docs", "flows", "faults")
 

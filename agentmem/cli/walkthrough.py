@@ -144,9 +144,15 @@ class Walk:
 
 
 async def walk(memory: AsyncAgentMemory, script: Script, progress: Progress) -> Walk:
-    """Store the conversation, ask every question, and pack one context. Nothing asked changes what is asked next."""
+    """Store the conversation, ask every question, and pack one context. Nothing asked changes what is asked next.
+
+    Raises Conflict for a user who has a memory already.
+    """
+    from agentmem.errors import Conflict
     from agentmem.model.clock import Stopwatch
 
+    if (await memory.resources.log.head(memory.scope)).seq and memory.resources.following is not None:
+        raise Conflict(f"{memory.scope.user_id} has a memory there already; choose another --user for the demo")
     watch = Stopwatch(memory.resources.clock)
     await Intake().turns(memory, script.turns, len(script.turns), progress)
     await memory.flush()

@@ -127,7 +127,7 @@ class Erasure:
         resources, scope = self.seat.resources, self.seat.scope
         operation_id, now = resources.ids.new(), resources.clock.now()
         scan = await resources.log.erase(scope, None, operation_id=operation_id, at=now)
-        scan = await self._forget_caches((), scan)
+        scan = await self._forget_graph(None, await self._forget_caches((), scan))
         await resources.follow(scope)
         await self._audit("erase", operation_id, ["*"])
         return ErasureReceipt(operation_id, scope.user_id, now, scan)
@@ -152,14 +152,16 @@ class Erasure:
         )  # fmt: skip
         assert entry is not None
         done = await resources.log.operation(entry.operation_id, scope) if entry.repeated else []
-        keys = keys or await self._stored(record_id, kind)
         before = [(item.kind, item.id) for one in done for item in one.gone if item.erased]
         now = done[-1].at if before else resources.clock.now()
-        if before:
-            gone, scan = before, await resources.log.erase(scope, before, operation_id=entry.operation_id, at=now)
+        there = [] if keys else await self._stored(record_id, kind)
+        if before:  # what was made anew since is not what was meant
+            gone = [key for key in before if key not in there]
+            scan = await resources.log.erase(scope, gone, operation_id=entry.operation_id, at=now)
         else:
+            keys = keys or there
             gone, scan = await self._take_out(keys, entry.operation_id, now)
-        scan = await self._forget_caches([name for _, name in gone], scan)
+        scan = await self._forget_graph(gone, await self._forget_caches([name for _, name in gone], scan))
         await resources.follow(scope)
         await self._audit("delete", entry.operation_id, [name for _, name in gone])
         asked = dict.fromkeys(name for _, name in keys or [("", record_id)])
@@ -232,6 +234,18 @@ class Erasure:
             away = f"session cache, whose values end by themselves or with another erasure: {error}"
             return replace(scan, pending=(*scan.pending, away))
         return scan
+
+    async def _forget_graph(self, keys: Sequence[Key] | None, scan: Scan) -> Scan:
+        """Take it out of a graph that follows the log, and look there too; the scan with what that gave."""
+        following = self.seat.resources.following
+        if following is None:  # the log's own erasure was also the graph's
+            return scan
+        try:
+            left = await following.erase(self.seat.scope, keys)
+        except StoreUnavailable as error:
+            return replace(scan, pending=(*scan.pending, f"graph, which follows the log when it is back: {error}"))
+        remnants = {**scan.remnants, **({"graph": left} if left else {})}
+        return replace(scan, places=(*scan.places, "graph"), remnants=remnants)
 
     async def _audit(self, operation: str, operation_id: str, ids: Sequence[str]) -> None:
         row = self.seat.resources.auditor.write(

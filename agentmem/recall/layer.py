@@ -24,6 +24,7 @@ from agentmem.recall.kept import Keep
 from agentmem.recall.options import read_options
 from agentmem.recall.prior import conversation_prior
 from agentmem.recall.query import Query, Request
+from agentmem.recall.rate import RateLimit
 from agentmem.recall.receipt import Line, Receipt, ThreadLead, WhyNot, make_pool, why_not
 from agentmem.recall.rerank import late_interaction
 from agentmem.recall.run import run
@@ -59,11 +60,12 @@ class RecallLayer:
 
     def __init__(
         self, source: Source, settings: Mapping[str, Mapping[str, Any]] | None = None, *, profile: str = "default",
-        digest: str = "",
+        digest: str = "", limit: RateLimit | None = None,
     ) -> None:  # fmt: skip
         self.source = source
         self.options = read_options(settings or {}, profile)
         self.digest = digest
+        self.limit = limit or RateLimit(0, 1)
         self.keep = Keep()
 
     def forget(self, user_id: str) -> None:
@@ -74,8 +76,9 @@ class RecallLayer:
         """The bundle for a request; `notices` come first among its own.
 
         A technique that fails or is late costs a notice and a line in the receipt. When all of them failed, the first
-        failure is raised.
+        failure is raised. Raises RateLimited when the user asks too often.
         """
+        self.limit.take(scope.user_id)
         watch = Stopwatch(self.source.clock)
         ranking = await self._rank(request, scope, max(2 * request.top_k, self.options.ranking.pool), notices)
         selection, memory = ranking.selection, ranking.memory
@@ -94,6 +97,7 @@ class RecallLayer:
         """What matters, as much as fits into `max_tokens`, ready for a prompt: knowledge, then turns in time order."""
         if max_tokens < 1:
             raise InvalidRecord(f"max_tokens must be at least 1, got {max_tokens}", field="max_tokens")
+        self.limit.take(scope.user_id)
         pool = min(max(self.options.ranking.pool, max_tokens // 8), MOST_PACKED)
         ranking = await self._rank(request, scope, pool, notices)
         order = _worth_reading(ranking, max_tokens)

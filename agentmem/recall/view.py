@@ -18,8 +18,6 @@ from agentmem.recall.technique import PATIENCE, Memory, Searched
 from agentmem.stores import GraphStore, VectorIndex
 from agentmem.text.query import read_query
 
-LATE = "Some of what was just stored is found by its words only: its vectors are not built yet."
-
 
 class Served(Protocol):
     """Vectors of one embedder."""
@@ -54,7 +52,7 @@ class Source(Protocol):
 
     async def outline(self, scope: Scope, through: int | None = None) -> Outline: ...
 
-    async def catch_up(self, scope: Scope, seq: int) -> bool: ...
+    async def catch_up(self, scope: Scope, seq: int) -> Sequence[str]: ...
 
 
 class Embeddings:
@@ -98,7 +96,7 @@ async def open_memory(
     if through is None and request.known_at is not None:
         through = await source.log.seq_at(scope, request.known_at)
     outline = await source.outline(scope, through)
-    late = then is None and bool(source.vectors) and not await source.catch_up(scope, outline.seq)
+    late = await source.catch_up(scope, outline.seq) if then is None and source.vectors else ()
     if then is None:  # a clock that was set back brings nothing back that has ended
         now = max(now, from_micros(outline.at))
     kept = keep.of(scope.user_id) if through is None else keep.of(scope.user_id).past()
@@ -114,4 +112,4 @@ async def open_memory(
     )  # fmt: skip
     read = read_query(request.query, sight.names)
     query = Query(request, read, aware(request.as_of or now))
-    return Opened(query, memory, embeddings, (LATE,) if late else ())
+    return Opened(query, memory, embeddings, tuple(late))

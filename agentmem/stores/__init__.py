@@ -175,6 +175,13 @@ class LogStore(RecordStore, WordIndex, Protocol):
         """Users whose projection lags, longest waiting first; a hint."""
         ...
 
+    async def note_reached(self, projection: str, marks: Mapping[str, int]) -> None:
+        """Note up to where a projection outside of the log has come for these users: a hint for `behind`.
+
+        Never lowers a mark.
+        """
+        ...
+
     async def park(self, parked: Parked) -> None: ...
 
     async def parked(self, scope: Scope | Operator) -> list[Parked]: ...
@@ -279,8 +286,28 @@ class FollowingGraph(GraphStore, Protocol):
         """
         ...
 
+    async def watermarks(self, users: Collection[str]) -> dict[str, int]:
+        """`watermark` of each of these users; 0 for one never followed."""
+        ...
+
+    async def followed(self, after: str = "", limit: int = 1000) -> dict[str, int]:
+        """A page of all users that the graph follows, by name, with their watermarks."""
+        ...
+
     async def erase(self, scope: Scope, keys: Sequence[Key] | None) -> None:
         """Take these records out, or (None) everything of the user, watermark included."""
+        ...
+
+    async def holding(self, scope: Scope, keys: Sequence[Key] | None) -> int:
+        """How many of these records, or (None) of all records of the user, are there, be it by name only."""
+        ...
+
+    async def erased(self, scope: Scope, after: Key | None = None, limit: int = 1000) -> dict[Key, datetime]:
+        """A page of the user's records that the journal said were erased, and when; erasing keeps them."""
+        ...
+
+    async def mark_erased(self, scope: Scope, keys: Mapping[Key, datetime]) -> None:
+        """Note these records as erased, too."""
         ...
 
     async def get(self, kind: str, scope: Scope, after: str = "", limit: int = 1000) -> dict[str, int]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
+from agentmem.model.records import Key
 from agentmem.model.scope import Operator, Scope
 
 
@@ -125,10 +127,24 @@ class Upkeep(Protocol):
         """Users of whom a projection is not exactly at the head of the journal, furthest behind first."""
         ...
 
+    async def heads(
+        self, operator: Operator, users: Collection[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> dict[str, int]:
+        """The last journal position of these users, or (None) of all that ever wrote, erased ones too, by name.
+
+        At most `limit` of them, those after `after`; users who never wrote are left out.
+        """
+        ...
+
+    async def erased(self, scope: Scope, after: Key = ("", ""), limit: int = 1000) -> dict[Key, datetime]:
+        """A page of the user's tombstones, those after a key by kind and id, with when each was erased last."""
+        ...
+
     async def switch_embedder(self, identity: str, behind: int = 0) -> bool:
         """Make an embedder the recorded one, when its vectors lack at most `behind` changes of all users; else False.
 
-        One transaction: no write comes between the look and the switch. Conflict when another embedder is being built.
+        One transaction: no write comes between the look and the switch. Conflict when another embedder is being built;
+        StoreUnavailable when a server's writers do not make way within seconds.
         """
         ...
 
@@ -149,9 +165,12 @@ class Upkeep(Protocol):
         ...
 
     async def compact(self) -> bool:
-        """Give unused space back to the file system; False when a reader kept the write-ahead log from being cut."""
+        """Give unused space back to the file system; False when a reader kept the write-ahead log from being cut.
+
+        A server does so by itself: True at once.
+        """
         ...
 
     async def copy_to(self, path: Path) -> None:
-        """Copy the whole store, consistent, while others read and write it."""
+        """Copy the whole store, consistent, while others read and write it. ConfigError where it is a server's."""
         ...

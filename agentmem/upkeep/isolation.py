@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.errors import InvalidRecord
+from agentmem.errors import ConfigError, InvalidRecord
 from agentmem.model.clock import Stopwatch
 from agentmem.model.records import Key, Record
 from agentmem.model.scope import Scope
@@ -29,6 +29,7 @@ from agentmem.recall.bundle import MemoryBundle
 from agentmem.resources import Resources
 from agentmem.settings import Settings, load_settings
 from agentmem.stores import Where
+from agentmem.upkeep.portable import export_user, import_user
 
 QUERIES = 24
 LONGEST = 200  # characters of a query
@@ -51,24 +52,33 @@ class IsolationReport:
 
 
 async def verify_isolation(
-    resources: Resources, scope: Scope, *, strangers: int = 10_000, progress: Progress | None = None
-) -> IsolationReport:
+    resources: Resources, scope: Scope, *, strangers: int = 10_000, progress: Progress | None = None,
+    scratch: tuple[str, str] | None = None,
+) -> IsolationReport:  # fmt: skip
     """Ask questions made of the user's own records, add `strangers` records of other users to a copy, ask again.
 
     Bundles are compared whole: records, scores to the last bit, reasons, context text. Reads across users by id are
-    tried too. `progress` is told (what, done, of how many). No queries when the user has nothing. Needs as much free
-    space as the store takes, and a little more.
+    tried too. `progress` is told (what, done, of how many). No queries when the user has nothing. An embedded store is
+    copied as a file, which needs as much free space again. On servers the user's memory is exported into `scratch`, the
+    log_url and graph_url of others that are migrated and hold nothing, and erased there in the end.
     """
     if strangers < 1:
         raise InvalidRecord(f"strangers must be 1 or more, got {strangers}", field="strangers")
     resources.check_open()
     watch, told = Stopwatch(resources.clock), progress or _silent
-    with _folder(resources.settings.database.parent) as folder:
-        await resources.upkeep.copy_to(folder / "memory.db")
-        trial = _Trial(_settings(resources.settings, folder, resources.clock.now()), scope, told)
+    now = resources.clock.now()
+    with _folder(resources.settings.spool) as folder:
+        if resources.following is None:
+            await resources.upkeep.copy_to(folder / "memory.db")
+            trial = _Trial(_settings(resources.settings, folder, now), scope, told)
+        else:
+            trial = _Trial(_scratch(resources, folder, scratch), scope, told)
+            await trial.move_in(resources)
         await trial.ask_first()
         await trial.add_strangers(strangers)
         differences = await trial.ask_again()
+        if resources.following is not None:
+            await trial.move_out()
     return IsolationReport(len(trial.before), not differences, tuple(differences), watch.milliseconds() / 1000)
 
 
@@ -86,19 +96,34 @@ class _Frozen:
         return self.moment
 
 
-def _settings(live: Settings, folder: Path, now: datetime) -> Settings:
-    return load_settings(
-        live, home=folder, log_url=None, graph_url=None, session_url=None, models=live.model_folder, embedder="auto",
-        clock=_Frozen(now), seed="isolation", audit_level="off",
+def _settings(live: Settings, folder: Path, now: datetime, **places: Any) -> Settings:
+    elsewhere = dict.fromkeys((
+        "log_url", "graph_url", "session_url", "log_password_file", "graph_password_file", "session_password_file"
+    ))  # fmt: skip
+    own = {"home": folder, "models": live.model_folder, "embedder": "auto", "recall_rate": 0, "audit_level": "off"}
+    return load_settings(live, **{**elsewhere, **own, "clock": _Frozen(now), "seed": "isolation", **places})
+
+
+def _scratch(resources: Resources, folder: Path, scratch: tuple[str, str] | None) -> Settings:
+    """Settings for the other servers. Raises ConfigError where there are none, or they are those in use."""
+    live = resources.settings
+    if scratch is None or live.log_url == scratch[0] or live.graph_url == scratch[1]:
+        raise ConfigError(
+            "strangers must not get into servers that are in use: give log_url and graph_url of others for the trial, "
+            "migrated and empty (agentmem verify isolation --scratch-log-url … --scratch-graph-url …)"
+        )
+    identity = resources.vectors[0].embedder.identity
+    return _settings(
+        live, folder, resources.clock.now(), log_url=scratch[0], graph_url=scratch[1], embedder=identity
     )  # fmt: skip
 
 
 @contextmanager
-def _folder(beside: Path) -> Iterator[Path]:
+def _folder(beside: Path | None) -> Iterator[Path]:
     """A private folder on the same disk, removed at the end, with what killed runs left behind."""
     folder = Path(tempfile.mkdtemp(prefix=COPIES, dir=beside))
     try:
-        for old in left_behind(beside, folder.stat().st_mtime):
+        for old in left_behind(beside, folder.stat().st_mtime) if beside is not None else ():
             shutil.rmtree(old, ignore_errors=True)
         yield folder
     finally:
@@ -139,6 +164,20 @@ class _Trial:
         for projection in memory.resources.vectors:
             kind = _CachedTokens if isinstance(projection.embedder, TokenEmbedder) else _Cached
             projection.embedder = kind(projection.embedder, self.embedded)
+
+    async def move_in(self, live: Resources) -> None:
+        """Copy the user's memory to where the trial takes place."""
+        with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as spool:
+            await export_user(live, self.scope, spool.write)
+            spool.seek(0)
+            async with self._memory() as memory:
+                await import_user(memory.resources, memory.scope, spool, self.told)
+
+    async def move_out(self) -> None:
+        """Erase the user and all strangers there."""
+        async with self._memory() as memory:
+            for name in (self.scope.user_id, *self.people):
+                await memory.scoped(user_id=name).erase()
 
     async def ask_first(self) -> None:
         """Choose the questions and ask them while nobody was added."""

@@ -96,7 +96,7 @@ async def import_user(
     """
     resources.check_open()
     store, told = resources.upkeep, progress or _silent
-    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=resources.settings.database.parent) as spool:
+    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=resources.settings.spool) as spool:
         header, records = await asyncio.to_thread(_review, lines, spool, told)
         present = done = (await store.reach(scope)).head
         if present > header.head:

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from agentmem.errors import Conflict, CorruptStore, InvalidRecord, ModelUnavailable
+from agentmem.errors import Conflict, CorruptStore, InvalidRecord, ModelUnavailable, StoreUnavailable
 from agentmem.model.clock import Stopwatch
+from agentmem.model.records import Key
 from agentmem.model.scope import Operator, Scope
 from agentmem.projections import VectorProjection
 from agentmem.providers import open_embedder
 from agentmem.resources import Resources, add_projection, embedder_options
+from agentmem.stores import FollowingGraph
 from agentmem.stores.upkeep import Lag
 
 WHAT = ("vectors", "words", "graph")
@@ -90,6 +93,31 @@ def _silent(what: str, done: int, total: int) -> None:
     """For callers who do not watch."""
 
 
+async def keep_erased(resources: Resources, graph: FollowingGraph, scope: Scope) -> int:
+    """Make log and graph agree on what was erased, so that a restored backup of the log brings nothing back.
+
+    What the graph knows as erased and the log holds from before then is erased there again; returns how many records.
+    """
+    known: dict[Key, datetime] = {}
+    last: Key = ("", "")
+    while page := await resources.upkeep.erased(scope, last):
+        last = max(page)
+        known |= page
+        await graph.mark_erased(scope, page)
+    back, after = 0, None
+    while marks := await graph.erased(scope, after):
+        after = list(marks)[-1]
+        lost = {key: at for key, at in marks.items() if key not in known or known[key] < at}
+        versions = {key: await resources.log.versions(key, scope) for key in lost}
+        stale = [key for key, found in versions.items() if found and (found[0].recorded_at or lost[key]) <= lost[key]]
+        if stale:
+            await resources.log.erase(scope, stale, operation_id=resources.ids.new(), at=resources.clock.now())
+            resources.erased(scope.user_id)
+            await resources.follow(scope)
+        back += len(stale)
+    return back
+
+
 class _Rebuild:
     def __init__(self, resources: Resources, progress: Progress) -> None:
         self.resources = resources
@@ -108,8 +136,23 @@ class _Rebuild:
             if what == "words":
                 await self.store.rebuild_words(Scope(name))
             else:
-                await self.resources.graph.rebuild(Scope(name))
+                await self._graph(Scope(name))
         self.progress(what, len(names), len(names))
+
+    async def _graph(self, scope: Scope) -> None:
+        following = self.resources.following
+        if following is None:
+            await self.resources.graph.rebuild(scope)
+            return
+        if again := await keep_erased(self.resources, following.graph, scope):
+            self.notes.append(
+                f"{again} records of {scope.user_id}, erased after the backup of the log, were erased again"
+            )
+        await self.store.unpark(following.name, scope)
+        await following.graph.rebuild(scope)
+        following.forget(scope.user_id)
+        if not await following.follow_to_end(scope):
+            raise StoreUnavailable(f"the graph cannot follow: {following.last_error}; run this again to continue")
 
     async def _vectors(self, scopes: Sequence[Scope]) -> None:
         projection = self.resources.vectors[0]

@@ -61,3 +61,6 @@ CREATE INDEX tool_name IF NOT EXISTS FOR (n:Tool) ON (n.user_id, n.name);
 CREATE CONSTRAINT store_name IF NOT EXISTS FOR (n:Store) REQUIRE n.name IS UNIQUE;
 CREATE CONSTRAINT schema_version IF NOT EXISTS FOR (n:SchemaVersion) REQUIRE n.version IS UNIQUE;
 CREATE CONSTRAINT projection_user IF NOT EXISTS FOR (n:Projection) REQUIRE (n.user_id, n.name) IS UNIQUE;
+
+// Which records were erased for good, and when: kept here too, so that a log restored from an earlier backup can be cleaned.
+CREATE CONSTRAINT erased_key IF NOT EXISTS FOR (n:Erased) REQUIRE (n.user_id, n.key) IS UNIQUE;

@@ -1,4 +1,4 @@
-"""What tests of the stores share: opened files, a clock that is set by hand, and short ways to write records."""
+"""What tests of the stores share: opened files, a clock set by hand, short ways to write records, faces of a log."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import apsw
 from agentmem.model.changes import Change
 from agentmem.model.records import Entity, Fact, Goal, Key, Record, Turn, build
 from agentmem.model.scope import Scope
-from agentmem.stores import LogStore
+from agentmem.stores import LogStore, VectorIndex
 from agentmem.stores.sqlite import SqliteLog, open_log
+from agentmem.stores.upkeep import Upkeep
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _CHANGES = count(1)
@@ -42,6 +43,39 @@ async def opened(path: Path, clock: Hand | None = None) -> AsyncIterator[SqliteL
         yield log
     finally:
         await log.close()
+
+
+def upkeep_of(log: LogStore) -> Upkeep:
+    """The upkeep face of a log, whatever its backend is."""
+    if isinstance(log, SqliteLog):
+        from agentmem.stores.sqlite import open_upkeep
+
+        return open_upkeep(log.database)
+    from agentmem.stores import postgres
+
+    assert isinstance(log, postgres.PostgresLog)
+    return postgres.open_upkeep(log.database)
+
+
+async def index_of(log: LogStore, identity: str, dimensions: int) -> VectorIndex:
+    """The vectors of an embedder beside a log, whatever its backend is."""
+    if isinstance(log, SqliteLog):
+        from agentmem.stores.sqlite import open_vectors
+
+        return await open_vectors(log.database, identity, dimensions)
+    from agentmem.stores import postgres
+
+    assert isinstance(log, postgres.PostgresLog)
+    return await postgres.open_vectors(log.database, identity, dimensions)
+
+
+def pending_of(log: LogStore) -> tuple[str, ...]:
+    """What an erasure leaves to others: nothing in a file that nobody else reads, vacuum and backups on a server."""
+    if isinstance(log, SqliteLog):
+        return ()
+    from agentmem.stores.postgres.log import PENDING
+
+    return PENDING
 
 
 def change(scope: Scope, puts: Iterable[Record] = (), retracts: Iterable[Key] = ()) -> Change:

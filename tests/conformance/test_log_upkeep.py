@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import numpy as np
 import pytest
 
-from agentmem.errors import InvalidRecord
+from agentmem.errors import Conflict, InvalidRecord
 from agentmem.model.changes import Audit
 from agentmem.model.scope import Operator, Scope
-from agentmem.stores import LogStore, Parked, Usage, Where
+from agentmem.stores import Batch, LogStore, Parked, Passage, Usage, Where
+from agentmem.stores.upkeep import Lag, Reach
 from tests.conformance.conftest import OpenLog
+from tests.conformance.histories import contents, portrait, restore, write_history
+from tests.conformance.stores import index_of, upkeep_of
 from tests.conformance.writing import START, SetClock, fact, put, retract, said, turn
 
 OPERATOR = Operator("test")
@@ -175,3 +179,184 @@ async def test_a_store_in_use_is_healthy_and_says_how_large_it_is(log: LogStore,
     assert (stats["users"], stats["changes"], stats["records"]) == (1, 4, {"Conversation": 1})
     assert stats["bytes"] > 0
     assert await log.count(scope, Where()) == 1
+
+
+# -- the face for upkeep
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 1000])
+async def test_a_journal_is_put_back_as_it_was(
+    log: LogStore, scope: Scope, stranger: Scope, clock: SetClock, at_once: int
+) -> None:
+    face = upkeep_of(log)
+    await write_history(log, scope, clock)
+    await log.maintain(START, 365)
+    saved = await portrait(log, face, scope)
+    assert [change.seq for change in saved[1]] == list(range(1, 11))
+    assert (saved[0].head, saved[0].slots, saved[0].erasures) == (10, 11, 1)
+    assert set(contents(saved)) == {"c", "odd"}
+    assert "zanzibar" not in saved[4]
+    assert {"boat", "harbour", "köln"} < set(saved[4])
+    assert await face.raw_changes(scope, 3, 2) == saved[1][3:5]
+    assert await face.raw_usage(scope, saved[2][0][:2], 1) == saved[2][1:2]
+    clock.advance(days=1)
+    await restore(face, stranger, saved, at_once)
+    assert await portrait(log, face, stranger) == saved
+    assert await portrait(log, face, scope) == saved
+    assert (await log.changes(stranger, 0, 99))[-1].operation == "store"
+    await log.append(said(stranger, "next"))
+    assert [record.place() for record in await log.get("Turn", ["next"], stranger)] == [("talk", 4)]
+    assert await log.check(OPERATOR) == []
+
+
+async def test_what_does_not_fit_is_not_put_back(
+    log: LogStore, scope: Scope, stranger: Scope, clock: SetClock
+) -> None:  # fmt: skip
+    face = upkeep_of(log)
+    await write_history(log, scope, clock)
+    reach, changes, *_ = await portrait(log, face, scope)
+    await face.restore(stranger, [])
+    for holed in ([changes[0], changes[2]], changes[1:]):
+        with pytest.raises(Conflict):
+            await face.restore(stranger, holed)
+    odd, first = changes[4], changes[0].versions[0]
+    for wrong in (
+        first._replace(record='{"index": "no number"}', kind="Turn"), first._replace(kind="Dream"),
+        first._replace(format=99),
+    ):  # fmt: skip
+        with pytest.raises(InvalidRecord):
+            await face.restore(stranger, [odd._replace(seq=1, versions=()), odd._replace(seq=2, versions=(wrong,))])
+    assert await face.reach(stranger) == Reach(0, 0, 0, 0)
+    assert (await log.stats(OPERATOR))["users"] == 1
+    await face.restore(stranger, changes[:4])
+    with pytest.raises(Conflict, match="ends at 4"):
+        await face.settle(stranger, reach)
+    with pytest.raises(Conflict, match="does not follow"):
+        await face.restore(stranger, changes[3:])
+    assert await face.raw_changes(stranger, 0, 99) == changes[:4]
+
+
+async def test_words_are_made_again(log: LogStore, scope: Scope, stranger: Scope, clock: SetClock) -> None:
+    face = upkeep_of(log)
+    await write_history(log, scope, clock)
+    await write_history(log, stranger, clock)
+    before, theirs = await portrait(log, face, scope), await portrait(log, face, stranger)
+    assert await face.rebuild_words(scope) == 7
+    await log.maintain(START, 365)
+    assert await face.rebuild_words(scope) == 7
+    assert await portrait(log, face, scope) == before
+    assert await portrait(log, face, stranger) == theirs
+    assert await face.rebuild_words(Scope("nobody")) == 0
+    assert (await log.stats(OPERATOR))["users"] == 2
+    await asyncio.gather(face.rebuild_words(scope), *(log.append(said(scope, f"new {n}")) for n in range(5)))
+    assert len((await log.match(["new"], scope))["new"].slots) == 5
+
+
+async def test_parked_changes_can_be_tried_again(log: LogStore, scope: Scope, stranger: Scope) -> None:
+    items = [
+        Parked(name, user, 1, "no model", 1, START) for name in ("vectors/x", "graph") for user in ("alice", "mallory")
+    ]
+    for item in items:
+        await log.park(item)
+    face = upkeep_of(log)
+    assert [await face.unpark("vectors/x", scope), await face.unpark("vectors/x", scope)] == [1, 0]
+    assert await log.parked(scope) == [items[2]]
+    assert len(await log.parked(stranger)) == 2
+
+
+async def test_how_far_projections_have_come_is_noted(log: LogStore, clock: SetClock) -> None:
+    face = upkeep_of(log)
+    for number, name in enumerate(("carol", "alice", "bob")):
+        clock.moment = START + timedelta(minutes=number)
+        await log.append(said(Scope(name), "a", "b"))
+    assert await log.behind("graph", OPERATOR) == ["carol", "alice", "bob"]
+    await log.note_reached("graph", {})
+    await log.note_reached("graph", {"carol": 2, "alice": 1})
+    assert await log.behind("graph", OPERATOR) == ["alice", "bob"]
+    await log.note_reached("graph", {"carol": 1, "bob": 2, "alice": 1})
+    assert await log.behind("graph", OPERATOR) == ["alice"]
+    assert await face.lagging(["graph", "vectors/x"], OPERATOR) == [
+        *(Lag(name, "vectors/x", 2) for name in ("alice", "bob", "carol")), Lag("alice", "graph", 1),
+    ]  # fmt: skip
+    await log.note_reached("graph", {"alice": 5})
+    assert await face.lagging(["graph"], OPERATOR) == [Lag("alice", "graph", -3)]
+    assert [line for line in await log.check(OPERATOR) if "graph of alice" in line]
+
+
+async def test_heads_are_listed_by_user(log: LogStore) -> None:
+    face = upkeep_of(log)
+    assert await face.heads(OPERATOR) == {}
+    for name in ("carol", "alice", "bob", "Zoë"):
+        await log.append(said(Scope(name), "a", "b"))
+    await log.erase(Scope("bob"), None, operation_id="e", at=START)
+    assert list((await face.heads(OPERATOR)).items()) == [("Zoë", 2), ("alice", 2), ("bob", 3), ("carol", 2)]
+    assert await face.heads(OPERATOR, after="alice", limit=1) == {"bob": 3}
+    assert await face.heads(OPERATOR, ["carol", "nobody", "bob"]) == {"bob": 3, "carol": 2}
+    assert await face.heads(OPERATOR, ["carol", "bob"], after="bob") == {"carol": 2}
+    assert await face.heads(OPERATOR, []) == {}
+
+
+async def test_an_embedder_serves_when_its_vectors_are_there(log: LogStore, scope: Scope, stranger: Scope) -> None:
+    face = upkeep_of(log)
+    await log.set_meta({"embedder": "hash:old:4"})
+    old, new = await index_of(log, "hash:old:4", 4), await index_of(log, "hash:new:8", 8)
+    await log.append(said(scope, "a"))
+    await log.append(said(stranger, "a", "b"))
+    with pytest.raises(Conflict, match="hash:old:4 was chosen"):
+        await face.switch_embedder("hash:new:8")
+    await face.start_embedder("hash:other:8")
+    await face.start_embedder("hash:new:8")
+    assert (await log.meta())["embedder_next"] == "hash:new:8"
+    assert not await face.switch_embedder("hash:new:8", 2)
+    assert await face.switch_embedder("hash:new:8", 3)
+    meta = await log.meta()
+    assert (meta["embedder"], "embedder_next" in meta) == ("hash:new:8", False)
+    assert (await log.head(scope)).embedder == "hash:new:8"
+    assert await face.switch_embedder("hash:new:8")
+    await face.start_embedder("hash:old:4")
+    vector = np.array([1, 0, 0, 0], dtype=np.float16)
+    one = Passage(0, "Turn", "_global", "whole", 0, (0, 9), vector)
+    marks = {"alice": Batch(0, 1, [one]), "mallory": Batch(0, 2, [one])}
+    assert await old.apply(marks) == {"alice": 1, "mallory": 2}
+    assert await face.switch_embedder("hash:old:4")
+    assert await new.watermark("alice") == 0
+
+
+async def test_embedders_are_taken_out_with_all_they_left(log: LogStore, scope: Scope, stranger: Scope) -> None:
+    face = upkeep_of(log)
+    old, new = await index_of(log, "hash:old:4", 4), await index_of(log, "hash:new:4", 4)
+    vector = np.array([1, 0, 0, 0], dtype=np.float16)
+    one = Passage(0, "Turn", "_global", "whole", 0, (0, 9), vector)
+    for who in (scope, stranger):
+        await log.append(said(who, "a"))
+        await old.apply({who.user_id: Batch(0, 1, [one])})
+        await new.apply({who.user_id: Batch(0, 1, [one])})
+        await log.park(Parked("vectors/hash:old:4", who.user_id, 1, "no", 1, START))
+        await log.park(Parked("vectors/hash:new:4", who.user_id, 1, "no", 1, START))
+    assert (await face.counts(scope))["passages"] == {"hash:new:4": 1, "hash:old:4": 1}
+    assert await face.drop_embedders(["hash:new:4", "unheard of"]) == ["hash:old:4"]
+    assert await face.drop_embedders(["hash:new:4"]) == []
+    for who in (scope, stranger):
+        assert (await face.counts(who))["passages"] == {"hash:new:4": 1}
+        assert [item.projection for item in await log.parked(who)] == ["vectors/hash:new:4"]
+    assert len(await face.lagging(["vectors/hash:old:4"], OPERATOR)) == 2
+    assert await face.lagging(["vectors/hash:new:4"], OPERATOR) == []
+
+
+async def test_what_a_user_has_is_counted(log: LogStore, scope: Scope, clock: SetClock) -> None:
+    face = upkeep_of(log)
+    await write_history(log, scope, clock)
+    counts = await face.counts(scope)
+    assert counts["kind"] == {"Conversation": 1, "Edge": 1, "Entity": 2, "Fact": 2, "Turn": 2}
+    assert counts["status"] == {"active": 8}
+    assert counts["channel"] == {"_global": 7, "work": 1}
+    assert {name: counts["journal"][name] for name in ("changes", "versions", "usage")} == {
+        "changes": 10, "versions": 15, "usage": 1,
+    }  # fmt: skip
+    assert (counts["words"]["records"], counts["words"]["tail"], counts["words"]["blocks"]) == (5, 7, 0)
+    nothing = await face.counts(Scope("nobody"))
+    assert (nothing["kind"], nothing["words"]["terms"], nothing["journal"]["changes"]) == ({}, 0, 0)
+    sizes = await face.sizes()
+    assert sizes["store"] > 0
+    assert sizes["write_ahead_log"] >= 0
+    assert await face.compact()

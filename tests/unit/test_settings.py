@@ -49,8 +49,10 @@ def test_technique_options_come_from_the_environment_too(monkeypatch: pytest.Mon
         ({"embedder": "../x:y"}, ["embedder", "vendor:model"]),
         ({"recall_profile": "fast"}, ["recall_profile", "best"]),
         ({"log_url": "mysql://x"}, ["log_url", "sqlite:///"]),
-        ({"log_url": "postgresql://x"}, ["log_url", "postgresql"]),
-        ({"graph_url": "neo4j://x"}, ["graph_url", "neo4j"]),
+        ({"log_url": "postgresql://x"}, ["log_url", "graph_url", "neo4j://"]),
+        ({"graph_url": "neo4j://x"}, ["graph_url", "log_url", "postgresql://"]),
+        ({"graph_url": "neo4j://x", "log_url": "sqlite:///a"}, ["graph_url", "log_url", "postgresql://"]),
+        ({"graph_url": "secret@host"}, ["graph_url", "neo4j://user@host", "got no URL"]),
         ({"session_url": "memcached://x"}, ["session_url", "redis://", "sqlite:///"]),
         ({"log_url": "sqlite:///a", "graph_url": "sqlite:///b"}, ["graph_url", "log_url", "same"]),
         ({"threads": 0}, ["threads"]),
@@ -101,6 +103,45 @@ def test_no_url_with_its_password_is_shown() -> None:
     settings = load_settings(session_url="redis://:hidden-word@h/0")
     assert "hidden-word" not in f"{settings!r} {settings}"
     assert "hidden-word" not in str(settings.active())
+
+
+SERVERS = {"log_url": "postgresql://ann@h/d", "graph_url": "neo4j://neo4j@g:7687", "session_url": "redis://r:6379/0"}
+
+
+def test_passwords_come_from_files(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("p@ss/w:rd\nsecond line\n")
+    settings = load_settings(
+        **SERVERS, log_password_file=tmp_path / "one", graph_password_file=tmp_path / "one",
+        session_password_file=tmp_path / "one",
+    )  # fmt: skip
+    assert settings.log_server == "postgresql://ann:p%40ss%2Fw%3Ard@h/d"
+    assert settings.graph_server == "neo4j://neo4j:p%40ss%2Fw%3Ard@g:7687"
+    assert settings.session_server == "redis://:p%40ss%2Fw%3Ard@r:6379/0"
+    assert "p%40ss" not in repr(settings)
+    assert load_settings(**SERVERS).log_server == SERVERS["log_url"]
+
+
+@pytest.mark.parametrize(
+    "url, text, words",
+    [
+        ("postgresql://ann:x@h/d", "y", "already"),
+        ("postgresql://ann@h/d", "", "empty"),
+        ("postgresql://ann@h/d", None, "read"),
+    ],
+)
+def test_a_password_file_that_cannot_serve_is_named(tmp_path: Path, url: str, text: str | None, words: str) -> None:
+    if text is not None:
+        (tmp_path / "one").write_text(text)
+    settings = load_settings(**{**SERVERS, "log_url": url}, log_password_file=tmp_path / "one")
+    with pytest.raises(ConfigError, match=f"log_password_file: .*{words}"):
+        _ = settings.log_server
+
+
+def test_recalls_are_limited_where_many_share_servers() -> None:
+    assert load_settings().recalls_per_second == 0
+    assert load_settings(**SERVERS).recalls_per_second == 50
+    assert load_settings(**SERVERS, recall_rate=0).recalls_per_second == 0
+    assert load_settings(recall_rate=3).recalls_per_second == 3
 
 
 def test_the_digest_is_of_what_steers_results(tmp_path: Path) -> None:

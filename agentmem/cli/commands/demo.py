@@ -10,6 +10,7 @@ import click
 
 from agentmem.cli.door import Door, Frozen, memory_options, tell
 from agentmem.cli.progress import Progress
+from agentmem.errors import ConfigError
 
 
 @click.command(short_help="Store a conversation, ask questions, show the reasons.")
@@ -17,25 +18,31 @@ from agentmem.cli.progress import Progress
     "--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PATH",
     help="A LoCoMo-shaped file; its first dialogue is stored. [default: a conversation that comes with agentmem]",
 )  # fmt: skip
+@click.option("--servers", is_flag=True, help="On the servers of log_url and graph_url; what is stored stays there.")
 @memory_options(embedder=True)
-def command(door: Door, *, data: Path | None) -> None:
+def command(door: Door, *, data: Path | None, servers: bool) -> None:
     """Store a conversation, ask questions whose answers are known, and show what came back and why.
 
     Works in a temporary folder, which is removed afterwards; with --home in that folder, which is kept. What a local
-    embedder builds of its weights is kept where other runs find it.
+    embedder builds of its weights is kept where other runs find it. With --servers, --user must be one who has no
+    memory there yet.
 
     \b
     Examples:
       agentmem demo
       agentmem demo --embedder hash --json
       agentmem demo --data locomo.json --home ./locomo
+      agentmem demo --servers --user demo
     """
     from agentmem.cli import walkthrough
 
     script = walkthrough.from_file(data) if data is not None else walkthrough.built_in()
     usual = door.settings()
+    if servers and usual.log_server is None:
+        raise ConfigError("--servers needs log_url and graph_url: set AGENTMEM_LOG_URL and AGENTMEM_GRAPH_URL")
     # Addresses from the environment must not lead the demo to a memory in use; weights that are there may serve.
-    places: dict[str, Any] = {**dict.fromkeys(("log_url", "graph_url", "session_url")), "models": usual.model_folder}
+    places: dict[str, Any] = {} if servers else dict.fromkeys(("log_url", "graph_url", "session_url"))
+    places |= {"models": usual.model_folder, "recall_rate": 0}
     if usual.seed is not None:
         places["clock"] = Frozen(script.ends())
     with tempfile.TemporaryDirectory(prefix="agentmem-demo-") as folder, Progress() as progress:

@@ -16,11 +16,16 @@ from agentmem.cli.render import one_line
     "--strangers", type=click.IntRange(min=1), default=10_000, show_default=True,
     help="How many records of other users to put beside this user's.",
 )  # fmt: skip
+@click.option("--scratch-log-url", metavar="URL", help="Where the log is on servers: an empty one for the trial.")
+@click.option("--scratch-graph-url", metavar="URL", help="Where the graph is on a server: an empty one for the trial.")
 @memory_options()
-def command(door: Door, *, what: str, strangers: int) -> int:
+def command(
+    door: Door, *, what: str, strangers: int, scratch_log_url: str | None, scratch_graph_url: str | None
+) -> int:  # fmt: skip
     """Ask the same questions with and without many records of strangers, and compare the answers.
 
-    Exits with 3 when an answer differs.
+    An embedded store is copied for it. On servers the user's memory is copied to others, migrated and empty, which you
+    name. Exits with 3 when an answer differs.
 
     \b
     Examples:
@@ -29,9 +34,12 @@ def command(door: Door, *, what: str, strangers: int) -> int:
     """
     from agentmem.upkeep.isolation import verify_isolation
 
+    scratch = (scratch_log_url, scratch_graph_url) if scratch_log_url and scratch_graph_url else None
     with Progress() as progress:
         report = door.run(
-            lambda memory: verify_isolation(memory.resources, memory.scope, strangers=strangers, progress=progress)
+            lambda memory: verify_isolation(
+                memory.resources, memory.scope, strangers=strangers, progress=progress, scratch=scratch
+            )
         )
     first = f"{report.queries:,} queries, {strangers:,} records of strangers, {report.seconds:.1f} s: "
     text = "all answers are identical" if report.identical else "answers differ"

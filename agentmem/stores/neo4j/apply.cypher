@@ -65,6 +65,13 @@ UNWIND [a, b] AS m
 WITH DISTINCT m WHERE m.slot IS NULL
 RETURN m.user_id, m.key LIMIT $count;
 
+// name: held
+UNWIND $relations AS relation
+CALL (relation) {
+STATED
+}
+RETURN count(r) LIMIT 1;
+
 // name: stated
 MATCH (a)-[r:KIND {user_id: relation.user_id, id: relation.id}]->(b)
 USING INDEX SEEK r:KIND(user_id, id)
@@ -108,3 +115,8 @@ UNWIND $records AS record
 MATCH (n:Record {user_id: record.user_id, key: record.key})
 WHERE n.slot IS NULL AND NOT EXISTS { (n)--() }
 DELETE n;
+
+// name: erased
+UNWIND $records AS record
+MERGE (e:Erased {user_id: record.user_id, key: record.key})
+SET e.at = record.at;

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentmem.model.changes import JournalEntry, Stored
+from agentmem.model.clock import micros
 from agentmem.model.records import Key, Turn
 from agentmem.stores.neo4j.connection import Transaction, rows
 from agentmem.stores.neo4j.shape import follows, name_of, node, relationships
@@ -21,11 +22,13 @@ class Draft:
 
     puts: dict[tuple[str, Key], Stored] = field(default_factory=dict)
     gone: dict[tuple[str, Key], None] = field(default_factory=dict)
+    erased: dict[tuple[str, Key], int] = field(default_factory=dict)  # when, in microseconds
 
     def add(self, user_id: str, entries: Iterable[JournalEntry]) -> None:
         """Follow the journal of a user, in its order."""
         for entry in entries:
             self.drop(user_id, [(item.kind, item.id) for item in entry.gone])
+            self.erased |= {(user_id, (item.kind, item.id)): micros(entry.at) for item in entry.gone if item.erased}
             self.put(user_id, entry.puts)
 
     def put(self, user_id: str, records: Iterable[Stored]) -> None:
@@ -50,6 +53,9 @@ class Draft:
         relations = [row for (user_id, _), stored in self.puts.items() for row in relationships(user_id, stored)]
         await _run(tx, "link", relations=relations + await self._follows(tx))
         await _run(tx, "sweep", records=loose + gone)
+        await _run(tx, "erased", records=[
+            {"user_id": user_id, "key": name_of(key), "at": at} for (user_id, key), at in self.erased.items()
+        ])  # fmt: skip
 
     async def _unlink(self, tx: Transaction) -> list[Row]:
         """Take out what the touched records stated before; returns empty nodes that may be left with nothing."""

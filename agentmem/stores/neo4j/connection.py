@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
-from agentmem.errors import Closed, ConfigError, SchemaMismatch, StoreUnavailable
+from agentmem.errors import AgentMemError, Closed, ConfigError, SchemaMismatch, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from neo4j import AsyncDriver, AsyncResult
@@ -30,6 +30,11 @@ WRITE_SECONDS = 60.0
 REST_SECONDS = 1.0  # without tries after a connection failed
 IDLE_SECONDS = 30.0  # after which a connection is tried before it is used
 CONNECTIONS = 20
+# What a statement of ours meets in data that the graph cannot hold.
+_REFUSED = (
+    "Neo.ClientError.Statement.TypeError", "Neo.ClientError.Statement.ArgumentError",
+    "Neo.ClientError.Schema.ConstraintValidationFailed",
+)  # fmt: skip
 _PASSING = ("Neo.ClientError.Transaction.", "Neo.ClientError.Database.", "Neo.ClientError.General.")
 
 
@@ -79,10 +84,14 @@ def translated(address: Address) -> Iterator[None]:
 
     try:
         yield
+    except AgentMemError:
+        raise
     except Neo4jError as error:
         code, message = error.code or "", error.message or str(error)
         if code.startswith("Neo.ClientError.Security."):
             raise Refused(f"{address.uri} refused the user or the password in graph_url: {message}") from error
+        if code in _REFUSED:
+            raise StoreError(f"{address.uri} cannot hold what was to be written ({code}): {message}") from error
         if code.startswith("Neo.ClientError.") and not code.startswith(_PASSING):
             raise SchemaMismatch(f"{address.uri} refused a statement of this version ({code}): {message}") from error
         raise StoreUnavailable(f"{address.uri} could not answer ({code}): {message}") from error
@@ -90,6 +99,8 @@ def translated(address: Address) -> Iterator[None]:
         raise StoreUnavailable(f"{address.uri} did not answer in time") from error
     except (DriverError, OSError) as error:
         raise StoreUnavailable(f"{address.uri} cannot be reached: {error}") from error
+    except (ValueError, TypeError, OverflowError) as error:  # of the driver, when it packs a value
+        raise StoreError(f"{address.uri} cannot hold what was to be written: {error}") from error
 
 
 class Refused(StoreUnavailable):

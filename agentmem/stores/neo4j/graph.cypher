@@ -32,6 +32,35 @@ END]);
 MATCH (p:Projection {user_id: $user_id, name: 'graph'})
 RETURN p.seq LIMIT 1;
 
+// name: watermarks
+UNWIND $users AS user_id
+MATCH (p:Projection {user_id: user_id, name: 'graph'})
+WITH p LIMIT $count
+RETURN collect([p.user_id, p.seq]);
+
+// name: followed
+MATCH (p:Projection)
+USING INDEX SEEK p:Projection(user_id, name)
+WHERE p.user_id > $after AND p.name = 'graph'
+RETURN p.user_id, p.seq ORDER BY p.user_id LIMIT $limit;
+
+// name: held
+MATCH (n:Record {user_id: $user_id})
+USING INDEX SEEK n:Record(user_id, key)
+WHERE n.key > ''
+RETURN count(n) LIMIT 1;
+
+// name: held_of
+UNWIND $keys AS key
+MATCH (n:Record {user_id: $user_id, key: key})
+RETURN count(n) LIMIT 1;
+
+// name: erased
+MATCH (e:Erased {user_id: $user_id})
+USING INDEX SEEK e:Erased(user_id, key)
+WHERE e.key > $after
+RETURN e.key, e.at ORDER BY e.key LIMIT $limit;
+
 // name: records
 MATCH (n:Record {user_id: $user_id})
 USING INDEX SEEK n:Record(user_id, key)

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from agentmem.errors import ConfigError, Conflict, StoreUnavailable
 from agentmem.model.changes import JournalEntry, Stored
-from agentmem.model.clock import Clock, micros
+from agentmem.model.clock import Clock, from_micros, micros
 from agentmem.model.records import Edge, EdgeKind, Key
 from agentmem.model.scope import Scope
 from agentmem.stores import Neighbour, RecordStore
 from agentmem.stores.neo4j.apply import Draft
 from agentmem.stores.neo4j.connection import Database, Refused, Transaction, read_address, rows
 from agentmem.stores.neo4j.migrations import examiner
-from agentmem.stores.neo4j.shape import HIDDEN, name_of
+from agentmem.stores.neo4j.shape import HIDDEN, key_of, name_of
 from agentmem.stores.neo4j.statements import walking, writing
 from agentmem.stores.neo4j.walk import Walk
 from agentmem.text.blocks import load_schema
@@ -100,6 +101,49 @@ class Neo4jGraph:
         """Up to where the graph follows the user's journal; 0 between `clear` and the end of a `rebuild`."""
         found = await self.database.read(lambda tx: rows(tx, walking("watermark"), user_id=user_id))
         return int(found[0][0]) if found else 0
+
+    async def watermarks(self, users: Collection[str]) -> dict[str, int]:
+        """`watermark` of each of these users."""
+        asked = list(dict.fromkeys(users))
+        if not asked:
+            return {}
+        ((found,),) = await self.database.read(
+            lambda tx: rows(tx, walking("watermarks"), users=asked, count=len(asked))
+        )
+        return {**dict.fromkeys(asked, 0), **dict(found)}
+
+    async def followed(self, after: str = "", limit: int = 1000) -> dict[str, int]:
+        """A page of all users that the graph follows, by name, with their watermarks."""
+        return dict(await self.database.read(lambda tx: rows(tx, walking("followed"), after=after, limit=limit)))
+
+    async def holding(self, scope: Scope, keys: Sequence[Key] | None) -> int:
+        """How many of these records, or (None) of all records of the user, are there, be it by name only."""
+        user_id = scope.user_id
+        asked: list[tuple[str, dict[str, Any]]] = [(walking("held"), {"user_id": user_id})]
+        if keys is not None:
+            names = [name_of(key) for key in keys if key[0] != "Edge"]
+            stated = [{"user_id": user_id, "id": name} for kind, name in keys if kind == "Edge"]
+            asked = [
+                (walking("held_of"), {"user_id": user_id, "keys": names}),
+                (writing("held"), {"relations": stated}),
+            ]
+
+        async def work(tx: Transaction) -> int:
+            found = [await rows(tx, text, **values) for text, values in asked]
+            return sum(int(count) for ((count,),) in found)
+
+        return await self.database.read(work)
+
+    async def erased(self, scope: Scope, after: Key | None = None, limit: int = 1000) -> dict[Key, datetime]:
+        """A page of the records of the user that were erased, and when."""
+        asked = {"user_id": scope.user_id, "after": name_of(after) if after else "", "limit": limit}
+        found = await self.database.read(lambda tx: rows(tx, walking("erased"), **asked))
+        return {key_of(name): from_micros(at) for name, at in found}
+
+    async def mark_erased(self, scope: Scope, keys: Mapping[Key, datetime]) -> None:
+        """Note these records as erased, too."""
+        draft = Draft(erased={(scope.user_id, key): micros(at) for key, at in keys.items()})
+        await self.database.write(draft.write)
 
     async def apply(self, batches: Mapping[str, tuple[int, Sequence[JournalEntry]]]) -> dict[str, int]:
         """Write what each user's journal holds after a position, all in one transaction; returns the watermarks.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,10 @@ from agentmem.errors import Conflict, InvalidRecord
 from agentmem.model.changes import Audit, Change, JournalEntry
 from agentmem.model.clock import Clock, micros
 from agentmem.model.outline import OutlineRow
+from agentmem.stores import restoring
 from agentmem.stores.draft import Draft, check_records
 from agentmem.stores.entries import compared
 from agentmem.stores.outlines import NO_FEATURES, outline_row
-from agentmem.stores.payload import Stamp, decode
 from agentmem.stores.postgres import journal, words
 from agentmem.stores.postgres.audit import insert
 from agentmem.stores.postgres.columns import as_uuid, clean, columnar, kept_key
@@ -25,6 +25,7 @@ from agentmem.text.features import Features, read_words
 if TYPE_CHECKING:
     from agentmem.stores.postgres.connection import Connection
 
+STEPS = ("checked", "journal", "records", "words", "audit", "committed")
 _CHANGE = ("seq", "change_id", "operation_id", "operation", "actor", "cause", "payload", "at")
 _VERSION = ("slot", "seq", "kind", "id", "channel", "recorded_at", "payload", "format", "erased")
 _RECORD = (*OutlineRow._fields, "unique_key", "conversation_uuid")
@@ -33,12 +34,20 @@ _RECORD = (*OutlineRow._fields, "unique_key", "conversation_uuid")
 class Append:
     """The work of one `append`: `prepare` before the transaction, then `apply` inside it, which may run again."""
 
-    def __init__(self, changes: Sequence[Change], audit: Audit | None, fence: int | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        changes: Sequence[Change],
+        audit: Audit | None,
+        fence: int | None,
+        clock: Clock,
+        hook: Callable[[str], None],
+    ) -> None:
         self.changes = changes
         self.user_id = changes[0].scope.user_id
         self._audit = audit
         self._fence = fence
         self._clock = clock
+        self._hook = hook
         self._wanted: dict[str, str] = {}
         self._read: dict[int, tuple[Features, Mapping[str, int]]] = {}
 
@@ -64,13 +73,18 @@ class Append:
         draft = Draft(self.user_id, found.state, micros(self._clock.now()))
         for change in fresh.values():
             draft.add(change)
+        self._hook("checked")
         await put_journal(db, self.user_id, draft.changes, [(*row, False) for row in draft.versions])
+        self._hook("journal")
         await self._put_records(db, draft)
+        self._hook("records")
         await self._put_words(db, draft, found)
+        self._hook("words")
         state = {"user_id": self.user_id, "head": draft.state.head, "slots": draft.state.slots, "at": draft.at}
         await db.execute(_sql()["put_user"], state)
         if self._audit is not None:
             await insert(db, [self._audit], self._clock)
+        self._hook("audit")
         return await self._answer(db, done, draft.entries)
 
     async def _answer(
@@ -129,10 +143,7 @@ async def put_records(
 async def texts_before(db: Connection, user_id: str, slots: Sequence[int], seq: int) -> dict[int, str]:
     """The searchable text of each slot's latest after-image before a position; slots without one left out."""
     found = await rows(db, _sql()["last_payloads"], {"user_id": user_id, "slots": list(slots), "before": seq})
-    return {
-        slot: decode(kind, payload, Stamp._make([user_id, *stamp, ""])).searchable()
-        for slot, kind, payload, *stamp in found
-    }
+    return restoring.texts(user_id, found)
 
 
 async def replace_words(

@@ -49,6 +49,7 @@ class Erasure:
     seen: int | None = None
     targets: list[tuple[int, str, str]] = field(default_factory=list)  # slot, kind, id
     needles: Needles = field(default_factory=Needles)
+    erased: bool = False
 
     @property
     def _whose(self) -> dict[str, Any]:
@@ -60,7 +61,7 @@ class Erasure:
 
     async def apply(self, db: Connection) -> None:
         """Take everything out and leave tombstones under a new journal position; nothing where nothing is stored."""
-        sql = _sql("erase")
+        sql, self.erased = _sql("erase"), False
         row = await rows(db, sql["user"], self._whose)
         if self.seen is not None and await rows(db, sql["built_since"], {**self._whose, "seen": self.seen}):
             raise Conflict("facts or relations were written meanwhile, which may rest on what is to go", stale=True)
@@ -70,6 +71,7 @@ class Erasure:
             self.targets = await rows(db, sql["targets"], {**self._whose, **columns(self.keys)})
         if not row or not (self.targets or self.keys is None):
             return
+        self.erased = True
         seq, at = row[0][0] + 1, max(row[0][1], micros(self.at))
         change_id = derived_id(self.scope.user_id, "erase", self.operation_id)
         change = {**self._whose, "seq": seq, "change_id": change_id, "operation_id": self.operation_id, "at": at}

@@ -7,8 +7,9 @@ SELECT head, last_at FROM memory_users WHERE user_id = %(user_id)s FOR UPDATE
 SELECT 1 FROM memory_records WHERE user_id = %(user_id)s AND seq > %(seen)s AND kind IN ('Fact', 'Edge') LIMIT 1
 
 -- name: targets
-SELECT DISTINCT v.slot, v.kind, v.id FROM unnest(%(kinds)s::text[], %(ids)s::text[]) AS j(kind, id)
-JOIN memory_versions v ON v.user_id = %(user_id)s AND v.kind = j.kind AND v.id = j.id AND NOT v.erased ORDER BY v.slot
+SELECT v.slot, v.kind, v.id FROM unnest(%(kinds)s::text[], %(ids)s::text[]) WITH ORDINALITY AS j(kind, id, n)
+JOIN memory_versions v ON v.user_id = %(user_id)s AND v.kind = j.kind AND v.id = j.id AND NOT v.erased
+GROUP BY v.slot, v.kind, v.id ORDER BY min(j.n), v.slot
 
 -- name: targets_of_user
 SELECT DISTINCT slot, kind, id FROM memory_versions WHERE user_id = %(user_id)s ORDER BY slot

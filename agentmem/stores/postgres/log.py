@@ -27,14 +27,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ERASE_SECONDS = 300.0
+PENDING = (
+    "dead rows: until the server's vacuum has gone over the tables",
+    "write-ahead log: until the server has let go of the files written before the erasure, archived ones too",
+    "backups and replicas: those made before the erasure hold what was erased",
+)
+
+
+def _ignored(step: str) -> None:
+    """The hook of a log that nobody watches."""
 
 
 class PostgresLog:
-    """A LogStore."""
+    """A LogStore. `hook` is told of the steps of a write (`append.STEPS`), for tests.
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    A step is told when its statements were sent: they are sent without waiting, so the server may be behind. Where a
+    transaction is tried again, its steps are told again.
+    """
+
+    def __init__(self, database: Database, clock: Clock, *, hook: Callable[[str], None] = _ignored) -> None:
         self.database = database
         self._clock = clock
+        self._hook = hook
         self._words = PostgresWords(database)
 
     async def _read(self, who: Who, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
@@ -51,18 +65,20 @@ class PostgresLog:
         """See LogStore. A `fence` that no lease has any more is LeaseLost."""
         if not changes:
             return []
-        work = Append(changes, audit, fence, self._clock)
+        work = Append(changes, audit, fence, self._clock, self._hook)
         work.prepare()
-        return await self.database.write(work.user_id, work.apply, seconds=10 + len(changes) / 50)
+        entries = await self.database.write(work.user_id, work.apply, seconds=10 + len(changes) / 50)
+        self._hook("committed")
+        return entries
 
     async def erase(
         self, scope: Scope, keys: Sequence[Key] | None, *, operation_id: str, at: datetime, seen: int | None = None
     ) -> Scan:
-        """See LogStore. Unknown keys are passed over."""
+        """See LogStore. Unknown keys are passed over; what only the server and its owner can remove is `pending`."""
         work = Erasure(scope, keys, operation_id, at, seen)
         await self.database.write(scope, work.apply, seconds=ERASE_SECONDS)
         places, remnants = await self.database.read(scope, work.remnants, seconds=ERASE_SECONDS)
-        return Scan(places, remnants)
+        return Scan(places, remnants, PENDING if work.erased else ())
 
     async def audit(self, entries: Sequence[Audit]) -> None:
         """Add rows to memory_audit_log, in order."""
@@ -183,6 +199,11 @@ class PostgresLog:
     async def behind(self, projection: str, operator: Operator, limit: int = 100) -> list[str]:
         """See LogStore."""
         return await self._read(operator, operations.behind, projection, limit)
+
+    async def note_reached(self, projection: str, marks: Mapping[str, int]) -> None:
+        """See LogStore."""
+        if marks:
+            await self._write(min(marks), operations.note_reached, projection, marks)
 
     async def park(self, parked: Parked) -> None:
         """Note a change that a projection passed over; the same one again replaces the note."""

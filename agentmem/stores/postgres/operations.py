@@ -13,7 +13,7 @@ from agentmem.model.scope import Operator, Scope
 from agentmem.stores.postgres import audit, words
 from agentmem.stores.postgres import usage as used
 from agentmem.stores.postgres.columns import clean
-from agentmem.stores.postgres.connection import Database, rows
+from agentmem.stores.postgres.connection import Database, become, rows
 from agentmem.stores.values import Parked
 from agentmem.text.blocks import load_blocks
 
@@ -74,6 +74,13 @@ async def users(db: Connection, limit: int, after: str) -> list[str]:
 async def behind(db: Connection, projection: str, limit: int) -> list[str]:
     """Users whose projection lags, the one whose first open change is oldest first."""
     return [user for (user,) in await rows(db, _sql()["behind"], {"projection": projection, "limit": limit})]
+
+
+async def note_reached(db: Connection, projection: str, marks: Mapping[str, int]) -> None:
+    """Note up to where a projection has come for these users, where that is further than noted."""
+    for user_id, seq in sorted(marks.items()):  # in one order, so that nobody waits for one who waits for him
+        await become(db, user_id)
+        await db.execute(_sql()["note_reached"], {"projection": projection, "user_id": user_id, "seq": seq})
 
 
 async def park(db: Connection, item: Parked) -> None:

@@ -42,6 +42,10 @@ WHERE u.head > coalesce(w.seq, 0)
 ORDER BY (SELECT c.at FROM memory_changes c WHERE c.user_id = u.user_id AND c.seq = coalesce(w.seq, 0) + 1), u.user_id
 LIMIT %(limit)s
 
+-- name: note_reached
+INSERT INTO projection_watermarks AS w (projection, user_id, seq) VALUES (%(projection)s, %(user_id)s, %(seq)s)
+ON CONFLICT (user_id, projection) DO UPDATE SET seq = excluded.seq WHERE excluded.seq > w.seq
+
 -- name: park
 INSERT INTO parked_changes (projection, user_id, seq, reason, attempts, at)
 VALUES (%(projection)s, %(user_id)s, %(seq)s, %(reason)s, %(attempts)s, %(at)s)

@@ -182,6 +182,11 @@ class SqliteLog:
         """See LogStore."""
         return await self._read(operations.behind, projection, limit)
 
+    async def note_reached(self, projection: str, marks: Mapping[str, int]) -> None:
+        """See LogStore."""
+        if marks:
+            await self._write(operations.note_reached, projection, marks)
+
     async def park(self, parked: Parked) -> None:
         """Note a change that a projection passed over; the same one again replaces the note."""
         await self._write(operations.park, parked)

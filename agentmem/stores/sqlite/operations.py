@@ -71,6 +71,11 @@ def behind(db: Connection, projection: str, limit: int) -> list[str]:
     return [user for (user,) in db.execute(_sql()["behind"], (projection, limit))]
 
 
+def note_reached(db: Connection, projection: str, marks: Mapping[str, int]) -> None:
+    """Note up to where a projection has come for these users, where that is further than noted."""
+    db.executemany(_sql()["note_reached"], [(projection, *mark) for mark in marks.items()])
+
+
 def park(db: Connection, item: Parked) -> None:
     """Note a change that a projection passed over; the same one again replaces the note."""
     row = (item.projection, item.user_id, item.seq, item.reason, item.attempts, micros(item.at))

@@ -39,6 +39,11 @@ WHERE u.head > coalesce(w.seq, 0)
 ORDER BY (SELECT c.at FROM memory_changes c WHERE c.user_id = u.user_id AND c.seq = coalesce(w.seq, 0) + 1), u.user_id
 LIMIT ?2
 
+-- name: note_reached
+INSERT INTO projection_watermarks (projection, user_id, seq) VALUES (?, ?, ?)
+ON CONFLICT (projection, user_id) DO UPDATE SET seq = excluded.seq
+WHERE excluded.seq > projection_watermarks.seq
+
 -- name: park
 INSERT INTO parked_changes (projection, user_id, seq, reason, attempts, at) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (projection, user_id, seq) DO UPDATE SET reason = excluded.reason, attempts = excluded.attempts, at = excluded.at

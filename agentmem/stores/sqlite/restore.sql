@@ -21,7 +21,7 @@ INSERT INTO memory_changes (user_id, seq, change_id, operation_id, operation, ac
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: put_version
-INSERT INTO memory_versions (user_id, seq, slot, kind, id, channel, recorded_at, format, payload, erased)
+INSERT INTO memory_versions (user_id, slot, seq, kind, id, channel, recorded_at, payload, format, erased)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: put_usage

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from agentmem.errors import Conflict
+from agentmem.model.clock import from_micros
+from agentmem.model.records import Key
 from agentmem.model.scope import Operator, Scope
-from agentmem.stores.payload import Stamp, decode
+from agentmem.stores import restoring
+from agentmem.stores.restoring import Counts
 from agentmem.stores.sqlite import restore, vectors, words
 from agentmem.stores.sqlite.connection import Connection, Database, translated
 from agentmem.stores.sqlite.place import make_private
 from agentmem.stores.upkeep import Lag, RawChange, RawUsage, Reach
 from agentmem.text.blocks import load_blocks
-from agentmem.text.features import analyse
 
 WORDS_AT_ONCE = 1000
 
@@ -51,8 +53,8 @@ class SqliteUpkeep:
 
     async def restore(self, scope: Scope, changes: Sequence[RawChange]) -> None:
         """Put raw changes back, in one transaction."""
-        work = restore.Restore(scope.user_id, changes)
-        await self._database.write(work.apply, before=work.prepare)
+        piece = restoring.Piece(scope.user_id, changes)
+        await self._database.write(lambda db: restore.put_back(db, piece), before=piece.read)
 
     async def restore_usage(self, scope: Scope, rows: Sequence[RawUsage]) -> None:
         """Put usage rows back as they were."""
@@ -72,7 +74,7 @@ class SqliteUpkeep:
             still = restore.reach(db, user_id).erasures == before.erasures
             counts = {**(found if still else {}), **_word_counts(db, user_id, before.head if still else 0)[1]}
             words.erase_user(db, user_id)
-            rows = [(slot, counts[slot] or {}) for slot in sorted(counts) if counts[slot] is not None]
+            rows = restoring.indexed(counts)
             for start in range(0, len(rows), WORDS_AT_ONCE):
                 words.write(db, user_id, rows[start : start + WORDS_AT_ONCE])
             return len(rows)
@@ -94,6 +96,20 @@ class SqliteUpkeep:
         rows: Any = await self._database.read(lambda db: db.execute(_sql()["lagging"], asked).fetchall())
         return [Lag(*row) for row in rows]
 
+    async def heads(
+        self, operator: Operator, users: Collection[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> dict[str, int]:
+        """The last journal position of these users, or of all, by name."""
+        name, asked = ("heads", (after, limit)) if users is None else ("heads_of", (after, limit, json.dumps([*users])))
+        rows: Any = await self._database.read(lambda db: db.execute(_sql()[name], asked).fetchall())
+        return dict(rows)
+
+    async def erased(self, scope: Scope, after: Key = ("", ""), limit: int = 1000) -> dict[Key, datetime]:
+        """A page of the user's tombstones, by kind and id."""
+        asked = (scope.user_id, *after, limit)
+        rows: Any = await self._database.read(lambda db: db.execute(_sql()["erased"], asked).fetchall())
+        return {(kind, name): from_micros(at) for kind, name, at in rows}
+
     async def start_embedder(self, identity: str) -> None:
         """Record which embedder is being built."""
 
@@ -106,11 +122,8 @@ class SqliteUpkeep:
         """Make an embedder the recorded one, when its vectors are at most `behind` changes from complete."""
 
         def write(db: Connection) -> bool:
-            building, served = _meta(db, "embedder_next"), _meta(db, "embedder")
-            if building != identity:
-                if served == identity and not building:
-                    return True
-                raise Conflict(f"the embedder {building or served} was chosen meanwhile; nothing was switched")
+            if restoring.serves_already(identity, _meta(db, "embedder"), _meta(db, "embedder_next")):
+                return True
             if int(db.execute(_sql()["behind"], (vectors.projection_name(identity),)).get) > behind:
                 return False
             db.execute(_sql()["set_meta"], ("embedder", identity))
@@ -170,14 +183,10 @@ class SqliteUpkeep:
         await self._database.read(read)
 
 
-def _word_counts(db: Connection, user_id: str, after: int) -> tuple[Reach, dict[int, Mapping[str, int] | None]]:
+def _word_counts(db: Connection, user_id: str, after: int) -> tuple[Reach, dict[int, Counts | None]]:
     """How far the journal goes, and the term counts (None without text) of slots whose last after-image came since."""
-    found: dict[int, Mapping[str, int] | None] = {}
     rows: Any = db.execute(_sql()["last_images"], (user_id, after))
-    for slot, kind, payload, *stamp in rows:
-        text = decode(kind, payload, Stamp._make([user_id, *stamp, ""])).searchable()
-        found[slot] = analyse(text)[1] if text else None
-    return restore.reach(db, user_id), found
+    return restore.reach(db, user_id), restoring.term_counts(user_id, rows)
 
 
 def _meta(db: Connection, name: str) -> str:

@@ -14,6 +14,18 @@ SELECT u.user_id, p.value, u.head - coalesce(w.seq, 0) AS behind FROM json_each(
 LEFT JOIN projection_watermarks w ON w.projection = p.value AND w.user_id = u.user_id
 WHERE u.head <> coalesce(w.seq, 0) ORDER BY behind DESC, p.value, u.user_id LIMIT ?2
 
+-- name: heads
+SELECT user_id, head FROM memory_users WHERE user_id > ?1 AND head > 0 ORDER BY user_id LIMIT ?2
+
+-- name: heads_of
+SELECT user_id, head FROM memory_users
+WHERE user_id IN (SELECT value FROM json_each(?3)) AND user_id > ?1 AND head > 0 ORDER BY user_id LIMIT ?2
+
+-- name: erased
+SELECT v.kind, v.id, max(c.at) FROM memory_versions v JOIN memory_changes c ON c.user_id = v.user_id AND c.seq = v.seq
+WHERE v.user_id = ?1 AND v.erased AND (v.kind, v.id) > (?2, ?3)
+GROUP BY v.kind, v.id ORDER BY v.kind, v.id LIMIT ?4
+
 -- name: behind
 SELECT coalesce(sum(abs(u.head - coalesce(w.seq, 0))), 0) FROM memory_users u
 LEFT JOIN projection_watermarks w ON w.projection = ?1 AND w.user_id = u.user_id

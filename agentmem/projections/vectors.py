@@ -96,9 +96,10 @@ class VectorProjection:
         return bool(fresh) and await self.index.watermark(scope.user_id) >= fresh[0] - 1
 
     async def follow(
-        self, scope: Scope, entries: Sequence[JournalEntry] = (), progress: Callable[[int], None] | None = None
-    ) -> bool:
-        """Apply what the journal holds beyond the watermark; True when caught up.
+        self, scope: Scope, entries: Sequence[JournalEntry] = (), progress: Callable[[int], None] | None = None, *,
+        most: int | None = None,
+    ) -> bool:  # fmt: skip
+        """Apply what the journal holds beyond the watermark, `most` changes or a few more; True when caught up.
 
         `entries` just written spare a read when they follow the watermark directly. A model that fails is left alone
         for 30 s; a change that keeps failing is parked and passed over.
@@ -107,7 +108,7 @@ class VectorProjection:
         async with lock:
             if self.resting():  # perhaps since whoever had the lock
                 return False
-            after = self._reached.pop(scope.user_id, -1)
+            after, start = self._reached.pop(scope.user_id, -1), None
             if not self._next(entries, after):  # what this process wrote last may not be where the store stands
                 after = await self.index.watermark(scope.user_id)
             while True:
@@ -121,7 +122,10 @@ class VectorProjection:
                     return False
                 if progress is not None:
                     progress(reached - after)
+                start = after if start is None else start
                 after = reached
+                if most is not None and after - start >= most:
+                    return False
                 if written and reached == todo[-1].seq:
                     break  # what others wrote meanwhile is for the next recall
             self._reached[scope.user_id] = after

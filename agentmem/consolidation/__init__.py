@@ -1,0 +1,1 @@
+"""What runs while nobody asks: one module per job."""

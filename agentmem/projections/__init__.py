@@ -1,0 +1,9 @@
+"""What is made from the log and follows its journal: vectors, the graph on a server, and outlines in this process."""
+
+from __future__ import annotations
+
+from agentmem.projections.graph import GraphProjection
+from agentmem.projections.outlines import Outlines
+from agentmem.projections.vectors import BATCH, REST, VectorProjection
+
+__all__ = ["BATCH", "REST", "GraphProjection", "Outlines", "VectorProjection"]

@@ -1,0 +1,209 @@
+"""The upkeep face of a database; see `agentmem.stores.upkeep` for its promises."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentmem.errors import ConfigError
+from agentmem.model.clock import from_micros
+from agentmem.model.records import Key
+from agentmem.model.scope import SYSTEM_USER, Operator, Scope
+from agentmem.stores import restoring
+from agentmem.stores.postgres import restore, vectors, words
+from agentmem.stores.postgres.connection import Database, become, rows
+from agentmem.stores.postgres.operations import KEEPER, UPKEEP_SECONDS
+from agentmem.stores.postgres.vectors_sent import in_thread
+from agentmem.stores.restoring import Counts
+from agentmem.stores.upkeep import Lag, RawChange, RawUsage, Reach
+from agentmem.stores.vectors.passages import projection_name
+from agentmem.text.blocks import load_blocks
+
+if TYPE_CHECKING:
+    from agentmem.stores.postgres.connection import Connection
+
+WORDS_AT_ONCE = 1000
+SWITCH_SECONDS = 3.0  # all writers wait for a switch
+
+
+def _sql() -> Mapping[str, str]:
+    return load_blocks(__package__, "upkeep.sql")
+
+
+def open_upkeep(database: Database) -> PostgresUpkeep:
+    """The upkeep face of an opened database."""
+    return PostgresUpkeep(database)
+
+
+class PostgresUpkeep:
+    """An Upkeep over one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def reach(self, scope: Scope) -> Reach:
+        """How far the user's journal goes; all zero for a user never seen."""
+        return await self._database.read(scope, lambda db: restore.reach(db, scope.user_id))
+
+    async def raw_changes(self, scope: Scope, after: int, limit: int) -> list[RawChange]:
+        """The journal after a position as it is stored."""
+        return await self._database.read(scope, lambda db: restore.raw_changes(db, scope.user_id, after, limit))
+
+    async def raw_usage(self, scope: Scope, after: tuple[str, str], limit: int) -> list[RawUsage]:
+        """Usage rows after a (kind, id)."""
+        return await self._database.read(scope, lambda db: restore.raw_usage(db, scope.user_id, after, limit))
+
+    async def restore(self, scope: Scope, changes: Sequence[RawChange]) -> None:
+        """Put raw changes back, in one transaction. What a text column cannot hold is InvalidRecord."""
+        if not changes:
+            return
+        piece = restoring.Piece(scope.user_id, changes)
+        await in_thread(piece.read)
+        restore.check_text(changes)
+        await self._database.write(scope, lambda db: restore.put_back(db, piece), seconds=UPKEEP_SECONDS)
+
+    async def restore_usage(self, scope: Scope, rows: Sequence[RawUsage]) -> None:
+        """Put usage rows back as they were."""
+        await self._database.write(scope, lambda db: restore.put_usage(db, scope.user_id, rows), seconds=UPKEEP_SECONDS)
+
+    async def settle(self, scope: Scope, reach: Reach) -> None:
+        """Set the user's counters; Conflict when the journal ends elsewhere."""
+        await self._database.write(scope, lambda db: restore.settle(db, scope.user_id, reach))
+
+    async def rebuild_words(self, scope: Scope) -> int:
+        """Make the user's word index again from the last after-image of each record."""
+        user_id = scope.user_id
+
+        async def read(db: Connection) -> tuple[Reach, dict[int, Counts | None]]:
+            return await restore.reach(db, user_id), await _word_counts(db, user_id, 0)
+
+        before, found = await self._database.read(scope, read, seconds=UPKEEP_SECONDS)
+
+        async def write(db: Connection) -> int:
+            # Texts were read while nothing was locked; only what was written since is read now.
+            held = await restore.hold(db, user_id)
+            if held is None:
+                return 0
+            still = held.erasures == before.erasures
+            since = await _word_counts(db, user_id, before.head if still else 0)
+            listed = restoring.indexed({**(found if still else {}), **since})
+            await words.erase_user(db, user_id)
+            for start in range(0, len(listed), WORDS_AT_ONCE):
+                await words.write(db, user_id, listed[start : start + WORDS_AT_ONCE])
+            return len(listed)
+
+        return await self._database.write(scope, write, seconds=UPKEEP_SECONDS)
+
+    async def unpark(self, projection: str, scope: Scope) -> int:
+        """Forget which changes of the user were parked."""
+        return await self._database.write(scope, lambda db: _unpark(db, projection, scope.user_id))
+
+    async def lagging(self, projections: Collection[str], operator: Operator, limit: int = 100) -> list[Lag]:
+        """Users of whom a projection is not at the head, furthest behind first."""
+        asked = {"projections": list(projections), "limit": limit}
+        return [Lag(*row) for row in await self._database.read(operator, lambda db: rows(db, _sql()["lagging"], asked))]
+
+    async def heads(
+        self, operator: Operator, users: Collection[str] | None = None, *, after: str = "", limit: int = 1000
+    ) -> dict[str, int]:
+        """The last journal position of these users, or of all, by name."""
+        asked = {"users": list(users or ()), "after": after, "limit": limit}
+        statement = _sql()["heads" if users is None else "heads_of"]
+        return dict(await self._database.read(operator, lambda db: rows(db, statement, asked)))
+
+    async def erased(self, scope: Scope, after: Key = ("", ""), limit: int = 1000) -> dict[Key, datetime]:
+        """A page of the user's tombstones, by kind and id."""
+        asked = {"user_id": scope.user_id, "kind": after[0], "id": after[1], "limit": limit}
+        found = await self._database.read(scope, lambda db: rows(db, _sql()["erased"], asked))
+        return {(kind, name): from_micros(at) for kind, name, at in found}
+
+    async def start_embedder(self, identity: str) -> None:
+        """Record which embedder is being built."""
+        values = {"name": "embedder_next", "value": identity}
+        await self._database.write(SYSTEM_USER, lambda db: db.execute(_sql()["set_meta"], values))
+
+    async def switch_embedder(self, identity: str, behind: int = 0) -> bool:
+        """Make an embedder the recorded one, when its vectors are at most `behind` changes from complete.
+
+        All writers wait meanwhile. StoreUnavailable when one that is at work does not end within a few seconds.
+        """
+        asked = {"projection": projection_name(identity)}
+
+        async def lacks(db: Connection) -> bool:
+            return int((await rows(db, _sql()["behind"], asked))[0][0]) > behind
+
+        async def write(db: Connection) -> bool:
+            ((served, building),) = await rows(db, _sql()["meta"])
+            if restoring.serves_already(identity, served or "", building or ""):
+                return True
+            if await lacks(db):  # asked once more below: no writer is kept waiting for a switch that cannot be
+                return False
+            await db.execute(_sql()["no_writes"])
+            if await lacks(db):
+                return False
+            await db.execute(_sql()["set_meta"], {"name": "embedder", "value": identity})
+            await db.execute(_sql()["drop_meta"], {"name": "embedder_next"})
+            return True
+
+        return await self._database.write(KEEPER, write, seconds=SWITCH_SECONDS)
+
+    async def drop_embedders(self, keep: Collection[str]) -> list[str]:
+        """Take out the vectors of every embedder but these; the identities taken out."""
+        known = await self._database.read(SYSTEM_USER, vectors.registered)
+        gone = [identity for identity in known if identity not in keep]
+        for identity in gone:
+            projection = projection_name(identity)
+            # The notes first: cut off between the two, a second call still finds the embedder.
+            await self._database.write(KEEPER, partial(_unpark_all, projection=projection), seconds=UPKEEP_SECONDS)
+            await vectors.drop(self._database, identity, KEEPER)
+        return gone
+
+    async def counts(self, scope: Scope) -> Mapping[str, Mapping[str, int]]:
+        """How many of what the user has. Edges lie elsewhere."""
+        return await self._database.read(scope, lambda db: _counts(db, scope.user_id))
+
+    async def sizes(self) -> dict[str, int]:
+        """Bytes of the database; its unused space and its write-ahead log are the server's own and count 0."""
+        found = await self._database.read(SYSTEM_USER, lambda db: rows(db, _sql()["size"]))
+        return {"store": int(found[0][0]), "unused": 0, "write_ahead_log": 0}
+
+    async def compact(self) -> bool:
+        """Nothing to do for a client: the server's vacuum keeps unused space for what comes."""
+        return True
+
+    async def copy_to(self, path: Path) -> None:
+        """Raises ConfigError: a server's database is copied with its own tools."""
+        raise ConfigError(f"{self._database.place} is a server; copy its database with pg_dump instead")
+
+
+async def _unpark(db: Connection, projection: str, user_id: str) -> int:
+    return int((await rows(db, _sql()["unpark"], {"projection": projection, "user_id": user_id}))[0][0])
+
+
+async def _unpark_all(db: Connection, projection: str) -> None:
+    for (user_id,) in await rows(db, _sql()["parked_for"], {"projection": projection}):
+        await become(db, user_id)
+        await _unpark(db, projection, user_id)
+
+
+async def _word_counts(db: Connection, user_id: str, after: int) -> dict[int, Counts | None]:
+    """The term counts (None without text) of slots whose last after-image came since."""
+    found = await rows(db, _sql()["last_images"], {"user_id": user_id, "after": after})
+    return await in_thread(partial(restoring.term_counts, user_id, found))
+
+
+async def _counts(db: Connection, user_id: str) -> dict[str, dict[str, int]]:
+    asked = {"user_id": user_id}
+    out = {name: dict(await rows(db, _sql()[f"by_{name}"], asked)) for name in ("kind", "status", "channel")}
+    for name in ("journal", "words"):
+        cursor = await db.execute(_sql()[name], asked)
+        (row,) = await cursor.fetchall()
+        out[name] = {column.name: int(value) for column, value in zip(cursor.description or (), row, strict=True)}
+    out["passages"] = {}
+    for identity, number, size in await rows(db, _sql()["embedders"]):
+        counted = _sql()["passages"].replace("{dimensions}", str(size))
+        out["passages"][identity] = int((await rows(db, counted, {**asked, "number": number}))[0][0])
+    return out

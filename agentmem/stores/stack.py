@@ -1,0 +1,68 @@
+"""Opens the stores that the settings name: one embedded file, or servers. Backends and their drivers load only then."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from agentmem.model.clock import Clock
+from agentmem.settings import Settings
+from agentmem.stores import FollowingGraph, GraphStore, LogStore, SessionStore, VectorIndex
+from agentmem.stores.upkeep import Upkeep
+
+OpenIndex = Callable[[str, int, int], Awaitable[VectorIndex]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Open stores. `following` is the graph again when it stands outside of the log and has to follow it."""
+
+    log: LogStore
+    graph: GraphStore
+    following: FollowingGraph | None
+    session: SessionStore
+    upkeep: Upkeep
+    open_index: OpenIndex
+
+
+async def open_stack(settings: Settings, clock: Clock) -> Stack:
+    """Open all stores, or none. Raises ConfigError, SchemaMismatch, CorruptStore or StoreUnavailable."""
+    async with AsyncExitStack() as opened:
+        session = await _open_session(settings, clock)
+        opened.push_async_callback(session.close)
+        if settings.log_server is None:
+            from agentmem.stores import sqlite  # lazy: loads the driver
+
+            log = await sqlite.open_log(settings.database, clock)
+            graph, upkeep = sqlite.open_graph(log.database, clock), sqlite.open_upkeep(log.database)
+            stack = Stack(log, graph, None, session, upkeep, partial(sqlite.open_vectors, log.database))
+        else:
+            stack = await _open_servers(settings, clock, session, opened)
+        opened.pop_all()  # nothing failed: whoever asked closes them
+        return stack
+
+
+async def _open_servers(settings: Settings, clock: Clock, session: SessionStore, opened: AsyncExitStack) -> Stack:
+    from agentmem.stores import neo4j, postgres  # lazy: extras
+
+    assert settings.log_server is not None
+    assert settings.graph_server is not None
+    log = await postgres.open_log(settings.log_server, clock)
+    opened.push_async_callback(log.close)
+    store_id = (await log.meta())["store_id"]
+    graph = await neo4j.open_graph(settings.graph_server, clock, log, store_id=store_id)
+    upkeep = postgres.open_upkeep(log.database)
+    return Stack(log, graph, graph, session, upkeep, partial(postgres.open_vectors, log.database))
+
+
+async def _open_session(settings: Settings, clock: Clock) -> SessionStore:
+    if (url := settings.session_server) is not None:
+        from agentmem.stores import redis  # lazy: an extra
+
+        return await redis.open_session(url, clock)
+    from agentmem.stores import sqlite
+
+    assert settings.session_file is not None
+    return await sqlite.open_session(settings.session_file, clock)

@@ -1,0 +1,134 @@
+"""The projector brings along what writers left undone, and only one works at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.consolidation import project as job
+from agentmem.consolidation.project import keep_projecting, project
+from agentmem.errors import LeaseLost, StoreError, StoreUnavailable
+from agentmem.model.scope import Scope
+from tests.conformance import stores
+from tests.flows.test_servers import PATIENT
+from tests.servers.stack import Stack
+
+
+def opened(home: Path, stack: Stack, user: str, **more: Any) -> AsyncAgentMemory:
+    return AsyncAgentMemory(stack.user(user), home=home, **{"embedder": "hash", **stack.urls, **PATIENT, **more})
+
+
+async def left_undone(memory: AsyncAgentMemory, user: str, count: int) -> None:
+    """Turns in the log alone, as a writer leaves them that is killed after the commit."""
+    turns = [stores.turn(f"t{n}", n, content=f"bees number {n}") for n in range(count)]
+    for turn in turns:
+        await stores.put(memory.resources.log, Scope(user), turn)
+
+
+async def test_users_left_behind_catch_up(home: Path, stack: Stack) -> None:
+    users = [stack.user(name) for name in ("ann", "bob", "cid")]
+    async with opened(home, stack, "alice") as memory:
+        for user in users:
+            await left_undone(memory, user, 7)
+        report = await project(memory.resources)
+        assert (report.users, report.parked, report.waiting) == (3, 0, ())
+        for user in users:
+            other = memory.scoped(user_id=user)
+            assert set((await other.lag()).values()) == {0}
+            assert len(await memory.resources.following.graph.get("Turn", Scope(user))) == 7  # type: ignore[union-attr]
+            assert len((await other.remember("bees")).turns) == 7
+        again = await project(memory.resources)
+        assert again.users == 0
+
+
+async def test_two_projectors_take_turns(home: Path, stack: Stack) -> None:
+    async with opened(home, stack, "alice") as memory:
+        token = await memory.resources.log.lease(job.LEASE, 30, "another")
+        assert token is not None
+        with pytest.raises(LeaseLost):
+            await project(memory.resources)
+        await memory.resources.log.release(job.LEASE, "another")
+        await project(memory.resources)
+
+
+class Picky:
+    """Before a graph: refuses what one record holds, or everything."""
+
+    def __init__(self, inner: Any, poison: str | None) -> None:
+        self.inner, self.poison = inner, poison
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    async def apply(self, batches: Any) -> Any:
+        if self.poison is None:
+            raise StoreUnavailable("gone")
+        names = {stored.record.id for _, entries in batches.values() for entry in entries for stored in entry.puts}
+        if self.poison in names:
+            raise StoreError("cannot hold this")
+        return await self.inner.apply(batches)
+
+
+async def test_a_change_the_graph_cannot_hold_is_parked_and_the_others_follow(
+    home: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentmem.projections.graph.REST", 0.01)
+    user = stack.user("ann")
+    async with opened(home, stack, "alice") as memory:
+        following = memory.resources.following
+        assert following is not None
+        graph: Any = following.graph
+        picky: Any = Picky(graph, "t3")
+        following.graph = picky
+        await left_undone(memory, user, 9)
+        for _ in range(4):
+            await asyncio.sleep(0.02)
+            report = await project(memory.resources)
+        assert report.parked == 1
+        assert sorted(await graph.get("Turn", Scope(user))) == [f"t{n}" for n in range(9) if n != 3]
+        assert (await memory.scoped(user_id=user).lag())["graph"] == 1
+        (parked,) = await memory.resources.log.parked(Scope(user))
+        assert (parked.projection, parked.seq) == ("graph", 4)
+
+
+async def test_a_graph_that_takes_nothing_parks_nothing(
+    home: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentmem.projections.graph.REST", 0.01)
+    async with opened(home, stack, "alice") as memory:
+        following = memory.resources.following
+        assert following is not None
+        away: Any = Picky(following.graph, None)
+        whole, following.graph = following.graph, away
+        await left_undone(memory, stack.user("ann"), 3)
+        for _ in range(4):
+            await asyncio.sleep(0.02)
+            report = await project(memory.resources)
+        assert (report.users, report.parked) == (0, 0)
+        assert "gone" in report.waiting[0]
+        following.graph = whole
+        await asyncio.sleep(0.02)
+        assert (await project(memory.resources)).users == 1
+
+
+async def test_the_daemon_goes_on_until_it_is_stopped(home: Path, stack: Stack) -> None:
+    user = stack.user("ann")
+    async with opened(home, stack, "alice") as memory:
+        stop, beats = asyncio.Event(), 0
+
+        def beat() -> None:
+            nonlocal beats
+            beats += 1
+
+        daemon = asyncio.ensure_future(keep_projecting(memory.resources, stop, beat, idle=0.01))
+        await left_undone(memory, user, 3)
+        async with asyncio.timeout(60):
+            while set((await memory.scoped(user_id=user).lag()).values()) != {0}:
+                await asyncio.sleep(0.02)
+        stop.set()
+        await daemon
+        assert beats > 0

@@ -1,0 +1,68 @@
+"""A log that was restored from an earlier backup: the graph is found to be ahead, and what was erased stays erased."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.errors import NotFound, StoreUnavailable
+from agentmem.upkeep.rebuild import rebuild
+from tests.flows.test_servers import PATIENT
+from tests.servers.stack import Stack, database_of
+
+
+@pytest.fixture
+def backup(stack: Stack, postgres_url: str) -> Iterator[Stack]:
+    """The stack with the log as it is when `taken` is called."""
+    name = f"backup_{stack.mark}"
+    yield replace(stack, log_url=database_of(postgres_url, name))
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+def take(stack: Stack, backup: Stack, postgres_url: str) -> None:
+    names = [one.log_url.rpartition("/")[2].partition("?")[0] for one in (backup, stack)]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {names[0]} TEMPLATE {names[1]}")
+
+
+def opened(home: Path, stack: Stack) -> AsyncAgentMemory:
+    return AsyncAgentMemory(stack.user(), home=home, embedder="hash", **stack.urls, **PATIENT)
+
+
+async def test_a_restored_log_is_cleaned_again_and_its_graph_made_anew(
+    home: Path, stack: Stack, backup: Stack, postgres_url: str
+) -> None:
+    async with opened(home, stack) as memory:
+        secret = await memory.store_turn("The code of the safe is heron.")
+        told = await memory.learn_fact("The safe opens with heron", source_turn_ids=[secret.id])
+        kept = await memory.store_turn("Bees sleep in winter.")
+        await memory.flush()
+    take(stack, backup, postgres_url)
+    async with opened(home, stack) as memory:
+        await memory.forget(secret.id, hard=True)
+        for n in range(5):
+            await memory.store_turn(f"Said after the backup, {n}.")
+        await memory.flush()
+    async with opened(home, backup) as memory:
+        assert {turn.id for turn in (await memory.remember("heron safe")).turns} >= {secret.id}  # the backup has it
+        with pytest.raises(StoreUnavailable, match="ahead of the log"):
+            await memory.flush()
+        report = await rebuild(memory.resources, [memory.scope.user_id], what=["graph"])
+        assert "2 records" in " ".join(report.notes)
+        assert set((await memory.lag()).values()) == {0}
+        found = await memory.remember("heron safe")
+        assert {turn.id for turn in found.turns} & {secret.id} == set()
+        assert [fact.id for fact in found.facts if fact.id == told.id] == []
+        with pytest.raises(NotFound):
+            await memory.semantic.get_fact(told.id)
+        following = memory.resources.following
+        assert following is not None
+        assert list(await following.graph.get("Turn", memory.scope)) == [kept.id]
+        again = await rebuild(memory.resources, [memory.scope.user_id], what=["graph"])
+        assert again.notes == ()

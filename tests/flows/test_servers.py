@@ -1,0 +1,51 @@
+"""The same three lines on Postgres, Neo4j and Redis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from agentmem import AgentMemory
+from tests.flows.given import ids
+from tests.servers.stack import Stack
+
+PATIENT = {"catch_up_ms": 60_000, "recall": {"entity": {"deadline": 60}}}  # a graph that has just started is slow
+
+
+def opened(home: Path, stack: Stack, user: str = "alice", **more: Any) -> AgentMemory:
+    return AgentMemory(stack.user(user), home=home, **{"embedder": "hash", **stack.urls, **PATIENT, **more})
+
+
+def test_what_was_stored_is_remembered_by_words_vectors_and_links(home: Path, stack: Stack) -> None:
+    with opened(home, stack) as memory:
+        anna = memory.upsert_entity({"name": "Anna", "type": "person"})
+        turn = memory.store_turn("Anna is allergic to peanuts.")
+        fact = memory.learn_fact("The sister of the chef must avoid nuts", entity_ids=[anna.id])
+        found = memory.remember("what must Anna avoid?")
+        assert {turn.id, fact.id, anna.id} <= ids(found)
+        assert found.notices == ()
+        whys = {item.record.id: item.why for item in found.items}
+        assert "entities" in whys[fact.id]
+        memory.flush()
+        assert set(memory.lag().values()) == {0}
+    with opened(home, stack) as memory:
+        assert {turn.id, fact.id, anna.id} <= ids(memory.remember("what must Anna avoid?"))
+        graph = memory.semantic.get_entity_graph([anna.id])
+        assert [found.id for found in graph.facts] == [fact.id]
+
+
+def test_what_was_erased_is_nowhere(home: Path, stack: Stack) -> None:
+    with opened(home, stack) as memory:
+        anna = memory.upsert_entity({"name": "Anna"})
+        memory.learn_fact("Anna keeps bees", entity_ids=[anna.id])
+        memory.store_turn("Anna keeps bees.")
+        memory.flush()
+        gone = memory.forget(anna.id, hard=True)
+        assert gone.scan is not None
+        assert "graph" in gone.scan.places
+        assert dict(gone.scan.remnants) == {}
+        receipt = memory.erase()
+        assert dict(receipt.scan.remnants) == {}
+        assert ids(memory.remember("bees")) == set()
+        memory.flush()
+        assert set(memory.lag().values()) == {0}

@@ -1,0 +1,1 @@
+"""The deployable daemons, thin around what the package does."""

@@ -1,0 +1,16 @@
+"""`python -m workers.projector`: keeps graph and vectors of all users up to the journal until it is stopped."""
+
+from __future__ import annotations
+
+import sys
+
+from agentmem.cli.program import program
+
+
+def run() -> None:
+    """Run until SIGTERM or SIGINT; arguments are those of `agentmem project`."""
+    program(["project", "--follow", *sys.argv[1:]], prog_name="agentmem")
+
+
+if __name__ == "__main__":
+    run()
