@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from agentmem.errors import AgentMemError, Closed, InvalidRecord, NotFound, StoreUnavailable
+from agentmem.events import DEBUG, tell
 from agentmem.memory import Seat
 from agentmem.memory.episodic import Episodic
 from agentmem.memory.erasure import Erasure, ErasureReceipt, ForgetReceipt
@@ -289,6 +290,8 @@ class AsyncAgentMemory:
             await audit_recall(resources, scope, "retrieve", request, None, watch, error=type(error).__name__)
             raise
         resources.keep_receipt(bundle.receipt.id, bundle.receipt)
+        tell(DEBUG, "recalled", user_id=scope.user_id, receipt_id=bundle.receipt.id, items=len(bundle.items),
+             notices=len(bundle.notices), ms=bundle.receipt.milliseconds)  # fmt: skip
         if reinforce and bundle.receipt.delivered:
             bundle = await self._reinforced(bundle, scope)
         await audit_recall(resources, scope, "retrieve", request, bundle.receipt, watch)

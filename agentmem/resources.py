@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from agentmem.audit import MEMORY_TYPES, Auditor
 from agentmem.errors import AgentMemError, Closed, Conflict, ModelUnavailable, StoreError, StoreUnavailable
+from agentmem.events import DEBUG, tell
 from agentmem.model.changes import Audit, Change, JournalEntry, Promotion, Write
 from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, derived_id, from_micros
 from agentmem.model.outline import Outline
@@ -77,7 +78,13 @@ class Resources:
         `then` is run beside them with what was written, and not waited for: for caches.
         """
         self.check_open()
+        watch = Stopwatch(self.clock)
         entries = await self.log.append(changes, audit)
+        for entry in entries[:1]:  # of one operation, all of them
+            tell(
+                DEBUG, "stored", user_id=scope.user_id, operation=entry.operation, operation_id=entry.operation_id,
+                changes=len(entries), ms=watch.milliseconds(),
+            )  # fmt: skip
         follow = [self._background(self.follow(scope, entries))]
         if self.following is not None and self.deterministic:
             follow.append(self._background(self.following.follow(scope)))

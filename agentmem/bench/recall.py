@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from agentmem.bench.datasets import Dialogue, Question
@@ -16,6 +18,7 @@ from agentmem.errors import InvalidRecord
 CONTEXT_TOKENS = 4000
 BATCH = 1000
 Progress = Callable[[int, int], None]
+OpenedFor = Callable[[Mapping[str, Any]], AbstractAsyncContextManager[Memory]]
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,13 @@ async def evaluate(
     *,
     context_tokens: int = CONTEXT_TOKENS,
     progress: Progress | None = None,
+    erase: bool = False,
 ) -> Result:
     """Store every dialogue under a user of its own, then ask its scored questions under every configuration.
 
     `context_tokens` is the budget of `context()`, at 4 characters a token; a larger context scores 0, and a budget of 0
     leaves contexts out. `progress` is called with questions asked and questions in all. All rankings of a dialogue
-    come before its first context, so that no context can change one.
+    come before its first context, so that no context can change one. `erase` leaves nothing of these users behind.
     Raises InvalidRecord when two configurations share a name.
     """
     names = [configuration.name for configuration in configurations]
@@ -74,21 +78,38 @@ async def evaluate(
         raise InvalidRecord(f"configurations need different names, got {names}", field="configurations")
     result = Result([Reading(Scores(name)) for name in names])
     total = sum(len(dialogue.scored) for dialogue in dialogues) * len(names)
+
+    def told() -> None:
+        if progress is not None:
+            progress(sum(len(r.scores.asked) for r in result.readings), total)
+
     for dialogue in dialogues:
         user_id = f"{dialogue.dataset}/{dialogue.id}"
-        async with open_memory(user_id, configurations[0].settings) as memory:
-            result.store_seconds += await store(memory, dialogue.turns)
-        result.turns += len(dialogue.turns)
-        ranked = []
-        for configuration, reading in zip(configurations, result.readings, strict=True):
-            async with open_memory(user_id, configuration.settings) as memory:
-                ranked.append([await _ranking(memory, question, reading) for question in dialogue.scored])
-        for configuration, reading, values in zip(configurations, result.readings, ranked, strict=True):
-            async with open_memory(user_id, configuration.settings) as memory:
-                await _finish(memory, dialogue, reading, values, context_tokens)
-            if progress is not None:
-                progress(sum(len(r.scores.asked) for r in result.readings), total)
+        try:
+            await _ask_all(partial(open_memory, user_id), dialogue, configurations, result, context_tokens, told)
+        finally:
+            if erase:
+                async with open_memory(user_id, configurations[0].settings) as memory:
+                    await memory.erase()
     return result
+
+
+async def _ask_all(
+    opened: OpenedFor, dialogue: Dialogue, configurations: Sequence[Configuration], result: Result, budget: int,
+    told: Callable[[], None],
+) -> None:  # fmt: skip
+    """Store one dialogue and ask its questions; `told` is called when one configuration has answered them."""
+    async with opened(configurations[0].settings) as memory:
+        result.store_seconds += await store(memory, dialogue.turns)
+    result.turns += len(dialogue.turns)
+    ranked = []
+    for configuration, reading in zip(configurations, result.readings, strict=True):
+        async with opened(configuration.settings) as memory:
+            ranked.append([await _ranking(memory, question, reading) for question in dialogue.scored])
+    for configuration, reading, values in zip(configurations, result.readings, ranked, strict=True):
+        async with opened(configuration.settings) as memory:
+            await _finish(memory, dialogue, reading, values, budget)
+        told()
 
 
 async def store(memory: Memory, turns: Sequence[Mapping[str, Any]]) -> float:

@@ -11,11 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.bench import datasets, latency, recall, report
 from agentmem.bench.latency import Load
 from agentmem.bench.recall import Configuration
 from agentmem.bench.target import Target
 from agentmem.errors import ConfigError
+from agentmem.model.clock import RandomIds, SystemClock
+from agentmem.providers import open_embedder
+from agentmem.resources import embedder_options
+from agentmem.settings import load_settings
 
 DEFAULT = Configuration("default")
 BEST = Configuration("best", {"recall_profile": "best"})
@@ -28,7 +33,8 @@ class Plan:
     """What to measure; what is left empty is left out.
 
     `data`: LoCoMo-shaped files. `configurations`: compared with the first one. `context_tokens`: budget of `context()`.
-    `loads`: sizes for time and memory. `scratch`: folder for the databases, removed afterwards.
+    `loads`: sizes for time and memory. `scratch`: folder for the databases, removed afterwards. `servers`: measure
+    recall on the servers that the environment names, with users that are erased afterwards.
     """
 
     out: Path
@@ -39,23 +45,27 @@ class Plan:
     loads: tuple[Load, ...] = ()
     startup: bool = False
     scratch: Path | None = None
+    servers: bool = False
 
 
 def run(plan: Plan, say: Say | None = None, progress: recall.Progress | None = None) -> list[Path]:
     """Measure, write `recall-<embedder>` and `latency` as .md and .json into `plan.out`, and return the files written.
 
     `say` gets one line for each step, `progress` the questions asked and in all. Raises ConfigError when there is
-    nothing to measure, and what the memory raises.
+    nothing to measure or the servers cannot measure it, and what the memory raises.
     """
     if not (plan.data or plan.loads or plan.startup):
         raise ConfigError("nothing to measure: give data, sizes or start-up")
+    if plan.servers and (plan.loads or plan.startup):
+        raise ConfigError("on servers only recall is measured here: agentmem bench recall --servers")
     say = say or _quiet
     dialogues = datasets.load(plan.data)
     written: list[Path] = []
     with tempfile.TemporaryDirectory(prefix="agentmem-bench-", dir=plan.scratch) as scratch:
         for embedder in plan.embedders if dialogues else ():
             say(f"recall with {embedder}: {len(dialogues)} dialogues")
-            target = Target(str(Path(scratch) / "recall" / slug(embedder)), embedder)
+            mark = f"bench {RandomIds(SystemClock()).new()}" if plan.servers else ""
+            target = Target(str(Path(scratch) / "recall" / slug(embedder)), embedder, mark=mark)
             written += _recall(plan, target, dialogues, progress)
         rows = list(_latency(plan, Path(scratch), say))
     if rows:
@@ -66,11 +76,28 @@ def run(plan: Plan, say: Say | None = None, progress: recall.Progress | None = N
 def _recall(
     plan: Plan, target: Target, dialogues: list[datasets.Dialogue], progress: recall.Progress | None
 ) -> tuple[Path, Path]:
+    if plan.servers:
+        asyncio.run(_check_servers(target))
     measured = asyncio.run(
-        recall.evaluate(target, dialogues, plan.configurations, context_tokens=plan.context_tokens, progress=progress)
-    )
+        recall.evaluate(
+            target, dialogues, plan.configurations, context_tokens=plan.context_tokens, progress=progress,
+            erase=plan.servers,
+        )
+    )  # fmt: skip
     text = f"# Recall with {target.embedder}\n\n{report.recall_text(measured)}"
     return report.write(plan.out, f"recall-{slug(target.embedder)}", text, report.recall_data(measured))
+
+
+async def _check_servers(target: Target) -> None:
+    """Raises ConfigError where no servers are named, or their store is built with another embedder than is asked."""
+    settings = load_settings(home=target.home, embedder=target.embedder)
+    if settings.log_server is None:
+        raise ConfigError("--servers: none are named; set AGENTMEM_LOG_URL and AGENTMEM_GRAPH_URL to their URLs")
+    wanted = settings.embedder
+    async with AsyncAgentMemory("nobody", settings=settings) as memory:
+        served = memory.resources.vectors[0].embedder.identity
+        if wanted != "auto" and open_embedder(wanted, embedder_options(settings)).identity != served:
+            raise ConfigError(f"the servers' store is built with {served}; give --embedder auto to measure with that")
 
 
 def _latency(plan: Plan, scratch: Path, say: Say) -> Iterator[latency.Row]:

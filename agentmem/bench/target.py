@@ -45,6 +45,8 @@ class Memory(Protocol):
 
     async def context(self, query: str, *, max_tokens: int) -> Context: ...
 
+    async def erase(self) -> object: ...
+
     def scoped(self, *, user_id: str) -> Memory: ...
 
 
@@ -52,17 +54,27 @@ class Memory(Protocol):
 Opener = Callable[[str, Mapping[str, Any]], AbstractAsyncContextManager[Memory]]
 
 
+_EMBEDDED = {"log_url": None, "graph_url": None, "session_url": None}
+
+
 @dataclass(frozen=True)
 class Target:
-    """An embedded memory under `home`; `settings` are overrides as `AsyncAgentMemory` takes them. It can be pickled."""
+    """An embedded memory under `home`; `settings` are overrides as `AsyncAgentMemory` takes them. It can be pickled.
+
+    With `mark` it is the servers that the environment names, for users whose names end with it, so that they are the
+    benchmark's own. Without, what the environment says of servers is not heeded.
+    """
 
     home: str
     embedder: str = "auto"
     settings: Mapping[str, Any] = field(default_factory=dict)
+    mark: str = ""
 
     def __call__(self, user_id: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[Memory]:
         """Open the memory of a user, to be used with `async with`."""
         from agentmem import AsyncAgentMemory
 
-        chosen = {"home": self.home, "embedder": self.embedder, **self.settings, **settings}
-        return cast(AbstractAsyncContextManager[Memory], AsyncAgentMemory(user_id, **chosen))
+        place = {"recall_rate": 0} if self.mark else _EMBEDDED
+        chosen = {"home": self.home, "embedder": self.embedder, **place, **self.settings, **settings}
+        name = f"{user_id} {self.mark}" if self.mark else user_id
+        return cast(AbstractAsyncContextManager[Memory], AsyncAgentMemory(name, **chosen))

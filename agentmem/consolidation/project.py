@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from agentmem.errors import LeaseLost, StoreError, StoreUnavailable
+from agentmem.events import INFO, tell
 from agentmem.model.clock import Stopwatch
 from agentmem.model.scope import Operator, Scope
 from agentmem.projections import BATCH, GraphProjection, VectorProjection
@@ -76,6 +77,8 @@ async def keep_projecting(
             rest = min(2 * rest, LONGEST_REST)
         else:
             rest = min(2 * rest, LONGEST_REST) if work.waiting else idle
+        if work.done or work.waiting:
+            tell(INFO, "projected", users=len(work.done), waiting=list(dict.fromkeys(work.waiting)))
         beat()
         await _pause(stop, rest)
 

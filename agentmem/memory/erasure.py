@@ -154,12 +154,13 @@ class Erasure:
         done = await resources.log.operation(entry.operation_id, scope) if entry.repeated else []
         before = [(item.kind, item.id) for one in done for item in one.gone if item.erased]
         now = done[-1].at if before else resources.clock.now()
-        there = [] if keys else await self._stored(record_id, kind)
-        if before:  # what was made anew since is not what was meant
-            gone = [key for key in before if key not in there]
+        if before:  # what was made anew since, in any channel, is not what was meant
+            where = Where(kinds=tuple(KINDS), ids=tuple(name for _, name in before))
+            anew = {record.key for record in await self._every(where)}
+            gone = [key for key in before if key not in anew]
             scan = await resources.log.erase(scope, gone, operation_id=entry.operation_id, at=now)
         else:
-            keys = keys or there
+            keys = keys or await self._stored(record_id, kind)
             gone, scan = await self._take_out(keys, entry.operation_id, now)
         scan = await self._forget_graph(gone, await self._forget_caches([name for _, name in gone], scan))
         await resources.follow(scope)

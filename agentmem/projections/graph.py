@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from agentmem.errors import SchemaMismatch, StoreError, StoreUnavailable
+from agentmem.events import WARNING, tell
 from agentmem.model.changes import JournalEntry
 from agentmem.model.clock import Clock
 from agentmem.model.records import Key
@@ -174,6 +175,7 @@ class GraphProjection:
                 self._wanted.setdefault(user, [])
             if not isinstance(error, StoreError):
                 raise
+            tell(WARNING, "graph_away", users=len(users), error=str(error))
             self.last_error, self._failed_at = str(error), _now()
         else:
             for user in left:
@@ -245,6 +247,7 @@ class GraphProjection:
         if attempts < TRIES:
             raise error
         del self._attempts[key]
+        tell(WARNING, "change_parked", projection=self.name, user_id=user, seq=entry.seq)
         self.last_error = str(error)
         await self.log.park(Parked(self.name, user, entry.seq, str(error), attempts, self.clock.now()))
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentmem.errors import AgentMemError, BadReply, ModelError, ModelUnavailable
+from agentmem.events import WARNING, tell
 from agentmem.model.changes import JournalEntry, Stored
 from agentmem.model.clock import Clock
 from agentmem.model.scope import Scope
@@ -142,6 +143,7 @@ class VectorProjection:
         try:
             batch = await self._batch(after, todo)
         except ModelUnavailable as error:
+            tell(WARNING, "model_away", projection=self.name, error=str(error))
             self._failed_at, self.last_error = _now(), str(error)
             return None
         except ModelError as error:
@@ -167,6 +169,7 @@ class VectorProjection:
             self._failed_at = _now()
             return None
         del self._attempts[key]
+        tell(WARNING, "change_parked", projection=self.name, user_id=scope.user_id, seq=entry.seq)
         await self.log.park(Parked(self.name, scope.user_id, entry.seq, str(error), attempts, self.clock.now()))
         return Batch(after, entry.seq)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 from agentmem.errors import AgentMemError, StoreError
@@ -20,12 +21,17 @@ PATIENCE = 30.0  # seconds for the embedder to answer
 
 
 async def doctor(settings: Settings) -> list[Finding]:
-    """Check files, permissions, library, integrity, schema, invariants, lag, clock, leases and the embedder.
+    """Check the stores, their schema, invariants, lag, clock, leases, the session cache and the embedder.
 
-    One finding per thing looked at, in a fixed order: `ok`, `warning` or `error`, what and why, and the fix. Works on a
-    damaged store, which is a finding and no exception, and while others use it. The embedder is asked for one vector.
+    Of an embedded store also files, permissions and the disk; of servers also versions, roles, audit partitions,
+    indexes, and whether the graph and the log are of one mind. One finding per thing looked at, in a fixed order: `ok`,
+    `warning` or `error`, what and why, and the fix. Works on a damaged store, which is a finding and no exception, and
+    while others use it. The embedder is asked for one vector.
     """
-    findings, meta = await asyncio.to_thread(_look, settings)
+    if settings.log_server is not None and settings.graph_server is not None:
+        findings, meta = await _servers(settings, settings.log_server, settings.graph_server)
+    else:
+        findings, meta = await asyncio.to_thread(_look, settings)
     if settings.session_server is not None:
         findings.append(await _session(settings, settings.session_server))
     if recorded := meta.get("embedder"):
@@ -83,6 +89,17 @@ def _copies(folder: Path) -> list[Finding]:
         Finding("warning", "copies", f"{copy} holds a copy that a killed verification left", f"run: rm -r {copy}")
         for copy in left_behind(folder, now)
     ]
+
+
+async def _servers(settings: Settings, log_url: str, graph_url: str) -> tuple[list[Finding], dict[str, str]]:
+    from agentmem.stores.neo4j import checks as graph  # lazy: extras
+    from agentmem.stores.postgres import checks as log
+
+    seen = await log.inspect(log_url, (settings.clock or SystemClock()).now())
+    if (store_id := seen.meta.get("store_id")) is None:
+        return seen.findings, seen.meta
+    found = await graph.inspect(graph_url, store_id, partial(log.heads, log_url), partial(log.heads_after, log_url))
+    return seen.findings + found, seen.meta
 
 
 async def _session(settings: Settings, url: str) -> Finding:

@@ -366,7 +366,7 @@ CREATE VIEW tool_invocations WITH (security_invoker = true) AS
 SELECT slot::bigint AS id, user_id, id AS invocation_id, conversation_uuid AS conversation_id,
        conversation_id AS conversation, position AS turn_index, moment(coalesce(valid_from, recorded_at)) AS timestamp,
        payload ->> 'tool_name' AS tool_name, payload -> 'tool_input' AS tool_input, payload -> 'tool_output' AS tool_output,
-       (payload ->> 'success')::boolean AS success, (payload ->> 'latency_ms')::integer AS latency_ms,
+       (payload ->> 'success')::boolean AS success, round((payload ->> 'latency_ms')::numeric)::integer AS latency_ms,
        payload ->> 'error_message' AS error_message, channel
 FROM current_records WHERE kind = 'ToolInvocation';
 

@@ -9,23 +9,43 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.stack import Stack
+
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = ["README.md", "docs/quickstart.md"]
 BLOCKS = [
     (page, number, code) for page in PAGES for number, code in enumerate(PYTHON.findall((ROOT / page).read_text()))
 ]
-NAMED = sorted(set(re.findall(r"`(test_\w+)`", (ROOT / "docs/decisions.md").read_text())))
+EMBEDDED = [block for block in BLOCKS if "log_url" not in block[2]]
+ON_SERVERS = [block for block in BLOCKS if block not in EMBEDDED]
+NAMED = sorted(
+    {name for page in (ROOT / "docs").glob("*.md") for name in re.findall(r"`(test_\w+)`", page.read_text())}
+)
 
 
-@pytest.mark.parametrize("page,number,code", BLOCKS, ids=[f"{page}-{number}" for page, number, _ in BLOCKS])
+def names(blocks: list[tuple[str, int, str]]) -> list[str]:
+    return [f"{page}-{number}" for page, number, _ in blocks]
+
+
+@pytest.mark.parametrize("page,number,code", EMBEDDED, ids=names(EMBEDDED))
 def test_code_in_documents_runs(page: str, number: int, code: str, tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, f"{page}, block {number}:\n{run.stderr}"
 
 
+@pytest.mark.parametrize("page,number,code", ON_SERVERS, ids=names(ON_SERVERS))
+def test_code_in_documents_runs_on_servers(page: str, number: int, code: str, tmp_path: Path, stack: Stack) -> None:
+    for name, url in stack.urls.items():
+        code, changed = re.subn(f'"{name}": "[^"]+"', f'"{name}": "{url}"', code)
+        assert changed == 1
+    code = "from agentmem import AgentMemory\n" + code.replace('"alice"', repr(stack.user()))  # as the page began
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (run.returncode, "peanuts" in run.stdout) == (0, True), f"{page}, block {number}:\n{run.stderr}"
+
+
 @pytest.mark.parametrize("name", NAMED)
-def test_guards_that_decisions_names_exist(name: str) -> None:
+def test_tests_that_documents_name_exist(name: str) -> None:
     assert any(f"def {name}(" in path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
 
 

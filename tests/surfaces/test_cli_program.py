@@ -18,8 +18,8 @@ from agentmem.cli.door import memory_options
 from agentmem.cli.program import program
 
 PROMISED = [
-    "add", "audit", "bench", "compact", "context", "demo", "doctor", "export", "facts", "forget", "import", "rebuild",
-    "remember", "stats", "verify",
+    "add", "audit", "bench", "compact", "context", "demo", "doctor", "export", "facts", "forget", "import", "migrate",
+    "project", "rebuild", "remember", "stats", "verify",
 ]  # fmt: skip
 HEAVY = {"apsw", "numpy", "pydantic", "asyncio", "agentmem.agent_memory", "agentmem.settings", "agentmem.bench.suite"}
 

@@ -40,17 +40,24 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--configurations", type=_FILE, metavar="PATH", help="JSON object {name: settings}; compared with the first."
 )
+@click.option(
+    "--servers",
+    is_flag=True,
+    help="Measure recall on the servers that the settings name, with users erased afterwards.",
+)
 @click.option("--sizes", metavar="SIZE,…", help="Turns, or users x turns. [default: 1000,10000,100000,1000x500]")
 @memory_options()
 def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> None:
     """Measure evidence recall on the files of --data, and latency, memory and start-up at several sizes.
 
-    Works on databases of its own, in a temporary folder or below --home, and removes them.
+    Works on databases of its own, in a temporary folder or below --home, and removes them. --servers takes the URLs of
+    the environment instead.
 
     \b
     Examples:
       agentmem bench recall --data locomo.json
       agentmem bench recall --data a.json --data b.json --configurations compare.json --embedder local
+      agentmem bench recall --data locomo.json --servers
       agentmem bench latency --sizes 1000,10000 --embedder hash
     """
     from agentmem.bench import suite
@@ -85,4 +92,5 @@ def plan(door: Door, what: str | None, data: tuple[Path, ...], out: Path, **opti
         loads=loads if latency else (),
         startup=latency,
         scratch=scratch,
+        servers=options["servers"],
     )

@@ -11,7 +11,7 @@ from agentmem.cli.render import bold, coloured, safe
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
-@click.command(short_help="Check the files, the schema and the models.")
+@click.command(short_help="Check the stores, the schema and the models.")
 @memory_options()
 def command(door: Door) -> int:
     """Check the memory and say how to mend what is wrong. Changes nothing. Exits with 3 when there is an error.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
 from agentmem.cli.door import Door, memory_options
@@ -21,8 +19,11 @@ def command(door: Door) -> None:
 
     \b
     Examples:
-      AGENTMEM_LOG_URL=postgresql://owner@db/agentmem AGENTMEM_GRAPH_URL=neo4j://neo4j@graph agentmem migrate
+      agentmem migrate
+      agentmem migrate --json
     """
+    import asyncio
+
     from agentmem.upkeep.migrate import migrate
 
     report = asyncio.run(migrate(door.settings()))

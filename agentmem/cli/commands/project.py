@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +37,9 @@ def command(door: Door, *, follow: bool, health_file: Path | None) -> int:
     from agentmem.consolidation.project import project
 
     if follow:
+        import logging
+
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
         door.run(lambda memory: _forever(memory, health_file))
         return 0
     with Progress() as progress:
@@ -50,6 +51,9 @@ def command(door: Door, *, follow: bool, health_file: Path | None) -> int:
 
 
 async def _forever(memory: AsyncAgentMemory, health_file: Path | None) -> None:
+    import asyncio
+    import signal
+
     from agentmem.consolidation.project import keep_projecting
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()

@@ -1,0 +1,39 @@
+"""What the package says of its work, through structlog to the logger `agentmem` of the standard library, as JSON.
+
+Ids, counts and times only, never text of a memory. Values that the application binds with
+`structlog.contextvars.bound_contextvars(request_id=…)` stand in every event of that request.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from structlog.stdlib import BoundLogger
+
+DEBUG, INFO, WARNING = logging.DEBUG, logging.INFO, logging.WARNING
+_NAME = "agentmem"
+
+
+def tell(level: int, event: str, **values: Any) -> None:
+    """Note an event; costs next to nothing where nobody listens at that level."""
+    if logging.getLogger(_NAME).isEnabledFor(level):
+        _logger().log(level, event, **values)
+
+
+@cache
+def _logger() -> BoundLogger:
+    import structlog  # here, because few programs listen
+
+    # Bound to its own processors: how the application configured structlog for itself changes nothing here.
+    logger: BoundLogger = structlog.wrap_logger(
+        logging.getLogger(_NAME),
+        processors=[
+            structlog.contextvars.merge_contextvars, structlog.stdlib.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True), structlog.processors.JSONRenderer(default=str),
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )  # fmt: skip
+    return logger

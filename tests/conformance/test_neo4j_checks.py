@@ -1,0 +1,208 @@
+"""What `doctor` finds on a Neo4j server: nothing on a healthy one, and each trouble that is made for real.
+
+On a server of its own, because a look concerns all users of a database, and Community has only one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from agentmem.errors import ConfigError, StoreUnavailable
+from agentmem.model.scope import Scope
+from agentmem.stores.neo4j import Neo4jGraph, checks, migrate, open_graph
+from agentmem.stores.neo4j.checks import inspect
+from agentmem.stores.neo4j.connection import Database, read_address, rows
+from agentmem.stores.neo4j.statements import writing
+from agentmem.stores.sqlite import SqliteLog
+from agentmem.stores.upkeep import Finding
+from tests.conformance.graphs import STORE
+from tests.conformance.stores import START, Hand, entity, opened, put
+from tests.servers.local import LocalServer, free_port
+from tests.servers.neo4j import Neo4j
+
+ANN, BOB, CAROL = Scope("ann"), Scope("bob"), Scope("carol")
+SECRET = "s3cret-word"
+EVERYTHING = ["neo4j", "graph schema", "graph owner", "graph indexes", "graph lag", "graph rebuilds"]
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def server(neo4j_url: str) -> Iterator[LocalServer]:
+    """One server for this module."""
+    with Neo4j() as started:
+        yield started
+
+
+@dataclass
+class Place:
+    """An empty database, a log beside it, and the graph that follows the log."""
+
+    url: str
+    log: SqliteLog
+    graph: Neo4jGraph
+
+    async def run(self, *statements: str, **values: Any) -> None:
+        database = Database(read_address(self.url))
+        for statement in statements:
+            await database.write(lambda tx, text=statement: rows(tx, text, **values))  # type: ignore[misc]
+        await database.close()
+
+    async def put(self, *scopes: Scope) -> None:
+        """One more change of each of these users."""
+        for scope in scopes:
+            count = (await self.log.head(scope)).seq
+            await put(self.log, scope, entity(f"e{count}"))
+
+    async def follow(self, *scopes: Scope) -> None:
+        for scope in scopes:
+            after = await self.graph.watermark(scope.user_id)
+            await self.graph.apply({scope.user_id: (after, await self.log.changes(scope, after, 500))})
+
+    async def heads(self, users: Collection[str]) -> dict[str, int]:
+        found = {name: (await self.log.head(Scope(name))).seq for name in users}
+        return {name: seq for name, seq in found.items() if seq}
+
+    async def heads_after(self, after: str) -> dict[str, int]:
+        """Pages of one user, of the three that there may be."""
+        known = sorted(await self.heads([scope.user_id for scope in (ANN, BOB, CAROL)]))
+        return await self.heads([name for name in known if name > after][:1])
+
+    async def look(self) -> list[Finding]:
+        return await inspect(self.url, STORE, self.heads, self.heads_after)
+
+    async def wrong(self) -> dict[str, Finding]:
+        found = await self.look()
+        assert all(bool(finding.fix) == (finding.level != "ok") for finding in found)
+        bad = {f"{finding.what} {finding.level}": finding for finding in found if finding.level != "ok"}
+        assert len(bad) == len([finding for finding in found if finding.level != "ok"])
+        return bad
+
+
+@pytest.fixture
+async def place(server: LocalServer, tmp_path: Path) -> AsyncIterator[Place]:
+    await migrate(server.url, START, store_id=STORE)
+    async with opened(tmp_path / "memory.db") as log:
+        graph = await open_graph(server.url, Hand(), log, store_id=STORE)
+        made = Place(server.url, log, graph)
+        yield made
+        await made.run("MATCH (n) WHERE n:Record OR n:Projection DETACH DELETE n")
+        await graph.close()
+
+
+def told(found: Mapping[str, Finding], what: str, *words: str) -> None:
+    """Exactly this is wrong, and finding and fix have these words."""
+    assert list(found) == [what]
+    assert [word for word in words if word not in f"{found[what].detail} {found[what].fix}"] == []
+
+
+async def nobody(asked: object) -> dict[str, int]:
+    """A log without users."""
+    return {}
+
+
+# -- the server
+
+
+async def test_a_server_that_is_away_is_a_finding() -> None:
+    (found,) = await inspect(f"neo4j://neo4j:{SECRET}@127.0.0.1:{free_port()}", STORE, nobody, nobody)
+    assert (found.what, found.level) == ("neo4j", "error")
+    assert "cannot be reached" in found.detail
+    assert "graph_url" in found.fix
+    assert SECRET not in str(found)
+
+
+async def test_a_wrong_password_is_said_and_not_shown(neo4j_url: str) -> None:
+    parts = urlsplit(neo4j_url)
+    (found,) = await inspect(f"bolt://neo4j:{SECRET}@{parts.hostname}:{parts.port}", STORE, nobody, nobody)
+    assert (found.what, found.level) == ("neo4j", "error")
+    assert "refused the user or the password" in found.detail
+    assert SECRET not in str(found)
+
+
+async def test_a_url_that_cannot_work_is_refused() -> None:
+    with pytest.raises(ConfigError, match="graph_url"):
+        await inspect("http://localhost", STORE, nobody, nobody)
+
+
+# -- the schema
+
+
+async def test_a_database_from_nothing_to_newer_than_us(server: LocalServer, place: Place) -> None:
+    assert await place.wrong() == {}
+    assert [finding.what for finding in await place.look()] == EVERYTHING
+    await place.run("MATCH (v:SchemaVersion) DELETE v", "MATCH (s:Store) DELETE s")
+    told(await place.wrong(), "graph schema error", "version 0 of ", "run: agentmem migrate")
+    await migrate(server.url, START, store_id=STORE)
+    assert await place.wrong() == {}
+    found = await inspect(server.url, "another", nobody, nobody)
+    told({finding.what: finding for finding in found[1:]}, "graph owner", f"another store ({STORE}), ours is another")
+    await place.run("CREATE (:SchemaVersion {version: 99})")
+    told(await place.wrong(), "graph schema error", "version 99 is newer", "pip install --upgrade")
+    await place.run("MATCH (v:SchemaVersion {version: 99}) DELETE v")
+
+
+async def test_dropped_indexes_are_made_again_by_the_fix(place: Place) -> None:
+    await place.run("DROP INDEX turn_place", "DROP CONSTRAINT knows_id")
+    found = await place.wrong()
+    told(found, "graph indexes error", "missing: knows_id, turn_place")
+    statements = found["graph indexes error"].fix.partition(": ")[2].split("; ")
+    await place.run(*statements, "CALL db.awaitIndexes(60)")
+    assert await place.wrong() == {}
+
+
+# -- lag
+
+
+async def test_who_is_behind_and_whom_the_graph_never_saw(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "USERS_AT_ONCE", 1)
+    await place.put(ANN, BOB)
+    await place.follow(ANN, BOB)
+    assert await place.wrong() == {}
+    await place.put(BOB, CAROL, CAROL, CAROL)
+    told(await place.wrong(), "graph lag warning", "lacks 4 changes of 2 users: carol 3; bob 1", "agentmem project")
+    await place.follow(BOB, CAROL)
+    assert await place.wrong() == {}
+    assert "complete for 3 users" in str(await place.look())
+
+
+async def test_a_log_that_was_restored_leaves_the_graph_ahead(place: Place, tmp_path: Path) -> None:
+    await place.put(ANN, ANN, BOB, CAROL)
+    await place.follow(ANN, BOB, CAROL)
+    async with opened(tmp_path / "earlier.db") as earlier:
+        restored = Place(place.url, earlier, place.graph)
+        await restored.put(ANN, CAROL, CAROL)
+        found = await restored.wrong()
+    assert list(found) == ["graph lag error", "graph lag warning"]
+    assert found["graph lag error"].detail.endswith(
+        "ahead of the log for 2 users, as after a restore of the log: ann 1; bob 1"
+    )
+    assert found["graph lag error"].fix == "run: agentmem rebuild --what graph --all-users"
+    assert found["graph lag warning"].detail == "lacks 1 changes of 1 users: carol 1"
+
+
+async def test_a_rebuild_is_seen_under_way_and_cut_off(place: Place) -> None:
+    await place.put(ANN, BOB)
+    await place.follow(ANN, BOB)
+    await place.run(writing("hold"), user_id="bob", holder="x", milliseconds=60_000)
+    assert await place.wrong() == {}
+    assert "under way for 1 users: bob 1" in str(await place.look())
+    await place.run(writing("hold"), user_id="bob", holder="x", milliseconds=-1000)
+    told(await place.wrong(), "graph rebuilds warning", "a rebuild of 1 users was cut off: bob 1", "agentmem project")
+    await place.follow(BOB)
+    assert await place.wrong() == {}
+
+
+async def test_a_log_that_cannot_be_asked_is_a_finding(place: Place) -> None:
+    async def away(asked: object) -> dict[str, int]:
+        raise StoreUnavailable("the log is away")
+
+    found = await inspect(place.url, STORE, away, away)
+    assert [finding.what for finding in found] == [*EVERYTHING[:4], "graph"]
+    assert (found[-1].level, found[-1].detail) == ("error", "the log is away")
