@@ -16,7 +16,8 @@ def test_nothing_acknowledged_is_lost_or_there_twice(step: str) -> None:
 def test_every_step_is_taken_and_everything_is_killed_somewhere() -> None:
     _, seen = kill.reference()
     assert set(kill.STEPS) <= set(seen)
-    assert seen["committed"] >= len(victim.ACTS)  # an erasure takes two
+    logged = [name for name in victim.ACTS if name != "a thought"]  # that one is in the session cache alone
+    assert seen["committed"] >= len(logged)  # an erasure takes two
     assert set(kill.rounds("journal", 20)) == set(range(1, seen["journal"] + 1))
 
 
