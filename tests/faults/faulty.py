@@ -25,9 +25,10 @@ class Faults:
     `trace` says what happened, in order; `committed` keeps the journal as it was written, before any erasure.
     """
 
-    def __init__(self, seed: int, rate: float) -> None:
+    def __init__(self, seed: int, rate: float, never: float = NEVER) -> None:
         self._random = random.Random(f"faults {seed}")
         self.rate = rate
+        self._never = never
         self.trace: list[str] = []
         self.counts: Counter[tuple[str, str]] = Counter()
         self.committed: dict[tuple[str, int], JournalEntry] = {}
@@ -56,7 +57,7 @@ class Faults:
 
     async def _fail(self, kind: str, error: type[AgentMemError]) -> None:
         if kind.startswith("hang"):
-            await asyncio.sleep(NEVER)
+            await asyncio.sleep(self._never)
         raise error("a simulated failure")
 
 
@@ -78,6 +79,10 @@ def make_faulty(resources: Resources, faults: Faults) -> None:
     log: Any = Faulty(resources.log, "log", faults)
     session: Any = Faulty(resources.session, "session", faults)
     resources.log, resources.session = log, session
+    if (following := resources.following) is not None:
+        graph: Any = Faulty(resources.graph, "graph", faults)
+        resources.graph = following.graph = graph
+        following.log = log
     for projection in resources.vectors:
         index: Any = Faulty(projection.index, "vectors", faults)
         embedder: Any = Faulty(projection.embedder, "embedder", faults, ModelUnavailable)

@@ -55,10 +55,10 @@ async def _simulate(home: Path, clock: VirtualClock, seed: int, faults: Faults) 
     writes = [write for writer in writers for write in writer.writes]
     for memory, (log, session) in zip(memories, plain, strict=True):
         memory.resources.log, memory.resources.session = log, session
-        await _check(memory, list(notes), writes, faults)
+        await check(memory, list(notes), writes, faults)
     fresh = await _opened(home, clock, seed, PROCESSES)
-    for user, model in (await _check(fresh, list(notes), writes, faults)).items():
-        await _bundles(fresh.scoped(user_id=user), user, model)
+    for user, model in (await check(fresh, list(notes), writes, faults)).items():
+        await found_by_its_words(fresh.scoped(user_id=user), user, model)
     await asyncio.sleep(REST)  # so long do recalls leave a model alone that did not answer
     with clock.held():  # scores fade with the time since a record was last delivered
         await _same_answers([*memories, fresh], list(notes))
@@ -69,7 +69,7 @@ async def _simulate(home: Path, clock: VirtualClock, seed: int, faults: Faults) 
     return writes
 
 
-async def _check(
+async def check(
     memory: AsyncAgentMemory, users: list[str], writes: list[Write], faults: Faults
 ) -> dict[str, Model]:  # fmt: skip
     """Compare what a memory holds with the model of each user; the models."""
@@ -85,7 +85,7 @@ async def _check(
     return models
 
 
-async def _bundles(mine: AsyncAgentMemory, user: str, model: Model) -> None:
+async def found_by_its_words(mine: AsyncAgentMemory, user: str, model: Model) -> None:
     """What is known now is found by its words; what is retired, erased or somebody else's is not."""
     facts, turns = model.facts(), model.turns()
     for thing in THINGS:

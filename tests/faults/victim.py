@@ -81,9 +81,9 @@ async def _think(memory: AsyncAgentMemory, key: str) -> None:
 
 
 ACTS: Mapping[str, Act] = {
-    "a turn": _store_turn, "a thought": _think, "three turns": _store_turns, "a fact": _learn, "another fact": _learn_more,
-    "an entity": _relate, "a change of mind": _supersede, "a fact forgotten": _forget, "and restored": _restore,
-    "a profile": _profile, "a turn erased": _erase, "a last turn": _store_last,
+    "a turn": _store_turn, "a thought": _think, "three turns": _store_turns, "a fact": _learn,
+    "another fact": _learn_more, "an entity": _relate, "a change of mind": _supersede, "a fact forgotten": _forget,
+    "and restored": _restore, "a profile": _profile, "a turn erased": _erase, "a last turn": _store_last,
 }  # fmt: skip
 
 
