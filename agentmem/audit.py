@@ -7,7 +7,7 @@ from typing import Any
 
 from agentmem.model.changes import Audit, Promotion
 from agentmem.model.records import Record
-from agentmem.model.scope import Scope
+from agentmem.model.scope import GLOBAL, Scope
 from agentmem.settings import Settings
 
 MEMORY_TYPES = {
@@ -48,7 +48,7 @@ class Auditor:
             details["payload"] = payload
         return Audit(
             operation=operation, memory_type=memory_type, scope=scope, operation_id=operation_id,
-            target_channels=(scope.channel,), result_count=count, latency_ms=latency_ms, success=error is None,
+            target_channels=(GLOBAL if promotion else scope.channel,), result_count=count, latency_ms=latency_ms, success=error is None,
             error_message=error, config_snapshot=self.snapshot, metadata=details,
             **({} if promotion is None else promotion._asdict()),
         )  # fmt: skip

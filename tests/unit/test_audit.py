@@ -57,5 +57,6 @@ def test_a_row_says_who_where_and_under_which_settings() -> None:
 def test_a_promotion_fills_its_columns() -> None:
     row = auditor("writes").write("promote", SCOPE, memory_type="semantic", promotion=Promotion("roof", 0.9, 3, 2))
     assert row is not None
+    assert row.target_channels == ("_global",)
     assert (row.promoted_from_channel, row.promotion_confidence) == ("roof", 0.9)
     assert (row.promotion_access_count, row.promotion_conversation_count) == (3, 2)
