@@ -1,0 +1,45 @@
+"""`verify isolation` on servers: the proof is made on others, and those in use are only read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.errors import ConfigError
+from agentmem.model.scope import Operator
+from agentmem.upkeep.isolation import verify_isolation
+from agentmem.upkeep.portable import export_user
+from tests.flows.test_servers import PATIENT
+from tests.flows.test_upkeep_isolation import filled
+from tests.servers.local import LocalServer
+from tests.servers.stack import Stack, prepare
+
+
+@pytest.mark.timeout(300)
+async def test_strangers_come_to_other_servers_and_change_nothing(
+    home: Path, stack: Stack, postgres_database: str, own_neo4j: LocalServer
+) -> None:
+    await prepare(postgres_database, own_neo4j.url, None)
+    async with AsyncAgentMemory(stack.user(), home=home, embedder="hash", **stack.urls, **PATIENT) as memory:
+        await filled(memory)
+        before: list[str] = []
+        await export_user(memory.resources, memory.scope, before.append)
+        with pytest.raises(ConfigError, match="scratch"):
+            await verify_isolation(memory.resources, memory.scope, strangers=10)
+        with pytest.raises(ConfigError, match="in use"):
+            await verify_isolation(
+                memory.resources, memory.scope, strangers=10, scratch=(stack.log_url, own_neo4j.url)
+            )  # fmt: skip
+        report = await verify_isolation(
+            memory.resources, memory.scope, strangers=300, scratch=(postgres_database, own_neo4j.url)
+        )
+        assert (report.queries, report.identical, report.differences) == (9, True, ())
+        after: list[str] = []
+        await export_user(memory.resources, memory.scope, after.append)
+        assert after == before
+        assert await memory.resources.log.users(Operator()) == [stack.user()]
+    scratch = {"log_url": postgres_database, "graph_url": own_neo4j.url}
+    async with AsyncAgentMemory(stack.user(), home=home, embedder="hash", **scratch) as memory:
+        assert await memory.resources.log.users(Operator()) == []
