@@ -35,7 +35,7 @@ class Selection:
 def shortlist(fusion: Fusion, memory: Memory, pool: int) -> dict[str, Ints]:
     """The best `pool` visible slots of each kind that has any, best first."""
     outline, lists = memory.outline, {}
-    for code, kind in enumerate(outline.kinds.values):
+    for code, kind in sorted(enumerate(outline.kinds.values), key=lambda found: found[1]):  # read in any order
         if len(slots := np.flatnonzero(memory.mask & (outline.kind == code))):
             lists[kind] = best(fusion.scores, slots, pool, outline)
     return lists

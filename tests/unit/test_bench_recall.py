@@ -80,6 +80,10 @@ class SharedWords:
                 held.append(turn_id)
         return Text("\n".join(own[turn_id] for turn_id in held), [("Turn", turn_id) for turn_id in held])
 
+    async def erase(self) -> None:
+        self.log.append("erase")
+        del self.stored[self.user_id]
+
     def scoped(self, *, user_id: str) -> SharedWords:
         return SharedWords(user_id, self.stored, self.reverse, self.log)
 
@@ -92,7 +96,7 @@ class Opener:
     log: list[str] = field(default_factory=list)
 
     def __call__(self, user_id: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[SharedWords]:
-        return self._open(user_id, bool(settings.get("reverse")))
+        return self._open(user_id, bool(settings["reverse"]) if settings else False)
 
     @asynccontextmanager
     async def _open(self, user_id: str, reverse: bool) -> AsyncIterator[SharedWords]:
@@ -141,6 +145,16 @@ async def test_evaluate_scores_every_question_that_counts() -> None:
     assert result.turns == 4
     assert seen == [(2, 4), (4, 4)]
     assert list(opener.stored) == ["made up/d"]
+
+
+async def test_users_are_erased_where_it_is_asked_even_after_a_failure() -> None:
+    opener = Opener()
+    await evaluate(opener, [dialogue()], [PLAIN, SPOILT], erase=True)
+    assert opener.stored == {}
+    with pytest.raises(KeyError):
+        await evaluate(opener, [dialogue()], [PLAIN, Configuration("broken", {"no": 1})], erase=True)
+    assert opener.stored == {}
+    assert opener.log.count("erase") == 2
 
 
 async def test_no_context_comes_before_a_ranking() -> None:

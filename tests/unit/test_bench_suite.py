@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
+import psycopg
+import pytest
+
 from agentmem.bench import latency, suite
 from agentmem.bench.latency import Load
+from agentmem.errors import ConfigError
 from agentmem.interchange.turns import read_turns
+from tests.servers.stack import Stack
 
 
 def demo_as_data_set(path: Path) -> Path:
@@ -65,3 +71,31 @@ def test_start_up_is_measured_in_processes_of_its_own() -> None:
         "agentmem --help",
     ]
     assert all(0 < row["p50_ms"] < 60_000 for row in rows)
+
+
+def test_recall_is_measured_on_servers_and_nothing_is_left_there(
+    tmp_path: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = (str(demo_as_data_set(tmp_path / "demo.json")),)
+    plan = suite.Plan(
+        out=tmp_path / "servers", data=data, embedders=("hash",), configurations=(suite.DEFAULT,), servers=True
+    )
+    with pytest.raises(ConfigError, match="AGENTMEM_LOG_URL"):
+        suite.run(plan)
+    with pytest.raises(ConfigError, match="only recall"):
+        suite.run(replace(plan, startup=True))
+    for name, url in stack.urls.items():
+        monkeypatch.setenv(f"AGENTMEM_{name.upper()}", url)
+    suite.run(plan)
+    with pytest.raises(ConfigError, match="is built with hash:v1"):
+        suite.run(replace(plan, embedders=("local",)))
+    stored = "SELECT count(*), count(payload) FROM memory_versions"
+    with psycopg.connect(stack.log_url, autocommit=True) as connection:
+        before = connection.execute(stored).fetchone()
+        assert before is not None
+        assert before[0] > before[1] == 0, "what was stored is erased"
+        suite.run(replace(plan, out=tmp_path / "embedded", servers=False))
+        assert connection.execute(stored).fetchone() == before, "no server is used unasked"
+    found = [json.loads((tmp_path / where / "recall-hash.json").read_text()) for where in ("servers", "embedded")]
+    (one,), (other,) = (measured["datasets"].values() for measured in found)
+    assert one["groups"] == other["groups"]

@@ -1,0 +1,44 @@
+"""Random histories give the same on the embedded stack and on the servers, to the last byte of an export.
+
+AGENTMEM_TEST_HISTORIES=2000 does as many; 17:18 does history 17 alone.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentmem.agent_memory import AsyncAgentMemory
+from tests.conformance.congruence import Both
+from tests.flows.given import StoppedClock
+from tests.servers.stack import Stack
+
+STEPS = 12
+PARTS = 4
+FIRST, _, LAST = os.environ.get("AGENTMEM_TEST_HISTORIES", "200").rpartition(":")
+HISTORIES = range(int(FIRST or 0), int(LAST))
+TECHNIQUES = ("vector", "keyword", "entity", "temporal")
+# No deadline: what comes too late on a busy machine would be a difference.
+GIVEN: dict[str, Any] = {
+    "embedder": "hash", "audit_level": "reads", "catch_up_ms": 60_000, "recall_rate": 0,
+    "recall": {name: {"deadline": 60} for name in TECHNIQUES},
+}  # fmt: skip
+
+
+@pytest.mark.timeout(300 + len(HISTORIES) * 2)
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_random_histories_give_the_same_on_both_stacks(home: Path, stack: Stack, part: int) -> None:
+    clock = StoppedClock()
+    async with AsyncExitStack() as opened:
+        memories = {
+            name: await opened.enter_async_context(
+                AsyncAgentMemory("nobody", home=home / name, clock=clock, **GIVEN, **urls)
+            )
+            for name, urls in (("embedded", {}), ("servers", stack.urls))
+        }
+        for number in HISTORIES[part::PARTS]:
+            await Both(memories, clock, stack.user(f"user {number}"), number).run(STEPS)
