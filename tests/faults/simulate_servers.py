@@ -1,0 +1,146 @@
+"""The simulation of `simulate.py` over real servers: same writers, faults and promises; time passes thirty times faster.
+
+python -m tests.faults.simulate_servers --seeds 50      starts its own servers, unless AGENTMEM_TEST_*_URL name some
+
+A seed gives the same writes and faults, but servers answer when they do: runs are alike, not equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import selectors
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.model.clock import SeededIds
+from tests.faults import servers_checks
+from tests.faults.faulty import Faults, make_faulty
+from tests.faults.simulate import USERS, WRITERS, WRITES, check, found_by_its_words
+from tests.faults.virtual import VirtualClock
+from tests.faults.writers import Notes, Writer
+from tests.servers.host import KINDS, variable
+from tests.servers.stack import prepare
+
+SCALE = 30.0
+NEVER = 90.0  # seconds of the loop after which what hangs gives up
+PROCESSES = 2
+
+
+class _Scaled(selectors.DefaultSelector):
+    """Waits for as long as the loop's time takes."""
+
+    scale = SCALE
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        return super().select(timeout if timeout is None else timeout / self.scale)
+
+
+class FastLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time passes faster than the world's, until it is told not to."""
+
+    def __init__(self) -> None:
+        self._scaled = _Scaled()
+        self._began, self._before = time.monotonic(), 0.0
+        super().__init__(self._scaled)
+
+    def time(self) -> float:
+        return self._before + (time.monotonic() - self._began) * self._scaled.scale
+
+    def calm_down(self) -> None:
+        """From now on time passes as it does."""
+        self._before, self._began = self.time(), time.monotonic()
+        self._scaled.scale = 1.0
+
+
+async def _opened(home: Path, clock: Any, seed: int, number: int, urls: dict[str, Any]) -> AsyncAgentMemory:
+    memory = servers_checks.opened(USERS[0], urls, home, clock=clock, recall_rate=0)
+    await memory.open()
+    memory.resources.ids = SeededIds(clock, seed, number)
+    return memory
+
+
+async def _simulate(loop: FastLoop, home: Path, seed: int, faults: Faults, urls: dict[str, Any]) -> int:
+    clock: Any = VirtualClock(loop)  # type: ignore[arg-type]
+    tag = os.urandom(4).hex()  # the graph is everybody's
+    notes = {f"{user}{tag}": Notes() for user in USERS[: 2 + seed % 2]}
+    memories = [await _opened(home, clock, seed, number, urls) for number in range(PROCESSES)]
+    plain = [(memory.resources.log, memory.resources.session, memory.resources.graph) for memory in memories]
+    for memory in memories:
+        make_faulty(memory.resources, faults)
+    under_way: set[str] = set()
+    writers = [
+        Writer(f"w{n}", memories[n % PROCESSES], faults, clock, notes, random.Random(f"{n} of {seed}"), under_way)
+        for n in range(WRITERS)
+    ]
+    await asyncio.gather(*(writer.work(WRITES) for writer in writers))
+    faults.rate = 0.0
+    loop.calm_down()
+    writes = [write for writer in writers for write in writer.writes]
+    for memory, (log, session, graph) in zip(memories, plain, strict=True):
+        memory.resources.log, memory.resources.session, memory.resources.graph = log, session, graph
+        await check(memory, list(notes), writes, faults)
+    fresh = await _opened(home, clock, seed, PROCESSES, urls)
+    for user, model in (await check(fresh, list(notes), writes, faults)).items():
+        mine = fresh.scoped(user_id=user)
+        await found_by_its_words(mine, user, model)
+        await servers_checks.whole(fresh.resources, mine.scope)
+    for memory in (*memories, fresh):
+        await memory.close()
+    return sum(write.outcome == "acknowledged" for write in writes)
+
+
+def simulate(seed: int, urls: dict[str, Any]) -> tuple[int, int]:
+    """One run: writes acknowledged, faults. Raises, with what happened, where a promise is broken."""
+    faults = Faults(seed, random.Random(f"rate {seed}").choice([0.02, 0.05, 0.1]), NEVER)
+    with tempfile.TemporaryDirectory(prefix="agentmem-simulation-") as home:
+        loop = FastLoop()
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                done = runner.run(_simulate(loop, Path(home), seed, faults, urls))
+        except BaseException as error:
+            error.add_note("\n".join(faults.trace))
+            error.add_note(f"to see one like it: python -m tests.faults.simulate_servers --first {seed} --seeds 1")
+            raise
+    return done, faults.counts.total()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run seeds; 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults.simulate_servers", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--seeds", type=int, default=50, help="how many seeds to run, from --first on (50)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
+    asked = parser.parse_args(arguments)
+    with ExitStack() as servers:
+        found = {
+            kind: os.environ.get(variable(kind)) or servers.enter_context(make()).url for kind, make in KINDS.items()
+        }
+        urls = {"log_url": found["postgres"], "graph_url": found["neo4j"], "session_url": found["redis"]}
+        asyncio.run(prepare(urls["log_url"], urls["graph_url"]))
+        failed, writes, faults, started = [], 0, 0, time.monotonic()
+        for seed in range(asked.first, asked.first + asked.seeds):
+            try:
+                done, met = simulate(seed, urls)
+            except Exception as error:  # noqa: BLE001  whatever it is, the other seeds are run too
+                failed.append(seed)
+                print(f"seed {seed}: {type(error).__name__}: {error}", *error.__notes__, sep="\n", file=sys.stderr)
+                continue
+            writes, faults = writes + done, faults + met
+    print(
+        f"{asked.seeds} seeds in {time.monotonic() - started:.0f} s; {faults:,} faults; {writes:,} writes acknowledged"
+    )
+    print(f"failed: {failed}" if failed else "every promise held")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

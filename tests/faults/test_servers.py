@@ -1,0 +1,85 @@
+"""The fault matrix over real servers, once: `python -m tests.faults.servers --rounds 10` runs more of the same."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults import servers, servers_checks, servers_killed
+from tests.faults.servers import DURABLE, FAULTS, KILLED, PAUSED, STEPS, Cell
+from tests.faults.servers_client import PATIENCE, Client
+from tests.faults.servers_killed import Killed
+from tests.servers.local import LocalServer
+from tests.servers.postgres import Postgres
+from tests.servers.proxy import HALF_OPEN, REFUSED, RESET, SLOW
+from tests.servers.stack import STORE, Stack, prepare
+
+pytestmark = [
+    pytest.mark.timeout(900),  # several at once on a busy machine take a multiple of their time alone
+    # The driver of Neo4j leaves a socket to the collector when a connection attempt is given up.
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _sockets_are_collected_here() -> Iterator[None]:
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def durable(postgres_url: str) -> Iterator[Postgres]:
+    """A Postgres of the test's own that waits for its disk."""
+    with Postgres(settings=DURABLE) as server:
+        yield server
+
+
+def all_well(found: Iterable[Cell], faults: Iterable[str] = FAULTS) -> None:
+    cells = list(found)
+    assert [str(cell) for cell in cells if cell.wrong] == []
+    assert [(cell.fault, cell.step) for cell in cells] == [(fault, step) for fault in faults for step in STEPS]
+    assert min(cell.acknowledged for cell in cells) > 0
+
+
+@pytest.mark.parametrize("faults", [(PAUSED, HALF_OPEN), (KILLED, RESET, SLOW, REFUSED)], ids="-".join)
+def test_without_postgres_writes_are_refused_whole(
+    durable: Postgres, neo4j_url: str, redis_database: str, home: Path, faults: tuple[str, ...]
+) -> None:
+    asyncio.run(prepare(durable.url, neo4j_url, STORE))
+    urls = {"log_url": durable.url, "graph_url": neo4j_url, "session_url": redis_database}
+    all_well(servers.matrix("postgres", durable, urls, home, faults=faults), faults)
+
+
+def test_without_redis_memory_goes_on(own_redis: LocalServer, stack: Stack, home: Path) -> None:
+    all_well(servers.matrix("redis", own_redis, stack.urls, home))
+
+
+def test_without_neo4j_memory_goes_on_and_the_graph_follows(own_neo4j: LocalServer, stack: Stack, home: Path) -> None:
+    asyncio.run(prepare(stack.log_url, own_neo4j.url, None))
+    all_well(servers.matrix("neo4j", own_neo4j, {**stack.urls, "graph_url": own_neo4j.url}, home))
+
+
+def test_what_a_killed_client_left_undone_is_caught_up(stack: Stack, home: Path) -> None:
+    cells = list(servers.killed_clients(stack.urls, home))
+    assert [str(cell) for cell in cells if cell.wrong] == []
+    assert {cell.step for cell in cells} == set(servers_killed.STEPS)
+
+
+def test_writes_told_of_too_early_are_noticed(stack: Stack, home: Path) -> None:
+    """The checks themselves can fail: here a client takes for safe what was never written."""
+    killed = Killed("journal", stack.user("ann"), ["a turn"])
+    ((_, _, wrong),) = asyncio.run(servers_killed.verdicts([killed], stack.urls, home))
+    assert "acknowledged and lost" in wrong
+    client = Client(servers_checks.opened(stack.user("bob"), stack.urls, home), servers.IDLE)
+    try:
+        client.do(client.open()).result(PATIENCE)
+        client.acknowledged[1] = ("t1", 2)
+        with pytest.raises(AssertionError, match="was not there"):
+            client.do(client.check()).result(PATIENCE)
+    finally:
+        client.do(client.close()).result(PATIENCE)
+        client.stop()
