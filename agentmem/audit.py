@@ -48,8 +48,8 @@ class Auditor:
             details["payload"] = payload
         return Audit(
             operation=operation, memory_type=memory_type, scope=scope, operation_id=operation_id,
-            target_channels=(GLOBAL if promotion else scope.channel,), result_count=count, latency_ms=latency_ms, success=error is None,
-            error_message=error, config_snapshot=self.snapshot, metadata=details,
+            target_channels=(GLOBAL if promotion else scope.channel,), result_count=count, latency_ms=latency_ms,
+            success=error is None, error_message=error, config_snapshot=self.snapshot, metadata=details,
             **({} if promotion is None else promotion._asdict()),
         )  # fmt: skip
 

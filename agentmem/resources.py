@@ -19,7 +19,7 @@ from agentmem.model.changes import Audit, Change, JournalEntry, Promotion, Write
 from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, derived_id, from_micros
 from agentmem.model.outline import Outline
 from agentmem.model.scope import Scope
-from agentmem.projections import GraphProjection, Outlines, VectorProjection
+from agentmem.projections import GraphProjection, GraphVectorProjection, Outlines, VectorProjection
 from agentmem.providers import Embedder, EmbedderOptions, open_embedder, resolve_auto
 from agentmem.settings import Settings
 from agentmem.stores import GraphStore, LogStore, SessionStore
@@ -141,6 +141,8 @@ class Resources:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _audit_failure(self, attempt: Write, memory_type: str, error: AgentMemError) -> None:
+        if isinstance(error, StoreUnavailable):  # to ask the store again would only double the caller's wait
+            return
         # The message may quote what was given: only its type is kept.
         row = self.auditor.write(
             attempt.operation, attempt.scope, memory_type=memory_type, operation_id=attempt.operation_id,
@@ -211,12 +213,16 @@ class Resources:
         Raises ModelUnavailable when a model does not answer, StoreUnavailable when the graph does not.
         """
         self.check_open()
+        goal = (await self.log.head(scope)).seq
         graph = None if self.following is None else self._background(self.following.follow_to_end(scope))
         if not await self._background(self._follow_to_end(scope)):
             reasons = "; ".join(projection.last_error for projection in self.vectors if projection.last_error)
             raise ModelUnavailable(f"projections could not catch up: {reasons or 'the model does not answer'}")
         if graph is not None and self.following is not None and not await graph:
             raise StoreUnavailable(f"the graph could not catch up: {self.following.last_error}")
+        nodes = None if self.following is None else self.following.vectors
+        if nodes is not None and not await self._background(nodes.follow(scope, through=goal)):
+            raise StoreUnavailable(f"the vectors in the graph could not catch up: {nodes.last_error}")
 
     async def _follow_to_end(self, scope: Scope) -> bool:
         done = await self.follow(scope)
@@ -235,6 +241,8 @@ class Resources:
         marks = {"graph": await graph.watermark(scope.user_id)}
         for projection in self.vectors:
             marks[projection.name] = await projection.index.watermark(scope.user_id)
+        if self.following is not None and (nodes := self.following.vectors) is not None:
+            marks[nodes.name] = await nodes.watermark(scope.user_id)
         return {name: head - mark + parked[name] for name, mark in marks.items()}
 
     async def settle(self) -> None:
@@ -326,8 +334,10 @@ async def open_resources(settings: Settings) -> Resources:
             session=stack.session, vectors=[], auditor=Auditor(settings), store_id=meta["store_id"],
             open_index=stack.open_index, upkeep=stack.upkeep,
         )  # fmt: skip
-        for embedder in await _embedders(settings, log, resources.notices):
+        for embedder in await recorded_embedders(settings, log, resources.notices):
             await add_projection(resources, embedder)
+        if resources.following is not None and stack.node_vectors is not None:
+            resources.following.vectors = GraphVectorProjection(stack.node_vectors, log, lambda: resources.vectors[0])
         return resources
     except BaseException:
         await stack.session.close()
@@ -362,7 +372,7 @@ def embedder_options(settings: Settings) -> EmbedderOptions:
     )  # fmt: skip
 
 
-async def _embedders(settings: Settings, log: LogStore, notices: list[str]) -> list[Embedder]:
+async def recorded_embedders(settings: Settings, log: LogStore, notices: list[str]) -> list[Embedder]:
     """The recorded embedder, then the one being built beside it. A new store records what the settings resolve to."""
     options = embedder_options(settings)
     meta = await log.meta()

@@ -41,6 +41,7 @@ class Settings(BaseSettings):
     log_password_file: Path | None = None  # its first line is the password of that URL
     graph_password_file: Path | None = None
     session_password_file: Path | None = None
+    graph_vectors: bool = False  # vectors on Neo4j's nodes, too, for people who search in Cypher
     embedder: str = "auto"
     audit_level: AuditLevel = "writes"
     audit_days: int = Field(default=365, ge=1)
@@ -100,6 +101,8 @@ class Settings(BaseSettings):
             raise ValueError(
                 "graph_url and log_url must name the same SQLite file: the graph is committed with the log"
             )
+        if self.graph_vectors and not _is_server(graph):
+            raise ValueError("graph_vectors needs a graph on a Neo4j server: set graph_url and log_url")
         if self.home.is_file():
             raise ValueError(f"home must be a folder, {self.home} is a file")
         return self
@@ -151,6 +154,7 @@ class Settings(BaseSettings):
         hidden = {
             "home", "graph_url", "log_url", "session_url", "log_password_file", "graph_password_file",
             "session_password_file", "models", "base_url", "threads", "recall_rate", "recall_burst",
+            "graph_vectors",
         }  # fmt: skip
         return self.model_dump(mode="json", exclude=hidden)
 

@@ -15,8 +15,10 @@ from agentmem.errors import LeaseLost, StoreError, StoreUnavailable
 from agentmem.events import INFO, tell
 from agentmem.model.clock import Stopwatch
 from agentmem.model.scope import Operator, Scope
-from agentmem.projections import BATCH, GraphProjection, VectorProjection
+from agentmem.projections import BATCH, GraphProjection, GraphVectorProjection, VectorProjection
 from agentmem.resources import Resources
+
+Followers = GraphProjection | VectorProjection | GraphVectorProjection
 
 OPERATOR = Operator("projector")
 LEASE = "projector"
@@ -123,6 +125,7 @@ async def _leased(resources: Resources) -> AsyncIterator[None]:
 class _Pass:
     resources: Resources
     progress: Progress
+    late: list[str] = field(default_factory=list)  # users whose nodes lack vectors, of those compared
     done: set[str] = field(default_factory=set)
     waiting: list[str] = field(default_factory=list)
 
@@ -138,6 +141,9 @@ class _Pass:
                 marks = await following.graph.watermarks(list(heads))
                 behind = [user for user, seq in heads.items() if marks[user] < seq]
                 await asyncio.gather(*(self._graph(following, user) for user in behind))
+                if (nodes := following.vectors) is not None:
+                    held = await nodes.nodes.watermarks(list(heads), nodes.name)
+                    self.late += [user for user, seq in heads.items() if held[user][0] < seq]
             except StoreUnavailable as error:
                 self.waiting.append(f"graph: {error}")
                 return
@@ -149,10 +155,15 @@ class _Pass:
             await self._each(self.resources.following)
         for projection in self.resources.vectors:
             await self._each(projection)
+        nodes = None if self.resources.following is None else self.resources.following.vectors
+        if nodes is not None:
+            await self._each(nodes)
+            for user in self.late:
+                await self._one(nodes, user)
 
-    async def _each(self, projection: GraphProjection | VectorProjection) -> None:
+    async def _each(self, projection: Followers) -> None:
         stuck: set[str] = set()
-        turn = asyncio.Semaphore(SIDE_BY_SIDE if isinstance(projection, VectorProjection) else USERS_AT_ONCE)
+        turn = asyncio.Semaphore(USERS_AT_ONCE if isinstance(projection, GraphProjection) else SIDE_BY_SIDE)
         while True:
             behind = await self.resources.log.behind(projection.name, OPERATOR, USERS_AT_ONCE + len(stuck))
             todo = [user for user in behind if user not in stuck]
@@ -171,11 +182,13 @@ class _Pass:
                 self.waiting.append(f"{projection.name}: {projection.last_error}")
                 return
 
-    async def _one(self, projection: GraphProjection | VectorProjection, user: str) -> bool:
+    async def _one(self, projection: Followers, user: str) -> bool:
         """Serve a user once; False when that changed nothing."""
         if isinstance(projection, GraphProjection):
             return await self._graph(projection, user)
         scope = Scope(user)
+        if isinstance(projection, GraphVectorProjection):
+            return await self._nodes(projection, scope)
         before = await projection.index.watermark(user)
         try:
             caught_up = await projection.follow(scope, most=BATCH)
@@ -186,6 +199,14 @@ class _Pass:
         elif projection.last_error:
             self.waiting.append(f"{projection.name}: {projection.last_error}")
         return caught_up or await projection.index.watermark(user) > before
+
+    async def _nodes(self, nodes: GraphVectorProjection, scope: Scope) -> bool:
+        caught_up = await nodes.follow(scope)
+        if caught_up:
+            self.done.add(scope.user_id)
+        else:
+            self.waiting.append(f"{nodes.name}: {nodes.last_error}")
+        return caught_up
 
     async def _graph(self, following: GraphProjection, user: str) -> bool:
         caught_up = await following.follow(Scope(user))

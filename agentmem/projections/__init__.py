@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from agentmem.projections.graph import GraphProjection
+from agentmem.projections.graph_vectors import GraphVectorProjection
 from agentmem.projections.outlines import Outlines
 from agentmem.projections.vectors import BATCH, REST, VectorProjection
 
-__all__ = ["BATCH", "REST", "GraphProjection", "Outlines", "VectorProjection"]
+__all__ = ["BATCH", "REST", "GraphProjection", "GraphVectorProjection", "Outlines", "VectorProjection"]

@@ -17,6 +17,7 @@ from agentmem.model.changes import JournalEntry
 from agentmem.model.clock import Clock
 from agentmem.model.records import Key
 from agentmem.model.scope import Scope
+from agentmem.projections.graph_vectors import GraphVectorProjection
 from agentmem.stores import FollowingGraph, LogStore, Parked
 
 BATCH = 500  # changes applied at once, of all users together
@@ -38,8 +39,10 @@ class GraphProjection:
     graph: FollowingGraph
     log: LogStore
     clock: Clock
+    vectors: GraphVectorProjection | None = None  # what comes after it
     last_error: str = ""
     _wanted: dict[str, Waiting] = field(default_factory=dict)  # users with something to apply, and who waits for it
+    _targets: dict[str, int] = field(default_factory=dict)  # of those not yet there: where the log was
     _reached: dict[str, int] = field(default_factory=dict)
     _hints: dict[str, int] = field(default_factory=dict)
     _attempts: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -128,6 +131,8 @@ class GraphProjection:
         """Forget what belongs to the loop of another process."""
         self._task, self._news = None, asyncio.Event()
         self._wanted.clear()
+        if self.vectors is not None:
+            self.vectors.after_fork()
 
     async def close(self, seconds: float | None) -> None:
         """Finish what is wanted when the graph is well, for at most so long, and note how far it came."""
@@ -143,6 +148,8 @@ class GraphProjection:
         for waiting in self._wanted.values():
             _answer(waiting, done=False)
         await self.note()
+        if self.vectors is not None:
+            await self.vectors.close(seconds)
         await self.graph.close()
 
     # -- the background task
@@ -173,12 +180,15 @@ class GraphProjection:
             for user, waiting in asked.items():
                 _answer(waiting, done=False)
                 self._wanted.setdefault(user, [])
+                self._targets.pop(user, None)
             if not isinstance(error, StoreError):
                 raise
             tell(WARNING, "graph_away", users=len(users), error=str(error))
             self.last_error, self._failed_at = str(error), _now()
         else:
             for user in left:
+                if user in self._wanted:  # who asks now means the log as it is now
+                    self._targets.pop(user, None)
                 self._wanted[user] = asked[user] + self._wanted.pop(user, [])
 
     async def _round(self, asked: Mapping[str, Waiting]) -> list[str]:
@@ -195,16 +205,21 @@ class GraphProjection:
         marks = await self._apply(todo) if todo else {}
         left = []
         for user, (after, entries) in todo.items():
-            self._reached[user] = marks[user]
-            if marks[user] == after:
+            mark = self._reached[user] = marks[user]
+            target = self._targets.pop(user, None) or (entries[-1].seq if len(entries) < share else None)
+            if mark == after:
                 self.last_error = "the graph is being rebuilt"  # by somebody who follows to the end then
                 self.forget(user)
                 _answer(asked[user], done=False)
-            elif marks[user] == entries[-1].seq and len(entries) < share:
-                self._hints[user] = marks[user]
+            elif target is not None and mark >= target:
+                self._hints[user] = mark
                 _answer(asked[user], done=True)
-            else:
+                if self.vectors is not None:
+                    self.vectors.nudge(user)
+            else:  # there is more, or another process was first with a part of it and will be so again
                 left.append(user)
+                if target is not None:
+                    self._targets[user] = target
         if len(self._reached) > USERS_KNOWN:
             self._reached.clear()
         return left
@@ -217,6 +232,7 @@ class GraphProjection:
             self.forget(user)
         else:
             self._hints[user] = after
+        self._targets.pop(user, None)
         _answer(waiting, done=not ahead)
 
     async def _apply(self, todo: Batches) -> dict[str, int]:

@@ -21,6 +21,7 @@ class Outlines:
 
     erased: Callable[[str], None]
     recorded: str = ""  # the embedder that the store named when it was last asked
+    _rows: int = 0  # of all that are kept
     _kept: OrderedDict[str, tuple[int, Outline]] = field(default_factory=OrderedDict)
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
@@ -29,6 +30,7 @@ class Outlines:
         user = scope.user_id
         async with self._locks.setdefault(user, asyncio.Lock()):
             erasures, outline = self._kept.pop(user, (-1, Outline()))
+            self._rows -= outline.size
             head = await log.head(scope)
             while head.seq != outline.seq or head.erasures != erasures:
                 if head.erasures != erasures or head.seq < outline.seq:  # the latter when a backup was restored
@@ -41,6 +43,7 @@ class Outlines:
                     outline.drop(gone, head.seq)
             outline.at, self.recorded = head.at, head.embedder
             self._kept[user] = (head.erasures, outline)
+            self._rows += outline.size
             snapshot = outline.snapshot()
         self._trim()
         if through is None or through >= snapshot.seq:
@@ -56,7 +59,6 @@ class Outlines:
         self._locks.clear()
 
     def _trim(self) -> None:
-        total = sum(outline.size for _, outline in self._kept.values())
-        while total > ROWS and len(self._kept) > 1:
+        while self._rows > ROWS and len(self._kept) > 1:
             _, (_, outline) = self._kept.popitem(last=False)
-            total -= outline.size
+            self._rows -= outline.size

@@ -123,6 +123,11 @@ def open_embedder(spec: str, options: EmbedderOptions) -> Embedder:
     return _vendor(vendor, spec).embedder(model, options)
 
 
+def dimensions_of(identity: str) -> int:
+    """How many numbers the vectors of an embedder have, by its identity."""
+    return int(identity.rpartition(":")[2])
+
+
 def resolve_auto(options: EmbedderOptions) -> str:
     """The spec that `auto` stands for on this machine; looks at files only, imports no runtime and asks no network."""
     from agentmem.providers import local

@@ -43,6 +43,7 @@ __all__ = [
     "Head",
     "LogStore",
     "Neighbour",
+    "NodeVectors",
     "Parked",
     "Passage",
     "Postings",
@@ -243,6 +244,10 @@ class VectorIndex(Protocol):
         """Cosines of the whole vectors of pairs of records, shape (len(left),), float32; NaN where one has none."""
         ...
 
+    async def whole(self, slots: Sequence[int], scope: Scope) -> dict[int, NDArray[np.float16]]:
+        """The whole vectors of these records as they are stored; those without one left out."""
+        ...
+
     async def tokens(self, slots: Sequence[int], scope: Scope) -> dict[int, tuple[NDArray[np.int32], NDArray[np.int8]]]:
         """Token vectors of these records, where they are kept."""
         ...
@@ -315,6 +320,33 @@ class FollowingGraph(GraphStore, Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class NodeVectors(Protocol):
+    """Vectors on the nodes of a graph that follows, for people who search there. They are written after it."""
+
+    async def watermarks(self, users: Collection[str], name: str) -> dict[str, tuple[int, int]]:
+        """Up to where the journals of these users are followed under this name, and up to where the graph itself is."""
+        ...
+
+    async def write(
+        self,
+        scope: Scope,
+        name: str,
+        after: int,
+        through: int,
+        vectors: Mapping[Key, tuple[int, NDArray[np.float16] | None]],
+    ) -> bool:
+        """Put these vectors, each with its record's slot, on the nodes that are there; None takes one off.
+
+        Nothing, and False, unless the watermark is `after` and the graph is at `through` or beyond. What was followed
+        under another name begins anew.
+        """
+        ...
+
+    async def clear(self, user_id: str) -> None:
+        """Forget the user's watermarks, so that all of it is written again. A rebuild of the graph does that, too."""
+        ...
 
 
 class SessionStore(Protocol):

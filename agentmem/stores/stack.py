@@ -9,7 +9,7 @@ from functools import partial
 
 from agentmem.model.clock import Clock
 from agentmem.settings import Settings
-from agentmem.stores import FollowingGraph, GraphStore, LogStore, SessionStore, VectorIndex
+from agentmem.stores import FollowingGraph, GraphStore, LogStore, NodeVectors, SessionStore, VectorIndex
 from agentmem.stores.upkeep import Upkeep
 
 OpenIndex = Callable[[str, int, int], Awaitable[VectorIndex]]
@@ -17,7 +17,10 @@ OpenIndex = Callable[[str, int, int], Awaitable[VectorIndex]]
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Open stores. `following` is the graph again when it stands outside of the log and has to follow it."""
+    """Open stores. `following` is the graph again when it stands outside of the log and has to follow it.
+
+    `node_vectors` is there with the setting `graph_vectors` alone.
+    """
 
     log: LogStore
     graph: GraphStore
@@ -25,6 +28,7 @@ class Stack:
     session: SessionStore
     upkeep: Upkeep
     open_index: OpenIndex
+    node_vectors: NodeVectors | None = None
 
 
 async def open_stack(settings: Settings, clock: Clock) -> Stack:
@@ -54,7 +58,8 @@ async def _open_servers(settings: Settings, clock: Clock, session: SessionStore,
     store_id = (await log.meta())["store_id"]
     graph = await neo4j.open_graph(settings.graph_server, clock, log, store_id=store_id)
     upkeep = postgres.open_upkeep(log.database)
-    return Stack(log, graph, graph, session, upkeep, partial(postgres.open_vectors, log.database))
+    vectors = neo4j.Neo4jNodeVectors(graph.database) if settings.graph_vectors else None
+    return Stack(log, graph, graph, session, upkeep, partial(postgres.open_vectors, log.database), vectors)
 
 
 async def _open_session(settings: Settings, clock: Clock) -> SessionStore:

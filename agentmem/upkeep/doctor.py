@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentmem.errors import AgentMemError, StoreError
 from agentmem.model.clock import SystemClock, micros
-from agentmem.providers import open_embedder
+from agentmem.providers import dimensions_of, open_embedder
 from agentmem.resources import embedder_options
 from agentmem.settings import Settings
 from agentmem.stores.upkeep import Finding
@@ -98,7 +98,11 @@ async def _servers(settings: Settings, log_url: str, graph_url: str) -> tuple[li
     seen = await log.inspect(log_url, (settings.clock or SystemClock()).now())
     if (store_id := seen.meta.get("store_id")) is None:
         return seen.findings, seen.meta
-    found = await graph.inspect(graph_url, store_id, partial(log.heads, log_url), partial(log.heads_after, log_url))
+    embedder = seen.meta.get("embedder") if settings.graph_vectors else None
+    found = await graph.inspect(
+        graph_url, store_id, partial(log.heads, log_url), partial(log.heads_after, log_url),
+        dimensions=dimensions_of(embedder) if embedder else None,
+    )  # fmt: skip
     return seen.findings + found, seen.meta
 
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentmem.model.clock import SystemClock
+from agentmem.providers import dimensions_of
+from agentmem.resources import recorded_embedders
 from agentmem.settings import Settings
+from agentmem.stores import LogStore
 
 
 @dataclass(frozen=True, slots=True)
 class MigrateReport:
-    """How many steps each server lacked, none of them for an embedded file, which opening brings along; whose it is."""
+    """How many steps each server lacked, none of them for an embedded file, which opening brings along; whose it is.
+
+    With the setting `graph_vectors` also how many vector indexes.
+    """
 
     applied: dict[str, int]
     store_id: str
@@ -31,10 +37,23 @@ async def migrate(settings: Settings) -> MigrateReport:
     log = await postgres.open_log(settings.log_server, clock)
     try:
         store_id = (await log.meta())["store_id"]
+        dimensions = await _dimensions(settings, log) if settings.graph_vectors else 0
     finally:
         await log.close()
     applied["graph"] = await neo4j.migrate(settings.graph_server, clock.now(), store_id=store_id)
+    if dimensions:
+        applied["graph vectors"] = await neo4j.make_indexes(settings.graph_server, dimensions)
     return MigrateReport(applied, store_id)
+
+
+async def _dimensions(settings: Settings, log: LogStore) -> int:
+    """Of the recorded embedder's vectors; a new store records now what it would at its first opening."""
+    recorded = (await log.meta()).get("embedder")
+    if recorded is None:
+        (model,) = await recorded_embedders(settings, log, [])
+        recorded = model.identity
+        await model.close()
+    return dimensions_of(recorded)
 
 
 async def _embedded(settings: Settings) -> MigrateReport:

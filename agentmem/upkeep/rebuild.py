@@ -153,6 +153,14 @@ class _Rebuild:
         following.forget(scope.user_id)
         if not await following.follow_to_end(scope):
             raise StoreUnavailable(f"the graph cannot follow: {following.last_error}; run this again to continue")
+        await self._node_vectors(scope)
+
+    async def _node_vectors(self, scope: Scope, *, again: bool = False) -> None:
+        """Let vectors on nodes follow, `again` when the log's own were made anew; a note when they have to wait."""
+        nodes = None if self.resources.following is None else self.resources.following.vectors
+        if nodes is not None and not await nodes.follow(scope, again=again):
+            name = scope.user_id
+            self.notes.append(f"vectors of {name} in the graph wait: {nodes.last_error}; run: agentmem project")
 
     async def _vectors(self, scopes: Sequence[Scope]) -> None:
         projection = self.resources.vectors[0]
@@ -162,6 +170,7 @@ class _Rebuild:
             await self.store.unpark(projection.name, scope)
             await projection.index.clear(scope.user_id)
             await self._follow(projection, scope, total)
+            await self._node_vectors(scope, again=True)
 
     async def _follow(self, projection: VectorProjection, scope: Scope, total: int) -> None:
         def advanced(changes: int) -> None:
@@ -193,6 +202,8 @@ class _Rebuild:
             await model.close()
         await self._build(known[0] if known else await add_projection(resources, model))
         await resources.notice_embedder()
+        if resources.settings.graph_vectors and identity != served:
+            self.notes.append("the graph's vectors and their indexes: run agentmem migrate, then agentmem project")
 
     async def _build(self, projection: VectorProjection) -> None:
         identity, rounds = projection.embedder.identity, 0

@@ -264,7 +264,7 @@ HOT = {
     "journal": ("head", "seq_at", "changes_after", "versions_after", "changes_among", "versions_among", "operation",
                 "applied", "history", "changed_keys", "states", "touched_since"),
     "records": ("get", "by_slot", "by_slot_through", "outline", "outline_after", "gone_after", "changed_slots"),
-    "words": ("state", "tail_after", "blocks", "blocks_of", "last_blocks", "note", "take"),
+    "words": ("state", "tail_after", "tail_of", "tail_slots", "blocks", "blocks_of", "last_blocks", "note", "take"),
     "usage": ("slots", "usage", "note_receipt"),
     "erase": ("targets", "payloads", "operations", "blank_changes", "drop_versions", "drop_usage", "remaining_terms"),
     "audit": ("rows", "texts"),

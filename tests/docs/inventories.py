@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
+import numpy as np
 import psycopg
 import redis
 
 from agentmem import AsyncAgentMemory
 from agentmem.model.edges import ENDS
 from agentmem.model.records import KINDS, Conversation, EdgeKind, User, build
-from agentmem.stores.neo4j import Neo4jGraph
-from agentmem.stores.neo4j.connection import rows
+from agentmem.stores.neo4j import Neo4jGraph, Neo4jNodeVectors, make_indexes
+from agentmem.stores.neo4j.connection import Database, rows
 from tests.conformance.graphs import Kept, kept_in
 from tests.conformance.indexes import place_in, place_on
+from tests.conformance.node_vectors import alone_with_indexes
 from tests.conformance.stores import START, entity, fact, goal, turn
 
 DIMENSIONS = (384, 768, 1536, 3072)
@@ -90,9 +92,12 @@ async def neo4j(url: str, folder: Path) -> set[str]:
         await _fill(kept)
         assert isinstance(kept.walks, Neo4jGraph)
         database, user = kept.walks.database, kept.ann.user_id
+        with alone_with_indexes(url):
+            await _fill_vectors(kept, database)
+            await make_indexes(url, DIMENSIONS[0])
+            indexes = await database.read(lambda tx: rows(tx, GRAPH_INDEXES))
         properties = await database.read(lambda tx: rows(tx, PROPERTIES, user_id=user))
         constraints = await database.read(lambda tx: rows(tx, CONSTRAINTS))
-        indexes = await database.read(lambda tx: rows(tx, GRAPH_INDEXES))
     labels = {on[0] for _, _, on, _ in constraints}
     found = {f"{label}.{name} {kind.removesuffix(' NOT NULL')}" for label, name, kind in properties}
     found |= {_on(f"{name} unique", on[0], of) for name, kind, on, of in constraints if "UNIQUENESS" in kind}
@@ -112,6 +117,14 @@ async def _fill(kept: Kept) -> None:
         goal("g", result="weeded", **times),
         build(User, id="profile"),
     )
+
+
+async def _fill_vectors(kept: Kept, database: Database) -> None:
+    """What the setting `graph_vectors` does for searchable records."""
+    outline, _, head = await kept.log.outline(kept.ann, 0)
+    vector = np.ones(DIMENSIONS[0], dtype=np.float16)
+    held = {(row.kind, row.id): (row.slot, vector) for row in outline if row.kind not in ("Conversation", "User")}
+    assert await Neo4jNodeVectors(database).write(kept.ann, "graph_vectors/made up", 0, head.seq, held)
 
 
 async def session(home: Path, session_url: str | None) -> None:

@@ -1,4 +1,4 @@
-"""The simulation of `simulate.py` over real servers: same writers, faults and promises; time passes thirty times faster.
+"""The simulation of `simulate.py` over real servers: same writers, faults and promises, in time thirty times faster.
 
 python -m tests.faults.simulate_servers --seeds 50      starts its own servers, unless AGENTMEM_TEST_*_URL name some
 
@@ -99,7 +99,7 @@ async def _simulate(loop: FastLoop, home: Path, seed: int, faults: Faults, urls:
 
 def simulate(seed: int, urls: dict[str, Any]) -> tuple[int, int]:
     """One run: writes acknowledged, faults. Raises, with what happened, where a promise is broken."""
-    faults = Faults(seed, random.Random(f"rate {seed}").choice([0.02, 0.05, 0.1]), NEVER)
+    faults = Faults(seed, random.Random(f"rate {seed}").choice([0.05, 0.1]), NEVER)
     with tempfile.TemporaryDirectory(prefix="agentmem-simulation-") as home:
         loop = FastLoop()
         try:

@@ -8,9 +8,10 @@ import pytest
 
 from agentmem.errors import StoreUnavailable
 from agentmem.stores.sqlite import journal
-from tests.faults import simulate
+from tests.faults import simulate, simulate_servers
 from tests.faults.faulty import KINDS, NEVER, Faults, Faulty
 from tests.faults.virtual import VirtualClock, run
+from tests.servers.stack import Stack
 
 SEEDS, AT_ONCE = 200, 20
 
@@ -19,6 +20,14 @@ SEEDS, AT_ONCE = 200, 20
 def test_the_promises_hold_for_every_seed(first: int) -> None:
     for seed in range(first, first + AT_ONCE):
         simulate.simulate(seed)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_promises_hold_on_servers_too(stack: Stack, seed: int) -> None:
+    acknowledged, faults = simulate_servers.simulate(seed, stack.urls)
+    assert acknowledged > 0
+    assert faults > 0
 
 
 def test_a_seed_replays_exactly() -> None:

@@ -13,15 +13,19 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.servers.downloads import CannotStart
 from tests.servers.local import LONGEST_STOP, LocalServer
-from tests.servers.neo4j import Neo4j
+from tests.servers.neo4j import NEWER, Neo4j
 from tests.servers.postgres import Postgres
 from tests.servers.redis import Redis
 
 KINDS: Mapping[str, Callable[[], LocalServer]] = {"postgres": Postgres, "redis": Redis, "neo4j": Neo4j}
+RUN: Mapping[str, Callable[[], LocalServer]] = {**KINDS, "neo4j_2026": partial(Neo4j, NEWER)}
+"""What a run of the tests may ask for: the three of a memory, and a Neo4j of the newest release."""
+
 LOOK_EVERY = 0.05
 LONGEST = 1200.0  # seconds, with a first download
 
@@ -67,7 +71,7 @@ class Host:
     def begin(self) -> None:
         """Look for what is wanted from now on; each server has a thread, which must live as long as it does."""
         if not self._threads:
-            self._threads = [threading.Thread(target=self._serve, args=(kind,), daemon=True) for kind in KINDS]
+            self._threads = [threading.Thread(target=self._serve, args=(kind,), daemon=True) for kind in RUN]
             for thread in self._threads:
                 thread.start()
 
@@ -87,7 +91,7 @@ class Host:
         if url := os.environ.get(variable(kind)):
             self._tell(kind, Answer(url))
             return
-        server = self._servers[kind] = KINDS[kind]()
+        server = self._servers[kind] = RUN[kind]()
         try:
             self._tell(kind, Answer(server.start().url))
             self._over.wait()

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import shutil
+import subprocess
 from pathlib import Path
 
 from tests.servers.downloads import CannotStart, kept, run
@@ -13,6 +14,8 @@ from tests.servers.local import LocalServer, ask
 
 POM = Path(__file__).parent / "neo4j" / "pom.xml"
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # a third of the time to start; slower in the long run
+NEWER = "2026.08.1"  # the release that the tests use beside the one in the pom
+INSTALLED = Path("/usr/lib/jvm")
 HANDSHAKE = bytes.fromhex("6060b017 00000005 00080805 00000004 00000003")
 CONFIGURATION = """\
 server.bolt.listen_address=127.0.0.1:{port}
@@ -27,29 +30,31 @@ dbms.security.auth_max_failed_attempts=0
 
 
 class Neo4j(LocalServer):
-    """A Neo4j of the version in the pom, or of another one. 5.26 takes Java 17 or 21; 2025 and later take Java 21."""
+    """A Neo4j of the release in the pom, or of another one. 5.26 takes Java 17 or 21; later ones take 21 or newer."""
 
     kind = "neo4j"
     patience = 120.0
 
-    def __init__(self, version: str | None = None, java_options: tuple[str, ...] = QUICK) -> None:
+    def __init__(self, release: str | None = None, java_options: tuple[str, ...] = QUICK) -> None:
         super().__init__()
-        self._version = version or _pinned()
+        self._release = release or _pinned()
         self._java_options = java_options
         self._password = secrets.token_hex(16)
         self._jars = Path()
+        self._program = ""
 
     @property
     def url(self) -> str:
         return f"bolt://neo4j:{self._password}@127.0.0.1:{self.port}"
 
     def fetch(self) -> None:
-        self._jars = kept(f"neo4j-{self._version}", self._copy_jars)
+        self._program = _java() if self._is_5() else _java_since(21)
+        self._jars = kept(f"neo4j-{self._release}", self._copy_jars)
 
     def _copy_jars(self, into: Path) -> None:
         if shutil.which("mvn") is None:
             raise CannotStart("Maven (mvn) is not on PATH; it fetches the jars of Neo4j")
-        options = [f"-Dneo4j.version={self._version}", "-DincludeScope=runtime", f"-DoutputDirectory={into}"]
+        options = [f"-Dneo4j.version={self._release}", "-DincludeScope=runtime", f"-DoutputDirectory={into}"]
         run(["mvn", "-B", "-q", "-ntp", "-f", POM, "dependency:copy-dependencies", *options], cwd=into)
 
     def prepare(self) -> None:
@@ -60,7 +65,7 @@ class Neo4j(LocalServer):
         run(["env", *places, *self._java(), *admin], cwd=self.folder)
 
     def command(self) -> list[str]:
-        main = "CommunityEntryPoint" if self._version.startswith("5.") else "Neo4jCommunity"
+        main = "CommunityEntryPoint" if self._is_5() else "Neo4jCommunity"
         places = [f"--home-dir={self.folder}", f"--config-dir={self.folder / 'conf'}"]
         return [*self._java(), f"org.neo4j.server.{main}", *places]
 
@@ -68,9 +73,11 @@ class Neo4j(LocalServer):
         self.kill()  # what it would write in ten seconds goes with its folder
         super().close()
 
+    def _is_5(self) -> bool:
+        return self._release.startswith("5.")
+
     def _java(self) -> list[str]:
-        home = os.environ.get("JAVA_HOME")
-        return [f"{home}/bin/java" if home else "java", "-Xmx512m", *self._java_options, "-cp", f"{self._jars}/*"]
+        return [self._program, "-Xmx512m", *self._java_options, "-cp", f"{self._jars}/*"]
 
     def answers(self) -> bool:
         if not any(ask(self.port, HANDSHAKE, 4)):
@@ -83,6 +90,32 @@ class Neo4j(LocalServer):
                 return session.run("RETURN 1").single(strict=True).value() == 1
         except (neo4j.exceptions.DriverError, neo4j.exceptions.Neo4jError):
             return False
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else "java"
+
+
+def _java_since(least: int) -> str:
+    """A Java of this version or newer, of those that this machine has."""
+    programs = [_java(), *map(str, sorted(INSTALLED.glob("*/bin/java")))]
+    found = {program: _version_of(program) for program in programs}
+    for program, version in found.items():
+        if version >= least:
+            return program
+    said = ", ".join(f"{program} ({version or 'does not run'})" for program, version in found.items())
+    raise CannotStart(f"it needs Java {least} or newer; there is {said}")
+
+
+def _version_of(program: str) -> int:
+    """The number of a Java's version; 0 when it does not run."""
+    try:
+        asked = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.search(r'version "(\d+)', asked.stderr)
+    return int(found[1]) if found else 0
 
 
 def _pinned() -> str:

@@ -1,10 +1,10 @@
 """Fixtures that give tests real servers.
 
-A test takes `postgres_url`, `redis_url` or `neo4j_url` (one server of each kind for the whole run; clean up, or use a
-user of your own), `postgres_database` or `redis_database` (empty ones of its own), or `own_postgres`, `own_redis`,
-`own_neo4j` (a server of its own, to be killed and paused). A test that picks its backend at run time is marked
-`server("redis")`. A server that cannot be had fails the tests that need it when CI=true; else they are passed over and
-the end of the run says so.
+A test takes `postgres_url`, `redis_url`, `neo4j_url` or `neo4j_2026_url` (one server of each kind for the whole run;
+clean up, or use a user of your own), `postgres_database` or `redis_database` (empty ones of its own), or
+`own_postgres`, `own_redis`, `own_neo4j` (a server of its own, to be killed and paused). A test that picks its backend
+at run time is marked `server("redis")`. A server that cannot be had fails the tests that need it when CI=true; else
+they are passed over and the end of the run says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NoReturn
 import pytest
 
 from tests.servers.downloads import CannotStart
-from tests.servers.host import KINDS, Answer, Host, wait_for, want
+from tests.servers.host import RUN, Answer, Host, wait_for, want
 from tests.servers.local import LocalServer
 from tests.servers.neo4j import Neo4j
 from tests.servers.postgres import Postgres
@@ -33,7 +33,7 @@ def servers_of(item: pytest.Item) -> list[str]:
     """The kinds of servers shared by the run that a test needs."""
     fixtures = getattr(item, "fixturenames", ())
     marked = {kind for mark in item.iter_markers("server") for kind in mark.args}
-    return [kind for kind in KINDS if kind in marked or f"{kind}_url" in fixtures]
+    return [kind for kind in RUN if kind in marked or f"{kind}_url" in fixtures]
 
 
 # -- the run
@@ -136,6 +136,12 @@ def redis_url(pytestconfig: pytest.Config) -> str:
 def neo4j_url(pytestconfig: pytest.Config) -> str:
     """The run's Neo4j, with user and password. It has one database: use users of your own."""
     return _url(pytestconfig, "neo4j")
+
+
+@pytest.fixture(scope="session")
+def neo4j_2026_url(pytestconfig: pytest.Config) -> str:
+    """The run's Neo4j of the newest release, which needs Java 21 or newer. It has one database, too."""
+    return _url(pytestconfig, "neo4j_2026")
 
 
 # -- a place of one's own on it

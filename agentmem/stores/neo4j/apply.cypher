@@ -15,8 +15,13 @@ SET p.seq = CASE WHEN fits THEN user.through ELSE p.seq END
 RETURN user.user_id, fits, p.seq LIMIT $count;
 
 // name: hold
-MATCH (p:Projection {user_id: $user_id, name: 'graph'})
-SET p.seq = 0, p.holder = $holder, p.held_until = timestamp() + $milliseconds;
+// The vectors on nodes go with the nodes, and begin anew as well.
+MATCH (p:Projection {user_id: $user_id})
+USING INDEX SEEK p:Projection(user_id, name)
+WHERE p.name STARTS WITH 'graph'
+SET p.seq = 0
+WITH p WHERE p.name = 'graph'
+SET p.holder = $holder, p.held_until = timestamp() + $milliseconds;
 
 // name: keep
 MATCH (p:Projection {user_id: $user_id, name: 'graph'})
@@ -30,7 +35,9 @@ SET p.seq = $seq
 REMOVE p.holder, p.held_until;
 
 // name: forget
-MATCH (p:Projection {user_id: $user_id, name: 'graph'})
+MATCH (p:Projection {user_id: $user_id})
+USING INDEX SEEK p:Projection(user_id, name)
+WHERE p.name STARTS WITH 'graph'
 DELETE p;
 
 // name: take_out

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from agentmem.errors import AgentMemError
 from agentmem.stores.neo4j.connection import Database, read_address, rows
+from agentmem.stores.neo4j.vectors import unfit_indexes
 from agentmem.stores.upkeep import Finding
 from agentmem.text.blocks import SchemaStep, load_blocks, load_schema
 
@@ -29,16 +30,17 @@ def _cypher() -> Mapping[str, str]:
 
 
 async def inspect(
-    url: str, store_id: str, heads: Heads, heads_after: HeadsAfter, *, credentials: Mapping[str, str] | None = None
-) -> list[Finding]:
+    url: str, store_id: str, heads: Heads, heads_after: HeadsAfter, *, dimensions: int | None = None,
+    credentials: Mapping[str, str] | None = None,
+) -> list[Finding]:  # fmt: skip
     """Look at the graph of a store; what the server raises is a finding, also that it is away.
 
     `heads` says where the journals of some users end in the log, `heads_after` the same of the next page of all users
-    who have one, by name, and nothing at the end; what they raise is a finding, too. Raises ConfigError for a URL that
-    cannot work or a missing driver.
+    who have one, by name, and nothing at the end; what they raise is a finding, too. With `dimensions` there should be
+    indexes for vectors of so many numbers. Raises ConfigError for a URL that cannot work or a missing driver.
     """
     database = Database(read_address(url, credentials), patience=PATIENCE)
-    look = _Look(database, store_id, load_schema("neo4j"))
+    look = _Look(database, store_id, load_schema("neo4j"), dimensions)
     try:
         await look.run(heads, heads_after)
     finally:
@@ -81,6 +83,7 @@ class _Look:
     database: Database
     store_id: str
     steps: Sequence[SchemaStep]
+    dimensions: int | None
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, what: str, detail: str, fix: str = "", *, level: Literal["ok", "warning", "error"] = "ok") -> None:
@@ -98,6 +101,7 @@ class _Look:
         try:
             if await self._schema():
                 await self._indexes()
+                await self._vector_indexes(self.dimensions)
                 self._tell(await self._compared(heads, heads_after))
         except AgentMemError as error:
             self.add("graph", str(error), "see the message; then run: agentmem doctor", level="error")
@@ -147,6 +151,15 @@ class _Look:
             self.add("graph indexes", f"not yet built: {', '.join(slow)}", fix, level="warning")
         if not (missing or failed or slow):
             self.add("graph indexes", f"{len(has)} constraints and indexes, all online")
+
+    async def _vector_indexes(self, dimensions: int | None) -> None:
+        if dimensions is None:
+            return
+        if unfit := await self.database.read(lambda tx: unfit_indexes(tx, dimensions)):
+            said = f"not there for vectors of {dimensions} numbers: {', '.join(unfit)}"
+            self.add("graph vectors", said, MIGRATE, level="error")
+        else:
+            self.add("graph vectors", f"there are indexes for vectors of {dimensions} numbers")
 
     async def _compared(self, heads: Heads, heads_after: HeadsAfter) -> _Lag:
         """Compare watermarks and journals, a page at a time: first what the graph follows, then what it never saw."""

@@ -156,7 +156,7 @@ class Database:
                 raise _NothingDone(str(error)) from error
             raise
         finally:
-            if not connection.closed:
+            if not connection.closed and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 await connection.rollback()
 
     async def _check_operator(self, connection: Connection) -> None:
@@ -291,7 +291,10 @@ def read_url(url: str) -> tuple[str, str]:
         if not url.startswith(SCHEMES):
             raise ValueError
         known = conninfo_to_dict(url)
-        wanted = {"connect_timeout": str(int(CONNECT_SECONDS)), "application_name": "agentmem"}
+        wanted = {
+            "connect_timeout": str(int(CONNECT_SECONDS)), "application_name": "agentmem", "keepalives_idle": "30",
+            "keepalives_interval": "10", "keepalives_count": "3",
+        }  # fmt: skip
         conninfo = make_conninfo(url, **{name: value for name, value in wanted.items() if name not in known})
     except (psycopg.ProgrammingError, ValueError):  # the driver's words may hold a piece of the password
         raise ConfigError(
@@ -309,6 +312,8 @@ def _limits(who: Who, seconds: float) -> dict[str, str]:
 
 async def _configure(connection: Connection) -> None:
     connection.prepared_max = STATEMENTS
+    # The server, too, notices within a minute that a client is lost, and gives up what that one had locked.
+    await connection.execute(load_blocks(__package__, "connection.sql")["keepalives"])
 
 
 def _said(error: psycopg.Error) -> str:

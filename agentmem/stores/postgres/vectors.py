@@ -21,17 +21,17 @@ from agentmem.model.outline import Floats, Ints
 from agentmem.model.scope import SYSTEM_USER, Operator, Scope
 from agentmem.stores import Batch, Scores, Where
 from agentmem.stores.postgres.connection import Database, become, rows
-from agentmem.stores.postgres.vectors_sent import accept_sent, columns, halves_of, in_thread, sent_vector
-from agentmem.stores.vectors.matrix import (
-    Columns,
-    Layouts,
-    MatrixCache,
-    State,
-    UserMatrix,
-    View,
-    estimated_bytes,
-    laid_out,
+from agentmem.stores.postgres.vectors_sent import (
+    FEW,
+    accept_sent,
+    columns,
+    computed,
+    halves_of,
+    in_thread,
+    ranked,
+    sent_vector,
 )
+from agentmem.stores.vectors.matrix import Layouts, MatrixCache, State, UserMatrix, View, estimated_bytes
 from agentmem.stores.vectors.passages import (
     BUDGET,
     ROWS_AT_ONCE,
@@ -43,8 +43,8 @@ from agentmem.stores.vectors.passages import (
     projection_name,
     unpacked_tokens,
 )
-from agentmem.stores.vectors.planes import UNITS
-from agentmem.stores.vectors.search import Search, by_row
+from agentmem.stores.vectors.planes import UNITS, Halves
+from agentmem.stores.vectors.search import Search
 from agentmem.text.blocks import load_blocks
 
 if TYPE_CHECKING:
@@ -54,8 +54,11 @@ if TYPE_CHECKING:
 
 MOST_DIMENSIONS = 4_000  # of a halfvec, and a row must fit into a page
 LONG_SECONDS = 60.0  # for a transaction that moves many vectors
-SENT_COLUMNS = (">i4", ">i4", "?", "?", ">i2")  # of computed scores: slots, parts, asks, whole, units
 
+MANY = FEW + 1  # numbers
+WIDE = 8  # a number in float32 takes as long as so many in int8
+
+Work = tuple[int, Callable[[], list[Scores]]]  # over how many numbers
 Locked = tuple[State, int, int]  # the user's state, the embedder's number, the number of the type halfvec
 Removed = tuple[str, list[int], State, State]
 
@@ -247,10 +250,10 @@ class PostgresVectors:
             async with self._locks.setdefault((os.getpid(), user_id), asyncio.Lock()):
                 todo = await self._database.read(user_id, lambda db: self._find(db, search), seconds=LONG_SECONDS)
             if todo is not None:
-                return await in_thread(todo)
+                return await computed(*todo)
             self._cache.drop(user_id)
 
-    async def _find(self, db: Connection, search: Search) -> Callable[[], list[Scores]] | None:
+    async def _find(self, db: Connection, search: Search) -> Work | None:
         """What is left to compute; None when the user's matrix is better loaded again."""
         registration, state = await self._state(db, search.user_id)
         keys = _keys(self.identity, search.user_id, registration[0])
@@ -268,7 +271,8 @@ class PostgresVectors:
             self._cache.settle(search.user_id)
         if matrix.worn:
             return None
-        return partial(search.in_matrix, matrix, await in_thread(partial(_held, matrix)))
+        numbers = _numbers(matrix)
+        return numbers, partial(search.in_matrix, matrix, await computed(numbers, partial(_held, matrix)))
 
     async def _state(self, db: Connection, user_id: str) -> tuple[tuple[int, int], State]:
         """The embedder's number and when it was registered, because numbers return; the user's (generation, seq)."""
@@ -295,7 +299,7 @@ class PostgresVectors:
         matrix.state = (state[0], matrix.state[1])
         await db.execute(self._sql["passages_after"], {**keys, "after": matrix.last_id}, prepare=False)
         while some := await (await db.execute(self._sql["next"], binary=True, prepare=False)).fetchall():
-            await in_thread(partial(self._append, matrix, some))
+            await computed(WIDE * len(some) * self.dimensions, partial(self._append, matrix, some))
             if len(some) < ROWS_AT_ONCE:
                 break
         matrix.state = state
@@ -305,13 +309,13 @@ class PostgresVectors:
         with matrix.lock:
             matrix.append(*part_of(some, halves, matrix))
 
-    async def _computed(self, db: Connection, keys: Mapping[str, Any], search: Search) -> Callable[[], list[Scores]]:
+    async def _computed(self, db: Connection, keys: Mapping[str, Any], search: Search) -> Work:
         """The same by the server, for a user too large for a matrix."""
         accept_sent(db)
         kinds = None if search.kinds is None else list(search.kinds)
         asked = {"query": sent_vector(search.vector), "units": UNITS, "channels": list(search.channels), "kinds": kinds}
         cursor = await db.execute(self._sql["cosines"], {**keys, **asked}, binary=True)
-        return partial(_ranked, search, (await cursor.fetchall())[0])
+        return MANY, partial(ranked, search, (await cursor.fetchall())[0])
 
     async def between(self, left: Ints, right: Ints, scope: Scope) -> Floats:
         """Cosines of the whole vectors of two records each, rounded to 1e-4; NaN where one has none."""
@@ -325,21 +329,29 @@ class PostgresVectors:
                 found = await (await db.execute(self._sql["whole_of"], asked, binary=True)).fetchall()
                 known = np.array([slot for slot, _ in found], dtype=np.int64)
                 halves = halves_of([blob for _, blob in found], self.dimensions)
-                out[start : start + ROWS_AT_ONCE] = await in_thread(partial(pair_cosines, pairs, known, halves))
+                work = partial(pair_cosines, pairs, known, halves)
+                out[start : start + ROWS_AT_ONCE] = await computed(WIDE * halves.size, work)
             return out
 
         return await self._database.read(scope, read)
 
+    async def whole(self, slots: Sequence[int], scope: Scope) -> dict[int, Halves]:
+        """The whole vectors of these records, where they are kept."""
+        found = await self._of_slots("whole_of", slots, scope)
+        return dict(zip((slot for slot, _ in found), halves_of([v for _, v in found], self.dimensions), strict=True))
+
     async def tokens(self, slots: Sequence[int], scope: Scope) -> dict[int, Tokens]:
         """Ids and vectors of the word pieces of these records, where they are kept."""
+        found = await self._of_slots("tokens", slots, scope)
+        return {slot: unpacked_tokens(ids, vectors) for slot, ids, vectors in found}
 
+    async def _of_slots(self, name: str, slots: Sequence[int], scope: Scope) -> list[Any]:
         async def read(db: Connection) -> list[Any]:
             (number, _), _ = await self._state(db, scope.user_id)
-            keys = _keys(self.identity, scope.user_id, number)
-            asked = {**keys, "slots": [int(slot) for slot in slots]}
-            return await (await db.execute(self._sql["tokens"], asked, binary=True)).fetchall()
+            asked = {**_keys(self.identity, scope.user_id, number), "slots": [int(slot) for slot in slots]}
+            return await (await db.execute(self._sql[name], asked, binary=True)).fetchall()
 
-        return {slot: unpacked_tokens(ids, vectors) for slot, ids, vectors in await self._database.read(scope, read)}
+        return await self._database.read(scope, read)
 
     async def clear(self, user_id: str) -> None:
         """Forget the user's vectors and watermark, so that they are built again."""
@@ -365,20 +377,13 @@ def _held(matrix: UserMatrix) -> tuple[Layouts, View, View]:
         return matrix.held()
 
 
+def _numbers(matrix: UserMatrix) -> int:
+    return (matrix.whole.count + matrix.sentences.count) * matrix.whole.dimensions
+
+
 def _blank(matrix: UserMatrix, left: Ints) -> None:
     with matrix.lock:
         matrix.blank(left, others=True)
-
-
-def _ranked(search: Search, found: Sequence[bytes | None]) -> list[Scores]:
-    slots, parts, asks, whole, units = (
-        np.frombuffer(column or b"", dtype=kind) for column, kind in zip(found, SENT_COLUMNS, strict=True)
-    )
-    none = np.zeros(len(slots), dtype=np.int32)
-    held = Columns(slots.astype(np.int64), slots.astype(np.int64), parts.astype(np.int32), none, none, asks)
-    first, second = held.only(whole), held.only(~whole)
-    layouts = laid_out((np.arange(len(first.ids)), first), (np.arange(len(second.ids)), second))
-    return search.scored(layouts, by_row(units[whole].astype(np.int32), units[~whole].astype(np.int32)))
 
 
 def _keys(identity: str, user_id: str, number: int = 0) -> dict[str, Any]:

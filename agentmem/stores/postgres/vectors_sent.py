@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentmem.model.outline import Floats
-from agentmem.stores import Passage
+from agentmem.stores import Passage, Scores
+from agentmem.stores.vectors.matrix import Columns, laid_out
 from agentmem.stores.vectors.planes import Halves
+from agentmem.stores.vectors.search import Search, by_row
 
 if TYPE_CHECKING:
     from psycopg.adapt import Dumper
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 INT4 = 23  # the number of the type integer
+SENT_COLUMNS = (">i4", ">i4", "?", "?", ">i2")  # of computed scores: slots, parts, asks, whole, units
+FEW = 1 << 21  # numbers; a millisecond of arithmetic at most, and a busy loop keeps a thread waiting longer than that
 
 
 class Sent(bytes):
@@ -67,6 +71,11 @@ def halves_of(blobs: Sequence[bytes], dimensions: int) -> Halves:
     return np.frombuffer(b"".join(blobs), dtype=kind)["numbers"].astype(np.float16)
 
 
+async def computed(numbers: int, work: Callable[[], T]) -> T:
+    """Run work over so many numbers: at once, or, when these are many, off the loop."""
+    return work() if numbers <= FEW else await in_thread(work)
+
+
 async def in_thread(work: Callable[[], T]) -> T:
     """Run off the loop. Cancelled, it goes on only when the work has ended, which may be changing a matrix."""
     running = asyncio.get_running_loop().run_in_executor(None, work)
@@ -74,6 +83,18 @@ async def in_thread(work: Callable[[], T]) -> T:
         return await asyncio.shield(running)
     finally:
         await asyncio.wait([running])
+
+
+def ranked(search: Search, found: Sequence[bytes | None]) -> list[Scores]:
+    """The scores of a search that the server computed, from their columns as sent."""
+    slots, parts, asks, whole, units = (
+        np.frombuffer(column or b"", dtype=kind) for column, kind in zip(found, SENT_COLUMNS, strict=True)
+    )
+    none = np.zeros(len(slots), dtype=np.int32)
+    held = Columns(slots.astype(np.int64), slots.astype(np.int64), parts.astype(np.int32), none, none, asks)
+    first, second = held.only(whole), held.only(~whole)
+    layouts = laid_out((np.arange(len(first.ids)), first), (np.arange(len(second.ids)), second))
+    return search.scored(layouts, by_row(units[whole].astype(np.int32), units[~whole].astype(np.int32)))
 
 
 def _vectors(rows: NDArray[np.floating[Any]]) -> NDArray[np.void]:

@@ -9,11 +9,13 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from agentmem.model.scope import Scope
 from agentmem.stores import postings
 from agentmem.stores.postgres.columns import columnar
 from agentmem.stores.postgres.connection import Database, rows
-from agentmem.stores.postings import BYTES, FOLDED, Row, Tail, Tails
+from agentmem.stores.postings import BYTES, FOLDED, Row, Tail
 from agentmem.stores.values import Postings
 from agentmem.text.blocks import load_blocks
 
@@ -114,11 +116,10 @@ async def _put(db: Connection, user_id: str, statement: str, blocks: Sequence[tu
 
 
 class PostgresWords:
-    """The WordIndex of a database. Keeps the parsed tails of the users seen last."""
+    """The WordIndex of a database. The tail is searched by the server: to send it whole would take far longer."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._tails = Tails()
 
     async def match(self, terms: Sequence[str], scope: Scope) -> dict[str, Postings]:
         """Postings of each term over the user's records, in the order asked; terms that no record has are left out."""
@@ -128,19 +129,26 @@ class PostgresWords:
         return await self._database.read(scope, lambda db: self._match(db, scope.user_id, wanted))
 
     async def _match(self, db: Connection, user_id: str, terms: Sequence[str]) -> dict[str, Postings]:
-        keys, guess = {"user_id": user_id}, self._tails.held(user_id) or Tail(-1)
-        state = await db.execute(_sql()["state"], keys)
-        blocks = await db.execute(_sql()["blocks"], {**keys, "terms": list(terms)})
-        recent = await db.execute(_sql()["tail_after"], {**keys, "after": guess.last})
-        found = await state.fetchone()
+        asked = {"user_id": user_id, "terms": list(terms)}
+        blocks = await db.execute(_sql()["blocks"], asked)
+        recent = await db.execute(_sql()["tail_of"], asked, binary=True)
+        listed = await db.execute(_sql()["tail_slots"], asked, binary=True)
         by_term: dict[str, list[bytes]] = {}
         for term, block in await blocks.fetchall():
             by_term.setdefault(term, []).append(block)
-        tail, fresh = self._tails.of(user_id, found[1] if found else 0), await recent.fetchall()
-        if tail is not guess and guess.last >= 0:  # the guess was of another generation
-            fresh = await rows(db, _sql()["tail_after"], {**keys, "after": -1})
-        tail.add(fresh)
+        counts: dict[int, dict[str, int]] = {}
+        for term, slots, numbers in await recent.fetchall():
+            for slot, number in zip(_numbers(slots), _numbers(numbers), strict=True):
+                counts.setdefault(slot, {})[term] = number
+        ((slots,),) = await listed.fetchall()
+        tail = Tail(0)
+        tail.add((slot, counts.get(slot, {})) for slot in _numbers(slots or b""))
         return tail.matches(terms, by_term)
+
+
+def _numbers(sent: bytes) -> list[int]:
+    found: list[int] = np.frombuffer(sent, dtype=">i4").tolist()
+    return found
 
 
 def _sql() -> Mapping[str, str]:

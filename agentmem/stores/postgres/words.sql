@@ -21,6 +21,17 @@ ON CONFLICT (user_id) DO UPDATE SET tail = excluded.tail, generation = word_stat
 -- name: tail_after
 SELECT slot, terms FROM word_tail WHERE user_id = %(user_id)s AND slot > %(after)s ORDER BY slot
 
+-- name: tail_of
+-- Columns as they are sent, because a row each would cost more than to find them.
+SELECT j.term, string_agg(int4send(t.slot), '' ORDER BY t.slot),
+       string_agg(int4send((t.terms ->> j.term)::integer), '' ORDER BY t.slot)
+FROM (SELECT slot, terms FROM word_tail WHERE user_id = %(user_id)s AND terms ?| %(terms)s::text[]) t
+JOIN unnest(%(terms)s::text[]) AS j(term) ON t.terms ? j.term
+GROUP BY j.term
+
+-- name: tail_slots
+SELECT string_agg(int4send(slot), '' ORDER BY slot) FROM word_tail WHERE user_id = %(user_id)s
+
 -- name: take
 DELETE FROM word_tail WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s::integer[])
 

@@ -29,6 +29,7 @@ from agentmem.stores.vectors.passages import (
     projection_name,
     unpacked_tokens,
 )
+from agentmem.stores.vectors.planes import Halves
 from agentmem.stores.vectors.search import Search
 from agentmem.text.blocks import load_blocks
 
@@ -172,12 +173,24 @@ class SqliteVectors:
         keys: dict[str, Any] = {"user_id": user_id, "embedder": self._held.registration(db)[0]}
         for start in range(0, len(left), ROWS_AT_ONCE):
             pairs = np.stack([left[start : start + ROWS_AT_ONCE], right[start : start + ROWS_AT_ONCE]])
-            slots = np.unique(pairs)
-            held: list[Any] = db.execute(self._sql["whole_of"], {**keys, "slots": listed(slots)}).fetchall()
-            known = np.array([slot for slot, _ in held], dtype=np.int64)
-            halves = np.frombuffer(b"".join(blob for _, blob in held), dtype=HALF).reshape(-1, self.dimensions)
+            known, halves = self._whole_of(db, keys, np.unique(pairs))
             out[start : start + ROWS_AT_ONCE] = pair_cosines(pairs, known, halves)
         return out
+
+    async def whole(self, slots: Sequence[int], scope: Scope) -> dict[int, Halves]:
+        """The whole vectors of these records, where they are kept."""
+
+        def read(db: Connection) -> tuple[Ints, Halves]:
+            keys = {"user_id": scope.user_id, "embedder": self._held.registration(db)[0]}
+            return self._whole_of(db, keys, slots)
+
+        known, halves = await self._database.read(read)
+        return dict(zip(known.tolist(), halves, strict=True))
+
+    def _whole_of(self, db: Connection, keys: Mapping[str, Any], slots: Sequence[int] | Ints) -> tuple[Ints, Halves]:
+        held: list[Any] = db.execute(self._sql["whole_of"], {**keys, "slots": listed(slots)}).fetchall()
+        known = np.array([slot for slot, _ in held], dtype=np.int64)
+        return known, np.frombuffer(b"".join(blob for _, blob in held), dtype=HALF).reshape(-1, self.dimensions)
 
     async def tokens(self, slots: Sequence[int], scope: Scope) -> dict[int, Tokens]:
         """Ids and vectors of the word pieces of these records, where they are kept."""

@@ -1,0 +1,84 @@
+"""Figures that are no latency of traffic: exactness of the search, one user among more and more, speed of the graph."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from agentmem import AsyncAgentMemory
+from agentmem.bench.metrics import percentiles
+from agentmem.bench.synthetic import Synthetic
+from agentmem.consolidation.project import project
+from agentmem.model.scope import Scope
+from agentmem.stores import WHOLE, Where
+from agentmem.stores.postgres.vectors_sent import halves_of
+from tests.benchmarks.servers.load import Loader
+from tests.benchmarks.servers.town import Town
+from tests.benchmarks.servers.traffic import Traffic
+
+NEAREST = 10
+TIE = 0.5e-4  # cosines are rounded to 1e-4 before they are ranked
+
+
+async def exactness(loader: Loader, town: Town, queries: int) -> dict[str, Any]:
+    """Of the nearest ten by float64 from the stored vectors, the share that the index names; ties at the end count."""
+    projection, found = loader.memory.resources.vectors[0], []
+    users = [town.large, *(names[0] for names in town.sizes.values())]
+    held: dict[str, tuple[Any, Any]] = {}
+    for n, question in enumerate(Synthetic(77).questions(queries)):
+        user = users[n % len(users)]
+        vector = (await projection.embedder.embed([question]))[0].astype(np.float16).astype(np.float32)
+        if user not in held:
+            rows = loader.vectors(user)
+            halves = halves_of([blob for _, blob in rows], projection.embedder.dimensions).astype(np.float64)
+            held[user] = np.array([slot for slot, _ in rows]), halves / np.linalg.norm(halves, axis=1, keepdims=True)
+        slots, vectors = held[user]
+        cosines = vectors @ (vector.astype(np.float64) / np.linalg.norm(vector))
+        tenth = np.sort(cosines)[-min(NEAREST, len(cosines))]
+        named = await projection.index.nearest(vector, Scope(user), Where(), WHOLE, NEAREST)
+        good = cosines[np.searchsorted(slots, named.slots)] >= tenth - TIE
+        found.append(good.sum() / min(NEAREST, len(cosines)))
+    return {"queries": queries, "users": len(held), "recall": float(np.mean(found)), "worst": float(np.min(found))}
+
+
+async def one_user(traffic: Traffic, user: str, rounds: int, questions: int) -> dict[str, float]:
+    """Recalls of one user, warm and one after the other: the medians over the rounds of p50 and p95."""
+    await traffic.recall(user, time.perf_counter())
+    found = []
+    for _ in range(rounds):
+        samples = [await traffic.recall(user, time.perf_counter()) for _ in range(questions)]
+        found.append(percentiles([sample.seconds - sample.embedding for sample in samples]))
+    return {name: float(np.median([each[name] for each in found])) for name in ("p50_ms", "p95_ms")}
+
+
+async def graph_speed(loader: Loader, user: str, turns: int) -> dict[str, float]:
+    """Changes a second that the projector takes into the graph, and records a second that a rebuild does."""
+    memory: AsyncAgentMemory = loader.memory
+    await loader.store(user, turns, seed=5)
+    resources, scope = memory.resources, Scope(user)
+    begun = time.perf_counter()
+    report = await project(resources)
+    projected = time.perf_counter() - begun
+    assert set((await memory.scoped(user_id=user).lag()).values()) == {0}, report
+    begun = time.perf_counter()
+    edges = await resources.graph.rebuild(scope)
+    rebuilt = time.perf_counter() - begun
+    records = await resources.log.count(scope, Where())
+    return {
+        "changes": turns, "project_s": projected, "changes_per_s": turns / projected, "records": records,
+        "edges": edges, "rebuild_s": rebuilt, "records_per_s": records / rebuilt,
+    }  # fmt: skip
+
+
+async def first_recalls(traffic: Traffic) -> list[dict[str, Any]]:
+    """What a process takes that does not know a user yet, one after the other, with nothing else going on."""
+    town, found = traffic.town, []
+    for user in [names[0] for names in town.sizes.values() if names[0] != town.somebody] + [town.large]:
+        sample = await traffic.recall(user, time.perf_counter())
+        again = [await traffic.recall(user, time.perf_counter()) for _ in range(5)]
+        warm = float(np.median([each.seconds - each.embedding for each in again]))
+        first = sample.seconds - sample.embedding
+        found.append({"passages": town.turns[user], "first_ms": 1000 * first, "then_p50_ms": 1000 * warm})
+    return found

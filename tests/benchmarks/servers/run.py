@@ -1,0 +1,212 @@
+"""The measurement from the empty stores to the document: load a part, look at one user, load the rest, let them ask."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agentmem import AsyncAgentMemory
+from agentmem.bench.latency import resident_mb
+from tests.benchmarks.servers.checks import exactness, first_recalls, graph_speed, one_user
+from tests.benchmarks.servers.load import Loader, Say
+from tests.benchmarks.servers.steps import Steps
+from tests.benchmarks.servers.town import Town, plan
+from tests.benchmarks.servers.traffic import RECALL, STORE, Sample, Traffic
+
+Row = dict[str, Any]
+MIXES = {"users alike": False, "users by Zipf": True}
+ASKED = (
+    ("remember, users up to 5k passages, p95 ms", 60.0), ("remember, the large user, p95 ms", 120.0),
+    ("store_turn, p95 ms", 20.0), ("vector recall", 0.99), ("p95 from a tenth to all users, ratio", 1.3),
+    ("projector, changes/s", 200.0), ("graph rebuild, records/s", 400.0),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is loaded, and how it is asked: `seconds` of each mix at these rates, and of each number of clients."""
+
+    users: int = 1000
+    passages: int = 1_000_000
+    large: int = 100_000
+    seconds: float = 60
+    warming: float = 20  # seconds of the same before that, because a server that has just started is slow
+    recalls: float = 20
+    writes: float = 5
+    embedder: str = "hash"
+    clients: tuple[int, ...] = (1, 8, 32)
+    queries: int = 50
+    rounds: int = 7
+    questions: int = 100  # to one user, in each round
+    projected: int = 5000
+    cache_mb: int = 512
+    seed: int = 0
+    mark: str = ""
+
+
+SMALL = Plan(
+    users=20, passages=5000, large=1000, seconds=3, warming=1, queries=20, rounds=2, questions=30, projected=300
+)
+
+
+async def measure(plan_: Plan, urls: Mapping[str, Any], owner_url: str, home: Path, say: Say) -> dict[str, Any]:
+    """Load and measure; `owner_url` is the log as its owner, who may write all users' rows."""
+    town = plan(plan_.users, plan_.passages, plan_.large, plan_.mark)
+    settings = {
+        "home": home, "embedder": plan_.embedder, "recall_rate": 0.0, "vector_cache_mb": plan_.cache_mb, **urls,
+    }  # fmt: skip
+    document: dict[str, Any] = {"plan": asdict(plan_), "machine": machine()}
+    async with AsyncAgentMemory(town.somebody, **settings) as memory:
+        load = document["load"] = await load_first(Loader(memory, owner_url, say), town)
+        say("asking one user")
+        few = await one_user(Traffic(memory, town, plan_.seed), town.somebody, plan_.rounds, plan_.questions)
+        say("loading the others")
+        load |= await load_rest(Loader(memory, owner_url, say), town)
+    async with AsyncAgentMemory(town.somebody, **settings) as memory:  # a process that knows nobody yet
+        loader, traffic = Loader(memory, owner_url, say), Traffic(memory, town, plan_.seed)
+        say("asking")
+        many = await one_user(traffic, town.somebody, plan_.rounds, plan_.questions)
+        document["growth"] = {"few": few, "many": many, "ratio": many["p95_ms"] / few["p95_ms"]}
+        say(f"one user: {document['growth']}")
+        document["first"] = await first_recalls(traffic)
+        document |= await under_load(traffic, plan_, say)
+        document["resident_mb"] = resident_mb()
+        document["vector_recall"] = await exactness(loader, town, plan_.queries)
+        document["graph"] = await graph_speed(loader, f"projected{plan_.mark}", plan_.projected)
+    document["asked"] = against(document)
+    return document
+
+
+async def load_first(loader: Loader, town: Town) -> Row:
+    """One user of each size, and some of the others."""
+    begun = time.perf_counter()
+    turns = sum(town.sizes)
+    stored = sum([await loader.store(names[0], size, seed=size) for size, names in town.sizes.items()])
+    loader.copy(town.first())
+    await loader.stand([name for pair in town.first() for name in (pair[0], *pair[1])])
+    return {"first_s": time.perf_counter() - begun, "stored_turns_per_s": turns / stored}
+
+
+async def load_rest(loader: Loader, town: Town) -> Row:
+    """All others, and the large one."""
+    begun = time.perf_counter()
+    await loader.store(town.large, town.large_turns, seed=town.large_turns)
+    loader.copy(town.rest())
+    await loader.stand([town.large, *(name for pair in town.rest() for name in pair[1])])
+    return {
+        "rest_s": time.perf_counter() - begun, "users": len(town.turns), "passages": loader.passages(),
+        "sizes": {size: len(names) for size, names in town.sizes.items()}, "database_mb": loader.megabytes(),
+    }  # fmt: skip
+
+
+async def under_load(traffic: Traffic, plan_: Plan, say: Say) -> dict[str, Any]:
+    """Rows of the open and the closed loop."""
+    latency: list[Row] = []
+    techniques: list[Row] = []
+    found: list[Row] = []
+    steps = Steps(traffic.memory)
+    await traffic.open_loop(plan_.warming, (plan_.recalls, plan_.writes), zipf=True)
+    for mix, zipf in MIXES.items():
+        steps.clear()
+        cpu = time.process_time()
+        samples = await traffic.open_loop(plan_.seconds, (plan_.recalls, plan_.writes), zipf=zipf)
+        cpu = time.process_time() - cpu
+        latency += [{"mix": mix, **row} for row in latency_rows(samples)]
+        techniques += [{"mix": mix, **row} for row in technique_rows(samples)]
+        found += [{"mix": mix, "step": name, **spread(calls)} for name, calls in sorted(steps.calls.items())]
+        say(f"{mix}: {len(samples)} operations, {cpu / plan_.seconds:.0%} of a core here")
+    pool = traffic.town.small[:: max(1, len(traffic.town.small) // 100)]
+    closed = [await closed_row(traffic, clients, plan_.seconds / 4, pool) for clients in (0, *plan_.clients)][1:]
+    return {"latency": latency, "techniques": techniques, "steps": found, "clients": closed}
+
+
+async def closed_row(traffic: Traffic, clients: int, seconds: float, pool: Sequence[str]) -> Row:
+    """One number of clients; none asks each user once, so that all are warm."""
+    if not clients:
+        for user in pool:
+            await traffic.recall(user, time.perf_counter())
+        return {}
+    cpu = time.process_time()
+    samples, took = await traffic.closed_loop(clients, seconds, pool)
+    cpu = time.process_time() - cpu
+    times = spread([sample.seconds - sample.embedding for sample in samples])
+    return {"clients": clients, "recalls_per_s": len(samples) / took, **times, "cpu_ms": 1000 * cpu / len(samples)}
+
+
+def latency_rows(samples: Sequence[Sample]) -> list[Row]:
+    """Recalls and writes by who was asked and whether this process knew the user."""
+    groups: dict[str, Callable[[Sample], bool]] = {
+        "remember, small, warm": lambda s: s.what == RECALL and not s.large and s.warm,
+        "remember, small, cold": lambda s: s.what == RECALL and not s.large and not s.warm,
+        "remember, small, all": lambda s: s.what == RECALL and not s.large,
+        "remember, large, warm": lambda s: s.what == RECALL and s.large and s.warm,
+        "remember, large, cold": lambda s: s.what == RECALL and s.large and not s.warm,
+        "store_turn": lambda s: s.what == STORE,
+    }
+    rows = []
+    for name, belongs in groups.items():
+        chosen = [sample for sample in samples if belongs(sample)]
+        with_it = spread([sample.seconds for sample in chosen])
+        own = spread([sample.seconds - sample.embedding for sample in chosen])
+        late = sum(bool(sample.notices) for sample in chosen)
+        failed = sum(sample.failed for sample in chosen)
+        more = {"with embedding p95": with_it.get("p95_ms"), "with notices": late, "failed": failed}
+        rows.append({"operation": name, **own, **more})
+    return rows
+
+
+def technique_rows(samples: Sequence[Sample]) -> list[Row]:
+    """Milliseconds of each technique in warm recalls, by the receipts."""
+    rows = []
+    for large in (False, True):
+        chosen = [s for s in samples if s.what == RECALL and s.warm and s.large == large]
+        names = sorted({name for sample in chosen for name in sample.techniques})
+        whose = "large" if large else "small"
+        rows += [
+            {
+                "user": whose,
+                "technique": name,
+                **spread([s.techniques[name] / 1000 for s in chosen if name in s.techniques]),
+            }
+            for name in names
+        ]
+    return rows
+
+
+def spread(seconds: Sequence[float]) -> Row:
+    """`n`, `p50_ms`, `p95_ms`, `p99_ms`; without any, only `n`."""
+    if not len(seconds):
+        return {"n": 0}
+    values = np.percentile(np.asarray(seconds) * 1000, (50, 95, 99))
+    return {"n": len(seconds), **dict(zip(("p50_ms", "p95_ms", "p99_ms"), map(float, values), strict=True))}
+
+
+def against(document: Mapping[str, Any]) -> list[Row]:
+    """What was asked for, and what was measured."""
+
+    def worst(name: str) -> float:
+        rows = [row for row in document["latency"] if row["operation"] == name]
+        return max(row.get("p95_ms", float("nan")) for row in rows)
+
+    measured = (
+        worst("remember, small, warm"), worst("remember, large, warm"), worst("store_turn"),
+        document["vector_recall"]["recall"], document["growth"]["ratio"], document["graph"]["changes_per_s"],
+        document["graph"]["records_per_s"],
+    )  # fmt: skip
+    at_most = (True, True, True, False, True, False, False)
+    return [
+        {"asked": name, "bound": bound, "measured": value, "met": value <= bound if less else value >= bound}
+        for (name, bound), value, less in zip(ASKED, measured, at_most, strict=True)
+    ]
+
+
+def machine() -> Row:
+    """What it ran on."""
+    return {"cores": os.cpu_count(), "load": os.getloadavg()[0], "python": platform.python_version()}

@@ -1,0 +1,68 @@
+"""What the stores' calls take, by thin wrappers around them; and what the embedder takes within each operation."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from agentmem import AsyncAgentMemory
+
+EMBEDDING = "embedder.embed"
+# What an operation calls: tasks that it starts are given the same dictionary.
+_OWN: ContextVar[dict[str, float] | None] = ContextVar("own", default=None)
+
+
+class Steps:
+    """Seconds of every call since the last `clear`, by name."""
+
+    def __init__(self, memory: AsyncAgentMemory) -> None:
+        self.calls: dict[str, list[float]] = defaultdict(list)
+        resources = memory.resources
+        log, index, following = resources.log, resources.vectors[0].index, resources.following
+        for name in ("append", "head", "outline", "match", "by_slot", "touch", "meta", "changes"):
+            self._wrap("log", log, name)
+        for name in ("apply", "scores", "between", "watermark"):
+            self._wrap("vectors", index, name)
+        self._wrap("embedder", resources.vectors[0].embedder, "embed")
+        self._wrap("session", resources.session, "push")
+        self._wrap("", resources, "outline")
+        self._wrap("", resources, "catch_up")
+        if following is not None:
+            self._wrap("graph", following.graph, "apply")
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.calls.clear()
+
+    def _wrap(self, owner: str, thing: Any, name: str) -> None:
+        called, label = getattr(thing, name), f"{owner}.{name}".lstrip(".")
+
+        @functools.wraps(called)
+        async def timed(*arguments: Any, **options: Any) -> Any:
+            begun = time.perf_counter()
+            try:
+                return await called(*arguments, **options)
+            finally:
+                took = time.perf_counter() - begun
+                self.calls[label].append(took)
+                own = _OWN.get()
+                if own is not None:
+                    own[label] = own.get(label, 0.0) + took
+
+        setattr(thing, name, timed)
+
+
+@contextmanager
+def own_steps() -> Iterator[dict[str, float]]:
+    """Seconds of the calls that are made inside, by name."""
+    found: dict[str, float] = {}
+    token = _OWN.set(found)
+    try:
+        yield found
+    finally:
+        _OWN.reset(token)

@@ -1,0 +1,372 @@
+"""Vectors on the graph's nodes (setting `graph_vectors`): they come after the graph, and people find by them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from agentmem import AsyncAgentMemory, ConfigError
+from agentmem.consolidation.project import project
+from agentmem.errors import StoreUnavailable
+from agentmem.model.clock import SystemClock, micros
+from agentmem.model.records import EdgeKind
+from agentmem.model.scope import Scope
+from agentmem.projections import GraphProjection
+from agentmem.settings import load_settings
+from agentmem.stores.neo4j import Neo4jGraph, Neo4jNodeVectors, migrate
+from agentmem.stores.neo4j.connection import rows
+from agentmem.stores.neo4j.vectors import INDEXES
+from agentmem.stores.sqlite import open_graph as open_embedded
+from agentmem.text.blocks import load_blocks
+from agentmem.upkeep.doctor import doctor
+from agentmem.upkeep.migrate import migrate as migrate_all
+from agentmem.upkeep.rebuild import rebuild
+from tests.conformance import stores
+from tests.conformance.graphs import STORE, Kept, conversation, edge, kept_in
+from tests.conformance.indexes import ANN, BACKENDS, BOB, add, opened_place, passage
+from tests.conformance.node_vectors import alone_with_indexes
+from tests.conformance.stores import Hand, entity, fact, goal, turn
+from tests.conformance.test_neo4j import LEAVES, content, operators
+from tests.flows.test_servers import PATIENT
+from tests.servers.local import free_port
+from tests.servers.stack import Stack
+
+LONG_TERM, NEWEST = [pytest.param(name, marks=pytest.mark.server(name)) for name in ("neo4j", "neo4j_2026")]
+BOTH = pytest.mark.parametrize("release", [LONG_TERM, NEWEST], indirect=True)
+ON_NEWEST = pytest.mark.parametrize("release", [NEWEST], indirect=True)
+PAGE = Path(__file__).resolve().parents[2] / "docs/graph_vectors.md"
+NAME = "graph_vectors/hash:v1:512"
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(params=[LONG_TERM])
+def release(request: pytest.FixtureRequest) -> str:
+    """The release of Neo4j that most tests are run on."""
+    return str(request.param)
+
+
+@pytest.fixture
+def graph_url(request: pytest.FixtureRequest, release: str) -> str:
+    """Its URL."""
+    return str(request.getfixturevalue(f"{release}_url"))
+
+
+@pytest.fixture
+async def indexed(stack: Stack, graph_url: str) -> AsyncIterator[Stack]:
+    """The three servers with the graph of that release, migrated for vectors on nodes."""
+    await migrate(graph_url, SystemClock().now(), store_id=STORE)
+    with alone_with_indexes(graph_url):
+        made = replace(stack, graph_url=graph_url)
+        await migrate_all(settings(made))
+        yield made
+
+
+def settings(stack: Stack, **more: Any) -> Any:
+    return load_settings(graph_vectors=True, **{"embedder": "hash", **stack.urls, **more})
+
+
+@pytest.fixture
+async def memory(home: Path, stack: Stack) -> AsyncIterator[AsyncAgentMemory]:
+    """A memory whose graph has vectors, without indexes over them."""
+    async with opened(home, stack) as made:
+        yield made
+
+
+def opened(home: Path, stack: Stack, **more: Any) -> AsyncAgentMemory:
+    switched = {"graph_vectors": True, "embedder": "hash", **stack.urls, **PATIENT, **more}
+    return AsyncAgentMemory(stack.user(), home=home, **switched)
+
+
+def following(memory: AsyncAgentMemory) -> GraphProjection:
+    assert memory.resources.following is not None
+    return memory.resources.following
+
+
+async def asked(memory: AsyncAgentMemory, statement: str, **values: Any) -> list[list[Any]]:
+    """What somebody gets who asks the graph in Cypher."""
+    graph = following(memory).graph
+    assert isinstance(graph, Neo4jGraph)
+    return await graph.database.read(lambda tx: rows(tx, statement, user_id=memory.scope.user_id, **values))
+
+
+async def held(memory: AsyncAgentMemory) -> dict[str, NDArray[np.float64]]:
+    """The vectors on the user's nodes, by the node's key."""
+    found = await asked(
+        memory, "MATCH (n:Record {user_id: $user_id}) WHERE n.embedding IS NOT NULL RETURN n.key, n.embedding"
+    )
+    return {key: np.array(vector) for key, vector in found}
+
+
+async def due(memory: AsyncAgentMemory) -> dict[str, NDArray[np.float64]]:
+    """The vectors that the log has of the user's records, by the same key."""
+    log, scope = memory.resources.log, memory.scope
+    outline, _, _ = await log.outline(scope, 0)
+    names = {row.slot: f"{row.kind}:{row.id}" for row in outline}
+    found = await memory.resources.vectors[0].index.whole(list(names), scope)
+    return {names[slot]: vector.astype(np.float64) for slot, vector in found.items()}
+
+
+async def same(memory: AsyncAgentMemory) -> set[str]:
+    """Whose vectors are on nodes, once they have come; they are those of the log."""
+    await memory.flush()
+    assert set((await memory.lag()).values()) == {0}
+    nodes, log = await held(memory), await due(memory)
+    assert nodes.keys() == log.keys()
+    assert [key for key, vector in nodes.items() if not np.array_equal(vector, log[key])] == []
+    return set(nodes)
+
+
+async def query_of(memory: AsyncAgentMemory, text: str) -> list[float]:
+    return [float(x) for x in (await memory.resources.vectors[0].embedder.embed([text]))[0]]
+
+
+@BOTH
+async def test_people_find_by_vectors_in_cypher(home: Path, indexed: Stack) -> None:
+    async with opened(home, indexed) as memory:
+        said = await memory.store_turn("Roses want lime.")
+        await memory.store_turn("The harbour was quiet.")
+        claim = await memory.learn_fact("Roses grow in Oslo")
+        name = await memory.upsert_entity({"name": "Oslo", "description": "where roses grow"})
+        assert {f"Turn:{said.id}", f"Fact:{claim.id}", f"Entity:{name.id}"} <= await same(memory)
+        assert NAME in await memory.lag()
+        near = memory.scoped(user_id=indexed.user("bob"))
+        await near.store_turns([{"content": "Roses and lime and roses"}] * 5)
+        await near.flush()
+        vector, now = await query_of(memory, "roses and lime and roses"), micros(memory.resources.clock.now())
+        exact, filtered, afterwards = examples(PAGE.read_text(encoding="utf-8"))
+        values = {"vector": vector, "channels": ["_global"], "now": now, "k": 3}
+        best = await asked(memory, exact, **values)
+        assert best[0][0] == said.id
+        assert len(best) == 2
+        assert await asked(memory, afterwards, **values) == []  # the nearest are all of another user
+        if "2026" in await version(memory):
+            assert [row[0] for row in await asked(memory, filtered, **values)] == [row[0] for row in best]
+
+
+def examples(page: str) -> list[str]:
+    """The queries of the page."""
+    return [block.split("```")[0] for block in page.split("```cypher\n")[1:]]
+
+
+async def version(memory: AsyncAgentMemory) -> str:
+    return str(await asked(memory, "CALL dbms.components() YIELD versions RETURN versions"))
+
+
+async def test_vectors_follow_what_changes(memory: AsyncAgentMemory) -> None:
+    name = await memory.upsert_entity({"name": "Anna", "description": "a gardener"})
+    claim = await memory.learn_fact("Anna grows roses")
+    await same(memory)
+    before = await held(memory)
+    await memory.upsert_entity({"name": "Anna", "description": "a sailor and a cook"})
+    await memory.semantic.update_fact(claim.id, confidence=0.9)
+    await same(memory)
+    after = await held(memory)
+    assert not np.array_equal(after[f"Entity:{name.id}"], before[f"Entity:{name.id}"])
+    assert before.keys() <= after.keys()
+
+
+async def test_what_is_rebuilt_gets_its_vectors_back(memory: AsyncAgentMemory) -> None:
+    await memory.store_turns([{"content": f"bees number {n}"} for n in range(7)])
+    keys = await same(memory)
+    for what in ("graph", "vectors"):
+        report = await rebuild(memory.resources, [memory.scope.user_id], what=[what])
+        assert report.notes == ()
+        assert await same(memory) == keys
+    await following(memory).graph.rebuild(memory.scope)  # by somebody without the setting
+    assert await held(memory) == {}
+    assert (await memory.lag())[NAME] > 0
+    assert (await project(memory.resources)).users >= 1
+    assert await same(memory) == keys
+
+
+async def test_what_is_erased_leaves_with_its_vector(memory: AsyncAgentMemory) -> None:
+    first, second = [await memory.store_turn(text) for text in ("A secret word.", "An open word.")]
+    await memory.learn_fact("The word is secret", source_turn_ids=[first.id])
+    await memory.flush()
+    gone = await memory.forget(first.id, hard=True)
+    assert gone.scan is not None
+    assert await same(memory) == {f"Turn:{second.id}"}
+    receipt = await memory.erase()
+    assert (dict(gone.scan.remnants), dict(receipt.scan.remnants)) == ({}, {})
+    assert await same(memory) == set()
+    assert await asked(memory, "MATCH (n:Record {user_id: $user_id}) RETURN n") == []
+
+
+async def test_users_left_behind_get_their_vectors(memory: AsyncAgentMemory, stack: Stack) -> None:
+    user = stack.user("ann")
+    await stores.put(memory.resources.log, Scope(user), *(turn(f"t{n}", n) for n in range(5)))
+    other = memory.scoped(user_id=user)
+    assert (await other.lag())[NAME] == 1
+    assert user not in str((await project(memory.resources)).waiting)
+    assert set((await other.lag()).values()) == {0}
+    assert len(await held(other)) == 5
+    assert (await project(memory.resources)).users == 0
+
+
+async def test_they_come_by_themselves(memory: AsyncAgentMemory, home: Path, stack: Stack) -> None:
+    await memory.store_turn("Nobody waits for this.")
+    async with asyncio.timeout(60):
+        while not await held(memory):
+            await asyncio.sleep(0.02)
+    async with opened(home, stack) as another:  # it is closed while they are on their way
+        await another.store_turn("Nor for this.")
+    async with asyncio.timeout(60):
+        while len(await held(memory)) < 2:
+            await asyncio.sleep(0.02)
+
+
+@ON_NEWEST
+async def test_another_embedder_takes_over(home: Path, indexed: Stack) -> None:
+    async with opened(home, indexed) as memory:
+        said = await memory.store_turn("Roses want lime.")
+        await same(memory)
+        report = await rebuild(memory.resources, None, what=["vectors"], embedder="hash:v1:64")
+        assert "agentmem migrate" in " ".join(report.notes)
+        assert {found.fix for found in await looked(indexed) if found.level == "error"} == {"run: agentmem migrate"}
+        assert (await migrate_all(settings(indexed))).applied["graph vectors"] == len(INDEXES)
+        assert (await migrate_all(settings(indexed))).applied["graph vectors"] == 0
+        assert [found.level for found in await looked(indexed)] == ["ok"]
+        await project(memory.resources)
+        await same(memory)
+        assert len((await held(memory))[f"Turn:{said.id}"]) == 64
+        vector = await query_of(memory, "lime for roses")
+        near = "CALL db.index.vector.queryNodes('turn_embeddings', 9, $vector) YIELD node RETURN node.id"
+        assert [said.id] in await asked(memory, near, vector=vector)
+        await rebuild(memory.resources, None, what=["vectors"], embedder="hash:v1:512")
+        await same(memory)
+        assert len((await held(memory))[f"Turn:{said.id}"]) == 512
+
+
+async def looked(stack: Stack) -> list[Any]:
+    return [found for found in await doctor(settings(stack)) if found.what == "graph vectors"]
+
+
+# -- what is written, and when
+
+
+@pytest.fixture
+async def kept(graph_url: str, tmp_path: Path) -> AsyncIterator[Kept]:
+    async with kept_in(tmp_path, "neo4j", graph_url) as made:
+        yield made
+
+
+@BOTH
+async def test_vectors_come_after_the_graph_and_once(kept: Kept) -> None:
+    graph, user = kept.walks, kept.ann.user_id
+    assert isinstance(graph, Neo4jGraph)
+    nodes = Neo4jNodeVectors(graph.database)
+    one, two = np.array([1, 0.5], dtype=np.float16), np.array([0, 0.25], dtype=np.float16)
+    key, absent = ("Entity", "e"), ("Entity", "absent")
+    assert await nodes.watermarks([user], "graph_vectors/a") == {user: (0, 0)}
+    assert not await nodes.write(kept.ann, "graph_vectors/a", 0, 1, {key: (0, one)})
+    await kept.put(entity("e"), edge("r", EdgeKind.KNOWS, "e", "absent"))
+    slot = (await kept.log.outline(kept.ann, 0))[0][0].slot
+
+    async def vector() -> list[Any]:
+        text = "MATCH (n:Record {user_id: $user_id}) WHERE n.embedding IS NOT NULL RETURN n.key, n.embedding"
+        return await graph.database.read(lambda tx: rows(tx, text, user_id=user))
+
+    assert not await nodes.write(kept.ann, "graph_vectors/a", 0, 2, {key: (slot, one)})
+    assert not await nodes.write(kept.ann, "graph_vectors/a", 1, 1, {key: (slot, one)})
+    assert await vector() == []
+    both = {key: (slot, one), absent: (slot, one), ("Fact", "other"): (7, one)}
+    assert await nodes.write(kept.ann, "graph_vectors/a", 0, 1, both)
+    assert await vector() == [["Entity:e", [1.0, 0.5]]]
+    assert not await nodes.write(kept.ann, "graph_vectors/a", 0, 1, {key: (slot, two)})
+    assert await nodes.write(kept.ann, "graph_vectors/b", 0, 1, {key: (slot + 1, two)})  # of another record of that id
+    assert await vector() == [["Entity:e", [1.0, 0.5]]]
+    assert await nodes.watermarks([user], "graph_vectors/a") == {user: (0, 1)}
+    assert await nodes.write(kept.ann, "graph_vectors/a", 0, 1, {key: (slot, None)})
+    assert await vector() == []
+    await graph.clear(user)
+    assert await nodes.watermarks([user, "nobody"], "graph_vectors/a") == {user: (0, 0), "nobody": (0, 0)}
+    await kept.follow(kept.ann)
+    await nodes.write(kept.ann, "graph_vectors/a", 0, 1, {})
+    await nodes.clear(user)
+    assert await nodes.watermarks([user], "graph_vectors/a") == {user: (0, 1)}
+    await graph.erase(kept.ann, None)
+    marks = "MATCH (p:Projection {user_id: $user_id}) RETURN p"
+    assert await graph.database.read(lambda tx: rows(tx, marks, user_id=user)) == []
+
+
+async def test_every_statement_starts_from_an_index(kept: Kept) -> None:
+    graph = kept.walks
+    assert isinstance(graph, Neo4jGraph)
+    await kept.put(*(turn(f"t{n}", n) for n in range(30)))
+    blocks = load_blocks("agentmem.stores.neo4j", "vectors.cypher")
+    texts = [text for name, text in blocks.items() if name not in ("indexes", "drop", "make", "make_filtered")]
+
+    async def explain(tx: Any, text: str) -> dict[str, Any]:
+        result = await tx.run("EXPLAIN " + text, {"count": 1} if "$count" in text else {})
+        plan: dict[str, Any] = (await result.consume()).plan
+        return plan
+
+    for text in texts:
+        found = list(operators(await graph.database.write(lambda tx, text=text: explain(tx, text))))  # type: ignore[misc]
+        assert {name for name, is_leaf in found if is_leaf} <= LEAVES, text
+        assert "CartesianProduct" not in {name for name, _ in found}
+        assert "LIMIT" in text or "RETURN" not in text
+
+
+@ON_NEWEST
+async def test_the_graph_itself_is_the_same_on_the_newest_release(kept: Kept) -> None:
+    graph, embedded = kept.walks, open_embedded(kept.log.database, Hand())
+    assert isinstance(graph, Neo4jGraph)
+    await kept.put(conversation("c1"), *(turn(name, n) for n, name in enumerate("abc")), entity("p"), entity("q"))
+    await kept.put(fact("f", source_turn_ids=("a",), entity_ids=("p",)), edge("r", EdgeKind.KNOWS, "p", "q"), goal("g"))
+    await kept.retract(("Turn", "b"))
+    await kept.put(turn("b", 1), fact("f", source_turn_ids=("b",), entity_ids=("q",)))
+    keys = [("Turn", "a"), ("Turn", "b"), ("Fact", "f"), ("Entity", "p"), ("Goal", "g")]
+    assert await graph.edges(keys, kept.ann) == await embedded.edges(keys, kept.ann)
+    for key in keys:
+        assert await graph.neighbours([key], kept.ann) == await embedded.neighbours([key], kept.ann)
+    followed = await content(graph, kept.ann)
+    assert await graph.rebuild(kept.ann) == await embedded.rebuild(kept.ann)
+    assert await content(graph, kept.ann) == followed
+    await graph.erase(kept.ann, [("Turn", "a")])
+    assert await graph.holding(kept.ann, [("Turn", "a")]) == 0
+
+
+async def test_a_graph_that_is_away_costs_a_lag(stack: Stack, home: Path) -> None:
+    away = replace(stack, graph_url=f"bolt://neo4j:secret@127.0.0.1:{free_port()}")
+    async with opened(home, away, catch_up_ms=1000) as memory:
+        said = await memory.store_turn("Roses want lime.")
+        assert [item.record.id for item in (await memory.remember("lime")).items] == [said.id]
+        nodes = following(memory).vectors
+        assert nodes is not None
+        assert not await nodes.follow(memory.scope)
+        assert nodes.resting()
+        assert "cannot be reached" in nodes.last_error
+        assert (await memory.lag())[NAME] == 1
+        with pytest.raises(StoreUnavailable):
+            await memory.flush()
+
+
+# -- the rest
+
+
+def test_an_embedded_graph_has_no_vectors_of_its_own(home: Path) -> None:
+    with pytest.raises(ConfigError, match="graph_vectors needs a graph on a Neo4j server"):
+        load_settings(home=home, graph_vectors=True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_whole_vectors_come_back_as_they_were(request: pytest.FixtureRequest, backend: str) -> None:
+    async with opened_place(request, backend) as place:
+        index = await place.open()
+        made = [passage(slot) for slot in (3, 1, 2)]
+        await add(index, ANN, [*made, passage(1, "sentence", 1), passage(2, "sentence", 1)])
+        await add(index, BOB, [passage(9)])
+        found = await index.whole([1, 9, 3, 77], ANN)
+        assert sorted(found) == [1, 3]
+        for kept in made[:2]:
+            np.testing.assert_array_equal(found[kept.slot], kept.vector)
+        assert await index.whole([], ANN) == {}

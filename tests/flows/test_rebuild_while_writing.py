@@ -1,0 +1,93 @@
+"""Graph, vectors and words that are rebuilt while an agent writes are in the end what a rebuild at rest makes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentmem import AsyncAgentMemory
+from agentmem.model.records import KINDS
+from agentmem.model.scope import Scope
+from agentmem.stores import WHOLE, Where
+from agentmem.text.words import terms
+from agentmem.upkeep.rebuild import rebuild
+from tests.flows.test_servers import PATIENT
+from tests.servers.stack import Stack
+
+TURNS = 240
+PLACES = ("lake", "garden", "harbour", "station")
+ALL = 10_000
+
+
+@pytest.fixture(params=["embedded", pytest.param("servers", marks=pytest.mark.server("postgres", "redis", "neo4j"))])
+def settings(request: pytest.FixtureRequest, home: Path) -> dict[str, Any]:
+    """Of a memory on one stack; `user_id` is known to nobody else."""
+    given: dict[str, Any] = {"user_id": "alice", "home": home, "embedder": "hash:v1:64"}
+    if request.param == "servers":
+        stack: Stack = request.getfixturevalue("stack")
+        given |= {"user_id": stack.user(), **stack.urls, **PATIENT}
+    return given
+
+
+async def history(memory: AsyncAgentMemory) -> None:
+    """Turns, and between them entities, facts about them, facts that are replaced and forgotten, and relations."""
+    people, facts = [], []
+    for n in range(0, TURNS, 6):
+        place = PLACES[n % len(PLACES)]
+        turns = await memory.store_turns([f"Number {n + k} was seen at the {place}." for k in range(6)])
+        if n % 12 == 0:
+            people.append((await memory.upsert_entity({"name": f"Person {n}", "type": "person"})).id)
+        claim = f"Person {n} likes the {place}"
+        facts.append((await memory.learn_fact(claim, entity_ids=people[-2:], source_turn_ids=[turns[0].id])).id)
+        if n % 24 == 18:
+            await memory.semantic.supersede_fact(facts[-1], f"Person {n} avoids the {place}")
+            await memory.semantic.relate(people[-1], "knows", people[0])
+            await memory.forget(facts[-2])
+
+
+async def built(memory: AsyncAgentMemory) -> dict[str, Any]:
+    """All that the projections hold of the user."""
+    resources, scope = memory.resources, Scope(memory.scope.user_id)
+    records = await resources.log.find(scope, Where(kinds=tuple(KINDS)), limit=ALL)
+    keys = [record.key for record in records]
+    edges = [await resources.graph.edges(keys[at : at + 50], scope, limit=ALL) for at in range(0, len(keys), 50)]
+    found: dict[str, Any] = {"edges": sorted({edge.model_dump_json() for page in edges for edge in page})}
+    if resources.following is not None:
+        graph: Any = resources.following.graph
+        found["nodes"] = {kind: await graph.get(kind, scope, limit=ALL) for kind in KINDS}
+    index, embedder = resources.vectors[0].index, resources.vectors[0].embedder
+    for text in ("who was seen at the lake?", "Number 17"):
+        (vector,) = await embedder.embed([text])
+        (scores,) = await index.scores(vector, scope, Where(), [WHOLE])
+        found[text] = scores.slots.tolist(), scores.scores.tolist()
+    words = terms("number person lake garden harbour seen avoids likes 17 96")
+    postings = await resources.log.match(words, scope)
+    found["words"] = {term: (each.slots.tolist(), each.counts.tolist()) for term, each in postings.items()}
+    return found
+
+
+@pytest.mark.timeout(240)
+async def test_rebuilt_while_it_was_written_and_rebuilt_at_rest_are_the_same(settings: dict[str, Any]) -> None:
+    async with AsyncAgentMemory(**settings) as agent, AsyncAgentMemory(**settings) as operator:
+        writing = asyncio.ensure_future(history(agent))
+        written = 0
+        while not writing.done():
+            before = await operator.resources.log.head(agent.scope)
+            await rebuild(operator.resources, [agent.scope.user_id])
+            written += (await operator.resources.log.head(agent.scope)).seq - before.seq
+            await asyncio.sleep(0.1)
+        await writing
+        await agent.flush()
+        await operator.flush()
+        assert set((await operator.lag()).values()) == {0}
+        meanwhile = await built(operator)
+        await rebuild(operator.resources, [agent.scope.user_id])
+        await operator.flush()
+        assert written > TURNS / 10
+        assert len(meanwhile["edges"]) > TURNS
+        assert len(meanwhile["Number 17"][0]) >= TURNS + TURNS // 6 + TURNS // 12
+        assert await built(operator) == meanwhile
+        assert await built(agent) == meanwhile
