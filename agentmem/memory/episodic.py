@@ -73,8 +73,7 @@ class Episodic:
         )  # fmt: skip
         unique = list({change.change_id: change for change in changes}.values())
         # Working memory itself reads turns from the log; the cache's list is for other programs, where they can see it.
-        shared = resources.settings.session_server is not None
-        live = self._at_hand if shared and len(given) <= LIVE else None
+        live = self._at_hand if resources.session.shared and len(given) <= LIVE else None
         entries = await resources.commit(self.seat.scope, unique, audit, live)
         by_change = {entry.change_id: entry for entry in entries}
         return _turns([by_change[change.change_id] for change in changes])

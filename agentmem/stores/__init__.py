@@ -352,6 +352,11 @@ class NodeVectors(Protocol):
 class SessionStore(Protocol):
     """A cache with time to live. Nothing depends on a key's survival. Values are JSON."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether other programs can look into it."""
+        ...
+
     async def push(self, scope: Scope, key: str, value: Any, *, keep: int, ttl: float) -> None: ...
 
     async def tail(self, scope: Scope, key: str, n: int) -> list[Any]:

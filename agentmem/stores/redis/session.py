@@ -38,6 +38,8 @@ class RedisSession:
     Every key has a time to live by the server's clock, and ends by the injected one when that is earlier.
     """
 
+    shared = True
+
     def __init__(self, connections: Connections, clock: Clock) -> None:
         self._connections, self._clock = connections, clock
 

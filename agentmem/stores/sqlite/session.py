@@ -35,6 +35,8 @@ async def open_session(path: Path, clock: Clock) -> SqliteSession:
 class SqliteSession:
     """A SessionStore over one file; see the protocol for its promises."""
 
+    shared = False
+
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path, self._clock = path, clock
         self._database: Database | None = None
