@@ -19,7 +19,7 @@ from agentmem.model.changes import Audit, Change, JournalEntry, Promotion, Write
 from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, derived_id, from_micros
 from agentmem.model.outline import Outline
 from agentmem.model.scope import Scope
-from agentmem.projections import GraphProjection, GraphVectorProjection, Outlines, VectorProjection
+from agentmem.projections import GraphProjection, GraphVectorProjection, Outlines, Retries, VectorProjection
 from agentmem.providers import Embedder, EmbedderOptions, open_embedder, resolve_auto
 from agentmem.settings import Settings
 from agentmem.stores import GraphStore, LogStore, SessionStore
@@ -62,6 +62,7 @@ class Resources:
 
     def __post_init__(self) -> None:
         self._outlines = Outlines(self.erased)
+        self._retries = Retries(self.follow)
 
     @property
     def deterministic(self) -> bool:
@@ -81,23 +82,24 @@ class Resources:
         watch = Stopwatch(self.clock)
         entries = await self.log.append(changes, audit)
         for entry in entries[:1]:  # of one operation, all of them
-            tell(
-                DEBUG, "stored", user_id=scope.user_id, operation=entry.operation, operation_id=entry.operation_id,
-                changes=len(entries), ms=watch.milliseconds(),
-            )  # fmt: skip
-        follow = [self._background(self.follow(scope, entries))]
+            said = {"operation": entry.operation, "operation_id": entry.operation_id, "changes": len(entries)}
+            tell(DEBUG, "stored", user_id=scope.user_id, ms=watch.milliseconds(), **said)
+        follow = [self._background(self._follow_or_later(scope, entries))]
         if self.following is not None and self.deterministic:
             follow.append(self._background(self.following.follow(scope)))
         elif self.following is not None:  # a commit there takes far longer than the one here, so nobody waits for it
             self.following.nudge(scope)
         if then is not None:
             self._background(then(entries))
-        await asyncio.wait(follow, timeout=None if self.deterministic else self._patience(len(entries)))
+        wait = (2.0 if self.following is None else 0.1) + 0.2 * len(entries)  # what many lack should not pile up
+        await asyncio.wait(follow, timeout=None if self.deterministic else wait)
         return entries
 
-    def _patience(self, count: int) -> float:
-        """Seconds that a write of so many changes waits for their vectors; many of them should not pile up."""
-        return (2.0 if self.following is None else 0.1) + 0.2 * count
+    async def _follow_or_later(self, scope: Scope, entries: Sequence[JournalEntry]) -> bool:
+        done = await self.follow(scope, entries)
+        if not done and self.following is not None and not self.deterministic:
+            self._retries.add(scope)  # on servers there may be no next write or recall here for long
+        return done
 
     async def write(
         self, scope: Scope, operation: str, build: Callable[[Write], Awaitable[Change | None]], *, kind: str,
@@ -293,6 +295,7 @@ class Resources:
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._outlines.after_fork()
+            self._retries.after_fork()
             self._retrying.clear()
             self._switching, self._tasks = asyncio.Lock(), set()
             for projection in self.vectors:
@@ -306,6 +309,7 @@ class Resources:
             return
         self.closed = True
         self._after_fork()
+        await self._retries.close()
         if self._tasks:
             _, late = await asyncio.wait(set(self._tasks), timeout=None if self.deterministic else 5.0)
             for task in late:

@@ -115,6 +115,29 @@ async def test_a_graph_that_takes_nothing_parks_nothing(
         assert (await project(memory.resources)).users == 1
 
 
+async def test_vectors_that_could_not_follow_come_by_themselves(
+    home: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentmem.projections.retries.EVERY", 0.01)
+    async with opened(home, stack, "alice") as memory:
+        index: Any = memory.resources.vectors[0].index
+        whole, failures = index.apply, 2
+
+        async def apply(batches: Any) -> Any:
+            nonlocal failures
+            failures -= 1
+            if failures >= 0:
+                raise StoreUnavailable("gone for a moment")
+            return await whole(batches)
+
+        monkeypatch.setattr(index, "apply", apply)
+        await memory.store_turn("The heron is asleep.")
+        async with asyncio.timeout(30):
+            while set((await memory.lag()).values()) != {0}:  # nobody writes, recalls or flushes
+                await asyncio.sleep(0.02)
+        assert failures < 0
+
+
 async def test_the_daemon_goes_on_until_it_is_stopped(home: Path, stack: Stack) -> None:
     user = stack.user("ann")
     async with opened(home, stack, "alice") as memory:
