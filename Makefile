@@ -78,7 +78,8 @@ clean: ## remove what was built and measured; the virtual environment stays
 # The tests leave .coverage behind only when they pass, and `lint` reads it: nothing runs twice, and stale figures never count.
 define run-tests
 @rm -f .coverage .coverage.*
-$(BIN)/coverage run -m pytest -n $(JOBS) --durations=5 --durations-min=3 tests
+$(BIN)/coverage run -m pytest -n $(JOBS) -m "not alone" --durations=5 --durations-min=3 tests
+$(BIN)/python -m pytest -m alone --durations=5 tests
 @$(BIN)/coverage combine --quiet
 endef
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 
 import psycopg
@@ -85,6 +87,38 @@ async def test_a_statement_that_takes_too_long_is_ended(postgres_url: str) -> No
     with pytest.raises(StoreUnavailable, match="in time"):
         await database.read(SCOPE, lambda db: connection.rows(db, "SELECT pg_sleep(60)"), seconds=0.2)
     assert await database.read(SCOPE, _ask) == [(1,)]
+    await database.close()
+
+
+async def test_callers_who_give_up_cost_no_connection(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECTIONS", 4)
+    database, chance = connection.Database(postgres_url), random.Random(7)
+
+    async def hurried() -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(chance.random() / 50):
+                await database.read(SCOPE, _ask)
+
+    for _ in range(120):
+        await asyncio.gather(*(hurried() for _ in range(30)))
+    together = asyncio.Barrier(4)  # all four connections are there still: each read waits for the other three
+    await asyncio.gather(*(database.read(SCOPE, lambda _: together.wait()) for _ in range(4)))
+    await database.close()
+
+
+async def test_without_a_free_connection_the_reason_is_said(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(connection, "CONNECTIONS", 1)
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.3)
+    database = connection.Database(postgres_url)
+    done = asyncio.Event()
+    holding = asyncio.create_task(database.read(SCOPE, lambda _: done.wait()))
+    await asyncio.sleep(0.1)
+    with pytest.raises(StoreUnavailable, match=r"no connection free within 0\.3 s: 1 open of 1"):
+        await database.read(SCOPE, _ask)
+    done.set()
+    assert await holding
     await database.close()
 
 

@@ -17,7 +17,7 @@ from tests.faults import servers_checks
 
 T = TypeVar("T")
 PATIENCE = 90.0  # seconds until what gives no answer is given up
-PACE = 0.2  # seconds between two writes, and between two recalls
+PACE = 0.5  # seconds between two writes, and between two recalls: eleven clients share one process
 SLOW_PACE = 3.0  # while only a server's start is waited for, which needs the machine more
 IDLE = "idle"
 

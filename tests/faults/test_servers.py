@@ -19,7 +19,8 @@ from tests.servers.proxy import HALF_OPEN, REFUSED, RESET, SLOW
 from tests.servers.stack import STORE, Stack, prepare
 
 pytestmark = [
-    pytest.mark.timeout(900),  # several at once on a busy machine take a multiple of their time alone
+    pytest.mark.alone,
+    pytest.mark.timeout(900),
     # The driver of Neo4j leaves a socket to the collector when a connection attempt is given up.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from agentmem.errors import (
@@ -118,8 +118,7 @@ class Database:
         raise AssertionError("the last attempt returns or raises")
 
     async def _once(self, mode: str, who: Who, work: Callable[[Connection], Awaitable[T]], seconds: float) -> T:
-        pool = await self._opened()
-        async with pool.connection() as connection:
+        async with self._free() as connection:
             limit = _Limit(connection, seconds + GRACE_SECONDS)
             try:
                 return await self._transact(connection, mode, who, work, seconds)
@@ -168,6 +167,27 @@ class Database:
             )
 
     # -- the pool
+
+    @asynccontextmanager
+    async def _free(self) -> AsyncIterator[Connection]:
+        """A connection of the pool, and back with it; an error that it has none says what became of them."""
+        import psycopg_pool
+
+        pool = await self._opened()
+        try:
+            connection = await pool.getconn()
+        except psycopg_pool.PoolTimeout as error:
+            now = pool.get_stats()
+            raise StoreUnavailable(
+                f"{self.place} had no connection free within {CONNECT_SECONDS:g} s: {now.get('pool_size', 0)} open of "
+                f"{CONNECTIONS}, {now.get('requests_waiting', 0)} others waiting, "
+                f"{now.get('connections_errors', 0)} attempts to connect failed"
+            ) from error
+        try:
+            yield connection
+        finally:
+            # The pool loses a connection whose return is cancelled, and recalls have deadlines: one the less each time.
+            await asyncio.shield(pool.putconn(connection))
 
     async def _opened(self) -> Pool:
         if self._closed:
