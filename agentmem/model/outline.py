@@ -6,10 +6,10 @@ neighbours (scaling, shares, the turn before) works on that mask, so that what i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from agentmem.model.clock import micros
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Column: TypeAlias = Sequence[Any] | NDArray[Any]
 
 NEVER = np.iinfo(np.int64).max  # "until" of what has no end
 ALWAYS = np.iinfo(np.int64).min  # "from" of what has no beginning
@@ -50,11 +51,58 @@ class OutlineRow(NamedTuple):
 
 ASKS_LAST, ASKS_ANY, TELLS_TIME = 1, 2, 4
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutlineRows:
+    """Rows for an Outline, column by column: the fields of OutlineRow, each with a value for every row.
+
+    No time may also be ALWAYS or NEVER there; iterating gives None in their place.
+    """
+
+    columns: Mapping[str, Column]
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[Any, ...]]) -> OutlineRows:
+        """From rows with the fields of OutlineRow."""
+        columns = list(zip(*rows, strict=True)) or [()] * len(OutlineRow._fields)
+        return cls(dict(zip(OutlineRow._fields, columns, strict=True)))
+
+    def __len__(self) -> int:
+        return len(self.columns["slot"])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutlineRows) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[OutlineRow]:
+        columns = [
+            [None if value in (ALWAYS, NEVER) else value for value in self.columns[name]] if name in _NO_TIME
+            else np.asarray(self.columns[name]).tolist()
+            for name in OutlineRow._fields
+        ]  # fmt: skip
+        return map(OutlineRow._make, zip(*columns, strict=True))
+
+    def slots(self) -> dict[tuple[str, str], int]:
+        """The slot of each record, by kind and id."""
+        kinds, ids, slots = (self.columns[name] for name in ("kind", "id", "slot"))
+        return {(kind, name): int(slot) for kind, name, slot in zip(kinds, ids, slots, strict=True)}
+
+
 _COLUMNS: dict[str, Any] = {
     "seq": np.int64, "kind": np.int16, "channel": np.int32, "status": np.int16, "conversation": np.int32,
     "position": np.int32, "speaker": np.int32, "valid_from": np.int64, "valid_to": np.int64, "recorded_at": np.int64,
     "superseded_at": np.int64, "words": np.int32, "length": np.int32, "asks": np.int8, "salience": np.float32,
     "confidence": np.float32,
+}  # fmt: skip
+
+
+_SENT_AS = {"conversation": "conversation_id"}
+_NO_TIME = {"valid_from": ALWAYS, "valid_to": NEVER, "superseded_at": NEVER}
+_NEVER_EMPTY = ("kind", "channel", "status")  # no conversation and no speaker are -1
+_NAMES = {
+    "kind": "kinds", "channel": "channels", "status": "statuses", "conversation": "conversations",
+    "speaker": "speakers",
 }  # fmt: skip
 
 
@@ -114,15 +162,32 @@ class Outline:
         column: NDArray[Any] = self.__dict__["_columns"][name]
         return column[: self.size]
 
-    def put(self, rows: Iterable[OutlineRow], seq: int) -> None:
+    def put(self, rows: OutlineRows, seq: int) -> None:
         """Write rows, each at its slot, and note up to which `seq` this outline is complete."""
-        rows = list(rows)
-        if any(row.slot < self.size for row in rows):
-            self._own()
-        for row in rows:
-            self._grow(row.slot + 1)
-            self._put(row)
+        if len(rows):
+            slots = np.asarray(rows.columns["slot"], dtype=np.int64)
+            if (slots < self.size).any():
+                self._own()
+            self._grow(int(slots.max()) + 1)
+            fresh = rows.slots()
+            self.slots.update(fresh)
+            for (_, name), slot in fresh.items():
+                self.ids[slot] = name
+            for name, column in self._columns.items():
+                column[slots] = self._encoded(name, rows.columns[_SENT_AS.get(name, name)])
         self.seq = max(self.seq, seq)
+
+    def _encoded(self, name: str, values: Column) -> Column:
+        """The values of one column as they are kept: codes for strings, numbers for no time."""
+        if isinstance(values, np.ndarray):
+            return values
+        if name in _NO_TIME:
+            return [_NO_TIME[name] if value is None else value for value in values]
+        if name not in _NAMES:
+            return values
+        names = getattr(self, _NAMES[name])
+        codes = {value: names.code(value) if value or name in _NEVER_EMPTY else -1 for value in dict.fromkeys(values)}
+        return list(map(codes.__getitem__, values))
 
     def drop(self, slots: Iterable[int], seq: int) -> None:
         """Take records out of the current state."""
@@ -157,24 +222,8 @@ class Outline:
                 fresh = np.full(room, -1 if name == "kind" else 0, dtype=column.dtype)
                 fresh[: self.size] = column[: self.size]
                 self._columns[name] = fresh
-        while len(self.ids) < size:
-            self.ids.append("")
+        self.ids.extend([""] * (size - len(self.ids)))
         self.size = max(self.size, size)
-
-    def _put(self, row: OutlineRow) -> None:
-        columns, slot = self._columns, row.slot
-        self.ids[slot] = row.id
-        self.slots[row.kind, row.id] = slot
-        columns["kind"][slot] = self.kinds.code(row.kind)
-        columns["channel"][slot] = self.channels.code(row.channel)
-        columns["status"][slot] = self.statuses.code(row.status)
-        columns["conversation"][slot] = self.conversations.code(row.conversation_id) if row.conversation_id else -1
-        columns["speaker"][slot] = self.speakers.code(row.speaker) if row.speaker else -1
-        columns["valid_from"][slot] = ALWAYS if row.valid_from is None else row.valid_from
-        columns["valid_to"][slot] = NEVER if row.valid_to is None else row.valid_to
-        columns["superseded_at"][slot] = NEVER if row.superseded_at is None else row.superseded_at
-        for name in ("seq", "position", "recorded_at", "words", "length", "asks", "salience", "confidence"):
-            columns[name][slot] = getattr(row, name)
 
     def view(
         self, channels: Collection[str], *, now: datetime, as_of: datetime | None = None,

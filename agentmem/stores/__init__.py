@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentmem.model.changes import Audit, Change, JournalEntry
-from agentmem.model.outline import Floats, Ints, OutlineRow
+from agentmem.model.outline import Floats, Ints, OutlineRows
 from agentmem.model.records import Edge, Key, Record
 from agentmem.model.scope import Operator, Scope
 from agentmem.stores.values import (
@@ -86,11 +86,11 @@ class RecordStore(Protocol):
         """How many current records match."""
         ...
 
-    async def outline(self, scope: Scope, after: int) -> tuple[list[OutlineRow], list[int], Head]:
+    async def outline(self, scope: Scope, after: int) -> tuple[OutlineRows, list[int], Head]:
         """Rows of the records changed after `after`, slots gone since, and the head they are complete up to."""
         ...
 
-    async def outline_at(self, scope: Scope, through: int) -> tuple[list[OutlineRow], list[int]]:
+    async def outline_at(self, scope: Scope, through: int) -> tuple[OutlineRows, list[int]]:
         """What to patch into the current outline to get the one at `through`: earlier rows, and slots not there yet."""
         ...
 

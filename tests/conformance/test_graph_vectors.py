@@ -268,7 +268,7 @@ async def test_vectors_come_after_the_graph_and_once(kept: Kept) -> None:
     assert await nodes.watermarks([user], "graph_vectors/a") == {user: (0, 0)}
     assert not await nodes.write(kept.ann, "graph_vectors/a", 0, 1, {key: (0, one)})
     await kept.put(entity("e"), edge("r", EdgeKind.KNOWS, "e", "absent"))
-    slot = (await kept.log.outline(kept.ann, 0))[0][0].slot
+    slot = next(iter((await kept.log.outline(kept.ann, 0))[0])).slot
 
     async def vector() -> list[Any]:
         text = "MATCH (n:Record {user_id: $user_id}) WHERE n.embedding IS NOT NULL RETURN n.key, n.embedding"

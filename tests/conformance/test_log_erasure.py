@@ -9,6 +9,7 @@ import pytest
 
 from agentmem.model.changes import Audit, Gone
 from agentmem.model.clock import micros
+from agentmem.model.outline import OutlineRows
 from agentmem.model.records import Turn
 from agentmem.model.scope import Scope
 from agentmem.stores import Head, LogStore, Parked, Where
@@ -43,7 +44,7 @@ async def test_erased_records_leave_tombstones_and_nothing_else(log: LogStore, s
     ]  # fmt: skip
     assert (entries[2].gone, entries[2].at) == ((Gone(0, "Turn", "a", erased=True),), at)
     assert MARKER not in repr(entries)
-    assert await log.outline(scope, first.seq) == ([], [0], Head(3, 1, micros(at)))
+    assert await log.outline(scope, first.seq) == (OutlineRows.of([]), [0], Head(3, 1, micros(at)))
 
 
 async def test_erasing_what_is_not_there_changes_nothing(log: LogStore, scope: Scope) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from agentmem.errors import InvalidRecord
 from agentmem.model.clock import micros
-from agentmem.model.outline import ASKS_ANY, ASKS_LAST, TELLS_TIME, Outline, OutlineRow
+from agentmem.model.outline import ASKS_ANY, ASKS_LAST, TELLS_TIME, Outline, OutlineRow, OutlineRows
 from agentmem.model.records import Conversation, Fact, Record, Status
 from agentmem.model.scope import Scope
 from agentmem.stores import LogStore, Where
@@ -158,7 +158,7 @@ async def test_the_outline_is_topped_up_by_what_changed(log: LogStore, scope: Sc
     await retract(log, scope, ("Fact", "b"))
     rows, gone, head = await log.outline(scope, 1)
     assert ([(row.id, row.seq) for row in rows], gone, head.seq) == ([("a", 2)], [1], 3)
-    assert await log.outline(scope, 3) == ([], [], head)
+    assert await log.outline(scope, 3) == (OutlineRows.of([]), [], head)
 
 
 async def test_an_outline_patched_to_a_position_is_the_one_of_then(
@@ -181,7 +181,7 @@ async def test_an_outline_patched_to_a_position_is_the_one_of_then(
         earlier, absent = await log.outline_at(scope, position)
         patched = {**current, **{row.slot: row for row in earlier}}
         assert sorted(row for slot, row in patched.items() if slot not in absent) == then[position - 1]
-        outline.put(patched.values(), head.seq)
+        outline.put(OutlineRows.of(patched.values()), head.seq)
         outline.drop(absent, head.seq)
         assert int((outline.kind >= 0).sum()) == len(then[position - 1])
 

@@ -6,9 +6,13 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from agentmem.model.records import KINDS
 from tests.docs import inventories
 from tests.docs.source_names import ITEMS
+
+pytestmark = pytest.mark.usefixtures("patient_redis")
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/source-items.md"
 

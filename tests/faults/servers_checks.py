@@ -58,7 +58,7 @@ async def whole(resources: Resources, scope: Scope) -> None:
     await _found_by_words(resources, scope, records)
     wanted = Counter(record.key for record in records if record.searchable())
     assert max(wanted.values(), default=1) == 1, "a record is there twice"
-    slots = {row.slot: (row.kind, row.id) for row in (await resources.log.outline(scope, 0))[0]}
+    slots = {slot: key for key, slot in (await resources.log.outline(scope, 0))[0].slots().items()}
     rows = [row for row in await passages(resources, scope) if row[3] == "whole"]
     assert Counter(slots[row[0]] for row in rows if row[0] in slots) == wanted, "vectors are missing, or there twice"
 
@@ -76,7 +76,7 @@ async def _graph_alike(resources: Resources, scope: Scope, records: list[Record]
 
 
 async def _found_by_words(resources: Resources, scope: Scope, records: list[Record]) -> None:
-    slots = {(row.kind, row.id): row.slot for row in (await resources.log.outline(scope, 0))[0]}
+    slots = (await resources.log.outline(scope, 0))[0].slots()
     last = {record.key: words[-1] for record in records if (words := terms(record.searchable()))}
     found = await resources.log.match(sorted(set(last.values())), scope)
     for key, word in last.items():

@@ -177,6 +177,15 @@ def redis_database(redis_url: str) -> Iterator[str]:
         own.flushdb()
 
 
+@pytest.fixture
+def patient_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what a session cache holds: a busy machine is no server that is away."""
+    from agentmem.stores.redis import connection
+
+    monkeypatch.setattr(connection, "WAIT", 20.0)
+    monkeypatch.setattr(connection, "LONGEST", 40.0)
+
+
 # -- a server of one's own
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agentmem.model.clock import micros
-from agentmem.model.outline import Names, Outline, OutlineRow
+from agentmem.model.outline import Names, Outline, OutlineRow, OutlineRows
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -26,7 +26,7 @@ def row(slot: int, /, **fields: Any) -> OutlineRow:
 
 def outline(*rows: OutlineRow) -> Outline:
     made = Outline()
-    made.put(rows, max((each.seq for each in rows), default=0))
+    made.put(OutlineRows.of(rows), max((each.seq for each in rows), default=0))
     return made
 
 
@@ -78,8 +78,8 @@ def test_slots_without_a_record_are_never_seen() -> None:
 def test_a_snapshot_stays_as_it_was() -> None:
     made = outline(row(0), row(1))
     before = made.snapshot()
-    made.put([row(2)], 5)
-    made.put([row(0, status="forgotten", seq=6)], 6)
+    made.put(OutlineRows.of([row(2)]), 5)
+    made.put(OutlineRows.of([row(0, status="forgotten", seq=6)]), 6)
     made.drop([1], 7)
     assert (seen(before), before.seq, before.size) == (["r0", "r1"], 2, 2)
     assert (seen(made), made.seq) == (["r2"], 7)
@@ -89,7 +89,7 @@ def test_a_copy_is_patched_without_touching_the_original() -> None:
     made = outline(row(0), row(1))
     patched = made.snapshot().copy()
     patched.drop([1], made.seq)
-    patched.put([row(0, id="earlier")], made.seq)
+    patched.put(OutlineRows.of([row(0, id="earlier")]), made.seq)
     assert seen(patched) == ["earlier"]
     assert seen(made) == ["r0", "r1"]
 
@@ -97,7 +97,7 @@ def test_a_copy_is_patched_without_touching_the_original() -> None:
 def test_columns_grow_without_losing_rows() -> None:
     made = Outline()
     for slot in range(1000):
-        made.put([row(slot, words=slot)], slot + 1)
+        made.put(OutlineRows.of([row(slot, words=slot)]), slot + 1)
     assert made.words.tolist() == list(range(1000))
     assert (made.kind >= 0).all()
     with pytest.raises(AttributeError, match="colour"):

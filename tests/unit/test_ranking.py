@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.model.outline import Outline, OutlineRow
+from agentmem.model.outline import Outline, OutlineRow, OutlineRows
 from agentmem.model.ranking import Ranked, best, fuse, minmax, plus, reciprocal, spread_out, zscore
 from agentmem.model.scoring import recency_factor, salience_factor, scaled_by, temporal_factor, trust_factor
 
@@ -27,14 +27,14 @@ def every(size: int) -> np.ndarray:
 def outline(times: list[int], ids: list[str]) -> Outline:
     made = Outline()
     made.put(
-        [
+        OutlineRows.of(
             OutlineRow(
                 slot=slot, seq=slot + 1, kind="Turn", id=name, channel="_global", status="active", conversation_id="c",
                 position=0, speaker="", valid_from=time, valid_to=None, recorded_at=0, superseded_at=None, words=1,
                 length=1, asks=0, salience=0.5, confidence=1.0,
             )
             for slot, (time, name) in enumerate(zip(times, ids, strict=True))
-        ],
+        ),
         len(ids),
     )  # fmt: skip
     return made

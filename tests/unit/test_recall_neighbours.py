@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agentmem.model.clock import micros
-from agentmem.model.outline import ASKS_ANY, ASKS_LAST, Outline, OutlineRow
+from agentmem.model.outline import ASKS_ANY, ASKS_LAST, Outline, OutlineRow, OutlineRows
 from agentmem.model.scope import Scope
 from agentmem.recall.kept import Cosines, Keep, Kept, Pieces, split_days
 from agentmem.recall.neighbours import adjacent, answers, inverse, leaning, taken
@@ -31,7 +31,7 @@ def row(slot: int, conversation: str, position: int, **fields: Any) -> OutlineRo
 
 def outline(*rows: OutlineRow) -> Outline:
     made = Outline()
-    made.put(rows, len(rows))
+    made.put(OutlineRows.of(rows), len(rows))
     return made
 
 
@@ -96,7 +96,7 @@ async def test_cosines_are_right_and_asked_for_once() -> None:
     assert first[0] == pytest.approx([np.nan, 0.6, 0.8], nan_ok=True)
     assert first[1] == pytest.approx([np.nan, 0.0, np.nan], nan_ok=True)
     assert vectors.asked == 3
-    made.put([row(3, "a", 3)], 4)
+    made.put(OutlineRows.of([row(3, "a", 3)]), 4)
     vectors.vectors = np.concatenate([vectors.vectors, [[0, 1]]])
     again = await kept.follow(adjacent(made), vectors, SCOPE)  # type: ignore[arg-type]
     assert again[0] == pytest.approx([np.nan, 0.6, 0.8, 1.0], nan_ok=True)

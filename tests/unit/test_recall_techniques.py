@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentmem.model.outline import ASKS_ANY, ASKS_LAST, Outline, OutlineRow
+from agentmem.model.outline import ASKS_ANY, ASKS_LAST, Outline, OutlineRow, OutlineRows
 from agentmem.model.ranking import Fusion
 from agentmem.model.scope import Scope
 from agentmem.providers import TokenVectors
@@ -26,7 +26,7 @@ def turns(*asks: int, words: Sequence[int] = (), lengths: Sequence[int] = ()) ->
     """One conversation of turns with these flags."""
     made = Outline()
     made.put(
-        [
+        OutlineRows.of(
             OutlineRow(
                 slot=slot, seq=slot + 1, kind="Turn", id=f"t{slot}", channel="_global", status="active",
                 conversation_id="c", position=slot, speaker="", valid_from=slot, valid_to=None, recorded_at=0,
@@ -34,7 +34,7 @@ def turns(*asks: int, words: Sequence[int] = (), lengths: Sequence[int] = ()) ->
                 asks=flag, salience=0.5, confidence=1.0,
             )
             for slot, flag in enumerate(asks)
-        ],
+        ),
         len(asks),
     )  # fmt: skip
     return made

@@ -180,7 +180,7 @@ class Neo4jGraph:
         Conflict when another one took over.
         """
         outline, _, head = await self._records.outline(scope, 0)
-        slots = {(row.kind, row.id): row.slot for row in outline}
+        slots = outline.slots()
         holder = await self._empty(scope.user_id)
         for page in _pages(list(slots.values())):
             draft = Draft()

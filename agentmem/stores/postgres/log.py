@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentmem.model.changes import Audit, Change, JournalEntry
 from agentmem.model.clock import Clock
-from agentmem.model.outline import OutlineRow
+from agentmem.model.outline import OutlineRows
 from agentmem.model.records import Key, Record
 from agentmem.model.scope import SYSTEM_USER, Operator, Scope
 from agentmem.stores.postgres import audit, journal, operations, records
@@ -165,16 +165,16 @@ class PostgresLog:
         """See RecordStore."""
         return await self._read(scope, records.count, scope.user_id, where)
 
-    async def outline(self, scope: Scope, after: int) -> tuple[list[OutlineRow], list[int], Head]:
+    async def outline(self, scope: Scope, after: int) -> tuple[OutlineRows, list[int], Head]:
         """See RecordStore."""
 
-        async def read(db: Connection) -> tuple[list[OutlineRow], list[int], Head]:
+        async def read(db: Connection) -> tuple[OutlineRows, list[int], Head]:
             found, gone = await records.outline(db, scope.user_id, after)
             return found, gone, await journal.head(db, scope.user_id)
 
         return await self.database.read(scope, read)
 
-    async def outline_at(self, scope: Scope, through: int) -> tuple[list[OutlineRow], list[int]]:
+    async def outline_at(self, scope: Scope, through: int) -> tuple[OutlineRows, list[int]]:
         """See RecordStore."""
         return await self._read(scope, records.outline_at, scope.user_id, through)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from agentmem.errors import InvalidRecord
-from agentmem.model.outline import OutlineRow
+from agentmem.model.outline import ALWAYS, NEVER, OutlineRows
 from agentmem.model.records import Record
 from agentmem.stores.outlines import outline_row
 from agentmem.stores.payload import Stamp, decode
@@ -17,6 +19,14 @@ from agentmem.text.blocks import load_blocks
 
 if TYPE_CHECKING:
     from agentmem.stores.postgres.connection import Connection
+
+# The columns of the statement `outline` as they are sent; those without a type are arrays of strings.
+_OUTLINE = (
+    ("slot", ">i4"), ("seq", ">i8"), ("kind", ""), ("id", ""), ("channel", ""), ("status", ""), ("conversation_id", ""),
+    ("position", ">i4"), ("speaker", ""), ("valid_from", ">i8"), ("valid_to", ">i8"), ("recorded_at", ">i8"),
+    ("superseded_at", ">i8"), ("words", ">i4"), ("length", ">i4"), ("asks", ">i4"), ("salience", ">f8"),
+    ("confidence", ">f8"),
+)  # fmt: skip
 
 
 def _sql() -> Mapping[str, str]:
@@ -57,21 +67,21 @@ async def count(db: Connection, user_id: str, where: Where) -> int:
     return int((await rows(db, _sql()["count"].format(where=condition), values))[0][0])
 
 
-async def outline(db: Connection, user_id: str, after: int) -> tuple[list[OutlineRow], list[int]]:
+async def outline(db: Connection, user_id: str, after: int) -> tuple[OutlineRows, list[int]]:
     """Rows of the records changed after a position, and slots that left since."""
-    asked = {"user_id": user_id, "after": after}
-    if after <= 0:
-        return list(map(OutlineRow._make, await rows(db, _sql()["outline"], asked))), []
-    changed = await db.execute(_sql()["outline_after"], asked)
-    gone = await db.execute(_sql()["gone_after"], asked)
-    return list(map(OutlineRow._make, await changed.fetchall())), [slot for (slot,) in await gone.fetchall()]
+    asked = {"user_id": user_id, "after": after, "always": ALWAYS, "never": NEVER}
+    changed = await db.execute(_sql()["outline"], asked, binary=True)
+    gone = await db.execute(_sql()["gone_after"], asked) if after > 0 else None
+    sent = zip(_OUTLINE, (await changed.fetchall())[0], strict=True)
+    columns = {name: np.frombuffer(data or b"", kind) if kind else data or () for (name, kind), data in sent}
+    return OutlineRows(columns), [slot for (slot,) in await gone.fetchall()] if gone else []
 
 
-async def outline_at(db: Connection, user_id: str, through: int) -> tuple[list[OutlineRow], list[int]]:
+async def outline_at(db: Connection, user_id: str, through: int) -> tuple[OutlineRows, list[int]]:
     """Earlier rows of what changed after `through`, and the slots that held nothing then."""
     changed = [slot for (slot,) in await rows(db, _sql()["changed_slots"], {"user_id": user_id, "after": through})]
     found = [outline_row(slot, record) for slot, record in await by_slot(db, user_id, changed, through)]
-    return found, sorted(set(changed) - {row.slot for row in found})
+    return OutlineRows.of(found), sorted(set(changed) - {row.slot for row in found})
 
 
 def _records(user_id: str, found: Iterable[tuple[Any, ...]]) -> Iterable[tuple[int, Record]]:

@@ -37,13 +37,13 @@ ORDER BY {order}
 SELECT count(*) FROM memory_records r WHERE {where}
 
 -- name: outline
-SELECT slot, seq, kind, id, channel, status, conversation_id, position, speaker, valid_from, valid_to, recorded_at,
-       superseded_at, words, length, asks, salience, confidence
-FROM memory_records WHERE user_id = %(user_id)s
-
--- name: outline_after
-SELECT slot, seq, kind, id, channel, status, conversation_id, position, speaker, valid_from, valid_to, recorded_at,
-       superseded_at, words, length, asks, salience, confidence
+-- Columns as they are sent, because a row each would cost more than the rest.
+SELECT string_agg(int4send(slot), ''), string_agg(int8send(seq), ''), array_agg(kind), array_agg(id), array_agg(channel),
+       array_agg(status), array_agg(conversation_id), string_agg(int4send(position), ''), array_agg(speaker),
+       string_agg(int8send(coalesce(valid_from, %(always)s)), ''), string_agg(int8send(coalesce(valid_to, %(never)s)), ''),
+       string_agg(int8send(recorded_at), ''), string_agg(int8send(coalesce(superseded_at, %(never)s)), ''),
+       string_agg(int4send(words), ''), string_agg(int4send(length), ''), string_agg(int4send(asks), ''),
+       string_agg(float8send(salience), ''), string_agg(float8send(confidence), '')
 FROM memory_records WHERE user_id = %(user_id)s AND seq > %(after)s
 
 -- name: gone_after

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -37,13 +37,14 @@ from agentmem.stores.vectors.passages import (
     ROWS_AT_ONCE,
     Tokens,
     check,
+    held_cosines,
     packed_tokens,
     pair_cosines,
     part_of,
     projection_name,
     unpacked_tokens,
 )
-from agentmem.stores.vectors.planes import UNITS, Halves
+from agentmem.stores.vectors.planes import UNITS, Halves, unit_rows
 from agentmem.stores.vectors.search import Search
 from agentmem.text.blocks import load_blocks
 
@@ -58,7 +59,10 @@ LONG_SECONDS = 60.0  # for a transaction that moves many vectors
 MANY = FEW + 1  # numbers
 WIDE = 8  # a number in float32 takes as long as so many in int8
 
-Work = tuple[int, Callable[[], list[Scores]]]  # over how many numbers
+T = TypeVar("T")
+Held: TypeAlias = tuple[Layouts, View, View]  # of a matrix at one moment
+Work: TypeAlias = tuple[int, Callable[[], T]]  # over how many numbers
+ByServer: TypeAlias = "Callable[[Connection, Mapping[str, Any]], Awaitable[Work[T]]]"
 Locked = tuple[State, int, int]  # the user's state, the embedder's number, the number of the type halfvec
 Removed = tuple[str, list[int], State, State]
 
@@ -244,35 +248,42 @@ class PostgresVectors:
         return await self._search(Search(vector, self.dimensions, scope, where, grains, None))
 
     async def _search(self, search: Search) -> list[Scores]:
-        user_id = search.user_id
+        return await self._ask(search.user_id, search.in_matrix, partial(self._computed, search=search))
+
+    async def _ask(self, user_id: str, in_matrix: Callable[[UserMatrix, Held], T], by_server: ByServer[T]) -> T:
+        """An answer from the user's matrix, brought up to date; by the server for a user too large for one."""
         while True:
             # One at a time looks for what is new of a user; what they then compute runs side by side.
             async with self._locks.setdefault((os.getpid(), user_id), asyncio.Lock()):
-                todo = await self._database.read(user_id, lambda db: self._find(db, search), seconds=LONG_SECONDS)
+                todo = await self._database.read(
+                    user_id, lambda db: self._find(db, user_id, in_matrix, by_server), seconds=LONG_SECONDS
+                )
             if todo is not None:
                 return await computed(*todo)
             self._cache.drop(user_id)
 
-    async def _find(self, db: Connection, search: Search) -> Work | None:
+    async def _find(
+        self, db: Connection, user_id: str, in_matrix: Callable[[UserMatrix, Held], T], by_server: ByServer[T]
+    ) -> Work[T] | None:
         """What is left to compute; None when the user's matrix is better loaded again."""
-        registration, state = await self._state(db, search.user_id)
-        keys = _keys(self.identity, search.user_id, registration[0])
-        matrix = self._cache.find(search.user_id, lambda: None)
+        registration, state = await self._state(db, user_id)
+        keys = _keys(self.identity, user_id, registration[0])
+        matrix = self._cache.find(user_id, lambda: None)
         if matrix is None:
             if not await self._fits(db, keys):
-                return await self._computed(db, keys, search)
-            matrix = self._cache.find(search.user_id, lambda: UserMatrix(self.dimensions))
+                return await by_server(db, keys)
+            matrix = self._cache.find(user_id, lambda: UserMatrix(self.dimensions))
             assert matrix is not None
         if matrix.registration not in (None, registration):  # taken out and built again meanwhile
             return None
         matrix.registration = registration
         if matrix.state < state:
             await self._top_up(db, keys, matrix, state)
-            self._cache.settle(search.user_id)
+            self._cache.settle(user_id)
         if matrix.worn:
             return None
-        numbers = _numbers(matrix)
-        return numbers, partial(search.in_matrix, matrix, await computed(numbers, partial(_held, matrix)))
+        held = await computed(matrix.numbers, partial(_held, matrix))
+        return matrix.numbers, partial(in_matrix, matrix, held)
 
     async def _state(self, db: Connection, user_id: str) -> tuple[tuple[int, int], State]:
         """The embedder's number and when it was registered, because numbers return; the user's (generation, seq)."""
@@ -309,8 +320,8 @@ class PostgresVectors:
         with matrix.lock:
             matrix.append(*part_of(some, halves, matrix))
 
-    async def _computed(self, db: Connection, keys: Mapping[str, Any], search: Search) -> Work:
-        """The same by the server, for a user too large for a matrix."""
+    async def _computed(self, db: Connection, keys: Mapping[str, Any], search: Search) -> Work[list[Scores]]:
+        """A search by the server."""
         accept_sent(db)
         kinds = None if search.kinds is None else list(search.kinds)
         asked = {"query": sent_vector(search.vector), "units": UNITS, "channels": list(search.channels), "kinds": kinds}
@@ -320,20 +331,16 @@ class PostgresVectors:
     async def between(self, left: Ints, right: Ints, scope: Scope) -> Floats:
         """Cosines of the whole vectors of two records each, rounded to 1e-4; NaN where one has none."""
 
-        async def read(db: Connection) -> Floats:
-            (number, _), _ = await self._state(db, scope.user_id)
-            keys, out = _keys(self.identity, scope.user_id, number), np.full(len(left), np.nan, dtype=np.float32)
-            for start in range(0, len(left), ROWS_AT_ONCE):
-                pairs = np.stack([left[start : start + ROWS_AT_ONCE], right[start : start + ROWS_AT_ONCE]])
-                asked = {**keys, "slots": np.unique(pairs).tolist()}
-                found = await (await db.execute(self._sql["whole_of"], asked, binary=True)).fetchall()
-                known = np.array([slot for slot, _ in found], dtype=np.int64)
-                halves = halves_of([blob for _, blob in found], self.dimensions)
-                work = partial(pair_cosines, pairs, known, halves)
-                out[start : start + ROWS_AT_ONCE] = await computed(WIDE * halves.size, work)
-            return out
+        pairs = np.stack([left, right])
+        by_server = partial(self._fetched_cosines, pairs=pairs)
+        return await self._ask(scope.user_id, lambda _, held: held_cosines(pairs, held), by_server)
 
-        return await self._database.read(scope, read)
+    async def _fetched_cosines(self, db: Connection, keys: Mapping[str, Any], pairs: Ints) -> Work[Floats]:
+        asked = {**keys, "slots": np.unique(pairs).tolist()}
+        found = await (await db.execute(self._sql["whole_of"], asked, binary=True)).fetchall()
+        known = np.array([slot for slot, _ in found], dtype=np.int64)
+        halves = halves_of([blob for _, blob in found], self.dimensions)
+        return WIDE * halves.size, lambda: pair_cosines(pairs, known, unit_rows(halves))
 
     async def whole(self, slots: Sequence[int], scope: Scope) -> dict[int, Halves]:
         """The whole vectors of these records, where they are kept."""
@@ -372,13 +379,9 @@ class PostgresVectors:
         self._cache.drop(scope.user_id)
 
 
-def _held(matrix: UserMatrix) -> tuple[Layouts, View, View]:
+def _held(matrix: UserMatrix) -> Held:
     with matrix.lock:
         return matrix.held()
-
-
-def _numbers(matrix: UserMatrix) -> int:
-    return (matrix.whole.count + matrix.sentences.count) * matrix.whole.dimensions
 
 
 def _blank(matrix: UserMatrix, left: Ints) -> None:

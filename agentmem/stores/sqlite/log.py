@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from agentmem.model.changes import Audit, Change, JournalEntry
 from agentmem.model.clock import Clock
-from agentmem.model.outline import OutlineRow
+from agentmem.model.outline import OutlineRows
 from agentmem.model.records import Key, Record
 from agentmem.model.scope import Operator, Scope
 from agentmem.stores import Head, Parked, Postings, Scan, Usage, Where
@@ -148,15 +148,15 @@ class SqliteLog:
         """See RecordStore."""
         return await self._read(records.count, scope.user_id, where)
 
-    async def outline(self, scope: Scope, after: int) -> tuple[list[OutlineRow], list[int], Head]:
+    async def outline(self, scope: Scope, after: int) -> tuple[OutlineRows, list[int], Head]:
         """See RecordStore."""
 
-        def read(db: Connection) -> tuple[list[OutlineRow], list[int], Head]:
+        def read(db: Connection) -> tuple[OutlineRows, list[int], Head]:
             return *records.outline(db, scope.user_id, after), journal.head(db, scope.user_id)
 
         return await self.database.read(read)
 
-    async def outline_at(self, scope: Scope, through: int) -> tuple[list[OutlineRow], list[int]]:
+    async def outline_at(self, scope: Scope, through: int) -> tuple[OutlineRows, list[int]]:
         """See RecordStore."""
         return await self._read(records.outline_at, scope.user_id, through)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agentmem.errors import InvalidRecord
-from agentmem.model.outline import OutlineRow
+from agentmem.model.outline import OutlineRows
 from agentmem.model.records import Record
 from agentmem.stores import Where
 from agentmem.stores.outlines import outline_row
@@ -57,19 +57,19 @@ def count(db: Connection, user_id: str, where: Where) -> int:
     return int(db.execute(_sql()["count"].format(where=condition, index=index_for(where)), values).get)
 
 
-def outline(db: Connection, user_id: str, after: int) -> tuple[list[OutlineRow], list[int]]:
+def outline(db: Connection, user_id: str, after: int) -> tuple[OutlineRows, list[int]]:
     """Rows of the records changed after a position, and slots that left since."""
     if after <= 0:
-        return list(map(OutlineRow._make, db.execute(_sql()["outline"], (user_id,)))), []
-    rows = list(map(OutlineRow._make, db.execute(_sql()["outline_after"], (user_id, after))))
+        return OutlineRows.of(db.execute(_sql()["outline"], (user_id,))), []
+    rows = OutlineRows.of(db.execute(_sql()["outline_after"], (user_id, after)))
     return rows, [slot for (slot,) in db.execute(_sql()["gone_after"], (user_id, after))]
 
 
-def outline_at(db: Connection, user_id: str, through: int) -> tuple[list[OutlineRow], list[int]]:
+def outline_at(db: Connection, user_id: str, through: int) -> tuple[OutlineRows, list[int]]:
     """Earlier rows of what changed after `through`, and the slots that held nothing then."""
     changed = [slot for (slot,) in db.execute(_sql()["changed_slots"], (user_id, through))]
     rows = [outline_row(slot, record) for slot, record in by_slot(db, user_id, changed, through)]
-    return rows, sorted(set(changed) - {row.slot for row in rows})
+    return OutlineRows.of(rows), sorted(set(changed) - {row.slot for row in rows})
 
 
 def _records(user_id: str, rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[int, Record]]:

@@ -29,7 +29,7 @@ from agentmem.stores.vectors.passages import (
     projection_name,
     unpacked_tokens,
 )
-from agentmem.stores.vectors.planes import Halves
+from agentmem.stores.vectors.planes import Halves, unit_rows
 from agentmem.stores.vectors.search import Search
 from agentmem.text.blocks import load_blocks
 
@@ -174,7 +174,7 @@ class SqliteVectors:
         for start in range(0, len(left), ROWS_AT_ONCE):
             pairs = np.stack([left[start : start + ROWS_AT_ONCE], right[start : start + ROWS_AT_ONCE]])
             known, halves = self._whole_of(db, keys, np.unique(pairs))
-            out[start : start + ROWS_AT_ONCE] = pair_cosines(pairs, known, halves)
+            out[start : start + ROWS_AT_ONCE] = pair_cosines(pairs, known, unit_rows(halves))
         return out
 
     async def whole(self, slots: Sequence[int], scope: Scope) -> dict[int, Halves]:

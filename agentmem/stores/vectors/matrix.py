@@ -253,6 +253,11 @@ class UserMatrix:
         return self.whole.size + self.sentences.size
 
     @property
+    def numbers(self) -> int:
+        """How many numbers its rows have together."""
+        return (self.whole.count + self.sentences.count) * self.whole.dimensions
+
+    @property
     def needed(self) -> int:
         """Bytes of the rows, without room to grow."""
         return estimated_bytes(self.whole.count + self.sentences.count, self.whole.dimensions)

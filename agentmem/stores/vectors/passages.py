@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from agentmem.errors import InvalidRecord
 from agentmem.model.outline import Bools, Floats, Ints, Names
 from agentmem.stores.values import Passage
-from agentmem.stores.vectors.matrix import Columns, UserMatrix
-from agentmem.stores.vectors.planes import Halves, unit_rows
+from agentmem.stores.vectors.matrix import Columns, Layouts, UserMatrix, View
+from agentmem.stores.vectors.planes import Halves, joined
 
 BUDGET = 512 * 1024 * 1024  # bytes of cached matrices
 ROWS_AT_ONCE = 2048
@@ -61,16 +61,28 @@ def _coded(names: Names, values: Sequence[str]) -> NDArray[np.int32]:
     return np.fromiter(map(codes.__getitem__, values), dtype=np.int32, count=len(values))
 
 
-def pair_cosines(pairs: Ints, known: Ints, halves: Halves) -> Floats:
-    """Cosines of pairs of records, shape (2, n), rounded to 1e-4; NaN where one is not among the ascending `known`."""
+def pair_cosines(pairs: Ints, known: Ints, rows: Floats) -> Floats:
+    """Cosines of pairs of records, shape (2, n), rounded to 1e-4; NaN where one is not among the ascending `known`.
+
+    `rows` are of unit length, one for each of `known`.
+    """
     out = np.full(pairs.shape[1], np.nan, dtype=np.float32)
     if len(known):
-        rows = unit_rows(halves)
         at = np.minimum(np.searchsorted(known, pairs), len(known) - 1)
         both = (known[at] == pairs).all(axis=0)
         # einsum sums each row by itself: a pair's cosine does not depend on which others are asked for with it
         out[both] = np.round(np.einsum("ij,ij->i", rows[at[0][both]], rows[at[1][both]]), 4)
     return out
+
+
+def held_cosines(pairs: Ints, held: tuple[Layouts, View, View]) -> Floats:
+    """The same from what was in a matrix at one moment: layouts, whole passages, sentences."""
+    (layout, _), whole, _ = held
+    asked = np.flatnonzero((layout.passages.parts == 0) & np.isin(layout.passages.slots, pairs))
+    asked = asked[np.argsort(~layout.rows[asked])]  # the order in which a view gives them
+    slots, rows = layout.passages.slots[asked], joined(whole.take(~layout.rows[asked]))
+    order = np.argsort(slots)
+    return pair_cosines(pairs, slots[order], rows[order])
 
 
 def packed_tokens(passages: Sequence[Passage]) -> list[tuple[int, bytes, bytes]]:

@@ -65,6 +65,15 @@ def split(rows: Floats) -> Planes:
     return Planes(high.astype(np.int8), low.astype(np.int8), scales)
 
 
+def joined(rows: Planes) -> Floats:
+    """The rows in float32 again, right to about 1e-5."""
+    whole = rows.low.astype(np.float32)
+    whole /= FINE
+    whole += rows.high
+    whole *= rows.scales[:, None]
+    return whole
+
+
 def coarse(high: Bytes, scales: Floats, probe: Probe) -> Units:
     """Approximate cosines from high planes alone, in units."""
     return _units(_sums(high, probe), scales, probe)
