@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agentmem.errors import (
         AgentMemError,
         BadReply,
+        BudgetSpent,
         Closed,
         ConfigError,
         Conflict,
@@ -44,6 +45,7 @@ __all__ = [
     "AgentMemory",
     "AsyncAgentMemory",
     "BadReply",
+    "BudgetSpent",
     "Closed",
     "ConfigError",
     "Conflict",

@@ -9,6 +9,7 @@ AgentMemError
   ScopeError             an operation without a scope, or outside of it
   Closed                 the memory was closed
   RateLimited            too many recalls; `retry_after` seconds
+  BudgetSpent            a run has used up the calls, tokens or dollars it was given
   StoreError             the stores
     StoreUnavailable     cannot be reached, or full
     SchemaMismatch       written by another version of the schema
@@ -67,6 +68,10 @@ class RateLimited(AgentMemError):
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class BudgetSpent(AgentMemError):
+    """A run has used up the calls, tokens or dollars it was given; the model was not asked."""
 
 
 class StoreError(AgentMemError):

@@ -1,8 +1,9 @@
 """Models behind protocols; one file per vendor, each the only importer of its SDK, found by its name.
 
 A provider module `agentmem/providers/<vendor>.py` offers embeddings by defining
-`def embedder(model: str, options: EmbedderOptions) -> Embedder`. `open_embedder("vendor:model", options)` imports the
-module by that name and calls it, so that a new vendor is one new file.
+`def embedder(model: str, options: EmbedderOptions) -> Embedder`, and a language model by defining
+`def llm(model: str, options: LLMOptions) -> LLM`. `open_embedder("vendor:model", options)` and `open_llm` import the
+module by that name and call it, so that a new vendor is one new file.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, cast, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,15 +94,74 @@ class TokenEmbedder(Protocol):
         ...
 
 
-class _Vendor(Protocol):
-    """What a provider module defines to offer embeddings."""
+@dataclass(frozen=True, slots=True)
+class LLMOptions:
+    """What any language model may need; secrets never show in repr.
 
-    def embedder(self, model: str, options: EmbedderOptions) -> Embedder: ...
+    `timeout` seconds for one request, `tries` how often a request is sent at most, `concurrency` how many requests an
+    `Asker` keeps under way, `base_url` and `api_key` where and as whom a remote model is asked (None: as its SDK finds
+    them in the environment).
+    """
+
+    timeout: float = 60.0
+    tries: int = 3
+    concurrency: int = 4
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LLMRequest:
+    """One question to a language model. Neither prompt shows in repr.
+
+    `purpose` says what it is for, as in "extract", in accounts and errors. `system` is the fixed part of the prompt,
+    which vendors that can keep in a cache, `content` the variable part. `schema` is the JSON schema of the reply, None
+    for plain text. `max_tokens` bounds the reply, including what a model thinks before it; `temperature` is the
+    vendor's own when None, or when the vendor lets nobody choose.
+    """
+
+    purpose: str
+    system: str = field(repr=False)
+    content: str = field(repr=False)
+    schema: Mapping[str, Any] | None = field(default=None, repr=False)
+    max_tokens: int = 1024
+    temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LLMReply:
+    """What a language model answered, and what was used up: `cached_tokens` of the input came from a cache."""
+
+    text: str = field(repr=False)
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    model: str
+
+
+class LLM(Protocol):
+    """A language model that answers one request at a time and remembers nothing. `identity` is `vendor:model`."""
+
+    @property
+    def identity(self) -> str: ...
+
+    async def complete(self, request: LLMRequest) -> LLMReply:
+        """The whole answer; its text is not empty, and not yet known to follow the schema.
+
+        Raises ModelUnavailable when the model cannot be reached, is overloaded, too slow or out of quota (try again
+        later), BadReply when it answered with something unusable (cut off at `max_tokens`, refused, empty), ConfigError
+        when the key was refused or the model is unknown, and Closed after `close`.
+        """
+        ...
+
+    async def close(self) -> None: ...
 
 
 _AUTO = "auto"
 _LOCAL = "local:all-MiniLM-L6-v2"
 _LEXICAL = "hash:v1"
+_NONE = "none"
+_EXAMPLE = "anthropic:claude-haiku-4-5"
 
 
 def open_embedder(spec: str, options: EmbedderOptions) -> Embedder:
@@ -120,7 +180,21 @@ def open_embedder(spec: str, options: EmbedderOptions) -> Embedder:
         if options.dimensions not in (None, dimensions):
             raise ConfigError(f"embedder {spec!r} has {dimensions} dimensions, but {options.dimensions} are asked for")
         options = replace(options, dimensions=dimensions)
-    return _vendor(vendor, spec).embedder(model, options)
+    embedder: Embedder = _opener("embedder", vendor, spec)(model, options)
+    return embedder
+
+
+def open_llm(spec: str, options: LLMOptions) -> LLM | None:
+    """The language model named by `spec`: `vendor:model`, `vendor/model` or a vendor alone; None for `none` and "".
+
+    For `command:` the model is a whole command line. Nothing is loaded or sent before the first request. Raises
+    ConfigError for an unknown vendor, with the vendors there are, and for a key or an SDK that is missing.
+    """
+    vendor, model = _split(spec)
+    if vendor in ("", _NONE) and not model:
+        return None
+    llm: LLM = _opener("llm", vendor, spec)(model, options)
+    return llm
 
 
 def dimensions_of(identity: str) -> int:
@@ -135,26 +209,38 @@ def resolve_auto(options: EmbedderOptions) -> str:
     return _LOCAL if local.is_ready(options) else _LEXICAL
 
 
-def vendors() -> list[str]:
-    """The vendors whose module offers embeddings, in alphabetical order."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
-    return [name for name in names if hasattr(importlib.import_module(f"{__name__}.{name}"), "embedder")]
+def vendors(kind: str = "embedder") -> list[str]:
+    """The vendors whose module offers embeddings (`embedder`) or a language model (`llm`), in alphabetical order."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return [name for name in names if hasattr(importlib.import_module(f"{__name__}.{name}"), kind)]
+
+
+def estimated_tokens(text: str) -> int:
+    """Tokens of a text whose model does not count them: a quarter of its characters, rounded up."""
+    return -(-len(text) // 4)
+
+
+def _split(spec: str) -> tuple[str, str]:
+    cut = next((at for at, character in enumerate(spec) if character in ":/"), len(spec))
+    return spec[:cut].strip(), spec[cut + 1 :].strip()
 
 
 def _parse(spec: str) -> tuple[str, str, int | None]:
-    cut = next((at for at, character in enumerate(spec) if character in ":/"), len(spec))
-    vendor, model = spec[:cut].strip(), spec[cut + 1 :].strip()
+    vendor, model = _split(spec)
     front, colon, last = model.rpartition(":")
     if colon and last.isascii() and last.isdigit():
         return vendor, front, int(last)
     return vendor, model, None
 
 
-def _vendor(name: str, spec: str) -> _Vendor:
+def _opener(kind: str, name: str, spec: str) -> Callable[[str, Any], Any]:
+    """What the vendor's module defines under the name of the kind."""
     # Only an identifier: a name with dots would reach modules outside of this folder.
     if name.isidentifier() and importlib.util.find_spec(f"{__name__}.{name}"):
         module = importlib.import_module(f"{__name__}.{name}")
-        if hasattr(module, "embedder"):
-            return cast(_Vendor, module)
-    known = ", ".join([_AUTO, *vendors()])
-    raise ConfigError(f"embedder {spec!r}: no vendor {name!r}; known are {known}; write it as in '{_LOCAL}'")
+        if hasattr(module, kind):
+            opener: Callable[[str, Any], Any] = getattr(module, kind)
+            return opener
+    first, example = (_AUTO, _LOCAL) if kind == "embedder" else (_NONE, _EXAMPLE)
+    known = ", ".join([first, *vendors(kind)])
+    raise ConfigError(f"{kind} {spec!r}: no vendor {name!r}; known are {known}; write it as in '{example}'")

@@ -1,19 +1,16 @@
-"""Embeddings of OpenAI, and of servers that speak its protocol, through its own SDK.
-
-User text leaves the machine, so this vendor is used only when it is named.
-"""
+"""Embeddings of OpenAI, and of servers that speak its protocol, through its own SDK."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agentmem.errors import BadReply, Closed, ConfigError, ModelUnavailable
+from agentmem.errors import BadReply, Closed, ConfigError
 from agentmem.providers import Embedder, EmbedderOptions, Vectors
 from agentmem.providers.attempts import attempt
+from agentmem.providers.services import UNREADABLE, ServiceErrors
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -65,11 +62,13 @@ class OpenAIEmbedder:
     """See `Embedder`. Requests are sent one after the other, each retried as `attempts` says."""
 
     def __init__(self, model: str, dimensions: int, client: AsyncOpenAI, options: EmbedderOptions) -> None:
+        import openai
+
         self._model = model
         self._dimensions = dimensions
         self._client = client
         self._tries = options.tries
-        self._timeout = options.timeout
+        self._errors = ServiceErrors(openai, self.identity, "OPENAI_API_KEY", options.timeout)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -109,16 +108,10 @@ class OpenAIEmbedder:
         await self._client.close()
 
     async def _request(self, batch: list[str]) -> Vectors:
-        import openai
-
         try:
             return self._checked(await self._fitting([_cut(text) for text in batch]), len(batch))
-        except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-            # The service may repeat the key in its answer, so its words must not reach a traceback.
-            raise self._translated(error) from None
-        except (openai.OpenAIError, ValueError, AttributeError, TypeError) as error:
-            # The SDK takes an answer apart without looking at its shape first.
-            raise self._translated(error) from error
+        except (self._errors.root, *UNREADABLE) as error:
+            raise self._errors.translated(error) from None
 
     async def _fitting(self, texts: list[str]) -> CreateEmbeddingResponse:
         import openai
@@ -141,7 +134,7 @@ class OpenAIEmbedder:
         return await attempt(
             lambda: self._client.embeddings.create(model=self._model, input=texts, dimensions=dimensions),
             tries=self._tries,
-            passing=_passing,
+            passing=self._errors.passing,
         )
 
     def _checked(self, reply: CreateEmbeddingResponse, count: int) -> Vectors:
@@ -160,53 +153,6 @@ class OpenAIEmbedder:
         if not np.isfinite(lengths).all() or not lengths.all():
             raise BadReply(f"{self.identity} answered with vectors that have no direction (zeros, NaN or infinity)")
         return np.asarray(vectors / lengths, dtype=np.float32)
-
-    def _translated(self, error: Exception) -> ConfigError | ModelUnavailable | BadReply:
-        import openai
-
-        name = self.identity
-        match error:
-            case openai.AuthenticationError() | openai.PermissionDeniedError():
-                return ConfigError(f"{name}: the key was refused (HTTP {error.status_code}); check OPENAI_API_KEY")
-            case openai.NotFoundError():
-                return ConfigError(f"{name}: the service knows no such model or address (HTTP 404)")
-            case openai.RateLimitError():
-                reason = "the quota is used up" if _out_of_quota(error) else "too many requests"
-                return ModelUnavailable(f"{name}: {reason} (HTTP 429)")
-            case openai.InternalServerError():
-                return ModelUnavailable(f"{name}: the service failed (HTTP {error.status_code})")
-            case openai.APITimeoutError():
-                return ModelUnavailable(f"{name}: no answer within {self._timeout:g} s")
-            case openai.APIConnectionError():
-                return ModelUnavailable(f"{name}: cannot be reached ({error.__cause__ or error})")
-            case openai.APIStatusError():
-                return BadReply(f"{name}: the request was refused (HTTP {error.status_code}): {error.message}")
-        return BadReply(f"{name}: the answer cannot be read ({type(error).__name__}: {error})")
-
-
-def _passing(error: Exception) -> float | None:
-    import openai
-
-    match error:
-        case openai.APITimeoutError() | openai.InternalServerError():
-            return _retry_after(error)
-        case openai.RateLimitError():
-            return None if _out_of_quota(error) else _retry_after(error)
-    return None
-
-
-def _retry_after(error: Exception) -> float:
-    """Seconds the server asked to wait; 0 when it named none, or a date."""
-    response = getattr(error, "response", None)
-    try:
-        seconds = float(response.headers["retry-after"]) if response is not None else 0.0
-    except (KeyError, ValueError):
-        return 0.0
-    return max(0.0, seconds) if math.isfinite(seconds) else 0.0
-
-
-def _out_of_quota(error: Exception) -> bool:
-    return getattr(error, "code", None) == "insufficient_quota"
 
 
 def _batches(texts: list[str]) -> Iterator[list[str]]:

@@ -1,0 +1,9 @@
+"""OpenAI, and servers that speak its protocol, through its own SDK.
+
+User text leaves the machine, so this vendor is used only when it is named.
+"""
+
+from agentmem.providers.openai.chat import llm
+from agentmem.providers.openai.embeddings import REQUEST_TEXTS, TEXT_TOKENS, embedder
+
+__all__ = ["REQUEST_TEXTS", "TEXT_TOKENS", "embedder", "llm"]

@@ -1,0 +1,167 @@
+"""What models behind a vendor's SDK have in common: what its errors mean, and one request to a language model.
+
+The SDKs are generated from one template and name their errors alike, so the SDK is an argument here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from agentmem.errors import BadReply, Closed, ConfigError, ModelUnavailable
+from agentmem.providers import LLMOptions, LLMReply, LLMRequest
+from agentmem.providers.attempts import attempt
+
+COMPLAINT = 200
+"""Characters kept of what a service says about a request it refuses; it may repeat the request."""
+
+UNREADABLE = (ValueError, AttributeError, TypeError, LookupError, RecursionError)
+"""What an SDK raises over an answer of another shape, which it takes apart without looking first."""
+
+_QUOTA_WORDS = ("credit balance", "usage limit")
+
+
+class ServiceErrors:
+    """Says of an SDK's errors whether they pass, and what they are in our terms.
+
+    `name` is the model's identity and `key` the variable that holds its key, for the messages.
+    """
+
+    def __init__(self, sdk: Any, name: str, key: str, timeout: float) -> None:
+        self._sdk = sdk
+        self.root: type[Exception] = sdk.APIError.__base__  # AnthropicError, OpenAIError
+        self._name = name
+        self._key = key
+        self._timeout = timeout
+
+    def passing(self, error: Exception) -> float | None:
+        """For `attempt`: time-outs, failures of the service and too many requests pass, an empty quota does not."""
+        if self._too_slow(error):
+            return 0.0
+        status = self._status(error)
+        if status >= 500 or (status == 429 and not _out_of_quota(error)):
+            return _retry_after(error)
+        return None
+
+    def translated(self, error: Exception) -> ConfigError | ModelUnavailable | BadReply:
+        """The error in our terms. Raise it `from None`: the SDK's may repeat the key or the prompt."""
+        if self._too_slow(error):
+            return ModelUnavailable(f"{self._name}: no answer within {self._timeout:g} s")
+        if status := self._status(error):
+            return self._refused(error, status)
+        if isinstance(error, self._sdk.APIConnectionError):
+            cause = error.__cause__ or error
+            if type(cause).__name__ == "LocalProtocolError":  # its words hold the header, and so the key
+                return ConfigError(f"{self._name}: no valid request; check {self._key} for line breaks and the like")
+            return ModelUnavailable(f"{self._name}: cannot be reached ({cause})")
+        if isinstance(error, self.root) and not isinstance(error, self._sdk.APIError):
+            return ConfigError(f"{self._name}: the request cannot be signed ({type(error).__name__}); set {self._key}")
+        return BadReply(f"{self._name}: the answer cannot be read ({type(error).__name__})")
+
+    def _refused(self, error: Exception, status: int) -> ConfigError | ModelUnavailable | BadReply:
+        if status in (401, 403):
+            return ConfigError(f"{self._name}: the key was refused (HTTP {status}); check {self._key}")
+        if status == 404:
+            return ConfigError(f"{self._name}: the service knows no such model or address (HTTP 404)")
+        if _out_of_quota(error):
+            return ModelUnavailable(f"{self._name}: the quota is used up (HTTP {status})")
+        if status == 429:
+            return ModelUnavailable(f"{self._name}: too many requests (HTTP 429)")
+        if status == 408 or status >= 500:
+            return ModelUnavailable(f"{self._name}: the service failed (HTTP {status})")
+        complaint = str(getattr(error, "message", error))[:COMPLAINT]
+        return BadReply(f"{self._name}: the request was refused (HTTP {status}): {complaint}")
+
+    def _too_slow(self, error: Exception) -> bool:
+        return isinstance(error, TimeoutError | self._sdk.APITimeoutError)
+
+    def _status(self, error: Exception) -> int:
+        """The HTTP status of a refusal, 0 for any other error."""
+        return int(error.status_code) if isinstance(error, self._sdk.APIStatusError) else 0
+
+
+class ServiceLLM(ABC):
+    """See `LLM`. A vendor says how a request is sent, and how the answer is read."""
+
+    def __init__(self, identity: str, client: Any, errors: ServiceErrors, options: LLMOptions) -> None:
+        self.identity = identity
+        self._client = client
+        self._errors = errors
+        self._options = options
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.identity!r})"
+
+    async def complete(self, request: LLMRequest) -> LLMReply:
+        """See `LLM.complete`. Time-outs, HTTP 429 and 5xx are tried again, as `attempts` says."""
+        if self._closed:
+            raise Closed("the language model was closed")
+        try:
+            return self._read(await self._send(request), request)
+        except (self._errors.root, TimeoutError, *UNREADABLE) as error:
+            raise self._errors.translated(error) from None
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        self._closed = True
+        await self._client.close()
+
+    @abstractmethod
+    async def _send(self, request: LLMRequest) -> Any:
+        """The SDK's answer; `_tried` sends."""
+
+    @abstractmethod
+    def _read(self, answer: Any, request: LLMRequest) -> LLMReply:
+        """The answer in our terms. Raises BadReply for one that is of no use."""
+
+    async def _tried(self, create: Callable[..., Awaitable[Any]], **body: Any) -> Any:
+        async def once() -> Any:
+            # The SDK's own limit starts again with every byte that arrives.
+            async with asyncio.timeout(self._options.timeout):
+                return await sending(create, body)
+
+        return await attempt(once, tries=self._options.tries, passing=self._errors.passing)
+
+    def _unusable(self, request: LLMRequest, why: str) -> BadReply:
+        return BadReply(f"{self.identity}: {request.purpose}: {why}")
+
+
+def counted(usage: object, name: str, otherwise: int = 0) -> int:
+    """A number of tokens of a service's account; `otherwise` when it keeps none."""
+    found = getattr(usage, name, None)
+    return found if isinstance(found, int) and found >= 0 else otherwise
+
+
+def sending(create: Callable[..., Awaitable[Any]], body: dict[str, Any]) -> Awaitable[Any]:
+    """The call, not yet under way. Raises ConfigError when the SDK knows other parameters."""
+    try:
+        return create(**body)
+    except TypeError as error:
+        raise ConfigError(f"the SDK that is installed is of another version: {error}") from error
+
+
+def sendable(text: str) -> str:
+    """The text with half characters replaced, which no service takes."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _retry_after(error: Exception) -> float:
+    """Seconds the server asked to wait; 0 when it named none, or a date."""
+    response = getattr(error, "response", None)
+    try:
+        seconds = float(response.headers["retry-after"]) if response is not None else 0.0
+    except (KeyError, ValueError):
+        return 0.0
+    return max(0.0, seconds) if math.isfinite(seconds) else 0.0
+
+
+def _out_of_quota(error: Exception) -> bool:
+    """Whether waiting does not help: OpenAI says so by a code, Anthropic by HTTP 402 or in words."""
+    status, message = getattr(error, "status_code", 0), str(getattr(error, "message", "")).lower()
+    if status == 402 or getattr(error, "code", None) == "insufficient_quota":
+        return True
+    return status in (400, 429) and any(words in message for words in _QUOTA_WORDS)

@@ -1,0 +1,217 @@
+"""A program as a language model: what it is given, and what becomes of one that misbehaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agentmem.errors import AgentMemError, BadReply, Closed, ConfigError, ModelUnavailable
+from agentmem.providers import LLM, LLMOptions, LLMRequest, open_llm
+
+ASK = LLMRequest(purpose="extract", system="Fixed.", content="Ann lives in Rome. \ud800 é")
+Written = Callable[..., LLM]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Written:
+    """A model whose program is the given Python code; it finds `asked` and `json` there."""
+
+    def write(code: str, *, reads: bool = True, timeout: float = 20.0) -> LLM:
+        path = tmp_path / "answer it.py"
+        path.write_text("import json, os, sys, time\n" + "asked = json.load(sys.stdin)\n" * reads + code)
+        llm = open_llm(f"command:{shlex.join([sys.executable, str(path)])}", LLMOptions(timeout=timeout))
+        assert llm is not None
+        return llm
+
+    return write
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+async def gone(pid: int) -> bool:
+    """True once the process has ended, and nobody has yet to ask after it who is ours to ask."""
+    for _ in range(2_000):
+        try:
+            process = psutil.Process(pid)
+            if process.status() == psutil.STATUS_ZOMBIE and process.ppid() != os.getpid():
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        await asyncio.sleep(0.01)
+    return False
+
+
+async def written(path: Path) -> str:
+    """What a program wrote into a file, once it is there."""
+    for _ in range(2_000):
+        if path.exists() and path.read_text().endswith("\n"):
+            return path.read_text().strip()
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{path} was never written")
+
+
+async def test_the_program_gets_the_request_and_its_output_is_the_reply(program: Written) -> None:
+    llm = program("print(json.dumps(asked), end='')")
+    reply = await llm.complete(replace(ASK, schema={"type": "object"}, max_tokens=5, temperature=0.5))
+    assert json.loads(reply.text) == {
+        "purpose": "extract",
+        "system": "Fixed.",
+        "content": "Ann lives in Rome. \ud800 é",
+        "schema": {"type": "object"},
+        "max_tokens": 5,
+        "temperature": 0.5,
+    }
+    assert llm.identity == f"command:{reply.model}"
+    assert llm.identity.endswith("answer it.py'")
+    assert (reply.input_tokens, reply.cached_tokens) == (7, 0)
+    assert reply.output_tokens == -(-len(reply.text) // 4)
+
+
+async def test_no_shell_reads_the_command_line() -> None:
+    llm = open_llm("command: echo '$HOME; a  b' | cat", LLMOptions())
+    assert llm is not None
+    assert (await llm.complete(ASK)).text == "$HOME; a  b | cat\n"
+
+
+@pytest.mark.parametrize(
+    "code, error, words",
+    [
+        ("sys.exit(3)", ModelUnavailable, "ended with code 3$"),
+        ("sys.exit('first' + 'x' * 900 + '\\nsecond')", ModelUnavailable, r"code 1: firstx{195}$"),
+        ("sys.stderr.buffer.write(b'\\xff bad'); sys.exit(2)", ModelUnavailable, "code 2: � bad$"),
+        ("os.kill(os.getpid(), 9)", ModelUnavailable, "ended by signal 9"),
+        ("print('  ')", BadReply, "extract: the reply was empty"),
+        ("sys.stdout.buffer.write(b'ab\\xff')", BadReply, r"not UTF-8 \(byte 2\)"),
+        ("print('x' * 1_000_000)", BadReply, "longer than 1,000,000 bytes"),
+        ("while True: print('x' * 100_000)", BadReply, "longer than 1,000,000 bytes"),
+    ],
+)
+async def test_what_goes_wrong_is_told_in_our_terms(
+    program: Written, code: str, error: type[AgentMemError], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        await program(code).complete(ASK)
+    assert children() == []
+
+
+async def test_pipes_are_read_while_the_request_is_written(program: Written) -> None:
+    """Neither side waits for the other: the program fills both pipes before it reads, and is sent more than fits."""
+    llm = program(
+        "sys.stderr.write('e' * 500_000); sys.stderr.flush(); print('o' * 500_000, flush=True)\n"
+        "print(len(json.load(sys.stdin)['content']))",
+        reads=False,
+    )
+    reply = await llm.complete(replace(ASK, content="c" * 500_000))
+    assert reply.text.endswith("o\n500000\n")
+
+
+async def test_a_program_need_not_read_its_input(program: Written) -> None:
+    llm = program("os.close(0); print('fine')", reads=False)
+    assert (await llm.complete(replace(ASK, content="c" * 500_000))).text == "fine\n"
+
+
+FAMILY = """
+import subprocess
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open(asked["content"], "w").write(f"{os.getpid()} {child.pid}\\n")
+"""
+
+
+async def test_at_the_time_limit_the_program_is_killed(program: Written) -> None:
+    with pytest.raises(ModelUnavailable, match=r"no answer within 0\.5 s"):
+        await program("time.sleep(600)", timeout=0.5).complete(ASK)
+    assert children() == []
+
+
+@pytest.mark.parametrize("rest", ["time.sleep(600)", ""], ids=["parent too", "child holds the pipes"])
+async def test_a_caller_who_gives_up_leaves_nothing_behind(program: Written, tmp_path: Path, rest: str) -> None:
+    place = tmp_path / "ids"
+    asking = asyncio.create_task(program(FAMILY + rest, timeout=600).complete(replace(ASK, content=str(place))))
+    parent, child = map(int, (await written(place)).split())
+    assert rest or await gone(parent)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert await gone(parent)
+    assert await gone(child)
+
+
+async def test_a_pipe_held_by_a_program_that_left_the_group_is_let_go(program: Written, tmp_path: Path) -> None:
+    place = tmp_path / "ids"
+    before = psutil.Process().num_fds()
+    code = FAMILY.replace('sleep(600)"]', 'sleep(600)"], start_new_session=True')
+    asking = asyncio.create_task(program(code, timeout=600).complete(replace(ASK, content=str(place))))
+    parent, child = map(int, (await written(place)).split())
+    assert await gone(parent)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await asyncio.sleep(0)  # the transport closes its pipes in the loop's next round
+    assert psutil.Process().num_fds() <= before
+    os.kill(child, 9)
+
+
+async def test_the_program_of_the_documentation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "llm.md").read_text()
+    code = page.partition("```python\n")[2].partition("```")[0]
+    model = tmp_path / "my-model"
+    model.write_text("#!/bin/sh\ncat\necho no luck >&2\nexit $CODE\n")
+    model.chmod(0o755)
+    (tmp_path / "answer.py").write_text(code)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    llm = open_llm(f"command:{shlex.join([sys.executable, str(tmp_path / 'answer.py')])}", LLMOptions())
+    assert llm is not None
+    monkeypatch.setenv("CODE", "0")
+    reply = await llm.complete(replace(ASK, content="Ann", schema={"type": "object"}))
+    assert reply.text.startswith("Fixed.\n\nAnn\n\nAnswer with one JSON object")
+    assert reply.text.endswith('{"type": "object"}')
+    monkeypatch.setenv("CODE", "1")
+    with pytest.raises(ModelUnavailable, match="code 1: no luck"):
+        await llm.complete(replace(ASK, content="Ann"))
+
+
+async def test_requests_run_side_by_side(program: Written, tmp_path: Path) -> None:
+    """Each waits for a file that another one writes."""
+    llm = program(
+        "open(os.path.join(os.path.dirname(__file__), asked['system']), 'w').close()\n"
+        "while not os.path.exists(os.path.join(os.path.dirname(__file__), asked['content'])): time.sleep(0.01)\n"
+        "print(asked['system'])"
+    )
+    asked = [replace(ASK, system=one, content=other) for one, other in ("ab", "bc", "ca")]
+    replies = await asyncio.gather(*(llm.complete(request) for request in asked))
+    assert [reply.text for reply in replies] == ["a\n", "b\n", "c\n"]
+
+
+@pytest.mark.parametrize(
+    "spec, words", [("command", "name the program"), ("command:  ", "name the program"), ("command:a 'b", "quotation")]
+)
+def test_a_command_line_that_says_nothing_is_refused_at_once(spec: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        open_llm(spec, LLMOptions())
+
+
+@pytest.mark.parametrize("name", ["no-such-program-anywhere", "/etc/passwd", "/etc/passwd/x"])
+async def test_a_program_that_is_not_there_is_a_matter_of_settings(name: str) -> None:
+    llm = open_llm(f"command:{name} -x", LLMOptions())
+    assert llm is not None
+    with pytest.raises(ConfigError, match="cannot be started"):
+        await llm.complete(ASK)
+
+
+async def test_after_close_nothing_is_started(program: Written, tmp_path: Path) -> None:
+    llm = program(f"open({str(tmp_path / 'ran')!r}, 'w').close(); print('x')")
+    await llm.close()
+    with pytest.raises(Closed):
+        await llm.complete(ASK)
+    assert not (tmp_path / "ran").exists()

@@ -1,0 +1,218 @@
+"""OpenAI's models, through the real SDK against a service on this machine."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentmem.errors import BadReply, Closed, ConfigError, ModelUnavailable
+from agentmem.providers import LLM, LLMOptions, LLMRequest, open_llm
+from tests.fakes.http_service import Answer, serving
+from tests.fakes.llm_servers import FAILURES, KEY, LLMService, completion, failing
+
+ASK = LLMRequest(purpose="extract", system="Fixed.", content="Ann lives in Rome.")
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
+NAMES = ["OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ADMIN_KEY"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def service() -> Iterator[LLMService]:
+    with serving(LLMService()) as service:
+        yield service
+
+
+@pytest.fixture
+def options(service: LLMService) -> LLMOptions:
+    return LLMOptions(base_url=f"{service.url}/v1", api_key=KEY, timeout=5.0)
+
+
+@pytest.fixture
+async def llm(options: LLMOptions) -> AsyncIterator[LLM]:
+    llm = opened("openai", options)
+    yield llm
+    await llm.close()
+
+
+def opened(spec: str, options: LLMOptions) -> LLM:
+    llm = open_llm(spec, options)
+    assert llm is not None
+    return llm
+
+
+@pytest.mark.parametrize("case", FAILURES)
+async def test_what_goes_wrong_is_told_in_our_terms(llm: LLM, service: LLMService, case: str) -> None:
+    script, error, words, requests = FAILURES[case]
+    service.script = list(script)
+    with pytest.raises(error, match=words) as caught:
+        await llm.complete(ASK)
+    assert len(service.requests) == requests
+    assert KEY not in "".join(traceback.format_exception(caught.value)) + repr(llm)
+
+
+async def test_failures_that_pass_are_tried_again(llm: LLM, service: LLMService) -> None:
+    service.script = [failing(429), failing(503)]
+    assert (await llm.complete(ASK)).text == "fine"
+    assert len(service.requests) == 3
+
+
+@pytest.mark.parametrize("slow", [Answer(delay=0.6), Answer(drip=0.02)], ids=["late", "byte by byte"])
+async def test_a_slow_answer_is_given_up_and_tried_again(
+    options: LLMOptions, service: LLMService, slow: Answer
+) -> None:
+    llm = opened("openai", replace(options, timeout=0.25, tries=2))
+    service.script = [slow]
+    assert (await llm.complete(ASK)).text == "fine"
+    service.script = [slow, slow]
+    with pytest.raises(ModelUnavailable, match=r"0\.25 s"):
+        await llm.complete(ASK)
+    assert len(service.requests) == 4
+    await llm.close()
+
+
+async def test_a_key_with_a_line_break_is_named_and_never_shows(options: LLMOptions) -> None:
+    llm = opened("openai", replace(options, api_key=KEY + "\nx"))
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY") as caught:
+        await llm.complete(ASK)
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+    await llm.close()
+
+
+async def test_a_service_that_is_not_there_is_unavailable(options: LLMOptions) -> None:
+    with serving(LLMService()) as gone:
+        url = gone.url
+    llm = opened("openai", replace(options, base_url=url))
+    with pytest.raises(ModelUnavailable, match="cannot be reached"):
+        await llm.complete(ASK)
+    await llm.close()
+
+
+def test_a_missing_key_is_named_at_once(options: LLMOptions) -> None:
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        open_llm("openai", replace(options, api_key=None))
+
+
+def test_a_missing_sdk_is_named_at_once(options: LLMOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(ConfigError, match=r"agentmem-graph\[openai\]"):
+        open_llm("openai", options)
+
+
+async def test_after_close_nothing_is_sent(options: LLMOptions, service: LLMService) -> None:
+    llm = opened("openai", options)
+    await llm.close()
+    with pytest.raises(Closed):
+        await llm.complete(ASK)
+    assert service.requests == []
+
+
+async def test_half_characters_are_sent_as_question_marks(llm: LLM, service: LLMService) -> None:
+    await llm.complete(replace(ASK, system="\ud800", content="a\udfffb"))
+    assert "a?b" in str(service.requests[0])
+
+
+async def test_a_good_answer_and_what_it_used_up(llm: LLM, service: LLMService) -> None:
+    reply = await llm.complete(ASK)
+    assert reply.text == "fine"
+    assert (reply.input_tokens, reply.cached_tokens, reply.output_tokens) == (120, 100, 30)
+    assert (llm.identity, reply.model) == ("openai:gpt-6-luna", "gpt-6-luna-2026-09-22")
+    assert service.requests == [
+        {
+            "model": "gpt-6-luna",
+            "max_completion_tokens": 1024,
+            "reasoning_effort": "none",
+            "messages": [
+                {"role": "system", "content": "Fixed."},
+                {"role": "user", "content": "Ann lives in Rome."},
+            ],
+        }
+    ]
+    assert service.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+async def test_the_schema_is_sent_as_the_vendor_wants_it(llm: LLM, service: LLMService) -> None:
+    await llm.complete(replace(ASK, purpose="what is new?", schema=SCHEMA, temperature=0.0, system=""))
+    sent = service.requests[0]
+    assert sent["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "what_is_new_", "strict": True, "schema": SCHEMA},
+    }
+    assert (sent["temperature"], len(sent["messages"])) == (0.0, 1)
+
+
+@pytest.mark.parametrize("model", ["llama3:8b", "gpt-oss-20b", "qwen/qwen3"])
+async def test_other_servers_are_sent_what_they_know(options: LLMOptions, service: LLMService, model: str) -> None:
+    llm = opened(f"openai:{model}", options)
+    await llm.complete(replace(ASK, max_tokens=7))
+    sent = service.requests[0]
+    assert llm.identity == f"openai:{model}"
+    assert (sent["model"], sent["max_tokens"]) == (model, 7)
+    assert sent.keys() & {"max_completion_tokens", "reasoning_effort"} == set()
+    await llm.close()
+
+
+async def test_a_server_that_takes_no_schema_gets_it_in_the_prompt_from_then_on(llm: LLM, service: LLMService) -> None:
+    service.script = [failing(400, "response_format: unknown type json_schema")]
+    for _ in range(2):
+        assert (await llm.complete(replace(ASK, schema=SCHEMA))).text == "fine"
+    assert [sent["response_format"]["type"] for sent in service.requests] == [
+        "json_schema",
+        "json_object",
+        "json_object",
+    ]
+    for sent in service.requests[1:]:
+        assert sent["messages"][0]["content"].startswith("Fixed.\n\nAnswer with one JSON object")
+        assert '"additionalProperties": false' in sent["messages"][0]["content"]
+
+
+async def test_a_request_refused_for_another_reason_leaves_the_schema_alone(llm: LLM, service: LLMService) -> None:
+    service.script = [failing(400, "too long"), failing(400, "too long")]
+    with pytest.raises(BadReply, match="too long"):
+        await llm.complete(replace(ASK, schema=SCHEMA))
+    await llm.complete(replace(ASK, schema=SCHEMA))
+    assert service.requests[2]["response_format"]["type"] == "json_schema"
+
+
+async def test_an_empty_quota_is_not_asked_again(llm: LLM, service: LLMService) -> None:
+    service.script = [failing(429, code="insufficient_quota")]
+    with pytest.raises(ModelUnavailable, match="quota"):
+        await llm.complete(ASK)
+    assert len(service.requests) == 1
+
+
+async def test_a_server_that_keeps_no_account_is_estimated(llm: LLM, service: LLMService) -> None:
+    service.script = [Answer(body={**completion("x" * 9), "usage": None})]
+    reply = await llm.complete(ASK)
+    assert (reply.input_tokens, reply.cached_tokens, reply.output_tokens) == (6, 0, 3)
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        (completion('{"a": "b', "length"), "extract: the reply was truncated at 1024 tokens"),
+        (completion(None, refusal="I cannot"), "extract: the model refused"),
+        (completion("", "content_filter"), "refused"),
+        (completion(""), "extract: the reply was empty"),
+        (completion(None), "empty"),
+        (completion([1, 2]), "empty"),
+        ({**completion(), "choices": []}, "cannot be read"),
+    ],
+)
+async def test_an_unusable_answer_is_a_bad_reply(llm: LLM, service: LLMService, body: Any, words: str) -> None:
+    service.script = [Answer(body=body)]
+    with pytest.raises(BadReply, match=words):
+        await llm.complete(ASK)
+    assert len(service.requests) == 1
