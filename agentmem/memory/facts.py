@@ -12,6 +12,7 @@ from agentmem.errors import InvalidRecord
 from agentmem.memory import Seat, first_of
 from agentmem.model.changes import Change, Promotion, Write, fingerprint
 from agentmem.model.clock import aware
+from agentmem.model.premises import with_premises
 from agentmem.model.records import Fact, Key, Record, Status, Turn, build, changed
 from agentmem.model.scope import GLOBAL
 from agentmem.stores import Usage, Where
@@ -93,7 +94,20 @@ class Facts:
             if name in given:
                 seen = await self.seat.must_exist(name, kind, getattr(fact, name))
                 sources |= seen if kind == "Turn" else {}
+        if "depends_on" in given and fact.id:
+            await self._check_circle(fact)
         return sources
+
+    async def _check_circle(self, fact: Fact) -> None:
+        """Refuse premises that rest, at any depth, on the fact itself."""
+
+        async def read(ids: Sequence[str]) -> Sequence[Record]:
+            return await self.seat.resources.log.get("Fact", ids, self.seat.scope)
+
+        resting = await with_premises([fact], read)
+        for name, other in resting.items():
+            if fact.id in other.depends_on:
+                raise InvalidRecord(f"depends_on: {name!r} itself rests on {fact.id!r}", field="depends_on")
 
     async def _same(self, fact: Fact) -> Fact | None:
         """The current fact that says the same in this channel."""
@@ -318,11 +332,13 @@ def _matches(record: Record, asked: Mapping[str, Any]) -> bool:
 
 
 def _with_sources(known: Fact, fact: Fact) -> Fact:
+    """The known fact, said again: with the new sources, and resting on what it rests on by this newest word."""
     turns = tuple(dict.fromkeys((*known.source_turn_ids, *fact.source_turn_ids)))
     entities = tuple(dict.fromkeys((*known.entity_ids, *fact.entity_ids)))
     tags = tuple(dict.fromkeys((*known.tags, *fact.tags)))
     more = {"source_turn_ids": turns, "entity_ids": entities, "tags": tags}
-    return known.model_copy(update={**more, "confidence": max(known.confidence, fact.confidence)})
+    ground = {"depends_on": fact.depends_on, "stale_since": None}
+    return known.model_copy(update={**more, **ground, "confidence": max(known.confidence, fact.confidence)})
 
 
 def _starts_earlier(fact: Fact, known: Fact) -> bool:

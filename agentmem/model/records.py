@@ -64,8 +64,10 @@ class Record(BaseModel):
     operation_id: str = ""
     reason: str = ""
 
-    # Set by the log, not part of the stored payload.
-    STAMPED: ClassVar[frozenset[str]] = frozenset({"user_id", "id", "channel", "recorded_at", "seq", "operation_id"})
+    # Set by the log or at reading, not part of the stored payload.
+    STAMPED: ClassVar[frozenset[str]] = frozenset(
+        {"user_id", "id", "channel", "recorded_at", "seq", "operation_id", "fallen_premise"}
+    )
 
     @property
     def kind(self) -> str:
@@ -165,6 +167,7 @@ class Fact(Record):
     trust: Unit = 1.0
     depends_on: tuple[str, ...] = ()
     stale_since: Moment | None = None
+    fallen_premise: str = ""  # set by recall: the claim this one rested on, which no longer holds
 
     def searchable(self) -> str:
         """The claim."""

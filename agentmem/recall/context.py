@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agentmem.errors import InvalidRecord
+from agentmem.model.premises import unknown
 from agentmem.model.records import Key, Record, Turn
 from agentmem.recall.render import known_line, profile_lines, section, turn_header, turn_line
 
@@ -59,10 +60,10 @@ def pack(
     page = Page(max_tokens * CHARACTERS if counter is None else max_tokens, counter)
     for line in profile_lines(profile or {}):
         page.add(Entry("# About the user", line, (0, (-1,), 0), None))
-    misses = 0
+    misses, unsure = 0, unknown(order)
     for number, record in enumerate(order):
         limit = page.room if isinstance(record, Turn) else int(page.room * knowledge)
-        misses += not page.place(_entry(record, number), limit)
+        misses += not page.place(_entry(record, number, unknown=record.id in unsure), limit)
         if misses > MISSES:
             break
     page.trim()
@@ -156,10 +157,10 @@ _ORDER = ("User", "Goal", "Fact", "Entity")
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 
 
-def _entry(record: Record, number: int) -> Entry:
+def _entry(record: Record, number: int, *, unknown: bool) -> Entry:
     if isinstance(record, Turn):
         moment = record.timestamp or record.recorded_at or _EARLIEST
         group = (moment.date().isoformat(), record.channel, record.conversation_id)
         return Entry(turn_header(record), turn_line(record), (1, group, record.index, moment, record.id), record.key)
     rank = _ORDER.index(record.kind) if record.kind in _ORDER else len(_ORDER)
-    return Entry(section(record), known_line(record), (0, (rank,), number), record.key)
+    return Entry(section(record), known_line(record, unknown=unknown), (0, (rank,), number), record.key)

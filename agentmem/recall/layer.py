@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from agentmem.errors import InvalidRecord
 from agentmem.model.clock import Stopwatch
 from agentmem.model.outline import Ints
+from agentmem.model.premises import unknown
 from agentmem.model.ranking import Fusion, Ranked, best, fuse, plus
 from agentmem.model.records import Record, User
 from agentmem.model.scope import Scope
@@ -26,9 +27,11 @@ from agentmem.recall.prior import conversation_prior
 from agentmem.recall.query import Query, Request
 from agentmem.recall.rate import RateLimit
 from agentmem.recall.receipt import Line, Receipt, ThreadLead, WhyNot, make_pool, why_not
+from agentmem.recall.render import known_line
 from agentmem.recall.rerank import late_interaction
 from agentmem.recall.run import run
 from agentmem.recall.select import Selection, select, shortlist
+from agentmem.recall.standing import marked
 from agentmem.recall.technique import Memory
 from agentmem.recall.unseen import unseen
 from agentmem.recall.view import Opened, Source, open_memory
@@ -86,6 +89,7 @@ class RecallLayer:
         items = selection.items[np.isin(selection.items, np.concatenate([*top.values(), NOTHING]))][: request.top_k]
         records = await _read(ranking, np.concatenate([*top.values(), NOTHING]))
         kinds = {kind: _present(slots, records) for kind, slots in top.items()}
+        ranking = replace(ranking, notices=(*ranking.notices, *_unknown(kinds.get("Fact", ()))))
         scores = [round(float(selection.item_scores[slot]), 4) for slot in items if int(slot) in records]
         delivery = Delivery(kinds, _present(items, records), scores, _leads(ranking), await _profile(memory))
         return delivery.bundle(await self._receipt(ranking, delivery, watch))
@@ -124,7 +128,9 @@ class RecallLayer:
         """The bundle that a recall delivered, from its receipt, with the records as they were then."""
         memory = (await self._open(receipt.request, receipt.scope, (receipt.seq, receipt.at))).memory
         slots = {key: memory.outline.slots.get(key, -1) for key in (*receipt.delivered, *receipt.items)}
-        found = {record.key: record for record in await memory.read([slot for slot in slots.values() if slot >= 0])}
+        known = {slot: key for key, slot in slots.items() if slot >= 0}
+        read = {slots[record.key]: record for record in await memory.read(list(known))}
+        found = {known[slot]: record for slot, record in (await marked(read, memory)).items()}
         kinds: dict[str, list[Record]] = {}
         for key in receipt.delivered:
             if key in found:
@@ -197,6 +203,12 @@ async def _read(ranking: Ranking, slots: Ints) -> dict[int, Record]:
     known, memory = ranking.selection.records, ranking.memory
     wanted = [slot for slot in dict.fromkeys(int(slot) for slot in slots) if slot not in known]
     return {**known, **{memory.outline.slots[record.key]: record for record in await memory.read(wanted)}}
+
+
+def _unknown(facts: Sequence[Record]) -> list[str]:
+    """A notice for each delivered fact whose ground is gone, where nothing else is known in its place."""
+    unsure = unknown(facts)
+    return [known_line(fact, unknown=True).removeprefix("- ") for fact in facts if fact.id in unsure]
 
 
 def _present(slots: Ints, records: Mapping[int, Record]) -> list[Record]:

@@ -28,7 +28,8 @@ class RankingOptions(BaseModel):
     `pool`: candidates per kind that are looked at closely, at least twice top_k. `conversation_prior`: added to the
     turns of a conversation with good matches (.1 in profile `best`). `per_conversation`: turns beyond so many of one
     conversation go behind the rest, 0 for off. `few_turns`: below so many, scales are taken over all kinds and
-    `calm` is unknown. `kinds` and `recency` count where kinds are ranked together; a kind not named counts `other`.
+    `calm` is unknown. `stale`: what a fact counts whose premise fell. `kinds` and `recency` count where kinds are
+    ranked together; a kind not named counts `other`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,6 +46,7 @@ class RankingOptions(BaseModel):
     current: float = Field(default=1.2, gt=0)
     past: float = Field(default=0.7, gt=0)
     active_channel: float = Field(default=1.2, gt=0)
+    stale: float = Field(default=0.5, gt=0)
 
 
 class ContextOptions(BaseModel):

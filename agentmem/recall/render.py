@@ -37,10 +37,11 @@ def turn_header(turn: Turn) -> str:
     return f"# {day(moment)}, conversation {short_id(turn.conversation_id)}" if moment else "# undated"
 
 
-def known_line(record: Record) -> str:
-    """One line for a record that is no turn."""
+def known_line(record: Record, *, unknown: bool = False) -> str:
+    """One line for a record that is no turn. `unknown`: a stale fact beside which nothing current is known."""
     if isinstance(record, Fact):
-        return f"- {record.claim}{_brackets(_standing(record))} [{short_id(record.id)}]"
+        known = f"unknown since {day(record.stale_since)}: " if unknown and record.stale_since else ""
+        return f"- {known}{record.claim}{_brackets(_standing(record))} [{short_id(record.id)}]"
     if isinstance(record, Entity):
         aliases = [f"also {', '.join(record.aliases)}"] if record.aliases else []
         text = f": {record.description}" if record.description else ""
@@ -72,7 +73,9 @@ def _standing(fact: Fact) -> list[str]:
         parts.append(fact.temporal_context)
     if fact.confidence < 0.7:
         parts.append(f"confidence {fact.confidence:.2f}")
-    if fact.stale_since is not None:
+    if fact.fallen_premise and fact.stale_since is not None:
+        parts.append(f'stale since {day(fact.stale_since)}: it rested on "{fact.fallen_premise}"')
+    elif fact.stale_since is not None:  # one of its sources was erased
         parts.append("may be out of date")
     return parts
 

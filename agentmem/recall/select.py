@@ -14,6 +14,7 @@ from agentmem.model.ranking import Doubles, Fusion, best, spread_out
 from agentmem.model.records import Fact, Record
 from agentmem.model.scoring import recency_factor, salience_factor, scaled_by, temporal_factor, trust_factor
 from agentmem.recall.options import RankingOptions
+from agentmem.recall.standing import marked
 from agentmem.recall.technique import Memory
 
 
@@ -49,7 +50,7 @@ async def select(
     So many records of each kind as `ahead` are read beside, because they will be delivered.
     """
     others = [int(slot) for kind, slots in lists.items() if kind != "Turn" for slot in slots]
-    records = {memory.outline.slots[record.key]: record for record in await memory.read(others)}
+    records = await marked({memory.outline.slots[record.key]: record for record in await memory.read(others)}, memory)
     factors = _factors(lists, memory, records, options)
     scores = fusion.scores
     for factor in factors.values():
@@ -74,17 +75,18 @@ def _factors(
     ones = np.ones(outline.size)
     slots = np.concatenate([*lists.values(), np.zeros(0, dtype=np.int64)])
     active = outline.channel == outline.channels.find(memory.scope.channel)
-    factors = {}
+    factors: dict[str, Doubles] = {}
     if not active[slots].all():
         factors["channel"] = np.where(active, options.active_channel, 1.0)
     if records:
         facts = [(slot, record) for slot, record in records.items() if isinstance(record, Fact)]
-        factors["salience"], factors["temporal"], factors["trust"] = ones.copy(), ones.copy(), ones.copy()
+        factors |= {name: ones.copy() for name in ("salience", "temporal", "trust", "stale")}
         for slot in records:
             factors["salience"][slot] = salience_factor(float(outline.salience[slot]))
         for slot, fact in facts:
             factors["temporal"][slot] = temporal_factor(fact.temporal_context, options.current, options.past)
             factors["trust"][slot] = trust_factor(fact.trust)
+            factors["stale"][slot] = options.stale if fact.fallen_premise else 1.0
     return {name: factor for name, factor in factors.items() if (factor != 1.0).any()}
 
 

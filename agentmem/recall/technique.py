@@ -69,7 +69,7 @@ class Memory:
     taken over: the visible turns, or all that is visible while these are few. `links` tells who stands next to whom,
     `near` which of these neighbours count. `calm` is 1 where nobody asks, 0 where at least half of the turns ask.
     `vectors` is None while there is no index; `identity` and `grains` are those of its embedder. `through` is the
-    journal position seen, None for the newest.
+    journal position seen, None for the newest; `moment` the one that counts as now.
     """
 
     scope: Scope
@@ -81,6 +81,7 @@ class Memory:
     links: Neighbours
     near: Neighbours
     calm: float
+    moment: datetime
     kept: Kept
     clock: Clock
     graph: GraphStore

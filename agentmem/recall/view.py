@@ -52,7 +52,7 @@ class Source(Protocol):
 
     async def outline(self, scope: Scope, through: int | None = None) -> Outline: ...
 
-    async def catch_up(self, scope: Scope, seq: int) -> Sequence[str]: ...
+    async def catch_up(self, scope: Scope, outline: Outline) -> Sequence[str]: ...
 
 
 class Embeddings:
@@ -96,7 +96,7 @@ async def open_memory(
     if through is None and request.known_at is not None:
         through = await source.log.seq_at(scope, request.known_at)
     outline = await source.outline(scope, through)
-    late = await source.catch_up(scope, outline.seq) if then is None and source.vectors else ()
+    late = await source.catch_up(scope, outline) if then is None and source.vectors else ()
     if then is None:  # a clock that was set back brings nothing back that has ended
         now = max(now, from_micros(outline.at))
     kept = keep.of(scope.user_id) if through is None else keep.of(scope.user_id).past()
@@ -105,11 +105,12 @@ async def open_memory(
     sight = await aside(outline.size, look, outline, request, scope, now, kept, few_turns)
     memory = Memory(
         mask=sight.mask, turns=sight.turns, current=sight.current, basis=sight.basis, links=sight.links,
-        near=sight.near, calm=sight.calm, scope=scope, outline=outline, kept=kept, clock=source.clock,
+        near=sight.near, calm=sight.calm, moment=aware(request.as_of or now), scope=scope, outline=outline, kept=kept,
+        clock=source.clock,
         graph=source.graph, log=source.log, vectors=served.index if served else None,
         identity=served.embedder.identity if served else "", grains=tuple(served.embedder.grains) if served else (),
         embed=embeddings.vector, through=through,
     )  # fmt: skip
     read = read_query(request.query, sight.names)
-    query = Query(request, read, aware(request.as_of or now))
+    query = Query(request, read, memory.moment)
     return Opened(query, memory, embeddings, tuple(late))

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command(short_help="Measure recall, latency and memory.")
-@click.argument("what", required=False, metavar="[recall|latency]", type=click.Choice(["recall", "latency"]))
+@click.command(short_help="Measure recall, belief revision, latency and memory.")
+@click.argument(
+    "what", required=False, metavar="[recall|revision|latency]", type=click.Choice(["recall", "revision", "latency"])
+)
 @click.option("--data", multiple=True, type=_FILE, metavar="PATH", help="A LoCoMo-shaped file; may be repeated.")
 @click.option(
     "--out",
@@ -43,12 +45,14 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--servers",
     is_flag=True,
-    help="Measure recall on the servers that the settings name, with users erased afterwards.",
+    help="Measure recall or revision on the servers that the settings name, with users erased afterwards.",
 )
 @click.option("--sizes", metavar="SIZE,…", help="Turns, or users x turns. [default: 1000,10000,100000,1000x500]")
 @memory_options()
 def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> None:
     """Measure evidence recall on the files of --data, and latency, memory and start-up at several sizes.
+
+    `revision` plays cases of facts whose premises fall, and says which answers were wrong.
 
     Works on databases of its own, in a temporary folder or below --home, and removes them. --servers takes the URLs of
     the environment instead.
@@ -58,6 +62,7 @@ def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, 
       agentmem bench recall --data locomo.json
       agentmem bench recall --data a.json --data b.json --configurations compare.json --embedder local
       agentmem bench recall --data locomo.json --servers
+      agentmem bench revision
       agentmem bench latency --sizes 1000,10000 --embedder hash
     """
     from agentmem.bench import suite
@@ -82,15 +87,16 @@ def plan(door: Door, what: str | None, data: tuple[Path, ...], out: Path, **opti
     if (scratch := door.overrides.get("home")) is not None:
         scratch.mkdir(parents=True, exist_ok=True)
     sizes, configurations = options["sizes"], options["configurations"]
-    latency = what != "recall"
+    latency = what in (None, "latency")
     loads = suite.SIZES if sizes is None else tuple(suite.parse_load(size) for size in sizes.split(","))
     return suite.Plan(
         out=out,
-        data=tuple(map(str, data)) if what != "latency" else (),
+        data=tuple(map(str, data)) if what in (None, "recall") else (),
         embedders=options["embedders"],
         configurations=suite.read_configurations(configurations) if configurations else (suite.DEFAULT, suite.BEST),
         loads=loads if latency else (),
         startup=latency,
         scratch=scratch,
         servers=options["servers"],
+        revision=what == "revision",
     )
