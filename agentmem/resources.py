@@ -195,13 +195,13 @@ class Resources:
     async def _serve(self, identity: str) -> VectorProjection:
         return await open_projection(self, open_embedder(identity, embedder_options(self.settings)))
 
-    async def catch_up(self, scope: Scope, seq: int) -> tuple[str, ...]:
-        """Wait a moment until the user's projections are at a journal position; a notice for each that is not."""
-        served = self.vectors[0]
-        asked: dict[asyncio.Task[bool], str] = {}
-        if seq != served.reached(scope) or self._outlines.recorded not in ("", served.embedder.identity, self._refused):
+    async def catch_up(self, scope: Scope, outline: Outline) -> tuple[str, ...]:
+        """Wait a moment until the user's projections are where an outline is; a notice for each that is not."""
+        served, asked = self.vectors[0], dict[asyncio.Task[bool], str]()
+        served_here = ("", served.embedder.identity, self._refused)
+        if served.learn(scope, outline.marks) != outline.seq or self._outlines.recorded not in served_here:
             asked[self._background(self.follow(scope))] = LATE
-        if self.following is not None and not self.following.has(scope, seq):
+        if self.following is not None and self.following.lacks(scope, outline):
             asked[self._background(self.following.follow(scope))] = LATE_LINKS
         if not asked:
             return ()

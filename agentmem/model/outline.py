@@ -149,6 +149,7 @@ class Outline:
         self.size = 0
         self.seq = 0
         self.at = 0  # latest record time of the journal, in microseconds since 1970
+        self.marks: Mapping[str, int] = {}  # positions that projections had reached, where the log had them at hand
         self.ids: list[str] = []
         self.slots: dict[tuple[str, str], int] = {}
         self.kinds, self.channels, self.statuses, self.conversations, self.speakers = (Names() for _ in range(5))

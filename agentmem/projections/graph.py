@@ -15,6 +15,7 @@ from agentmem.errors import SchemaMismatch, StoreError, StoreUnavailable
 from agentmem.events import WARNING, tell
 from agentmem.model.changes import JournalEntry
 from agentmem.model.clock import Clock
+from agentmem.model.outline import Outline
 from agentmem.model.records import Key
 from agentmem.model.scope import Scope
 from agentmem.projections.graph_vectors import GraphVectorProjection
@@ -26,6 +27,7 @@ USERS_KNOWN = 10_000  # that wait, and whose watermark is remembered
 REST = 5.0  # seconds without tries after the graph was away
 TRIES = 3  # of one change, before it is parked
 HINTS_EVERY = 1.0  # seconds between notes to the log of how far the graph is
+DOUBT = 5.0  # seconds until what the log noted of a graph is compared with the graph
 AHEAD = "the graph is ahead of the log, which was restored from an earlier backup; run: agentmem rebuild --what graph"
 
 Waiting = list[asyncio.Future[bool]]
@@ -46,6 +48,7 @@ class GraphProjection:
     _reached: dict[str, int] = field(default_factory=dict)
     _hints: dict[str, int] = field(default_factory=dict)
     _attempts: dict[tuple[str, int], int] = field(default_factory=dict)
+    _doubted: set[str] = field(default_factory=set)  # users whose graph is taken to be where the log noted it
     _failed_at: float = float("-inf")
     _noted_at: float = float("-inf")
     _closing: bool = False
@@ -60,6 +63,23 @@ class GraphProjection:
     def has(self, scope: Scope, seq: int) -> bool:
         """Whether this process knows that the graph is at this journal position of the user."""
         return self._reached.get(scope.user_id, -1) == seq
+
+    def lacks(self, scope: Scope, outline: Outline) -> bool:
+        """Whether the graph has to be asked before it can be trusted to be where an outline is."""
+        if self.has(scope, outline.seq):
+            return False
+        if outline.marks.get(self.name) != outline.seq:
+            return True
+        # The log noted that it was there. Whether it has lost that since is looked at soon, for many users in one go.
+        if not self._doubted:
+            asyncio.get_running_loop().call_later(DOUBT, self._look_again)
+        self._doubted.add(scope.user_id)
+        return False
+
+    def _look_again(self) -> None:
+        doubted, self._doubted = self._doubted, set()
+        for user in doubted if not self._closing else ():
+            self._want(user)
 
     def resting(self) -> bool:
         """Whether the graph was away a moment ago and is left alone."""
@@ -131,6 +151,7 @@ class GraphProjection:
         """Forget what belongs to the loop of another process."""
         self._task, self._news = None, asyncio.Event()
         self._wanted.clear()
+        self._doubted.clear()
         if self.vectors is not None:
             self.vectors.after_fork()
 

@@ -31,7 +31,12 @@ class Outlines:
         async with self._locks.setdefault(user, asyncio.Lock()):
             erasures, outline = self._kept.pop(user, (-1, Outline()))
             self._rows -= outline.size
-            head = await log.head(scope)
+            if outline.seq:
+                head = await log.head(scope)
+            else:  # with the rows comes the head as well
+                rows, _, head = await log.outline(scope, 0)
+                erasures = head.erasures
+                outline.put(rows, head.seq)
             while head.seq != outline.seq or head.erasures != erasures:
                 if head.erasures != erasures or head.seq < outline.seq:  # the latter when a backup was restored
                     if outline.seq:
@@ -41,7 +46,7 @@ class Outlines:
                 if head.erasures == erasures:
                     outline.put(rows, head.seq)
                     outline.drop(gone, head.seq)
-            outline.at, self.recorded = head.at, head.embedder
+            outline.at, outline.marks, self.recorded = head.at, head.marks, head.embedder
             self._kept[user] = (head.erasures, outline)
             self._rows += outline.size
             snapshot = outline.snapshot()

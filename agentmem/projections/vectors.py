@@ -71,6 +71,12 @@ class VectorProjection:
         """Up to where this process brought the user's vectors when it last did; -1 when it does not know."""
         return self._reached.get(scope.user_id, -1)
 
+    def learn(self, scope: Scope, marks: Mapping[str, int]) -> int:
+        """`reached`, once it knows what the store said beside the journal's head."""
+        if (mark := marks.get(self.name, -1)) > self.reached(scope):
+            self._reached[scope.user_id] = mark
+        return self.reached(scope)
+
     def after_fork(self) -> None:
         """Forget locks that another process holds; nobody here would ever release them."""
         self._locks.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -34,13 +35,15 @@ class Head(NamedTuple):
     """How far a user's journal reaches. `erasures` grows when something was erased: then caches are dropped whole.
 
     `at` is the latest record time, in microseconds since 1970: what is known now may be no older. `embedder` is the
-    identity that the store records now, "" before the first one.
+    identity that the store records now, "" before the first one. `marks` are positions that projections have reached,
+    by name, where a log on a server has them at hand: exact for vectors, for a graph as it was last noted.
     """
 
     seq: int
     erasures: int
     at: int
     embedder: str = ""
+    marks: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

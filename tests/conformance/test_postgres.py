@@ -13,6 +13,7 @@ import pytest
 
 from agentmem.errors import ConfigError, SchemaMismatch, ScopeError
 from agentmem.model.changes import Audit
+from agentmem.model.outline import ALWAYS, NEVER
 from agentmem.model.records import Conversation, User
 from agentmem.model.scope import Operator, Scope
 from agentmem.stores import Where
@@ -263,7 +264,7 @@ HOT = {
     "append": ("held", "holders", "last_turns", "at_positions", "last_payloads", "lock", "put_user", "drop_records"),
     "journal": ("head", "seq_at", "changes_after", "versions_after", "changes_among", "versions_among", "operation",
                 "applied", "history", "changed_keys", "states", "touched_since"),
-    "records": ("get", "by_slot", "by_slot_through", "outline", "outline_after", "gone_after", "changed_slots"),
+    "records": ("get", "by_slot", "by_slot_through", "outline", "gone_after", "changed_slots"),
     "words": ("state", "tail_after", "tail_of", "tail_slots", "blocks", "blocks_of", "last_blocks", "note", "take"),
     "usage": ("slots", "usage", "note_receipt"),
     "erase": ("targets", "payloads", "operations", "blank_changes", "drop_versions", "drop_usage", "remaining_terms"),
@@ -272,6 +273,7 @@ HOT = {
 VALUES: dict[str, Any] = {
     "user_id": "user 3", "kinds": ["Turn"], "ids": ["t 5"], "channels": ["_global"], "keys": ["k"], "slots": [5],
     "conversations": ["talk"], "positions": [3], "before": 9, "after": 990, "limit": 10, "offset": 0, "seqs": [5],
+    "always": ALWAYS, "never": NEVER,
     "at": 5, "operation_id": "x", "change_ids": ["x"], "kind": "Turn", "id": "t 5", "through": 5, "terms": ["a"],
     "full": 9, "receipt_id": "r", "used": False, "seq": 5, "head": 5, "operation": None, "memory_type": None,
     "session_id": None, "success": None, "since": None, "until": None,

@@ -138,13 +138,15 @@ class Database:
         try:
             async with connection.pipeline() as pipeline:
                 try:
-                    await connection.execute(sql[mode])
+                    if mode == "write":
+                        await connection.execute(sql["write"])
                     await connection.execute(sql["limits"], _limits(who, seconds))
                     if isinstance(who, Operator):
                         await self._check_operator(connection)
                     result = await work(connection)
-                    ending = True
-                    await connection.execute(sql["commit"])
+                    ending = mode == "write"
+                    if ending:
+                        await connection.execute(sql["commit"])
                 except BaseException:
                     with suppress(psycopg.Error):  # what follows an error in a pipeline fails too
                         await pipeline.sync()
@@ -333,7 +335,7 @@ def _limits(who: Who, seconds: float) -> dict[str, str]:
 async def _configure(connection: Connection) -> None:
     connection.prepared_max = STATEMENTS
     # The server, too, notices within a minute that a client is lost, and gives up what that one had locked.
-    await connection.execute(load_blocks(__package__, "connection.sql")["keepalives"])
+    await connection.execute(load_blocks(__package__, "connection.sql")["session"])
 
 
 def _said(error: psycopg.Error) -> str:

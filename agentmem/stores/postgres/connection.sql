@@ -1,15 +1,12 @@
--- How every transaction begins.
-
--- name: read
-BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
+-- How every transaction begins. One that only reads needs no more than `limits`: what a pipeline sends up to its end is
+-- one transaction by itself, and `session` says of which kind.
 
 -- name: write
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE
 
 -- name: limits
 SELECT set_config('agentmem.user_id', %(user_id)s, true), set_config('agentmem.operator', %(operator)s, true),
-       set_config('statement_timeout', %(patience)s, true), set_config('lock_timeout', %(patience)s, true),
-       set_config('jit', 'off', true)
+       set_config('statement_timeout', %(patience)s, true), set_config('lock_timeout', %(patience)s, true)
 
 -- name: user
 SELECT set_config('agentmem.user_id', %(user_id)s, true)
@@ -20,6 +17,9 @@ SELECT coalesce((SELECT pg_has_role(oid, 'USAGE') FROM pg_roles WHERE rolname = 
 -- name: commit
 COMMIT
 
--- name: keepalives
-SELECT set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),
+-- name: session
+-- Each statement that a transaction does without is a tenth of what a small read costs.
+SELECT set_config('default_transaction_isolation', 'repeatable read', false),
+       set_config('default_transaction_read_only', 'on', false), set_config('jit', 'off', false),
+       set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),
        set_config('tcp_keepalives_count', '3', false)

@@ -25,8 +25,8 @@ def _sql() -> Mapping[str, str]:
 
 async def head(db: Connection, user_id: str) -> Head:
     """How far the user's journal reaches; all 0 for a user never seen."""
-    embedder, seq, erasures, at = (await rows(db, _sql()["head"], {"user_id": user_id}))[0]
-    return Head(seq or 0, erasures or 0, at or 0, embedder or "")
+    embedder, seq, erasures, at, marks = (await rows(db, _sql()["head"], {"user_id": user_id}))[0]
+    return Head(seq or 0, erasures or 0, at or 0, embedder or "", marks or {})
 
 
 async def seq_at(db: Connection, user_id: str, moment: datetime) -> int:

@@ -1,7 +1,8 @@
 -- What was done, and what stood when. A version with a payload is an after-image; without one the record left.
 
 -- name: head
-SELECT (SELECT value FROM store_meta WHERE user_id = '_system' AND name = 'embedder'), u.head, u.erasures, u.last_at
+SELECT (SELECT value FROM store_meta WHERE user_id = '_system' AND name = 'embedder'), u.head, u.erasures, u.last_at,
+       (SELECT json_object_agg(projection, seq) FROM projection_watermarks WHERE user_id = %(user_id)s)
 FROM (SELECT %(user_id)s::text AS user_id) asked LEFT JOIN memory_users u ON u.user_id = asked.user_id
 
 -- name: seq_at

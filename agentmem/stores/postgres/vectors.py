@@ -308,9 +308,10 @@ class PostgresVectors:
             left = np.frombuffer(ids or b"", dtype=">i8").astype(np.int64)
             await in_thread(partial(_blank, matrix, left))
         matrix.state = (state[0], matrix.state[1])
-        await db.execute(self._sql["passages_after"], {**keys, "after": matrix.last_id}, prepare=False)
-        while some := await (await db.execute(self._sql["next"], binary=True, prepare=False)).fetchall():
-            await computed(WIDE * len(some) * self.dimensions, partial(self._append, matrix, some))
+        while True:
+            cursor = await db.execute(self._sql["passages_after"], {**keys, "after": matrix.last_id}, binary=True)
+            if some := await cursor.fetchall():
+                await computed(WIDE * len(some) * self.dimensions, partial(self._append, matrix, some))
             if len(some) < ROWS_AT_ONCE:
                 break
         matrix.state = state

@@ -106,12 +106,8 @@ SELECT count(*) FROM (
 ) counted;
 
 -- name: passages_after
-DECLARE passages NO SCROLL CURSOR FOR
 SELECT id, slot, part, asks, grain = 'whole', kind, channel, halfvec_send(vector) FROM passages_{dimensions}
-WHERE user_id = %(user_id)s AND embedder = %(embedder)s AND id > %(after)s ORDER BY id;
-
--- name: next
-FETCH {rows} FROM passages;
+WHERE user_id = %(user_id)s AND embedder = %(embedder)s AND id > %(after)s ORDER BY id LIMIT {rows};
 
 -- name: ids
 SELECT string_agg(int8send(id), '' ORDER BY id) FROM passages_{dimensions}
