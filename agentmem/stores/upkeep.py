@@ -25,6 +25,21 @@ class Finding:
     fix: str = ""
 
 
+# What a check counts, by the name of its statement: each should find nothing.
+INVARIANTS = {
+    "journal_gaps": "the journal has gaps or does not end at its head",
+    "changes_of_nobody": "changes without a user",
+    "versions_of_nothing": "versions without a change",
+    "records_without_version": "current records without their version",
+    "records_out_of_date": "current records older than their last version",
+    "records_missing": "records that should be current and are not",
+    "slots_shared": "slots that two records share",
+    "records_in_two_slots": "records in two slots",
+    "slots_beyond": "slots beyond the user's counter",
+    "erased_but_kept": "erased records that are still there",
+}
+
+
 class RawVersion(NamedTuple):
     """One row of the journal: an after-image as JSON text, or None where the record left; `erased`: nothing is kept."""
 

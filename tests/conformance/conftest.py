@@ -7,6 +7,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,6 +16,9 @@ from agentmem.model.clock import Clock
 from agentmem.model.scope import Scope
 from agentmem.stores import LogStore
 from tests.conformance.writing import START, SetClock
+
+if TYPE_CHECKING:
+    import psycopg
 
 OpenLog = Callable[[], Awaitable[LogStore]]
 EMPTIED = """
@@ -73,6 +77,15 @@ def postgres_log(postgres_migrated: tuple[str, str]) -> str:
         for (statement,) in connection.execute(EMPTIED).fetchall():
             connection.execute(statement)
     return url
+
+
+@pytest.fixture
+def owner(postgres_migrated: tuple[str, str], postgres_log: str) -> Iterator[psycopg.Connection[Any]]:
+    """A session of the owner of the same database."""
+    import psycopg
+
+    with psycopg.connect(postgres_migrated[0], autocommit=True) as connection:
+        yield connection
 
 
 def database_url(url: str, name: str, login: str = "") -> str:

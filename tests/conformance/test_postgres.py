@@ -52,13 +52,6 @@ async def store(postgres_log: str, clock: SetClock) -> AsyncIterator[PostgresLog
 
 
 @pytest.fixture
-def owner(postgres_migrated: tuple[str, str], postgres_log: str) -> Iterator[psycopg.Connection[Any]]:
-    """A session of the owner of the same database."""
-    with psycopg.connect(postgres_migrated[0], autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture
 def bare(owner: psycopg.Connection[Any], postgres_migrated: tuple[str, str]) -> Iterator[psycopg.Connection[Any]]:
     """A bare session of the application's role, and of nothing else."""
     with psycopg.connect(postgres_migrated[0], autocommit=True) as connection:
@@ -265,7 +258,7 @@ HOT = {
     "journal": ("head", "seq_at", "changes_after", "versions_after", "changes_among", "versions_among", "operation",
                 "applied", "history", "changed_keys", "states", "touched_since"),
     "records": ("get", "by_slot", "by_slot_through", "outline", "gone_after", "changed_slots"),
-    "words": ("state", "tail_after", "tail_of", "tail_slots", "blocks", "blocks_of", "last_blocks", "note", "take"),
+    "words": ("state", "tail_after", "matching", "blocks", "blocks_of", "last_blocks", "note", "take"),
     "usage": ("slots", "usage", "note_receipt"),
     "erase": ("targets", "payloads", "operations", "blank_changes", "drop_versions", "drop_usage", "remaining_terms"),
     "audit": ("rows", "texts"),

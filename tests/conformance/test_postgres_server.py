@@ -12,7 +12,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from agentmem.errors import StoreUnavailable
+from agentmem.errors import StoreError, StoreUnavailable
 from agentmem.model.changes import Audit
 from agentmem.model.scope import Operator, Scope
 from agentmem.stores import Where
@@ -22,6 +22,10 @@ from tests.conformance.writing import START, SetClock, ids, said
 from tests.servers.local import LocalServer
 
 SCOPE = Scope("alice")
+KIND = """
+SELECT current_setting('synchronous_commit'), current_setting('transaction_isolation'),
+       current_setting('transaction_read_only')
+"""
 
 
 @pytest.fixture
@@ -87,6 +91,37 @@ async def test_a_statement_that_takes_too_long_is_ended(postgres_url: str) -> No
     with pytest.raises(StoreUnavailable, match="in time"):
         await database.read(SCOPE, lambda db: connection.rows(db, "SELECT pg_sleep(60)"), seconds=0.2)
     assert await database.read(SCOPE, _ask) == [(1,)]
+    await database.close()
+
+
+async def test_only_a_note_does_not_wait_for_the_disk_and_what_reads_cannot_write(postgres_url: str) -> None:
+    database = connection.Database(postgres_url)
+
+    async def kind(db: connection.Connection) -> list[object]:
+        return await connection.rows(db, KIND)
+
+    assert await database.write(SCOPE, kind) == [("on", "read committed", "off")]
+    assert await database.note(SCOPE, kind) == [("off", "read committed", "off")]
+    assert await database.write(SCOPE, kind) == [("on", "read committed", "off")]
+    assert await database.read(SCOPE, kind) == [("on", "repeatable read", "on")]
+    with pytest.raises(StoreError, match="read-only transaction"):
+        await database.read(SCOPE, lambda db: connection.rows(db, "CREATE TABLE never (a int)"))
+    await database.close()
+
+
+async def test_all_statements_of_a_read_are_one_transaction_for_one_user(postgres_url: str) -> None:
+    database = connection.Database(postgres_url)
+
+    async def twice(db: connection.Connection) -> list[object]:
+        text = "SELECT now(), current_setting('agentmem.user_id', true) FROM pg_sleep(0.01)"
+        return [*await connection.rows(db, text), *await connection.rows(db, text)]
+
+    first, second = await database.read(SCOPE, twice)
+    assert first == second
+    assert first[1] == "alice"
+    async with database._free() as left:
+        cursor = await left.execute("SELECT coalesce(current_setting('agentmem.user_id', true), '')")
+        assert await cursor.fetchall() == [("",)]
     await database.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,13 +39,6 @@ async def server(postgres_log: str, clock: SetClock) -> AsyncIterator[PostgresLo
     log = await open_log(postgres_log, clock)
     yield log
     await log.close()
-
-
-@pytest.fixture
-def owner(postgres_migrated: tuple[str, str], postgres_log: str) -> Iterator[psycopg.Connection[Any]]:
-    """A session of the owner of the same database."""
-    with psycopg.connect(postgres_migrated[0], autocommit=True) as connection:
-        yield connection
 
 
 @pytest.fixture

@@ -35,8 +35,11 @@ def program(tmp_path: Path) -> Written:
     return write
 
 
-def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+@pytest.fixture
+def left() -> Callable[[], list[psutil.Process]]:
+    """What was started since the test began and is still there; a run's servers are children of its processes, too."""
+    before = psutil.Process().children()
+    return lambda: [child for child in psutil.Process().children() if child not in before]
 
 
 async def gone(pid: int) -> bool:
@@ -98,11 +101,11 @@ async def test_no_shell_reads_the_command_line() -> None:
     ],
 )
 async def test_what_goes_wrong_is_told_in_our_terms(
-    program: Written, code: str, error: type[AgentMemError], words: str
+    program: Written, left: Callable[[], list[psutil.Process]], code: str, error: type[AgentMemError], words: str
 ) -> None:
     with pytest.raises(error, match=words):
         await program(code).complete(ASK)
-    assert children() == []
+    assert left() == []
 
 
 async def test_pipes_are_read_while_the_request_is_written(program: Written) -> None:
@@ -128,10 +131,12 @@ open(asked["content"], "w").write(f"{os.getpid()} {child.pid}\\n")
 """
 
 
-async def test_at_the_time_limit_the_program_is_killed(program: Written) -> None:
+async def test_at_the_time_limit_the_program_is_killed(
+    program: Written, left: Callable[[], list[psutil.Process]]
+) -> None:
     with pytest.raises(ModelUnavailable, match=r"no answer within 0\.5 s"):
         await program("time.sleep(600)", timeout=0.5).complete(ASK)
-    assert children() == []
+    assert left() == []
 
 
 @pytest.mark.parametrize("rest", ["time.sleep(600)", ""], ids=["parent too", "child holds the pipes"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,8 @@ from agentmem.recall.rerank import RerankOptions, late_interaction
 from agentmem.recall.technique import Memory
 from agentmem.recall.techniques import keyword, vector
 from agentmem.stores import Postings, Scores
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def turns(*asks: int, words: Sequence[int] = (), lengths: Sequence[int] = ()) -> Outline:
@@ -51,7 +54,7 @@ def seen(outline: Outline, *, mask: Sequence[bool] = (), calm: float = 0.5, **fi
     }  # fmt: skip
     return Memory(
         scope=Scope("alice"), outline=outline, mask=visible, turns=visible, current=visible, basis=visible, links=links,
-        near=leaning(links, visible, outline.words), calm=calm, kept=Kept(), **stores,
+        near=leaning(links, visible, outline.words), calm=calm, moment=NOW, kept=Kept(), **stores,
     )  # fmt: skip
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agentmem.errors import Conflict, InvalidRecord
-from agentmem.model.changes import Audit, Change, JournalEntry
-from agentmem.model.clock import Clock, micros
+from agentmem.errors import Conflict
+from agentmem.model.changes import JournalEntry
+from agentmem.model.clock import micros
 from agentmem.model.outline import OutlineRow
 from agentmem.stores import restoring
-from agentmem.stores.draft import Draft, check_records
+from agentmem.stores.appending import Appending
+from agentmem.stores.draft import Draft
 from agentmem.stores.entries import compared
 from agentmem.stores.outlines import NO_FEATURES, outline_row
 from agentmem.stores.postgres import journal, words
@@ -20,7 +21,7 @@ from agentmem.stores.postgres.columns import as_uuid, clean, columnar, kept_key
 from agentmem.stores.postgres.connection import rows
 from agentmem.stores.postgres.state import Found, lock_and_read
 from agentmem.text.blocks import load_blocks
-from agentmem.text.features import Features, read_words
+from agentmem.text.features import read_words
 
 if TYPE_CHECKING:
     from agentmem.stores.postgres.connection import Connection
@@ -31,37 +32,16 @@ _VERSION = ("slot", "seq", "kind", "id", "channel", "recorded_at", "payload", "f
 _RECORD = (*OutlineRow._fields, "unique_key", "conversation_uuid")
 
 
-class Append:
-    """The work of one `append`: `prepare` before the transaction, then `apply` inside it, which may run again."""
-
-    def __init__(
-        self,
-        changes: Sequence[Change],
-        audit: Audit | None,
-        fence: int | None,
-        clock: Clock,
-        hook: Callable[[str], None],
-    ) -> None:
-        self.changes = changes
-        self.user_id = changes[0].scope.user_id
-        self._audit = audit
-        self._fence = fence
-        self._clock = clock
-        self._hook = hook
-        self._wanted: dict[str, str] = {}
-        self._read: dict[int, tuple[Features, Mapping[str, int]]] = {}
+class Append(Appending):
+    """`apply` inside the transaction, which may run again."""
 
     def prepare(self) -> None:
-        """Check the changes and read their texts: the part that needs no lock. Raises InvalidRecord or Conflict."""
+        """See Appending; also Conflict for one id that stands for two things."""
+        super().prepare()
+        self._wanted: dict[str, str] = {}
         for change in self.changes:
-            if change.scope.user_id != self.user_id:
-                raise InvalidRecord("one write belongs to one user", field="user_id")
             if self._wanted.setdefault(change.change_id, change.payload) != change.payload:
                 raise Conflict("one id or idempotency_key is used for two different things in this write")
-            check_records(self.user_id, (*change.puts, *change.ensures))
-            for record in (*change.puts, *change.ensures):
-                if text := record.searchable():
-                    self._read[id(record)] = read_words(text)
 
     async def apply(self, db: Connection) -> list[JournalEntry]:
         """Do the write, the journal before what is made from it."""

@@ -16,7 +16,7 @@ from agentmem.model.clock import Stopwatch, SystemClock, from_micros, micros
 from agentmem.model.scope import SYSTEM_USER, Operator
 from agentmem.stores.postgres.connection import CONNECTIONS, Database, Who, rows
 from agentmem.stores.postgres.migrations import DAYS_AHEAD, OLDEST
-from agentmem.stores.upkeep import Finding
+from agentmem.stores.upkeep import INVARIANTS, Finding
 from agentmem.stores.vectors.passages import projection_name
 from agentmem.text.blocks import SchemaStep, load_blocks, load_schema
 
@@ -39,19 +39,6 @@ _MADE = re.compile(
     r"(?:IF NOT EXISTS )?(\w+)",
     re.MULTILINE,
 )
-
-INVARIANTS = {
-    "journal_gaps": "the journal has gaps or does not end at its head",
-    "changes_of_nobody": "changes without a user",
-    "versions_of_nothing": "versions without a change",
-    "records_without_version": "current records without their version",
-    "records_out_of_date": "current records older than their last version",
-    "records_missing": "records that should be current and are not",
-    "slots_shared": "slots that two records share",
-    "records_in_two_slots": "records in two slots",
-    "slots_beyond": "slots beyond the user's counter",
-    "erased_but_kept": "erased records that are still there",
-}
 
 
 def _sql() -> Mapping[str, str]:

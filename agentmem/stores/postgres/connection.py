@@ -85,6 +85,10 @@ class Database:
         """Run a function and commit; any error rolls everything back. See `read`."""
         return await self._repeated("write", who, work, seconds)
 
+    async def note(self, who: Who, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """`write` that does not wait for the disk: if the server's machine fails within a second, it is lost."""
+        return await self._repeated("note", who, work, SECONDS)
+
     async def alone(self, who: Who, work: Callable[[Connection], Awaitable[T]], *, seconds: float) -> T:
         """Run a function and commit, on a connection of its own that waits for each statement (scripts, COPY)."""
         import psycopg
@@ -138,13 +142,13 @@ class Database:
         try:
             async with connection.pipeline() as pipeline:
                 try:
-                    if mode == "write":
+                    if mode != "read":
                         await connection.execute(sql["write"])
-                    await connection.execute(sql["limits"], _limits(who, seconds))
+                    await connection.execute(sql["limits"], _limits(who, seconds, lasting=mode != "note"))
                     if isinstance(who, Operator):
                         await self._check_operator(connection)
                     result = await work(connection)
-                    ending = mode == "write"
+                    ending = mode != "read"
                     if ending:
                         await connection.execute(sql["commit"])
                 except BaseException:
@@ -326,10 +330,10 @@ def read_url(url: str) -> tuple[str, str]:
     return conninfo, f"{known.get('host', 'localhost')}:{known.get('port', 5432)}/{known.get('dbname', '')}"
 
 
-def _limits(who: Who, seconds: float) -> dict[str, str]:
+def _limits(who: Who, seconds: float, *, lasting: bool = True) -> dict[str, str | bool]:
     user_id = "" if isinstance(who, Operator) else who if isinstance(who, str) else who.user_id
     operator = "on" if isinstance(who, Operator) else "off"
-    return {"user_id": user_id, "operator": operator, "patience": str(int(seconds * 1000))}
+    return {"user_id": user_id, "operator": operator, "patience": str(int(seconds * 1000)), "lasting": lasting}
 
 
 async def _configure(connection: Connection) -> None:

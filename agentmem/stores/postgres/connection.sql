@@ -6,7 +6,8 @@ BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE
 
 -- name: limits
 SELECT set_config('agentmem.user_id', %(user_id)s, true), set_config('agentmem.operator', %(operator)s, true),
-       set_config('statement_timeout', %(patience)s, true), set_config('lock_timeout', %(patience)s, true)
+       set_config('statement_timeout', %(patience)s, true), set_config('lock_timeout', %(patience)s, true),
+       CASE WHEN NOT %(lasting)s THEN set_config('synchronous_commit', 'off', true) END
 
 -- name: user
 SELECT set_config('agentmem.user_id', %(user_id)s, true)

@@ -94,8 +94,9 @@ class PostgresLog:
     async def touch(
         self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, at: datetime
     ) -> None:  # fmt: skip
-        """See LogStore."""
-        await self._write(scope, _touch, scope, keys, receipt_id, used, at)
+        """See LogStore. That it was delivered may be lost with the server's machine; that it was used may not."""
+        write = self.database.write if used else self.database.note
+        await write(scope, lambda db: _touch(db, scope, keys, receipt_id, used, at))
 
     # -- reading the journal
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agentmem.stores.postgres.connection import Connection
 
 _BLOCK = ("terms", "blocks", "postings")
+_PACKED, _RECENT = 0, 1  # parts of the statement `matching`
 _json = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -129,20 +130,18 @@ class PostgresWords:
         return await self._database.read(scope, lambda db: self._match(db, scope.user_id, wanted))
 
     async def _match(self, db: Connection, user_id: str, terms: Sequence[str]) -> dict[str, Postings]:
-        asked = {"user_id": user_id, "terms": list(terms)}
-        blocks = await db.execute(_sql()["blocks"], asked)
-        recent = await db.execute(_sql()["tail_of"], asked, binary=True)
-        listed = await db.execute(_sql()["tail_slots"], asked, binary=True)
+        cursor = await db.execute(_sql()["matching"], {"user_id": user_id, "terms": list(terms)}, binary=True)
         by_term: dict[str, list[bytes]] = {}
-        for term, block in await blocks.fetchall():
-            by_term.setdefault(term, []).append(block)
         counts: dict[int, dict[str, int]] = {}
-        for term, slots, numbers in await recent.fetchall():
-            for slot, number in zip(_numbers(slots), _numbers(numbers), strict=True):
-                counts.setdefault(slot, {})[term] = number
-        ((slots,),) = await listed.fetchall()
         tail = Tail(0)
-        tail.add((slot, counts.get(slot, {})) for slot in _numbers(slots or b""))
+        for part, term, _, first, second in await cursor.fetchall():
+            if part == _PACKED:
+                by_term.setdefault(term, []).append(first)
+            elif part == _RECENT:
+                for slot, number in zip(_numbers(first), _numbers(second), strict=True):
+                    counts.setdefault(slot, {})[term] = number
+            else:
+                tail.add((slot, counts.get(slot, {})) for slot in _numbers(first or b""))
         return tail.matches(terms, by_term)
 
 

@@ -21,16 +21,20 @@ ON CONFLICT (user_id) DO UPDATE SET tail = excluded.tail, generation = word_stat
 -- name: tail_after
 SELECT slot, terms FROM word_tail WHERE user_id = %(user_id)s AND slot > %(after)s ORDER BY slot
 
--- name: tail_of
--- Columns as they are sent, because a row each would cost more than to find them.
-SELECT j.term, string_agg(int4send(t.slot), '' ORDER BY t.slot),
+-- name: matching
+-- What the terms match, at one go: packed blocks (0), matches in the tail (1), and all that the tail lists (2). Columns as
+-- they are sent, because a row each would cost more than to find them.
+SELECT 0 AS part, term, block, postings, NULL::bytea FROM word_blocks
+WHERE user_id = %(user_id)s AND term = ANY(%(terms)s::text[])
+UNION ALL
+SELECT 1, j.term, 0, string_agg(int4send(t.slot), '' ORDER BY t.slot),
        string_agg(int4send((t.terms ->> j.term)::integer), '' ORDER BY t.slot)
 FROM (SELECT slot, terms FROM word_tail WHERE user_id = %(user_id)s AND terms ?| %(terms)s::text[]) t
 JOIN unnest(%(terms)s::text[]) AS j(term) ON t.terms ? j.term
 GROUP BY j.term
-
--- name: tail_slots
-SELECT string_agg(int4send(slot), '' ORDER BY slot) FROM word_tail WHERE user_id = %(user_id)s
+UNION ALL
+SELECT 2, '', 0, string_agg(int4send(slot), '' ORDER BY slot), NULL FROM word_tail WHERE user_id = %(user_id)s
+ORDER BY part, term, block
 
 -- name: take
 DELETE FROM word_tail WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s::integer[])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from agentmem.errors import Conflict, InvalidRecord, LeaseLost
-from agentmem.model.changes import Audit, Change, JournalEntry
-from agentmem.model.clock import Clock, micros
-from agentmem.stores.draft import Draft, check_records
+from agentmem.errors import Conflict, LeaseLost
+from agentmem.model.changes import Change, JournalEntry
+from agentmem.model.clock import micros
+from agentmem.stores.appending import Appending
+from agentmem.stores.draft import Draft
 from agentmem.stores.outlines import NO_FEATURES, outline_row
 from agentmem.stores.sqlite import graph, journal
 from agentmem.stores.sqlite.audit import insert
@@ -16,39 +17,12 @@ from agentmem.stores.sqlite.connection import Connection
 from agentmem.stores.sqlite.restore import replace_words, texts_before
 from agentmem.stores.sqlite.state import read_state
 from agentmem.text.blocks import load_blocks
-from agentmem.text.features import Features, read_words
 
 STEPS = ("checked", "journal", "records", "words", "graph", "audit", "committed")
 
 
-class Append:
-    """The work of one `append`: `prepare` before the file is locked, `apply` inside the transaction."""
-
-    def __init__(
-        self,
-        changes: Sequence[Change],
-        audit: Audit | None,
-        fence: int | None,
-        clock: Clock,
-        hook: Callable[[str], None],
-    ) -> None:
-        self.changes = changes
-        self.user_id = changes[0].scope.user_id
-        self._audit = audit
-        self._fence = fence
-        self._clock = clock
-        self._hook = hook
-        self._read: dict[int, tuple[Features, Mapping[str, int]]] = {}
-
-    def prepare(self) -> None:
-        """Check the records and read their texts: the part that needs no lock. Raises InvalidRecord."""
-        for change in self.changes:
-            if change.scope.user_id != self.user_id:
-                raise InvalidRecord("one write belongs to one user", field="user_id")
-            check_records(self.user_id, (*change.puts, *change.ensures))
-            for record in (*change.puts, *change.ensures):
-                if text := record.searchable():
-                    self._read[id(record)] = read_words(text)
+class Append(Appending):
+    """`apply` inside the transaction."""
 
     def apply(self, db: Connection) -> list[JournalEntry]:
         """Do the write, step by step, the journal before what is made from it."""

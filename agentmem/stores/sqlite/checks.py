@@ -23,7 +23,7 @@ from agentmem.stores.sqlite import graph
 from agentmem.stores.sqlite.connection import BUSY_MS, Connection, translated
 from agentmem.stores.sqlite.migrations import APPLICATION_ID
 from agentmem.stores.sqlite.vectors import projection_name
-from agentmem.stores.upkeep import Finding
+from agentmem.stores.upkeep import INVARIANTS, Finding
 from agentmem.text.blocks import SchemaStep, load_blocks, load_schema
 
 FIXED_LIBRARY = (3, 51, 3)  # sqlite.org/wal.html#walresetbug: before it, committed data could be lost
@@ -35,19 +35,6 @@ LARGE_LOG = 256 * 1024 * 1024
 MUCH_UNUSED = 64 * 1024 * 1024
 REBUILD = "run: agentmem rebuild --all-users"
 RESTORE = "restore a backup, or export what can be read and import it into a new home"
-
-INVARIANTS = {
-    "journal_gaps": "the journal has gaps or does not end at its head",
-    "changes_of_nobody": "changes without a user",
-    "versions_of_nothing": "versions without a change",
-    "records_without_version": "current records without their version",
-    "records_out_of_date": "current records older than their last version",
-    "records_missing": "records that should be current and are not",
-    "slots_shared": "slots that two records share",
-    "records_in_two_slots": "records in two slots",
-    "slots_beyond": "slots beyond the user's counter",
-    "erased_but_kept": "erased records that are still there",
-}
 
 
 def _sql() -> Mapping[str, str]:
