@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentmem.agent_memory import AsyncAgentMemory
     from agentmem.blocking import AgentMemory
+    from agentmem.consolidation import JobReport
     from agentmem.errors import (
         AgentMemError,
         BadReply,
@@ -34,7 +35,19 @@ if TYPE_CHECKING:
         StoreError,
         StoreUnavailable,
     )
-    from agentmem.model.records import Conversation, Edge, EdgeKind, Entity, Fact, Goal, Record, Status, Turn, User
+    from agentmem.model.records import (
+        Conversation,
+        Edge,
+        EdgeKind,
+        Entity,
+        Fact,
+        Goal,
+        Record,
+        Review,
+        Status,
+        Turn,
+        User,
+    )
     from agentmem.recall.bundle import MemoryBundle
     from agentmem.recall.context import Context
     from agentmem.settings import Settings
@@ -58,6 +71,7 @@ __all__ = [
     "Fact",
     "Goal",
     "InvalidRecord",
+    "JobReport",
     "LeaseLost",
     "MemoryBundle",
     "ModelError",
@@ -65,6 +79,7 @@ __all__ = [
     "NotFound",
     "RateLimited",
     "Record",
+    "Review",
     "SchemaMismatch",
     "ScopeError",
     "Settings",
@@ -80,10 +95,11 @@ _HOMES = {
     "AgentMemory": "agentmem.blocking",
     "AsyncAgentMemory": "agentmem.agent_memory",
     "Context": "agentmem.recall.context",
+    "JobReport": "agentmem.consolidation",
     "MemoryBundle": "agentmem.recall.bundle",
     "Settings": "agentmem.settings",
     **dict.fromkeys(
-        ("Conversation", "Edge", "EdgeKind", "Entity", "Fact", "Goal", "Record", "Status", "Turn", "User"),
+        ("Conversation", "Edge", "EdgeKind", "Entity", "Fact", "Goal", "Record", "Review", "Status", "Turn", "User"),
         "agentmem.model.records",
     ),
 }

@@ -9,6 +9,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
+from agentmem.consolidation import JobOptions, JobReport, Progress, chosen_jobs, silent
 from agentmem.errors import AgentMemError, Closed, InvalidRecord, NotFound, StoreUnavailable
 from agentmem.events import DEBUG, tell
 from agentmem.memory import Seat
@@ -47,7 +48,7 @@ class _Opened:
             resources = await open_resources(settings)
             layer = RecallLayer(
                 resources, settings.recall, profile=settings.recall_profile, digest=settings.digest(),
-                limit=RateLimit(settings.recalls_per_second, settings.recall_burst),
+                limit=RateLimit(settings.recalls_per_second, settings.recall_burst), reranker=resources.reranker,
             )  # fmt: skip
             resources.on_erasure.append(layer.forget)
             resources.auditor.thresholds = {"ranking": layer.options.ranking.model_dump(mode="json")}
@@ -347,6 +348,20 @@ class AsyncAgentMemory:
     ) -> int:
         """Note that records were used in an answer, once per key; returns how many were found."""
         return await self._seat.used(ids, context_tags, key=idempotency_key)
+
+    # -- in the background
+
+    async def consolidate(
+        self, job: str | None = None, dry_run: bool = False, *, again: bool = False, progress: Progress = silent
+    ) -> list[JobReport]:
+        """Run the background jobs (or one of them) for this user now; a report of each.
+
+        `consolidate` reads every turn that nobody has read yet, with the language model of the settings, or by rules
+        where none is set. `again` takes up what was parked. Raises InvalidRecord for an unknown job, ConfigError for a
+        model that cannot be used; a model that is away is told in the report.
+        """
+        options = JobOptions(dry_run=dry_run, again=again, progress=progress)
+        return [await module.run(self.resources, self.scope, options) for module in chosen_jobs(job).values()]
 
     # -- projections
 

@@ -91,6 +91,11 @@ class BlockingSemantic(Blocking[Semantic]):
     get_entity_graph = blocking(Semantic.get_entity_graph)
     relate = blocking(Semantic.relate)
     promote_to_global = blocking(Semantic.promote_to_global)
+    merge_entities = blocking(Semantic.merge_entities)
+    split_entity = blocking(Semantic.split_entity)
+    reviews = blocking(Semantic.reviews)
+    asked_about = blocking(Semantic.asked_about)
+    resolve_review = blocking(Semantic.resolve_review)
 
 
 class BlockingGoals(Blocking[Goals]):
@@ -120,6 +125,7 @@ class BlockingAudit(Blocking[AuditView]):
 
     query = blocking(AuditView.query)
     receipt = blocking(AuditView.receipt)
+    metrics = blocking(AuditView.metrics)
     why_not = blocking(AuditView.why_not)
     replay = blocking(AuditView.replay)
 
@@ -199,6 +205,7 @@ class AgentMemory(Blocking[AsyncAgentMemory]):
     forget = blocking(AsyncAgentMemory.forget)
     restore = blocking(AsyncAgentMemory.restore)
     observe_usage = blocking(AsyncAgentMemory.observe_usage)
+    consolidate = blocking(AsyncAgentMemory.consolidate)
     lag = blocking(AsyncAgentMemory.lag)
     flush = blocking(AsyncAgentMemory.flush)
     profile = blocking(AsyncAgentMemory.profile)

@@ -20,7 +20,10 @@ from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatc
 from agentmem.model.outline import Outline
 from agentmem.model.scope import Scope
 from agentmem.projections import GraphProjection, GraphVectorProjection, Outlines, Retries, VectorProjection
-from agentmem.providers import Embedder, EmbedderOptions, open_embedder, resolve_auto
+from agentmem.projections.embedders import embedder_options, recorded_embedders
+from agentmem.providers import Embedder, open_embedder
+from agentmem.providers.llms import LLMs
+from agentmem.providers.rerankers import Reranker, RerankerOptions, open_reranker
 from agentmem.settings import Settings
 from agentmem.stores import GraphStore, LogStore, SessionStore
 from agentmem.stores.stack import OpenIndex, open_stack
@@ -47,6 +50,8 @@ class Resources:
     vectors: list[VectorProjection]
     auditor: Auditor
     store_id: str
+    llms: LLMs
+    reranker: Reranker | None
     open_index: OpenIndex
     upkeep: Upkeep
     notices: list[str] = field(default_factory=list)
@@ -317,6 +322,9 @@ class Resources:
             await asyncio.gather(*late, return_exceptions=True)
         for projection in (*self.vectors, *self._former):
             await projection.embedder.close()
+        if self.reranker is not None:
+            await self.reranker.close()
+        await self.llms.close()
         if self.following is not None:
             await self.following.close(None if self.deterministic else 5.0)
         await self.session.close()
@@ -331,12 +339,17 @@ async def open_resources(settings: Settings) -> Resources:
         log, following = stack.log, stack.following
         meta = await log.meta()
         opening = await log.count_opening()
+        llms = LLMs(settings)
+        rerankers = RerankerOptions(
+            models=settings.model_folder, threads=settings.threads, asker=lambda: llms.asker("recall")
+        )
+        reranker = open_reranker(settings.reranker, rerankers)
         resources = Resources(
             settings=settings, clock=clock,
             ids=RandomIds(clock) if settings.seed is None else SeededIds(clock, settings.seed, opening),
             log=log, graph=stack.graph, following=None if following is None else GraphProjection(following, log, clock),
             session=stack.session, vectors=[], auditor=Auditor(settings), store_id=meta["store_id"],
-            open_index=stack.open_index, upkeep=stack.upkeep,
+            llms=llms, reranker=reranker, open_index=stack.open_index, upkeep=stack.upkeep,
         )  # fmt: skip
         for embedder in await recorded_embedders(settings, log, resources.notices):
             await add_projection(resources, embedder)
@@ -366,35 +379,3 @@ async def open_projection(resources: Resources, embedder: Embedder) -> VectorPro
     return VectorProjection(
         embedder, index, resources.log, resources.clock, keep_tokens=settings.recall_profile == "best"
     )
-
-
-def embedder_options(settings: Settings) -> EmbedderOptions:
-    """What the settings say to any embedder."""
-    return EmbedderOptions(
-        models=settings.model_folder, threads=settings.threads, timeout=settings.model_timeout,
-        dimensions=settings.dimensions, base_url=settings.base_url,
-    )  # fmt: skip
-
-
-async def recorded_embedders(settings: Settings, log: LogStore, notices: list[str]) -> list[Embedder]:
-    """The recorded embedder, then the one being built beside it. A new store records what the settings resolve to."""
-    options = embedder_options(settings)
-    meta = await log.meta()
-    spec = settings.embedder
-    recorded = meta.get("embedder")
-    if recorded is None:
-        chosen = open_embedder(resolve_auto(options) if spec == "auto" else spec, options)
-        recorded = (await log.default_meta({"embedder": chosen.identity}))["embedder"]
-        if spec == "auto" and recorded.startswith("hash:"):
-            notices.append(
-                "No local model was found, so text is matched by its words (embedder hash). "
-                "Install one with: pip install 'agentmem-graph[local]', then: agentmem rebuild --embedder local"
-            )
-    elif spec != "auto":
-        wanted = open_embedder(spec, options).identity
-        if wanted != recorded:
-            notices.append(
-                f"This store was built with {recorded} and keeps it; to change: agentmem rebuild --embedder {wanted}"
-            )
-    names = dict.fromkeys([recorded] + ([meta["embedder_next"]] if meta.get("embedder_next") else []))
-    return [open_embedder(name, options) for name in names]

@@ -43,6 +43,17 @@ class Settings(BaseSettings):
     session_password_file: Path | None = None
     graph_vectors: bool = False  # vectors on Neo4j's nodes, too, for people who search in Cypher
     embedder: str = "auto"
+    llm: str = Field(default="none", repr=False)  # a command line may hold a secret
+    extraction_llm: str | None = Field(default=None, repr=False)  # None for `llm`, as for the next three
+    verdict_llm: str | None = Field(default=None, repr=False)
+    recall_llm: str | None = Field(default=None, repr=False)
+    synopsis_llm: str | None = Field(default=None, repr=False)
+    llm_base_url: str | None = None
+    llm_concurrency: int = Field(default=4, ge=1, le=64)
+    max_calls: int | None = Field(default=None, ge=0)  # of language models in one run, as are the next two
+    max_tokens: int | None = Field(default=None, ge=0)
+    max_cost: float | None = Field(default=None, ge=0)  # dollars
+    reranker: str = "none"
     audit_level: AuditLevel = "writes"
     audit_days: int = Field(default=365, ge=1)
     recall_profile: Literal["default", "best"] = "default"
@@ -153,10 +164,12 @@ class Settings(BaseSettings):
         """What steers results, without places, addresses and secrets: for audit rows and receipts."""
         hidden = {
             "home", "graph_url", "log_url", "session_url", "log_password_file", "graph_password_file",
-            "session_password_file", "models", "base_url", "threads", "recall_rate", "recall_burst",
-            "graph_vectors",
+            "session_password_file", "models", "base_url", "llm_base_url", "llm_concurrency", "threads", "recall_rate",
+            "recall_burst", "graph_vectors",
         }  # fmt: skip
-        return self.model_dump(mode="json", exclude=hidden)
+        told: dict[str, Any] = self.model_dump(mode="json", exclude=hidden)
+        # A command line may hold a secret.
+        return {name: "command" if str(value).startswith("command:") else value for name, value in told.items()}
 
     def digest(self) -> str:
         """A hash of `active()`: equal for equal behaviour."""

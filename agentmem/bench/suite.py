@@ -18,8 +18,8 @@ from agentmem.bench.recall import Configuration
 from agentmem.bench.target import Target
 from agentmem.errors import ConfigError
 from agentmem.model.clock import RandomIds, SystemClock
+from agentmem.projections.embedders import embedder_options
 from agentmem.providers import open_embedder
-from agentmem.resources import embedder_options
 from agentmem.settings import load_settings
 
 DEFAULT = Configuration("default")

@@ -1,1 +1,81 @@
-"""What runs while nobody asks: one module per job."""
+"""What runs while nobody asks: one file per job, found by its name.
+
+A job module `agentmem/consolidation/<job>.py` that people can ask for defines
+`async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport`. It works for one user, leased,
+and may be stopped at any point: what it did stays, what it did not do waits for the next run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+
+from agentmem.errors import InvalidRecord
+
+Progress = Callable[[str, int, int], None]
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """For callers who do not watch."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """How a job is run. `dry_run` changes nothing; `again` takes up what was parked; `progress` is told what is done.
+
+    `most` is how many conversations that need work one run takes on.
+    """
+
+    dry_run: bool = False
+    again: bool = False
+    most: int = 10
+    progress: Progress = silent
+
+
+@dataclass(slots=True, kw_only=True)
+class JobReport:
+    """What one run of a job did for one user.
+
+    `counts` are records written by kind, turns read and skipped; `operation_ids` can be undone one by one. `parked` are
+    reasons of what was given up, `stopped` says why the run ended early, `pending` how many conversations wait.
+    """
+
+    job: str
+    user_id: str
+    dry_run: bool = False
+    conversations: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    calls: int = 0
+    tokens: int = 0
+    cost: float | None = 0.0
+    seconds: float = 0.0
+    operation_ids: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    parked: dict[str, str] = field(default_factory=dict)
+    pending: int = 0
+    stopped: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def count(self, **more: int) -> None:
+        """Add to the counts."""
+        for name, number in more.items():
+            self.counts[name] = self.counts.get(name, 0) + number
+
+
+def find_jobs() -> dict[str, ModuleType]:
+    """The jobs that can be run for a user, by name."""
+    modules = {item.name: importlib.import_module(f"{__name__}.{item.name}") for item in pkgutil.iter_modules(__path__)}
+    return {name: module for name, module in sorted(modules.items()) if callable(getattr(module, "run", None))}
+
+
+def chosen_jobs(job: str | None) -> dict[str, ModuleType]:
+    """The job of this name, or all of them. Raises InvalidRecord naming the known ones."""
+    jobs = find_jobs()
+    if job is None:
+        return jobs
+    if job not in jobs:
+        raise InvalidRecord(f"job must be one of {', '.join(jobs)}, got {job!r}", field="job")
+    return {job: jobs[job]}

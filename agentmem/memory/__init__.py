@@ -73,7 +73,8 @@ class Seat:
         for field, names in (("ids", ids), ("context_tags", context_tags)):
             if isinstance(names, str):
                 raise InvalidRecord(f"{field} must be a list of strings, got a string", field=field)
-        keys: list[Key] = [record.key for name in dict.fromkeys(ids) for record in await self.any(name)]
+        found = [record for name in dict.fromkeys(ids) for record in await self.any(name)]
+        keys: list[Key] = [record.key for record in found if record.kind != "Gloss"]  # a turn's bears the turn's id
         resources = self.resources
         use_id = resources.ids.new() if key is None else derived_id(self.scope.user_id, "observe_usage", key)
         await resources.log.touch(keys, self.scope, use_id, used=True, at=resources.clock.now())

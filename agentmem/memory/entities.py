@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,14 +10,15 @@ from typing import Any
 from agentmem.errors import InvalidRecord
 from agentmem.memory import Seat, first_of
 from agentmem.model.changes import Change, Write, fingerprint
-from agentmem.model.clock import derived_id
-from agentmem.model.edges import ENDS
-from agentmem.model.records import RELATIONS, Edge, EdgeKind, Entity, Fact, build, fields_of
+from agentmem.model.edges import related
+from agentmem.model.records import RELATIONS, Edge, Entity, Fact, Record, Status, build, fields_of
 from agentmem.model.scope import checked_name
 from agentmem.stores import Where
 from agentmem.text.names import slug
 
 Moment = datetime | None
+MERGED = "merged into "  # how the reason of an entity or a relation begins that became another one
+MERGES = 20  # in a row that are followed
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ class Entities:
             for record in await log.get("Entity", [draft.id], scope):
                 if record.channel not in scope.readable():
                     raise InvalidRecord(f"id {draft.id!r} belongs to an entity of another channel", field="id")
+                if into := merged_into(record):
+                    raise InvalidRecord(f"entity {draft.id!r} was merged into {into!r}; name that one", field="id")
                 if record.superseded_at is not None:
                     raise InvalidRecord(f"entity {draft.id!r} was forgotten; restore it first", field="id")
                 return record if isinstance(record, Entity) else None
@@ -99,23 +102,22 @@ class Entities:
         confidence: float = 1.0, fact_id: str | None = None, valid_from: Moment = None, valid_to: Moment = None,
         idempotency_key: str | None = None,
     ) -> Edge:  # fmt: skip
-        """State a relation between two entities. A name that is no known kind is kept as the `name` of a RELATED_TO."""
-        known = checked_name(kind, "kind").upper().replace(" ", "_")
-        edge_kind = EdgeKind(known) if known in RELATIONS else EdgeKind.RELATED_TO
-        extra = {} if edge_kind.value == known else {"name": kind}
-        labels = ENDS[edge_kind]
-        await self.seat.must_exist("source", labels[0], [source])
-        await self.seat.must_exist("target", labels[1], [target])
+        """State a relation between two entities. A name that is no known kind is kept as the `name` of a RELATED_TO.
+
+        In place of an entity that was merged into another one, that one is related.
+        """
+        checked_name(kind, "kind")
+        await self.seat.must_exist("source", "Entity", [source])
+        await self.seat.must_exist("target", "Entity", [target])
         await self.seat.must_exist("fact_id", "Fact", [fact_id] if fact_id else [])
         if properties is not None and not isinstance(properties, Mapping):
             raise InvalidRecord(f"properties must be a mapping, got {type(properties).__name__}", field="properties")
-        said = {"properties": {**extra, **(properties or {})}, "confidence": confidence, "fact_id": fact_id,
-                "valid_from": valid_from, "valid_to": valid_to}  # fmt: skip
-        scope = self.seat.scope
-        edge = build(
-            Edge, id=derived_id(scope.user_id, scope.channel, source, edge_kind, target, extra.get("name", "")),
-            channel=scope.channel, edge_kind=edge_kind, source=source, target=target, **said,
-        )  # fmt: skip
+        scope, (at, to) = self.seat.scope, await followed(self.seat, (source, target))
+        said: dict[str, Any] = {
+            "confidence": confidence, "fact_id": fact_id, "valid_from": valid_from, "valid_to": valid_to,
+        }  # fmt: skip
+        edge = related(scope.user_id, scope.channel, (at, to), kind, properties=properties, **said)
+        said["properties"] = edge.properties
 
         async def make(write: Write) -> Change:
             before = await self.seat.resources.log.get("Edge", [edge.id], self.seat.scope)
@@ -147,6 +149,24 @@ class Entities:
             tuple(r for r in await log.get("Fact", facts, scope) if isinstance(r, Fact)),
             tuple(edges),
         )
+
+
+def merged_into(entity: Record) -> str:
+    """The id of the entity that this one was merged into; "" where it stands for itself."""
+    gone = entity.status is Status.SUPERSEDED and entity.reason.startswith(MERGED)
+    return entity.reason.removeprefix(MERGED) if gone else ""
+
+
+async def followed(seat: Seat, ids: Sequence[str]) -> list[str]:
+    """These ids of entities, each replaced by that of the entity which it became by merging, however often."""
+    out = list(ids)
+    for _ in range(MERGES if out else 0):
+        found = await seat.resources.log.get("Entity", list(dict.fromkeys(out)), seat.scope)
+        into = {record.id: merged_into(record) for record in found}
+        if not any(into.values()):
+            break
+        out = [into.get(name) or name for name in out]
+    return out
 
 
 def _merged(known: Entity, draft: Entity) -> Entity:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from agentmem.errors import Conflict, NotFound, StoreUnavailable
 from agentmem.memory import Seat
+from agentmem.memory.entities import merged_into
 from agentmem.model.changes import Change, JournalEntry, Write, fingerprint
-from agentmem.model.records import KINDS, Edge, Fact, Key, Record, Status
+from agentmem.model.records import KINDS, Edge, Fact, Gloss, Key, Record, Review, Status
 from agentmem.resources import RETRIES
 from agentmem.stores import Scan, Where
+
+BUILT = ("Fact", "Edge", "Gloss", "Review", "Entity")  # kinds that may rest on other records
+_NAMING = {"source_turn_ids": "Turn", "source_spans": "Turn", "entity_ids": "Entity", "depends_on": "Fact"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +104,10 @@ class Erasure:
         found = [record for record in await self.seat.any(record_id) if kind in (None, record.kind)]
         if kind == "Conversation" or any(record.kind == "Conversation" for record in found):
             where = Where(kinds=("Turn",), channels=self.seat.scope.readable(), conversation_id=record_id)
-            turns = await self._every(where)
-            found += [turn for turn in turns if turn.key not in {record.key for record in found}]
+            turns = await every(self.seat, where)
+            glosses = await self.seat.resources.log.get("Gloss", [turn.id for turn in turns], self.seat.scope)
+            known = {record.key for record in found}
+            found += [record for record in (*turns, *glosses) if record.key not in known]
         return found
 
     async def _stored(self, record_id: str, kind: str | None) -> list[Key]:
@@ -142,7 +149,7 @@ class Erasure:
                 raise NotFound(f"nothing to forget under id {record_id!r} in this scope")
             _, lighter = await self._rests_on(keys)
             stale = {"stale_since": write.now}
-            changed = [record.model_copy(update=stale) for record in lighter]
+            changed = [item.model_copy(update=stale) if isinstance(item, Fact) else item for item in lighter]
             return write.change(*changed, expects={record.key: record.seq for record in lighter})
 
         keys: list[Key] = []
@@ -156,7 +163,7 @@ class Erasure:
         now = done[-1].at if before else resources.clock.now()
         if before:  # what was made anew since, in any channel, is not what was meant
             where = Where(kinds=tuple(KINDS), ids=tuple(name for _, name in before))
-            anew = {record.key for record in await self._every(where)}
+            anew = {record.key for record in await every(self.seat, where)}
             gone = [key for key in before if key not in anew]
             scan = await resources.log.erase(scope, gone, operation_id=entry.operation_id, at=now)
         else:
@@ -166,7 +173,7 @@ class Erasure:
         await resources.follow(scope)
         await self._audit("delete", entry.operation_id, [name for _, name in gone])
         asked = dict.fromkeys(name for _, name in keys or [("", record_id)])
-        derived = tuple(name for _, name in gone if name not in asked)
+        derived = tuple(name for sort, name in gone if name not in asked and sort != "Gloss")
         return ForgetReceipt(entry.operation_id, tuple(asked), True, now, derived, scan)
 
     async def _take_out(self, keys: Sequence[Key], operation_id: str, at: datetime) -> tuple[list[Key], Scan]:
@@ -182,44 +189,19 @@ class Erasure:
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    async def _rests_on(self, keys: Iterable[Key]) -> tuple[list[Key], list[Fact]]:
+    async def _rests_on(self, keys: Iterable[Key]) -> tuple[list[Key], list[Record]]:
         """All that goes with the keys, and the records that stay but lose a source, an entity or a premise."""
-        gone: dict[Key, None] = dict.fromkeys(keys)
         # Every channel of the user: what rests on erased text must go wherever it was put.
-        facts = [record for record in await self._every(Where(kinds=("Fact",))) if isinstance(record, Fact)]
-        edges = [record for record in await self._every(Where(kinds=("Edge",))) if isinstance(record, Edge)]
+        records = [record for kind in BUILT for record in await every(self.seat, Where(kinds=(kind,)))]
+        gone: dict[Key, None] = dict.fromkeys(keys)
         grew = True
-        while grew:  # a fact goes when its last source went; a promoted copy goes with its original
-            more = [
-                fact.key for fact in facts
-                if fact.key not in gone and (
-                    (fact.source_turn_ids and all(("Turn", turn) in gone for turn in fact.source_turn_ids))
-                    or ("Fact", fact.promoted_from or "") in gone
-                )
-            ]  # fmt: skip
+        while grew:
+            names = {name for kind, name in gone if kind != "Gloss"}  # its id is that of a turn, which may well stay
+            more = [record.key for record in records if record.key not in gone and _goes(record, gone, names)]
             gone |= dict.fromkeys(more)
             grew = bool(more)
-        names = {name for _, name in gone}
-        gone |= dict.fromkeys(edge.key for edge in edges if {edge.source, edge.target, edge.fact_id} & names)
-        lighter: list[Fact] = []
-        for fact in facts:
-            if fact.key in gone:
-                continue
-            kept = {
-                "source_turn_ids": tuple(n for n in fact.source_turn_ids if ("Turn", n) not in gone),
-                "source_spans": tuple(span for span in fact.source_spans if ("Turn", span[0]) not in gone),
-                "entity_ids": tuple(n for n in fact.entity_ids if ("Entity", n) not in gone),
-                "depends_on": tuple(n for n in fact.depends_on if ("Fact", n) not in gone),
-            }
-            if any(getattr(fact, name) != value for name, value in kept.items()):
-                lighter.append(fact.model_copy(update=kept))
-        return list(gone), lighter
-
-    async def _every(self, where: Where) -> list[Record]:
-        out: list[Record] = []
-        while page := await self.seat.resources.log.find(self.seat.scope, where, limit=1000, offset=len(out)):
-            out.extend(page)
-        return out
+        pairs = ((record, _lighter(record, gone)) for record in records if record.key not in gone)
+        return list(gone), [lighter for record, lighter in pairs if lighter != record]
 
     async def _forget_caches(self, ids: Sequence[str], scan: Scan) -> Scan:
         """Drop what is cached, here and in the session store; the scan with what could not be reached."""
@@ -257,5 +239,53 @@ class Erasure:
             await self.seat.resources.log.audit([row])
 
 
+async def every(seat: Seat, where: Where) -> list[Record]:
+    """Every current record that matches, in any channel of the user unless `where` names some; read in pages."""
+    out: list[Record] = []
+    while page := await seat.resources.log.find(seat.scope, where, limit=1000, offset=len(out)):
+        out.extend(page)
+    return out
+
+
+def _goes(record: Record, gone: Collection[Key], names: Collection[str]) -> bool:
+    """Whether a record rests on what goes, and on nothing else; `names` are the ids of what goes."""
+    if isinstance(record, Fact | Review):
+        sources = record.source_turn_ids
+        alone = bool(sources) and all(("Turn", turn) in gone for turn in sources)
+        if isinstance(record, Review):
+            return alone or any(name in names for name in record.record_ids)
+        return alone or ("Fact", record.promoted_from or "") in gone  # a promoted copy goes with its original
+    if isinstance(record, Gloss):  # one sentence made of all of them
+        return any(("Turn", turn) in gone for turn in (record.id, *record.source_turn_ids))
+    if isinstance(record, Edge):
+        return any(name in names for name in (record.source, record.target, record.fact_id))
+    return ("Entity", merged_into(record)) in gone
+
+
+def _lighter(record: Record, gone: Collection[Key]) -> Record:
+    """The record without the sources, entities and premises that go."""
+    if isinstance(record, Fact):
+        return record.model_copy(update=_left({name: getattr(record, name) for name in _NAMING}, gone))
+    if isinstance(record, Review):
+        sources = _left({"source_turn_ids": record.source_turn_ids}, gone)
+        return record.model_copy(update={**sources, "proposed": _left(record.proposed, gone)})
+    return record
+
+
+def _left(fields: Mapping[str, Any], gone: Collection[Key]) -> dict[str, Any]:
+    """Fields of a fact, its lists without the ids that go. Those of a proposal were never checked."""
+    out = dict(fields)
+    for name, kind in _NAMING.items():
+        given = out.get(name)
+        if isinstance(given, list | tuple):
+            out[name] = type(given)(item for item in given if not _named_in(item, kind, gone))
+    return out
+
+
+def _named_in(item: Any, kind: str, gone: Collection[Key]) -> bool:
+    name = item[0] if isinstance(item, list | tuple) and item else item  # a span begins with its turn
+    return isinstance(name, str) and (kind, name) in gone
+
+
 def _names(entry: JournalEntry) -> tuple[str, ...]:
-    return tuple(stored.record.id for stored in entry.puts)
+    return tuple(dict.fromkeys(stored.record.id for stored in entry.puts))  # a turn and its gloss have one id

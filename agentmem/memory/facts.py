@@ -10,6 +10,7 @@ from typing import Any, TypedDict, Unpack
 
 from agentmem.errors import InvalidRecord
 from agentmem.memory import Seat, first_of
+from agentmem.memory.entities import followed
 from agentmem.model.changes import Change, Promotion, Write, fingerprint
 from agentmem.model.clock import aware
 from agentmem.model.premises import with_premises
@@ -55,19 +56,11 @@ class Facts:
         payload = fingerprint(claim=claim, **given)
 
         async def make(write: Write) -> Change | None:
-            fact, sources = await self._draft(claim, given)
-            known = await self._same(fact)
-            if known is None:
-                fact = fact.model_copy(update={"id": self.seat.resources.ids.new()})
-                return write.change(fact, expects=sources)
-            merged = _with_sources(known, fact)
-            found.append(known)
-            if _starts_earlier(fact, known):
-                earlier = merged.model_copy(update={"valid_from": fact.valid_from})
-                return self._succession(write, known, earlier, sources, wrong=True)
-            if merged == known and key is None:  # with a key, a version that changes nothing notes that it was used
+            change, unchanged = await self._learning(write, claim, given)
+            if unchanged is not None and key is None:  # with a key, a version that changes nothing notes its use
+                found.append(unchanged)
                 return None
-            return write.change(merged, expects={known.key: known.seq, **sources})
+            return change
 
         found: list[Fact] = []
         entry = await self.seat.resources.write(
@@ -75,12 +68,34 @@ class Facts:
         )
         return first_of(entry, Fact) if entry is not None else found[-1]
 
+    async def _learning(
+        self, write: Write, claim: str, given: Mapping[str, Any], channel: str | None = None
+    ) -> tuple[Change, Fact | None]:
+        """The Change that makes a claim known, and the fact that it leaves as it was, if it does."""
+        fact, sources = await self._draft(claim, given, channel)
+        known = await self._same(fact)
+        if known is None:
+            fact = fact.model_copy(update={"id": self.seat.resources.ids.new()})
+            return write.change(fact, expects=sources), None
+        merged = _with_sources(known, fact)
+        if _starts_earlier(fact, known):
+            earlier = merged.model_copy(update={"valid_from": fact.valid_from})
+            return self._succession(write, known, earlier, sources, wrong=True), None
+        change = write.change(merged, expects={known.key: known.seq, **sources})
+        return change, known if merged == known else None
+
     async def _draft(
         self, claim: str, fields: Mapping[str, Any], channel: str | None = None
     ) -> tuple[Fact, dict[Key, int]]:
         fact = build(Fact, channel=channel or self.seat.scope.channel, claim=claim, **fields)
         sources = await self._check(fact, fields)
+        fact = await self._about(fact)
         return fact.model_copy(update={"claim_hash": claim_hash(claim)}), sources
+
+    async def _about(self, fact: Fact) -> Fact:
+        """The fact, about what the entities that it names have become by merging."""
+        about = dict.fromkeys(await followed(self.seat, fact.entity_ids))
+        return fact.model_copy(update={"entity_ids": tuple(about)})
 
     async def _check(self, fact: Fact, given: Mapping[str, Any]) -> dict[Key, int]:
         """Refuse an end before the beginning, and ids in what was given that are not stored.
@@ -167,6 +182,7 @@ class Facts:
             old = await self._latest(fact_id, corrected=True)
             new = changed(old, **given)
             sources = await self._check(new, given)
+            new = await self._about(new)
             if (new.claim, new.valid_from, new.valid_to) == (old.claim, old.valid_from, old.valid_to):
                 return write.change(new, expects={old.key: old.seq, **sources})
             return self._succession(write, old, new, sources, wrong=True)
@@ -191,24 +207,29 @@ class Facts:
         given = {name: value for name, value in _checked(fields).items() if value is not None}
 
         async def make(write: Write) -> Change:
-            old = await self._latest(fact_id)
-            carried = {name: getattr(old, name) for name in ("entity_ids", "tags", "memory_type", "tier", "subject")}
-            begin = {} if wrong else {"valid_from": given.get("valid_from") or write.now}
-            draft, sources = await self._draft(claim, {**carried, **begin, **given}, old.channel)
-            known = await self._same(draft)
-            if known is None:
-                return self._succession(write, old, draft, sources, wrong=wrong)
-            merged = _with_sources(known, draft)
-            if known.id == old.id:
-                return write.change(merged, expects={old.key: old.seq, **sources})
-            ended = _ended(old, merged, begins=draft.valid_from or write.now, wrong=wrong, now=write.now)
-            return write.change(merged, ended, expects={old.key: old.seq, known.key: known.seq, **sources})
+            return await self._superseding(write, await self._latest(fact_id), claim, given, wrong=wrong)
 
         entry = await self.seat.resources.write(
             self.seat.scope, "supersede_fact", make, kind="Fact", key=idempotency_key,
             payload=fingerprint(id=fact_id, claim=claim, wrong=wrong, **given),
         )  # fmt: skip
         return first_of(entry, Fact)
+
+    async def _superseding(
+        self, write: Write, old: Fact, claim: str, given: Mapping[str, Any], *, wrong: bool, channel: str | None = None
+    ) -> Change:
+        """The Change that puts a claim in the place of a fact, in the fact's channel unless another is given."""
+        carried = {name: getattr(old, name) for name in ("entity_ids", "tags", "memory_type", "tier", "subject")}
+        begin = {} if wrong else {"valid_from": given.get("valid_from") or write.now}
+        draft, sources = await self._draft(claim, {**carried, **begin, **given}, channel or old.channel)
+        known = await self._same(draft)
+        if known is None:
+            return self._succession(write, old, draft, sources, wrong=wrong)
+        merged = _with_sources(known, draft)
+        if known.id == old.id:
+            return write.change(merged, expects={old.key: old.seq, **sources})
+        ended = _ended(old, merged, begins=draft.valid_from or write.now, wrong=wrong, now=write.now)
+        return write.change(merged, ended, expects={old.key: old.seq, known.key: known.seq, **sources})
 
     def _succession(
         self, write: Write, old: Fact, draft: Fact, sources: Mapping[Key, int], *, wrong: bool
@@ -336,7 +357,8 @@ def _with_sources(known: Fact, fact: Fact) -> Fact:
     turns = tuple(dict.fromkeys((*known.source_turn_ids, *fact.source_turn_ids)))
     entities = tuple(dict.fromkeys((*known.entity_ids, *fact.entity_ids)))
     tags = tuple(dict.fromkeys((*known.tags, *fact.tags)))
-    more = {"source_turn_ids": turns, "entity_ids": entities, "tags": tags}
+    spans = tuple(dict.fromkeys((*known.source_spans, *fact.source_spans)))
+    more = {"source_turn_ids": turns, "source_spans": spans, "entity_ids": entities, "tags": tags}
     ground = {"depends_on": fact.depends_on, "stale_since": None}
     return known.model_copy(update={**more, **ground, "confidence": max(known.confidence, fact.confidence)})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -40,7 +40,7 @@ class History:
         while after < last and (entries := await log.changes(scope, after, BATCH)):
             for entry in entries:
                 if entry.seq <= last:
-                    keys |= dict.fromkeys(_keys(entry))
+                    keys |= dict.fromkeys(keys_of(entry))
             after = entries[-1].seq
         before, now = [self._readable(await log.states(list(keys), scope, seq)) for seq in (first, last)]
         learned, retired, changed = [], [], []
@@ -66,15 +66,15 @@ class History:
             entries = await log.operation(operation_id, scope)
             if any(gone.erased for entry in entries for gone in entry.gone):
                 raise Conflict(f"operation {operation_id!r} erased records; erasure cannot be undone")
-            touched = list(dict.fromkeys(key for entry in entries for key in _keys(entry)))
+            touched = list(dict.fromkeys(key for entry in entries for key in keys_of(entry)))
             before = await log.states(touched, scope, entries[0].seq - 1) if entries else {}
             current = await log.states(touched, scope, entries[-1].seq) if entries else {}
-            if len(self._readable(before)) < len(before) or len(self._readable(current)) < len(current) or not touched:
+            if not touched or self._hidden({**before, **current}.values()):
                 raise NotFound(f"no operation {operation_id!r} in this scope that changed anything")
             keys = [key for key in touched if key in before or not await self._in_use(key, entries)]
             now = await log.states(keys, scope, (await log.head(scope)).seq)
             for key in keys:  # changed and changed back is no change: operations can be undone one after the other
-                if _content(now.get(key)) != _content(current.get(key)):
+                if content(now.get(key)) != content(current.get(key)):
                     raise Conflict(f"{key[0]} {key[1]!r} was changed by a later operation; undo that one first")
             return write.change(
                 *before.values(), retracts=[key for key in keys if key not in before and key in now],
@@ -95,6 +95,12 @@ class History:
         channels = self.seat.scope.readable()
         return {key: record for key, record in states.items() if record.channel in channels}
 
+    def _hidden(self, records: Collection[Record]) -> bool:
+        # Facts and relations are moved with their entities, in whatever channel they stand.
+        merged = any(record.kind == "Entity" for record in records)
+        asked = [record for record in records if not merged or record.kind not in ("Fact", "Edge")]
+        return any(record.channel not in self.seat.scope.readable() for record in asked)
+
     async def _in_use(self, key: Key, entries: list[JournalEntry]) -> bool:
         # A conversation opened by this operation stays when others have turns in it.
         if key[0] != "Conversation":
@@ -104,11 +110,12 @@ class History:
         return await self.seat.resources.log.count(self.seat.scope, where) > own
 
 
-def _keys(entry: JournalEntry) -> list[Key]:
+def keys_of(entry: JournalEntry) -> list[Key]:
+    """The records that a change put or took, by key."""
     return [stored.record.key for stored in entry.puts] + [(gone.kind, gone.id) for gone in entry.gone]
 
 
-def _content(record: Record | None) -> Record | None:
+def content(record: Record | None) -> Record | None:
     """A record without what the log stamps anew on every write."""
     return None if record is None else record.model_copy(update={"seq": 0, "operation_id": "", "recorded_at": None})
 

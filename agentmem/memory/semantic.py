@@ -1,13 +1,12 @@
-"""Knowledge: facts with both times, entities, typed relations."""
+"""Knowledge: facts with both times, entities, typed relations, and what of it waits for a decision."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentmem.memory.entities import Entities
-from agentmem.memory.facts import Facts
+from agentmem.memory.reviews import Reviews
 
 
 @dataclass
-class Semantic(Facts, Entities):
-    """Facts, entities and relations."""
+class Semantic(Reviews):
+    """Facts, entities, relations and reviews."""

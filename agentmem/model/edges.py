@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from agentmem.model.clock import derived_id
-from agentmem.model.records import PROFILE, RELATIONS, Edge, EdgeKind, Fact, Goal, Key, Record, Turn
+from agentmem.model.records import PROFILE, RELATIONS, Edge, EdgeKind, Fact, Goal, Key, Record, Turn, build
+from agentmem.model.scope import checked_name
 
 Link = tuple[EdgeKind, Key, Key]  # kind, source, target
 
@@ -78,6 +80,25 @@ def stated_link(edge: Edge) -> Link:
     """What an Edge record states, its ends labelled by its kind."""
     source, target = ENDS[edge.edge_kind]
     return edge.edge_kind, (source, edge.source), (target, edge.target)
+
+
+def related(user_id: str, channel: str, ends: tuple[str, str], kind: str, **said: Any) -> Edge:
+    """The Edge that states a relation between two entities, `ends` being the ids of source and target.
+
+    A name that is no known kind is kept as the property `name` of a RELATED_TO. The same relation has the same id.
+    """
+    known = checked_name(kind, "kind").upper().replace(" ", "_")
+    edge_kind = EdgeKind(known) if known in RELATIONS else EdgeKind.RELATED_TO
+    extra = {} if edge_kind.value == known else {"name": kind}
+    said["properties"] = {**extra, **(said.get("properties") or {})}
+    name = derived_id(user_id, channel, ends[0], edge_kind, ends[1], extra.get("name", ""))
+    return build(Edge, id=name, channel=channel, edge_kind=edge_kind, source=ends[0], target=ends[1], **said)
+
+
+def mentioned(user_id: str, channel: str, turn_id: str, entity_id: str) -> Edge:
+    """The Edge that says that a turn names an entity."""
+    name = derived_id(user_id, channel, turn_id, EdgeKind.MENTIONS, entity_id)
+    return build(Edge, id=name, channel=channel, edge_kind=EdgeKind.MENTIONS, source=turn_id, target=entity_id)
 
 
 def link_id(link: Link) -> str:

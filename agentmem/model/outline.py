@@ -47,6 +47,7 @@ class OutlineRow(NamedTuple):
     asks: int  # bit 1: the last sentence asks; bit 2: any sentence asks; bit 4: holds a time word
     salience: float
     confidence: float
+    turn_id: str = ""  # of a gloss, the turn it explains; of a fact, the first turn it was taken from
 
 
 ASKS_LAST, ASKS_ANY, TELLS_TIME = 1, 2, 4
@@ -93,11 +94,11 @@ _COLUMNS: dict[str, Any] = {
     "seq": np.int64, "kind": np.int16, "channel": np.int32, "status": np.int16, "conversation": np.int32,
     "position": np.int32, "speaker": np.int32, "valid_from": np.int64, "valid_to": np.int64, "recorded_at": np.int64,
     "superseded_at": np.int64, "words": np.int32, "length": np.int32, "asks": np.int8, "salience": np.float32,
-    "confidence": np.float32,
+    "confidence": np.float32, "turn": np.int64,
 }  # fmt: skip
 
 
-_SENT_AS = {"conversation": "conversation_id"}
+_SENT_AS = {"conversation": "conversation_id", "turn": "turn_id"}
 _NO_TIME = {"valid_from": ALWAYS, "valid_to": NEVER, "superseded_at": NEVER}
 _NEVER_EMPTY = ("kind", "channel", "status")  # no conversation and no speaker are -1
 _NAMES = {
@@ -163,6 +164,12 @@ class Outline:
         column: NDArray[Any] = self.__dict__["_columns"][name]
         return column[: self.size]
 
+    @property
+    def seqs(self) -> Ints:
+        """The journal position of each record, by slot."""
+        column: Ints = self._columns["seq"][: self.size]
+        return column
+
     def put(self, rows: OutlineRows, seq: int) -> None:
         """Write rows, each at its slot, and note up to which `seq` this outline is complete."""
         if len(rows):
@@ -184,6 +191,8 @@ class Outline:
             return values
         if name in _NO_TIME:
             return [_NO_TIME[name] if value is None else value for value in values]
+        if name == "turn":  # the slot of that turn, -1 for none
+            return [self.slots.get(("Turn", value), -1) if value else -1 for value in values]
         if name not in _NAMES:
             return values
         names = getattr(self, _NAMES[name])

@@ -7,7 +7,7 @@ list that is *added* is a bonus or a malus of stated size on top of that mean.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, TypeVar
@@ -26,23 +26,27 @@ RRF_K = 60  # Cormack, Clarke and Buettcher 2009
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranked:
-    """What one list says: a score by slot, NaN where it says nothing, and how it enters the fusion."""
+    """What one list says: a score by slot, NaN where it says nothing, and how it enters the fusion.
+
+    `weight` is that of a scaled list in the mean: below 1 for one that speaks less surely than the query's own words.
+    """
 
     values: Floats
     enters: Enters = "scaled"
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fusion:
     """The fused scores by slot, -inf for what is not eligible, and what they are made of.
 
-    `scaled` is the sum of the `count` scaled lists, `added` the sum of the bonuses.
+    `scaled` is the sum of the scaled lists by their weights, which together are `weight`; `added` that of the bonuses.
     """
 
     scores: Doubles
     scaled: Doubles
     added: Doubles
-    count: int
+    weight: float
     lists: Mapping[str, Ranked] = field(default_factory=dict)
 
 
@@ -98,30 +102,30 @@ def reciprocal(values: NDArray[Any], eligible: Bools, k: int = RRF_K) -> Doubles
 def fuse(
     lists: Mapping[str, Ranked], eligible: Bools, basis: Bools, *, method: Method = "minmax", k: int = RRF_K
 ) -> Fusion:
-    """Mean of the scaled lists plus the added ones, for the eligible slots.
+    """Mean of the scaled lists by their weights, plus the added ones, for the eligible slots.
 
     `basis` are those that scales are taken over (see `minmax`); `rrf` replaces the values of scaled lists by
     `reciprocal` ranks. Without any list every eligible slot scores 0.
     """
-    scaled, added, count = np.zeros(len(eligible)), np.zeros(len(eligible)), 0
+    scaled, added, weight = np.zeros(len(eligible)), np.zeros(len(eligible)), 0.0
     for name in sorted(lists):
         ranked = lists[name]
         if ranked.enters == "added":
             added += filled(ranked.values)
             continue
-        count += 1
-        scaled += (
+        weight += ranked.weight
+        scaled += ranked.weight * (
             minmax(ranked.values, basis, eligible) if method == "minmax" else reciprocal(ranked.values, eligible, k)
         )
-    scores = np.where(eligible, scaled / max(count, 1) + added, -np.inf)
-    return Fusion(scores, scaled, added, count, dict(lists))
+    scores = np.where(eligible, scaled / (weight or 1.0) + added, -np.inf)
+    return Fusion(scores, scaled, added, weight, dict(lists))
 
 
 def plus(fusion: Fusion, name: str, bonus: Floats) -> Fusion:
     """The fusion with one more added list."""
     bonus = filled(bonus)
     lists = {**fusion.lists, name: Ranked(bonus, "added")}
-    return Fusion(fusion.scores + bonus, fusion.scaled, fusion.added + bonus, fusion.count, lists)
+    return Fusion(fusion.scores + bonus, fusion.scaled, fusion.added + bonus, fusion.weight, lists)
 
 
 def best(scores: NDArray[Any], slots: Ints, limit: int, outline: Outline) -> Ints:
@@ -167,3 +171,18 @@ def spread_out(order: Ints, group: NDArray[Any], most: int) -> Ints:
     nth[sort] = np.arange(len(order)) - first
     back = (numbers >= 0) & (nth >= most)
     return np.concatenate([order[~back], order[back]])
+
+
+def bounded(before: Sequence[int], scores: Sequence[float], most: int = 2) -> list[int]:
+    """The items of `before` by their new scores (in the same order), none more than `most` places below its old one.
+
+    Within that bound the best go first; equal scores keep their order. `most` 0 changes nothing.
+    """
+    left = sorted(range(len(before)), key=lambda place: -scores[place])  # stable
+    order: list[int] = []
+    for here in range(len(before)):
+        due = here - most  # at most one item can be due at a place, since no two had the same
+        chosen = due if due in left else left[0]
+        left.remove(chosen)
+        order.append(before[chosen])
+    return order

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
@@ -82,6 +83,10 @@ class Record(BaseModel):
     def searchable(self) -> str:
         """The text that recall searches; empty for records that are not searched."""
         return ""
+
+    def embeddable(self) -> str:
+        """The text that is embedded; what is searched, unless a kind says otherwise."""
+        return self.searchable()
 
     def unique(self) -> str:
         """What no other current record of this kind and channel may share; empty when nothing."""
@@ -182,6 +187,54 @@ class Fact(Record):
     def span(self) -> tuple[datetime | None, datetime | None]:
         """As the fact says."""
         return self.valid_from, self.valid_to
+
+
+class Gloss(Record):
+    """What a turn says, said so that it stands alone: made by extraction, joined to the turn in ranking.
+
+    Its id is the turn's: a turn without one is still to be extracted. `standalone` is one sentence with pronouns and
+    dates resolved, `keys` are general words that surely hold; both are empty where there was nothing to say.
+    `source_turn_ids` are the turns it leans on, its own first. `bare` is its text without the names of who speaks, as
+    queries are embedded. `extractor` names what made it.
+    """
+
+    conversation_id: Name = ""
+    standalone: str = Field(default="", max_length=LONGEST_TEXT)
+    keys: tuple[str, ...] = ()
+    source_turn_ids: tuple[str, ...] = ()
+    bare: str = Field(default="", max_length=2 * LONGEST_TEXT)
+    extractor: str = ""
+
+    def searchable(self) -> str:
+        """The sentence, and each key as one more."""
+        return " ".join(part for part in (self.standalone, *(f"{key}." for key in self.keys)) if part)
+
+    def embeddable(self) -> str:
+        """Without the names of who speaks."""
+        return self.bare or self.searchable()
+
+
+class Review(Record):
+    """Something doubtful that waits for a person's decision.
+
+    `about` says what kind of doubt, `question` what is to be decided. `proposed` holds the fields of the fact that
+    waits, if one does; `record_ids` are the stored records that it concerns.
+    """
+
+    about: str = Field(pattern="^(ungrounded|doubtful|contradiction|correction|same_entity)$")
+    question: Text
+    proposed: dict[str, Any] = Field(default_factory=dict)
+    record_ids: tuple[str, ...] = ()
+    source_turn_ids: tuple[str, ...] = ()
+    review_status: str = Field(default="open", pattern="^(open|accepted|rejected)$")
+    decided_at: Moment | None = None
+    decision: str = ""
+
+    def unique(self) -> str:
+        """One open review per question."""
+        if self.review_status != "open" or self.superseded_at is not None:
+            return ""
+        return hashlib.sha256(self.question.encode()).hexdigest()
 
 
 class Entity(Record):
@@ -288,7 +341,9 @@ class Edge(Record):
 
 R = TypeVar("R", bound="Record")
 
-KINDS: Mapping[str, type[Record]] = {cls.__name__: cls for cls in (Turn, Conversation, Fact, Entity, Goal, User, Edge)}
+KINDS: Mapping[str, type[Record]] = {
+    cls.__name__: cls for cls in (Turn, Conversation, Gloss, Fact, Entity, Goal, User, Review, Edge)
+}
 
 
 def build(cls: type[R], **fields: Any) -> R:

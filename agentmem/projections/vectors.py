@@ -192,7 +192,7 @@ class VectorProjection:
     async def _passages(self, fresh: Sequence[Stored]) -> list[Passage]:
         sentences = SENTENCE in self.embedder.grains
         wanted: list[tuple[Stored, Piece]] = [
-            (stored, piece) for stored in fresh for piece in passages(stored.record.searchable(), sentences=sentences)
+            (stored, piece) for stored in fresh for piece in passages(stored.record.embeddable(), sentences=sentences)
         ]
         if not wanted:
             return []

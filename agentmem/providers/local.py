@@ -18,6 +18,7 @@ import numpy as np
 from agentmem.errors import Closed, ConfigError
 from agentmem.providers import Embedder, EmbedderOptions, TokenVectors, Vectors
 from agentmem.providers import model_folder as folders
+from agentmem.providers.rerankers import Reranker, RerankerOptions
 from agentmem.providers.sentence_model import SentenceModel
 from agentmem.providers.token_projection import pack, projection
 
@@ -41,6 +42,13 @@ def embedder(model: str, options: EmbedderOptions) -> Embedder:
     # What is not here yet is most likely an ordinary export, which gives its last hidden states.
     kind = LocalTokenEmbedder if folder is None or folder.gives_tokens() else LocalEmbedder
     return kind(f"{name}@{variant}" if variant else name, folder, options)
+
+
+def reranker(model: str, options: RerankerOptions) -> Reranker:
+    """A cross-encoder: a folder with an ONNX graph, or a hub name with its owner. Raises ConfigError for neither."""
+    from agentmem.providers.local_reranker import LocalReranker
+
+    return LocalReranker(model, options)
 
 
 def is_ready(options: EmbedderOptions) -> bool:

@@ -23,7 +23,7 @@ from agentmem.providers.model_folder import BUILT, ModelFolder
 _INSTALL = "pip install 'agentmem-graph[local]'"
 _SENTENCE = "sentence_embedding"
 _NO_IDS, _NO_STATES = np.empty(0, np.int32), np.empty((0, 0), np.float32)
-_TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class SentenceModel:
         self._dimensions = dimensions
         self._pooling = folder.pooling
         self.graph, self._session = _session(folder, models)
-        self._tokenizer = _tokenizer(folder)
-        self._inputs = {node.name: _TYPES.get(node.type) for node in self._session.get_inputs()}
+        self._tokenizer = open_tokenizer(folder)
+        self._inputs = {node.name: TYPES.get(node.type) for node in self._session.get_inputs()}
         outputs = {node.name: len(node.shape) for node in self._session.get_outputs()}
         tokens = [name for name, axes in outputs.items() if axes == 3]
         self._outputs = [name for name in (_SENTENCE, *tokens[:1]) if name in outputs]
@@ -75,7 +75,7 @@ class SentenceModel:
         """
         if tokens and not self._gives_tokens:
             raise ConfigError(f"{self._name} gives no vector per word piece")
-        encoding = self._tokenizer.encode(_encodable(text))
+        encoding = self._tokenizer.encode(encodable(text))
         ids = np.array([encoding.ids])
         feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
         given = self._run({name: feeds[name].astype(kind) for name, kind in self._inputs.items()})
@@ -113,12 +113,14 @@ class SentenceModel:
             raise ConfigError(f"{self._name}: a dense layer follows the pooling; export it with a {_SENTENCE} output")
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
+    """The text as the tokenizer takes it."""
     # Half a surrogate pair can stand in a str, but in no UTF-8, which the tokenizer needs.
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _tokenizer(folder: ModelFolder) -> Any:
+def open_tokenizer(folder: ModelFolder) -> Any:
+    """The model's tokenizer, which cuts at its longest text and pads nothing. Raises ConfigError when there is none."""
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -136,14 +138,14 @@ def _session(folder: ModelFolder, models: Path) -> tuple[Path, Any]:
     """The graph's file and a session on it; a kept graph that cannot be opened is built once more."""
     graph = folder.graph()
     if graph is not None:
-        return graph, _open(graph)
+        return graph, open_graph(graph)
     graph = _built(folder, models)
     try:
-        return graph, _open(graph)
+        return graph, open_graph(graph)
     except ConfigError:
         graph.unlink(missing_ok=True)
         graph = _built(folder, models)
-        return graph, _open(graph)
+        return graph, open_graph(graph)
 
 
 def _built(folder: ModelFolder, models: Path) -> Path:
@@ -164,7 +166,8 @@ def _built(folder: ModelFolder, models: Path) -> Path:
     return build_once(target, write)
 
 
-def _open(graph: Path) -> Any:
+def open_graph(graph: Path) -> Any:
+    """A session on an ONNX graph, in one thread. Raises ConfigError when it cannot be opened."""
     try:
         import onnxruntime
     except ImportError as error:

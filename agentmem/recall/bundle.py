@@ -24,7 +24,8 @@ class Scored:
 class MemoryBundle:
     """The answer of `remember`: at most `top_k` records of each kind and in `items`, best first.
 
-    `user_context` holds the profile, empty when there is none. `notices` say in what the answer falls short.
+    `user_context` holds the profile, empty when there is none. `notices` say in what the answer falls short. `relevant`
+    is False when nothing was found that the query is about; what it holds is then merely the nearest.
     """
 
     query: str
@@ -39,6 +40,7 @@ class MemoryBundle:
     notices: tuple[str, ...] = ()
     items: tuple[Scored, ...] = ()
     receipt: Receipt
+    relevant: bool = True
 
     def to_context(self, max_tokens: int = CONTEXT_TOKENS, counter: Counter | None = None) -> str:
         """Text of at most `max_tokens` tokens: what is known, then turns in time order, with dates, speakers and ids.
@@ -86,7 +88,7 @@ class Delivery:
             items=tuple(
                 Scored(score, receipt.pool.why(record.key), record)
                 for record, score in zip(self.items, self.scores, strict=True)
-            ), receipt=receipt,
+            ), receipt=receipt, relevant=receipt.relevant,
         )  # fmt: skip
 
     def _all(self, cls: type[R]) -> tuple[R, ...]:

@@ -18,18 +18,23 @@ from agentmem.model.ranking import Fusion, Ranked, best, fuse, plus
 from agentmem.model.records import Record, User
 from agentmem.model.scope import Scope
 from agentmem.providers import TokenVectors
+from agentmem.providers.rerankers import Reranker
 from agentmem.recall.aside import aside
+from agentmem.recall.asking import Asking
 from agentmem.recall.bundle import Delivery, MemoryBundle
 from agentmem.recall.context import CONTEXT_TOKENS, Context, Counter, pack
 from agentmem.recall.kept import Keep
+from agentmem.recall.metrics import RecallMetrics
 from agentmem.recall.options import read_options
 from agentmem.recall.prior import conversation_prior
 from agentmem.recall.query import Query, Request
 from agentmem.recall.rate import RateLimit
-from agentmem.recall.receipt import Line, Receipt, ThreadLead, WhyNot, make_pool, why_not
+from agentmem.recall.receipt import Line, Receipt, ThreadLead, WhyNot, make_pool, why_not, with_contributions
+from agentmem.recall.relevance import NOTHING_RELEVANT, relevant
 from agentmem.recall.render import known_line
 from agentmem.recall.rerank import late_interaction
-from agentmem.recall.run import run
+from agentmem.recall.reranker import Reranking
+from agentmem.recall.run import notices_of, run
 from agentmem.recall.select import Selection, select, shortlist
 from agentmem.recall.standing import marked
 from agentmem.recall.technique import Memory
@@ -53,27 +58,36 @@ class Ranking:
     selection: Selection
     trace: tuple[Line, ...]
     notices: tuple[str, ...]
+    relevant: bool
 
 
 class RecallLayer:
     """Answers requests about what is open. `settings` are the `recall` settings, `profile` is `default` or `best`.
 
-    `digest` identifies the settings in force, for receipts. Raises ConfigError for a setting that does not exist.
+    `digest` identifies the settings in force, for receipts. `reranker`, if any, takes a second look at the best turns;
+    whoever opened it closes it. `metrics` says what each technique took and gave. Raises ConfigError for a setting that
+    does not exist.
     """
 
     def __init__(
         self, source: Source, settings: Mapping[str, Mapping[str, Any]] | None = None, *, profile: str = "default",
-        digest: str = "", limit: RateLimit | None = None,
+        digest: str = "", limit: RateLimit | None = None, reranker: Reranker | None = None,
     ) -> None:  # fmt: skip
         self.source = source
         self.options = read_options(settings or {}, profile)
         self.digest = digest
         self.limit = limit or RateLimit(0, 1)
         self.keep = Keep()
+        self.asking = Asking(lambda: source.llms)
+        self.metrics = RecallMetrics()
+        self.reranking: Reranking | None = None
+        if reranker is not None:
+            self.reranking = Reranking(reranker, self.options.reranker, deadlines=not source.deterministic)
 
     def forget(self, user_id: str) -> None:
         """Drop everything kept of a user in memory; for erasure."""
         self.keep.forget(user_id)
+        self.asking.forget()
 
     async def recall(self, request: Request, scope: Scope, notices: Sequence[str] = ()) -> MemoryBundle:
         """The bundle for a request; `notices` come first among its own.
@@ -92,7 +106,9 @@ class RecallLayer:
         ranking = replace(ranking, notices=(*ranking.notices, *_unknown(kinds.get("Fact", ()))))
         scores = [round(float(selection.item_scores[slot]), 4) for slot in items if int(slot) in records]
         delivery = Delivery(kinds, _present(items, records), scores, _leads(ranking), await _profile(memory))
-        return delivery.bundle(await self._receipt(ranking, delivery, watch))
+        receipt = await self._receipt(ranking, delivery, watch)
+        self.metrics.count(receipt.trace, relevant=receipt.relevant)
+        return delivery.bundle(receipt)
 
     async def context(
         self, request: Request, scope: Scope, max_tokens: int = CONTEXT_TOKENS, counter: Counter | None = None,
@@ -104,6 +120,7 @@ class RecallLayer:
         self.limit.take(scope.user_id)
         pool = min(max(self.options.ranking.pool, max_tokens // 8), MOST_PACKED)
         ranking = await self._rank(request, scope, pool, notices)
+        self.metrics.count(ranking.trace, relevant=ranking.relevant)
         order = _worth_reading(ranking, max_tokens)
         records = await _read(ranking, order)
         considered = len(ranking.selection.items)
@@ -142,7 +159,7 @@ class RecallLayer:
 
     async def _open(self, request: Request, scope: Scope, then: tuple[int, datetime] | None) -> Opened:
         return await open_memory(
-            self.source, request, scope, self.keep, tokens=self.options.rerank is not None,
+            self.source, request, scope, self.keep, ask=self.asking.ask, tokens=self.options.rerank is not None,
             few_turns=self.options.ranking.few_turns, then=then,
         )  # fmt: skip
 
@@ -155,15 +172,21 @@ class RecallLayer:
         query, memory, embeddings, late = await self._open(request, scope, then)
         found = await run(techniques, query, memory, self.source.clock, deadlines=not self.source.deterministic)
         fusion, short = await aside(memory.outline.size, self._fuse, found.lists, memory, pool)
-        said = [*notices, *late, *found.notices]
+        trace, said = found.trace, [*notices, *late]
+        about = relevant(query, memory, fusion, self.options.ranking.few_turns)
+        said += [] if about else [NOTHING_RELEVANT]
         if self.options.rerank is not None and len(short.get("Turn", ())) > 1:
             pieces = await embeddings.pieces(query.read.bare) if "whole" in found.lists else None
             again = await self._rerank(fusion, short["Turn"], pieces, memory)
             said += [] if again else [NO_TOKENS]
             fusion = again or fusion
+        if self.reranking is not None and len(turns := shortlist(fusion, memory, pool).get("Turn", NOTHING)) > 1:
+            fusion, line = await self.reranking.look(query, turns, fusion, memory)
+            trace = (*trace, line)
+        said += notices_of(trace)
         now = self.source.clock.now() if then is None else then[1]
         selection = await select(fusion, short, memory, self.options.ranking, now, request.top_k)
-        return Ranking(query, memory, fusion, selection, found.trace, tuple(said))
+        return Ranking(query, memory, fusion, selection, trace, tuple(said), about)
 
     def _fuse(self, lists: Mapping[str, Ranked], memory: Memory, pool: int) -> tuple[Fusion, dict[str, Ints]]:
         """The fusion, and the best of each kind by it."""
@@ -190,8 +213,8 @@ class RecallLayer:
             id=self.source.ids.new(), scope=memory.scope, at=self.source.clock.now(), request=request,
             profile=self.options.profile, settings=self.digest, embedder=memory.identity,
             seq=memory.outline.seq if memory.through is None else memory.through,
-            milliseconds=watch.milliseconds(), trace=ranking.trace,
-            pool=pool,
+            milliseconds=watch.milliseconds(), pool=pool, relevant=ranking.relevant,
+            trace=with_contributions(ranking.trace, pool, delivery.item_scores(), request.top_k),
             delivered=delivery.keys(), items=delivery.item_scores(), leads=delivery.leads,
             elsewhere={key: channel for key, channel in keys.items() if channel != memory.scope.channel},
             notices=ranking.notices,

@@ -1,4 +1,4 @@
-"""The settings of recall, read from one mapping: a section per technique, and `ranking`, `rerank` and `context`."""
+"""The settings of recall: a section per technique, and `ranking`, `rerank`, `reranker` and `context`."""
 
 from __future__ import annotations
 
@@ -57,6 +57,17 @@ class ContextOptions(BaseModel):
     knowledge: float = Field(default=0.3, ge=0, le=1)
 
 
+class RerankingOptions(BaseModel):
+    """For the model that the setting `reranker` names: it looks at the first `depth` turns, and none of them falls by
+    more than `most` places. `deadline` is in seconds; there is none when ids are seeded."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    depth: int = Field(default=20, ge=2, le=100)
+    most: int = Field(default=2, ge=0)
+    deadline: float = Field(default=5.0, gt=0)
+
+
 @dataclass(frozen=True, slots=True)
 class Technique:
     """A technique as it was found: its name, its module and its settings."""
@@ -74,6 +85,7 @@ class RecallOptions:
     techniques: tuple[Technique, ...]
     ranking: RankingOptions
     rerank: RerankOptions | None
+    reranker: RerankingOptions
     context: ContextOptions
 
     def enabled(self, chosen: Collection[str] | None) -> list[Technique]:
@@ -101,7 +113,7 @@ def find_techniques() -> dict[str, ModuleType]:
 def read_options(raw: Mapping[str, Mapping[str, Any]], profile: str = "default") -> RecallOptions:
     """Check the `recall` settings. Raises ConfigError naming the section or option, and the known ones."""
     modules = find_techniques()
-    sections = {"ranking", "rerank", "context"}
+    sections = {"ranking", "rerank", "reranker", "context"}
     for name in raw:
         if name not in sections and name not in modules:
             raise ConfigError(f"unknown section recall.{name}; known ones: {', '.join(sorted({*modules, *sections}))}")
@@ -116,6 +128,7 @@ def read_options(raw: Mapping[str, Mapping[str, Any]], profile: str = "default")
         techniques=tuple(Technique(name, module, _read(module.Options, name, raw)) for name, module in modules.items()),
         ranking=_read(RankingOptions, "ranking", {"ranking": ranking}),
         rerank=_read(RerankOptions, "rerank", raw) if profile == "best" else None,
+        reranker=_read(RerankingOptions, "reranker", raw),
         context=_read(ContextOptions, "context", raw),
     )
     for kind, weight in options.ranking.kinds.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import isnan
@@ -22,12 +22,19 @@ DEEPEST = 200  # ranks in a single list are told down to this one
 
 
 class Line(NamedTuple):
-    """One technique's line: milliseconds, how many records each list scored, and what went wrong, if anything."""
+    """One technique's line: milliseconds, how many records each list scored, and what went wrong, if anything.
+
+    `late` tells that it was its deadline. `note` is what it had to leave out. `contributed` counts the delivered items
+    that one of its lists has among its own first `top_k` or lifted by a bonus.
+    """
 
     technique: str
     milliseconds: float
     lists: Mapping[str, int]
     error: str = ""
+    late: bool = False
+    note: str = ""
+    contributed: int = 0
 
 
 class Place(NamedTuple):
@@ -107,6 +114,7 @@ class Receipt:
 
     `delivered` are the keys of every record in the bundle, each once; `items` those of the ranking over all kinds with
     their scores, best first. `elsewhere` maps delivered records of another than the active channel to their channel.
+    `relevant` is False when nothing was found that the question is about.
     """
 
     id: str
@@ -125,6 +133,7 @@ class Receipt:
     leads: tuple[ThreadLead, ...] = ()
     elsewhere: Mapping[Key, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    relevant: bool = True
 
     def as_dict(self) -> dict[str, Any]:
         """The receipt as plain values, ready for JSON."""
@@ -133,7 +142,7 @@ class Receipt:
             "id": self.id, "user_id": self.scope.user_id, "channel": self.scope.channel, "at": self.at.isoformat(),
             "channels": list(self.scope.readable()), "request": request, "profile": self.profile,
             "settings": self.settings, "embedder": self.embedder, "seq": self.seq,
-            "milliseconds": round(self.milliseconds, 3), "notices": list(self.notices),
+            "milliseconds": round(self.milliseconds, 3), "notices": list(self.notices), "relevant": self.relevant,
             "trace": [{**line._asdict(), "lists": dict(line.lists)} for line in self.trace],
             "candidates": [_candidate(candidate) for candidate in self.pool],
             "delivered": [list(key) for key in self.delivered],
@@ -190,6 +199,21 @@ def make_pool(
         added=tuple(fusion.lists[name].enters == "added" for name in names), values=values, places=places,
         factors={name: column[slots].astype(np.float32) for name, column in factors.items()},
     )  # fmt: skip
+
+
+def with_contributions(trace: Iterable[Line], pool: Pool, items: Collection[Key], top_k: int) -> tuple[Line, ...]:
+    """The lines, each with how many of these records one of its lists has among its first `top_k` or lifts."""
+    rows = [row for row, key in enumerate(pool.keys) if key in items]
+    values, places = pool.values[rows], pool.places[rows]
+    lifted = np.where(np.array(pool.added, dtype=np.bool_), values > 0, (places > 0) & (places <= top_k))
+    by_list = {name: lifted[:, at] for at, name in enumerate(pool.lists)}
+    none = np.zeros(len(rows), dtype=np.bool_)
+
+    def count(line: Line) -> int:
+        own = [by_list[name] for name in line.lists if name in by_list]
+        return int(np.logical_or.reduce([none, *own]).sum())
+
+    return tuple(line._replace(contributed=count(line)) for line in trace)
 
 
 def _places(column: NDArray[Any], mask: NDArray[np.bool_], slots: Ints) -> NDArray[np.int32]:

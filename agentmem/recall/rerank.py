@@ -54,7 +54,7 @@ async def late_interaction(
     match = await asyncio.to_thread(_max_sim, order, query, rarity, tokens, memory, options)
     low, high = float(match.min()), float(match.max())
     scaled = (match - low) / (high - low) if high > low else np.zeros(len(match))
-    fresh = (fusion.scaled[order] + options.weight * scaled) / (fusion.count + options.weight) + fusion.added[order]
+    fresh = (fusion.scaled[order] + options.weight * scaled) / (fusion.weight + options.weight) + fusion.added[order]
     return replace(fusion, scores=_keep_ahead(order, fresh, fusion.scores, memory))
 
 

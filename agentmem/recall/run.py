@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agentmem.errors import Closed, CorruptStore, ScopeError
+from agentmem.errors import Closed, ConfigError, CorruptStore, ModelUnavailable, ScopeError
 from agentmem.model.clock import Clock, Stopwatch
 from agentmem.model.outline import Floats
 from agentmem.model.ranking import Ranked
+from agentmem.providers import LLMRequest
 from agentmem.recall.options import Technique
 from agentmem.recall.query import Query
 from agentmem.recall.receipt import Line
-from agentmem.recall.technique import PATIENCE, Hits, Memory
+from agentmem.recall.technique import PATIENCE, Hits, M, Memory
 
 # What no other technique can make up for.
 FATAL = (Closed, CorruptStore, ScopeError)
@@ -24,73 +25,121 @@ FATAL = (Closed, CorruptStore, ScopeError)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """What all techniques found together: lists by name, a line for each technique, and a notice for each failure."""
+    """What all techniques found together: lists by name, and a line for each technique."""
 
     lists: dict[str, Ranked]
     trace: tuple[Line, ...]
-    notices: tuple[str, ...]
 
 
 async def run(
     techniques: Sequence[Technique], query: Query, memory: Memory, clock: Clock, *, deadlines: bool = True
 ) -> Found:
-    """Ask every technique. One that fails or is late costs a line and a notice; when all fail, the first is raised."""
+    """Ask every technique. One that fails or is late costs its line; when all of them fail, the first is raised."""
     runs = await asyncio.gather(*(_one(technique, query, memory, clock, deadlines) for technique in techniques))
     lists: dict[str, Ranked] = {}
     trace, failures = [], []
-    for technique, (hits, milliseconds) in zip(techniques, runs, strict=True):
+    for technique, (hits, milliseconds, note) in zip(techniques, runs, strict=True):
         if isinstance(hits, BaseException):
-            if isinstance(hits, FATAL) or not isinstance(hits, Exception):
-                raise hits
-            failures.append((technique.name, hits))
-            trace.append(Line(technique.name, milliseconds, {}, _said(hits, technique)))
+            failures.append(passable(hits))
+            late = isinstance(hits, TimeoutError)
+            said = failed(hits, technique.options.deadline)
+            trace.append(Line(technique.name, milliseconds, {}, said, late, note))
             continue
-        lists |= {_free(name, technique.name, lists): ranked for name, ranked in hits.items()}
-        scored = {name: int(np.count_nonzero(~np.isnan(ranked.values) & memory.mask)) for name, ranked in hits.items()}
-        trace.append(Line(technique.name, milliseconds, scored))
+        own = {_free(name, technique.name, lists): ranked for name, ranked in hits.items()}
+        scored = {name: int(np.count_nonzero(~np.isnan(ranked.values) & memory.mask)) for name, ranked in own.items()}
+        trace.append(Line(technique.name, milliseconds, scored, note=note))
+        lists |= own
     if failures and len(failures) == len(techniques):
-        raise failures[0][1]
-    notices = tuple(f"Recalled without {line.technique}: {line.error}" for line in trace if line.error)
-    return Found(lists, tuple(trace), notices)
+        raise failures[0]
+    return Found(lists, tuple(trace))
+
+
+def notices_of(trace: Sequence[Line]) -> tuple[str, ...]:
+    """A notice for each thing that went wrong, naming all whom it befell."""
+    befell: dict[str, list[str]] = {}
+    for line in trace:
+        if line.error:
+            befell.setdefault(line.error, []).append(line.technique)
+    return tuple(f"Recalled without {', '.join(names)}: {error}" for error, names in befell.items())
+
+
+def failed(error: BaseException, deadline: float) -> str:
+    """What a line says of a failure."""
+    if isinstance(error, TimeoutError):
+        return f"no answer within {deadline:g} s"
+    return str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+
+
+def passable(error: BaseException) -> Exception:
+    """The error, when recall may go on without the technique; else raises it."""
+    if isinstance(error, FATAL) or not isinstance(error, Exception):
+        raise error
+    return error
 
 
 async def _one(
     technique: Technique, query: Query, memory: Memory, clock: Clock, deadlines: bool
-) -> tuple[Hits | BaseException, float]:
-    watch = Stopwatch(clock)
+) -> tuple[Hits | BaseException, float, str]:
+    watch, notes = Stopwatch(clock), list[str]()
     deadline = technique.options.deadline if deadlines else None
-    search = _search(technique, query, memory, deadline)
+    search = _search(technique, query, replace(memory, note=notes.append), deadline)
     hits: Hits | BaseException = (await asyncio.gather(search, return_exceptions=True))[0]
-    return hits, watch.milliseconds()
+    return hits, watch.milliseconds(), "; ".join(notes)
 
 
 async def _search(technique: Technique, query: Query, memory: Memory, deadline: float | None) -> Hits:
     async with asyncio.timeout(deadline) as limit:
-
-        async def embed(text: str, patience: float = PATIENCE) -> Floats:
-            with _stopped(limit):
-                return await memory.embed(text, patience)
-
-        hits: Hits = await technique.module.search(query, replace(memory, embed=embed), technique.options)
+        bound = _Bound(memory, limit)
+        seen = replace(memory, embed=bound.embed, ask=bound.ask)
+        hits: Hits = await technique.module.search(query, seen, technique.options)
         return hits
 
 
-@contextmanager
-def _stopped(limit: asyncio.Timeout) -> Iterator[None]:
-    """The deadline stands still meanwhile."""
-    now = asyncio.get_running_loop().time
-    end, began = limit.when(), now()
-    limit.reschedule(None)
-    try:
-        yield
-    finally:
-        limit.reschedule(None if end is None else end + now() - began)
+class _Bound:
+    """Models as one technique asks them. Meanwhile its deadline is not enforced, since they keep to a time themselves.
 
+    What an embedder takes does not count; a language model has what is left, and is known as silent after that.
+    """
 
-def _said(error: Exception, technique: Technique) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer within {technique.options.deadline:g} s"
-    return f"{type(error).__name__}: {error}"
+    def __init__(self, memory: Memory, limit: asyncio.Timeout) -> None:
+        self._memory, self._limit = memory, limit
+        self._now = asyncio.get_running_loop().time
+        self._end = limit.when()
+        self._under_way, self._counted = 0, 0.0
+
+    async def embed(self, text: str, patience: float = PATIENCE) -> Floats:
+        """See `technique.Embed`."""
+        began = self._now()
+        with self._lifted():
+            try:
+                return await self._memory.embed(text, patience)
+            finally:
+                if self._end is not None:  # side by side with others, the same time counts once
+                    self._end += self._now() - max(began, self._counted)
+                    self._counted = self._now()
+
+    async def ask(self, request: LLMRequest, model: type[M], patience: float | None = None) -> M:
+        """See `technique.Ask`. TimeoutError when the deadline is over."""
+        if (end := self._end) is None:
+            return await self._memory.ask(request, model, patience)
+        with self._lifted():
+            try:
+                return await self._memory.ask(request, model, max(0.0, end - self._now()))
+            except ModelUnavailable:
+                if self._now() >= end:
+                    raise TimeoutError from None
+                raise
+
+    @contextmanager
+    def _lifted(self) -> Iterator[None]:
+        self._under_way += 1
+        self._limit.reschedule(None)
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._limit.reschedule(self._end)
 
 
 def _free(name: str, technique: str, taken: dict[str, Ranked]) -> str:

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,12 +18,15 @@ from agentmem.model.outline import Bools, Floats, Outline
 from agentmem.model.ranking import Ranked
 from agentmem.model.records import Key, Record
 from agentmem.model.scope import Scope
+from agentmem.providers import LLMRequest
 from agentmem.recall.kept import Kept
 from agentmem.recall.neighbours import Neighbours
 from agentmem.recall.query import Query
 from agentmem.stores import GraphStore, Postings, RecordStore, Usage, VectorIndex, WordIndex
 
 __all__ = ["Hits", "Memory", "Options", "Query", "Ranked"]
+
+M = TypeVar("M", bound=BaseModel)
 
 PATIENCE = 2.0
 """Seconds that a query waits for its vector: some ten times what loading a local model takes on an idle machine."""
@@ -49,9 +52,19 @@ class Embed(Protocol):
     async def __call__(self, text: str, patience: float = PATIENCE) -> Floats: ...
 
 
+class Ask(Protocol):
+    """Gives a language model's reply as a `model`.
+
+    Raises NoModel when the settings name none, ModelUnavailable when none came within `patience` seconds (None: no
+    bound), and what `Asker.ask` raises.
+    """
+
+    async def __call__(self, request: LLMRequest, model: type[M], patience: float | None = None) -> M: ...
+
+
 class Options(BaseModel):
-    """Settings of any technique. `deadline` is in seconds; it stands still while a model reads the query, since that
-    wait has a bound of its own. There is none when ids are seeded.
+    """Settings of any technique. `deadline` is in seconds; it stands still while an embedder reads the query, since
+    that wait has a bound of its own. There is none when ids are seeded.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,8 +81,9 @@ class Memory:
     are the records of all channels that are not retired, for document frequencies alone. `basis` is what scales are
     taken over: the visible turns, or all that is visible while these are few. `links` tells who stands next to whom,
     `near` which of these neighbours count. `calm` is 1 where nobody asks, 0 where at least half of the turns ask.
-    `vectors` is None while there is no index; `identity` and `grains` are those of its embedder. `through` is the
-    journal position seen, None for the newest; `moment` the one that counts as now.
+    `vectors` is None while there is no index; `identity` and `grains` are those of its embedder. `ask` asks a language
+    model, `note` adds words to the technique's line in the trace. `through` is the journal position seen, None for the
+    newest; `moment` the one that counts as now.
     """
 
     scope: Scope
@@ -90,6 +104,8 @@ class Memory:
     identity: str
     grains: tuple[str, ...]
     embed: Embed
+    ask: Ask
+    note: Callable[[str], None]
     through: int | None = None
 
     async def match(self, terms: Sequence[str]) -> dict[str, Postings]:

@@ -72,6 +72,10 @@ class AuditView:
             raise NotFound(f"no receipt {receipt_id!r} of this user; the last 1,000 recalls of a process are kept")
         return found
 
+    async def metrics(self) -> dict[str, object]:
+        """What each technique took and gave in the recalls of this process, of all its users, without any text."""
+        return self.recall.metrics.as_dict()
+
     async def why_not(self, receipt_id: str, record_id: str) -> WhyNot:
         """Why a record was not delivered: not visible, found too weak (ranks and scores by list), or cut."""
         return await self.recall.why_not(await self.receipt(receipt_id), record_id)

@@ -11,10 +11,11 @@ from agentmem.model.outline import Floats, Outline
 from agentmem.model.scope import Scope
 from agentmem.providers import Embedder, TokenVectors
 from agentmem.recall.aside import aside
+from agentmem.recall.asking import Models
 from agentmem.recall.kept import Keep
 from agentmem.recall.query import Query, Request
 from agentmem.recall.sight import look
-from agentmem.recall.technique import PATIENCE, Memory, Searched
+from agentmem.recall.technique import PATIENCE, Ask, Memory, Searched
 from agentmem.stores import GraphStore, VectorIndex
 from agentmem.text.query import read_query
 
@@ -46,6 +47,9 @@ class Source(Protocol):
 
     @property
     def vectors(self) -> Sequence[Served]: ...
+
+    @property
+    def llms(self) -> Models: ...
 
     @property
     def deterministic(self) -> bool: ...
@@ -84,7 +88,7 @@ class Opened(NamedTuple):
 
 
 async def open_memory(
-    source: Source, request: Request, scope: Scope, keep: Keep, *, tokens: bool, few_turns: int,
+    source: Source, request: Request, scope: Scope, keep: Keep, *, ask: Ask, tokens: bool, few_turns: int,
     then: tuple[int, datetime] | None = None,
 ) -> Opened:  # fmt: skip
     """Open the user's memory for a request, after a moment for what the user has just written to get its vectors.
@@ -109,7 +113,7 @@ async def open_memory(
         clock=source.clock,
         graph=source.graph, log=source.log, vectors=served.index if served else None,
         identity=served.embedder.identity if served else "", grains=tuple(served.embedder.grains) if served else (),
-        embed=embeddings.vector, through=through,
+        embed=embeddings.vector, ask=ask, note=lambda said: None, through=through,
     )  # fmt: skip
     read = read_query(request.query, sight.names)
     query = Query(request, read, memory.moment)

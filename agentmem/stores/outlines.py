@@ -7,7 +7,7 @@ from typing import Any
 
 from agentmem.model.clock import micros
 from agentmem.model.outline import ASKS_ANY, ASKS_LAST, TELLS_TIME, OutlineRow
-from agentmem.model.records import Record
+from agentmem.model.records import Fact, Gloss, Record
 from agentmem.stores.payload import Stamp, decode
 from agentmem.text.features import Features, read_words
 
@@ -27,8 +27,15 @@ def outline_row(slot: int, record: Record, features: Features | None = None) -> 
         getattr(record, "speaker", None) or "", None if begins is None else micros(begins),
         None if ends is None else micros(ends), 0 if record.recorded_at is None else micros(record.recorded_at),
         None if record.superseded_at is None else micros(record.superseded_at), features.words, features.length, asks,
-        getattr(record, "salience", 0.5), getattr(record, "confidence", 1.0),
+        getattr(record, "salience", 0.5), getattr(record, "confidence", 1.0), _turn_of(record),
     )  # fmt: skip
+
+
+def _turn_of(record: Record) -> str:
+    """The id of the turn whose meaning a record carries; "" for none."""
+    if isinstance(record, Gloss):
+        return record.id
+    return record.source_turn_ids[0] if isinstance(record, Fact) and record.source_turn_ids else ""
 
 
 def indexed_terms(user_id: str, payloads: Sequence[tuple[Any, ...]]) -> list[tuple[int, tuple[str, ...]]]:

@@ -25,6 +25,18 @@ class Finding:
     fix: str = ""
 
 
+GIVEN_UP = 3
+"""Tries after which what keeps failing is passed over: before, it is only waiting for the next one."""
+
+
+def mend_parked(names: Collection[str]) -> str:
+    """What to do about things that were passed over, by the names they were parked under."""
+    kinds = sorted({name.partition("/")[0] for name in names})
+    steps = ["agentmem consolidate --again" if kind == "consolidate" else
+             f"agentmem rebuild --what {kind} --all-users" for kind in kinds]  # fmt: skip
+    return "run: " + "; ".join(steps)
+
+
 # What a check counts, by the name of its statement: each should find nothing.
 INVARIANTS = {
     "journal_gaps": "the journal has gaps or does not end at its head",

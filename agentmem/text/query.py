@@ -79,9 +79,7 @@ def read_query(text: str, names: Collection[str] = ()) -> QueryText:
     too. Roles such as `user` are no names. A query that is nothing but names keeps them.
     """
     places = _places(text, names)
-    bare = _without(text, places)
-    if not any(character.isalnum() for character in bare):
-        bare = text
+    bare = without_names(text, names)
     return QueryText(
         text=text,
         bare=bare,
@@ -91,6 +89,12 @@ def read_query(text: str, names: Collection[str] = ()) -> QueryText:
         asks_list=_ASKS_LIST.search(text) is not None,
         dates=date_hint(bare),
     )
+
+
+def without_names(text: str, names: Collection[str]) -> str:
+    """The text as `read_query` bares it; the text itself where nothing else is in it."""
+    bare = _without(text, _places(text, names))
+    return bare if any(character.isalnum() for character in bare) else text
 
 
 def _places(text: str, names: Collection[str]) -> list[tuple[int, int, str]]:

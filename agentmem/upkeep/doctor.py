@@ -10,8 +10,8 @@ from pathlib import Path
 
 from agentmem.errors import AgentMemError, StoreError
 from agentmem.model.clock import SystemClock, micros
+from agentmem.projections.embedders import embedder_options
 from agentmem.providers import dimensions_of, open_embedder
-from agentmem.resources import embedder_options
 from agentmem.settings import Settings
 from agentmem.stores.upkeep import Finding
 from agentmem.upkeep.isolation import left_behind

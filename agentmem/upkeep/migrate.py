@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentmem.model.clock import SystemClock
+from agentmem.projections.embedders import recorded_embedders
 from agentmem.providers import dimensions_of
-from agentmem.resources import recorded_embedders
 from agentmem.settings import Settings
 from agentmem.stores import LogStore
 

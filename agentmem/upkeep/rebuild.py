@@ -17,8 +17,9 @@ from agentmem.model.clock import Stopwatch
 from agentmem.model.records import Key
 from agentmem.model.scope import Operator, Scope
 from agentmem.projections import VectorProjection
+from agentmem.projections.embedders import embedder_options
 from agentmem.providers import open_embedder
-from agentmem.resources import Resources, add_projection, embedder_options
+from agentmem.resources import Resources, add_projection
 from agentmem.stores import FollowingGraph
 from agentmem.stores.upkeep import Lag
 

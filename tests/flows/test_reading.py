@@ -8,6 +8,7 @@ import pytest
 
 from agentmem import AgentMemory
 from agentmem.recall.options import find_techniques
+from tests.fakes.llm_replies import Replies, put_behind
 from tests.flows.given import StoppedClock, head, ids, opened, resources, run, seat, tables
 
 AUDIT = ["memory_audit_log", "store_meta"]  # the counter of audit rows stands in store_meta
@@ -31,7 +32,7 @@ def filled(memory: AgentMemory) -> AgentMemory:
 @pytest.mark.parametrize("level", ["off", "writes", "reads", "verbose"])
 def test_a_recall_without_reinforcement_changes_no_row_but_an_audit_row(home: Path, level: str) -> None:
     with opened(home, audit_level=level) as memory:
-        filled(memory)
+        put_behind(resources(filled(memory)), Replies())
         before = tables(memory)
         for technique in (None, *find_techniques()):
             memory.remember("garden", reinforce=False, techniques=None if technique is None else [technique])

@@ -9,10 +9,21 @@ import pytest
 
 from agentmem import AgentMemory, MemoryBundle, Status
 from agentmem.recall.options import find_techniques
-from tests.flows.given import START, StoppedClock, ids, opened, texts
+from tests.fakes.llm_replies import Replies, put_behind
+from tests.flows.given import START, StoppedClock, ids, opened, resources, texts
 
 QUESTION = "What does Ann drink at work: tea, coffee, juice, milk or cocoa?"
 TECHNIQUES = [None, *sorted(find_techniques())]
+# What a model might say that knows of everything she ever drank.
+REPLIES = {
+    "hyde": {"sentence": "Ann drinks juice at work."},
+    "expansion": {"statements": ["Ann drinks milk at work.", "Ann drinks coffee at work."]},
+    "decompose": {"parts": ["Does Ann drink tea?", "Does Ann drink juice?"]},
+    "self_query": {
+        "first_day": "2026-03-01", "last_day": "2026-03-09", "kinds": ["fact"], "entities": ["Ann"],
+        "keywords": ["tea", "coffee", "juice", "milk"],
+    },
+}  # fmt: skip
 
 
 class Life:
@@ -57,6 +68,7 @@ class Life:
 def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
     clock = StoppedClock()
     with opened(tmp_path_factory.mktemp("life") / "home", clock=clock, seed=1) as memory:
+        put_behind(resources(memory), Replies(REPLIES))
         yield Life(memory, clock)
 
 

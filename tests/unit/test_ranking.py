@@ -75,7 +75,7 @@ def test_fuse_takes_the_mean_of_scaled_lists_and_adds_the_others() -> None:
     }
     fused = fuse(lists, np.array([True, True, True]), every(3))
     assert fused.scores == pytest.approx([0.5, 0.5, 0.5])
-    assert fused.count == 2
+    assert fused.weight == 2
 
 
 def test_fuse_leaves_out_what_is_not_eligible_and_scores_zero_without_lists() -> None:

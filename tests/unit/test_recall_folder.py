@@ -63,7 +63,7 @@ def test_a_file_that_is_no_technique_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     "settings, said",
     [
-        ({"telepathy": {}}, "unknown section recall.telepathy; known ones: context, dialogue"),
+        ({"telepathy": {}}, "unknown section recall.telepathy; known ones: context, decompose, dialogue"),
         ({"keyword": {"k2": 1}}, "unknown option recall.keyword.k2; known ones: enabled, deadline, k1"),
         ({"keyword": {"b": 2}}, "recall.keyword.b: "),
         ({"keyword": 3}, "recall.keyword must be a table"),
@@ -94,7 +94,7 @@ async def test_best_without_word_pieces_says_so(memory: AsyncAgentMemory) -> Non
 
 
 async def test_unknown_techniques_are_refused(memory: AsyncAgentMemory) -> None:
-    with pytest.raises(InvalidRecord, match="unknown technique 'telepathy'; known ones: dialogue, entity"):
+    with pytest.raises(InvalidRecord, match="unknown technique 'telepathy'; known ones: decompose, dialogue, entity"):
         await memory.remember("x", techniques=["telepathy"])
 
 

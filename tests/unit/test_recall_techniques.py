@@ -50,7 +50,7 @@ def seen(outline: Outline, *, mask: Sequence[bool] = (), calm: float = 0.5, **fi
     links = adjacent(outline)
     stores: dict[str, Any] = {
         "clock": None, "graph": None, "log": None, "vectors": None, "identity": "m", "grains": (), "embed": None,
-        **fields,
+        "ask": None, "note": None, **fields,
     }  # fmt: skip
     return Memory(
         scope=Scope("alice"), outline=outline, mask=visible, turns=visible, current=visible, basis=visible, links=links,

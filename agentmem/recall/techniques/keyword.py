@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
-from agentmem.model.outline import ASKS_ANY, Floats, Ints, Outline
+from agentmem.model.outline import ASKS_ANY, Bools, Floats, Ints, Outline
 from agentmem.model.ranking import Doubles
 from agentmem.recall.aside import aside
 from agentmem.recall.neighbours import Neighbours, answers, inverse, leaning, taken
+from agentmem.recall.spoken import GLOSS
 from agentmem.recall.technique import Hits, Memory, Query, Ranked
 from agentmem.recall.technique import Options as TechniqueOptions
 from agentmem.stores import Postings
@@ -50,7 +51,8 @@ def bm25(terms: list[str], matches: Mapping[str, Postings], memory: Memory, opti
     for term, repeats in sorted(Counter(terms).items()):
         if (postings := matches.get(term)) is None:
             continue
-        held = int(memory.current[postings.slots].sum())
+        postings = _with_glosses(postings, memory, ground)
+        held = int(ground.counted[postings.slots].sum())
         rarity = np.log1p(max(ground.total - held + 0.5, 0.5) / (held + 0.5))
         slots, frequency = _smoothed(postings, memory, ground, options)
         scores[slots] += repeats * rarity * frequency / (frequency + ground.norm[slots])
@@ -59,24 +61,50 @@ def bm25(terms: list[str], matches: Mapping[str, Postings], memory: Memory, opti
 
 class _Ground(NamedTuple):
     """What does not depend on the query: by slot the share of the length in BM25, and who leans back and forward on it
-    with what weight of its words; and the number of current records with words."""
+    with what weight of its words, and which turn it explains, -1 for none; and which records count as having words, and
+    how many they are: the current ones without glosses."""
 
     norm: Doubles
     heirs: Ints
     handed: Doubles
     tellers: Ints
+    explained: Ints
+    counted: Bools
     total: int
 
 
 def _ground(memory: Memory, options: Options) -> _Ground:
     outline, near = memory.outline, memory.near
+    counted = memory.current & (outline.kind != outline.kinds.find(GLOSS))
     return _Ground(
         norm=options.k1 * (1 - options.b + options.b * _relative_lengths(memory, options)),
         heirs=inverse(near.before),
         handed=np.where((outline.asks & ASKS_ANY) != 0, options.answer, options.before),
         tellers=inverse(near.after),
-        total=int((memory.current & (outline.words > 0)).sum()),
+        explained=_explained(memory),
+        counted=counted,
+        total=int((counted & (outline.words > 0)).sum()),
     )
+
+
+def _explained(memory: Memory) -> Ints:
+    """By slot of a gloss, the turn that it explains and that has its words beside its own; -1 for others."""
+    outline = memory.outline
+    gloss = memory.current & (outline.kind == outline.kinds.find(GLOSS))
+    return np.asarray(np.where(gloss, outline.turn, -1))
+
+
+def _with_glosses(postings: Postings, memory: Memory, ground: _Ground) -> Postings:
+    """One term's postings, and once for each turn that lacks it and whose gloss has it."""
+    turns = ground.explained[postings.slots]
+    turns = turns[turns >= 0]
+    if not len(turns):
+        return postings
+    more = np.setdiff1d(turns, postings.slots)
+    slots = np.concatenate([postings.slots, more])
+    counts = np.concatenate([postings.counts, np.ones(len(more), dtype=postings.counts.dtype)])
+    order = np.argsort(slots, kind="stable")
+    return Postings(slots[order], counts[order])
 
 
 def _smoothed(postings: Postings, memory: Memory, ground: _Ground, options: Options) -> tuple[Ints, Doubles]:

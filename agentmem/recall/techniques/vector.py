@@ -1,7 +1,8 @@
 """Meaning: cosines of the query with whole records and with their sentences, each leaning on its neighbours.
 
 A turn's vector is averaged with its neighbours' at query time, U = unit(V + .3 V before + .3 V after), from the cosines
-alone: nothing of a neighbour is stored in a turn's vector.
+alone: nothing of a neighbour is stored in a turn's vector. The sentences of a turn's gloss, and of facts taken from it,
+count as sentences of the turn.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from agentmem.model.outline import Floats, Ints
 from agentmem.model.ranking import Doubles, Ranked, filled, zscore
 from agentmem.recall.aside import aside
 from agentmem.recall.neighbours import NONE, Neighbours, answers, taken
+from agentmem.recall.spoken import speakers, speaking_for_turns
 from agentmem.recall.technique import PATIENCE, Hits, Memory, Query
 from agentmem.recall.technique import Options as TechniqueOptions
 from agentmem.stores import SENTENCE, WHOLE, Scores, Where
@@ -40,7 +42,7 @@ async def search(query: Query, memory: Memory, options: Options) -> Hits:
     if memory.vectors is None:
         return {}
     vector = await memory.embed(query.read.bare, options.patience)
-    where = Where(kinds=query.request.kinds)
+    where = Where(kinds=(*query.request.kinds, *speaking_for_turns(query.request.kinds)))
     cosines = memory.kept.cosines_of(memory.identity).follow(memory.links, memory.vectors, memory.scope)
     grains = [WHOLE] + [SENTENCE] * (SENTENCE in memory.grains)
     between, scores = await asyncio.gather(cosines, memory.vectors.scores(vector, memory.scope, where, grains))
@@ -90,7 +92,11 @@ def _sentence(found: Scores, memory: Memory, options: Options) -> Floats:
     scores = found.scores - (options.asking * memory.calm) * found.asks
     first = kept.once("first passages", outline, memory.mask, lambda: _first(found.slots), found.slots)
     share = kept.once(options, outline, memory.mask, lambda: _share(memory, options))
-    standing = zscore(_column(memory, found.slots[first], np.maximum.reduceat(scores, first)), memory.basis)
+    best = _by_slot(outline.size, found.slots[first], np.maximum.reduceat(scores, first))
+    spoken = speakers(memory)
+    np.fmax.at(best, spoken.turns, best[spoken.slots])
+    best[~memory.mask] = np.nan
+    standing = zscore(best, memory.basis)
     good = np.fmax(standing, 0)
     standing += share * taken(good, near.before) + options.after * taken(good, near.after)
     return standing.astype(np.float32)
@@ -106,11 +112,17 @@ def _share(memory: Memory, options: Options) -> Doubles:
 
 
 def _column(memory: Memory, slots: Ints, scores: Floats) -> Floats:
-    """Scores by slot, NaN for what is not visible or has none. An index ahead of the outline is cut off."""
-    column = np.full(memory.outline.size, np.nan, dtype=np.float32)
-    if len(slots) and slots[-1] >= len(column):
-        inside = slots < len(column)
+    """Scores by slot, NaN for what is not visible or has none."""
+    column = _by_slot(memory.outline.size, slots, scores)
+    column[~memory.mask] = np.nan
+    return column
+
+
+def _by_slot(size: int, slots: Ints, scores: Floats) -> Floats:
+    """Scores by slot, NaN for what has none. An index ahead of the outline is cut off."""
+    column = np.full(size, np.nan, dtype=np.float32)
+    if len(slots) and slots[-1] >= size:
+        inside = slots < size
         slots, scores = slots[inside], scores[inside]
     column[slots] = scores
-    column[~memory.mask] = np.nan
     return column

@@ -59,13 +59,13 @@ DELETE FROM memory_records WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s:
 
 -- name: put_records
 INSERT INTO memory_records (user_id, slot, seq, kind, id, channel, status, conversation_id, position, speaker,
-    valid_from, valid_to, recorded_at, superseded_at, words, length, asks, salience, confidence, unique_key,
-    conversation_uuid)
+    valid_from, valid_to, recorded_at, superseded_at, words, length, asks, salience, confidence, turn_id,
+    unique_key, conversation_uuid)
 SELECT %(user_id)s, * FROM unnest(%(slot)s::integer[], %(seq)s::bigint[], %(kind)s::text[], %(id)s::text[],
     %(channel)s::text[], %(status)s::text[], %(conversation_id)s::text[], %(position)s::integer[], %(speaker)s::text[],
     %(valid_from)s::bigint[], %(valid_to)s::bigint[], %(recorded_at)s::bigint[], %(superseded_at)s::bigint[],
     %(words)s::integer[], %(length)s::integer[], %(asks)s::integer[], %(salience)s::float8[], %(confidence)s::float8[],
-    %(unique_key)s::text[], %(conversation_uuid)s::uuid[])
+    %(turn_id)s::text[], %(unique_key)s::text[], %(conversation_uuid)s::uuid[])
 
 -- name: put_user
 UPDATE memory_users SET head = %(head)s, slots = %(slots)s, last_at = %(at)s WHERE user_id = %(user_id)s

@@ -16,7 +16,7 @@ from agentmem.model.clock import Stopwatch, SystemClock, from_micros, micros
 from agentmem.model.scope import SYSTEM_USER, Operator
 from agentmem.stores.postgres.connection import CONNECTIONS, Database, Who, rows
 from agentmem.stores.postgres.migrations import DAYS_AHEAD, OLDEST
-from agentmem.stores.upkeep import INVARIANTS, Finding
+from agentmem.stores.upkeep import GIVEN_UP, INVARIANTS, Finding, mend_parked
 from agentmem.stores.vectors.passages import projection_name
 from agentmem.text.blocks import SchemaStep, load_blocks, load_schema
 
@@ -331,11 +331,9 @@ class Inspection:
                 self.add("lag", f"{projection} is complete")
 
     async def _parked(self) -> None:
-        if found := await self._rows("parked", DOCTOR):
+        if found := await self._rows("parked", DOCTOR, tries=GIVEN_UP):
             said = f"{found[0][4]:,} changes were passed over: {_shown(row[:3] for row in found)}; {found[0][3]}"
-            what = sorted({projection.partition("/")[0] for projection, *_ in found})
-            fix = "run: " + "; ".join(f"agentmem rebuild --what {name} --all-users" for name in what)
-            self.add("parked", said, fix, level="warning")
+            self.add("parked", said, mend_parked([row[0] for row in found]), level="warning")
         else:
             self.add("parked", "no change was passed over")
 

@@ -131,7 +131,8 @@ LEFT JOIN memory_users u ON u.user_id = w.user_id
 WHERE w.projection = %(projection)s AND w.seq > coalesce(u.head, 0) ORDER BY 2 DESC, 1 LIMIT 3
 
 -- name: parked
-SELECT projection, user_id, seq, reason, count(*) OVER () FROM parked_changes ORDER BY at, user_id, projection, seq LIMIT 3
+SELECT projection, user_id, seq, reason, count(*) OVER () FROM parked_changes
+WHERE attempts >= %(tries)s ORDER BY at, user_id, projection, seq LIMIT 3
 
 -- name: ahead_of_time
 SELECT user_id, last_at, count(*) OVER () FROM memory_users WHERE last_at > %(until)s ORDER BY last_at DESC LIMIT 1

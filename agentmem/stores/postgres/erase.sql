@@ -4,7 +4,7 @@
 SELECT head, last_at FROM memory_users WHERE user_id = %(user_id)s FOR UPDATE
 
 -- name: built_since
-SELECT 1 FROM memory_records WHERE user_id = %(user_id)s AND seq > %(seen)s AND kind IN ('Fact', 'Edge') LIMIT 1
+SELECT 1 FROM memory_records WHERE user_id = %(user_id)s AND seq > %(seen)s AND kind IN ('Fact', 'Edge', 'Gloss', 'Review') LIMIT 1
 
 -- name: targets
 SELECT v.slot, v.kind, v.id FROM unnest(%(kinds)s::text[], %(ids)s::text[]) WITH ORDINALITY AS j(kind, id, n)

@@ -25,7 +25,7 @@ _OUTLINE = (
     ("slot", ">i4"), ("seq", ">i8"), ("kind", ""), ("id", ""), ("channel", ""), ("status", ""), ("conversation_id", ""),
     ("position", ">i4"), ("speaker", ""), ("valid_from", ">i8"), ("valid_to", ">i8"), ("recorded_at", ">i8"),
     ("superseded_at", ">i8"), ("words", ">i4"), ("length", ">i4"), ("asks", ">i4"), ("salience", ">f8"),
-    ("confidence", ">f8"),
+    ("confidence", ">f8"), ("turn_id", ""),
 )  # fmt: skip
 
 

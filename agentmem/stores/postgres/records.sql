@@ -43,7 +43,7 @@ SELECT string_agg(int4send(slot), ''), string_agg(int8send(seq), ''), array_agg(
        string_agg(int8send(coalesce(valid_from, %(always)s)), ''), string_agg(int8send(coalesce(valid_to, %(never)s)), ''),
        string_agg(int8send(recorded_at), ''), string_agg(int8send(coalesce(superseded_at, %(never)s)), ''),
        string_agg(int4send(words), ''), string_agg(int4send(length), ''), string_agg(int4send(asks), ''),
-       string_agg(float8send(salience), ''), string_agg(float8send(confidence), '')
+       string_agg(float8send(salience), ''), string_agg(float8send(confidence), ''), array_agg(turn_id)
 FROM memory_records WHERE user_id = %(user_id)s AND seq > %(after)s
 
 -- name: gone_after

@@ -40,8 +40,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: put_record
 INSERT INTO memory_records (unique_key, user_id, slot, seq, kind, id, channel, status, conversation_id, position, speaker,
-    valid_from, valid_to, recorded_at, superseded_at, words, length, asks, salience, confidence)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    valid_from, valid_to, recorded_at, superseded_at, words, length, asks, salience, confidence,
+    turn_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: drop_record
 DELETE FROM memory_records WHERE user_id = ? AND slot = ?

@@ -23,7 +23,7 @@ from agentmem.stores.sqlite import graph
 from agentmem.stores.sqlite.connection import BUSY_MS, Connection, translated
 from agentmem.stores.sqlite.migrations import APPLICATION_ID
 from agentmem.stores.sqlite.vectors import projection_name
-from agentmem.stores.upkeep import INVARIANTS, Finding
+from agentmem.stores.upkeep import GIVEN_UP, INVARIANTS, Finding, mend_parked
 from agentmem.text.blocks import SchemaStep, load_blocks, load_schema
 
 FIXED_LIBRARY = (3, 51, 3)  # sqlite.org/wal.html#walresetbug: before it, committed data could be lost
@@ -212,9 +212,9 @@ class Inspection:
             self.add("lag", f"the graph was cleared and not made again: {_shown(cleared)}", fix, level="error")
 
     def _parked(self, db: Connection) -> None:
-        if rows := _rows(db, "parked"):
+        if rows := _rows(db, "parked", GIVEN_UP):
             detail = f"{len(rows)} changes were passed over: {_shown([row[:3] for row in rows])}; {rows[0][3]}"
-            self.add("parked", detail, "run: agentmem rebuild --what vectors --all-users", level="warning")
+            self.add("parked", detail, mend_parked([row[0] for row in rows]), level="warning")
         else:
             self.add("parked", "no change was passed over")
 

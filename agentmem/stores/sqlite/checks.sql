@@ -86,7 +86,7 @@ WHERE u.head <> coalesce(w.seq, 0) ORDER BY 2 DESC, 1
 SELECT user_id, seq FROM projection_watermarks WHERE projection = 'graph' ORDER BY user_id
 
 -- name: parked
-SELECT projection, user_id, seq, reason FROM parked_changes ORDER BY projection, user_id, seq
+SELECT projection, user_id, seq, reason FROM parked_changes WHERE attempts >= ? ORDER BY projection, user_id, seq
 
 -- name: ahead_of_time
 SELECT user_id, last_at FROM memory_users WHERE last_at > ? ORDER BY last_at DESC

@@ -4,7 +4,7 @@
 SELECT head, last_at FROM memory_users WHERE user_id = ?
 
 -- name: built_since
-SELECT 1 FROM memory_records WHERE user_id = ? AND seq > ? AND kind IN ('Fact', 'Edge') LIMIT 1
+SELECT 1 FROM memory_records WHERE user_id = ? AND seq > ? AND kind IN ('Fact', 'Edge', 'Gloss', 'Review') LIMIT 1
 
 -- name: targets
 SELECT DISTINCT v.slot, v.kind, v.id FROM json_each(?2) j CROSS JOIN memory_versions v

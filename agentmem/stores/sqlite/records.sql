@@ -37,12 +37,12 @@ SELECT count(*) FROM memory_records r INDEXED BY {index} WHERE {where}
 
 -- name: outline
 SELECT slot, seq, kind, id, channel, status, conversation_id, position, speaker, valid_from, valid_to, recorded_at,
-       superseded_at, words, length, asks, salience, confidence
+       superseded_at, words, length, asks, salience, confidence, turn_id
 FROM memory_records WHERE user_id = ?
 
 -- name: outline_after
 SELECT slot, seq, kind, id, channel, status, conversation_id, position, speaker, valid_from, valid_to, recorded_at,
-       superseded_at, words, length, asks, salience, confidence
+       superseded_at, words, length, asks, salience, confidence, turn_id
 FROM memory_records INDEXED BY memory_records_seq WHERE user_id = ? AND seq > ?
 
 -- name: gone_after

@@ -1,0 +1,127 @@
+"""The rule extractor, measured on cases: which claims it makes of plain sentences, and that traps stay silent.
+
+A case is one line of `cases/rules.jsonl`: `turns` are read as one window beside the `known` facts, and `facts` are all
+the claims that are expected, none of them where `none` is set. `fields` says more of a claim, `entities` are all names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib import resources
+from typing import Any
+
+from agentmem.extraction import Draft, Window
+from agentmem.extraction.rules import extract
+from agentmem.model.records import Fact, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One line of the file."""
+
+    id: str
+    rule: str
+    turns: Sequence[Mapping[str, Any]]
+    known: Sequence[Mapping[str, Any]] = ()
+    facts: Sequence[str] = ()
+    none: bool = False
+    fields: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    entities: Sequence[str] | None = None
+    relations: Sequence[Sequence[str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of a case: the claims made, how many of them were expected, and what was wrong, () for nothing."""
+
+    case: Case
+    made: int
+    right: int
+    wrong: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All verdicts."""
+
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def precision(self) -> float:
+        """The share of the claims that were expected."""
+        made = sum(verdict.made for verdict in self.verdicts)
+        return sum(verdict.right for verdict in self.verdicts) / made if made else 0.0
+
+    @property
+    def wrong(self) -> dict[str, tuple[str, ...]]:
+        """What was wrong, by the id of the case."""
+        return {verdict.case.id: verdict.wrong for verdict in self.verdicts if verdict.wrong}
+
+    def rows(self) -> list[dict[str, object]]:
+        """A row for each rule, and one for all: cases and how many were right."""
+        rows: list[dict[str, object]] = []
+        for rule in (*dict.fromkeys(verdict.case.rule for verdict in self.verdicts), "all"):
+            some = [verdict for verdict in self.verdicts if rule in (verdict.case.rule, "all")]
+            right = sum(not verdict.wrong for verdict in some)
+            rows.append({"rule": rule, "cases": len(some), "right": right, "share": right / len(some)})
+        return rows
+
+
+def read_cases() -> list[Case]:
+    """The cases that ship with the package."""
+    text = resources.files(__package__).joinpath("cases", "rules.jsonl").read_text(encoding="utf-8")
+    return [Case(**json.loads(line)) for line in text.splitlines()]
+
+
+def run_rules_cases(cases: Sequence[Case] | None = None) -> Report:
+    """Read each case with the rules; those that ship when none are given."""
+    return Report(tuple(_judged(case) for case in (read_cases() if cases is None else cases)))
+
+
+def _judged(case: Case) -> Verdict:
+    draft = extract(_window(case))
+    made = [fact.claim for fact in draft.facts]
+    return Verdict(case, len(made), sum(claim in case.facts for claim in made), tuple(_wrong(case, draft)))
+
+
+def _window(case: Case) -> Window:
+    turns = tuple(_turn(number, given) for number, given in enumerate(case.turns))
+    facts = tuple(
+        Fact(id=given["id"], claim=given["claim"], tags=tuple(given["tags"]), temporal_context="current")
+        for given in case.known
+    )
+    return Window(conversation_id="case", channel="_global", turns=turns, facts=facts)
+
+
+def _turn(number: int, given: Mapping[str, Any]) -> Turn:
+    moment = given.get("timestamp")
+    return Turn(
+        id=f"t{number}", conversation_id="case", index=number, content=given["text"], role=given.get("role", "user"),
+        speaker=given.get("speaker"), timestamp=datetime.fromisoformat(moment) if moment else None,
+    )  # fmt: skip
+
+
+def _wrong(case: Case, draft: Draft) -> Iterator[str]:
+    made = {fact.claim: fact for fact in draft.facts}
+    for claim in made:
+        if claim not in case.facts:
+            yield f"{claim!r} should not be claimed"
+    for claim in case.facts:
+        if claim not in made:
+            yield f"{claim!r} should be claimed"
+    for claim, wanted in case.fields.items():
+        for name, value in wanted.items():
+            have = getattr(made[claim], name) if claim in made else None
+            have = have.date().isoformat() if isinstance(have, datetime) else have
+            if claim in made and have != value:
+                yield f"{name} of {claim!r} should be {value!r}, is {have!r}"
+    names = sorted(entity.name for entity in draft.entities)
+    if case.entities is not None and names != sorted(case.entities):
+        yield f"entities should be {sorted(case.entities)}, are {names}"
+    relations = [[relation.source, relation.kind, relation.target] for relation in draft.relations]
+    for relation in case.relations:
+        if list(relation) not in relations:
+            yield f"{' '.join(relation)} should be stated, are {relations}"

@@ -1,0 +1,60 @@
+"""`agentmem consolidate`: turns become knowledge, now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentmem.cli.codes import FOUND
+from agentmem.cli.door import Door, memory_options
+from agentmem.cli.progress import Progress
+from agentmem.cli.render import counted, safe
+
+if TYPE_CHECKING:
+    from agentmem.consolidation import JobReport
+
+
+@click.command(short_help="Read what turns say: facts, people, relations.")
+@click.option("--dry-run", is_flag=True, help="Only say what there is to read.")
+@click.option("--again", is_flag=True, help="Take up turns that were parked because no reply about them was usable.")
+@click.option("--llm", metavar="SPEC", help="The language model, such as anthropic:claude-haiku-4-5; none for rules.")
+@click.option("--max-calls", type=click.IntRange(min=0), metavar="N", help="Stop after so many calls of a model.")
+@click.option("--max-cost", type=click.FloatRange(min=0), metavar="DOLLARS", help="Stop when so much is spent.")
+@memory_options()
+def command(
+    door: Door, *, dry_run: bool, again: bool, llm: str | None, max_calls: int | None, max_cost: float | None
+) -> int:
+    """Read every turn that was not read yet, oldest conversation first, ten conversations in a run.
+
+    With a language model (setting llm) or, without one, by rules for plain English. What is doubtful becomes a
+    question, see agentmem reviews. A second run without new turns does nothing. Exit code 3 when something was parked.
+
+    \b
+    Examples:
+      agentmem consolidate
+      agentmem consolidate --llm anthropic --max-cost 0.50
+      agentmem consolidate --dry-run --json
+    """
+    given: dict[str, Any] = {"llm": llm, "max_calls": max_calls, "max_cost": max_cost}
+    door = door.within(**{name: value for name, value in given.items() if value is not None})
+    with Progress() as progress:
+        reports = door.run(lambda memory: memory.consolidate(dry_run=dry_run, again=again, progress=progress))
+    door.show(reports, safe("\n".join(line for report in reports for line in _lines(report))))
+    return FOUND if any(report.parked for report in reports) else 0
+
+
+def _lines(report: JobReport) -> list[str]:
+    counts = ", ".join(f"{number:,} {name}" for name, number in sorted(report.counts.items())) or "nothing to do"
+    lines = [f"{report.job}: {counted(report.conversations, 'conversation')}: {counts}"]
+    if report.calls:
+        cost = "" if report.cost is None else f", ${report.cost:.4f}"
+        lines.append(f"{counted(report.calls, 'call')}, {report.tokens:,} tokens{cost}, {report.seconds:.1f} s")
+    lines += [f"parked {turn_id}: {reason}" for turn_id, reason in report.parked.items()]
+    lines += [f"failed {turn_id}, to be tried again: {reason}" for turn_id, reason in report.failed.items()
+              if turn_id not in report.parked]  # fmt: skip
+    if report.stopped:
+        lines.append(f"stopped: {report.stopped}")
+    if report.pending:
+        lines.append(f"{counted(report.pending, 'conversation')} still to read")
+    return lines

@@ -1,0 +1,84 @@
+"""`agentmem reviews`: what is doubtful, and the decisions about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentmem.cli.door import Door, memory_options
+from agentmem.cli.render import dim, one_line, record_text, say, show_json_lines, when
+
+if TYPE_CHECKING:
+    from agentmem.agent_memory import AsyncAgentMemory
+
+ABOUT = ("ungrounded", "doubtful", "contradiction", "correction", "same_entity")
+SOURCES = 3  # turns shown with a review
+KINDS = ("Fact", "Entity", "Turn", "Edge")  # what a review may name
+
+
+@click.command(short_help="List what waits for a decision, or decide it.")
+@click.option("--about", type=click.Choice(ABOUT), help="Only reviews about this kind of doubt.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="How many at most.")
+@click.option("--resolve", metavar="ID", help="Decide this review instead of listing; needs --decision.")
+@click.option("--decision", metavar="NAME", help="What is decided: one of the choices shown with the review.")
+@memory_options()
+def command(door: Door, *, about: str | None, limit: int, resolve: str | None, decision: str | None) -> None:
+    """List the open reviews, oldest first, with what each rests on and what may be decided.
+
+    With --json one JSON document per line. A decision is one operation, which `undo` takes back.
+
+    \b
+    Examples:
+      agentmem reviews
+      agentmem reviews --about same_entity --json
+      agentmem reviews --resolve 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --decision accept
+    """
+    if (resolve is None) != (decision is None):
+        raise click.UsageError("give --resolve and --decision together")
+    if resolve is not None and decision is not None:
+        decided = door.run(lambda memory: memory.semantic.resolve_review(resolve, decision))
+        lines = [f"{decided.review_status}: {one_line(decided.question)}", dim(f"    operation {decided.operation_id}")]
+        door.show(decided, "\n".join(lines))
+        return
+    found = door.run(lambda memory: _with_grounds(memory, about, limit))
+    if door.json:
+        show_json_lines(review for review, _ in found)
+        return
+    for review, grounds in found:
+        say("\n".join(_lines(review, grounds)))
+    if not found:
+        say("nothing waits for a decision")
+
+
+async def _with_grounds(memory: AsyncAgentMemory, about: str | None, limit: int) -> list[tuple[Any, list[Any]]]:
+    """The reviews, each with the stored records that it names and the first turns that it rests on."""
+    log, readable = memory.resources.log, memory.scope.readable()
+    out = []
+    for review in await memory.semantic.reviews(about, limit=limit):
+        named = [record for kind in KINDS for record in await log.get(kind, review.record_ids, memory.scope)]
+        turns = await log.get("Turn", review.source_turn_ids[:SOURCES], memory.scope)
+        seen = {record.key: record for record in (*named, *turns) if record.channel in readable}
+        out.append((review, list(seen.values())))
+    return out
+
+
+def _lines(review: Any, grounds: list[Any]) -> list[str]:
+    from agentmem.memory.reviews import CHOICES
+
+    quoted = {str(span[0]): span for span in review.proposed.get("source_spans") or () if _is_span(span)}
+    lines = [f"{review.about}: {one_line(review.question)}"]
+    if "claim" in review.proposed:
+        lines.append(f"    proposed: {one_line(str(review.proposed['claim']))}")
+    for record in grounds:
+        lines.append(f"    {record.kind.lower()}: {record_text(record)}")
+        if record.kind == "Turn" and record.id in quoted:
+            _, start, end = quoted[record.id]
+            lines.append(f"    quote: {one_line(record.content[start:end])}")
+    lines.append(dim(f"    {review.id}  since {when(review.recorded_at)}  choices: {', '.join(CHOICES[review.about])}"))
+    return lines
+
+
+def _is_span(span: Any) -> bool:
+    """Whether an item of a proposal, which nobody checked, names a turn and a stretch of it."""
+    return isinstance(span, list | tuple) and len(span) == 3 and all(isinstance(place, int) for place in span[1:])

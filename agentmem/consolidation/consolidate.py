@@ -1,0 +1,253 @@
+"""Turns become knowledge: every turn is read once, with its neighbours, by a language model or by rules.
+
+What a window gives is one Change: facts, entities, relations, questions, and a gloss for each turn that marks it as
+read. A turn of which no reply can be used is tried again by later runs, and parked with its reason at the third time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from agentmem.consolidation import JobOptions, JobReport
+from agentmem.consolidation.pending import Pending, pending
+from agentmem.errors import BudgetSpent, LeaseLost, ModelUnavailable
+from agentmem.events import INFO, WARNING, tell
+from agentmem.extraction import Draft, Window, rules
+from agentmem.extraction.judge import Judge
+from agentmem.extraction.known import Known
+from agentmem.extraction.llm import Read, extract, extractor_name
+from agentmem.extraction.settle import RULES, Settling
+from agentmem.extraction.windows import cut, worth_reading
+from agentmem.memory import Seat
+from agentmem.model.changes import Change, Write
+from agentmem.model.clock import Stopwatch
+from agentmem.model.records import Conversation, Fact, Turn
+from agentmem.model.scope import Scope
+from agentmem.providers.asking import Spending
+from agentmem.resources import Resources
+from agentmem.stores import Parked
+from agentmem.stores.upkeep import GIVEN_UP
+
+NAME = "consolidate"
+LEASE_SECONDS = 300.0
+AT_ONCE = 500  # turns without content that are marked together
+READ_AT_ONCE = 600  # turns of one conversation that are read before the next one is served
+
+
+async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport:
+    """Extract what the user's turns say that nobody extracted, oldest conversation first.
+
+    Conversations of pleasantries alone cost no call and do not count among `options.most`. A model that is away or a
+    budget that is spent ends the run, and what was not read waits. Raises ConfigError for a model that cannot be used.
+    """
+    resources.check_open()
+    watch, spending = Stopwatch(resources.clock), resources.llms.spending()
+    report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
+    if options.again:
+        await resources.upkeep.unpark(NAME, scope)
+    work = _Run(resources, scope, options, report, spending)
+    try:
+        await work.all()
+    except BudgetSpent as error:
+        report.stopped = str(error)
+    except ModelUnavailable as error:
+        tell(WARNING, "model_away", job=NAME, user_id=scope.user_id, error=str(error))
+        report.stopped = str(error)
+    used = spending.total
+    report.calls, report.tokens, report.cost = used.calls, used.tokens, used.cost
+    report.pending = len(pending(await resources.outline(scope), await work.parked()))
+    report.seconds = watch.milliseconds() / 1000
+    tell(INFO, "consolidated", user_id=scope.user_id, conversations=report.conversations, calls=report.calls,
+         pending=report.pending)  # fmt: skip
+    return report
+
+
+@dataclass
+class _Run:
+    """One run for one user."""
+
+    resources: Resources
+    scope: Scope
+    options: JobOptions
+    report: JobReport
+    spending: Spending
+    passed: set[tuple[str, str]] = field(default_factory=set)  # conversations that this run is done with
+
+    def __post_init__(self) -> None:
+        llms = self.resources.llms
+        self.asker = llms.asker("extraction", self.spending)
+        verdicts = llms.asker("verdict", self.spending)
+        self.judge = None if verdicts is None else Judge(verdicts)
+        self.extractor = rules.EXTRACTOR if self.asker is None else extractor_name(llms.spec("extraction"))
+
+    async def all(self) -> None:
+        """Conversation by conversation, until enough of them needed work or none is left."""
+        worked = 0
+        while worked < self.options.most:
+            waiting = [each for each in await self._pending() if self._key(each) not in self.passed]
+            if not waiting:
+                return
+            self.options.progress(NAME, len(self.passed), len(self.passed) + len(waiting))
+            self.passed.add(self._key(waiting[0]))
+            worked += await self._conversation(waiting[0])
+
+    async def _pending(self) -> list[Pending]:
+        return pending(await self.resources.outline(self.scope), await self.parked())
+
+    async def parked(self) -> set[int]:
+        """Journal positions of turns that were given up."""
+        found = await self.resources.log.parked(self.scope)
+        return {item.seq for item in found if item.projection == NAME and item.attempts >= GIVEN_UP}
+
+    @staticmethod
+    def _key(waiting: Pending) -> tuple[str, str]:
+        return waiting.channel, waiting.conversation_id
+
+    async def _conversation(self, waiting: Pending) -> bool:
+        """Read what waits in one conversation; whether any of it was worth reading."""
+        seat = Seat(self.resources, self._scope_of(waiting))
+        try:
+            async with self._leased(waiting) as owner:
+                # Who had it before may have read some of it since we looked.
+                left = [each for each in await self._pending() if self._key(each) == self._key(waiting)]
+                if not left:
+                    return False
+                waiting = left[0]
+                turns = await self._turns(waiting.slots[:READ_AT_ONCE])
+                before = await self._turns(waiting.before)
+                worth = any(worth_reading(turn) for turn in turns)
+                if self.options.dry_run:
+                    self._foresee(turns)
+                elif worth:
+                    await self._windows(seat, owner, turns, before)
+                else:
+                    await self._skip(seat, turns)
+        except LeaseLost as error:
+            self.report.notes.append(str(error))
+            return False
+        self.report.conversations += 1
+        return worth
+
+    async def _windows(self, seat: Seat, owner: str, turns: Sequence[Turn], before: Sequence[Turn]) -> None:
+        windows, failed = cut(turns), False
+        said = list(before)
+        for number, window in enumerate(windows, 1):
+            await self._renew(seat.scope, owner)
+            if any(worth_reading(turn) for turn in window):
+                failed |= await self._window(seat, window, said[-6:], last=number == len(windows) and not failed)
+            else:
+                await self._skip(seat, window)
+            said += window
+
+    async def _window(self, seat: Seat, turns: Sequence[Turn], before: Sequence[Turn], *, last: bool) -> bool:
+        """Read one window and settle it; whether something of it failed."""
+        known, people = Known(seat), (*before, *turns)
+        window = Window(
+            conversation_id=turns[0].conversation_id, channel=turns[0].channel, turns=tuple(turns),
+            before=tuple(before), facts=await self._facts(known, turns), entities=await known.entities(turns),
+            participants=tuple(dict.fromkeys(turn.speaker for turn in people if turn.speaker)),
+            agent_id=_agent_of(turns),
+        )  # fmt: skip
+        read = Read(draft=rules.extract(window)) if self.asker is None else await extract(window, self.asker)
+        good = replace(window, turns=tuple(turn for turn in turns if turn.id not in read.failed))
+        if good.turns:
+            await self._settle(seat, good, read.draft, last=last and not read.failed)
+        await self._note_failures([turn for turn in turns if turn.id in read.failed], read.failed)
+        return bool(read.failed)
+
+    async def _facts(self, known: Known, turns: Sequence[Turn]) -> tuple[Fact, ...]:
+        return await (known.facts_of(RULES) if self.asker is None else known.facts(turns))
+
+    async def _settle(self, seat: Seat, window: Window, draft: Draft, *, last: bool) -> None:
+        settling = Settling(seat, window, draft, self.extractor, rules=self.asker is None, judge=self.judge)
+
+        async def build(write: Write) -> Change | None:
+            change = await settling.change(write)
+            return change if change is None or not last else await self._finished(change, window, write)
+
+        entry = await self.resources.write(seat.scope, NAME, build, kind="Fact", details={"turns": len(window.turns)})
+        if entry is not None:
+            self.report.operation_ids.append(entry.operation_id)
+            self.report.count(turns=len(window.turns), **{name.lower(): n for name, n in settling.counts.items()})
+        self.report.notes += draft.notes
+
+    async def _finished(self, change: Change, window: Window, write: Write) -> Change:
+        """The change, with which its conversation is noted as consolidated."""
+        found = await self.resources.log.get("Conversation", [window.conversation_id], self.scope)
+        for record in found[:1]:
+            if isinstance(record, Conversation) and record.superseded_at is None and record.channel == window.channel:
+                done = record.model_copy(update={"consolidated": write.now})
+                expects = {**change.expects, record.key: record.seq}
+                return replace(change, puts=(*change.puts, done), expects=expects)
+        return change
+
+    async def _skip(self, seat: Seat, turns: Sequence[Turn]) -> None:
+        """Mark turns that say nothing, without a call."""
+        for start in range(0, len(turns), AT_ONCE):
+            some = tuple(turns[start : start + AT_ONCE])
+            window = Window(conversation_id=some[0].conversation_id, channel=some[0].channel, turns=some)
+            settling = Settling(seat, window, Draft(), self.extractor)
+            entry = await self.resources.write(seat.scope, NAME, settling.change, kind="Gloss")
+            if entry is not None:
+                self.report.count(skipped=len(some))
+
+    async def _note_failures(self, turns: Sequence[Turn], reasons: Mapping[str, str]) -> None:
+        """Count a try for each turn that failed; parked at the third."""
+        if not turns:
+            return
+        before = {item.seq: item.attempts for item in await self.resources.log.parked(self.scope)
+                  if item.projection == NAME}  # fmt: skip
+        for turn in turns:
+            attempts = before.get(turn.seq, 0) + 1
+            now = self.resources.clock.now()
+            await self.resources.log.park(Parked(NAME, self.scope.user_id, turn.seq, reasons[turn.id], attempts, now))
+            self.report.failed[turn.id] = reasons[turn.id]
+            if attempts >= GIVEN_UP:
+                self.report.parked[turn.id] = reasons[turn.id]
+
+    def _foresee(self, turns: Sequence[Turn]) -> None:
+        """What a run would do with these turns."""
+        for window in cut(turns):
+            worth = any(worth_reading(turn) for turn in window)
+            self.report.count(**{"turns" if worth else "skipped": len(window), "windows": int(worth)})
+
+    # -- who works
+
+    def _scope_of(self, waiting: Pending) -> Scope:
+        """Writes go where the turns are; an agent's private channel is the agent's."""
+        own = waiting.channel.startswith("_self_")
+        agent = waiting.channel.removeprefix("_self_") if own else None
+        return Scope(self.scope.user_id, waiting.channel, agent, waiting.conversation_id)
+
+    async def _turns(self, slots: Sequence[int]) -> list[Turn]:
+        found = await self.resources.log.by_slot(list(slots), self.scope) if slots else []
+        return [record for record in found if isinstance(record, Turn)]
+
+    @asynccontextmanager
+    async def _leased(self, waiting: Pending) -> AsyncIterator[str]:
+        """Work as the only one on a conversation. Raises LeaseLost while another does."""
+        name, owner = _lease(self._scope_of(waiting)), self.resources.ids.new()
+        if await self.resources.log.lease(name, LEASE_SECONDS, owner) is None:
+            raise LeaseLost(f"conversation {waiting.conversation_id!r}: another worker is at it")
+        try:
+            yield owner
+        finally:
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(self.resources.log.release(name, owner))
+
+    async def _renew(self, scope: Scope, owner: str) -> None:
+        if await self.resources.log.lease(_lease(scope), LEASE_SECONDS, owner) is None:
+            raise LeaseLost(f"conversation {scope.conversation_id!r}: another worker has taken over")
+
+
+def _lease(scope: Scope) -> str:
+    return f"{NAME}:{scope.user_id}:{scope.channel}:{scope.conversation_id}"
+
+
+def _agent_of(turns: Sequence[Turn]) -> str | None:
+    """The one agent that speaks in these turns; None for nobody and for several."""
+    agents = {turn.agent_id for turn in turns if turn.agent_id}
+    return agents.pop() if len(agents) == 1 else None

@@ -1,0 +1,147 @@
+"""Numbers and names in a text, in the one form in which they are compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from agentmem.text.words import stop_words, terms
+
+_ONES = {
+    "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+    "ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16,
+    "seventeen": 17, "eighteen": 18, "nineteen": 19,
+}  # fmt: skip
+_TENS = {
+    "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
+}  # fmt: skip
+_SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
+_OTHERS = {"dozen": 12, "couple": 2, "twice": 2, "both": 2, "pair": 2, "single": 1, "once": 1, "twins": 2, "trio": 3}
+_ORDINALS = {
+    "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9,
+    "tenth": 10,
+}  # fmt: skip
+_SPOKEN = {**_ONES, **_TENS, **_SCALES}
+_SUFFIXES = {"k": 1_000, "m": 1_000_000, "bn": 1_000_000_000}
+
+_DIGITS = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d{1,30})(\.\d{1,20})?(?:(k|m|bn)\b)?", re.IGNORECASE)
+_WORDS = re.compile(r"[a-z]+|[^a-z\s-]", re.IGNORECASE)
+_CAPITALISED = re.compile(r"[^\W\d_](?:[^\W_]|['’](?!s\b))*")
+
+_NAME_FIRST = re.compile(
+    r"['’]s\b|['’]\s|\W*$|\s(?:and|or|with|from|of|\w+(?:ed|s)|[^\W\da-z_]\w*|went|had|got|took|bought|met|came"
+    r"|made|saw|did"
+    r"|gave|found|left|became|began|grew|ate|wrote|read|ran|told|said|lost|won|sold|will|would|can|could|might|may"
+    r"|never|just"
+    r"|also|still|once|now|used|built|taught|led|spent|kept|felt|thought|knew|broke|chose|drove|flew)\b"
+)
+MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+)  # fmt: skip
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_DATED = re.compile(
+    r"(?P<before>\b(?:in|of|since|until|last|next|\d+)\s)?\b(?P<day>" + "|".join((*MONTHS, *WEEKDAYS)) + r")\b",
+    re.IGNORECASE,
+)
+_WRITTEN = re.compile(
+    r"\b(?P<iso>\d{4}-\d\d(?:-\d\d)?)\b"
+    r"|(?:\b(?P<day>\d{1,2})(?:st|nd|rd|th)?(?:\s?[-–]\s?\d{1,2})?\s(?:of\s)?)?"
+    r"\b(?P<month>" + "|".join(MONTHS) + r")\b(?:\s(?P<day_after>\d{1,2})(?:st|nd|rd|th)?\b)?(?:,?\s(?P<year>\d{4})\b)?"
+    r"|\b(?P<bare>(?:19|20)\d\d)\b",
+    re.IGNORECASE,
+)
+_NO_NAMES = frozenset(("user", "users", "agent", "assistant", "the", "i", "mr", "mrs", "ms", "dr", *MONTHS, *WEEKDAYS))
+
+
+def numbers_claimed(text: str) -> set[str]:
+    """The numbers that a claim states, in digits or in English words; "one" is too often no number."""
+    return {number for number in (*_in_digits(text, whole=True), *_in_words(text)) if number != "1"}
+
+
+def numbers_said(text: str) -> set[str]:
+    """Every number that a text may be quoted with: also parts of larger ones, ordinals, and "a dozen", "twice"."""
+    words = [word.lower() for word in _WORDS.findall(text)]
+    loose = (str(table[word]) for table in (_SPOKEN, _OTHERS, _ORDINALS) for word in words if word in table)
+    return {*_in_digits(text, whole=False), *_in_words(text), *loose}
+
+
+def names_claimed(text: str) -> list[str]:
+    """The capitalised words of a claim that are no stop words, months or days, each once, without 's.
+
+    The first word counts where it stands as a name does: alone, before another one, before 's or a verb.
+    """
+    found = [match for match in _CAPITALISED.finditer(text) if match[0][0].isupper()]
+    if found and found[0].start() == 0 and not _NAME_FIRST.match(text, found[0].end()):
+        del found[0]
+    return list(dict.fromkeys(match[0] for match in found if _may_name(match[0])))
+
+
+def dates_claimed(text: str) -> list[str]:
+    """The months and days of the week that a claim names, lower case; `May` and `March` only behind a small word."""
+    return [
+        match["day"].lower()
+        for match in _DATED.finditer(text)
+        if match["before"] or match["day"].lower() not in ("may", "march")
+    ]
+
+
+def dates_written(text: str, year: int) -> Iterator[tuple[str, str]]:
+    """Each date in a text, as it stands there and as `moments.resolve` reads it; `year` where none is written."""
+    for match in _WRITTEN.finditer(text):
+        iso = match["iso"] or match["bare"]
+        if iso is None:
+            day = match["day"] or match["day_after"]
+            iso = f"{int(match['year'] or year):04}-{MONTHS.index(match['month'].lower()) + 1:02}"
+            iso += f"-{int(day):02}" if day else ""
+        yield match[0], iso
+
+
+def words_said(text: str) -> set[str]:
+    """The words of a text as names and claims are compared with it: folded, and as index terms."""
+    return {match[0].casefold() for match in _CAPITALISED.finditer(text)} | set(terms(text))
+
+
+def _may_name(word: str) -> bool:
+    low = word.casefold()
+    return low not in _NO_NAMES and low not in stop_words() and low not in _SPOKEN and bool(terms(word))
+
+
+def _in_digits(text: str, *, whole: bool) -> Iterator[str]:
+    for match in _DIGITS.finditer(text):
+        digits, fraction, suffix = match[1].replace(",", ""), (match[2] or "").rstrip("0").rstrip("."), match[3]
+        number = (digits.lstrip("0") or "0") + fraction
+        yield number
+        if suffix and not whole and len(digits) < 15:
+            yield f"{float(number) * _SUFFIXES[suffix.lower()]:.0f}"
+
+
+def _in_words(text: str) -> Iterator[str]:
+    """The values of runs of number words: "twenty-five", "two hundred"."""
+    total, part, running = 0, 0, False
+    for word in (*(match[0].lower() for match in _WORDS.finditer(text)), ""):
+        value = _SPOKEN.get(word)
+        if value is None:
+            if running and word != "and":
+                yield str(total + part)
+            if word != "and":
+                total, part, running = 0, 0, False
+            continue
+        running = True
+        if word in ("thousand", "million", "billion"):
+            total, part = total + max(part, 1) * value, 0
+        elif word == "hundred":
+            part = max(part, 1) * value
+        elif _continues(part, value):
+            part += value
+        elif part:
+            yield str(total + part)
+            total, part = 0, value
+        else:
+            part = value
+
+
+def _continues(part: int, value: int) -> bool:
+    """Whether a number word goes on with what was said: twenty | five, two hundred | forty."""
+    ones_behind_tens = value < 10 and part >= 20 and part % 10 == 0
+    return ones_behind_tens or (value < 100 and part >= 100 and part % 100 == 0)

@@ -1,0 +1,95 @@
+"""Which turns are read together, and which say nothing worth a call."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from agentmem.model.records import Turn
+from agentmem.providers import estimated_tokens
+
+TURNS = 6
+TOKENS = 1_200
+SHORTEST = 10
+"""Characters below which a turn is not read for itself."""
+
+_LONGEST = 300  # characters up to which a text may be nothing but pleasantries
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_GREETINGS = (
+    "hi", "hi there", "hey", "hey there", "hello", "hello there", "good morning", "good afternoon", "good evening",
+    "good night", "goodnight", "bye", "bye bye", "goodbye", "see you", "see you soon", "see you later", "see ya",
+    "cheers", "take care", "thanks", "many thanks", "thanks a lot", "thanks so much", "thanks again", "thank you",
+    "thank you so much", "thank you very much", "thanks for your help", "thank you for your help", "welcome",
+    "welcome back", "sorry", "no problem", "no worries", "you're welcome", "youre welcome", "you are welcome",
+)  # fmt: skip
+_NOTHINGS = (
+    "yo", "ok", "okay", "k", "alright", "all right", "right", "sure", "sure thing", "of course", "yes", "yeah", "yep",
+    "no", "nope", "not at all", "got it", "i see", "understood", "makes sense", "that makes sense", "sounds good",
+    "that sounds good", "sounds great", "that sounds great", "good", "great", "nice", "cool", "awesome", "perfect",
+    "lovely", "wonderful", "excellent", "fine", "haha", "hahaha", "lol", "wow", "oh", "ah", "aha", "hm", "hmm", "well",
+    "please", "you too", "same to you", "my pleasure", "anytime", "any time", "never mind", "nevermind", "how are you",
+    "how are you doing", "how are you today", "how's it going", "how is it going", "how have you been", "what's up",
+    "i'm fine", "i'm good", "i'm doing well", "i am fine", "nice to meet you", "good to see you",
+    "good to hear from you", "nice to see you", "great to see you", "great to hear from you", "have a good day",
+    "have a great day", "have a nice day", "have a good one", "have a good weekend", "have a great weekend",
+    "have fun", "good luck", "talk soon", "talk to you soon", "talk to you later", "talk later", "catch you later",
+    "until next time", "see you tomorrow", "so much", "very much", "again", "indeed", "absolutely", "exactly",
+    "definitely", "then", "and", "so", "that's great", "that's nice", "that is great", "that's awesome",
+    "that's wonderful", "glad to hear it", "glad to hear that", "that's all", "that is all", "that's it",
+    "can you help me", "could you help me", "i appreciate it", "much appreciated",
+)  # fmt: skip
+
+
+def _any_of(phrases: Sequence[str]) -> str:
+    return "|".join(re.escape(phrase).replace("\\ ", " ") for phrase in sorted(phrases, key=len, reverse=True))
+
+
+# Without going back over what was read, the longest phrase first: the time is linear. A greeting may name somebody.
+_PLEASANTRIES = re.compile(
+    rf"(?>(?i:(?:{_any_of(_GREETINGS)}))(?![^ ])(?: (?!(?i:{_any_of(_GREETINGS + _NOTHINGS)})(?![^ ]))[A-Z][^ ]*)?"
+    rf"|(?i:{_any_of(_NOTHINGS)})(?![^ ]))(?: (?=.)|$)"
+)
+
+
+def cut(turns: Sequence[Turn], *, most: int = TURNS, tokens: int = TOKENS) -> list[list[Turn]]:
+    """Consecutive turns of one conversation in windows of at most `most` turns and `tokens` tokens, in their order.
+
+    Every turn is in exactly one window. A turn of more tokens stands alone. No turns give no windows.
+    """
+    windows: list[list[Turn]] = []
+    size = 0
+    for turn in turns:
+        cost = estimated_tokens(turn.searchable())
+        last = windows[-1] if windows else []
+        full = len(last) >= most or size + cost > tokens
+        if not last or full or last[-1].conversation_id != turn.conversation_id:
+            windows.append([])
+            size = 0
+        windows[-1].append(turn)
+        size += cost
+    return windows
+
+
+def worth_reading(turn: Turn) -> bool:
+    """Whether a turn may say something: it has ten characters or more, and not only English pleasantries.
+
+    A character as wide as a Chinese one counts for three. Punctuation and emoji say nothing; what was shared does.
+    """
+    text = turn.searchable()
+    if len(text) > _LONGEST:
+        return True
+    wide = sum(unicodedata.east_asian_width(character) in "WF" and character.isalnum() for character in text)
+    if len(text.strip()) + 2 * wide < SHORTEST:
+        return False
+    return not _only_pleasantries(" ".join(_WORD.findall(text.replace("’", "'"))))
+
+
+def _only_pleasantries(words: str) -> bool:
+    at = 0
+    while at < len(words):
+        found = _PLEASANTRIES.match(words, at)
+        if found is None:
+            return False
+        at = found.end()
+    return True

@@ -1,0 +1,143 @@
+"""What is doubtful waits for a person's decision, and the decision is one Change that can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from agentmem.errors import Conflict, InvalidRecord
+from agentmem.memory import first_of
+from agentmem.memory.entities import followed
+from agentmem.memory.facts import FactFields, Facts
+from agentmem.memory.merging import Merging
+from agentmem.model.changes import Change, Write, fingerprint
+from agentmem.model.clock import derived_id
+from agentmem.model.records import Fact, Review, Status, build
+
+CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    "ungrounded": ("accept", "reject"),
+    "doubtful": ("accept", "reject"),
+    "contradiction": ("prefer_new", "prefer_old", "keep_both"),
+    "correction": ("prefer_new", "prefer_old", "keep_both"),
+    "same_entity": ("merge", "keep_apart"),
+})  # fmt: skip
+"""What may be decided, by what a review is about."""
+
+NOTHING = frozenset({"reject", "prefer_old", "keep_apart"})  # decisions that leave all as it is
+PROPOSED = frozenset({"claim", "source_spans", *FactFields.__annotations__})
+
+
+def pair_id(user_id: str, first: str, second: str) -> str:
+    """The id of the review that asks whether two entities are one, in whichever order they are named."""
+    return derived_id(user_id, "same_entity", *sorted((first, second)))
+
+
+@dataclass
+class Reviews(Facts, Merging):
+    """The verbs over what is doubtful."""
+
+    async def reviews(self, about: str | None = None, *, limit: int = 100) -> list[Review]:
+        """The open reviews of the readable channels, oldest first, those `about` one kind of doubt when it is given.
+
+        Kinds are ungrounded, doubtful, contradiction, correction and same_entity; another is InvalidRecord.
+        """
+        if about is not None and about not in CHOICES:
+            raise InvalidRecord(f"about must be one of {', '.join(CHOICES)}, got {about!r}", field="about")
+        if limit < 0:
+            raise InvalidRecord(f"limit must be 0 or more, got {limit}", field="limit")
+        found = [review for review in await self.seat.all("Review") if isinstance(review, Review)]
+        waiting = [review for review in found if review.unique() and about in (None, review.about)]
+        return sorted(waiting, key=lambda review: (review.recorded_at or review.decided_at, review.id))[:limit]
+
+    async def asked_about(self, first: str, second: str) -> Review | None:
+        """The review about whether two entities are one, open or decided; None when it was never asked."""
+        found = await self.seat.resources.log.get(
+            "Review", [pair_id(self.seat.scope.user_id, first, second)], self.seat.scope
+        )
+        return found[0] if found and isinstance(found[0], Review) else None
+
+    async def resolve_review(self, review_id: str, decision: str, *, idempotency_key: str | None = None) -> Review:
+        """Decide a review and do what was decided, in one operation; `undo` takes both back. Returns it as decided.
+
+        `accept` or `reject` what is ungrounded or doubtful; `prefer_new`, `prefer_old` or `keep_both` where two facts
+        contradict each other or one corrects the other; `merge` or `keep_apart` two entities that may be one. The same
+        decision again changes nothing. Raises NotFound, InvalidRecord naming the choices or what is wrong with the
+        proposed fact (the review stays open), and Conflict where it was decided otherwise.
+        """
+
+        async def make(write: Write) -> Change | None:
+            review = await self._review(review_id, decision)
+            if review.review_status != "open":
+                found.append(review)
+                return None
+            change = await self._effect(write, review, decision)
+            learned = [put.id for put in change.puts if isinstance(put, Fact)][:1] if review.proposed else []
+            closed = {
+                "review_status": "rejected" if decision in NOTHING else "accepted", "decision": decision,
+                "decided_at": write.now, "record_ids": tuple(dict.fromkeys((*review.record_ids, *learned))),
+            }  # fmt: skip
+            puts = (review.model_copy(update=closed), *change.puts)
+            return replace(change, puts=puts, expects={**change.expects, review.key: review.seq})
+
+        found: list[Review] = []
+        entry = await self.seat.resources.write(
+            self.seat.scope, "resolve_review", make, kind="Review", key=idempotency_key,
+            payload=fingerprint(id=review_id, decision=decision),
+        )  # fmt: skip
+        return first_of(entry, Review) if entry is not None else found[-1]
+
+    async def _review(self, review_id: str, decision: str) -> Review:
+        """The review, if this may be decided of it."""
+        review = await self.seat.one("Review", review_id)
+        assert isinstance(review, Review)
+        choices = CHOICES[review.about]
+        if decision not in choices:
+            raise InvalidRecord(
+                f"decision must be one of {', '.join(choices)} (the review is about {review.about}), got {decision!r}",
+                field="decision",
+            )
+        if review.review_status != "open" and review.decision != decision:
+            raise Conflict(f"review {review_id!r} was decided before: {review.decision}; undo that first")
+        if review.superseded_at is not None:
+            raise InvalidRecord(f"review {review_id!r} was forgotten; restore it first", field="review_id")
+        return review
+
+    async def _effect(self, write: Write, review: Review, decision: str) -> Change:
+        """The Change that does what was decided."""
+        if decision in NOTHING:
+            return write.change()
+        if decision == "merge":
+            if len(review.record_ids) != 2:
+                raise InvalidRecord(f"review {review.id!r} does not name two entities", field="record_ids")
+            keep, other = await followed(self.seat, review.record_ids)
+            return write.change() if keep == other else await self._merging(write, keep, other)
+        claim, given = _proposal(review)
+        if decision == "prefer_new" and (old := await self._contradicted(review)) is not None:
+            wrong = review.about == "correction"
+            return await self._superseding(write, old, claim, given, wrong=wrong, channel=review.channel)
+        change, _ = await self._learning(write, claim, given, review.channel)
+        return change
+
+    async def _contradicted(self, review: Review) -> Fact | None:
+        """The fact that the proposed one stands against, or what came in its place; None where it was forgotten."""
+        if not review.record_ids:
+            raise InvalidRecord(f"review {review.id!r} names no fact that it is about", field="record_ids")
+        named = await self._current(review.record_ids[0])
+        return None if named.status is Status.FORGOTTEN else await self._latest(named.id)
+
+
+def _proposal(review: Review) -> tuple[str, dict[str, Any]]:
+    """The claim and the fields of the fact that waits, checked like anything that comes from outside."""
+    fields = {name: value for name, value in review.proposed.items() if value is not None}
+    for name in fields:
+        if name not in PROPOSED:
+            raise InvalidRecord(f"proposed: a fact has no field {name!r} to set", field="proposed")
+    if "claim" not in fields:
+        raise InvalidRecord("proposed: the fact has no claim", field="proposed")
+    fact = build(Fact, **fields)
+    for turn, start, end in fact.source_spans:
+        if turn not in fact.source_turn_ids or not 0 <= start < end:
+            raise InvalidRecord(f"proposed: source_spans name {turn!r} from {start} to {end}", field="source_spans")
+    return fact.claim, {name: getattr(fact, name) for name in fields if name != "claim"}

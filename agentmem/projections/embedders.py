@@ -1,0 +1,39 @@
+"""Which embedders a store is served with: what it has recorded, and the one that is being built beside it."""
+
+from __future__ import annotations
+
+from agentmem.providers import Embedder, EmbedderOptions, open_embedder, resolve_auto
+from agentmem.settings import Settings
+from agentmem.stores import LogStore
+
+
+def embedder_options(settings: Settings) -> EmbedderOptions:
+    """What the settings say to any embedder."""
+    return EmbedderOptions(
+        models=settings.model_folder, threads=settings.threads, timeout=settings.model_timeout,
+        dimensions=settings.dimensions, base_url=settings.base_url,
+    )  # fmt: skip
+
+
+async def recorded_embedders(settings: Settings, log: LogStore, notices: list[str]) -> list[Embedder]:
+    """The recorded embedder, then the one being built beside it. A new store records what the settings resolve to."""
+    options = embedder_options(settings)
+    meta = await log.meta()
+    spec = settings.embedder
+    recorded = meta.get("embedder")
+    if recorded is None:
+        chosen = open_embedder(resolve_auto(options) if spec == "auto" else spec, options)
+        recorded = (await log.default_meta({"embedder": chosen.identity}))["embedder"]
+        if spec == "auto" and recorded.startswith("hash:"):
+            notices.append(
+                "No local model was found, so text is matched by its words (embedder hash). "
+                "Install one with: pip install 'agentmem-graph[local]', then: agentmem rebuild --embedder local"
+            )
+    elif spec != "auto":
+        wanted = open_embedder(spec, options).identity
+        if wanted != recorded:
+            notices.append(
+                f"This store was built with {recorded} and keeps it; to change: agentmem rebuild --embedder {wanted}"
+            )
+    names = dict.fromkeys([recorded] + ([meta["embedder_next"]] if meta.get("embedder_next") else []))
+    return [open_embedder(name, options) for name in names]

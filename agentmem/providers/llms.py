@@ -1,0 +1,60 @@
+"""The language models that the settings name, one for each purpose, opened when they are first asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from agentmem.providers import LLM, LLMOptions, open_llm
+from agentmem.providers.asking import Asker, Spending
+from agentmem.settings import Settings
+
+PURPOSES: Mapping[str, str] = MappingProxyType({
+    "extraction": "extraction_llm",
+    "verdict": "verdict_llm",
+    "recall": "recall_llm",
+    "synopsis": "synopsis_llm",
+})  # fmt: skip
+"""What models are asked for, and the setting that names the one for it; without a word there, `llm` is asked."""
+
+
+class LLMs:
+    """Opens each model once, however many purposes it serves. `given` are models that are open already, by spec."""
+
+    def __init__(self, settings: Settings, given: Mapping[str, LLM] | None = None) -> None:
+        self._settings = settings
+        self._open: dict[str, LLM | None] = dict(given or {})
+
+    def spec(self, purpose: str) -> str:
+        """The model that the settings name for a purpose; `none` for none."""
+        return getattr(self._settings, PURPOSES[purpose]) or self._settings.llm
+
+    def asker(self, purpose: str, spending: Spending | None = None) -> Asker | None:
+        """One that asks the model for this purpose, on this account; None when the settings name no model.
+
+        Raises ConfigError for a model that cannot be opened.
+        """
+        llm = self._llm(self.spec(purpose))
+        if llm is None:
+            return None
+        return Asker(llm, spending or Spending(), self._settings.llm_concurrency)
+
+    def spending(self) -> Spending:
+        """A fresh account with the caps of the settings."""
+        settings = self._settings
+        return Spending(max_calls=settings.max_calls, max_tokens=settings.max_tokens, max_cost=settings.max_cost)
+
+    def _llm(self, spec: str) -> LLM | None:
+        if spec not in self._open:
+            settings = self._settings
+            options = LLMOptions(
+                timeout=settings.model_timeout, concurrency=settings.llm_concurrency, base_url=settings.llm_base_url
+            )
+            self._open[spec] = open_llm(spec, options)
+        return self._open[spec]
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        for llm in self._open.values():
+            if llm is not None:
+                await llm.close()

@@ -1,0 +1,6 @@
+-- The turn that a gloss explains, or that a fact was first taken from: ranking joins them to it.
+ALTER TABLE memory_records ADD COLUMN turn_id TEXT COLLATE "C" NOT NULL DEFAULT '';
+
+UPDATE memory_records r SET turn_id = coalesce(v.payload::json #>> '{source_turn_ids,0}', '')
+FROM memory_versions v
+WHERE r.kind = 'Fact' AND v.user_id = r.user_id AND v.slot = r.slot AND v.seq = r.seq;

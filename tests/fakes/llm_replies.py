@@ -1,0 +1,66 @@
+"""A language model for tests of recall: it answers by purpose, as told, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.providers import LLMReply, LLMRequest
+from agentmem.providers.llms import LLMs
+from agentmem.recall.bundle import MemoryBundle
+from agentmem.recall.layer import RecallLayer
+from agentmem.recall.query import Request
+from agentmem.resources import Resources
+
+TECHNIQUES = ("decompose", "expansion", "hyde", "self_query")
+HYDE = {"sentence": "Ann plays the cello in an orchestra."}
+EXPANSION = {"statements": ["Ann plays the cello.", "Ann makes music."]}
+DECOMPOSE = {"parts": ["Which instrument does Ann play?", "Which game does Bob play?"]}
+SELF_QUERY = {
+    "first_day": "2023-05-03", "last_day": "2023-05-05", "kinds": ["fact"], "entities": ["Ann"], "keywords": ["cello"],
+}  # fmt: skip
+GOOD = dict(zip(TECHNIQUES, (DECOMPOSE, EXPANSION, HYDE, SELF_QUERY), strict=True))
+
+
+class Replies:
+    """See `LLM`. A reply is text, something for JSON, or an error to raise; a purpose without one gets {}."""
+
+    identity = "replies:test"
+
+    def __init__(self, replies: Mapping[str, Any] | None = None, *, delay: float = 0.0) -> None:
+        self.replies = GOOD if replies is None else replies
+        self.delay = delay
+        self.asked: list[LLMRequest] = []
+
+    async def complete(self, request: LLMRequest) -> LLMReply:
+        self.asked.append(request)
+        await asyncio.sleep(self.delay)
+        reply = self.replies.get(request.purpose, {})
+        if isinstance(reply, Exception):
+            raise reply
+        return LLMReply(reply if isinstance(reply, str) else json.dumps(reply), 100, 0, 20, self.identity)
+
+    async def close(self) -> None:
+        pass
+
+
+def put_behind(resources: Resources, llm: Replies) -> None:
+    """Make this the model that the settings name, whatever they say."""
+    resources.llms = LLMs(resources.settings, {resources.settings.llm: llm})
+
+
+def layer_with(memory: AsyncAgentMemory, llm: Replies | None, *names: str, **settings: Any) -> RecallLayer:
+    """Recall with these techniques switched on, beside the usual ones, and this model behind them."""
+    resources = memory.resources
+    if llm is not None:
+        put_behind(resources, llm)
+    on = {name: {"enabled": True, **settings.get(name, {})} for name in names}
+    return RecallLayer(resources, {**settings, **on})
+
+
+async def asked(layer: RecallLayer, memory: AsyncAgentMemory, query: str, *only: str, **more: Any) -> MemoryBundle:
+    """What is remembered for a query, by these techniques alone where some are named."""
+    return await layer.recall(Request(query=query, techniques=only or None, **more), memory.scope)

@@ -1,0 +1,72 @@
+"""A language model for tests: it reads a window as a book says, and can be away, silly or dear."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agentmem import AsyncAgentMemory
+from agentmem.providers import LLMReply, LLMRequest, estimated_tokens
+from agentmem.providers.llms import LLMs
+
+SPEC = "scribe:test"
+Said = Mapping[str, Any]  # facts, entities, relations (without the turn's label), standalone, keys
+
+
+class Scribe:
+    """Answers extraction from `book`, by the text of a turn; verdicts from `verdicts`, by the two claims.
+
+    `trouble` may raise, or give the text of a reply in place of the right one, for a request.
+    """
+
+    identity = SPEC
+
+    def __init__(
+        self, book: Mapping[str, Said] | None = None, *, verdicts: Mapping[tuple[str, str], str] | None = None,
+        trouble: Callable[[LLMRequest], str | None] | None = None,
+    ) -> None:  # fmt: skip
+        self.book = dict(book or {})
+        self.verdicts = dict(verdicts or {})
+        self.trouble = trouble
+        self.requests: list[LLMRequest] = []
+
+    async def complete(self, request: LLMRequest) -> LLMReply:
+        self.requests.append(request)
+        text = self.trouble(request) if self.trouble is not None else None
+        if text is None:
+            data = json.loads(request.content[request.content.index("{") :].split("\n\nYour last reply")[0])
+            text = json.dumps(self._verdicts(data) if request.purpose == "verdict" else self._read(data))
+        tokens = estimated_tokens(request.system + request.content)
+        return LLMReply(text, tokens, 0, estimated_tokens(text), "test")
+
+    async def close(self) -> None:
+        return None
+
+    def _read(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        known = {fact["claim"]: fact["label"] for fact in data["known_facts"]}
+        reply: dict[str, Any] = {"turns": [], "facts": [], "entities": [], "relations": []}
+        for turn in data["turns"]:
+            said = self.book.get(turn["text"], {})
+            label = turn["label"]
+            gloss = {"standalone": said.get("standalone", ""), "keys": said.get("keys", []), "leans_on": []}
+            reply["turns"].append({"turn": label, **gloss})
+            for name in ("facts", "entities", "relations"):
+                for item in said.get(name, ()):
+                    quote = {} if name == "entities" else {"quote": turn["text"]}
+                    linked = {field: known[item[field]] for field in ("replaces", "ended") if item.get(field) in known}
+                    reply[name].append({"turn": label, **quote, **item, **linked})
+        return reply
+
+    def _verdicts(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        told = []
+        for new, known in data["pairs"]:
+            pair = (data["new"][new], data["known"][known]["claim"])
+            told.append({"new": new, "known": known, "verdict": self.verdicts.get(pair, "unrelated"), "wrong": False})
+        return {"verdicts": told}
+
+
+def listening(memory: AsyncAgentMemory, scribe: Scribe) -> AsyncAgentMemory:
+    """The memory, opened with `llm` SPEC, with this model behind it."""
+    memory.resources.llms = LLMs(memory.resources.settings, {SPEC: scribe})
+    return memory

@@ -1,0 +1,74 @@
+"""Replies: strict for the vendor, read item by item, bounded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from agentmem.extraction.reply import (
+    ITEMS,
+    KEYS,
+    LONGEST_CLAIM,
+    LONGEST_KEY,
+    AgentReply,
+    FactItem,
+    Reply,
+)
+from agentmem.providers.strict_schema import strict_schema
+
+FACT = {"turn": "T1", "claim": "Ann rows.", "quote": "I row"}
+
+
+def read(**lists: Any) -> Reply:
+    return Reply.model_validate_json(json.dumps({"turns": [], **lists}))
+
+
+def test_the_schemas_are_those_that_vendors_follow() -> None:
+    schema = strict_schema(Reply)
+    assert schema["required"] == ["turns", "facts", "entities", "relations"]
+    fact = schema["properties"]["facts"]["items"]
+    assert fact["required"] == list(FactItem.model_fields)
+    assert fact["properties"]["certainty"]["anyOf"][0]["enum"] == ["explicit", "implied", "inferred", "uncertain"]
+    assert strict_schema(AgentReply)["required"] == ["facts"]
+
+
+def test_one_malformed_item_never_drops_its_siblings() -> None:
+    reply = read(facts=[FACT, None, 5, {"claim": "no turn"}, {**FACT, "claim": ""}, {**FACT, "claim": "Bob rows."}])
+    assert [item.claim for item in reply.facts] == ["Ann rows.", "Bob rows."]
+    assert reply.dropped == ("facts: a malformed item was left out",) * 4
+
+
+@pytest.mark.parametrize("text", ["[]", "7", "{}", '{"facts": []}', '{"turns": null}', '{"turns": [], "facts": [1]}'])
+def test_an_envelope_without_anything_usable_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError):
+        Reply.model_validate_json(text)
+
+
+def test_lists_that_are_missing_or_null_are_empty() -> None:
+    reply = read(facts=None, entities="none")
+    assert (reply.facts, reply.entities, reply.relations, reply.dropped) == ([], [], [], ())
+
+
+def test_lengths_and_counts_are_bounded() -> None:
+    reply = read(facts=[{**FACT, "claim": "x" * (LONGEST_CLAIM + 1)}, *([FACT] * 200)])
+    assert len(reply.facts) == ITEMS["facts"]
+    assert reply.dropped == ("facts: a malformed item was left out", "facts: more than 30 items, the rest was left out")
+    keys = ["a", "a", "", 5, "x" * (LONGEST_KEY + 1), *"bcdefgh"]
+    turn = read(turns=[{"turn": "T1", "standalone": None, "keys": keys}]).turns[0]
+    assert (turn.standalone, turn.keys) == ("", ["a", "b", "c", "d", "e", "f"])
+    assert len(turn.keys) == KEYS
+
+
+def test_unknown_words_are_none_and_wrong_types_the_default() -> None:
+    odd = {"subject": "me", "certainty": 1, "temporal": "", "kind": [], "why_replaced": "bored", "negated": "yes"}
+    item = read(facts=[{**FACT, **odd, "when": 7, "entities": None, "depends_on": "F1", "replaces": {}}]).facts[0]
+    assert (item.subject, item.certainty, item.temporal, item.kind, item.why_replaced) == (None,) * 5
+    assert (item.negated, item.when, item.entities, item.depends_on, item.replaces) == (False, None, [], [], None)
+
+
+def test_a_claim_is_one_line_without_control_characters() -> None:
+    item = read(facts=[{**FACT, "claim": " Ann\n\trows\u0000 \u202enow. "}]).facts[0]
+    assert item.claim == "Ann rows now."

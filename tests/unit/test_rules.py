@@ -1,0 +1,111 @@
+"""The rule extractor: its cases, what it leaves alone, and that its claims rest on the text, whatever that is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentmem.bench.rules import read_cases, run_rules_cases
+from agentmem.extraction import Draft, Window
+from agentmem.extraction.rules import EXTRACTOR, extract
+from agentmem.extraction.rules.sentences import LONGEST_READ
+from agentmem.model.records import Entity, Turn
+
+CASES = read_cases()
+NOW = datetime(2024, 3, 14, 10, tzinfo=UTC)
+PIECES = (
+    "I ", "and I ", "I'm ", "my sister Anna ", "I went to a ", "I love ", " - ", ", ", '"', "\u201c", "'", ". ", "! ",
+    "? ", "\n", "yesterday ", "in May 2020 ", "two weeks ago ", "Aa ", "A", "of the ", "for ", "zoo ", "so ",
+    "really ", "if ", "not ", "\U0001f600", "I used to ", "I no longer work at ", "My favourite tea is ", "> ", "1",
+    "\u00e9", "\u2019", "My dog Rex ",
+)  # fmt: skip
+
+
+def read(text: str, **fields: object) -> Draft:
+    turn = Turn(**{"id": "t", "conversation_id": "c", "index": 0, "content": text, "timestamp": NOW, **fields})
+    return extract(Window(conversation_id="c", channel="_global", turns=(turn,)))
+
+
+def test_there_are_enough_cases_and_a_third_of_them_are_traps() -> None:
+    assert len(CASES) >= 60
+    assert sum(case.none for case in CASES) * 3 >= len(CASES)
+    assert len({case.id for case in CASES}) == len(CASES)
+    assert all(case.none is not bool(case.facts) for case in CASES)
+
+
+def test_precision_on_the_cases_and_every_trap_silent() -> None:
+    report = run_rules_cases()
+    assert report.precision >= 0.95
+    assert [verdict.case.id for verdict in report.verdicts if verdict.case.none and verdict.made] == []
+    assert report.wrong == {}
+    assert report.rows()[-1] == {"rule": "all", "cases": len(CASES), "right": len(CASES), "share": 1.0}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.facts][:3], ids=lambda case: case.id)
+def test_a_case_can_fail(case) -> None:
+    spoilt = run_rules_cases([replace(case, facts=("Nobody said this",), fields={})])
+    assert spoilt.precision == 0.0
+    assert spoilt.wrong
+
+
+def test_facts_are_named_after_their_rule_and_extraction_after_the_rules() -> None:
+    (fact,) = read("I'm allergic to walnuts.", speaker="Vera").facts
+    assert (fact.claim, fact.tags, fact.certainty) == ("Vera is allergic to walnuts", ("rule:health",), "explicit")
+    assert EXTRACTOR == "rules:1"
+    assert read("I live in Porto.").glosses == ()
+
+
+def test_a_quote_is_the_stretch_at_its_span() -> None:
+    text = "Hey Sam! Guess what - last Friday I bought a canoe, and it floats."
+    (fact,) = read(text).facts
+    assert fact.claim == "The user bought a canoe on 8 March 2024"
+    assert fact.span is not None
+    assert text[slice(*fact.span)] == fact.quote == "Guess what - last Friday I bought a canoe"
+
+
+def test_a_known_entity_keeps_its_type() -> None:
+    turn = Turn(id="t", conversation_id="c", index=0, content="I went to Fernhill yesterday.", timestamp=NOW)
+    known = Entity(id="e", name="Fernhill", type="organisation")
+    draft = extract(Window(conversation_id="c", channel="_global", turns=(turn,), entities=(known,)))
+    assert [(entity.name, entity.type) for entity in draft.entities] == [("Fernhill", "organisation")]
+
+
+def test_an_alias_is_kept_only_where_it_is_stated() -> None:
+    (robert, _) = read("My uncle Robert, or Bob, lives in Ghent.").entities
+    assert (robert.name, robert.type, robert.aliases) == ("Robert", "person", ("Bob",))
+    (kate,) = read("My aunt Kate and my uncle walked here.").entities
+    assert kate.aliases == ()
+
+
+def test_what_stands_behind_the_first_20_000_characters_is_not_read() -> None:
+    assert read("word. " * 3000 + "I live in Porto.").facts
+    assert not read("word. " * (LONGEST_READ // 6) + "I live in Porto.").facts
+
+
+@pytest.mark.parametrize("unit", PIECES)
+def test_long_runs_are_read_to_their_end(unit: str) -> None:
+    for text in (unit * LONGEST_READ, "I went to a " + unit * LONGEST_READ):
+        if text.strip():
+            assert read(text[:25_000]).glosses == ()
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=12)), max_size=60), st.booleans())
+def test_any_text_gives_facts_that_rest_on_it_and_the_same_ones_again(parts: list[str], named: bool) -> None:
+    text = "".join(parts).encode("utf-8", "ignore").decode()
+    if not text.strip():
+        return
+    draft = read(text, speaker="Vera" if named else None)
+    assert draft == read(text, speaker="Vera" if named else None)
+    names = {entity.name for entity in draft.entities}
+    for fact in draft.facts:
+        assert fact.span is not None
+        assert text[slice(*fact.span)] == fact.quote
+        assert fact.quote.strip()
+        assert fact.claim.startswith("Vera" if named else "The user")
+        assert len(fact.claim) < 600
+        assert set(fact.entities) <= names
