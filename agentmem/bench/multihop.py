@@ -36,6 +36,9 @@ _ASIDES = (
 )  # fmt: skip
 
 
+Named = tuple[str, tuple[str, ...]]  # a text, and whom it names
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """A relation, and the turn that tells of it."""
@@ -89,11 +92,13 @@ def _named(name: str, text: str) -> bool:
     return name in text or name.split(maxsplit=1)[0] in text
 
 
-def distracting(cases: Sequence[Case], count: int) -> list[tuple[str, tuple[str, ...]]]:
+def distracting(cases: Sequence[Case], count: int) -> list[Named]:
     """Turns and whom they name: doubles of every answer, and asides about those whom the questions start from."""
     people = [f"{first} {last}" for last, first in product(_LAST, _FIRST)]
-    asides = [(text.format(link.source), (link.source,)) for case in cases for link in case.links for text in _ASIDES]
-    doubles = []
+    asides: list[Named] = [
+        (text.format(link.source), (link.source,)) for case in cases for link in case.links for text in _ASIDES
+    ]
+    doubles: list[Named] = []
     while len(doubles) + len(asides) < count:
         number = len(doubles)
         case, name = cases[number % len(cases)], people[(number // len(cases) + 7 * number) % len(people)]
@@ -180,3 +185,21 @@ async def _ask(memory: AsyncAgentMemory, case: Case, distance: int) -> Found:
         said = [turn.content for turn in bundle.turns]
         places.append(said.index(case.text) + 1 if case.text in said else None)
     return Found(case, distance, *places)
+
+
+def table(found: Sequence[Found]) -> list[dict[str, object]]:
+    """A row for each number of links and one for all: questions, and R@10 with the graph and without."""
+    rows: list[dict[str, object]] = []
+    for count in (*sorted({one.hops for one in found}), 0):
+        some = [one for one in found if count in (one.hops, 0)]
+        rows.append({
+            "links": count or "all", "questions": len(some),
+            "R@10": round(sum(one.place is not None for one in some) / max(1, len(some)), 4),
+            "R@10 without the graph": round(sum(one.without is not None for one in some) / max(1, len(some)), 4),
+        })  # fmt: skip
+    return rows
+
+
+def wrong(found: Sequence[Found]) -> dict[str, tuple[str, ...]]:
+    """The questions whose answer was not among the first ten."""
+    return {one.case.name: (f"not found over {one.hops} links",) for one in found if one.place is None}

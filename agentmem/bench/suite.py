@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.bench import datasets, latency, recall, report, revision
+from agentmem.bench import datasets, latency, played, recall, report
 from agentmem.bench.latency import Load
 from agentmem.bench.recall import Configuration
 from agentmem.bench.target import Target
@@ -34,8 +34,8 @@ class Plan:
 
     `data`: LoCoMo-shaped files. `configurations`: compared with the first one. `context_tokens`: budget of `context()`.
     `loads`: sizes for time and memory. `scratch`: folder for the databases, removed afterwards. `servers`: measure
-    recall on the servers that the environment names, with users that are erased afterwards. `revision`: play the cases
-    of belief revision.
+    recall on the servers that the environment names, with users that are erased afterwards. `cases`: play those of
+    `revision`, `extraction`, `rules` or `multihop`, extraction with `llm` where one is named.
     """
 
     out: Path
@@ -47,21 +47,24 @@ class Plan:
     startup: bool = False
     scratch: Path | None = None
     servers: bool = False
-    revision: bool = False
+    cases: str = ""
+    llm: str = ""
 
 
 def run(plan: Plan, say: Say | None = None, progress: recall.Progress | None = None) -> list[Path]:
     """Measure, write what was found as .md and .json into `plan.out`, and return the files written.
 
-    These are `recall-<embedder>`, `revision-<embedder>` and `latency`.
+    These are `recall-<embedder>`, those of the cases, and `latency`.
 
     `say` gets one line for each step, `progress` the questions asked and in all. Raises ConfigError when there is
     nothing to measure or the servers cannot measure it, and what the memory raises.
     """
-    if not (plan.data or plan.loads or plan.startup or plan.revision):
+    if not (plan.data or plan.loads or plan.startup or plan.cases):
         raise ConfigError("nothing to measure: give data, sizes or start-up")
-    if plan.servers and (plan.loads or plan.startup):
-        raise ConfigError("on servers only recall and revision are measured here: agentmem bench recall --servers")
+    if plan.servers and (plan.loads or plan.startup or plan.cases in played.READ):
+        raise ConfigError(
+            "on servers only recall, revision and multihop are measured here: agentmem bench recall --servers"
+        )
     say = say or _quiet
     dialogues = datasets.load(plan.data)
     written: list[Path] = []
@@ -71,9 +74,9 @@ def run(plan: Plan, say: Say | None = None, progress: recall.Progress | None = N
             say(f"recall with {embedder}: {len(dialogues)} dialogues")
             target = Target(str(Path(scratch) / "recall" / slug(embedder)), embedder, mark=mark)
             written += _recall(plan, target, dialogues, progress)
-        for embedder in plan.embedders if plan.revision else ():
-            target = Target(str(Path(scratch) / "revision" / slug(embedder)), embedder, mark=mark)
-            written += _revision(plan, target, progress)
+        for embedder in _embedders(plan):
+            target = Target(str(Path(scratch) / plan.cases / slug(embedder)), embedder, mark=mark)
+            written += _cases(plan, target, progress)
         rows = list(_latency(plan, Path(scratch), say))
     if rows:
         written += report.write(plan.out, "latency", f"## Time and size\n\n{report.table(rows)}\n", rows)
@@ -95,15 +98,21 @@ def _recall(
     return report.write(plan.out, f"recall-{slug(target.embedder)}", text, report.recall_data(measured))
 
 
-def _revision(plan: Plan, target: Target, progress: recall.Progress | None) -> tuple[Path, Path]:
+def _embedders(plan: Plan) -> tuple[str, ...]:
+    """The embedders to play the cases with; only one where nothing is embedded."""
+    return plan.embedders if plan.cases in played.STORED else plan.embedders[: bool(plan.cases)]
+
+
+def _cases(plan: Plan, target: Target, progress: recall.Progress | None) -> tuple[Path, Path]:
     if plan.servers:
         asyncio.run(_check_servers(target))
-    verdicts = asyncio.run(revision.run(target, revision.read_cases(), progress=progress))
-    rows = revision.table(verdicts)
-    wrong = [f"- {verdict.case.name}: {what}" for verdict in verdicts for what in verdict.wrong]
-    text = "\n".join([f"# Belief revision with {target.embedder}", "", report.table(rows), "", *wrong])
-    figures = {"rows": rows, "wrong": {verdict.case.name: verdict.wrong for verdict in verdicts if verdict.wrong}}
-    return report.write(plan.out, f"revision-{slug(target.embedder)}", text.rstrip() + "\n", figures)
+    found = asyncio.run(played.play(plan.cases, target, plan.llm, progress))
+    stored = plan.cases in played.STORED
+    wrong = [f"- {name}: {what}" for name, whats in found.wrong.items() for what in whats]
+    title = f"# {found.title} with {target.embedder}" if stored else f"# {found.title}"
+    text = "\n".join([title, "", report.table(found.rows), "", *wrong])
+    name = f"{plan.cases}-{slug(target.embedder)}" if stored else plan.cases
+    return report.write(plan.out, name, text.rstrip() + "\n", {"rows": found.rows, "wrong": found.wrong})
 
 
 async def _check_servers(target: Target) -> None:

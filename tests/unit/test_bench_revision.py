@@ -25,7 +25,7 @@ def test_there_are_enough_cases_of_every_rule() -> None:
 
 
 def test_every_case_is_answered_rightly(tmp_path: Path) -> None:
-    written = suite.run(suite.Plan(out=tmp_path / "out", embedders=("hash",), revision=True))
+    written = suite.run(suite.Plan(out=tmp_path / "out", embedders=("hash",), cases="revision"))
     assert [path.name for path in written] == ["revision-hash.md", "revision-hash.json"]
     figures = json.loads(written[1].read_text(encoding="utf-8"))
     assert figures["wrong"] == {}

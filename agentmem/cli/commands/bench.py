@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command(short_help="Measure recall, belief revision, latency and memory.")
+KINDS = ("recall", "extraction", "rules", "revision", "multihop", "latency")
+
+
+@click.command(short_help="Measure recall, extraction, belief revision, latency and memory.")
 @click.argument(
-    "what", required=False, metavar="[recall|revision|latency]", type=click.Choice(["recall", "revision", "latency"])
+    "what", required=False, metavar="[recall|extraction|rules|revision|multihop|latency]", type=click.Choice(KINDS)
 )
 @click.option("--data", multiple=True, type=_FILE, metavar="PATH", help="A LoCoMo-shaped file; may be repeated.")
 @click.option(
@@ -45,14 +48,17 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--servers",
     is_flag=True,
-    help="Measure recall or revision on the servers that the settings name, with users erased afterwards.",
+    help="Measure recall, revision or multihop on the servers that the settings name, with users erased afterwards.",
 )
+@click.option("--llm", default="", metavar="SPEC", help="Extraction: ask this model in place of the recorded replies.")
 @click.option("--sizes", metavar="SIZE,…", help="Turns, or users x turns. [default: 1000,10000,100000,1000x500]")
 @memory_options()
 def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> None:
     """Measure evidence recall on the files of --data, and latency, memory and start-up at several sizes.
 
-    `revision` plays cases of facts whose premises fall, and says which answers were wrong.
+    The others play cases that ship with the package and say what was wrong: `extraction` reads turns with the model of
+    --llm, or as recorded; `rules` without one; `revision` lets premises of facts fall; `multihop` asks for what lies
+    two or three links away.
 
     Works on databases of its own, in a temporary folder or below --home, and removes them. --servers takes the URLs of
     the environment instead.
@@ -63,6 +69,7 @@ def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, 
       agentmem bench recall --data a.json --data b.json --configurations compare.json --embedder local
       agentmem bench recall --data locomo.json --servers
       agentmem bench revision
+      agentmem bench extraction --llm anthropic
       agentmem bench latency --sizes 1000,10000 --embedder hash
     """
     from agentmem.bench import suite
@@ -98,5 +105,6 @@ def plan(door: Door, what: str | None, data: tuple[Path, ...], out: Path, **opti
         startup=latency,
         scratch=scratch,
         servers=options["servers"],
-        revision=what == "revision",
+        cases=what if what in KINDS[1:-1] else "",
+        llm=options["llm"],
     )
