@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from agentmem.consolidation import JobOptions, JobReport
@@ -32,7 +32,7 @@ from agentmem.stores import Parked
 from agentmem.stores.upkeep import GIVEN_UP
 
 NAME = "consolidate"
-LEASE_SECONDS = 300.0
+LEASE_SECONDS = 30.0
 AT_ONCE = 500  # turns without content that are marked together
 READ_AT_ONCE = 600  # turns of one conversation that are read before the next one is served
 
@@ -110,7 +110,7 @@ class _Run:
         """Read what waits in one conversation; whether any of it was worth reading."""
         seat = Seat(self.resources, self._scope_of(waiting))
         try:
-            async with self._leased(waiting) as owner:
+            async with self._leased(waiting) as lost:
                 # Who had it before may have read some of it since we looked.
                 left = [each for each in await self._pending() if self._key(each) == self._key(waiting)]
                 if not left:
@@ -122,7 +122,7 @@ class _Run:
                 if self.options.dry_run:
                     self._foresee(turns)
                 elif worth:
-                    await self._windows(seat, owner, turns, before)
+                    await self._windows(seat, lost, turns, before)
                 else:
                     await self._skip(seat, turns)
         except LeaseLost as error:
@@ -131,11 +131,12 @@ class _Run:
         self.report.conversations += 1
         return worth
 
-    async def _windows(self, seat: Seat, owner: str, turns: Sequence[Turn], before: Sequence[Turn]) -> None:
+    async def _windows(self, seat: Seat, lost: asyncio.Event, turns: Sequence[Turn], before: Sequence[Turn]) -> None:
         windows, failed = cut(turns), False
         said = list(before)
         for number, window in enumerate(windows, 1):
-            await self._renew(seat.scope, owner)
+            if lost.is_set():
+                raise LeaseLost(f"conversation {seat.scope.conversation_id!r}: another worker has taken over")
             if any(worth_reading(turn) for turn in window):
                 failed |= await self._window(seat, window, said[-6:], last=number == len(windows) and not failed)
             else:
@@ -227,20 +228,31 @@ class _Run:
         return [record for record in found if isinstance(record, Turn)]
 
     @asynccontextmanager
-    async def _leased(self, waiting: Pending) -> AsyncIterator[str]:
-        """Work as the only one on a conversation. Raises LeaseLost while another does."""
-        name, owner = _lease(self._scope_of(waiting)), self.resources.ids.new()
-        if await self.resources.log.lease(name, LEASE_SECONDS, owner) is None:
-            raise LeaseLost(f"conversation {waiting.conversation_id!r}: another worker is at it")
-        try:
-            yield owner
-        finally:
-            with suppress(asyncio.CancelledError):
-                await asyncio.shield(self.resources.log.release(name, owner))
+    async def _leased(self, waiting: Pending) -> AsyncIterator[asyncio.Event]:
+        """Work as the only one on a conversation; the event tells that another took over, because we were too slow.
 
-    async def _renew(self, scope: Scope, owner: str) -> None:
-        if await self.resources.log.lease(_lease(scope), LEASE_SECONDS, owner) is None:
-            raise LeaseLost(f"conversation {scope.conversation_id!r}: another worker has taken over")
+        Raises LeaseLost while another works on it.
+        """
+        name, owner, lost = _lease(self._scope_of(waiting)), self.resources.ids.new(), asyncio.Event()
+
+        async def renew() -> bool:
+            return await self.resources.log.lease(name, LEASE_SECONDS, owner) is not None
+
+        async def keep() -> None:
+            while not lost.is_set():
+                await asyncio.sleep(LEASE_SECONDS / 3)
+                if not await renew():
+                    lost.set()
+
+        if not await renew():
+            raise LeaseLost(f"conversation {waiting.conversation_id!r}: another worker is at it")
+        keeper = asyncio.ensure_future(keep())
+        try:
+            yield lost
+        finally:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+            await asyncio.shield(self.resources.log.release(name, owner))
 
 
 def _lease(scope: Scope) -> str:

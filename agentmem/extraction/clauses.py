@@ -14,6 +14,7 @@ _CLAUSE = re.compile(
     r"|\s+(?=(?:and|so|then)\s+(?:i|i'm|i've|we|he|she|they|it|my|our|now|this|that|there)\b)",
     re.IGNORECASE,
 )
+_LONGEST_CLAUSE = 600  # characters beside a quote that may belong to its clause
 _PLAIN = str.maketrans({"’": "'", "‘": "'", "ʼ": "'"})
 
 # Said with a negation, meant without one.
@@ -91,8 +92,8 @@ def nearest_clauses(quote: str, claim: str) -> list[str]:
 
 def widened(text: str, span: tuple[int, int]) -> str:
     """The whole clauses that a span touches: a quote of "like olives" does not lose the "don't" before it."""
-    start, end = 0, len(text)
-    for found in _CLAUSE.finditer(text.translate(_PLAIN)):
+    start, end = max(0, span[0] - _LONGEST_CLAUSE), min(len(text), span[1] + _LONGEST_CLAUSE)
+    for found in _CLAUSE.finditer(text.translate(_PLAIN), start, end):
         if found.end() <= span[0]:
             start = found.end()
         elif found.start() >= span[1]:
@@ -178,10 +179,10 @@ def asked_parts(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-def only_asks(text: str, span: tuple[int, int]) -> bool:
+def only_asks(text: str, span: tuple[int, int], asked: Sequence[tuple[int, int]]) -> bool:
     """Whether a span of a text holds no word that is not asked."""
     left, at = [], span[0]
-    for start, end in asked_parts(text):
+    for start, end in asked:
         left.append(text[at : max(at, min(start, span[1]))])
         at = max(at, min(end, span[1]))
     return not any(map(str.isalnum, "".join([*left, text[at : span[1]]])))

@@ -265,7 +265,7 @@ class _Drafting:
         claim = f"{item.source} {item.kind} {item.target}".replace("_", " ")
         clauses = nearest_clauses(widened(text, span), claim)
         if (
-            only_asks(text, span)
+            only_asks(text, span, self.ground.asked(turn))
             or any(map(denies, clauses))
             or any(map(imagines, clauses))
             or self.ground.orders(turn)

@@ -7,10 +7,11 @@ function of its own that returns its reason, or "".
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from typing import Any, TypeVar
 
 from agentmem.extraction import FactDraft, Window
 from agentmem.extraction.clauses import (
@@ -47,6 +48,8 @@ from agentmem.text.names import normalised_claim, slug
 from agentmem.text.words import terms
 
 __all__ = ["LONGEST_READ", "Ground", "doubt", "find_quote", "refusal", "settled", "speaks_of_itself", "turn_time"]
+
+T = TypeVar("T")
 
 LONGEST_READ = 24_000
 """Characters of a turn that are read; what comes after them is not sent and grounds nothing."""
@@ -89,26 +92,42 @@ class Ground:
 
     window: Window
     prompt: str = ""
-    _own: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    _kept: dict[tuple[object, ...], Any] = field(default_factory=dict)
 
     def text_of(self, turn: Turn) -> str:
         """What was sent of a turn."""
         return turn.content[:LONGEST_READ]
 
+    def _once(self, key: tuple[object, ...], find: Callable[[], T]) -> T:
+        """What was found before under this key: many facts rest on one turn, and a turn may be long."""
+        if key not in self._kept:
+            self._kept[key] = find()
+        found: T = self._kept[key]
+        return found
+
+    def own_lines(self, turn: Turn) -> list[tuple[int, int]]:
+        """The lines of a turn that recall made."""
+        return self._once(("own", turn.id), lambda: own_lines(self.text_of(turn)))
+
     def overlaps_own_lines(self, turn: Turn, span: tuple[int, int]) -> bool:
         """Whether a span of a turn holds anything that recall made."""
-        if turn.id not in self._own:
-            self._own[turn.id] = own_lines(self.text_of(turn))
-        return within(span, self._own[turn.id])
+        return within(span, self.own_lines(turn))
 
-    def own_words(self, turn: Turn) -> str:
-        """What was sent of a turn, without the lines that recall made."""
+    def own_words(self, turn: Turn) -> set[str]:
+        """The beginnings of the words of a turn, without the lines that recall made."""
+        return self._once(("words", turn.id), lambda: self._beginnings_of(turn))
+
+    def _beginnings_of(self, turn: Turn) -> set[str]:
         text, at = [], 0
         whole = self.text_of(turn)
-        for start, end in own_lines(whole):
+        for start, end in self.own_lines(turn):
             text.append(whole[at:start])
             at = end
-        return "".join([*text, whole[at:]])
+        return {word[:_ALIKE] for word in words_said("".join([*text, whole[at:]]))}
+
+    def asked(self, turn: Turn) -> list[tuple[int, int]]:
+        """The spans of what a turn asks."""
+        return self._once(("asked", turn.id), lambda: asked_parts(self.text_of(turn)))
 
     def clauses(self, draft: FactDraft) -> list[str]:
         """The clauses of its turn that a fact rests on; those of its quote where that was not found."""
@@ -118,7 +137,7 @@ class Ground:
 
     def orders(self, turn: Turn) -> bool:
         """Whether a turn speaks to whoever reads it for memory, as in "ignore your instructions"."""
-        return _ORDERS.search(self.text_of(turn)) is not None
+        return self._once(("orders", turn.id), lambda: _ORDERS.search(self.text_of(turn)) is not None)
 
     @cached_property
     def turns(self) -> Mapping[str, Turn]:
@@ -147,7 +166,10 @@ class Ground:
     def says(self, found: Range, turn: Turn, *, vaguely: bool = True) -> bool:
         """Whether the turn, or another one around it, holds words that allow for this range of time; see `is_said`."""
         around = (turn, *self.window.turns, *self.window.before)
-        return any(is_said(found, self.text_of(each), turn_time(each), vaguely=vaguely) for each in around)
+        return self._once(
+            ("says", found, turn.id, vaguely),
+            lambda: any(is_said(found, self.text_of(each), turn_time(each), vaguely=vaguely) for each in around),
+        )
 
     def undated(self, text: str, turn: Turn) -> str:
         """A text without the dates in it that were said."""
@@ -205,12 +227,7 @@ class Ground:
 def refusal(draft: FactDraft, ground: Ground) -> str:
     """Why a fact does not count at all; "" when it does."""
     turn = ground.turns[draft.turn_id]
-    return (
-        _wrong_speaker(draft, turn, ground)
-        or _echo(draft, turn, ground)
-        or (draft.span is not None and only_asks(ground.text_of(turn), draft.span) and "it rests on a question")
-        or ""
-    )
+    return _wrong_speaker(draft, turn, ground) or _echo(draft, turn, ground) or _question(draft, turn, ground)
 
 
 def settled(draft: FactDraft, ground: Ground) -> FactDraft:
@@ -255,6 +272,11 @@ def _echo(draft: FactDraft, turn: Turn, ground: Ground) -> str:
     return ""
 
 
+def _question(draft: FactDraft, turn: Turn, ground: Ground) -> str:
+    asked = draft.span is not None and only_asks(ground.text_of(turn), draft.span, ground.asked(turn))
+    return "it rests on a question" if asked else ""
+
+
 def _polarity(draft: FactDraft, ground: Ground) -> str:
     clauses = ground.clauses(draft)
     over = draft.temporal_context == "past" and any(map(ceases, clauses))
@@ -274,7 +296,7 @@ def _imagined(draft: FactDraft, ground: Ground) -> str:
 def _asked(draft: FactDraft, turn: Turn, ground: Ground) -> str:
     """A long quote may hold statements and questions: it counts which of them the claim is nearest to."""
     text = ground.text_of(turn)
-    asked = [plain_marks(text[start:end]) for start, end in asked_parts(text)]
+    asked = [plain_marks(text[start:end]) for start, end in ground.asked(turn)]
     nearest = ground.clauses(draft)
     near = bool(nearest) and all(any(clause.strip() in part for part in asked) for clause in nearest)
     return "question: what it rests on is asked, not said" if near and not tells_of_asking(draft.claim) else ""
@@ -303,7 +325,7 @@ def _name(draft: FactDraft, ground: Ground) -> str:
 def _support(draft: FactDraft, turn: Turn, ground: Ground) -> str:
     words = set(terms(ground.undated(draft.claim, turn))) - ground.speakers_terms - _OF_NOBODY
     given = sum(map(ground.knows, words))
-    own = {word[:_ALIKE] for word in words_said(ground.own_words(turn))}
+    own = ground.own_words(turn)
     if words and (given * _SUPPORTED < len(words) or own.isdisjoint(word[:_ALIKE] for word in words)):
         return "support: hardly a word of the claim was said"
     return ""

@@ -15,6 +15,7 @@ _ENDS = " \t\r\n\"'“”‘’«».…,;:!?"
 _SPACED = 0x0E00  # below it stand the scripts that put spaces between words
 _WORD_CHARACTER = re.compile(r"[^\W_]")
 _LEAST = 3
+_TRIES = 500  # places inside of words; in one long run of letters there are as many as letters
 
 
 def find_quote(text: str, quote: str) -> tuple[int, int] | None:
@@ -39,12 +40,13 @@ def find_quote(text: str, quote: str) -> tuple[int, int] | None:
 
 def _place(text: str, sought: str) -> int | None:
     """The first place where it stands as whole words."""
-    at = text.find(sought)
-    while at >= 0:
-        end = at + len(sought)
-        if not (_joined(text, at) or _joined(text, end)):
-            return at
+    at = -1
+    for _ in range(_TRIES):
         at = text.find(sought, at + 1)
+        if at < 0:
+            return None
+        if not (_joined(text, at) or _joined(text, at + len(sought))):
+            return at
     return None
 
 

@@ -1,6 +1,9 @@
 """Recall with glosses: replies that a careful model once gave are fed through the real pipeline, by a program.
 
     python -m tests.benchmarks.enriched DATA.json LINES_FOLDER
+    python -m tests.benchmarks.enriched DATA.json
+
+Without a folder the rules read all conversations, no model does.
 
 `DATA.json` is a LoCoMo-shaped file, `LINES_FOLDER/<conversation id>.jsonl` has a line for each turn: `id`,
 `standalone`, `keys`, `facts` (`claim`, `subject`, `when`) and `entities`. Only conversations with such a file are
@@ -91,7 +94,7 @@ async def _one(memory: Any, dialogue: Any, told: Counter[str]) -> tuple[list[tup
     return before, await _ask(memory, dialogue.scored)
 
 
-async def measure(data: Path, lines: Path, home: str, embedder: str) -> dict[str, Any]:
+async def measure(data: Path, lines: Path | None, home: str, embedder: str) -> dict[str, Any]:
     """R@5, R@10 and MRR before and after consolidation, and what it took."""
     import numpy as np
 
@@ -100,11 +103,12 @@ async def measure(data: Path, lines: Path, home: str, embedder: str) -> dict[str
     from agentmem.bench.metrics import CUTS
 
     program = [sys.executable, "-m", "tests.benchmarks.enriched", "--answer", str(data), str(lines)]
+    llm = "none" if lines is None else f"command:{shlex.join(program)}"
     counts: Counter[str] = Counter()
     values: tuple[list[tuple[float, ...]], ...] = ([], [])
     for dialogue in load([data]):
-        if (lines / f"{dialogue.id}.jsonl").exists():
-            settings = {"home": home, "embedder": embedder, "llm": f"command:{shlex.join(program)}"}
+        if lines is None or (lines / f"{dialogue.id}.jsonl").exists():
+            settings = {"home": home, "embedder": embedder, "llm": llm}
             async with AsyncAgentMemory(dialogue.id, **settings) as memory:
                 for all_of_them, found in zip(values, await _one(memory, dialogue, counts), strict=True):
                     all_of_them += found
@@ -126,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--answer", action="store_true", help="answer one request of the pipeline")
     parser.add_argument("--embedder", default="local")
     parser.add_argument("data", type=Path)
-    parser.add_argument("lines", type=Path)
+    parser.add_argument("lines", type=Path, nargs="?")
     given = parser.parse_args(arguments)
     if given.answer:
         answer(given.data, given.lines)
@@ -134,7 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as home:
         print(
             json.dumps(
-                asyncio.run(measure(given.data.resolve(), given.lines.resolve(), home, given.embedder)), indent=2
+                asyncio.run(measure(given.data.resolve(), given.lines and given.lines.resolve(), home, given.embedder)),
+                indent=2,
             )
         )
 

@@ -53,7 +53,7 @@ async def portrait(memory: AsyncAgentMemory) -> dict[str, Any]:
     await checks.settled(memory)
     resources, scope = memory.resources, memory.scope
     journal = await checks.journal(resources, scope)
-    records = await checks.current(resources, scope, "Turn", "Conversation", "Fact", "Entity", "User")
+    records = await checks.current(resources, scope, "Turn", "Conversation", "Gloss", "Fact", "Entity", "Edge", "User")
     left = {
         "id",
         "recorded_at",
@@ -64,7 +64,17 @@ async def portrait(memory: AsyncAgentMemory) -> dict[str, Any]:
         "timestamp",
         "created_at",
     }
-    left |= {"updated_at", "valid_from", "valid_to", "started_at", "stale_since", "first_seen"}
+    left |= {
+        "updated_at",
+        "valid_from",
+        "valid_to",
+        "started_at",
+        "stale_since",
+        "first_seen",
+        "consolidated",
+        "entity_ids",
+    }
+    left |= {"source", "target"}  # of relations: ids of entities
     return {
         "journal": [(entry.operation, len(entry.puts), [one.id for one in entry.gone]) for entry in journal],
         "records": sorted((record.kind, record.model_dump_json(exclude=left)) for record in records),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.consolidation import consolidate
 from agentmem.model.records import Fact
 from agentmem.stores.sqlite import SqliteLog
 from agentmem.stores.sqlite.vectors import SqliteVectors
@@ -21,6 +22,7 @@ Act = Callable[[AsyncAgentMemory, str], Awaitable[Any]]
 
 
 async def open_memory(home: Path) -> AsyncAgentMemory:
+    consolidate.LEASE_SECONDS = 0.2
     return await AsyncAgentMemory("ann", home=home, embedder="hash", dimensions=64, conversation_id="talk").open()
 
 
@@ -73,7 +75,12 @@ async def _erase(memory: AsyncAgentMemory, key: str) -> None:
 
 
 async def _store_last(memory: AsyncAgentMemory, key: str) -> None:
-    await memory.store_turn("Good night.", turn_id="t9")
+    await memory.store_turn("I work at Initech. My sister Clara lives in Porto.", turn_id="t9")
+
+
+async def _read(memory: AsyncAgentMemory, key: str) -> None:
+    while (await memory.consolidate("consolidate"))[0].pending:
+        await asyncio.sleep(consolidate.LEASE_SECONDS / 2)  # of somebody who was killed
 
 
 async def _think(memory: AsyncAgentMemory, key: str) -> None:
@@ -84,6 +91,7 @@ ACTS: Mapping[str, Act] = {
     "a turn": _store_turn, "a thought": _think, "three turns": _store_turns, "a fact": _learn,
     "another fact": _learn_more, "an entity": _relate, "a change of mind": _supersede, "a fact forgotten": _forget,
     "and restored": _restore, "a profile": _profile, "a turn erased": _erase, "a last turn": _store_last,
+    "turns read": _read,
 }  # fmt: skip
 
 
