@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 
 from agentmem.errors import InvalidRecord
+from agentmem.providers.asking import Used
 
 Progress = Callable[[str, int, int], None]
 
@@ -39,8 +40,9 @@ class JobOptions:
 class JobReport:
     """What one run of a job did for one user.
 
-    `counts` are records written by kind, turns read and skipped; `operation_ids` can be undone one by one. `parked` are
-    reasons of what was given up, `stopped` says why the run ended early, `pending` how many conversations wait.
+    `counts` are records written by kind, turns read and skipped; `operation_ids` can be undone one by one. `spent` is
+    what models used up, by what they were asked for; `cost` is in dollars, None where a price is not known. `failed`
+    and `parked` give a reason by turn, `stopped` says why the run ended early, `pending` how many conversations wait.
     """
 
     job: str
@@ -51,6 +53,7 @@ class JobReport:
     calls: int = 0
     tokens: int = 0
     cost: float | None = 0.0
+    spent: dict[str, Used] = field(default_factory=dict)
     seconds: float = 0.0
     operation_ids: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)

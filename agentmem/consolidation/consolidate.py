@@ -58,6 +58,7 @@ async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobRep
         report.stopped = str(error)
     used = spending.total
     report.calls, report.tokens, report.cost = used.calls, used.tokens, used.cost
+    report.spent = dict(spending.by_purpose)
     report.pending = len(pending(await resources.outline(scope), await work.parked()))
     report.seconds = watch.milliseconds() / 1000
     tell(INFO, "consolidated", user_id=scope.user_id, conversations=report.conversations, calls=report.calls,

@@ -85,6 +85,11 @@ async def _one(memory: Any, dialogue: Any, told: Counter[str]) -> tuple[list[tup
     while pending:
         (report,) = await memory.consolidate("consolidate")
         pending = report.pending
+        for purpose, used in report.spent.items():
+            told.update({
+                f"{purpose}: calls": used.calls, f"{purpose}: tokens in": used.input_tokens,
+                f"{purpose}: tokens out": used.output_tokens,
+            })  # fmt: skip
         told.update(calls=report.calls, tokens=report.tokens)
     await memory.flush()
     told.update(

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from agentmem.text.blocks import load_blocks
 from tests.servers.stack import Stack
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PAGES = ["README.md", "docs/quickstart.md"]
+PAGES = ["README.md", "docs/quickstart.md", "docs/extraction.md"]
 BLOCKS = [
     (page, number, code) for page in PAGES for number, code in enumerate(PYTHON.findall((ROOT / page).read_text()))
 ]
@@ -47,6 +48,12 @@ def test_code_in_documents_runs_on_servers(page: str, number: int, code: str, tm
 @pytest.mark.parametrize("name", NAMED)
 def test_tests_that_documents_name_exist(name: str) -> None:
     assert any(f"def {name}(" in path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+
+
+@pytest.mark.parametrize("prompt", ["extract.md", "extract_agent.md"])
+def test_the_prompts_that_are_shown_are_those_that_are_sent(prompt: str) -> None:
+    sent = load_blocks("agentmem.extraction", prompt)["system"]
+    assert f"```text\n{sent}\n```" in (ROOT / "docs/extraction.md").read_text()
 
 
 def test_every_promise_has_a_guard() -> None:
