@@ -26,15 +26,15 @@ def speaking_for_turns(kinds: Collection[str]) -> tuple[str, ...]:
     return tuple(kind for kind in (GLOSS, FACT) if kind not in kinds) if TURN in kinds else ()
 
 
-def speakers(memory: Memory, kinds: tuple[str, ...] = (GLOSS, FACT)) -> Speakers:
-    """Who speaks for the turns of a memory: only what the scope may read and what is not retired."""
+def speakers(memory: Memory, kind: str) -> Speakers:
+    """What of a kind speaks for the turns of a memory: only what the scope may read and what is not retired."""
     outline = memory.outline
 
     def find() -> Speakers:
-        speaks = memory.current & outline.kinds.among(kinds)[outline.kind] & (outline.turn >= 0)
+        speaks = memory.current & (outline.kind == outline.kinds.find(kind)) & (outline.turn >= 0)
         speaks &= outline.channels.among(memory.scope.readable())[outline.channel]
         speaks &= memory.turns[outline.turn]
         slots = np.flatnonzero(speaks)
         return Speakers(slots, outline.turn[slots])
 
-    return memory.kept.once(("speakers for turns", kinds), outline, memory.mask, find, memory.current)
+    return memory.kept.once(("speakers for turns", kind), outline, memory.mask, find, memory.current)

@@ -16,7 +16,7 @@ from agentmem.model.outline import Floats, Ints
 from agentmem.model.ranking import Doubles, Ranked, filled, zscore
 from agentmem.recall.aside import aside
 from agentmem.recall.neighbours import NONE, Neighbours, answers, taken
-from agentmem.recall.spoken import speakers, speaking_for_turns
+from agentmem.recall.spoken import FACT, GLOSS, speakers, speaking_for_turns
 from agentmem.recall.technique import PATIENCE, Hits, Memory, Query
 from agentmem.recall.technique import Options as TechniqueOptions
 from agentmem.stores import SENTENCE, WHOLE, Scores, Where
@@ -24,7 +24,8 @@ from agentmem.stores import SENTENCE, WHOLE, Scores, Where
 
 class Options(TechniqueOptions):
     """`near`: weight of a neighbour's whole vector. The others steer the sentences: `asking` is taken from one that
-    asks; `before`, `answer` (on top, when the turn before asks) and `after` are shares of a neighbour's good score.
+    asks, `told` from what a fact says for its turn; `before`, `answer` (on top, when the turn before asks) and `after`
+    are shares of a neighbour's good score.
     The deadline is long, because at first it covers loading the vectors. `patience` is the longest wait for the query's
     own vector, in seconds; the deadline stands still meanwhile."""
 
@@ -35,6 +36,7 @@ class Options(TechniqueOptions):
     before: float = Field(default=0.15, ge=0)
     answer: float = Field(default=0.3, ge=0)
     after: float = Field(default=0.1, ge=0)
+    told: float = Field(default=0.05, ge=0)
 
 
 async def search(query: Query, memory: Memory, options: Options) -> Hits:
@@ -93,8 +95,9 @@ def _sentence(found: Scores, memory: Memory, options: Options) -> Floats:
     first = kept.once("first passages", outline, memory.mask, lambda: _first(found.slots), found.slots)
     share = kept.once(options, outline, memory.mask, lambda: _share(memory, options))
     best = _by_slot(outline.size, found.slots[first], np.maximum.reduceat(scores, first))
-    spoken = speakers(memory)
-    np.fmax.at(best, spoken.turns, best[spoken.slots])
+    for kind, less in ((GLOSS, 0.0), (FACT, options.told)):
+        spoken = speakers(memory, kind)
+        np.fmax.at(best, spoken.turns, best[spoken.slots] - np.float32(less))
     best[~memory.mask] = np.nan
     standing = zscore(best, memory.basis)
     good = np.fmax(standing, 0)

@@ -1,0 +1,57 @@
+"""Questions over several links: the graph finds what words and meaning cannot, and the same on both stacks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from agentmem.bench import multihop
+from agentmem.bench.target import Target
+from tests.servers.stack import Stack
+
+CASES = multihop.read_cases()
+FEW = 260  # turns beside the cases', for a quick test
+
+
+def test_there_are_enough_questions_and_none_names_its_answer() -> None:
+    distances = Counter(multihop.hops(case, CASES) for case in CASES)
+    assert len(CASES) >= 40
+    assert set(distances) == {2, 3}
+    assert min(distances.values()) >= 15
+    assert not [case.name for case in CASES if set(case.names.split()) & set(case.question.split())]
+
+
+def test_every_answer_has_doubles_about_somebody_else() -> None:
+    turns = multihop.distracting(CASES, multihop.DISTRACTING)
+    assert len(turns) == multihop.DISTRACTING
+    texts = [text for text, _ in turns]
+    for case in CASES:
+        rest = case.text.replace(case.names, "")
+        assert sum(text.replace(names[0], "") == rest for text, names in turns) >= 30
+        assert case.text not in texts
+
+
+async def test_the_graph_leads_to_the_answers(tmp_path: Path) -> None:
+    found = await multihop.run(Target(str(tmp_path), "local"), CASES, count=FEW)
+    *_, total = multihop.table(found)
+    assert total["links"] == "all"
+    reached = sum(one.place is not None for one in found) / len(found)
+    by_words_alone = sum(one.without is not None for one in found) / len(found)
+    assert (total["R@10"], total["R@10 without the graph"]) == (round(reached, 4), round(by_words_alone, 4))
+    assert reached >= 0.9
+    assert by_words_alone <= reached - 0.2
+    assert set(multihop.wrong(found)) == {one.case.name for one in found if one.place is None}
+
+
+@pytest.mark.usefixtures("patient_redis")
+async def test_both_stacks_find_the_same(tmp_path: Path, stack: Stack) -> None:
+    patient = {"catch_up_ms": 60_000, "recall": {"entity": {"deadline": 60}}}
+    cases = CASES[::2]
+    embedded = await multihop.run(Target(str(tmp_path / "file"), "hash"), cases, count=60)
+    target = Target(str(tmp_path / "servers"), "hash", {**stack.urls, **patient}, mark=stack.mark)
+    servers = await multihop.run(target, cases, count=60)
+    assert [(one.case.name, one.place, one.without) for one in servers] == [
+        (one.case.name, one.place, one.without) for one in embedded
+    ]
