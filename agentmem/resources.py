@@ -77,15 +77,17 @@ class Resources:
     # -- writing
 
     async def commit(
-        self, scope: Scope, changes: Sequence[Change], audit: Audit | None, then: After | None = None
-    ) -> list[JournalEntry]:
+        self, scope: Scope, changes: Sequence[Change], audit: Audit | None, then: After | None = None, *,
+        fence: int | None = None,
+    ) -> list[JournalEntry]:  # fmt: skip
         """Append to the log (acknowledged there), then bring the projections along; their failure fails no write.
 
-        `then` is run beside them with what was written, and not waited for: for caches.
+        `then` is run beside them with what was written, and not waited for: for caches. LeaseLost when a `fence` is
+        that of no lease any more.
         """
         self.check_open()
         watch = Stopwatch(self.clock)
-        entries = await self.log.append(changes, audit)
+        entries = await self.log.append(changes, audit, fence)
         for entry in entries[:1]:  # of one operation, all of them
             said = {"operation": entry.operation, "operation_id": entry.operation_id, "changes": len(entries)}
             tell(DEBUG, "stored", user_id=scope.user_id, ms=watch.milliseconds(), **said)
@@ -109,13 +111,13 @@ class Resources:
     async def write(
         self, scope: Scope, operation: str, build: Callable[[Write], Awaitable[Change | None]], *, kind: str,
         key: str | None = None, payload: str = "", details: Mapping[str, Any] | None = None,
-        promotion: Promotion | None = None,
+        promotion: Promotion | None = None, fence: int | None = None,
     ) -> JournalEntry | None:  # fmt: skip
         """Build a Change from what is read and commit it; when the state moved on meanwhile, read and build again.
 
         Who has to try again does so one by one with the others of this process, so that any number of them get through.
         With a `key`, a write done before is returned and not done again. None when `build` found nothing to do.
-        `details` and `promotion` go into its audit row.
+        `details` and `promotion` go into its audit row. `fence` is the token of a background writer's lease.
         """
         self.check_open()
         watch = Stopwatch(self.clock)
@@ -136,7 +138,7 @@ class Resources:
                         metadata={"ids": [record.id for record in change.puts[:50]], **(details or {})},
                         payload=self.auditor.payload(change.puts), promotion=promotion,
                     )  # fmt: skip
-                    return (await self.commit(scope, [change], audit))[0]
+                    return (await self.commit(scope, [change], audit, fence=fence))[0]
             except Conflict as error:
                 if not (error.stale and left):
                     await self._audit_failure(attempt, memory_type, error)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from agentmem.consolidation import JobOptions, JobReport
 from agentmem.consolidation.pending import Pending, pending
@@ -66,6 +67,13 @@ async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobRep
     return report
 
 
+class _Desk(NamedTuple):
+    """Where one conversation is worked on: what it is seen through, and the token of its lease."""
+
+    seat: Seat
+    fence: int
+
+
 @dataclass
 class _Run:
     """One run for one user."""
@@ -111,7 +119,8 @@ class _Run:
         """Read what waits in one conversation; whether any of it was worth reading."""
         seat = Seat(self.resources, self._scope_of(waiting))
         try:
-            async with self._leased(waiting) as lost:
+            async with self._leased(waiting) as fence:
+                desk = _Desk(seat, fence)
                 # Who had it before may have read some of it since we looked.
                 left = [each for each in await self._pending() if self._key(each) == self._key(waiting)]
                 if not left:
@@ -123,58 +132,77 @@ class _Run:
                 if self.options.dry_run:
                     self._foresee(turns)
                 elif worth:
-                    await self._windows(seat, lost, turns, before)
+                    await self._windows(desk, turns, before)
                 else:
-                    await self._skip(seat, turns)
+                    await self._skip(desk, turns)
         except LeaseLost as error:
             self.report.notes.append(str(error))
             return False
         self.report.conversations += 1
         return worth
 
-    async def _windows(self, seat: Seat, lost: asyncio.Event, turns: Sequence[Turn], before: Sequence[Turn]) -> None:
-        windows, failed = cut(turns), False
-        said = list(before)
+    async def _windows(self, desk: _Desk, turns: Sequence[Turn], before: Sequence[Turn]) -> None:
+        windows, failed, said = cut(turns), False, list(before)
         for number, window in enumerate(windows, 1):
-            if lost.is_set():
-                raise LeaseLost(f"conversation {seat.scope.conversation_id!r}: another worker has taken over")
+            last = number == len(windows) and not failed
             if any(worth_reading(turn) for turn in window):
-                failed |= await self._window(seat, window, said[-6:], last=number == len(windows) and not failed)
+                failed |= await self._window(desk, window, said[-6:], last=last)
             else:
-                await self._skip(seat, window)
+                await self._skip(desk, window, last=last)
             said += window
 
-    async def _window(self, seat: Seat, turns: Sequence[Turn], before: Sequence[Turn], *, last: bool) -> bool:
+    async def _window(self, desk: _Desk, turns: Sequence[Turn], before: Sequence[Turn], *, last: bool) -> bool:
         """Read one window and settle it; whether something of it failed."""
-        known, people = Known(seat), (*before, *turns)
+        known, people = Known(desk.seat), (*before, *turns)
         window = Window(
             conversation_id=turns[0].conversation_id, channel=turns[0].channel, turns=tuple(turns),
             before=tuple(before), facts=await self._facts(known, turns), entities=await known.entities(turns),
             participants=tuple(dict.fromkeys(turn.speaker for turn in people if turn.speaker)),
             agent_id=_agent_of(turns),
         )  # fmt: skip
-        read = Read(draft=rules.extract(window)) if self.asker is None else await extract(window, self.asker)
+        read = await self._read(window)
         good = replace(window, turns=tuple(turn for turn in turns if turn.id not in read.failed))
         if good.turns:
-            await self._settle(seat, good, read.draft, last=last and not read.failed)
+            settling = Settling(
+                desk.seat, good, read.draft, self.extractor, rules=self.asker is None, judge=self.judge
+            )  # fmt: skip
+            operation_id = await self._write(desk, settling, last=last and not read.failed)
+            if operation_id:
+                self.report.operation_ids.append(operation_id)
+                self.report.count(turns=len(good.turns), **{kind.lower(): n for kind, n in settling.counts.items()})
+            self.report.notes += read.draft.notes
         await self._note_failures([turn for turn in turns if turn.id in read.failed], read.failed)
         return bool(read.failed)
+
+    async def _read(self, window: Window) -> Read:
+        if self.asker is None:
+            return Read(draft=await asyncio.to_thread(rules.extract, window))
+        return await extract(window, self.asker)
 
     async def _facts(self, known: Known, turns: Sequence[Turn]) -> tuple[Fact, ...]:
         return await (known.facts_of(RULES) if self.asker is None else known.facts(turns))
 
-    async def _settle(self, seat: Seat, window: Window, draft: Draft, *, last: bool) -> None:
-        settling = Settling(seat, window, draft, self.extractor, rules=self.asker is None, judge=self.judge)
+    async def _skip(self, desk: _Desk, turns: Sequence[Turn], *, last: bool = True) -> None:
+        """Mark turns that say nothing, without a call."""
+        for start in range(0, len(turns), AT_ONCE):
+            some = tuple(turns[start : start + AT_ONCE])
+            window = Window(conversation_id=some[0].conversation_id, channel=some[0].channel, turns=some)
+            at_the_end = last and start + AT_ONCE >= len(turns)
+            if await self._write(desk, Settling(desk.seat, window, Draft(), self.extractor), last=at_the_end):
+                self.report.count(skipped=len(some))
+
+    async def _write(self, desk: _Desk, settling: Settling, *, last: bool) -> str:
+        """Commit what a window gave, with the end of its conversation where it is the `last`; "" when others did."""
+        window = settling.window
 
         async def build(write: Write) -> Change | None:
             change = await settling.change(write)
             return change if change is None or not last else await self._finished(change, window, write)
 
-        entry = await self.resources.write(seat.scope, NAME, build, kind="Fact", details={"turns": len(window.turns)})
-        if entry is not None:
-            self.report.operation_ids.append(entry.operation_id)
-            self.report.count(turns=len(window.turns), **{name.lower(): n for name, n in settling.counts.items()})
-        self.report.notes += draft.notes
+        entry = await self.resources.write(
+            desk.seat.scope, NAME, build, kind="Fact", details={"turns": len(window.turns)}, fence=desk.fence
+        )
+        return "" if entry is None else entry.operation_id
 
     async def _finished(self, change: Change, window: Window, write: Write) -> Change:
         """The change, with which its conversation is noted as consolidated."""
@@ -185,16 +213,6 @@ class _Run:
                 expects = {**change.expects, record.key: record.seq}
                 return replace(change, puts=(*change.puts, done), expects=expects)
         return change
-
-    async def _skip(self, seat: Seat, turns: Sequence[Turn]) -> None:
-        """Mark turns that say nothing, without a call."""
-        for start in range(0, len(turns), AT_ONCE):
-            some = tuple(turns[start : start + AT_ONCE])
-            window = Window(conversation_id=some[0].conversation_id, channel=some[0].channel, turns=some)
-            settling = Settling(seat, window, Draft(), self.extractor)
-            entry = await self.resources.write(seat.scope, NAME, settling.change, kind="Gloss")
-            if entry is not None:
-                self.report.count(skipped=len(some))
 
     async def _note_failures(self, turns: Sequence[Turn], reasons: Mapping[str, str]) -> None:
         """Count a try for each turn that failed; parked at the third."""
@@ -229,27 +247,26 @@ class _Run:
         return [record for record in found if isinstance(record, Turn)]
 
     @asynccontextmanager
-    async def _leased(self, waiting: Pending) -> AsyncIterator[asyncio.Event]:
-        """Work as the only one on a conversation; the event tells that another took over, because we were too slow.
+    async def _leased(self, waiting: Pending) -> AsyncIterator[int]:
+        """Work as the only one on a conversation; gives the token with which writes are refused once another took over.
 
         Raises LeaseLost while another works on it.
         """
-        name, owner, lost = _lease(self._scope_of(waiting)), self.resources.ids.new(), asyncio.Event()
+        name, owner = _lease(self._scope_of(waiting)), self.resources.ids.new()
 
-        async def renew() -> bool:
-            return await self.resources.log.lease(name, LEASE_SECONDS, owner) is not None
+        async def renew() -> int | None:
+            return await self.resources.log.lease(name, LEASE_SECONDS, owner)
 
         async def keep() -> None:
-            while not lost.is_set():
+            while True:
                 await asyncio.sleep(LEASE_SECONDS / 3)
-                if not await renew():
-                    lost.set()
+                await renew()  # were it lost, the token keeps our writes away
 
-        if not await renew():
+        if (token := await renew()) is None:
             raise LeaseLost(f"conversation {waiting.conversation_id!r}: another worker is at it")
         keeper = asyncio.ensure_future(keep())
         try:
-            yield lost
+            yield token
         finally:
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)

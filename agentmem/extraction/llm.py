@@ -5,6 +5,7 @@ A reply that cannot be used is asked for once more, with the window in two halve
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -81,7 +82,7 @@ async def _ask(window: Window, asker: Asker, room: int) -> Draft:
         return Draft(glosses=tuple(GlossDraft(turn_id=turn.id) for turn in window.turns))
     blocks = load_blocks("agentmem.extraction", "extract.md")
     reply = await asker.ask(_request(window, PURPOSE, blocks, room), Reply)
-    return drafted(reply, window, blocks["system"])
+    return await asyncio.to_thread(drafted, reply, window, blocks["system"])  # it may take a while to check
 
 
 async def _ask_agent(window: Window, asker: Asker, room: int) -> Draft:
@@ -89,7 +90,7 @@ async def _ask_agent(window: Window, asker: Asker, room: int) -> Draft:
         return Draft()
     blocks = load_blocks("agentmem.extraction", "extract_agent.md")
     reply = await asker.ask(_request(window, PURPOSE_AGENT, blocks, room), AgentReply)
-    return drafted_of_agent(reply, window, blocks["system"])
+    return await asyncio.to_thread(drafted_of_agent, reply, window, blocks["system"])
 
 
 def _tells_of_itself(turn: Turn) -> bool:

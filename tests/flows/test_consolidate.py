@@ -16,6 +16,7 @@ from agentmem.model.records import Gloss
 from agentmem.providers import LLMRequest
 from agentmem.upkeep.doctor import doctor
 from tests.fakes.scribe import SPEC, Said, Scribe, listening
+from tests.flows.given import StoppedClock
 
 LIVES = "I live in Lisbon, by the river."
 MOVED = "We moved again: I live in Porto now."
@@ -162,9 +163,11 @@ async def test_while_the_model_is_away_everything_waits_and_then_catches_up(tmp_
         raise ModelUnavailable("scribe: nobody answers")
 
     scribe = Scribe(BOOK, trouble=away)
-    async with opened(tmp_path, scribe) as memory:
+    clock = StoppedClock()
+    async with opened(tmp_path, scribe, clock=clock) as memory:
         turn = await memory.store_turn(LIVES)
-        for _ in range(5):  # longer than the tries that park a turn
+        for _ in range(5):  # an hour, and longer than the tries that park a turn
+            clock.ahead(minutes=15)
             (report,) = await memory.consolidate()
             assert report.stopped
             assert report.pending == 1
@@ -318,3 +321,25 @@ async def test_an_unknown_job_is_refused_with_the_known_ones(tmp_path: Path) -> 
     async with AsyncAgentMemory("alice", home=tmp_path, embedder="hash") as memory:
         with pytest.raises(InvalidRecord, match="consolidate"):
             await memory.consolidate("tidy")
+
+
+async def test_a_worker_that_was_too_slow_writes_nothing_any_more(tmp_path: Path) -> None:
+    scribe = Scribe(BOOK)
+    async with opened(tmp_path, scribe) as memory:
+        turn = await memory.store_turn({"content": LIVES, "conversation_id": "talk"})
+        complete, log = scribe.complete, memory.resources.log
+
+        async def late(request: LLMRequest) -> Any:
+            name = "consolidate:alice:_global:talk"
+            held = await log.database.read(
+                lambda db: db.execute("SELECT owner FROM leases WHERE name = ?", (name,)).get
+            )
+            await log.release(name, held)
+            assert await log.lease(name, 60, "another worker") is not None
+            return await complete(request)
+
+        scribe.complete = late  # type: ignore[method-assign]
+        (report,) = await memory.consolidate()
+        assert not await glosses(memory, turn.id)
+        assert report.pending == 1
+        assert "lease" in report.notes[-1]
