@@ -46,11 +46,14 @@ class Naming:
         """Whether an entity is known by this name or by an alias."""
         return (self._match(slug(draft.name), draft.type) or self._match_any(draft)) is not None
 
-    def learn(self, draft: EntityDraft, new_id: str, alike: Sequence[tuple[Entity, float]] = ()) -> None:
-        """Take a name in. `new_id` is for a new entity; `alike` are known ones by cosine, most like first."""
+    def learn(self, draft: EntityDraft, new_id: str, alike: Sequence[tuple[Entity, float]] = ()) -> str:
+        """Take a name in and return the id of the entity that it means here, "" for a name of nothing.
+
+        `new_id` is for a new entity; `alike` are known ones by cosine, most like first.
+        """
         name = slug(draft.name)
         if not name:
-            return
+            return ""
         alike = [(each, cosine) for each, cosine in alike if each.type == draft.type != PERSON and cosine >= LIKE]
         found = self._match(name, draft.type) or self._match_any(draft)
         if found is None and alike and alike[0][1] >= SAME:
@@ -70,6 +73,7 @@ class Naming:
             self._grow(found, draft)
         for each in (name, *map(slug, draft.aliases)):
             self._meant.setdefault(each, found.id)
+        return found.id
 
     def meant(self, name: str) -> str | None:
         """The id of the entity that a name means; None for a name that nobody gave an entity."""

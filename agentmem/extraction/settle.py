@@ -97,19 +97,20 @@ class _Work:
         self.naming = Naming(self.seat.scope.user_id, self.window.channel, current)
         drafts = [draft for draft in self.draft.entities if draft.turn_id in self.turns]
         alike = await self._alike([d for d in drafts if d.type != PERSON and not self.naming.knows(d)])
-        for draft in drafts:
-            self.naming.learn(draft, self.new_id(), alike.get(draft.name, ()))
+        meant = [self.naming.learn(draft, self.new_id(), alike.get(draft.name, ())) for draft in drafts]
+        first: dict[str, str] = {}
+        for draft, entity_id in zip(drafts, meant, strict=True):
+            first.setdefault(entity_id, draft.turn_id)
         by_id = {entity.id: entity for entity in current}
         for entity in self.naming.grown.values():
             self._put(entity, by_id[entity.id].seq)
         for entity in self.naming.fresh.values():
-            first = self._said(next(d.turn_id for d in drafts if self.naming.meant(d.name) == entity.id))
-            self._put(entity.model_copy(update={"first_seen": first}), None)
+            self._put(entity.model_copy(update={"first_seen": self._said(first[entity.id])}), None)
         for review in self.naming.reviews:
             self._put(review, None)
-        for draft in drafts:
-            if (meant := self.naming.meant(draft.name)) is not None:
-                self._ensure(mentioned(self.seat.scope.user_id, self.window.channel, draft.turn_id, meant))
+        for draft, entity_id in zip(drafts, meant, strict=True):
+            if entity_id:
+                self._ensure(mentioned(self.seat.scope.user_id, self.window.channel, draft.turn_id, entity_id))
 
     async def _alike(self, drafts: Sequence[EntityDraft]) -> dict[str, list[tuple[Entity, float]]]:
         """Known entities like these new names; none for an embedder that sees words alone."""

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
@@ -154,7 +154,6 @@ class Asker:
         self._llm = llm
         self._spending = spending
         self._places = asyncio.Semaphore(max(1, concurrency))
-        self._schemas: dict[type[BaseModel], dict[str, Any]] = {}
 
     async def ask(self, request: LLMRequest, model: type[_Model]) -> _Model:
         """The reply as a `model`, whose schema goes with the request. An unusable reply is sent back once for repair.
@@ -163,9 +162,7 @@ class Asker:
         field when the second reply is unusable too, what `LLM.complete` raises, and ValueError for a `model` that has
         no strict schema.
         """
-        if model not in self._schemas:
-            self._schemas[model] = strict_schema(model)
-        request = replace(request, schema=self._schemas[model])
+        request = replace(request, schema=strict_schema(model))
         text = await self._send(request)
         found = _read(text, model)
         if isinstance(found, _Fault):

@@ -108,7 +108,7 @@ def test_nothing_escapes_and_nothing_ungrounded_reaches_recall(opened: Any) -> N
             assert not report.stopped
         await check(alice, known)
 
-    @settings(max_examples=23, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=34, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(st.integers(0, 2**32), st.lists(ANYTHING, min_size=10, max_size=10))
     def examples(seed: int, odd: list[Any]) -> None:
         run(play(seed, odd))

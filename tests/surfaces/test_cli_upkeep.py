@@ -118,7 +118,7 @@ def test_recall_is_measured_and_written(cli: Any, tmp_path: Path) -> None:
 
 def test_what_is_measured_follows_the_options(tmp_path: Path) -> None:
     def plan(what: str | None, data: tuple[Path, ...] = (), sizes: str | None = None) -> Any:
-        given = {"embedders": ("hash",), "sizes": sizes, "configurations": None, "servers": False}
+        given = {"embedders": ("hash",), "sizes": sizes, "configurations": None, "servers": False, "llm": ""}
         return bench.plan(Door("u", "_global", json=False), what, data, tmp_path, **given)
 
     data = (tmp_path / "a.json",)

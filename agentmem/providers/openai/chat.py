@@ -69,7 +69,7 @@ class OpenAILLM(ServiceLLM):
         if request.temperature is not None:
             body["temperature"] = request.temperature
         if request.schema is not None and (in_words or not self._takes_schema):
-            system = f"{system}\n\n{_IN_WORDS}\n{json.dumps(request.schema)}".lstrip()
+            system = f"{system}\n\n{_IN_WORDS}\n{json.dumps(dict(request.schema))}".lstrip()
             body["response_format"] = {"type": "json_object"}
         elif request.schema is not None:
             name = re.sub(r"[^A-Za-z0-9_-]", "_", request.purpose)[:64] or "reply"
