@@ -1,7 +1,7 @@
 # `make` lists what there is. Everything runs in a virtual environment of its own, set up on first use.
 
 VENV   ?= .venv
-JOBS   ?= 2
+JOBS   ?= 3
 ARGS   ?=
 DATA   ?=
 STACK  ?=
@@ -26,7 +26,7 @@ SOURCES := pyproject.toml $(shell find agentmem schema tests workers -type f -no
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format check bench bench-servers faults simulate clean
+.PHONY: help demo test lint format check bench bench-extraction bench-servers faults simulate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
@@ -66,6 +66,11 @@ bench: $(DEV) ## measure recall and latency; ARGS="--help" lists the options
 bench-servers: $(DEV) ## measure recall, writes and the projector on real servers; takes half an hour
 	$(BIN)/python -m tests.benchmarks.servers $(ARGS)
 
+bench-extraction: $(DEV) ## the cases of extraction, by recorded replies and by rules; DATA=path: the rules on its hand-checked facts too
+	$(BIN)/agentmem bench extraction
+	$(BIN)/agentmem bench rules
+	$(if $(DATA),$(BIN)/python -m tests.benchmarks.rules "$(DATA)")
+
 faults: $(DEV) ## kill, pause and cut off each server at each step of a write, ROUNDS=10 times
 	$(BIN)/python -m tests.faults.servers --rounds $(ROUNDS) $(ARGS)
 
@@ -79,7 +84,7 @@ clean: ## remove what was built and measured; the virtual environment stays
 define run-tests
 @rm -f .coverage .coverage.*
 $(BIN)/coverage run -m pytest -n $(JOBS) -m "not alone" --durations=5 --durations-min=3 tests
-$(BIN)/python -m pytest -m alone --durations=5 tests
+$(BIN)/python -m pytest -n 2 -m alone --durations=5 tests
 @$(BIN)/coverage combine --quiet
 endef
 

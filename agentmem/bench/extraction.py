@@ -15,6 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from agentmem.bench.report import by_rule
 from agentmem.extraction import Draft, FactDraft, Window
 from agentmem.extraction.clauses import denies
 from agentmem.extraction.figures import numbers_claimed
@@ -226,10 +227,4 @@ def alike(wanted: str, found: str) -> bool:
 
 def table(verdicts: Sequence[Verdict]) -> list[dict[str, object]]:
     """A row for each rule, and one for all: cases and how many were right."""
-    rules = [*dict.fromkeys(verdict.case.rule for verdict in verdicts)]
-    rows: list[dict[str, object]] = []
-    for rule in (*rules, "all"):
-        some = [verdict for verdict in verdicts if rule in (verdict.case.rule, "all")]
-        right = sum(not verdict.wrong for verdict in some)
-        rows.append({"rule": rule, "cases": len(some), "right": right, "share": right / max(1, len(some))})
-    return rows
+    return by_rule([(verdict.case.rule, not verdict.wrong) for verdict in verdicts])

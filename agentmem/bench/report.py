@@ -15,6 +15,15 @@ _SHOWN = ("R@1", "R@3", "R@5", "R@10", "R@20", "R@50", "MRR", "nDCG@10", "all@10
 _COMPARED = ("R@1", "R@5", "R@10", "R@20", "MRR", "nDCG@10", CONTEXT)
 
 
+def by_rule(verdicts: Sequence[tuple[str, bool]]) -> list[dict[str, object]]:
+    """A row for each rule, and one for all, from the rule of each case and whether it came out right."""
+    rows: list[dict[str, object]] = []
+    for rule in (*dict.fromkeys(rule for rule, _ in verdicts), "all"):
+        some = [good for found, good in verdicts if rule in (found, "all")]
+        rows.append({"rule": rule, "cases": len(some), "right": sum(some), "share": sum(some) / max(1, len(some))})
+    return rows
+
+
 def table(rows: Sequence[Mapping[str, object]]) -> str:
     """A Markdown table of rows; its columns are all keys in the order they first come. Nothing for no rows."""
     if not rows:

@@ -14,6 +14,7 @@ from importlib import resources
 from typing import Any, cast
 
 from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.bench.report import by_rule
 from agentmem.bench.target import Target
 from agentmem.model.records import Fact
 from agentmem.recall.bundle import MemoryBundle
@@ -170,10 +171,4 @@ def _wrong(case: Case, bundle: MemoryBundle, facts: Mapping[str, Fact]) -> Itera
 
 def table(verdicts: Sequence[Verdict]) -> list[dict[str, object]]:
     """A row for each rule, and one for all: cases and how many were right."""
-    rules = [*dict.fromkeys(verdict.case.rule for verdict in verdicts)]
-    rows: list[dict[str, object]] = []
-    for rule in (*rules, "all"):
-        some = [verdict for verdict in verdicts if rule in (verdict.case.rule, "all")]
-        right = sum(not verdict.wrong for verdict in some)
-        rows.append({"rule": rule, "cases": len(some), "right": right, "share": right / len(some)})
-    return rows
+    return by_rule([(verdict.case.rule, not verdict.wrong) for verdict in verdicts])

@@ -13,6 +13,7 @@ from datetime import datetime
 from importlib import resources
 from typing import Any
 
+from agentmem.bench.report import by_rule
 from agentmem.extraction import Draft, Window
 from agentmem.extraction.rules import extract
 from agentmem.model.records import Fact, Turn
@@ -62,12 +63,7 @@ class Report:
 
     def rows(self) -> list[dict[str, object]]:
         """A row for each rule, and one for all: cases and how many were right."""
-        rows: list[dict[str, object]] = []
-        for rule in (*dict.fromkeys(verdict.case.rule for verdict in self.verdicts), "all"):
-            some = [verdict for verdict in self.verdicts if rule in (verdict.case.rule, "all")]
-            right = sum(not verdict.wrong for verdict in some)
-            rows.append({"rule": rule, "cases": len(some), "right": right, "share": right / len(some)})
-        return rows
+        return by_rule([(verdict.case.rule, not verdict.wrong) for verdict in self.verdicts])
 
 
 def read_cases() -> list[Case]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from agentmem.consolidation import JobOptions, JobReport
 from agentmem.consolidation.pending import Pending, pending
-from agentmem.errors import BudgetSpent, LeaseLost, ModelUnavailable
+from agentmem.errors import BudgetSpent, Conflict, InvalidRecord, LeaseLost, ModelUnavailable
 from agentmem.events import INFO, WARNING, tell
 from agentmem.extraction import Draft, Window, rules
 from agentmem.extraction.judge import Judge
@@ -161,18 +161,23 @@ class _Run:
             agent_id=_agent_of(turns),
         )  # fmt: skip
         read = await self._read(window)
-        good = replace(window, turns=tuple(turn for turn in turns if turn.id not in read.failed))
+        failed = dict(read.failed)
+        good = replace(window, turns=tuple(turn for turn in turns if turn.id not in failed))
         if good.turns:
-            settling = Settling(
-                desk.seat, good, read.draft, self.extractor, rules=self.asker is None, judge=self.judge
-            )  # fmt: skip
-            operation_id = await self._write(desk, settling, last=last and not read.failed)
-            if operation_id:
-                self.report.operation_ids.append(operation_id)
-                self.report.count(turns=len(good.turns), **{kind.lower(): n for kind, n in settling.counts.items()})
-            self.report.notes += read.draft.notes
-        await self._note_failures([turn for turn in turns if turn.id in read.failed], read.failed)
-        return bool(read.failed)
+            try:
+                await self._settle(desk, good, read.draft, last=last and not failed)
+            except (Conflict, InvalidRecord) as error:  # of these turns alone: the others go on
+                failed |= {turn.id: str(error) for turn in good.turns}
+        await self._note_failures([turn for turn in turns if turn.id in failed], failed)
+        return bool(failed)
+
+    async def _settle(self, desk: _Desk, window: Window, draft: Draft, *, last: bool) -> None:
+        settling = Settling(desk.seat, window, draft, self.extractor, rules=self.asker is None, judge=self.judge)
+        operation_id = await self._write(desk, settling, last=last)
+        if operation_id:
+            self.report.operation_ids.append(operation_id)
+            self.report.count(turns=len(window.turns), **{kind.lower(): n for kind, n in settling.counts.items()})
+        self.report.notes += draft.notes
 
     async def _read(self, window: Window) -> Read:
         if self.asker is None:

@@ -47,6 +47,7 @@ class Settling:
     rules: bool = False
     judge: Judge | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    retired: dict[str, int] = field(default_factory=dict)  # where forgotten glosses of these turns stand
 
     async def change(self, write: Write) -> Change | None:
         """The Change that makes the draft known; None when others extracted all of these turns meanwhile."""
@@ -64,7 +65,9 @@ class Settling:
     async def _turns(self) -> dict[str, Turn]:
         """The turns that are still there and not extracted."""
         log, scope, ids = self.seat.resources.log, self.seat.scope, [turn.id for turn in self.window.turns]
-        done = {record.id for record in await log.get("Gloss", ids, scope) if record.superseded_at is None}
+        glosses = await log.get("Gloss", ids, scope)
+        done = {record.id for record in glosses if record.superseded_at is None}
+        self.retired = {record.id: record.seq for record in glosses if record.id not in done}
         found = await log.get("Turn", [name for name in ids if name not in done], scope)
         return {turn.id: turn for turn in found if isinstance(turn, Turn) and turn.superseded_at is None}
 
@@ -277,7 +280,8 @@ class _Work:
             )  # fmt: skip
             text = gloss.searchable()
             bare = without_names(text, self.window.participants) if text else ""
-            self._put(gloss.model_copy(update={"bare": bare if bare != text else ""}), None)
+            bared = gloss.model_copy(update={"bare": bare if bare != text else ""})
+            self._put(bared, self.settling.retired.get(turn.id))
 
     # -- the whole
 

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.consolidation import consolidate
 from agentmem.model.records import Record
 from agentmem.model.scope import Scope
 from agentmem.resources import Resources
@@ -15,9 +16,9 @@ from agentmem.stores.postgres import PostgresLog
 from agentmem.stores.postgres.connection import rows as log_rows
 from agentmem.text.words import terms
 from tests.faults import checks
-from tests.faults.victim import Stepped
+from tests.faults.victim import LEASE_SECONDS, Stepped
 
-KINDS = ("Turn", "Conversation", "Fact", "Entity", "User")
+KINDS = ("Turn", "Conversation", "Gloss", "Fact", "Entity", "User")
 SIZE = 64  # of the vectors
 TWICE = (
     "MATCH (a:Record {user_id: $user_id})-[r]->(b) "
@@ -32,6 +33,7 @@ PASSAGES = (
 
 def opened(user: str, urls: dict[str, Any], home: Any, **more: Any) -> AsyncAgentMemory:
     """A memory on servers, not open yet."""
+    consolidate.LEASE_SECONDS = LEASE_SECONDS
     given = {"embedder": "hash", "dimensions": SIZE, "conversation_id": "talk", **urls, **more}
     return AsyncAgentMemory(user, home=home, **given)
 
@@ -99,6 +101,7 @@ async def portrait(memory: AsyncAgentMemory) -> dict[str, Any]:
     resources, scope = memory.resources, memory.scope
     left = {"id", "user_id", "recorded_at", "operation_id", "superseded_at", "superseded_by", "supersedes", "timestamp"}
     left |= {"created_at", "updated_at", "valid_from", "valid_to", "started_at", "stale_since", "first_seen"}
+    left |= {"consolidated", "entity_ids"}
     records = await checks.current(resources, scope, *KINDS)
     return {
         "journal": [

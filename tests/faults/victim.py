@@ -17,12 +17,13 @@ from agentmem.model.records import Fact
 from agentmem.stores.sqlite import SqliteLog
 from agentmem.stores.sqlite.vectors import SqliteVectors
 
+LEASE_SECONDS = 0.2  # what a killed worker holds is free soon
 ANN = "Ann moved to Lisbon in spring. She keeps bees."
 Act = Callable[[AsyncAgentMemory, str], Awaitable[Any]]
 
 
 async def open_memory(home: Path) -> AsyncAgentMemory:
-    consolidate.LEASE_SECONDS = 0.2
+    consolidate.LEASE_SECONDS = LEASE_SECONDS
     return await AsyncAgentMemory("ann", home=home, embedder="hash", dimensions=64, conversation_id="talk").open()
 
 

@@ -12,7 +12,9 @@ import pytest
 
 from agentmem import AsyncAgentMemory
 from agentmem.errors import InvalidRecord, ModelUnavailable
-from agentmem.model.records import Gloss
+from agentmem.extraction.settle import Settling
+from agentmem.model.changes import Change, Write
+from agentmem.model.records import Gloss, Status
 from agentmem.providers import LLMRequest
 from agentmem.upkeep.doctor import doctor
 from tests.fakes.scribe import SPEC, Said, Scribe, listening
@@ -343,3 +345,41 @@ async def test_a_worker_that_was_too_slow_writes_nothing_any_more(tmp_path: Path
         assert not await glosses(memory, turn.id)
         assert report.pending == 1
         assert "lease" in report.notes[-1]
+
+
+async def test_what_cannot_be_settled_is_parked_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = Settling.change
+
+    async def refused(settling: Settling, write: Write) -> Any:
+        if any("BROKEN" in turn.content for turn in settling.window.turns):
+            raise InvalidRecord("claim: broken on purpose", field="claim")
+        return await change(settling, write)
+
+    monkeypatch.setattr(Settling, "change", refused)
+    async with opened(tmp_path, Scribe(BOOK)) as memory:
+        bad = await memory.store_turn({"content": "This one is BROKEN for sure.", "conversation_id": "bad"})
+        await memory.store_turn({"content": LIVES, "conversation_id": "good"})
+        for _ in range(3):
+            (report,) = await memory.consolidate()
+        assert report.parked == {bad.id: "claim: broken on purpose"}
+        assert [fact.claim for fact in await memory.semantic.facts()] == ["The user lives in Lisbon."]
+
+
+async def test_a_gloss_that_was_forgotten_alone_is_written_again(tmp_path: Path) -> None:
+    async with opened(tmp_path, Scribe(BOOK)) as memory:
+        turn = await memory.store_turn(LIVES)
+        await memory.consolidate()
+        (gloss,) = await glosses(memory, turn.id)
+        gone = gloss.model_copy(update={"status": Status.FORGOTTEN, "superseded_at": gloss.recorded_at})
+
+        async def forget(write: Write) -> Change:
+            return write.change(gone, expects={gloss.key: gloss.seq})
+
+        await memory.resources.write(memory.scope, "forget", forget, kind="Gloss")
+        (report,) = await memory.consolidate()
+        assert not report.failed
+        (again,) = await glosses(memory, turn.id)
+        assert again.superseded_at is None
+        assert len(await memory.semantic.facts()) == 1
