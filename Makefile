@@ -30,7 +30,7 @@ SOURCES := pyproject.toml $(shell find agentmem schema tests workers -type f -no
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
-		printf '  make %-13s %s\n' "$$name" "$$what"; done
+		printf '  make %-16s %s\n' "$$name" "$$what"; done
 
 demo: $(if $(filter servers,$(STACK)),$(DEV),$(READY)) ## store a conversation and ask it questions; DATA=path takes one of yours, STACK=servers real servers
 	@$(if $(filter servers,$(STACK)),$(BIN)/python -m tests.servers demo,$(BIN)/agentmem demo) $(if $(DATA),--data "$(DATA)") $(ARGS)
@@ -66,7 +66,7 @@ bench: $(DEV) ## measure recall and latency; ARGS="--help" lists the options
 bench-servers: $(DEV) ## measure recall, writes and the projector on real servers; takes half an hour
 	$(BIN)/python -m tests.benchmarks.servers $(ARGS)
 
-bench-extraction: $(DEV) ## the cases of extraction, by recorded replies and by rules; DATA=path: the rules on its hand-checked facts too
+bench-extraction: $(DEV) ## the cases of extraction; DATA=path: the rules on its hand-checked facts too
 	$(BIN)/agentmem bench extraction
 	$(BIN)/agentmem bench rules
 	$(if $(DATA),$(BIN)/python -m tests.benchmarks.rules "$(DATA)")
