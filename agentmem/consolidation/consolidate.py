@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from agentmem.consolidation import JobOptions, JobReport
 from agentmem.consolidation.pending import Pending, pending
-from agentmem.errors import BudgetSpent, Conflict, InvalidRecord, LeaseLost, ModelUnavailable
+from agentmem.consolidation.stale import ask_about_stale
+from agentmem.errors import BudgetSpent, Conflict, InvalidRecord, LeaseLost, ModelUnavailable, NotFound
 from agentmem.events import INFO, WARNING, tell
 from agentmem.extraction import Draft, Window, rules
 from agentmem.extraction.judge import Judge
@@ -42,7 +43,8 @@ async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobRep
     """Extract what the user's turns say that nobody extracted, oldest conversation first.
 
     Conversations of pleasantries alone cost no call and do not count among `options.most`. A model that is away or a
-    budget that is spent ends the run, and what was not read waits. Raises ConfigError for a model that cannot be used.
+    budget that is spent ends the run, and what was not read waits. In the end facts whose premises fell are put to a
+    person. Raises ConfigError for a model that cannot be used.
     """
     resources.check_open()
     watch, spending = Stopwatch(resources.clock), resources.llms.spending()
@@ -57,6 +59,8 @@ async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobRep
     except ModelUnavailable as error:
         tell(WARNING, "model_away", job=NAME, user_id=scope.user_id, error=str(error))
         report.stopped = str(error)
+    if not options.dry_run:
+        await ask_about_stale(resources, scope, report)
     used = spending.total
     report.calls, report.tokens, report.cost = used.calls, used.tokens, used.cost
     report.spent = dict(spending.by_purpose)
@@ -166,7 +170,7 @@ class _Run:
         if good.turns:
             try:
                 await self._settle(desk, good, read.draft, last=last and not failed)
-            except (Conflict, InvalidRecord) as error:  # of these turns alone: the others go on
+            except (Conflict, InvalidRecord, NotFound) as error:  # of these turns alone: the others go on
                 failed |= {turn.id: str(error) for turn in good.turns}
         await self._note_failures([turn for turn in turns if turn.id in failed], failed)
         return bool(failed)

@@ -383,3 +383,24 @@ async def test_a_gloss_that_was_forgotten_alone_is_written_again(tmp_path: Path)
         (again,) = await glosses(memory, turn.id)
         assert again.superseded_at is None
         assert len(await memory.semantic.facts()) == 1
+
+
+async def test_facts_whose_premise_fell_are_asked_about_once(tmp_path: Path) -> None:
+    async with opened(tmp_path, Scribe()) as memory:
+        home = await memory.learn_fact("The user lives in Lisbon.")
+        kept = await memory.learn_fact("The user surfs at Caparica.", depends_on=[home.id])
+        gone = await memory.learn_fact("The user takes tram 28.", depends_on=[home.id])
+        assert not (await memory.consolidate())[0].counts
+        await memory.semantic.supersede_fact(home.id, "The user lives in Porto.")
+        (report,) = await memory.consolidate()
+        assert report.counts == {"review": 2}
+        reviews = {review.record_ids[0]: review for review in await memory.semantic.reviews()}
+        assert set(reviews) == {kept.id, gone.id}
+        assert "which no longer holds" in reviews[kept.id].question
+        await memory.semantic.resolve_review(reviews[kept.id].id, "accept")
+        await memory.semantic.resolve_review(reviews[gone.id].id, "reject")
+        assert not (await memory.consolidate())[0].counts
+        bundle = await memory.remember("what does the user do?", reinforce=False)
+        stale = {fact.claim: bool(fact.fallen_premise) for fact in bundle.facts}
+        assert stale["The user surfs at Caparica."] is False
+        assert stale["The user takes tram 28."] is True
