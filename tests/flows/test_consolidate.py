@@ -2,52 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agentmem import AsyncAgentMemory
-from agentmem.errors import InvalidRecord, ModelUnavailable
-from agentmem.extraction.settle import Settling
-from agentmem.model.changes import Change, Write
-from agentmem.model.records import Gloss, Status
-from agentmem.providers import LLMRequest
-from agentmem.upkeep.doctor import doctor
-from tests.fakes.scribe import SPEC, Said, Scribe, listening
-from tests.flows.given import StoppedClock
-
-LIVES = "I live in Lisbon, by the river."
-MOVED = "We moved again: I live in Porto now."
-PLEASANT = "Hi there, good morning!"
-BOOK: dict[str, Said] = {
-    LIVES: {
-        "facts": [{"claim": "The user lives in Lisbon.", "certainty": "explicit", "temporal": "current",
-                   "entities": ["Lisbon"]}],
-        "entities": [{"name": "Lisbon", "type": "place"}],
-        "standalone": "The user said that home is in Lisbon, by the river.", "keys": ["home town", "residence"],
-    },
-    MOVED: {
-        "facts": [{"claim": "The user lives in Porto.", "certainty": "explicit", "temporal": "current",
-                   "entities": ["Porto"], "replaces": "The user lives in Lisbon.", "why_replaced": "changed"}],
-        "entities": [{"name": "Porto", "type": "place"}],
-        "standalone": "The user moved to Porto.", "keys": ["residence"],
-    },
-}  # fmt: skip
-
-
-@asynccontextmanager
-async def opened(home: Path, scribe: Scribe, user: str = "alice", **settings: Any) -> AsyncIterator[AsyncAgentMemory]:
-    async with AsyncAgentMemory(user, home=home, embedder="hash", llm=SPEC, **settings) as memory:
-        yield listening(memory, scribe)
-
-
-async def glosses(memory: AsyncAgentMemory, *turn_ids: str) -> list[Gloss]:
-    found = await memory.resources.log.get("Gloss", turn_ids, memory.scope)
-    return [record for record in found if isinstance(record, Gloss)]
+from agentmem.errors import InvalidRecord
+from tests.fakes.scribe import SPEC, Scribe
+from tests.flows.read_turns import BOOK, LIVES, MOVED, PLEASANT, glosses, opened
 
 
 async def test_a_turn_becomes_a_fact_with_its_quote_and_a_gloss(tmp_path: Path) -> None:
@@ -122,97 +84,6 @@ async def test_pleasantries_cost_no_call_and_the_first_run_reaches_what_matters(
         assert report.pending == 0
 
 
-async def test_a_poison_conversation_is_parked_after_three_tries_and_told_by_the_doctor(tmp_path: Path) -> None:
-    poison = "POISON makes every reply unusable, as long as it stands here."
-    scribe = Scribe(BOOK, trouble=lambda request: "no JSON at all" if "POISON" in request.content else None)
-    async with opened(tmp_path, scribe) as memory:
-        bad = await memory.store_turn({"content": poison, "conversation_id": "bad"})
-        await memory.store_turn({"content": LIVES, "conversation_id": "good"})
-        for tries in (1, 2, 3):
-            (report,) = await memory.consolidate()
-            assert list(report.failed) == [bad.id]
-            assert bool(report.parked) == (tries == 3)
-        asked = len(scribe.requests)
-        (report,) = await memory.consolidate()
-        assert len(scribe.requests) == asked
-        assert not report.failed
-        assert [fact.claim for fact in await memory.semantic.facts()] == ["The user lives in Lisbon."]
-        findings = await doctor(memory.resources.settings)
-        (told,) = [finding for finding in findings if finding.what == "parked" and finding.level == "warning"]
-        assert "consolidate" in told.detail
-        assert "reply cannot be used" in told.detail
-        assert told.fix == "run: agentmem consolidate --again"
-        scribe.trouble = None
-        (report,) = await memory.consolidate(again=True)
-        assert not report.failed
-        assert await glosses(memory, bad.id)
-    findings = await doctor(memory.resources.settings)
-    assert [finding.level for finding in findings if finding.what == "parked"] == ["ok"]
-
-
-async def test_an_unusable_half_costs_its_sibling_nothing(tmp_path: Path) -> None:
-    lines = [LIVES, "The first one is quite alright.", "So is the second one, I think.", "POISON is in the fourth."]
-    scribe = Scribe(BOOK, trouble=lambda request: "[]" if "POISON" in request.content else None)
-    async with opened(tmp_path, scribe) as memory:
-        turns = await memory.store_turns(lines)
-        (report,) = await memory.consolidate()
-        assert list(report.failed) == [turns[2].id, turns[3].id]
-        assert [fact.claim for fact in await memory.semantic.facts()] == ["The user lives in Lisbon."]
-
-
-async def test_while_the_model_is_away_everything_waits_and_then_catches_up(tmp_path: Path) -> None:
-    def away(_: LLMRequest) -> str | None:
-        raise ModelUnavailable("scribe: nobody answers")
-
-    scribe = Scribe(BOOK, trouble=away)
-    clock = StoppedClock()
-    async with opened(tmp_path, scribe, clock=clock) as memory:
-        turn = await memory.store_turn(LIVES)
-        for _ in range(5):  # an hour, and longer than the tries that park a turn
-            clock.ahead(minutes=15)
-            (report,) = await memory.consolidate()
-            assert report.stopped
-            assert report.pending == 1
-            assert not report.failed
-        assert not await glosses(memory, turn.id)
-        assert not await memory.semantic.facts()
-        scribe.trouble = None
-        (report,) = await memory.consolidate()
-        assert report.pending == 0
-        assert len(await memory.semantic.facts()) == 1
-
-
-async def test_a_spent_budget_stops_cleanly_and_leaves_the_rest_pending(tmp_path: Path) -> None:
-    scribe = Scribe(BOOK)
-    async with opened(tmp_path, scribe, max_calls=2) as memory:
-        for number in range(5):
-            await memory.store_turn({"content": f"{LIVES} {number}", "conversation_id": f"chat {number}"})
-        (report,) = await memory.consolidate()
-        assert len(scribe.requests) == 2
-        assert report.calls == 2
-        assert report.pending == 3
-        assert "2 of at most 2 calls" in report.stopped
-        for _ in range(2):
-            await memory.consolidate()
-        assert (await memory.consolidate())[0].pending == 0
-        assert len(scribe.requests) == 5
-
-
-async def test_two_workers_at_once_extract_each_turn_once(tmp_path: Path) -> None:
-    scribes = [Scribe(BOOK), Scribe(BOOK)]
-    async with opened(tmp_path, scribes[0]) as one, opened(tmp_path, scribes[1]) as two:
-        for number in range(12):
-            said = {"content": f"Line {number} of what is to be read once.", "conversation_id": f"chat {number}"}
-            await one.store_turn(said)
-        while sum(report.pending for reports in await asyncio.gather(one.consolidate(), two.consolidate())
-                  for report in reports):  # fmt: skip
-            await asyncio.sleep(0)
-        read = [text for scribe in scribes for request in scribe.requests
-                for text in request.content.split('"text": ')[1:]]  # fmt: skip
-        assert sorted(read) == sorted(set(read))
-        assert len(read) == 12
-
-
 async def test_what_is_doubtful_becomes_a_review_and_is_never_recalled(tmp_path: Path) -> None:
     text = "I might look at flats in Porto one day, who knows."
     book = {text: {"facts": [{"claim": "The user owns a castle in Wales.", "quote": "I own a castle in Wales"}]}}
@@ -276,22 +147,6 @@ async def test_a_dry_run_reads_and_writes_nothing(tmp_path: Path) -> None:
         assert (await memory.resources.log.head(memory.scope)).seq == head.seq
 
 
-async def test_a_turn_forgotten_while_the_model_reads_leaves_nothing_behind(tmp_path: Path) -> None:
-    scribe = Scribe(BOOK)
-    async with opened(tmp_path, scribe) as memory:
-        turn = await memory.store_turn(LIVES)
-        complete = scribe.complete
-
-        async def slow(request: LLMRequest) -> Any:
-            await memory.forget(turn.id)
-            return await complete(request)
-
-        scribe.complete = slow  # type: ignore[method-assign]
-        await memory.consolidate()
-        assert not await memory.semantic.facts()
-        assert not await glosses(memory, turn.id)
-
-
 async def test_an_agents_own_words_go_to_its_private_channel(tmp_path: Path) -> None:
     promise = "I will keep the reports under two pages from now on."
     book = {promise: {"facts": [{"claim": "The agent keeps reports under two pages.", "subject": "agent",
@@ -323,66 +178,6 @@ async def test_an_unknown_job_is_refused_with_the_known_ones(tmp_path: Path) -> 
     async with AsyncAgentMemory("alice", home=tmp_path, embedder="hash") as memory:
         with pytest.raises(InvalidRecord, match="consolidate"):
             await memory.consolidate("tidy")
-
-
-async def test_a_worker_that_was_too_slow_writes_nothing_any_more(tmp_path: Path) -> None:
-    scribe = Scribe(BOOK)
-    async with opened(tmp_path, scribe) as memory:
-        turn = await memory.store_turn({"content": LIVES, "conversation_id": "talk"})
-        complete, log = scribe.complete, memory.resources.log
-
-        async def late(request: LLMRequest) -> Any:
-            name = "consolidate:alice:_global:talk"
-            held = await log.database.read(
-                lambda db: db.execute("SELECT owner FROM leases WHERE name = ?", (name,)).get
-            )
-            await log.release(name, held)
-            assert await log.lease(name, 60, "another worker") is not None
-            return await complete(request)
-
-        scribe.complete = late  # type: ignore[method-assign]
-        (report,) = await memory.consolidate()
-        assert not await glosses(memory, turn.id)
-        assert report.pending == 1
-        assert "lease" in report.notes[-1]
-
-
-async def test_what_cannot_be_settled_is_parked_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    change = Settling.change
-
-    async def refused(settling: Settling, write: Write) -> Any:
-        if any("BROKEN" in turn.content for turn in settling.window.turns):
-            raise InvalidRecord("claim: broken on purpose", field="claim")
-        return await change(settling, write)
-
-    monkeypatch.setattr(Settling, "change", refused)
-    async with opened(tmp_path, Scribe(BOOK)) as memory:
-        bad = await memory.store_turn({"content": "This one is BROKEN for sure.", "conversation_id": "bad"})
-        await memory.store_turn({"content": LIVES, "conversation_id": "good"})
-        for _ in range(3):
-            (report,) = await memory.consolidate()
-        assert report.parked == {bad.id: "claim: broken on purpose"}
-        assert [fact.claim for fact in await memory.semantic.facts()] == ["The user lives in Lisbon."]
-
-
-async def test_a_gloss_that_was_forgotten_alone_is_written_again(tmp_path: Path) -> None:
-    async with opened(tmp_path, Scribe(BOOK)) as memory:
-        turn = await memory.store_turn(LIVES)
-        await memory.consolidate()
-        (gloss,) = await glosses(memory, turn.id)
-        gone = gloss.model_copy(update={"status": Status.FORGOTTEN, "superseded_at": gloss.recorded_at})
-
-        async def forget(write: Write) -> Change:
-            return write.change(gone, expects={gloss.key: gloss.seq})
-
-        await memory.resources.write(memory.scope, "forget", forget, kind="Gloss")
-        (report,) = await memory.consolidate()
-        assert not report.failed
-        (again,) = await glosses(memory, turn.id)
-        assert again.superseded_at is None
-        assert len(await memory.semantic.facts()) == 1
 
 
 async def test_facts_whose_premise_fell_are_asked_about_once(tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+"""What the tests of consolidation share: a memory whose model reads from a book."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from agentmem import AsyncAgentMemory
+from agentmem.model.records import Gloss
+from tests.fakes.scribe import SPEC, Said, Scribe, listening
+
+LIVES = "I live in Lisbon, by the river."
+MOVED = "We moved again: I live in Porto now."
+PLEASANT = "Hi there, good morning!"
+BOOK: dict[str, Said] = {
+    LIVES: {
+        "facts": [{"claim": "The user lives in Lisbon.", "certainty": "explicit", "temporal": "current",
+                   "entities": ["Lisbon"]}],
+        "entities": [{"name": "Lisbon", "type": "place"}],
+        "standalone": "The user said that home is in Lisbon, by the river.", "keys": ["home town", "residence"],
+    },
+    MOVED: {
+        "facts": [{"claim": "The user lives in Porto.", "certainty": "explicit", "temporal": "current",
+                   "entities": ["Porto"], "replaces": "The user lives in Lisbon.", "why_replaced": "changed"}],
+        "entities": [{"name": "Porto", "type": "place"}],
+        "standalone": "The user moved to Porto.", "keys": ["residence"],
+    },
+}  # fmt: skip
+
+
+@asynccontextmanager
+async def opened(home: Path, scribe: Scribe, user: str = "alice", **settings: Any) -> AsyncIterator[AsyncAgentMemory]:
+    async with AsyncAgentMemory(user, home=home, embedder="hash", llm=SPEC, **settings) as memory:
+        yield listening(memory, scribe)
+
+
+async def glosses(memory: AsyncAgentMemory, *turn_ids: str) -> list[Gloss]:
+    found = await memory.resources.log.get("Gloss", turn_ids, memory.scope)
+    return [record for record in found if isinstance(record, Gloss)]
