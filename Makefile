@@ -26,7 +26,7 @@ SOURCES := pyproject.toml $(shell find agentmem schema tests workers -type f -no
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format check bench bench-extraction bench-servers faults simulate clean
+.PHONY: help demo test lint format check bench bench-extraction bench-servers faults soak simulate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
@@ -74,6 +74,9 @@ bench-extraction: $(DEV) ## the cases of extraction; DATA=path: the rules on its
 faults: $(DEV) ## kill, pause and cut off each server at each step of a write, ROUNDS=10 times
 	$(BIN)/python -m tests.faults.servers --rounds $(ROUNDS) $(ARGS)
 
+soak: $(DEV) ## a worker beside two agents for ten minutes, killed five times; ARGS="--seconds 60"
+	$(BIN)/python -m tests.faults.soak $(ARGS)
+
 simulate: $(DEV) ## run the fault simulation over SEEDS=2000 seeds
 	$(BIN)/python -m tests.faults.simulate --seeds $(SEEDS) $(ARGS)
 
@@ -83,7 +86,8 @@ clean: ## remove what was built and measured; the virtual environment stays
 # The tests leave .coverage behind only when they pass, and `lint` reads it: nothing runs twice, and stale figures never count.
 define run-tests
 @rm -f .coverage .coverage.*
-$(BIN)/coverage run -m pytest -n $(JOBS) -m "not alone" --durations=5 --durations-min=3 tests
+$(BIN)/coverage run -m pytest -n $(JOBS) -m "not alone and not long" --durations=5 --durations-min=3 tests
+$(BIN)/python -m pytest -n $(JOBS) -m long --durations=5 tests
 $(BIN)/python -m pytest -n 2 -m alone --durations=5 tests
 @$(BIN)/coverage combine --quiet
 endef

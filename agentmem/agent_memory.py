@@ -4,62 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
-from functools import cached_property
+from datetime import datetime, timedelta
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self
 
 from agentmem.consolidation import JobOptions, JobReport, Progress, chosen_jobs, silent
-from agentmem.errors import AgentMemError, Closed, InvalidRecord, NotFound, StoreUnavailable
+from agentmem.consolidation.serving import serve_user
+from agentmem.errors import AgentMemError, InvalidRecord, NotFound, StoreUnavailable
 from agentmem.events import DEBUG, tell
+from agentmem.extraction.similar import signature
 from agentmem.memory import Seat
+from agentmem.memory.curation import Curation
 from agentmem.memory.episodic import Episodic
 from agentmem.memory.erasure import Erasure, ErasureReceipt, ForgetReceipt
 from agentmem.memory.facts import FactFields
+from agentmem.memory.goals import Goals
 from agentmem.memory.history import Diff, History
-from agentmem.memory.profile import Goals, Profile
+from agentmem.memory.outcomes import Outcomes
+from agentmem.memory.procedural import Procedural
+from agentmem.memory.profile import Profile
+from agentmem.memory.schedules import Schedules
 from agentmem.memory.semantic import Semantic
+from agentmem.memory.swarm import announce
+from agentmem.memory.synopsis import Synopses
 from agentmem.memory.working import Working
 from agentmem.model.clock import Stopwatch
-from agentmem.model.records import Entity, Fact, Goal, Record, Turn, User
+from agentmem.model.records import Entity, Fact, Goal, Outcome, Record, Synopsis, Turn, User
 from agentmem.model.scope import GLOBAL, Scope
+from agentmem.recall.beside import gathered
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.context import Context, Counter
-from agentmem.recall.layer import RecallLayer
-from agentmem.recall.options import read_options
+from agentmem.recall.opening import Opening
 from agentmem.recall.query import Request
-from agentmem.recall.rate import RateLimit
 from agentmem.recall.trail import AuditView, audit_recall
-from agentmem.resources import Resources, open_resources
+from agentmem.resources import Resources
 from agentmem.settings import Settings, load_settings
-
-
-class _Opened:
-    """What one memory and its scoped views share once it is open."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.parts: tuple[Resources, RecallLayer] | None = None
-
-    async def open(self) -> None:
-        if self.parts is None:
-            settings = self.settings
-            read_options(settings.recall, settings.recall_profile)  # refuse wrong options before anything is opened
-            resources = await open_resources(settings)
-            layer = RecallLayer(
-                resources, settings.recall, profile=settings.recall_profile, digest=settings.digest(),
-                limit=RateLimit(settings.recalls_per_second, settings.recall_burst), reranker=resources.reranker,
-            )  # fmt: skip
-            resources.on_erasure.append(layer.forget)
-            resources.auditor.thresholds = {"ranking": layer.options.ranking.model_dump(mode="json")}
-            self.parts = (resources, layer)
-
-    def get(self) -> tuple[Resources, RecallLayer]:
-        if self.parts is None:
-            raise Closed(
-                "this memory is not open: use `async with AsyncAgentMemory(…) as memory`, or await memory.open()"
-            )
-        return self.parts
 
 
 class AsyncAgentMemory:
@@ -82,7 +62,7 @@ class AsyncAgentMemory:
         **overrides: Any,
     ) -> None:
         self.scope = Scope(user_id, channel, agent_id, conversation_id, session_id)
-        self._opened = _Opened(load_settings(settings, **overrides))
+        self._opened = Opening(load_settings(settings, **overrides))
 
     # -- life
 
@@ -155,9 +135,24 @@ class AsyncAgentMemory:
         return Working(self._seat)
 
     @cached_property
+    def procedural(self) -> Procedural:
+        """What was done, and what works."""
+        return Procedural(self._seat)
+
+    @cached_property
     def goals(self) -> Goals:
         """What is to be reached."""
         return Goals(self._seat)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """What is to be done at which time."""
+        return Schedules(self._seat)
+
+    @cached_property
+    def curation(self) -> Curation:
+        """What fades, what stays, and what says the same."""
+        return Curation(self._seat, signature, self.consolidate)
 
     @cached_property
     def audit(self) -> AuditView:
@@ -167,14 +162,6 @@ class AsyncAgentMemory:
     @cached_property
     def _erasure(self) -> Erasure:
         return Erasure(self._seat)
-
-    @cached_property
-    def _history(self) -> History:
-        return History(self._seat)
-
-    @cached_property
-    def _profile(self) -> Profile:
-        return Profile(self._seat)
 
     # -- storing
 
@@ -241,14 +228,24 @@ class AsyncAgentMemory:
         return await self.goals.get(goal_id)
 
     async def complete_goal(
-        self, goal_id: str, status: str = "completed", result: str = "", *, idempotency_key: str | None = None
-    ) -> Goal:
-        """End a goal as `completed` or `abandoned`, with what came of it."""
-        return await self.goals.complete(goal_id, status, result, key=idempotency_key)
+        self, goal_id: str, status: str = "completed", result: str = "", *, cascade: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Goal:  # fmt: skip
+        """End a goal as `completed` or `abandoned`, with what came of it; `cascade` abandons its open sub-goals."""
+        return await self.goals.complete(goal_id, status, result, cascade=cascade, key=idempotency_key)
+
+    async def announce(
+        self, text: str, *, expires_in: timedelta | float | None = None, idempotency_key: str | None = None
+    ) -> Fact:
+        """Tell all agents of the user something, until `expires_in` (a timedelta or seconds) has passed if given.
+
+        It is a fact in `_swarm`. Said again while it holds, it is strengthened; only a later end changes its end.
+        """
+        return await announce(self._seat, text, expires_in=expires_in, key=idempotency_key)
 
     async def profile(self) -> User:
         """The user's profile; an empty one when nothing was ever set."""
-        return await self._profile.read()
+        return await Profile(self._seat).read()
 
     async def update_profile(
         self, *, preferences: Mapping[str, Any] | None = None, expertise_areas: Sequence[str] | None = None,
@@ -256,7 +253,7 @@ class AsyncAgentMemory:
         idempotency_key: str | None = None,
     ) -> User:  # fmt: skip
         """Merge what is given into the profile; None inside a mapping removes that entry."""
-        return await self._profile.update(
+        return await Profile(self._seat).update(
             key=idempotency_key, preferences=preferences, expertise_areas=expertise_areas,
             communication_style=communication_style, metadata=metadata,
         )  # fmt: skip
@@ -291,6 +288,7 @@ class AsyncAgentMemory:
             await audit_recall(resources, scope, "retrieve", request, None, watch, error=type(error).__name__)
             raise
         resources.keep_receipt(bundle.receipt.id, bundle.receipt)
+        resources.timings.add("recall", bundle.receipt.milliseconds)
         tell(DEBUG, "recalled", user_id=scope.user_id, receipt_id=bundle.receipt.id, items=len(bundle.items),
              notices=len(bundle.notices), ms=bundle.receipt.milliseconds)  # fmt: skip
         if reinforce and bundle.receipt.delivered:
@@ -310,14 +308,23 @@ class AsyncAgentMemory:
     async def context(self, query: str, max_tokens: int = 4000, *, counter: Counter | None = None) -> Context:
         """As much of what matters for a query as fits into `max_tokens`, ready for a prompt; it changes nothing.
 
-        Tokens are characters / 4, rounded up, unless `counter` (text to number of tokens) is given.
+        Of all tiers: the last turns of the conversation, the synopsis, standing instructions, open goals, and what is
+        found. Tokens are characters / 4, rounded up, unless `counter` (text to number of tokens) is given.
         """
         request = Request(query=query)
         resources, layer = self._opened.get()
         scope, watch = self._seat.scope, Stopwatch(resources.clock)
-        packed = await layer.context(request, scope, max_tokens, counter, resources.notices)
+        others = partial(gathered, self._seat, query)
+        packed = await layer.context(request, scope, max_tokens, counter, resources.notices, others)
         await audit_recall(resources, scope, "context", request, None, watch)
         return packed
+
+    async def synopsis(self, *, max_tokens: int | None = None, counter: Counter | None = None) -> Synopsis:
+        """Who the user is, and what goes on lately, in at most `max_tokens` (1,000) tokens; no model is asked.
+
+        What a model wrote in the background stands here while the facts behind it do; else it is made of facts.
+        """
+        return await Synopses(self._seat).read(max_tokens, counter)
 
     # -- forgetting and taking back
 
@@ -337,17 +344,23 @@ class AsyncAgentMemory:
 
     async def undo(self, operation_id: str, *, idempotency_key: str | None = None) -> str:
         """Take an operation back; returns the id of the operation that did. Conflict when later ones built on it."""
-        return await self._history.undo(operation_id, key=idempotency_key)
+        return await History(self._seat).undo(operation_id, key=idempotency_key)
 
     async def diff(self, earlier: datetime, later: datetime) -> Diff:
         """What memory learned, retired and changed between two moments of the record."""
-        return await self._history.diff(earlier, later)
+        return await History(self._seat).diff(earlier, later)
 
     async def observe_usage(
         self, ids: Sequence[str], context_tags: Sequence[str] = (), *, idempotency_key: str | None = None
     ) -> int:
         """Note that records were used in an answer, once per key; returns how many were found."""
         return await self._seat.used(ids, context_tags, key=idempotency_key)
+
+    async def reflect(
+        self, outcome: bool | str | Mapping[str, Any] | Outcome, *, idempotency_key: str | None = None
+    ) -> Outcome:  # fmt: skip
+        """Say how a conversation or a task ended: True, 'failure: why', or fields of Outcome."""
+        return await Outcomes(self._seat).reflect(outcome, key=idempotency_key)
 
     # -- in the background
 
@@ -361,7 +374,7 @@ class AsyncAgentMemory:
         model that cannot be used; a model that is away is told in the report.
         """
         options = JobOptions(dry_run=dry_run, again=again, progress=progress)
-        return [await module.run(self.resources, self.scope, options) for module in chosen_jobs(job).values()]
+        return [await serve_user(self.resources, module, self.scope, options) for module in chosen_jobs(job).values()]
 
     # -- projections
 

@@ -13,6 +13,7 @@ from agentmem.settings import Settings
 MEMORY_TYPES = {
     "Turn": "episodic", "Conversation": "episodic", "Fact": "semantic", "Entity": "semantic", "Edge": "semantic",
     "Goal": "semantic", "User": "semantic",
+    **dict.fromkeys(("Tool", "ToolInvocation", "Strategy", "Procedure", "Outcome", "Schedule"), "procedural"),
 }  # fmt: skip
 
 
@@ -46,11 +47,12 @@ class Auditor:
         details = dict(metadata or {})
         if self.level == "verbose" and payload is not None:
             details["payload"] = payload
+        limits = {} if promotion is None or promotion.thresholds is None else {"promotion": dict(promotion.thresholds)}
         return Audit(
             operation=operation, memory_type=memory_type, scope=scope, operation_id=operation_id,
             target_channels=(GLOBAL if promotion else scope.channel,), result_count=count, latency_ms=latency_ms,
-            success=error is None, error_message=error, config_snapshot=self.snapshot, metadata=details,
-            **({} if promotion is None else promotion._asdict()),
+            success=error is None, error_message=error, config_snapshot={**self.snapshot, **limits}, metadata=details,
+            **({} if promotion is None else promotion.columns()),
         )  # fmt: skip
 
     def read(

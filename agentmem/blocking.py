@@ -5,47 +5,27 @@ Works from many threads and inside a running loop (Jupyter). It holds no logic.
 
 from __future__ import annotations
 
-import asyncio
-import os
-import threading
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.memory.curation import Curation
 from agentmem.memory.episodic import Episodic
-from agentmem.memory.profile import Goals
+from agentmem.memory.goals import Goals, Pursuit
+from agentmem.memory.procedural import Procedural
+from agentmem.memory.schedules import Schedules
 from agentmem.memory.semantic import Semantic
 from agentmem.memory.working import Working
+from agentmem.model.loop import LOOP as _LOOP
+from agentmem.model.records import Goal
 from agentmem.recall.trail import AuditView
 from agentmem.settings import Settings
 
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
-
-
-class _Loop:
-    """An event loop in a daemon thread, made at first use and again after a fork."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pid = 0
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._running()).result()
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None or self._pid != os.getpid():
-                self._loop, self._pid = asyncio.new_event_loop(), os.getpid()
-                threading.Thread(target=self._loop.run_forever, name="agentmem-loop", daemon=True).start()
-            return self._loop
-
-
-_LOOP = _Loop()  # holds a thread only once a blocking verb has been called
 
 
 class Blocking(Generic[S]):
@@ -75,6 +55,7 @@ class BlockingEpisodic(Blocking[Episodic]):
     read_thread = blocking(Episodic.read_thread)
     conversations = blocking(Episodic.conversations)
     delete_conversation = blocking(Episodic.delete_conversation)
+    clear_channel = blocking(Episodic.clear_channel)
 
 
 class BlockingSemantic(Blocking[Semantic]):
@@ -98,10 +79,65 @@ class BlockingSemantic(Blocking[Semantic]):
     resolve_review = blocking(Semantic.resolve_review)
 
 
+class BlockingPursuit(Blocking[Pursuit]):
+    """A goal for the length of a `with` block."""
+
+    def __enter__(self) -> Goal:
+        return _LOOP.run(self._inner.__aenter__())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _LOOP.run(self._inner.__aexit__(kind, error, trace))
+
+
 class BlockingGoals(Blocking[Goals]):
     """What is to be reached."""
 
+    update = blocking(Goals.update)
+    progress = blocking(Goals.progress)
+    block = blocking(Goals.block)
+    unblock = blocking(Goals.unblock)
+    all = blocking(Goals.all)
     active = blocking(Goals.active)
+    overdue = blocking(Goals.overdue)
+    for_conversation = blocking(Goals.for_conversation)
+    sub_goals = blocking(Goals.sub_goals)
+
+    def pursue(self, description: str, **fields: Any) -> BlockingPursuit:
+        return BlockingPursuit(self._inner.pursue(description, **fields))
+
+    pursue.__doc__ = Goals.pursue.__doc__
+
+
+class BlockingProcedural(Blocking[Procedural]):
+    """What was done, and what works."""
+
+    record_invocation = blocking(Procedural.record_invocation)
+    tool_stats = blocking(Procedural.tool_stats)
+    learn_strategy = blocking(Procedural.learn_strategy)
+    find_strategies = blocking(Procedural.find_strategies)
+    reinforce_strategy = blocking(Procedural.reinforce_strategy)
+    procedures = blocking(Procedural.procedures)
+    stage_candidate = blocking(Procedural.stage_candidate)
+    accept_procedure = blocking(Procedural.accept_procedure)
+    retire_procedure = blocking(Procedural.retire_procedure)
+
+
+class BlockingSchedules(Blocking[Schedules]):
+    """What is to be done at which time."""
+
+    add = blocking(Schedules.add)
+    heartbeat = blocking(Schedules.heartbeat)
+    get = blocking(Schedules.get)
+    list = blocking(Schedules.list)
+    pause = blocking(Schedules.pause)
+    resume = blocking(Schedules.resume)
+    remove = blocking(Schedules.remove)
+    due = blocking(Schedules.due)
+    claim = blocking(Schedules.claim)
+    done = blocking(Schedules.done)
+    on_due = blocking(Schedules.on_due)
 
 
 class BlockingWorking(Blocking[Working]):
@@ -115,9 +151,25 @@ class BlockingWorking(Blocking[Working]):
     context = blocking(Working.context)
     push_thought = blocking(Working.push_thought)
     thoughts = blocking(Working.thoughts)
+    set_active_goal = blocking(Working.set_active_goal)
+    active_goal = blocking(Working.active_goal)
+    remember_output = blocking(Working.remember_output)
+    search_outputs = blocking(Working.search_outputs)
     clear = blocking(Working.clear)
     new_session = blocking(Working.new_session)
     current_markdown = blocking(Working.current_markdown)
+    write_current = blocking(Working.write_current)
+
+
+class BlockingCuration(Blocking[Curation]):
+    """What fades, what stays, and what says the same."""
+
+    queue = blocking(Curation.queue)
+    touch = blocking(Curation.touch)
+    clusters = blocking(Curation.clusters)
+    merge = blocking(Curation.merge)
+    promote = blocking(Curation.promote)
+    gc = blocking(Curation.gc)
 
 
 class BlockingAudit(Blocking[AuditView]):
@@ -161,8 +213,11 @@ class AgentMemory(Blocking[AsyncAgentMemory]):
     def _wrap(self) -> None:
         self.episodic = BlockingEpisodic(self._inner.episodic)
         self.semantic = BlockingSemantic(self._inner.semantic)
+        self.procedural = BlockingProcedural(self._inner.procedural)
         self.goals = BlockingGoals(self._inner.goals)
+        self.schedules = BlockingSchedules(self._inner.schedules)
         self.working = BlockingWorking(self._inner.working)
+        self.curation = BlockingCuration(self._inner.curation)
         self.audit = BlockingAudit(self._inner.audit)
 
     def scoped(
@@ -197,14 +252,17 @@ class AgentMemory(Blocking[AsyncAgentMemory]):
     store_turns = blocking(AsyncAgentMemory.store_turns)
     remember = blocking(AsyncAgentMemory.remember)
     context = blocking(AsyncAgentMemory.context)
+    synopsis = blocking(AsyncAgentMemory.synopsis)
     learn_fact = blocking(AsyncAgentMemory.learn_fact)
     upsert_entity = blocking(AsyncAgentMemory.upsert_entity)
     add_goal = blocking(AsyncAgentMemory.add_goal)
     get_goal = blocking(AsyncAgentMemory.get_goal)
     complete_goal = blocking(AsyncAgentMemory.complete_goal)
+    announce = blocking(AsyncAgentMemory.announce)
     forget = blocking(AsyncAgentMemory.forget)
     restore = blocking(AsyncAgentMemory.restore)
     observe_usage = blocking(AsyncAgentMemory.observe_usage)
+    reflect = blocking(AsyncAgentMemory.reflect)
     consolidate = blocking(AsyncAgentMemory.consolidate)
     lag = blocking(AsyncAgentMemory.lag)
     flush = blocking(AsyncAgentMemory.flush)

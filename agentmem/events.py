@@ -7,6 +7,8 @@ Ids, counts and times only, never text of a memory. Values that the application 
 from __future__ import annotations
 
 import logging
+from collections import deque
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -37,3 +39,25 @@ def _logger() -> BoundLogger:
         wrapper_class=structlog.stdlib.BoundLogger,
     )  # fmt: skip
     return logger
+
+
+LATEST = 1000
+
+
+@dataclass
+class Timings:
+    """How long things took in this process: the latest 1,000 of each name, in milliseconds."""
+
+    latest: dict[str, deque[float]] = field(default_factory=dict)
+
+    def add(self, name: str, milliseconds: float) -> None:
+        """Note one duration."""
+        self.latest.setdefault(name, deque(maxlen=LATEST)).append(milliseconds)
+
+    def shown(self) -> dict[str, dict[str, float]]:
+        """Median and 95th percentile by name; nothing for what never happened."""
+        return {name: {"p50": _at(list(held), 0.5), "p95": _at(list(held), 0.95)} for name, held in self.latest.items()}
+
+
+def _at(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]

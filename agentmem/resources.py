@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from agentmem.audit import MEMORY_TYPES, Auditor
 from agentmem.errors import AgentMemError, Closed, Conflict, ModelUnavailable, StoreError, StoreUnavailable
-from agentmem.events import DEBUG, tell
+from agentmem.events import DEBUG, Timings, tell
 from agentmem.model.changes import Audit, Change, JournalEntry, Promotion, Write
 from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, derived_id, from_micros
 from agentmem.model.outline import Outline
@@ -26,6 +26,7 @@ from agentmem.providers.llms import LLMs
 from agentmem.providers.rerankers import Reranker, RerankerOptions, open_reranker
 from agentmem.settings import Settings
 from agentmem.stores import GraphStore, LogStore, SessionStore
+from agentmem.stores.jobs import Jobs
 from agentmem.stores.stack import OpenIndex, open_stack
 from agentmem.stores.upkeep import Upkeep
 
@@ -54,9 +55,12 @@ class Resources:
     reranker: Reranker | None
     open_index: OpenIndex
     upkeep: Upkeep
+    jobs: Jobs
     notices: list[str] = field(default_factory=list)
     receipts: OrderedDict[str, Any] = field(default_factory=OrderedDict)
     on_erasure: list[Callable[[str], None]] = field(default_factory=list)
+    kept: dict[str, Any] = field(default_factory=dict)  # what subsystems hold in the process, by their own names
+    timings: Timings = field(default_factory=Timings)
     closed: bool = False
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _retrying: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
@@ -88,6 +92,7 @@ class Resources:
         self.check_open()
         watch = Stopwatch(self.clock)
         entries = await self.log.append(changes, audit, fence)
+        self.timings.add("write", watch.milliseconds())
         for entry in entries[:1]:  # of one operation, all of them
             said = {"operation": entry.operation, "operation_id": entry.operation_id, "changes": len(entries)}
             tell(DEBUG, "stored", user_id=scope.user_id, ms=watch.milliseconds(), **said)
@@ -143,11 +148,15 @@ class Resources:
                 if not (error.stale and left):
                     await self._audit_failure(attempt, memory_type, error)
                     raise
-                turn = self._retrying.setdefault(scope.user_id, asyncio.Lock())
+                turn = self.one_by_one(scope)
             except AgentMemError as error:
                 await self._audit_failure(attempt, memory_type, error)
                 raise
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def one_by_one(self, scope: Scope) -> asyncio.Lock:
+        """Under this lock those of this process try again whose write for the user was overtaken."""
+        return self._retrying.setdefault(scope.user_id, asyncio.Lock())
 
     async def _audit_failure(self, attempt: Write, memory_type: str, error: AgentMemError) -> None:
         if isinstance(error, StoreUnavailable):  # to ask the store again would only double the caller's wait
@@ -351,7 +360,7 @@ async def open_resources(settings: Settings) -> Resources:
             ids=RandomIds(clock) if settings.seed is None else SeededIds(clock, settings.seed, opening),
             log=log, graph=stack.graph, following=None if following is None else GraphProjection(following, log, clock),
             session=stack.session, vectors=[], auditor=Auditor(settings), store_id=meta["store_id"],
-            llms=llms, reranker=reranker, open_index=stack.open_index, upkeep=stack.upkeep,
+            llms=llms, reranker=reranker, open_index=stack.open_index, upkeep=stack.upkeep, jobs=stack.jobs,
         )  # fmt: skip
         for embedder in await recorded_embedders(settings, log, resources.notices):
             await add_projection(resources, embedder)

@@ -18,6 +18,16 @@ from pydantic_settings import (
 
 from agentmem.errors import ConfigError
 from agentmem.model.clock import Clock
+from agentmem.settings_parts import (
+    BufferOptions,
+    ClusterOptions,
+    DecayOptions,
+    ProceduralOptions,
+    PromotionOptions,
+    RetentionOptions,
+    SynopsisOptions,
+    WorkerOptions,
+)
 
 POSTGRES = ("postgresql", "postgres")
 NEO4J = ("neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")
@@ -68,9 +78,19 @@ class Settings(BaseSettings):
     model_timeout: float = Field(default=60.0, gt=0)
     working_turns: int = Field(default=50, ge=1)
     working_ttl: float = Field(default=3600.0, gt=0)
+    current_md: bool = False  # keep a readable page of the session under the home's agents/<agent>/
     catch_up_ms: float = Field(default=250.0, ge=0)
     recall_rate: float | None = Field(default=None, ge=0)  # a second and user; 0 is no limit, None 50 on servers
     recall_burst: int = Field(default=100, ge=1)
+    vault: Path | None = None  # a folder of Markdown notes, one for each memory that is kept for long
+    decay: DecayOptions = DecayOptions()
+    promotion: PromotionOptions = PromotionOptions()
+    clusters: ClusterOptions = ClusterOptions()
+    retention: RetentionOptions = RetentionOptions()
+    buffer: BufferOptions = BufferOptions()
+    synopsis: SynopsisOptions = SynopsisOptions()
+    procedural: ProceduralOptions = ProceduralOptions()
+    worker: WorkerOptions = WorkerOptions()
 
     @classmethod
     def settings_customise_sources(
@@ -165,7 +185,7 @@ class Settings(BaseSettings):
         hidden = {
             "home", "graph_url", "log_url", "session_url", "log_password_file", "graph_password_file",
             "session_password_file", "models", "base_url", "llm_base_url", "llm_concurrency", "threads", "recall_rate",
-            "recall_burst", "graph_vectors",
+            "recall_burst", "graph_vectors", "current_md", "vault",
         }  # fmt: skip
         told: dict[str, Any] = self.model_dump(mode="json", exclude=hidden)
         # A command line may hold a secret.

@@ -23,6 +23,7 @@ SPEC = "recorded:multihop"
 DISTRACTING = 2_000
 PER_CONVERSATION = 20
 BATCH = 1_000
+PATIENT = 60.0  # seconds that links are waited for: this asks what is found, and a graph that just started is slow
 WITHOUT = ("vector", "keyword", "temporal", "dialogue")
 
 _FIRST = (
@@ -143,7 +144,8 @@ async def run(
     telling = {link.text: ((link.source, link.target), (link,)) for case in cases for link in case.links}
     answers = {case.text: ((case.names,), ()) for case in cases}
     everything: dict[str, tuple[tuple[str, ...], tuple[Link, ...]]] = {**told, **telling, **answers}
-    async with target("multihop", {"llm": SPEC}) as opened:
+    settings = {"llm": SPEC, "recall": {"entity": {"deadline": PATIENT}}}
+    async with target("multihop", settings) as opened:
         memory = cast(AsyncAgentMemory, opened)
         memory.resources.llms = LLMs(memory.resources.settings, {SPEC: Recorded(everything)})
         own = memory.scoped(user_id=f"multihop {target.mark}".strip())

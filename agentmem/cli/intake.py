@@ -116,12 +116,15 @@ class Intake:
         return self.report
 
     def _read(self, path: Path, *, quiet: bool = False) -> Iterator[TurnInput]:
+        """The turns of a file, marked so that what is taken from them is trusted a little less than what is said."""
         from agentmem.interchange.turns import read_turns
+        from agentmem.memory.episodic import IMPORTED
 
         on_error = None if self.skip is None else self._ignore if quiet else self._leave_out
         for turn in read_turns(path, format=cast("Format | None", self.format), on_error=on_error):
             if self.conversation is not None:
                 turn["conversation_id"] = self.conversation
+            turn["metadata"] = {IMPORTED: True, **turn.get("metadata", {})}
             yield turn
 
     def _ignore(self, error: InvalidRecord) -> None:

@@ -3,6 +3,10 @@
 A job module `agentmem/consolidation/<job>.py` that people can ask for defines
 `async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport`. It works for one user, leased,
 and may be stopped at any point: what it did stays, what it did not do waits for the next run.
+
+A worker runs those with a `TRIGGER`, every `MINUTES`: `changes` for users who wrote since, `due` for users with records
+that crossed a threshold of the job. `clock` is for work that concerns no user by itself, and such a job defines
+`async def run_for_all(resources: Resources, operator: Operator, options: JobOptions) -> JobReport` in place of `run`.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 
 from agentmem.errors import InvalidRecord
-from agentmem.providers.asking import Used
+from agentmem.providers.asking import Spending, Used
 
 Progress = Callable[[str, int, int], None]
 
@@ -27,13 +31,15 @@ def silent(what: str, done: int, total: int) -> None:
 class JobOptions:
     """How a job is run. `dry_run` changes nothing; `again` takes up what was parked; `progress` is told what is done.
 
-    `most` is how many conversations that need work one run takes on.
+    `most` is how many conversations that need work one run takes on. `spending` is the account of a longer run that
+    this one is a part of.
     """
 
     dry_run: bool = False
     again: bool = False
     most: int = 10
     progress: Progress = silent
+    spending: Spending | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +48,8 @@ class JobReport:
 
     `counts` are records written by kind, turns read and skipped; `operation_ids` can be undone one by one. `spent` is
     what models used up, by what they were asked for; `cost` is in dollars, None where a price is not known. `failed`
-    and `parked` give a reason by turn, `stopped` says why the run ended early, `pending` how many conversations wait.
+    and `parked` give a reason by turn, `stopped` says why the run ended early, `halted` that others would end so, too;
+    `pending` is how much still waits.
     """
 
     job: str
@@ -60,6 +67,7 @@ class JobReport:
     parked: dict[str, str] = field(default_factory=dict)
     pending: int = 0
     stopped: str = ""
+    halted: bool = False
     notes: list[str] = field(default_factory=list)
 
     def count(self, **more: int) -> None:
@@ -70,8 +78,18 @@ class JobReport:
 
 def find_jobs() -> dict[str, ModuleType]:
     """The jobs that can be run for a user, by name."""
-    modules = {item.name: importlib.import_module(f"{__name__}.{item.name}") for item in pkgutil.iter_modules(__path__)}
-    return {name: module for name, module in sorted(modules.items()) if callable(getattr(module, "run", None))}
+    return {name: module for name, module in _modules().items() if callable(getattr(module, "run", None))}
+
+
+def scheduled_jobs() -> dict[str, ModuleType]:
+    """The jobs that a worker runs, by name, the most frequent first."""
+    found = {name: module for name, module in _modules().items() if hasattr(module, "TRIGGER")}
+    return dict(sorted(found.items(), key=lambda item: (item[1].MINUTES, item[0])))
+
+
+def _modules() -> dict[str, ModuleType]:
+    names = sorted(item.name for item in pkgutil.iter_modules(__path__))
+    return {name: importlib.import_module(f"{__name__}.{name}") for name in names}
 
 
 def chosen_jobs(job: str | None) -> dict[str, ModuleType]:

@@ -7,12 +7,12 @@ read. A turn of which no reply can be used is tried again by later runs, and par
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from agentmem.consolidation import JobOptions, JobReport
+from agentmem.consolidation.lease import displayed, leased
 from agentmem.consolidation.pending import Pending, pending
 from agentmem.consolidation.stale import ask_about_stale
 from agentmem.errors import BudgetSpent, Conflict, InvalidRecord, LeaseLost, ModelUnavailable, NotFound
@@ -34,7 +34,8 @@ from agentmem.stores import Parked
 from agentmem.stores.upkeep import GIVEN_UP
 
 NAME = "consolidate"
-LEASE_SECONDS = 30.0
+MINUTES = 15.0
+TRIGGER = "changes"
 AT_ONCE = 500  # turns without content that are marked together
 READ_AT_ONCE = 600  # turns of one conversation that are read before the next one is served
 
@@ -47,18 +48,18 @@ async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobRep
     person. Raises ConfigError for a model that cannot be used.
     """
     resources.check_open()
-    watch, spending = Stopwatch(resources.clock), resources.llms.spending()
+    watch = Stopwatch(resources.clock)
+    spending = resources.llms.spending() if options.spending is None else options.spending.part()
     report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
     if options.again:
         await resources.upkeep.unpark(NAME, scope)
     work = _Run(resources, scope, options, report, spending)
     try:
         await work.all()
-    except BudgetSpent as error:
-        report.stopped = str(error)
-    except ModelUnavailable as error:
-        tell(WARNING, "model_away", job=NAME, user_id=scope.user_id, error=str(error))
-        report.stopped = str(error)
+    except (BudgetSpent, ModelUnavailable) as error:
+        if isinstance(error, ModelUnavailable):
+            tell(WARNING, "model_away", job=NAME, user_id=scope.user_id, error=str(error))
+        report.stopped, report.halted = str(error), True
     if not options.dry_run:
         await ask_about_stale(resources, scope, report)
     used = spending.total
@@ -121,9 +122,9 @@ class _Run:
 
     async def _conversation(self, waiting: Pending) -> bool:
         """Read what waits in one conversation; whether any of it was worth reading."""
-        seat = Seat(self.resources, self._scope_of(waiting))
+        seat, name = Seat(self.resources, self._scope_of(waiting)), f"conversation {waiting.conversation_id!r}"
         try:
-            async with self._leased(waiting) as fence:
+            async with leased(self.resources, _lease(seat.scope), name) as fence, displayed(self.resources, seat.scope):
                 desk = _Desk(seat, fence)
                 # Who had it before may have read some of it since we looked.
                 left = [each for each in await self._pending() if self._key(each) == self._key(waiting)]
@@ -254,32 +255,6 @@ class _Run:
     async def _turns(self, slots: Sequence[int]) -> list[Turn]:
         found = await self.resources.log.by_slot(list(slots), self.scope) if slots else []
         return [record for record in found if isinstance(record, Turn)]
-
-    @asynccontextmanager
-    async def _leased(self, waiting: Pending) -> AsyncIterator[int]:
-        """Work as the only one on a conversation; gives the token with which writes are refused once another took over.
-
-        Raises LeaseLost while another works on it.
-        """
-        name, owner = _lease(self._scope_of(waiting)), self.resources.ids.new()
-
-        async def renew() -> int | None:
-            return await self.resources.log.lease(name, LEASE_SECONDS, owner)
-
-        async def keep() -> None:
-            while True:
-                await asyncio.sleep(LEASE_SECONDS / 3)
-                await renew()  # were it lost, the token keeps our writes away
-
-        if (token := await renew()) is None:
-            raise LeaseLost(f"conversation {waiting.conversation_id!r}: another worker is at it")
-        keeper = asyncio.ensure_future(keep())
-        try:
-            yield token
-        finally:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
-            await asyncio.shield(self.resources.log.release(name, owner))
 
 
 def _lease(scope: Scope) -> str:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from agentmem.consolidation import JobOptions, JobReport
 from agentmem.errors import LeaseLost, StoreError, StoreUnavailable
 from agentmem.events import INFO, tell
 from agentmem.model.clock import Stopwatch
@@ -21,6 +22,9 @@ from agentmem.resources import Resources
 Followers = GraphProjection | VectorProjection | GraphVectorProjection
 
 OPERATOR = Operator("projector")
+NAME = "project"
+MINUTES = 1.0
+TRIGGER = "clock"
 LEASE = "projector"
 LEASE_SECONDS = 30.0
 USERS_AT_ONCE = 100
@@ -54,6 +58,15 @@ async def project(resources: Resources, progress: Progress | None = None) -> Pro
         len(work.done), len(await resources.log.parked(OPERATOR)), watch.milliseconds() / 1000,
         tuple(dict.fromkeys(work.waiting)),
     )  # fmt: skip
+
+
+async def run_for_all(resources: Resources, operator: Operator, options: JobOptions) -> JobReport:
+    """The pass as a job. Nothing is left to do by itself where stores follow inline; a pass costs one look then."""
+    report = JobReport(job=NAME, user_id="", dry_run=options.dry_run)
+    if not options.dry_run:
+        done = await project(resources, options.progress)
+        report.counts, report.pending, report.notes = {"users": done.users}, len(done.waiting), [*done.waiting]
+    return report
 
 
 async def keep_projecting(

@@ -130,6 +130,11 @@ def may_deny(text: str) -> bool:
     return any(found.search(plain) for found in (_DENIAL, _CEASED, _AVERSE, _LESS))
 
 
+def polarity(text: str) -> tuple[bool, frozenset[str]]:
+    """Whether a claim denies, and its words of aversion: two claims affirm and deny alike where these are the same."""
+    return denies(text), frozenset(_averse(text.translate(_PLAIN)))
+
+
 def _averse(text: str) -> set[str]:
     return {match[0][:5] for found in (_AVERSE, _CEASED) for match in found.finditer(text.lower())}
 

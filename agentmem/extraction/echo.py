@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_FOUND_UNDER = r"(?:About the user|Goals|Facts|People, places and things|Ways of doing)"
+_FOUND_UNDER = (
+    r"(?:About the user|What the user is up to|Standing instructions|Goals|Facts|People, places and things|"
+    r"What has worked|Ways of doing|Outputs of tools)"
+)
 _PREFIX = r"[ \t>]*"
 _HEADING = re.compile(rf"{_PREFIX}# {_FOUND_UNDER}\s*")
 _TURNS_HEADING = re.compile(rf"{_PREFIX}# (?:\d{{1,2}} [A-Z][a-z]+ \d{{1,4}}, conversation \S.*|undated)\s*")
-_SESSION_PAGE = re.compile(rf"{_PREFIX}# Agent short-term memory\s*")
+_SESSION_PAGE = re.compile(rf"{_PREFIX}# Agent (?i:short-term memory)(?: Context)?\s*")
 _ITEM = re.compile(rf"{_PREFIX}- \S")
 _TURN = re.compile(rf"{_PREFIX}(?:\d+ )?[^\s:][^:]{{0,199}}: \S")
 _KNOWN = re.compile(rf"{_PREFIX}- .*\[[0-9a-f]{{8}}\]\s*")

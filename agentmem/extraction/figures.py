@@ -21,6 +21,7 @@ _ORDINALS = {
     "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9,
     "tenth": 10,
 }  # fmt: skip
+_COUNTED = {**_ORDINALS, "once": 1, "twice": 2, "dozen": 12}
 _SPOKEN = {**_ONES, **_TENS, **_SCALES}
 _SUFFIXES = {"k": 1_000, "m": 1_000_000, "bn": 1_000_000_000}
 
@@ -56,14 +57,26 @@ _NO_NAMES = frozenset(("user", "users", "agent", "assistant", "the", "i", "mr", 
 
 def numbers_claimed(text: str) -> set[str]:
     """The numbers that a claim states, in digits or in English words; "one" is too often no number."""
-    return {number for number in (*_in_digits(text, whole=True), *_in_words(text)) if number != "1"}
+    found = (*(plain for _, plain, _ in _in_digits(text)), *(number for _, number in _in_words(text)))
+    return {number for number in found if number != "1"}
+
+
+def numbers_compared(text: str) -> list[str]:
+    """All numbers of a claim in their order, "one", ordinals and "once" among them: two claims differ where these do.
+
+    How they are written makes no difference: "5k", "5,000" and "five thousand" are one number.
+    """
+    counted = ((m.start(), str(_COUNTED[m[0].lower()])) for m in _WORDS.finditer(text) if m[0].lower() in _COUNTED)
+    digits = ((start, scaled) for start, _, scaled in _in_digits(text))
+    return [number for _, number in sorted((*digits, *_in_words(text), *counted))]
 
 
 def numbers_said(text: str) -> set[str]:
     """Every number that a text may be quoted with: also parts of larger ones, ordinals, and "a dozen", "twice"."""
     words = [word.lower() for word in _WORDS.findall(text)]
     loose = (str(table[word]) for table in (_SPOKEN, _OTHERS, _ORDINALS) for word in words if word in table)
-    return {*_in_digits(text, whole=False), *_in_words(text), *loose}
+    digits = (number for _, *both in _in_digits(text) for number in both)
+    return {*digits, *(number for _, number in _in_words(text)), *loose}
 
 
 def names_claimed(text: str) -> list[str]:
@@ -75,6 +88,12 @@ def names_claimed(text: str) -> list[str]:
     if found and found[0].start() == 0 and not _NAME_FIRST.match(text, found[0].end()):
         del found[0]
     return list(dict.fromkeys(match[0] for match in found if _may_name(match[0])))
+
+
+def names_compared(text: str) -> list[str]:
+    """The same for a comparison, where the first word of a claim always counts: two claims differ where these do."""
+    found = (match[0] for match in _CAPITALISED.finditer(text) if match[0][0].isupper())
+    return list(dict.fromkeys(filter(_may_name, found)))
 
 
 def dates_claimed(text: str) -> list[str]:
@@ -107,27 +126,26 @@ def _may_name(word: str) -> bool:
     return low not in _NO_NAMES and low not in stop_words() and low not in _SPOKEN and bool(terms(word))
 
 
-def _in_digits(text: str, *, whole: bool) -> Iterator[str]:
+def _in_digits(text: str) -> Iterator[tuple[int, str, str]]:
+    """Where each number in digits stands, the number, and the same with its suffix: 5 and 5000 for "5k"."""
     for match in _DIGITS.finditer(text):
         digits, fraction, suffix = match[1].replace(",", ""), (match[2] or "").rstrip("0").rstrip("."), match[3]
         number = (digits.lstrip("0") or "0") + fraction
-        yield number
-        if suffix and not whole and len(digits) < 15:
-            yield f"{float(number) * _SUFFIXES[suffix.lower()]:.0f}"
+        scaled = suffix and len(digits) < 15
+        yield match.start(), number, f"{float(number) * _SUFFIXES[suffix.lower()]:.0f}" if scaled else number
 
 
-def _in_words(text: str) -> Iterator[str]:
-    """The values of runs of number words: "twenty-five", "two hundred"."""
-    total, part, running = 0, 0, False
-    for word in (*(match[0].lower() for match in _WORDS.finditer(text)), ""):
+def _in_words(text: str) -> Iterator[tuple[int, str]]:
+    """Where runs of number words begin, and their values: "twenty-five", "two hundred"."""
+    total, part, begun = 0, 0, -1
+    for start, word in (*((match.start(), match[0].lower()) for match in _WORDS.finditer(text)), (len(text), "")):
         value = _SPOKEN.get(word)
         if value is None:
-            if running and word != "and":
-                yield str(total + part)
+            if begun >= 0 and word != "and":
+                yield begun, str(total + part)
             if word != "and":
-                total, part, running = 0, 0, False
+                total, part, begun = 0, 0, -1
             continue
-        running = True
         if word in ("thousand", "million", "billion"):
             total, part = total + max(part, 1) * value, 0
         elif word == "hundred":
@@ -135,10 +153,11 @@ def _in_words(text: str) -> Iterator[str]:
         elif _continues(part, value):
             part += value
         elif part:
-            yield str(total + part)
-            total, part = 0, value
+            yield begun, str(total + part)
+            total, part, begun = 0, value, start
         else:
             part = value
+        begun = start if begun < 0 else begun
 
 
 def _continues(part: int, value: int) -> bool:

@@ -39,7 +39,7 @@ class Naming:
 
     def __post_init__(self) -> None:
         for entity in self.known:
-            for name in _slugs(entity):
+            for name in slugs_of(entity):
                 self._by_slug.setdefault(name, []).append(entity)
 
     def knows(self, draft: EntityDraft) -> bool:
@@ -67,7 +67,7 @@ class Naming:
             doubtful = _longer_or_shorter(made, self.known) if made.type == PERSON else [each for each, _ in alike[:1]]
             for other in doubtful:
                 self._ask(other, made)
-            for each in _slugs(made):
+            for each in slugs_of(made):
                 self._by_slug.setdefault(each, []).append(made)
         elif found.id not in self.fresh:
             self._grow(found, draft)
@@ -88,7 +88,7 @@ class Naming:
         return tuple(dict.fromkeys(found for name in names if (found := self.meant(name)) is not None))
 
     def _match(self, name: str, type: str) -> Entity | None:
-        found = [entity for entity in self._by_slug.get(name, []) if _one_kind(entity.type, type)]
+        found = [entity for entity in self._by_slug.get(name, []) if one_kind(entity.type, type)]
         exact = [entity for entity in found if entity.type == type and entity.slug == name]
         return next(iter(exact or found), None)
 
@@ -99,7 +99,7 @@ class Naming:
 
     def _grow(self, entity: Entity, draft: EntityDraft) -> None:
         old = self.grown.get(entity.id, entity)
-        names = [name for name in (draft.name, *draft.aliases) if slug(name) not in _slugs(old)]
+        names = [name for name in (draft.name, *draft.aliases) if slug(name) not in slugs_of(old)]
         described = old.description or draft.description
         if names or described != old.description:
             aliases = (*old.aliases, *dict.fromkeys(names))
@@ -123,11 +123,12 @@ def _longer_or_shorter(fresh: Entity, known: Iterable[Entity]) -> list[Entity]:
     return [entity for entity, other in others if words < other or other < words]
 
 
-def _slugs(entity: Entity) -> list[str]:
+def slugs_of(entity: Entity) -> list[str]:
+    """The names an entity is known by, as they are compared, each once."""
     return list(dict.fromkeys(found for name in (entity.name, *entity.aliases) if (found := slug(name))))
 
 
-def _one_kind(one: str, other: str) -> bool:
+def one_kind(one: str, other: str) -> bool:
     """Whether two types may be of one entity: the same, or one that says nothing. An agent is nobody else."""
     if AGENT in (one, other):
         return one == other

@@ -18,6 +18,7 @@ from agentmem.extraction.known import Known
 from agentmem.extraction.naming import PERSON, Naming
 from agentmem.extraction.similar import RELATED, says_the_same
 from agentmem.memory import Seat
+from agentmem.memory.episodic import IMPORTED
 from agentmem.memory.semantic import Semantic
 from agentmem.model.changes import Change, Write
 from agentmem.model.edges import mentioned, related
@@ -31,7 +32,7 @@ CONFIDENCE: Mapping[str, float] = MappingProxyType({
     "explicit": 0.95, "implied": 0.85, "inferred": 0.70, "uncertain": 0.50
 })  # fmt: skip
 UNKNOWN_CONFIDENCE = 0.70
-TRUST: Mapping[str, float] = MappingProxyType({"user": 1.0, "rules": 1.0, "import": 0.9, "agent": 0.8, "tool": 0.7})
+TRUST: Mapping[str, float] = MappingProxyType({"user": 1.0, "import": 0.9, "agent": 0.8, "tool": 0.7})
 UNSURE = frozenset({"inferred", "uncertain"})
 RULES = "rules"
 
@@ -184,22 +185,22 @@ class _Work:
             return await self._supersede(draft, known, wrong)
         if ended := [known for known in self.window.facts if known.id == draft.ended]:
             await self._end(ended[0], draft)
-        checked, _ = await self.semantic._learning(self.write, claim, _unlinked(fields), fact.channel)
+        checked, _ = await self.semantic.change_to_learn(self.write, claim, _unlinked(fields), fact.channel)
         return await self._take(checked, draft, fields)
 
     async def _supersede(self, draft: FactDraft, known: Fact, wrong: bool) -> None:
         """Put the fact in the place of the one it replaces, from when it was said on."""
-        old = await self.semantic._latest(known.id)
+        old = await self.semantic.latest(known.id)
         fields = self._fields(draft)
         fields["valid_from"] = fields.get("valid_from") or (None if wrong else self._said(draft.turn_id))
-        change = await self.semantic._superseding(
+        change = await self.semantic.change_to_supersede(
             self.write, old, draft.claim, _unlinked(fields), wrong=wrong, channel=old.channel
         )
         await self._take(change, draft, fields, about=known)
 
     async def _end(self, known: Fact, draft: FactDraft) -> None:
         """Let a fact end in the world when it was said to be over."""
-        current = await self.semantic._latest(known.id)
+        current = await self.semantic.latest(known.id)
         end = draft.valid_to or draft.valid_from or self._said(draft.turn_id)
         begun = current.valid_from is None or end is None or end > current.valid_from
         if current.valid_to is None and begun and current.key not in self.puts:
@@ -241,12 +242,12 @@ class _Work:
 
     def _fields(self, draft: FactDraft) -> dict[str, Any]:
         """What a draft says of a fact beside the claim, and what follows from who said it."""
-        source = RULES if self.settling.rules else _source(self.turns[draft.turn_id])
+        source = _source(self.turns[draft.turn_id])
         spans = () if draft.span is None else ((draft.turn_id, *draft.span),)
         known = {fact.id for fact in self.window.facts}
         return {
             "confidence": CONFIDENCE.get(draft.certainty, UNKNOWN_CONFIDENCE), "certainty": draft.certainty,
-            "source": source, "trust": TRUST[source], "subject": draft.subject,
+            "source": RULES if self.settling.rules else source, "trust": TRUST[source], "subject": draft.subject,
             "temporal_context": draft.temporal_context, "memory_type": draft.memory_type,
             "tier": "short" if draft.memory_type == "context" else "long", "tags": draft.tags,
             "valid_from": draft.valid_from, "valid_to": draft.valid_to,
@@ -315,7 +316,7 @@ def _source(turn: Turn) -> str:
         return "agent"
     if turn.role == "tool":
         return "tool"
-    return "import" if turn.metadata.get("imported") else "user"
+    return "import" if turn.metadata.get(IMPORTED) else "user"
 
 
 def _unlinked(fields: Mapping[str, Any]) -> dict[str, Any]:

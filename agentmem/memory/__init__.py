@@ -13,6 +13,8 @@ from agentmem.model.scope import Scope
 from agentmem.resources import Resources
 from agentmem.stores import Where
 
+AT_ONCE = 500  # ids asked for in one go
+
 
 @dataclass
 class Seat:
@@ -69,25 +71,42 @@ class Seat:
         return {record.key: record.seq for record in found.values()}
 
     async def used(self, ids: Sequence[str], context_tags: Sequence[str] = (), *, key: str | None = None) -> int:
-        """Count a use of these records, once per `key`; returns how many were found in the readable channels."""
+        """Count a use of these records, once per `key`; returns how many were found in the readable channels.
+
+        `context_tags` say what the conversation is about: a fact used in another field than its own becomes stronger.
+        """
         for field, names in (("ids", ids), ("context_tags", context_tags)):
             if isinstance(names, str):
                 raise InvalidRecord(f"{field} must be a list of strings, got a string", field=field)
-        found = [record for name in dict.fromkeys(ids) for record in await self.any(name)]
-        keys: list[Key] = [record.key for record in found if record.kind != "Gloss"]  # a turn's bears the turn's id
+        keys = await self._usable(list(dict.fromkeys(ids)))
         resources = self.resources
         use_id = resources.ids.new() if key is None else derived_id(self.scope.user_id, "observe_usage", key)
-        await resources.log.touch(keys, self.scope, use_id, used=True, at=resources.clock.now())
+        tags = tuple(context_tags)
+        await resources.log.touch(
+            keys, self.scope, use_id, used=True, at=resources.clock.now(), context_tags=tags
+        )  # fmt: skip
         row = resources.auditor.write(
             "observe_usage",
             self.scope,
             memory_type="semantic",
             count=len(keys),
-            metadata={"tags": list(context_tags)[:20]},
+            metadata={"tags": tags[:20]},
         )
         if row is not None:
             await resources.log.audit([row])
         return len(keys)
+
+    async def _usable(self, ids: Sequence[str]) -> list[Key]:
+        """The keys of the current records of these ids that the scope may read, in the order asked."""
+        usable = tuple(kind for kind in KINDS if kind != "Gloss")  # a turn's bears the turn's id
+        found: list[Key] = []
+        for start in range(0, len(ids), AT_ONCE):
+            some = tuple(ids[start : start + AT_ONCE])
+            where = Where(kinds=usable, ids=some, channels=self.scope.readable())
+            seen = await self.resources.log.find(self.scope, where, limit=len(some) * len(usable))
+            place = {name: number for number, name in enumerate(some)}
+            found += sorted((record.key for record in seen), key=lambda key: (place[key[1]], key[0]))
+        return found
 
 
 def first_of(entry: JournalEntry | None, cls: type[R]) -> R:

@@ -151,10 +151,10 @@ class Entities:
         )
 
 
-def merged_into(entity: Record) -> str:
-    """The id of the entity that this one was merged into; "" where it stands for itself."""
-    gone = entity.status is Status.SUPERSEDED and entity.reason.startswith(MERGED)
-    return entity.reason.removeprefix(MERGED) if gone else ""
+def merged_into(record: Record) -> str:
+    """The id of the entity, or fact, that this one was merged into; "" where it stands for itself."""
+    gone = record.status is Status.SUPERSEDED and record.reason.startswith(MERGED)
+    return record.reason.removeprefix(MERGED) if gone else ""
 
 
 async def followed(seat: Seat, ids: Sequence[str]) -> list[str]:

@@ -11,7 +11,9 @@ import numpy as np
 
 from agentmem.errors import InvalidRecord, NotFound
 from agentmem.memory import Seat
+from agentmem.memory.clearing import ChannelErasure
 from agentmem.memory.erasure import Erasure, ForgetReceipt
+from agentmem.memory.swarm import with_announcements
 from agentmem.memory.working import Working
 from agentmem.model.changes import Change, JournalEntry, fingerprint
 from agentmem.model.clock import EPOCH, Stopwatch, aware, derived_id
@@ -22,6 +24,7 @@ from agentmem.stores import Where
 AT_ONCE = 1000  # turns in one transaction
 LONGEST_WINDOW = 24 * 365 * 1000  # hours
 LIVE = 50  # more turns at once are an import, not a running session
+IMPORTED = "imported"  # the mark in the metadata of turns that came from a file
 FIELDS = frozenset({
     "role", "content", "turn_id", "speaker", "timestamp", "conversation_id", "metadata", "index", "agent_id",
     "session_id", "token_count", "model", "embedding",
@@ -72,9 +75,13 @@ class Episodic:
             payload=[item.turn.content for item in given],
         )  # fmt: skip
         unique = list({change.change_id: change for change in changes}.values())
-        # Working memory itself reads turns from the log; the cache's list is for other programs, where they can see it.
-        live = self._at_hand if resources.session.shared and len(given) <= LIVE else None
-        entries = await resources.commit(self.seat.scope, unique, audit, live)
+        seen = resources.session.shared or resources.settings.current_md  # by other programs, or by people
+        live = self._at_hand if seen and len(given) <= LIVE else None
+
+        async def commit(all_of_it: Sequence[Change]) -> list[JournalEntry]:
+            return await resources.commit(self.seat.scope, all_of_it, audit, live)
+
+        entries = await with_announcements(self.seat, unique, commit, silent=IMPORTED)
         by_change = {entry.change_id: entry for entry in entries}
         return _turns([by_change[change.change_id] for change in changes])
 
@@ -208,16 +215,29 @@ class Episodic:
         """Forget a conversation with all its turns; `hard` erases them. See `forget`."""
         return await self.erasure.forget_id(conversation_id, hard=hard, key=idempotency_key, kind="Conversation")
 
+    async def clear_channel(self, *, hard: bool = False, idempotency_key: str | None = None) -> ForgetReceipt:
+        """Forget everything in the active channel, turns, facts and all else but the profile; `hard` erases it.
+
+        What is forgotten softly comes back with `undo` of the receipt's operation. Nothing of another channel is
+        touched, but what rests on erased records alone goes with them. Raises NotFound when the channel is empty,
+        InvalidRecord when it holds more than 10,000 records.
+        """
+        channel = self.seat.scope.channel
+        receipt = await ChannelErasure(self.seat, hard).forget_id(channel, hard=hard, key=idempotency_key)
+        await self.working.left(channel)
+        return receipt
+
 
 def _turns(entries: Sequence[JournalEntry]) -> list[Turn]:
     return [stored.record for entry in entries for stored in entry.puts if isinstance(stored.record, Turn)]
 
 
 def _said(record: Turn, fields: Mapping[str, Any]) -> str:
-    # What was given, without what was filled in: the same turn sent again has the same fingerprint.
+    # What was given, without what was filled in: the same turn sent again, or imported, has the same fingerprint.
     when: datetime | None = record.timestamp if fields.get("timestamp") is not None else None
+    metadata = {name: value for name, value in record.metadata.items() if name != IMPORTED}
     return fingerprint(
         role=record.role, content=record.content, speaker=record.speaker,
-        timestamp=None if when is None else aware(when).isoformat(), metadata=record.metadata,
+        timestamp=None if when is None else aware(when).isoformat(), metadata=metadata,
         conversation_id=fields.get("conversation_id"), index=fields.get("index"),
     )  # fmt: skip

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+import numpy as np
+
 from agentmem.errors import Conflict, NotFound, StoreUnavailable
 from agentmem.memory import Seat
+from agentmem.memory.current import remove_pages
 from agentmem.memory.entities import merged_into
+from agentmem.memory.synopsis import synopses_written
+from agentmem.memory.vault import remove_notes
 from agentmem.model.changes import Change, JournalEntry, Write, fingerprint
-from agentmem.model.records import KINDS, Edge, Fact, Gloss, Key, Record, Review, Status
+from agentmem.model.records import (
+    KINDS,
+    Edge,
+    Fact,
+    Gloss,
+    Goal,
+    Key,
+    Outcome,
+    Procedure,
+    Record,
+    Review,
+    Status,
+    Strategy,
+    ToolInvocation,
+)
 from agentmem.resources import RETRIES
 from agentmem.stores import Scan, Where
 
-BUILT = ("Fact", "Edge", "Gloss", "Review", "Entity")  # kinds that may rest on other records
+BUILT = ("Fact", "Edge", "Gloss", "Review", "Entity", "Strategy", "Procedure")  # kinds that may rest on other records
+DONE = ("ToolInvocation", "Outcome")  # kinds that belong to a conversation
 _NAMING = {"source_turn_ids": "Turn", "source_spans": "Turn", "entity_ids": "Entity", "depends_on": "Fact"}
+_DOING = {"source_turn_ids": "Turn", "conversation_ids": "Conversation"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +128,10 @@ class Erasure:
             where = Where(kinds=("Turn",), channels=self.seat.scope.readable(), conversation_id=record_id)
             turns = await every(self.seat, where)
             glosses = await self.seat.resources.log.get("Gloss", [turn.id for turn in turns], self.seat.scope)
+            readable = self.seat.scope.readable()
+            done = [record for record in await done_in(self.seat, [record_id]) if record.channel in readable]
             known = {record.key for record in found}
-            found += [record for record in (*turns, *glosses) if record.key not in known]
+            found += [record for record in (*turns, *glosses, *done) if record.key not in known]
         return found
 
     async def _stored(self, record_id: str, kind: str | None) -> list[Key]:
@@ -134,7 +158,7 @@ class Erasure:
         resources, scope = self.seat.resources, self.seat.scope
         operation_id, now = resources.ids.new(), resources.clock.now()
         scan = await resources.log.erase(scope, None, operation_id=operation_id, at=now)
-        scan = await self._forget_graph(None, await self._forget_caches((), scan))
+        scan = await self._forget_graph(None, await self._forget_notes(None, await self._forget_caches((), scan)))
         await resources.follow(scope)
         await self._audit("erase", operation_id, ["*"])
         return ErasureReceipt(operation_id, scope.user_id, now, scan)
@@ -169,11 +193,13 @@ class Erasure:
         else:
             keys = keys or await self._stored(record_id, kind)
             gone, scan = await self._take_out(keys, entry.operation_id, now)
-        scan = await self._forget_graph(gone, await self._forget_caches([name for _, name in gone], scan))
+        names = [name for _, name in gone]
+        scan = await self._forget_notes(names, await self._forget_caches(names, scan))
+        scan = await self._forget_graph(gone, scan)
         await resources.follow(scope)
         await self._audit("delete", entry.operation_id, [name for _, name in gone])
         asked = dict.fromkeys(name for _, name in keys or [("", record_id)])
-        derived = tuple(name for sort, name in gone if name not in asked and sort != "Gloss")
+        derived = tuple(name for sort, name in gone if name not in asked and sort not in ("Gloss", "Synopsis"))
         return ForgetReceipt(entry.operation_id, tuple(asked), True, now, derived, scan)
 
     async def _take_out(self, keys: Sequence[Key], operation_id: str, at: datetime) -> tuple[list[Key], Scan]:
@@ -193,7 +219,14 @@ class Erasure:
         """All that goes with the keys, and the records that stay but lose a source, an entity or a premise."""
         # Every channel of the user: what rests on erased text must go wherever it was put.
         records = [record for kind in BUILT for record in await every(self.seat, Where(kinds=(kind,)))]
-        gone: dict[Key, None] = dict.fromkeys(keys)
+        gone: dict[Key, None] = dict.fromkeys((*keys, *await synopses_written(self.seat)))
+        named = [name for kind, name in gone if kind == "Turn"]
+        turns = await self.seat.resources.log.get("Turn", named, self.seat.scope)
+        places = [name for kind, name in gone if kind == "Conversation"] + [turn.place()[0] for turn in turns]
+        records += await done_in(self.seat, places)
+        if any(kind == "Goal" for kind, _ in gone):  # others may wait for it, or be a part of it
+            records += await every(self.seat, Where(kinds=("Goal", "Outcome")))
+        records = list({record.key: record for record in records}.values())
         grew = True
         while grew:
             names = {name for kind, name in gone if kind != "Gloss"}  # its id is that of a turn, which may well stay
@@ -211,12 +244,28 @@ class Erasure:
         for name in ids:
             for projection in resources.vectors:
                 projection.given.pop((user, name), None)
+        pending = list(scan.pending)
+        try:
+            await asyncio.to_thread(remove_pages, resources.settings.home, user)
+        except OSError as error:
+            pending.append(f"current.md of an agent, which the next turn or another erasure replaces: {error}")
         try:
             await resources.session.clear(self.seat.scope)
         except StoreUnavailable as error:
-            away = f"session cache, whose values end by themselves or with another erasure: {error}"
-            return replace(scan, pending=(*scan.pending, away))
-        return scan
+            pending.append(f"session cache, whose values end by themselves or with another erasure: {error}")
+        return replace(scan, pending=tuple(pending))
+
+    async def _forget_notes(self, ids: Sequence[str] | None, scan: Scan) -> Scan:
+        """Take it out of the notes in the vault, edited ones too; the scan with what could not be reached."""
+        vault = self.seat.resources.settings.vault
+        if vault is None:
+            return scan
+        try:
+            await asyncio.to_thread(remove_notes, vault, self.seat.scope.user_id, ids)
+        except OSError as error:
+            said = f"notes in the vault, which another erasure removes: {error.strerror or error}"
+            return replace(scan, pending=(*scan.pending, said))
+        return replace(scan, places=(*scan.places, "vault"))
 
     async def _forget_graph(self, keys: Sequence[Key] | None, scan: Scan) -> Scan:
         """Take it out of a graph that follows the log, and look there too; the scan with what that gave."""
@@ -247,6 +296,20 @@ async def every(seat: Seat, where: Where) -> list[Record]:
     return out
 
 
+async def done_in(seat: Seat, conversations: Collection[str]) -> list[Record]:
+    """Calls of tools in these conversations, and how these ended, in any channel; read in pages."""
+    if not conversations:
+        return []
+    outline = await seat.resources.outline(seat.scope)
+    here = outline.conversations.among(conversations)[outline.conversation]  # those of none are -1, which is the last
+    slots = np.flatnonzero(here & outline.kinds.among(DONE)[outline.kind])
+    out: list[Record] = []
+    for start in range(0, len(slots), 1000):
+        page = [int(slot) for slot in slots[start : start + 1000]]
+        out.extend(await seat.resources.log.by_slot(page, seat.scope))
+    return out
+
+
 def _goes(record: Record, gone: Collection[Key], names: Collection[str]) -> bool:
     """Whether a record rests on what goes, and on nothing else; `names` are the ids of what goes."""
     if isinstance(record, Fact | Review):
@@ -254,28 +317,53 @@ def _goes(record: Record, gone: Collection[Key], names: Collection[str]) -> bool
         alone = bool(sources) and all(("Turn", turn) in gone for turn in sources)
         if isinstance(record, Review):
             return alone or any(name in names for name in record.record_ids)
-        return alone or ("Fact", record.promoted_from or "") in gone  # a promoted copy goes with its original
+        # A promoted copy goes with its original, and what was merged away with the fact that says the same.
+        return alone or any(("Fact", name) in gone for name in (record.promoted_from or "", merged_into(record)))
     if isinstance(record, Gloss):  # one sentence made of all of them
         return any(("Turn", turn) in gone for turn in (record.id, *record.source_turn_ids))
+    if isinstance(record, ToolInvocation | Outcome):
+        named = ("Turn", record.turn_id) if isinstance(record, ToolInvocation) else ("Goal", record.goal_id or "")
+        return named in gone or ("Conversation", record.conversation_id) in gone
+    if isinstance(record, Goal):
+        return False
+    if isinstance(record, Strategy | Procedure):
+        return _unfounded(record, gone)
     if isinstance(record, Edge):
         return any(name in names for name in (record.source, record.target, record.fact_id))
     return ("Entity", merged_into(record)) in gone
+
+
+def _unfounded(record: Strategy | Procedure, gone: Collection[Key]) -> bool:
+    """Whether all the turns whose words it has go, or all the conversations in which it worked."""
+    grounds = [[("Turn", name) for name in record.source_turn_ids]]
+    if isinstance(record, Strategy):
+        grounds.append([("Conversation", name) for name in record.conversation_ids])
+    return any(ground and all(key in gone for key in ground) for ground in grounds)
 
 
 def _lighter(record: Record, gone: Collection[Key]) -> Record:
     """The record without the sources, entities and premises that go."""
     if isinstance(record, Fact):
         return record.model_copy(update=_left({name: getattr(record, name) for name in _NAMING}, gone))
+    if isinstance(record, Goal):
+        parent = None if ("Goal", record.parent_id or "") in gone else record.parent_id
+        blockers = tuple(name for name in record.blocked_by if ("Goal", name) not in gone)
+        free = record.goal_status == "blocked" and blockers == () != record.blocked_by
+        status = "active" if free else record.goal_status
+        return record.model_copy(update={"parent_id": parent, "blocked_by": blockers, "goal_status": status})
+    if isinstance(record, Strategy | Procedure):
+        naming = {name: getattr(record, name) for name in _DOING if name in type(record).model_fields}
+        return record.model_copy(update=_left(naming, gone, _DOING))
     if isinstance(record, Review):
         sources = _left({"source_turn_ids": record.source_turn_ids}, gone)
         return record.model_copy(update={**sources, "proposed": _left(record.proposed, gone)})
     return record
 
 
-def _left(fields: Mapping[str, Any], gone: Collection[Key]) -> dict[str, Any]:
-    """Fields of a fact, its lists without the ids that go. Those of a proposal were never checked."""
+def _left(fields: Mapping[str, Any], gone: Collection[Key], naming: Mapping[str, str] = _NAMING) -> dict[str, Any]:
+    """Fields of a record, its lists without the ids that go. Those of a proposal were never checked."""
     out = dict(fields)
-    for name, kind in _NAMING.items():
+    for name, kind in naming.items():
         given = out.get(name)
         if isinstance(given, list | tuple):
             out[name] = type(given)(item for item in given if not _named_in(item, kind, gone))

@@ -11,12 +11,11 @@ from typing import Any, TypedDict, Unpack
 from agentmem.errors import InvalidRecord
 from agentmem.memory import Seat, first_of
 from agentmem.memory.entities import followed
-from agentmem.model.changes import Change, Promotion, Write, fingerprint
+from agentmem.model.changes import Change, Write, fingerprint
 from agentmem.model.clock import aware
 from agentmem.model.premises import with_premises
 from agentmem.model.records import Fact, Key, Record, Status, Turn, build, changed
-from agentmem.model.scope import GLOBAL
-from agentmem.stores import Usage, Where
+from agentmem.stores import Where
 from agentmem.text.names import claim_hash
 
 
@@ -56,7 +55,7 @@ class Facts:
         payload = fingerprint(claim=claim, **given)
 
         async def make(write: Write) -> Change | None:
-            change, unchanged = await self._learning(write, claim, given)
+            change, unchanged = await self.change_to_learn(write, claim, given)
             if unchanged is not None and key is None:  # with a key, a version that changes nothing notes its use
                 found.append(unchanged)
                 return None
@@ -68,7 +67,7 @@ class Facts:
         )
         return first_of(entry, Fact) if entry is not None else found[-1]
 
-    async def _learning(
+    async def change_to_learn(
         self, write: Write, claim: str, given: Mapping[str, Any], channel: str | None = None
     ) -> tuple[Change, Fact | None]:
         """The Change that makes a claim known, and the fact that it leaves as it was, if it does."""
@@ -77,7 +76,7 @@ class Facts:
         if known is None:
             fact = fact.model_copy(update={"id": self.seat.resources.ids.new()})
             return write.change(fact, expects=sources), None
-        merged = _with_sources(known, fact)
+        merged = with_sources(known, fact)
         if _starts_earlier(fact, known):
             earlier = merged.model_copy(update={"valid_from": fact.valid_from})
             return self._succession(write, known, earlier, sources, wrong=True), None
@@ -179,7 +178,7 @@ class Facts:
         given = _checked(fields) | ({} if claim is None else {"claim": claim})
 
         async def make(write: Write) -> Change:
-            old = await self._latest(fact_id, corrected=True)
+            old = await self.latest(fact_id, corrected=True)
             new = changed(old, **given)
             sources = await self._check(new, given)
             new = await self._about(new)
@@ -207,7 +206,7 @@ class Facts:
         given = {name: value for name, value in _checked(fields).items() if value is not None}
 
         async def make(write: Write) -> Change:
-            return await self._superseding(write, await self._latest(fact_id), claim, given, wrong=wrong)
+            return await self.change_to_supersede(write, await self.latest(fact_id), claim, given, wrong=wrong)
 
         entry = await self.seat.resources.write(
             self.seat.scope, "supersede_fact", make, kind="Fact", key=idempotency_key,
@@ -215,7 +214,7 @@ class Facts:
         )  # fmt: skip
         return first_of(entry, Fact)
 
-    async def _superseding(
+    async def change_to_supersede(
         self, write: Write, old: Fact, claim: str, given: Mapping[str, Any], *, wrong: bool, channel: str | None = None
     ) -> Change:
         """The Change that puts a claim in the place of a fact, in the fact's channel unless another is given."""
@@ -225,7 +224,7 @@ class Facts:
         known = await self._same(draft)
         if known is None:
             return self._succession(write, old, draft, sources, wrong=wrong)
-        merged = _with_sources(known, draft)
+        merged = with_sources(known, draft)
         if known.id == old.id:
             return write.change(merged, expects={old.key: old.seq, **sources})
         ended = _ended(old, merged, begins=draft.valid_from or write.now, wrong=wrong, now=write.now)
@@ -246,7 +245,7 @@ class Facts:
         ended = _ended(old, new, begins=new.valid_from or write.now, wrong=wrong, now=write.now)
         return write.change(new, ended, expects={old.key: old.seq, **sources})
 
-    async def _latest(self, fact_id: str, *, corrected: bool = False) -> Fact:
+    async def latest(self, fact_id: str, *, corrected: bool = False) -> Fact:
         """The end of the chain of successors; with `corrected` only of those that put right what was wrong."""
         fact, seen = await self._current(fact_id), {fact_id}
         while fact.superseded_by is not None and fact.superseded_by not in seen:
@@ -301,28 +300,6 @@ class Facts:
                             queue.append(linked)
         return sorted(out, key=lambda fact: (fact.seq, fact.id))
 
-    async def promote_to_global(self, fact_id: str, reason: str, *, idempotency_key: str | None = None) -> Fact:
-        """Copy a project's fact into `_global`, linked to the original; a private agent channel's never."""
-        old = await self._current(fact_id)
-        if old.channel == GLOBAL or old.channel.startswith("_self_"):
-            raise InvalidRecord(f"fact_id: a fact of channel {old.channel} cannot be promoted", field="fact_id")
-
-        async def make(write: Write) -> Change:
-            fact = await self._current(fact_id)
-            new = fact.model_copy(
-                update={"id": self.seat.resources.ids.new(), "channel": GLOBAL, "promoted_from": fact.id}
-            )
-            marked = fact.model_copy(update={"status": Status.PROMOTED, "reason": reason})
-            return write.change(new, marked, expects={fact.key: fact.seq}, cause=reason)
-
-        used = (await self.seat.resources.log.usage([old.key], self.seat.scope)).get(old.key, Usage("Fact", old.id))
-        entry = await self.seat.resources.write(
-            self.seat.scope, "promote", make, kind="Fact", key=idempotency_key,
-            payload=fingerprint(id=fact_id, reason=reason), details={"reason": reason},
-            promotion=Promotion(old.channel, old.confidence, used.access_count, used.conversations),
-        )  # fmt: skip
-        return first_of(entry, Fact)
-
 
 def holds(fact: Fact, moment: datetime) -> bool:
     """Whether a fact is known today and true at a moment."""
@@ -352,7 +329,7 @@ def _matches(record: Record, asked: Mapping[str, Any]) -> bool:
     return True
 
 
-def _with_sources(known: Fact, fact: Fact) -> Fact:
+def with_sources(known: Fact, fact: Fact) -> Fact:
     """The known fact, said again: with the new sources, and resting on what it rests on by this newest word."""
     turns = tuple(dict.fromkeys((*known.source_turn_ids, *fact.source_turn_ids)))
     entities = tuple(dict.fromkeys((*known.entity_ids, *fact.entity_ids)))

@@ -8,9 +8,10 @@ from datetime import datetime
 
 from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.memory import Seat
+from agentmem.memory.goal_graph import check_circles
 from agentmem.model.changes import Change, JournalEntry, Write, fingerprint
 from agentmem.model.clock import aware
-from agentmem.model.records import Key, Record, Status
+from agentmem.model.records import Goal, Key, Record, Status
 from agentmem.projections import BATCH
 from agentmem.stores import Where
 
@@ -76,9 +77,10 @@ class History:
             for key in keys:  # changed and changed back is no change: operations can be undone one after the other
                 if content(now.get(key)) != content(current.get(key)):
                     raise Conflict(f"{key[0]} {key[1]!r} was changed by a later operation; undo that one first")
+            goals = await check_circles(self.seat, [goal for goal in before.values() if isinstance(goal, Goal)])
             return write.change(
                 *before.values(), retracts=[key for key in keys if key not in before and key in now],
-                expects={key: now[key].seq if key in now else None for key in keys}, cause=operation_id,
+                expects={**goals, **{key: now[key].seq if key in now else None for key in keys}}, cause=operation_id,
             )  # fmt: skip
 
         try:
@@ -102,10 +104,13 @@ class History:
         return any(record.channel not in self.seat.scope.readable() for record in asked)
 
     async def _in_use(self, key: Key, entries: list[JournalEntry]) -> bool:
-        # A conversation opened by this operation stays when others have turns in it.
+        # A conversation opened by this operation stays when others have turns in it, a tool when it was counted since.
+        if key[0] == "Tool":
+            return (await self.seat.resources.log.versions(key, self.seat.scope))[-1].seq > entries[-1].seq
         if key[0] != "Conversation":
             return False
-        own = sum(stored.record.place()[0] == key[1] for entry in entries for stored in entry.puts)
+        turns = [stored.record for entry in entries for stored in entry.puts if stored.record.kind == "Turn"]
+        own = sum(turn.place()[0] == key[1] for turn in turns)
         where = Where(kinds=("Turn",), conversation_id=key[1])
         return await self.seat.resources.log.count(self.seat.scope, where) > own
 

@@ -1,4 +1,4 @@
-"""The user's profile and goals."""
+"""The user's profile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from agentmem.errors import InvalidRecord
 from agentmem.memory import Seat, first_of
 from agentmem.model.changes import Change, Write, fingerprint
-from agentmem.model.records import PROFILE, Goal, User, build, fields_of
+from agentmem.model.records import PROFILE, User, build
 from agentmem.model.scope import GLOBAL
 
 
@@ -57,65 +57,6 @@ class Profile:
             self.seat.scope, "update_profile", make, kind="User", key=key, payload=payload
         )
         return first_of(entry, User)
-
-
-@dataclass
-class Goals:
-    """What is to be reached."""
-
-    seat: Seat
-
-    async def add(self, goal: Goal | Mapping[str, Any] | str, *, key: str | None = None) -> Goal:
-        """Store a goal: a description, a mapping of Goal's fields, or a Goal."""
-        if isinstance(goal, str):
-            goal = {"description": goal}
-        fields = fields_of(Goal, goal)
-
-        async def make(write: Write) -> Change:
-            named = {"conversation_id": self.seat.scope.conversation_id, **fields}
-            draft = build(Goal, **{**named, "channel": self.seat.scope.channel})
-            stamp = {"id": draft.id or self.seat.resources.ids.new(), "created_at": draft.created_at or write.now}
-            new = draft.model_copy(update=stamp)
-            if new.parent_id is not None:
-                await self.seat.must_exist("parent_id", "Goal", [new.parent_id])
-            return write.change(new, expects={new.key: None})
-
-        entry = await self.seat.resources.write(
-            self.seat.scope, "add_goal", make, kind="Goal", key=key, payload=fingerprint(**fields)
-        )
-        return first_of(entry, Goal)
-
-    async def get(self, goal_id: str) -> Goal:
-        """The goal of this id; NotFound when this scope has none."""
-        goal = await self.seat.one("Goal", goal_id)
-        assert isinstance(goal, Goal)
-        return goal
-
-    async def complete(
-        self, goal_id: str, status: str = "completed", result: str = "", *, key: str | None = None
-    ) -> Goal:
-        """End a goal as `completed` or `abandoned`, with what came of it."""
-        if status not in ("completed", "abandoned"):
-            raise InvalidRecord(f"status must be completed or abandoned, got {status!r}", field="status")
-
-        async def make(write: Write) -> Change:
-            old = await self.get(goal_id)
-            if old.goal_status in ("completed", "abandoned"):
-                raise InvalidRecord(f"goal {goal_id!r} has ended before ({old.goal_status})", field="goal_id")
-            new = old.model_copy(update={"goal_status": status, "result": result, "completed_at": write.now})
-            return write.change(new, expects={old.key: old.seq})
-
-        entry = await self.seat.resources.write(
-            self.seat.scope, "complete_goal", make, kind="Goal", key=key,
-            payload=fingerprint(id=goal_id, status=status, result=result),
-        )  # fmt: skip
-        return first_of(entry, Goal)
-
-    async def active(self) -> list[Goal]:
-        """Active goals of the readable channels, most urgent first (priority 5 to 1, then oldest)."""
-        goals = [goal for goal in await self.seat.all("Goal") if isinstance(goal, Goal)]
-        live = [goal for goal in goals if goal.goal_status == "active" and goal.superseded_at is None]
-        return sorted(live, key=lambda goal: (-goal.priority, goal.seq))
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

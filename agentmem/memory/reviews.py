@@ -11,6 +11,7 @@ from agentmem.errors import Conflict, InvalidRecord
 from agentmem.memory import first_of
 from agentmem.memory.entities import followed
 from agentmem.memory.facts import FactFields, Facts
+from agentmem.memory.joining import joining, leaning
 from agentmem.memory.merging import Merging
 from agentmem.model.changes import Change, Write, fingerprint
 from agentmem.model.clock import derived_id
@@ -22,6 +23,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "contradiction": ("prefer_new", "prefer_old", "keep_both"),
     "correction": ("prefer_new", "prefer_old", "keep_both"),
     "same_entity": ("merge", "keep_apart"),
+    "same_fact": ("merge", "keep_apart"),
 })  # fmt: skip
 """What may be decided, by what a review is about."""
 
@@ -41,7 +43,7 @@ class Reviews(Facts, Merging):
     async def reviews(self, about: str | None = None, *, limit: int = 100) -> list[Review]:
         """The open reviews of the readable channels, oldest first, those `about` one kind of doubt when it is given.
 
-        Kinds are ungrounded, doubtful, contradiction, correction and same_entity; another is InvalidRecord.
+        Kinds are ungrounded, doubtful, contradiction, correction, same_entity and same_fact; another is InvalidRecord.
         """
         if about is not None and about not in CHOICES:
             raise InvalidRecord(f"about must be one of {', '.join(CHOICES)}, got {about!r}", field="about")
@@ -62,9 +64,9 @@ class Reviews(Facts, Merging):
         """Decide a review and do what was decided, in one operation; `undo` takes both back. Returns it as decided.
 
         `accept` or `reject` what is ungrounded or doubtful; `prefer_new`, `prefer_old` or `keep_both` where two facts
-        contradict each other or one corrects the other; `merge` or `keep_apart` two entities that may be one. The same
-        decision again changes nothing. Raises NotFound, InvalidRecord naming the choices or what is wrong with the
-        proposed fact (the review stays open), and Conflict where it was decided otherwise.
+        contradict each other or one corrects the other; `merge` or `keep_apart` two entities or facts that may be one.
+        The same decision again changes nothing. Raises NotFound, InvalidRecord naming the choices or what is wrong with
+        the proposed fact (the review stays open), and Conflict where it was decided otherwise.
         """
 
         async def make(write: Write) -> Change | None:
@@ -110,22 +112,31 @@ class Reviews(Facts, Merging):
             return write.change()
         if decision == "merge":
             if len(review.record_ids) != 2:
-                raise InvalidRecord(f"review {review.id!r} does not name two entities", field="record_ids")
+                raise InvalidRecord(f"review {review.id!r} does not name two records", field="record_ids")
+            if review.about == "same_fact":
+                return await self._one_fact(write, review)
             keep, other = await followed(self.seat, review.record_ids)
             return write.change() if keep == other else await self._merging(write, keep, other)
         claim, given = _proposal(review)
         if decision == "prefer_new" and (old := await self._contradicted(review)) is not None:
             wrong = review.about == "correction"
-            return await self._superseding(write, old, claim, given, wrong=wrong, channel=review.channel)
-        change, _ = await self._learning(write, claim, given, review.channel)
+            return await self.change_to_supersede(write, old, claim, given, wrong=wrong, channel=review.channel)
+        change, _ = await self.change_to_learn(write, claim, given, review.channel)
         return change
+
+    async def _one_fact(self, write: Write, review: Review) -> Change:
+        """The Change that makes one fact of two, or of what they have become."""
+        both = {fact.id for fact in [await self.latest(name) for name in review.record_ids]}
+        if len(both) < 2:
+            return write.change()
+        return await joining(self.seat, write, sorted(both), await leaning(self.seat))
 
     async def _contradicted(self, review: Review) -> Fact | None:
         """The fact that the proposed one stands against, or what came in its place; None where it was forgotten."""
         if not review.record_ids:
             raise InvalidRecord(f"review {review.id!r} names no fact that it is about", field="record_ids")
         named = await self._current(review.record_ids[0])
-        return None if named.status is Status.FORGOTTEN else await self._latest(named.id)
+        return None if named.status is Status.FORGOTTEN else await self.latest(named.id)
 
 
 def _proposal(review: Review) -> tuple[str, dict[str, Any]]:

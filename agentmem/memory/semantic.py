@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agentmem.memory.promoting import Promoting
 from agentmem.memory.reviews import Reviews
 
 
 @dataclass
-class Semantic(Reviews):
+class Semantic(Reviews, Promoting):
     """Facts, entities, relations and reviews."""

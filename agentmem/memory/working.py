@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from agentmem.errors import InvalidRecord, StoreError, StoreUnavailable
-from agentmem.memory import Seat
-from agentmem.model.records import Turn
+from agentmem.events import WARNING, tell
+from agentmem.memory import Seat, outputs
+from agentmem.memory.current import pages, remove_page
+from agentmem.memory.goals import Goals
+from agentmem.memory.outputs import FoundOutput, Output
+from agentmem.model.records import Goal, Turn
 from agentmem.model.scope import checked_name
 from agentmem.stores import Where
 from agentmem.text.ranks import best_matches
 
 T = TypeVar("T")
 THOUGHTS = 100
+_SPEAKERS = {"user": "User", "assistant": "Agent"}
 
 
 @dataclass
 class Working:
-    """The session's last turns, context values, thoughts and active goal, each with a time to live.
+    """The session's last turns, context values, thoughts, active goal and outputs of tools, each with a time to live.
 
     While the session store is away nothing is at hand: what reads it finds nothing. `set`, `push_thought`, `delete` and
     `clear` raise StoreUnavailable then, so that nobody takes for done what was not.
@@ -45,12 +52,20 @@ class Working:
 
     async def saw(self, turns: Sequence[Turn]) -> None:
         """Put turns just stored at hand; best effort, for a cache must not fail a write."""
-        keep = self.seat.resources.settings.working_turns
-        with suppress(StoreError):
-            for turn in turns:
-                value = {"id": turn.id, "role": turn.role, "speaker": turn.speaker, "content": turn.content}
-                key = _key(turn.channel, turn.conversation_id, "turns")
-                await self.seat.resources.session.push(self.seat.scope, key, value, keep=keep, ttl=self._ttl)
+        settings, session = self.seat.resources.settings, self.seat.resources.session
+        if session.shared:  # working memory reads turns from the log; the cache's list is for other programs
+            with suppress(StoreError):
+                for turn in turns:
+                    value = {"id": turn.id, "role": turn.role, "speaker": turn.speaker, "content": turn.content}
+                    key = _key(turn.channel, turn.conversation_id, "turns")
+                    await session.push(self.seat.scope, key, value, keep=settings.working_turns, ttl=self._ttl)
+        if settings.current_md and turns:
+            last = turns[-1]
+            scope = replace(self.seat.scope, conversation_id=last.conversation_id, session_id=last.session_id)
+            try:
+                await Working(Seat(self.seat.resources, scope)).write_current()
+            except StoreError as error:
+                tell(WARNING, "page_not_written", user_id=scope.user_id, error=str(error))
 
     async def turns(self, limit: int = 10) -> list[Turn]:
         """The last turns of the current conversation, oldest first; [] before the first one."""
@@ -107,9 +122,60 @@ class Working:
         question = self.seat.resources.session.tail(self.seat.scope, self._key("thoughts"), limit)
         return [str(item) for item in await self._found(question, [])]
 
+    async def set_active_goal(self, goal_id: str | None, *, idempotency_key: str | None = None) -> Goal | None:
+        """Make an open goal the active one of the current conversation, and return it; None leaves it without one.
+
+        It is kept in the log, with the goal, and so outlives the session.
+        """
+        return await Goals(self.seat).set_pursued(goal_id, key=idempotency_key)
+
+    async def active_goal(self) -> Goal | None:
+        """The goal that the current conversation pursues; None when there is none."""
+        return await Goals(self.seat).pursued()
+
+    async def remember_output(self, text: str, *, source: str, metadata: Mapping[str, Any] | None = None) -> Output:
+        """Keep what a tool (`source`) gave back, in this process, for `search_outputs`; returned as it was kept.
+
+        A user's outputs take at most `buffer.outputs_mb` (10 MB): beyond that the oldest go. They go, too, when the
+        user neither adds nor searches for `working_ttl`, and when something of the user is erased. Raises InvalidRecord
+        for an output that alone takes more, and for metadata that are no JSON.
+        """
+        return await outputs.remember(self.seat, text, source, metadata)
+
+    async def search_outputs(self, query: str, k: int = 5) -> list[FoundOutput]:
+        """The `k` (1 to 100) outputs of tools that lie nearest to the query, best first; [] when nothing is kept.
+
+        Those of every conversation in the readable channels. While the embedder is away they are found by their words.
+        """
+        return await outputs.search(self.seat, query, k)
+
     async def clear(self) -> None:
-        """Forget the session's cached values of the current conversation; turns stay in episodic memory."""
-        await self.seat.resources.session.clear(self.seat.scope, self._key(""))
+        """Forget the cached values and outputs of the current conversation; turns stay in episodic memory.
+
+        The page that `write_current` wrote for this user is removed.
+        """
+        resources, scope = self.seat.resources, self.seat.scope
+        outputs.shelves(resources).drop(scope.user_id, scope.channel, (scope.conversation_id,))
+        await self._remove_page()
+        await resources.session.clear(scope, self._key(""))
+
+    async def left(self, channel: str) -> None:
+        """Forget what is cached of a channel that was cleared; what the session store holds ends by itself if away."""
+        resources, scope = self.seat.resources, self.seat.scope
+        outputs.shelves(resources).drop(scope.user_id, channel)
+        with suppress(StoreUnavailable):
+            await self._remove_page()
+        with suppress(StoreUnavailable):
+            await resources.session.clear(scope, f"working:{quote(channel, safe='')}:")
+
+    async def _remove_page(self) -> None:
+        resources, scope = self.seat.resources, self.seat.scope
+        if resources.settings.current_md:
+            await resources.settle()  # a page on its way would come back
+        try:
+            await asyncio.to_thread(remove_page, resources.settings.home, scope.agent_id, scope.user_id)
+        except OSError as error:
+            raise StoreUnavailable(f"the page of the session cannot be removed: {error}") from error
 
     async def new_session(self) -> str:
         """Begin a new session with a new conversation; returns the session's id."""
@@ -119,13 +185,14 @@ class Working:
 
     async def current_markdown(self) -> str:
         """The session as a readable Markdown page: recent turns, context values, thoughts."""
-        lines = ["# Agent short-term memory", ""]
-        if self.seat.scope.session_id:
-            lines.append(f"## Session: {self.seat.scope.session_id}")
-        lines.append(f"## Last updated: {self.seat.resources.clock.now():%Y-%m-%d %H:%M:%S}")
-        lines += ["", "### Recent messages", ""]
+        scope = self.seat.scope
+        lines = ["# Agent Short-Term Memory Context", ""]
+        if session := scope.session_id or scope.conversation_id:
+            lines.append(f"## Session: {session}")
+        lines.append(f"## Last Updated: {self.seat.resources.clock.now():%Y-%m-%d %H:%M:%S}")
+        lines += ["", "### Recent Messages", ""]
         for turn in await self.turns(self.seat.resources.settings.working_turns):
-            lines += [f"**{turn.speaker or turn.role.capitalize()}:** {turn.content}", ""]
+            lines += [f"**{turn.speaker or _SPEAKERS.get(turn.role, turn.role.capitalize())}:** {turn.content}", ""]
         for title, items in (
             ("Context", [f"{name}: {value}" for name, value in (await self.context()).items()]),
             ("Thoughts", await self.thoughts()),
@@ -133,6 +200,21 @@ class Working:
             if items:
                 lines += [f"### {title}", "", *(f"- {item}" for item in items), ""]
         return "\n".join(lines).rstrip() + "\n"
+
+    async def write_current(self) -> Path:
+        """Write the page to `agents/<agent>/current.md` in the home, in one step, for its owner only; its path.
+
+        The folder is the agent's id, percent-encoded, or `default`. With the setting `current_md` this is done after
+        each stored turn. Raises StoreUnavailable where it cannot be written.
+        """
+        resources, scope = self.seat.resources, self.seat.scope
+        of_process = pages(resources)
+        ticket = of_process.ticket()  # before reading: what was read later is newer
+        page = await self.current_markdown()
+        try:
+            return await asyncio.to_thread(of_process.write, scope.agent_id, scope.user_id, page, ticket)
+        except OSError as error:
+            raise StoreUnavailable(f"the page of the session cannot be written: {error}") from error
 
 
 def _key(channel: str, conversation_id: str, what: str) -> str:

@@ -99,12 +99,20 @@ class JournalEntry:
 
 
 class Promotion(NamedTuple):
-    """What a promotion leaves in the audit log: the channel it came from, and how well it was known and used there."""
+    """What a promotion leaves in the audit log: the channel it came from, and how well it was known and used there.
+
+    `thresholds` are those that a job went by; None where somebody promoted by hand.
+    """
 
     promoted_from_channel: str
     promotion_confidence: float
     promotion_access_count: int
     promotion_conversation_count: int
+    thresholds: Mapping[str, Any] | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of the audit row that bear these names."""
+        return {name: value for name, value in self._asdict().items() if name != "thresholds"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentmem.model.clock import derived_id
-from agentmem.model.records import PROFILE, RELATIONS, Edge, EdgeKind, Fact, Goal, Key, Record, Turn, build
+from agentmem.model.records import (
+    PROFILE,
+    RELATIONS,
+    Edge,
+    EdgeKind,
+    Fact,
+    Goal,
+    Key,
+    Record,
+    Strategy,
+    ToolInvocation,
+    Turn,
+    build,
+)
 from agentmem.model.scope import checked_name
 
 Link = tuple[EdgeKind, Key, Key]  # kind, source, target
@@ -53,6 +66,15 @@ def structural_edges(record: Record) -> list[Link]:
     elif isinstance(record, Goal):
         links = [(EdgeKind.HAS_GOAL, ("User", PROFILE), record.key)]
         links += [(EdgeKind.SUBGOAL_OF, record.key, ("Goal", parent)) for parent in (record.parent_id,) if parent]
+        links += [(EdgeKind.BLOCKED_BY, record.key, ("Goal", other)) for other in record.blocked_by]
+    elif isinstance(record, ToolInvocation):
+        links = [
+            (EdgeKind.USED_TOOL, ("Conversation", place), record.key) for place in (record.conversation_id,) if place
+        ]
+        links += [(EdgeKind.INVOKED, record.key, ("Tool", tool)) for tool in (record.tool_id,) if tool]
+    elif isinstance(record, Strategy):
+        links = [(EdgeKind.USES_TOOL, record.key, ("Tool", tool)) for tool in record.tool_ids]
+        links += [(EdgeKind.SUCCEEDED_IN, record.key, ("Conversation", place)) for place in record.conversation_ids]
     else:
         links = []
     return list(dict.fromkeys(links))

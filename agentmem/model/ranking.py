@@ -186,3 +186,18 @@ def bounded(before: Sequence[int], scores: Sequence[float], most: int = 2) -> li
         left.remove(chosen)
         order.append(before[chosen])
     return order
+
+
+def blended(order: Sequence[int], due: Sequence[int], ratio: float) -> list[int]:
+    """A ranking in which every so many-th place goes to the next of `due`: at a ratio of .3 to every third.
+
+    Where the next in order is due itself, it takes its own place; what is not due keeps its order. 0 changes nothing.
+    """
+    if ratio <= 0 or not due:
+        return list(order)
+    step = max(1, round(1 / ratio))
+    placed: dict[int, None] = {}
+    for place in range(1, len(order) + 1):
+        sources = (due, order) if place % step == 0 else (order,)
+        placed[next(item for source in sources for item in source if item not in placed)] = None
+    return list(placed)

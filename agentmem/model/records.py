@@ -6,99 +6,26 @@ import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from agentmem.errors import InvalidRecord
-from agentmem.model.clock import aware
-from agentmem.model.scope import GLOBAL, LONGEST_NAME, checked_name
+from agentmem.model.procedures import Outcome, Procedure, Strategy, Tool, ToolInvocation
+from agentmem.model.record import LONGEST_TEXT, Key, Moment, Name, Record, Status, Text, Unit
+from agentmem.model.schedules import Schedule
+from agentmem.model.scope import LONGEST_NAME, SWARM
+from agentmem.model.synopsis import Synopsis
 
-Moment = Annotated[datetime, AfterValidator(aware)]
-Unit = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
-Key = tuple[str, str]  # (kind, id); unique within a user
-LONGEST_TEXT = 1_000_000
-
-
-def _id(value: str) -> str:
-    return checked_name(value, "id") if value else value
-
-
-def _text(value: str) -> str:
-    if not value.strip():
-        raise ValueError("must not be empty")
-    if len(value) > LONGEST_TEXT:
-        raise ValueError(f"must have at most {LONGEST_TEXT:,} characters, got {len(value):,}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ValueError("must be valid Unicode without lone surrogates") from None
-    return value
+__all__ = [
+    "ANNOUNCEMENT", "KINDS", "LONGEST_TEXT", "PROFILE", "RELATIONS", "Conversation", "Edge", "EdgeKind", "Entity",
+    "Fact", "Gloss", "Goal", "Key", "Moment", "Name", "Outcome", "Procedure", "R", "Record", "Review", "Schedule",
+    "Status", "Strategy", "Synopsis", "Text", "Tool", "ToolInvocation", "Turn", "Unit", "User", "build", "changed", "fields_of",
+    "invalid",
+]  # fmt: skip
 
 
-Name = Annotated[str, AfterValidator(_id)]
-Text = Annotated[str, AfterValidator(_text)]
-
-
-class Status(StrEnum):
-    """Where a record stands. `superseded` and `forgotten` are retired; `archived` is kept out of recall."""
-
-    ACTIVE = "active"
-    PROMOTED = "promoted"
-    ARCHIVED = "archived"
-    SUPERSEDED = "superseded"
-    FORGOTTEN = "forgotten"
-
-
-class Record(BaseModel):
-    """What every record carries. `recorded_at`, `seq` and `operation_id` are set by the log when it is stored."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
-
-    user_id: str = ""
-    id: Name = ""
-    channel: Name = GLOBAL
-    status: Status = Status.ACTIVE
-    recorded_at: Moment | None = None
-    superseded_at: Moment | None = None
-    seq: int = 0
-    operation_id: str = ""
-    reason: str = ""
-
-    # Set by the log or at reading, not part of the stored payload.
-    STAMPED: ClassVar[frozenset[str]] = frozenset(
-        {"user_id", "id", "channel", "recorded_at", "seq", "operation_id", "fallen_premise"}
-    )
-
-    @property
-    def kind(self) -> str:
-        """The label: the class name."""
-        return type(self).__name__
-
-    @property
-    def key(self) -> Key:
-        """(kind, id), unique within the user."""
-        return self.kind, self.id
-
-    def searchable(self) -> str:
-        """The text that recall searches; empty for records that are not searched."""
-        return ""
-
-    def embeddable(self) -> str:
-        """The text that is embedded; what is searched, unless a kind says otherwise."""
-        return self.searchable()
-
-    def unique(self) -> str:
-        """What no other current record of this kind and channel may share; empty when nothing."""
-        return ""
-
-    def span(self) -> tuple[datetime | None, datetime | None]:
-        """World time: true from (inclusive) and until (exclusive); None is unbounded."""
-        return None, None
-
-    def place(self) -> tuple[str, int]:
-        """Conversation and position in it; ("", -1) for records outside of conversations."""
-        return "", -1
+ANNOUNCEMENT = "announcement"  # the tag of a fact in `_swarm` that an agent told the others
 
 
 class Turn(Record):
@@ -164,6 +91,8 @@ class Fact(Record):
     superseded_by: str | None = None
     supersedes: str | None = None
     promoted_from: str | None = None
+    promoted_to: str | None = None  # its copy in `_global`
+    vault_path: str = ""  # where its note stands, below the vault
     salience: Unit = 0.5
     importance: Unit | None = None
     tier: str = Field(default="long", pattern="^(short|long)$")
@@ -179,10 +108,19 @@ class Fact(Record):
         return self.claim
 
     def unique(self) -> str:
-        """One current fact per claim, and one per claim and time where an end is known beforehand."""
+        """One current fact per claim, and one per claim and time where an end is known beforehand; announced, one.
+
+        What was archived makes room, so that the claim learned again is a new fact.
+        """
         if self.superseded_at is not None or self.status in (Status.FORGOTTEN, Status.SUPERSEDED):
             return ""
-        return self.claim_hash if self.valid_to is None else f"{self.claim_hash} {self.valid_from} {self.valid_to}"
+        if self.channel == SWARM and ANNOUNCEMENT in self.tags:
+            return self.claim_hash
+        if self.status is Status.ARCHIVED:
+            return ""
+        if self.valid_to is None:
+            return self.claim_hash
+        return f"{self.claim_hash} {self.valid_from} {self.valid_to}"
 
     def span(self) -> tuple[datetime | None, datetime | None]:
         """As the fact says."""
@@ -221,7 +159,7 @@ class Review(Record):
     waits, if one does; `record_ids` are the stored records that it concerns.
     """
 
-    about: str = Field(pattern="^(ungrounded|doubtful|contradiction|correction|same_entity)$")
+    about: str = Field(pattern="^(ungrounded|doubtful|contradiction|correction|same_entity|same_fact)$")
     question: Text
     proposed: dict[str, Any] = Field(default_factory=dict)
     record_ids: tuple[str, ...] = ()
@@ -269,12 +207,30 @@ class Goal(Record):
     completed_at: Moment | None = None
     deadline: Moment | None = None
     result: str = ""
+    progress: Unit = 0.0
     parent_id: Name | None = None
+    blocked_by: tuple[str, ...] = ()
     conversation_id: Name | None = None
+    agent_id: Name | None = None
+    note: str = ""  # the last word on how far it has come
+    pursued_in: Name = ""  # the conversation in which it is the active goal
 
     def searchable(self) -> str:
         """The description."""
         return self.description
+
+    def unique(self) -> str:
+        """One active goal per conversation."""
+        return self.pursued_in if self.superseded_at is None else ""
+
+    @property
+    def open(self) -> bool:
+        """Whether it is still to be reached: active or blocked, and not forgotten."""
+        return self.goal_status in ("active", "blocked") and self.superseded_at is None
+
+    def overdue(self, now: datetime) -> bool:
+        """Whether it is open and its deadline has passed."""
+        return self.open and self.deadline is not None and self.deadline <= now
 
 
 PROFILE = "profile"  # the id of the one User record of a user
@@ -342,7 +298,25 @@ class Edge(Record):
 R = TypeVar("R", bound="Record")
 
 KINDS: Mapping[str, type[Record]] = {
-    cls.__name__: cls for cls in (Turn, Conversation, Gloss, Fact, Entity, Goal, User, Review, Edge)
+    cls.__name__: cls
+    for cls in (
+        Turn,
+        Conversation,
+        Gloss,
+        Fact,
+        Entity,
+        Goal,
+        User,
+        Review,
+        Edge,
+        Strategy,
+        Procedure,
+        Tool,
+        ToolInvocation,
+        Outcome,
+        Schedule,
+        Synopsis,
+    )
 }
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+S = TypeVar("S", float, NDArray[np.float64])
 
 
 def scaled_by(scores: NDArray[np.float64], factors: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -14,7 +17,7 @@ def scaled_by(scores: NDArray[np.float64], factors: NDArray[np.float64]) -> NDAr
     return np.asarray(np.where(scores >= 0, scores * factors, scores / factors))
 
 
-def salience_factor(salience: float) -> float:
+def salience_factor(salience: S) -> S:
     """.75 at salience 0, 1 at .5 (the default of facts), 1.25 at 1."""
     return 0.75 + 0.5 * salience
 

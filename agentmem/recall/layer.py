@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -12,39 +12,43 @@ import numpy as np
 
 from agentmem.errors import InvalidRecord
 from agentmem.model.clock import Stopwatch
+from agentmem.model.decay import Fading
 from agentmem.model.outline import Ints
-from agentmem.model.premises import unknown
 from agentmem.model.ranking import Fusion, Ranked, best, fuse, plus
-from agentmem.model.records import Record, User
+from agentmem.model.records import Record
 from agentmem.model.scope import Scope
 from agentmem.providers import TokenVectors
 from agentmem.providers.rerankers import Reranker
 from agentmem.recall.aside import aside
 from agentmem.recall.asking import Asking
+from agentmem.recall.beside import Beside
 from agentmem.recall.bundle import Delivery, MemoryBundle
 from agentmem.recall.context import CONTEXT_TOKENS, Context, Counter, pack
+from agentmem.recall.instructions import instructions
 from agentmem.recall.kept import Keep
 from agentmem.recall.metrics import RecallMetrics
-from agentmem.recall.options import read_options
+from agentmem.recall.options import ContextOptions, read_options
 from agentmem.recall.prior import conversation_prior
 from agentmem.recall.query import Query, Request
 from agentmem.recall.rate import RateLimit
 from agentmem.recall.receipt import Line, Receipt, ThreadLead, WhyNot, make_pool, why_not, with_contributions
 from agentmem.recall.relevance import NOTHING_RELEVANT, relevant
-from agentmem.recall.render import known_line
 from agentmem.recall.rerank import late_interaction
 from agentmem.recall.reranker import Reranking
 from agentmem.recall.run import notices_of, run
-from agentmem.recall.select import Selection, select, shortlist
+from agentmem.recall.select import AsOfNow, Selection, select, shortlist
 from agentmem.recall.standing import marked
 from agentmem.recall.technique import Memory
 from agentmem.recall.unseen import unseen
+from agentmem.recall.user import profile_of, user_context
 from agentmem.recall.view import Opened, Source, open_memory
+from agentmem.settings_parts import DecayOptions, SynopsisOptions
 
 NO_TOKENS = "Word piece vectors, which profile best needs, are not there yet: ranked without them."
 MOST_PACKED = 2_000  # records considered for one context
 SPARE = 30  # records read beyond what should fit
 LEADS = 3
+NO_SETTING: Fading = DecayOptions()
 NOTHING: Ints = np.zeros(0, dtype=np.int64)
 
 
@@ -64,16 +68,19 @@ class Ranking:
 class RecallLayer:
     """Answers requests about what is open. `settings` are the `recall` settings, `profile` is `default` or `best`.
 
-    `digest` identifies the settings in force, for receipts. `reranker`, if any, takes a second look at the best turns;
-    whoever opened it closes it. `metrics` says what each technique took and gave. Raises ConfigError for a setting that
-    does not exist.
+    `digest` identifies the settings in force, for receipts. `decay` are the laws by which memories fade. `reranker`, if
+    any, takes a second look at the best turns; whoever opened it closes it. `metrics` says what each technique took and
+    gave. Raises ConfigError for a setting that does not exist.
     """
 
     def __init__(
         self, source: Source, settings: Mapping[str, Mapping[str, Any]] | None = None, *, profile: str = "default",
         digest: str = "", limit: RateLimit | None = None, reranker: Reranker | None = None,
+        decay: Fading = NO_SETTING, synopsis: SynopsisOptions | None = None,
     ) -> None:  # fmt: skip
         self.source = source
+        self.decay = decay
+        self.synopsis = synopsis or SynopsisOptions()
         self.options = read_options(settings or {}, profile)
         self.digest = digest
         self.limit = limit or RateLimit(0, 1)
@@ -103,31 +110,38 @@ class RecallLayer:
         items = selection.items[np.isin(selection.items, np.concatenate([*top.values(), NOTHING]))][: request.top_k]
         records = await _read(ranking, np.concatenate([*top.values(), NOTHING]))
         kinds = {kind: _present(slots, records) for kind, slots in top.items()}
-        ranking = replace(ranking, notices=(*ranking.notices, *_unknown(kinds.get("Fact", ()))))
         scores = [round(float(selection.item_scores[slot]), 4) for slot in items if int(slot) in records]
-        delivery = Delivery(kinds, _present(items, records), scores, _leads(ranking), await _profile(memory))
+        delivery = Delivery(kinds, _present(items, records), scores, _leads(ranking), await self._user(memory))
         receipt = await self._receipt(ranking, delivery, watch)
         self.metrics.count(receipt.trace, relevant=receipt.relevant)
         return delivery.bundle(receipt)
 
     async def context(
         self, request: Request, scope: Scope, max_tokens: int = CONTEXT_TOKENS, counter: Counter | None = None,
-        notices: Sequence[str] = (),
+        notices: Sequence[str] = (), beside: Callable[[ContextOptions], Awaitable[Beside]] | None = None,
     ) -> Context:  # fmt: skip
-        """What matters, as much as fits into `max_tokens`, ready for a prompt: knowledge, then turns in time order."""
+        """What matters, as much as fits into `max_tokens`, ready for a prompt: knowledge, then turns in time order.
+
+        `beside` reads what a context holds beside what was ranked.
+        """
         if max_tokens < 1:
             raise InvalidRecord(f"max_tokens must be at least 1, got {max_tokens}", field="max_tokens")
         self.limit.take(scope.user_id)
         pool = min(max(self.options.ranking.pool, max_tokens // 8), MOST_PACKED)
-        ranking = await self._rank(request, scope, pool, notices)
+        options = self.options.context
+        ranking, others = await asyncio.gather(
+            self._rank(request, scope, pool, notices), _nothing() if beside is None else beside(options)
+        )
         self.metrics.count(ranking.trace, relevant=ranking.relevant)
-        order = _worth_reading(ranking, max_tokens)
+        order, memory = _worth_reading(ranking, max_tokens), ranking.memory
         records = await _read(ranking, order)
-        considered = len(ranking.selection.items)
+        standing = await instructions(memory, options.standing)
         return await asyncio.to_thread(
-            pack, _present(order, records), profile=await _profile(ranking.memory), max_tokens=max_tokens,
-            counter=counter, knowledge=self.options.context.knowledge, considered=considered,
-            notices=ranking.notices,
+            pack, _present(order, records), profile=await profile_of(memory), max_tokens=max_tokens, counter=counter,
+            knowledge=options.knowledge, notices=ranking.notices, standing=standing,
+            instructions=options.instructions, beside=others, rooms=options,
+            considered={kind: len(slots) for kind, slots in ranking.selection.kinds.items()},
+            history=int(memory.outline.length[memory.turns].sum()),
         )  # fmt: skip
 
     async def why_not(self, receipt: Receipt, record_id: str) -> WhyNot:
@@ -154,8 +168,11 @@ class RecallLayer:
                 kinds.setdefault(key[0], []).append(found[key])
         items = [(found[key], score) for key, score in receipt.items.items() if key in found]
         records, scores = [record for record, _ in items], [score for _, score in items]
-        delivery = Delivery(kinds, records, scores, receipt.leads, await _profile(memory))
+        delivery = Delivery(kinds, records, scores, receipt.leads, await self._user(memory))
         return delivery.bundle(receipt)
+
+    async def _user(self, memory: Memory) -> dict[str, Any]:
+        return await user_context(memory, self.synopsis)
 
     async def _open(self, request: Request, scope: Scope, then: tuple[int, datetime] | None) -> Opened:
         return await open_memory(
@@ -170,6 +187,7 @@ class RecallLayer:
         """Everything up to the places; `then` is a journal position and moment to repeat a recall at."""
         techniques = self.options.enabled(request.techniques)
         query, memory, embeddings, late = await self._open(request, scope, then)
+        memory = replace(memory, settings={each.name: each.options for each in self.options.techniques})
         found = await run(techniques, query, memory, self.source.clock, deadlines=not self.source.deterministic)
         fusion, short = await aside(memory.outline.size, self._fuse, found.lists, memory, pool)
         trace, said = found.trace, [*notices, *late]
@@ -185,7 +203,8 @@ class RecallLayer:
             trace = (*trace, line)
         said += notices_of(trace)
         now = self.source.clock.now() if then is None else then[1]
-        selection = await select(fusion, short, memory, self.options.ranking, now, request.top_k)
+        standing = AsOfNow(now, self.decay, request.min_confidence)
+        selection = await select(fusion, short, memory, self.options.ranking, standing, request.top_k)
         return Ranking(query, memory, fusion, selection, trace, tuple(said), about)
 
     def _fuse(self, lists: Mapping[str, Ranked], memory: Memory, pool: int) -> tuple[Fusion, dict[str, Ints]]:
@@ -221,6 +240,10 @@ class RecallLayer:
         )  # fmt: skip
 
 
+async def _nothing() -> Beside:
+    return Beside()
+
+
 async def _read(ranking: Ranking, slots: Ints) -> dict[int, Record]:
     """The records of these slots; those already read on the way are not read again."""
     known, memory = ranking.selection.records, ranking.memory
@@ -228,25 +251,8 @@ async def _read(ranking: Ranking, slots: Ints) -> dict[int, Record]:
     return {**known, **{memory.outline.slots[record.key]: record for record in await memory.read(wanted)}}
 
 
-def _unknown(facts: Sequence[Record]) -> list[str]:
-    """A notice for each delivered fact whose ground is gone, where nothing else is known in its place."""
-    unsure = unknown(facts)
-    return [known_line(fact, unknown=True).removeprefix("- ") for fact in facts if fact.id in unsure]
-
-
 def _present(slots: Ints, records: Mapping[int, Record]) -> list[Record]:
     return [records[int(slot)] for slot in slots if int(slot) in records]
-
-
-async def _profile(memory: Memory) -> dict[str, Any]:
-    """The user's profile as it stood, without what is empty."""
-    outline = memory.outline
-    slots = np.flatnonzero(memory.current & (outline.kind == outline.kinds.find("User")))
-    for user in await memory.read([int(slot) for slot in slots[:1]]):
-        if isinstance(user, User):
-            fields = user.model_dump(include={"preferences", "expertise_areas", "communication_style", "metadata"})
-            return {name: value for name, value in fields.items() if value}
-    return {}
 
 
 def _leads(ranking: Ranking) -> tuple[ThreadLead, ...]:

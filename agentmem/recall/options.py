@@ -28,8 +28,10 @@ class RankingOptions(BaseModel):
     `pool`: candidates per kind that are looked at closely, at least twice top_k. `conversation_prior`: added to the
     turns of a conversation with good matches (.1 in profile `best`). `per_conversation`: turns beyond so many of one
     conversation go behind the rest, 0 for off. `few_turns`: below so many, scales are taken over all kinds and
-    `calm` is unknown. `stale`: what a fact counts whose premise fell. `kinds` and `recency` count where kinds are
-    ranked together; a kind not named counts `other`.
+    `calm` is unknown. `stale`: what a fact counts whose premise fell. `goal`: by how much at most what serves an active
+    goal counts more; 0 for off. `review`: share of the places among facts that go to those about to be forgotten, of
+    which at least `review_fit` of the best one's score is asked; 0 for off.
+    `kinds` and `recency` count where kinds are ranked together; a kind not named counts `other`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,14 +49,29 @@ class RankingOptions(BaseModel):
     past: float = Field(default=0.7, gt=0)
     active_channel: float = Field(default=1.2, gt=0)
     stale: float = Field(default=0.5, gt=0)
+    goal: float = Field(default=0.1, ge=0, le=1)
+    review: float = Field(default=0.3, ge=0, le=1)
+    review_fit: float = Field(default=0.5, ge=0, le=1)
 
 
 class ContextOptions(BaseModel):
-    """`knowledge`: share of the budget that facts, entities and goals may take while there are turns."""
+    """`knowledge`: share of the budget that facts, entities and goals may take while there are turns. `standing`: how
+    many instructions that always hold stand in every context, and `instructions` their share of the budget. So many
+    `recent` turns, `goals` and `outputs` of tools are considered, whatever was asked; each takes at most its room, a
+    share of the budget, as does the synopsis."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     knowledge: float = Field(default=0.3, ge=0, le=1)
+    standing: int = Field(default=10, ge=0, le=100)
+    instructions: float = Field(default=0.1, ge=0, le=1)
+    recent: int = Field(default=10, ge=0, le=1000)
+    recent_room: float = Field(default=0.25, ge=0, le=1)
+    goals: int = Field(default=10, ge=0, le=100)
+    goals_room: float = Field(default=0.1, ge=0, le=1)
+    outputs: int = Field(default=5, ge=0, le=100)
+    outputs_room: float = Field(default=0.15, ge=0, le=1)
+    synopsis_room: float = Field(default=0.15, ge=0, le=1)
 
 
 class RerankingOptions(BaseModel):

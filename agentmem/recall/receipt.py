@@ -61,7 +61,10 @@ class Candidate(NamedTuple):
         """What speaks for it and against it, in words: ranks in lists, bonuses, factors other than 1."""
         parts = [f"{name} #{place.rank}" for name, place in self.lists.items() if place.rank is not None]
         parts += [f"{name} {place.value:+.2f}" for name, place in self.lists.items() if place.added and place.value]
-        parts += [f"{name} x{factor:.2f}" for name, factor in self.factors.items() if abs(factor - 1) > 5e-3]
+        told = {name: factor for name, factor in self.factors.items() if abs(factor - 1) > 5e-3}
+        due = told.pop("review", 1.0)  # no factor, but a better place
+        parts += [f"{name} x{factor:.2f}" for name, factor in told.items()]
+        parts += [f"raised for review, priority {due - 1:.2f}"] if due > 1 else []
         return ", ".join(parts)
 
 

@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from agentmem.model.records import Entity, Fact, Goal, Record, Turn
+from agentmem.memory.outputs import Output
+from agentmem.model.records import Entity, Fact, Goal, Procedure, Record, Strategy, Turn
 
 SHORT = 8
 UUID_LENGTH = 36
-SECTIONS = {"User": "About the user", "Goal": "Goals", "Fact": "Facts", "Entity": "People, places and things"}
+SECTIONS = {
+    "User": "About the user", "Goal": "Goals", "Fact": "Facts", "Entity": "People, places and things",
+    "Procedure": "Standing instructions", "Strategy": "What has worked",
+}  # fmt: skip
 OTHER_SECTION = "Ways of doing"
 
 
@@ -49,7 +53,20 @@ def known_line(record: Record, *, unknown: bool = False) -> str:
     if isinstance(record, Goal):
         due = [f"by {day(record.deadline)}"] if record.deadline else []
         return f"- {record.description}{_brackets([record.goal_status, *due])} [{short_id(record.id)}]"
+    if isinstance(record, Procedure):
+        return f"- {record.instruction}{_brackets([record.trigger] if record.trigger else [])} [{short_id(record.id)}]"
+    if isinstance(record, Strategy):
+        tools = f": {', then '.join(record.tool_sequence)}" if record.tool_sequence else ""
+        when = [record.context_pattern] if record.context_pattern else []
+        tries = record.success_count + record.failure_count
+        worked = f"worked in {record.success_count} of {tries}"
+        return f"- {record.description.rstrip('.')}{tools}{_brackets([*when, worked])} [{short_id(record.id)}]"
     return f"- {record.searchable()} [{short_id(record.id)}]"
+
+
+def output_line(output: Output) -> str:
+    """`- search, 7 May 2023: what it gave back`, on one line."""
+    return f"- {output.source}, {day(output.at)}: {' '.join(output.text.split())}"
 
 
 def section(record: Record) -> str:

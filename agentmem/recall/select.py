@@ -9,13 +9,19 @@ from datetime import datetime
 
 import numpy as np
 
+from agentmem.model.clock import micros
+from agentmem.model.decay import Fading, confidence_now, faded, is_inferred
+from agentmem.model.dues import MICROSECONDS_A_DAY, anchor
 from agentmem.model.outline import Ints
 from agentmem.model.ranking import Doubles, Fusion, best, spread_out
 from agentmem.model.records import Fact, Record
 from agentmem.model.scoring import recency_factor, salience_factor, scaled_by, temporal_factor, trust_factor
 from agentmem.recall.options import RankingOptions
+from agentmem.recall.purpose import open_first, purpose
+from agentmem.recall.reviewing import raised, urgent, with_reviews
 from agentmem.recall.standing import marked
 from agentmem.recall.technique import Memory
+from agentmem.stores import Usage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,16 +48,30 @@ def shortlist(fusion: Fusion, memory: Memory, pool: int) -> dict[str, Ints]:
     return lists
 
 
+@dataclass(frozen=True, slots=True)
+class AsOfNow:
+    """What a recall takes for now, by which laws memories fade until then, and the least confidence it wants."""
+
+    now: datetime
+    decay: Fading
+    min_confidence: float | None = None
+
+
 async def select(
-    fusion: Fusion, lists: Mapping[str, Ints], memory: Memory, options: RankingOptions, now: datetime, ahead: int
+    fusion: Fusion, lists: Mapping[str, Ints], memory: Memory, options: RankingOptions, standing: AsOfNow, ahead: int
 ) -> Selection:
     """Apply the factors to the shortlisted records and rank them again.
 
-    So many records of each kind as `ahead` are read beside, because they will be delivered.
+    Salience and confidence count as of now. So many records of each kind as `ahead` are read beside, because they will
+    be delivered.
     """
     others = [int(slot) for kind, slots in lists.items() if kind != "Turn" for slot in slots]
-    records = await marked({memory.outline.slots[record.key]: record for record in await memory.read(others)}, memory)
-    factors = _factors(lists, memory, records, options)
+    read, used = await asyncio.gather(memory.read(others), _usage(lists, memory))
+    records = await marked({memory.outline.slots[record.key]: record for record in read}, memory)
+    lists, records = _sure_enough(lists, records, used, standing)
+    factors = _factors(lists, memory, records, options) | _salience(lists, memory, used, standing)
+    factors |= await purpose(lists, memory, records, options.goal)
+    factors = {name: factor for name, factor in factors.items() if (factor != 1.0).any()}
     scores = fusion.scores
     for factor in factors.values():
         scores = scaled_by(scores, factor)
@@ -59,8 +79,14 @@ async def select(
     kinds = {kind: best(scores, slots, len(slots), outline) for kind, slots in lists.items()}
     if "Turn" in kinds:
         kinds["Turn"] = spread_out(kinds["Turn"], outline.conversation, options.per_conversation)
+    if "Goal" in kinds:
+        kinds["Goal"] = open_first(kinds["Goal"], memory, records)
+    if "Fact" in kinds and options.review and (due := urgent(records, used, standing.now, standing.decay)):
+        before = kinds["Fact"]
+        kinds["Fact"] = with_reviews(before, fusion.lists, due, options)
+        factors |= raised(before, kinds["Fact"], due, outline.size)
     first = [int(slot) for slots in kinds.values() for slot in slots[:ahead] if int(slot) not in records]
-    weights, more = await asyncio.gather(_weights(kinds, memory, options, now), memory.read(first))
+    weights, more = _weights(kinds, memory, options, used, standing.now), await memory.read(first)
     records |= {memory.outline.slots[record.key]: record for record in more}
     item_scores = scaled_by(scores, weights)
     slots = np.concatenate([*kinds.values(), np.zeros(0, dtype=np.int64)])
@@ -70,7 +96,7 @@ async def select(
 def _factors(
     lists: Mapping[str, Ints], memory: Memory, records: Mapping[int, Record], options: RankingOptions
 ) -> dict[str, Doubles]:
-    """What a record's own state makes of its score, by slot; factors that are 1 everywhere are left out."""
+    """What a record's own state makes of its score, by slot."""
     outline = memory.outline
     ones = np.ones(outline.size)
     slots = np.concatenate([*lists.values(), np.zeros(0, dtype=np.int64)])
@@ -80,24 +106,67 @@ def _factors(
         factors["channel"] = np.where(active, options.active_channel, 1.0)
     if records:
         facts = [(slot, record) for slot, record in records.items() if isinstance(record, Fact)]
-        factors |= {name: ones.copy() for name in ("salience", "temporal", "trust", "stale")}
-        for slot in records:
-            factors["salience"][slot] = salience_factor(float(outline.salience[slot]))
+        factors |= {name: ones.copy() for name in ("temporal", "trust", "stale")}
         for slot, fact in facts:
             factors["temporal"][slot] = temporal_factor(fact.temporal_context, options.current, options.past)
             factors["trust"][slot] = trust_factor(fact.trust)
             factors["stale"][slot] = options.stale if fact.fallen_premise else 1.0
-    return {name: factor for name, factor in factors.items() if (factor != 1.0).any()}
+    return factors
 
 
-async def _weights(kinds: Mapping[str, Ints], memory: Memory, options: RankingOptions, now: datetime) -> Doubles:
+async def _usage(lists: Mapping[str, Ints], memory: Memory) -> dict[int, Usage]:
+    """How the shortlisted records were used, by slot."""
+    ids = memory.outline.ids
+    keys = {(kind, ids[slot]): int(slot) for kind, slots in lists.items() for slot in slots}
+    found = await memory.log.usage(list(keys), memory.scope) if keys else {}
+    return {keys[key]: usage for key, usage in found.items()}
+
+
+def _sure_enough(
+    lists: Mapping[str, Ints], records: Mapping[int, Record], used: Mapping[int, Usage], standing: AsOfNow
+) -> tuple[Mapping[str, Ints], dict[int, Record]]:
+    """Without the inferred facts of which too little confidence is left by now; what was stored allowed them."""
+    if standing.min_confidence is None:
+        return lists, dict(records)
+    unsure = set()
+    for slot, record in records.items():
+        if isinstance(record, Fact) and is_inferred(record.certainty, record.source):
+            since = anchor(record, used.get(slot))
+            left = confidence_now(record.confidence, True, since, standing.now, standing.decay)
+            unsure |= {slot} if left < standing.min_confidence else set()
+    kept = {slot: record for slot, record in records.items() if slot not in unsure}
+    return {kind: slots[~np.isin(slots, list(unsure))] for kind, slots in lists.items()}, kept
+
+
+def _salience(
+    lists: Mapping[str, Ints], memory: Memory, used: Mapping[int, Usage], standing: AsOfNow
+) -> dict[str, Doubles]:
+    """The factor of salience: that of entities as of now, of everything else but turns as it is stored."""
+    outline = memory.outline
+    factor = np.ones(outline.size)
+    for kind, slots in lists.items():
+        if kind == "Turn":
+            continue
+        salience = outline.salience[slots].astype(np.float64)
+        if kind == "Entity":
+            accessed = {slot: usage.last_accessed for slot, usage in used.items() if usage.last_accessed is not None}
+            since = outline.recorded_at[slots].copy()
+            for place, slot in enumerate(slots):
+                if int(slot) in accessed:
+                    since[place] = micros(accessed[int(slot)])
+            days = (micros(standing.now) - since) / MICROSECONDS_A_DAY
+            salience = faded(salience, standing.decay.salience_rate, days, standing.decay.salience_after_days)
+        factor[slots] = salience_factor(salience)
+    return {"salience": factor}
+
+
+def _weights(
+    kinds: Mapping[str, Ints], memory: Memory, options: RankingOptions, used: Mapping[int, Usage], now: datetime
+) -> Doubles:
     """What counts where kinds are ranked together: the kind, and how recently a record was delivered."""
     weights = np.ones(memory.outline.size)
     for kind, slots in kinds.items():
         weights[slots] = options.kinds.get(kind, options.other)
-    if options.recency:
-        ids = memory.outline.ids
-        keys = {(kind, ids[slot]): slot for kind, slots in kinds.items() for slot in slots}
-        for key, usage in (await memory.log.usage(list(keys), memory.scope)).items():
-            weights[keys[key]] *= recency_factor(usage.last_accessed, usage.access_count, now, options.recency)
+    for slot, usage in used.items() if options.recency else ():
+        weights[slot] *= recency_factor(usage.last_accessed, usage.access_count, now, options.recency)
     return weights

@@ -38,7 +38,7 @@ async def marked(records: Mapping[int, Record], memory: Memory) -> dict[int, Rec
 
 async def _renewed(facts: Iterable[Fact], memory: Memory) -> set[str]:
     """The facts that ended and whose claim holds nevertheless, because it was learned again."""
-    gone = {fact.id: fact for fact in facts if ended(fact, memory.moment) is not None}
+    gone = {fact.id: fact for fact in facts if fact.claim_hash and ended(fact, memory.moment) is not None}
     if not gone:
         return set()
     hashes = tuple({fact.claim_hash for fact in gone.values()})

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -83,7 +83,8 @@ class Memory:
     `near` which of these neighbours count. `calm` is 1 where nobody asks, 0 where at least half of the turns ask.
     `vectors` is None while there is no index; `identity` and `grains` are those of its embedder. `ask` asks a language
     model, `note` adds words to the technique's line in the trace. `through` is the journal position seen, None for the
-    newest; `moment` the one that counts as now.
+    newest; `moment` the one that counts as now. `settings` are the options of every technique by its name, for one that
+    searches as another does.
     """
 
     scope: Scope
@@ -107,6 +108,7 @@ class Memory:
     ask: Ask
     note: Callable[[str], None]
     through: int | None = None
+    settings: Mapping[str, Options] = field(default_factory=dict)
 
     async def match(self, terms: Sequence[str]) -> dict[str, Postings]:
         """Postings of each term. What was written since the outline was taken is left out."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agentmem.errors import NotFound, StoreUnavailable
+from agentmem.errors import AgentMemError, NotFound, StoreUnavailable
+from agentmem.events import WARNING, tell
 from agentmem.memory import Seat
 from agentmem.model.clock import Stopwatch, aware
 from agentmem.model.scope import Scope
 from agentmem.recall.bundle import MemoryBundle
+from agentmem.recall.kept_receipt import from_json, to_json
 from agentmem.recall.layer import RecallLayer
 from agentmem.recall.query import Request
 from agentmem.recall.receipt import Receipt, WhyNot
 from agentmem.resources import Resources
+from agentmem.stores import LogStore
 
 
 async def audit_recall(
@@ -41,6 +45,16 @@ async def audit_recall(
     )  # fmt: skip
     if row is not None:
         await resources.log.audit([row])
+        if receipt is not None:
+            await _keep(receipt, scope, resources.log)
+
+
+async def _keep(receipt: Receipt, scope: Scope, log: LogStore) -> None:
+    """Keep a receipt beside its audit row. That this fails costs nobody an answer: the process has it for a while."""
+    try:
+        await log.keep_receipt(scope, receipt.id, await asyncio.to_thread(to_json, receipt), receipt.at)
+    except AgentMemError as error:
+        tell(WARNING, "receipt not kept", user_id=scope.user_id, receipt_id=receipt.id, error=type(error).__name__)
 
 
 @dataclass
@@ -66,10 +80,19 @@ class AuditView:
         return await self.seat.resources.log.audit_rows(self.seat.scope, **given)
 
     async def receipt(self, receipt_id: str) -> Receipt:
-        """The receipt of a recall; the last 1,000 of this process are kept. NotFound when it is not among them."""
-        found = self.seat.resources.receipts.get(receipt_id)
-        if not isinstance(found, Receipt) or found.scope.user_id != self.seat.scope.user_id:
-            raise NotFound(f"no receipt {receipt_id!r} of this user; the last 1,000 recalls of a process are kept")
+        """The receipt of a recall: one of the last 1,000 of this process, at audit levels reads and verbose any one.
+
+        Raises NotFound when it was neither, is past retention, or was erased with what it names.
+        """
+        resources, scope = self.seat.resources, self.seat.scope
+        found = resources.receipts.get(receipt_id)
+        if found is None and (kept := await resources.log.receipt(receipt_id, scope)) is not None:
+            found = from_json(kept)
+        if not isinstance(found, Receipt) or not _may_see(scope, found.scope):
+            raise NotFound(
+                f"no receipt {receipt_id!r} of this user; the last 1,000 recalls of a process are kept,"
+                " and at audit levels reads and verbose all of them"
+            )
         return found
 
     async def metrics(self) -> dict[str, object]:
@@ -83,3 +106,9 @@ class AuditView:
     async def replay(self, receipt_id: str) -> MemoryBundle:
         """The bundle that a recall delivered, rendered again from its receipt with the records as they were then."""
         return await self.recall.replay(await self.receipt(receipt_id))
+
+
+def _may_see(scope: Scope, seen: Scope) -> bool:
+    """Whether what was recalled from one place may be told in another: not what an agent keeps to itself."""
+    private = {channel for channel in seen.readable() if channel.startswith("_self_")}
+    return seen.user_id == scope.user_id and private <= set(scope.readable())

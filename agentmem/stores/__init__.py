@@ -152,10 +152,22 @@ class LogStore(RecordStore, WordIndex, Protocol):
         """Audit rows, newest first. Filters: operation, memory_type, since, until, session_id, success, limit."""
         ...
 
+    async def keep_receipt(self, scope: Scope, receipt_id: str, receipt: str, at: datetime) -> None:
+        """Keep how a recall was answered, as JSON; the same one again replaces it."""
+        ...
+
+    async def receipt(self, receipt_id: str, scope: Scope) -> str | None:
+        """A kept receipt of this user; None when there is none."""
+        ...
+
     async def touch(
-        self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, at: datetime
-    ) -> None:
-        """Count a delivery (or a use) of each record, once per receipt."""
+        self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, at: datetime,
+        context_tags: Sequence[str] = (), boost: float = 0.0,
+    ) -> None:  # fmt: skip
+        """Count a delivery (or a use) of each record, once per receipt, and note when it is due next.
+
+        A use with tags that have little in common with the record's own makes it stronger, as does `boost`.
+        """
         ...
 
     async def usage(self, keys: Sequence[Key], scope: Scope) -> dict[Key, Usage]: ...
@@ -208,7 +220,7 @@ class LogStore(RecordStore, WordIndex, Protocol):
     async def release(self, name: str, owner: str) -> None: ...
 
     async def maintain(self, now: datetime, keep_audit_days: int) -> dict[str, int]:
-        """Fold the word tail into packed segments, drop audit days past retention."""
+        """Fold the word tail into packed segments, drop audit days and receipts past retention."""
         ...
 
     async def stats(self, operator: Operator) -> dict[str, Any]: ...

@@ -46,7 +46,7 @@ class State:
         if held.unique:
             self.sharing[kind, held.channel, held.unique].add(held.slot)
         conversation, position = held.place
-        if position >= 0:
+        if position >= 0 and kind == "Turn":
             self.taken[held.place] = held.slot
             self.last[conversation] = max(self.last.get(conversation, -1), position)
 
@@ -54,7 +54,7 @@ class State:
         """Free the unique value and the position that a record had."""
         if held.unique:
             self.sharing[kind, held.channel, held.unique].discard(held.slot)
-        if self.taken.get(held.place) == held.slot:
+        if kind == "Turn" and self.taken.get(held.place) == held.slot:
             del self.taken[held.place]
 
     def slots_by_key(self) -> dict[Key, int]:

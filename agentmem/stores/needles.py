@@ -102,3 +102,8 @@ def texts_of(payloads: Sequence[tuple[Any, ...]]) -> set[str]:
         for text in chain(*strings_of(json.dumps(value)))
         if not is_made(text)
     }
+
+
+def is_told(receipt: str, wanted: Needles, ids: Collection[str]) -> bool:
+    """Whether a receipt (JSON) names one of these records or holds erased text."""
+    return any(json.dumps(name) in receipt for name in ids) or wanted.in_json(receipt)

@@ -10,6 +10,7 @@ from functools import partial
 from agentmem.model.clock import Clock
 from agentmem.settings import Settings
 from agentmem.stores import FollowingGraph, GraphStore, LogStore, NodeVectors, SessionStore, VectorIndex
+from agentmem.stores.jobs import Jobs
 from agentmem.stores.upkeep import Upkeep
 
 OpenIndex = Callable[[str, int, int], Awaitable[VectorIndex]]
@@ -27,6 +28,7 @@ class Stack:
     following: FollowingGraph | None
     session: SessionStore
     upkeep: Upkeep
+    jobs: Jobs
     open_index: OpenIndex
     node_vectors: NodeVectors | None = None
 
@@ -39,9 +41,17 @@ async def open_stack(settings: Settings, clock: Clock) -> Stack:
         if settings.log_server is None:
             from agentmem.stores import sqlite  # lazy: loads the driver
 
-            log = await sqlite.open_log(settings.database, clock)
+            log = await sqlite.open_log(settings.database, clock, laws=settings)
             graph, upkeep = sqlite.open_graph(log.database, clock), sqlite.open_upkeep(log.database)
-            stack = Stack(log, graph, None, session, upkeep, partial(sqlite.open_vectors, log.database))
+            stack = Stack(
+                log,
+                graph,
+                None,
+                session,
+                upkeep,
+                sqlite.open_jobs(log.database),
+                partial(sqlite.open_vectors, log.database),
+            )
         else:
             stack = await _open_servers(settings, clock, session, opened)
         opened.pop_all()  # nothing failed: whoever asked closes them
@@ -53,13 +63,22 @@ async def _open_servers(settings: Settings, clock: Clock, session: SessionStore,
 
     assert settings.log_server is not None
     assert settings.graph_server is not None
-    log = await postgres.open_log(settings.log_server, clock)
+    log = await postgres.open_log(settings.log_server, clock, laws=settings)
     opened.push_async_callback(log.close)
     store_id = (await log.meta())["store_id"]
     graph = await neo4j.open_graph(settings.graph_server, clock, log, store_id=store_id)
     upkeep = postgres.open_upkeep(log.database)
     vectors = neo4j.Neo4jNodeVectors(graph.database) if settings.graph_vectors else None
-    return Stack(log, graph, graph, session, upkeep, partial(postgres.open_vectors, log.database), vectors)
+    return Stack(
+        log,
+        graph,
+        graph,
+        session,
+        upkeep,
+        postgres.open_jobs(log.database),
+        partial(postgres.open_vectors, log.database),
+        vectors,
+    )
 
 
 async def _open_session(settings: Settings, clock: Clock) -> SessionStore:

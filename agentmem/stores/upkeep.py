@@ -94,6 +94,7 @@ class RawUsage(NamedTuple):
     review_count: int
     cross_domain_count: int
     due_at: int | None
+    due_for: str = ""
 
 
 class Reach(NamedTuple):
@@ -139,7 +140,10 @@ class Upkeep(Protocol):
     async def restore_usage(self, scope: Scope, rows: Sequence[RawUsage]) -> None: ...
 
     async def settle(self, scope: Scope, reach: Reach) -> None:
-        """Set the counters of a user whose journal was put back whole; Conflict when it ends elsewhere."""
+        """Set the counters of a user whose journal was put back whole; Conflict when it ends elsewhere.
+
+        Records that fade and for which no moment was put back are due at once, so that a job looks at them.
+        """
         ...
 
     async def rebuild_words(self, scope: Scope) -> int:

@@ -106,6 +106,7 @@ class UsageLine(Line):
     review_count: Count
     cross_domain_count: Count
     due_at: Micros | None
+    due_for: Name = ""  # files of the first versions do not say
 
     def raw(self) -> RawUsage:
         """As the store takes it."""
@@ -298,7 +299,7 @@ class Review:
     def _claim(self, version: Version, record: Record) -> None:
         conversation, position = record.place()
         claims: list[tuple[str, ...]] = []
-        if position >= 0:
+        if position >= 0 and isinstance(record, Turn):
             claims.append(("place", record.kind, conversation, str(position)))
         if unique := record.unique():
             claims.append(("unique", record.kind, version.channel, unique))

@@ -20,7 +20,7 @@ from tests.servers.stack import Stack
 pytestmark = pytest.mark.usefixtures("patient_redis")
 
 STEPS = 12
-PARTS = 4
+PARTS = 8
 FIRST, _, LAST = os.environ.get("AGENTMEM_TEST_HISTORIES", "200").rpartition(":")
 HISTORIES = range(int(FIRST or 0), int(LAST))
 TECHNIQUES = ("vector", "keyword", "entity", "temporal")
@@ -31,6 +31,7 @@ GIVEN: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300 + len(HISTORIES) * 2)
 @pytest.mark.parametrize("part", range(PARTS))
 async def test_random_histories_give_the_same_on_both_stacks(home: Path, stack: Stack, part: int) -> None:

@@ -21,6 +21,20 @@ from tests.conformance.writing import START, SetClock, fact, put, retract, said,
 OPERATOR = Operator("test")
 
 
+async def test_receipts_are_kept_by_user_until_they_are_past_retention(log: LogStore, clock: SetClock) -> None:
+    alice, bob = Scope("alice"), Scope("bob", channel="work")
+    await log.keep_receipt(alice, "r", '{"first": "\\ud800"}', START)
+    await log.keep_receipt(alice, "r", '{"second": 1}', START)
+    await log.keep_receipt(bob, "r", "{}", clock.advance(days=2))
+    assert await log.receipt("r", alice) == '{"second": 1}'
+    assert await log.receipt("r", bob) == "{}"
+    assert await log.receipt("other", alice) is None
+    done = await log.maintain(START + timedelta(days=11), keep_audit_days=10)
+    assert done["receipts_dropped"] == 1
+    assert await log.receipt("r", alice) is None
+    assert await log.receipt("r", bob) == "{}"
+
+
 async def test_audit_rows_are_filtered_and_newest_first(log: LogStore, scope: Scope, clock: SetClock) -> None:
     named = Scope("alice", channel="work", agent_id="bot", session_id="s1", conversation_id="c1")
     await log.audit([
@@ -77,7 +91,16 @@ async def test_a_receipt_counts_each_record_once(log: LogStore, scope: Scope) ->
     await log.touch([("Fact", "a")], scope, "r1", used=True, at=START - timedelta(1))
     asked = [("Fact", "a"), ("Fact", "b"), ("Turn", "t"), ("Fact", "missing")]
     assert await log.usage(asked, scope) == {
-        ("Fact", "a"): Usage("Fact", "a", access_count=1, use_count=1, last_accessed=START, conversations=1),
+        ("Fact", "a"): Usage(
+            "Fact",
+            "a",
+            access_count=1,
+            use_count=1,
+            last_accessed=START,
+            conversations=1,
+            last_review_at=START - timedelta(1),
+            review_count=1,
+        ),  # fmt: skip
         ("Fact", "b"): Usage("Fact", "b", access_count=2, last_accessed=START + timedelta(2), conversations=1),
         ("Turn", "t"): Usage("Turn", "t", access_count=1, last_accessed=START, conversations=1),
     }
@@ -162,7 +185,7 @@ async def test_maintenance_changes_no_answer(log: LogStore, scope: Scope, strang
     await log.touch([("Turn", "a")], scope, "old receipt", at=START)
     before = await log.match(["b"], scope)
     done = await log.maintain(START + timedelta(60), 365)
-    assert done == {"words_folded": 3, "audit_rows_dropped": 0, "usage_receipts_dropped": 1}
+    assert done == {"words_folded": 3, "audit_rows_dropped": 0, "receipts_dropped": 0, "usage_receipts_dropped": 1}
     after = await log.match(["b"], scope)
     assert [postings.slots.tolist() for postings in after.values()] == [
         postings.slots.tolist() for postings in before.values()
@@ -351,7 +374,7 @@ async def test_what_a_user_has_is_counted(log: LogStore, scope: Scope, clock: Se
     assert counts["status"] == {"active": 8}
     assert counts["channel"] == {"_global": 7, "work": 1}
     assert {name: counts["journal"][name] for name in ("changes", "versions", "usage")} == {
-        "changes": 10, "versions": 15, "usage": 1,
+        "changes": 10, "versions": 15, "usage": 4,
     }  # fmt: skip
     assert (counts["words"]["records"], counts["words"]["tail"], counts["words"]["blocks"]) == (5, 7, 0)
     nothing = await face.counts(Scope("nobody"))

@@ -73,6 +73,7 @@ def fitting(steps: list[tuple[str, list[Record]]]) -> Iterator[tuple[str, list[R
             yield name, taken
 
 
+@pytest.mark.long
 @given(history=HISTORIES)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_history_is_answered_as_by_the_embedded_graph(

@@ -33,7 +33,7 @@ PASSAGES = (
 
 def opened(user: str, urls: dict[str, Any], home: Any, **more: Any) -> AsyncAgentMemory:
     """A memory on servers, not open yet."""
-    consolidate.LEASE_SECONDS = LEASE_SECONDS
+    lease.LEASE_SECONDS = LEASE_SECONDS
     given = {"embedder": "hash", "dimensions": SIZE, "conversation_id": "talk", **urls, **more}
     return AsyncAgentMemory(user, home=home, **given)
 

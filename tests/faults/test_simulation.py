@@ -16,12 +16,14 @@ from tests.servers.stack import Stack
 SEEDS, AT_ONCE = 200, 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 def test_the_promises_hold_for_every_seed(first: int) -> None:
     for seed in range(first, first + AT_ONCE):
         simulate.simulate(seed)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_promises_hold_on_servers_too(stack: Stack, seed: int) -> None:

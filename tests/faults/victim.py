@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.consolidation import consolidate
+from agentmem.consolidation import lease
 from agentmem.model.records import Fact
 from agentmem.stores.sqlite import SqliteLog
 from agentmem.stores.sqlite.vectors import SqliteVectors
@@ -23,7 +23,7 @@ Act = Callable[[AsyncAgentMemory, str], Awaitable[Any]]
 
 
 async def open_memory(home: Path) -> AsyncAgentMemory:
-    consolidate.LEASE_SECONDS = LEASE_SECONDS
+    lease.LEASE_SECONDS = LEASE_SECONDS
     return await AsyncAgentMemory("ann", home=home, embedder="hash", dimensions=64, conversation_id="talk").open()
 
 
@@ -81,7 +81,7 @@ async def _store_last(memory: AsyncAgentMemory, key: str) -> None:
 
 async def _read(memory: AsyncAgentMemory, key: str) -> None:
     while (await memory.consolidate("consolidate"))[0].pending:
-        await asyncio.sleep(consolidate.LEASE_SECONDS / 2)  # of somebody who was killed
+        await asyncio.sleep(LEASE_SECONDS / 2)  # of somebody who was killed
 
 
 async def _think(memory: AsyncAgentMemory, key: str) -> None:

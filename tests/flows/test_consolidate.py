@@ -15,7 +15,7 @@ from tests.flows.read_turns import BOOK, LIVES, MOVED, PLEASANT, glosses, opened
 async def test_a_turn_becomes_a_fact_with_its_quote_and_a_gloss(tmp_path: Path) -> None:
     async with opened(tmp_path, Scribe(BOOK)) as memory:
         turn = await memory.store_turn(LIVES)
-        (report,) = await memory.consolidate()
+        (report,) = await memory.consolidate("consolidate")
         (fact,) = await memory.semantic.facts()
         assert (fact.claim, fact.source_turn_ids, fact.source) == ("The user lives in Lisbon.", (turn.id,), "user")
         assert fact.source_spans == ((turn.id, 0, len(LIVES) - 1),)
@@ -36,9 +36,9 @@ async def test_a_second_run_without_new_turns_makes_no_call(tmp_path: Path) -> N
     scribe = Scribe(BOOK)
     async with opened(tmp_path, scribe) as memory:
         await memory.store_turns([LIVES, PLEASANT, "The weather is rather mild for November."])
-        await memory.consolidate()
+        await memory.consolidate("consolidate")
         asked, head = len(scribe.requests), await memory.resources.log.head(memory.scope)
-        (report,) = await memory.consolidate()
+        (report,) = await memory.consolidate("consolidate")
         assert len(scribe.requests) == asked
         assert report.conversations == 0
         assert (await memory.resources.log.head(memory.scope)).seq == head.seq
@@ -48,7 +48,7 @@ async def test_a_turn_is_found_by_the_words_of_its_gloss(tmp_path: Path) -> None
     async with opened(tmp_path, Scribe(BOOK)) as memory:
         turns = await memory.store_turns([LIVES, *(f"Number {n} of the list was read out." for n in range(30))])
         before = await memory.remember("residence", top_k=3, techniques=["keyword"], reinforce=False)
-        await memory.consolidate()
+        await memory.consolidate("consolidate")
         await memory.flush()
         after = await memory.remember("residence", top_k=3, techniques=["keyword"], reinforce=False)
         assert after.turns[0].id == turns[0].id
@@ -58,9 +58,9 @@ async def test_a_turn_is_found_by_the_words_of_its_gloss(tmp_path: Path) -> None
 async def test_a_changed_world_supersedes_from_the_day_it_was_said(tmp_path: Path) -> None:
     async with opened(tmp_path, Scribe(BOOK)) as memory:
         await memory.store_turn({"content": LIVES, "timestamp": "2024-01-05T10:00:00Z"})
-        await memory.consolidate()
+        await memory.consolidate("consolidate")
         await memory.store_turn({"content": MOVED, "timestamp": "2024-06-05T10:00:00Z"})
-        (report,) = await memory.consolidate()
+        (report,) = await memory.consolidate("consolidate")
         assert [fact.claim for fact in await memory.semantic.facts()] == ["The user lives in Porto."]
         now = (await memory.semantic.facts())[0]
         assert now.valid_from is not None
@@ -77,7 +77,7 @@ async def test_pleasantries_cost_no_call_and_the_first_run_reaches_what_matters(
         for number in range(20):
             await memory.store_turn({"content": PLEASANT, "conversation_id": f"chat {number}"})
         await memory.store_turn({"content": LIVES, "conversation_id": "real"})
-        (report,) = await memory.consolidate()
+        (report,) = await memory.consolidate("consolidate")
         assert len(scribe.requests) == 1
         assert report.counts["skipped"] == 20
         assert [fact.claim for fact in await memory.semantic.facts()] == ["The user lives in Lisbon."]
@@ -89,7 +89,7 @@ async def test_what_is_doubtful_becomes_a_review_and_is_never_recalled(tmp_path:
     book = {text: {"facts": [{"claim": "The user owns a castle in Wales.", "quote": "I own a castle in Wales"}]}}
     async with opened(tmp_path, Scribe(book)) as memory:
         turn = await memory.store_turn(text)
-        await memory.consolidate()
+        await memory.consolidate("consolidate")
         assert not await memory.semantic.facts()
         (review,) = await memory.semantic.reviews()
         assert review.about == "ungrounded"
@@ -116,7 +116,7 @@ async def test_a_contradiction_goes_by_the_verdict(tmp_path: Path) -> None:
             await memory.learn_fact("The user has 2 cats.")
             await memory.flush()
             await memory.store_turn(text)
-            await memory.consolidate()
+            await memory.consolidate("consolidate")
             assert sorted(fact.claim for fact in await memory.semantic.facts()) == current
             assert len(await memory.semantic.reviews()) == waiting
 
@@ -126,9 +126,9 @@ async def test_the_same_said_again_adds_a_source_and_no_second_fact(tmp_path: Pa
     book = {**BOOK, again: BOOK[LIVES]}
     async with opened(tmp_path, Scribe(book)) as memory:
         first = await memory.store_turn(LIVES)
-        await memory.consolidate()
+        await memory.consolidate("consolidate")
         second = await memory.store_turn(again)
-        await memory.consolidate()
+        await memory.consolidate("consolidate")
         (fact,) = await memory.semantic.facts()
         assert fact.source_turn_ids == (first.id, second.id)
         assert len(await memory.semantic.entities()) == 1
@@ -139,7 +139,7 @@ async def test_a_dry_run_reads_and_writes_nothing(tmp_path: Path) -> None:
     async with opened(tmp_path, scribe) as memory:
         await memory.store_turns([LIVES, PLEASANT])
         head = await memory.resources.log.head(memory.scope)
-        (report,) = await memory.consolidate(dry_run=True)
+        (report,) = await memory.consolidate("consolidate", dry_run=True)
         assert report.dry_run
         assert report.counts == {"turns": 2, "windows": 1}
         assert report.pending == 1
@@ -154,7 +154,7 @@ async def test_an_agents_own_words_go_to_its_private_channel(tmp_path: Path) -> 
     async with opened(tmp_path, Scribe(book)) as memory:
         helper = memory.scoped(agent_id="helper")
         await helper.store_turns([{"content": LIVES}, {"content": promise, "role": "assistant"}])
-        await memory.consolidate()
+        await memory.consolidate("consolidate")
         assert not [fact for fact in await memory.semantic.facts() if "pages" in fact.claim]
         (own,) = [fact for fact in await helper.semantic.facts() if "pages" in fact.claim]
         assert own.channel == "_self_helper"
@@ -165,13 +165,13 @@ async def test_an_agents_own_words_go_to_its_private_channel(tmp_path: Path) -> 
 async def test_without_a_model_rules_fill_the_graph(tmp_path: Path) -> None:
     async with AsyncAgentMemory("alice", home=tmp_path, embedder="hash") as memory:
         await memory.store_turns([PLEASANT, "I'm allergic to peanuts. My sister Anna lives in Berlin."])
-        (report,) = await memory.consolidate()
+        (report,) = await memory.consolidate("consolidate")
         facts = await memory.semantic.facts()
         assert any("allergic to peanuts" in fact.claim for fact in facts)
         assert report.calls == 0
         assert {fact.source for fact in facts} == {"rules"}
         assert "Anna" in {entity.name for entity in await memory.semantic.entities()}
-        assert (await memory.consolidate())[0].conversations == 0
+        assert (await memory.consolidate("consolidate"))[0].conversations == 0
 
 
 async def test_an_unknown_job_is_refused_with_the_known_ones(tmp_path: Path) -> None:
@@ -185,16 +185,16 @@ async def test_facts_whose_premise_fell_are_asked_about_once(tmp_path: Path) -> 
         home = await memory.learn_fact("The user lives in Lisbon.")
         kept = await memory.learn_fact("The user surfs at Caparica.", depends_on=[home.id])
         gone = await memory.learn_fact("The user takes tram 28.", depends_on=[home.id])
-        assert not (await memory.consolidate())[0].counts
+        assert not (await memory.consolidate("consolidate"))[0].counts
         await memory.semantic.supersede_fact(home.id, "The user lives in Porto.")
-        (report,) = await memory.consolidate()
+        (report,) = await memory.consolidate("consolidate")
         assert report.counts == {"review": 2}
         reviews = {review.record_ids[0]: review for review in await memory.semantic.reviews()}
         assert set(reviews) == {kept.id, gone.id}
         assert "which no longer holds" in reviews[kept.id].question
         await memory.semantic.resolve_review(reviews[kept.id].id, "accept")
         await memory.semantic.resolve_review(reviews[gone.id].id, "reject")
-        assert not (await memory.consolidate())[0].counts
+        assert not (await memory.consolidate("consolidate"))[0].counts
         bundle = await memory.remember("what does the user do?", reinforce=False)
         stale = {fact.claim: bool(fact.fallen_premise) for fact in bundle.facts}
         assert stale["The user surfs at Caparica."] is False

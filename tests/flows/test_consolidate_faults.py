@@ -26,11 +26,11 @@ async def test_a_poison_conversation_is_parked_after_three_tries_and_told_by_the
         bad = await memory.store_turn({"content": poison, "conversation_id": "bad"})
         await memory.store_turn({"content": LIVES, "conversation_id": "good"})
         for tries in (1, 2, 3):
-            (report,) = await memory.consolidate()
+            (report,) = await memory.consolidate("consolidate")
             assert list(report.failed) == [bad.id]
             assert bool(report.parked) == (tries == 3)
         asked = len(scribe.requests)
-        (report,) = await memory.consolidate()
+        (report,) = await memory.consolidate("consolidate")
         assert len(scribe.requests) == asked
         assert not report.failed
         assert [fact.claim for fact in await memory.semantic.facts()] == ["The user lives in Lisbon."]
@@ -40,7 +40,7 @@ async def test_a_poison_conversation_is_parked_after_three_tries_and_told_by_the
         assert "reply cannot be used" in told.detail
         assert told.fix == "run: agentmem consolidate --again"
         scribe.trouble = None
-        (report,) = await memory.consolidate(again=True)
+        (report,) = await memory.consolidate("consolidate", again=True)
         assert not report.failed
         assert await glosses(memory, bad.id)
     findings = await doctor(memory.resources.settings)
@@ -52,7 +52,7 @@ async def test_an_unusable_half_costs_its_sibling_nothing(tmp_path: Path) -> Non
     scribe = Scribe(BOOK, trouble=lambda request: "[]" if "POISON" in request.content else None)
     async with opened(tmp_path, scribe) as memory:
         turns = await memory.store_turns(lines)
-        (report,) = await memory.consolidate()
+        (report,) = await memory.consolidate("consolidate")
         assert list(report.failed) == [turns[2].id, turns[3].id]
         assert [fact.claim for fact in await memory.semantic.facts()] == ["The user lives in Lisbon."]
 
@@ -67,14 +67,14 @@ async def test_while_the_model_is_away_everything_waits_and_then_catches_up(tmp_
         turn = await memory.store_turn(LIVES)
         for _ in range(5):  # an hour, and longer than the tries that park a turn
             clock.ahead(minutes=15)
-            (report,) = await memory.consolidate()
+            (report,) = await memory.consolidate("consolidate")
             assert report.stopped
             assert report.pending == 1
             assert not report.failed
         assert not await glosses(memory, turn.id)
         assert not await memory.semantic.facts()
         scribe.trouble = None
-        (report,) = await memory.consolidate()
+        (report,) = await memory.consolidate("consolidate")
         assert report.pending == 0
         assert len(await memory.semantic.facts()) == 1
 
@@ -84,14 +84,14 @@ async def test_a_spent_budget_stops_cleanly_and_leaves_the_rest_pending(tmp_path
     async with opened(tmp_path, scribe, max_calls=2) as memory:
         for number in range(5):
             await memory.store_turn({"content": f"{LIVES} {number}", "conversation_id": f"chat {number}"})
-        (report,) = await memory.consolidate()
+        (report,) = await memory.consolidate("consolidate")
         assert len(scribe.requests) == 2
         assert report.calls == 2
         assert report.pending == 3
         assert "2 of at most 2 calls" in report.stopped
         for _ in range(2):
-            await memory.consolidate()
-        assert (await memory.consolidate())[0].pending == 0
+            await memory.consolidate("consolidate")
+        assert (await memory.consolidate("consolidate"))[0].pending == 0
         assert len(scribe.requests) == 5
 
 
@@ -101,7 +101,7 @@ async def test_two_workers_at_once_extract_each_turn_once(tmp_path: Path) -> Non
         for number in range(12):
             said = {"content": f"Line {number} of what is to be read once.", "conversation_id": f"chat {number}"}
             await one.store_turn(said)
-        while sum(report.pending for reports in await asyncio.gather(one.consolidate(), two.consolidate())
+        while sum(report.pending for reports in await asyncio.gather(one.consolidate("consolidate"), two.consolidate("consolidate"))
                   for report in reports):  # fmt: skip
             await asyncio.sleep(0)
         read = [text for scribe in scribes for request in scribe.requests
@@ -121,7 +121,7 @@ async def test_a_turn_forgotten_while_the_model_reads_leaves_nothing_behind(tmp_
             return await complete(request)
 
         scribe.complete = slow  # type: ignore[method-assign]
-        await memory.consolidate()
+        await memory.consolidate("consolidate")
         assert not await memory.semantic.facts()
         assert not await glosses(memory, turn.id)
 
@@ -142,7 +142,7 @@ async def test_a_worker_that_was_too_slow_writes_nothing_any_more(tmp_path: Path
             return await complete(request)
 
         scribe.complete = late  # type: ignore[method-assign]
-        (report,) = await memory.consolidate()
+        (report,) = await memory.consolidate("consolidate")
         assert not await glosses(memory, turn.id)
         assert report.pending == 1
         assert "lease" in report.notes[-1]
@@ -163,7 +163,7 @@ async def test_what_cannot_be_settled_is_parked_and_the_others_go_on(
         bad = await memory.store_turn({"content": "This one is BROKEN for sure.", "conversation_id": "bad"})
         await memory.store_turn({"content": LIVES, "conversation_id": "good"})
         for _ in range(3):
-            (report,) = await memory.consolidate()
+            (report,) = await memory.consolidate("consolidate")
         assert report.parked == {bad.id: "claim: broken on purpose"}
         assert [fact.claim for fact in await memory.semantic.facts()] == ["The user lives in Lisbon."]
 
@@ -171,7 +171,7 @@ async def test_what_cannot_be_settled_is_parked_and_the_others_go_on(
 async def test_a_gloss_that_was_forgotten_alone_is_written_again(tmp_path: Path) -> None:
     async with opened(tmp_path, Scribe(BOOK)) as memory:
         turn = await memory.store_turn(LIVES)
-        await memory.consolidate()
+        await memory.consolidate("consolidate")
         (gloss,) = await glosses(memory, turn.id)
         gone = gloss.model_copy(update={"status": Status.FORGOTTEN, "superseded_at": gloss.recorded_at})
 
@@ -179,7 +179,7 @@ async def test_a_gloss_that_was_forgotten_alone_is_written_again(tmp_path: Path)
             return write.change(gone, expects={gloss.key: gloss.seq})
 
         await memory.resources.write(memory.scope, "forget", forget, kind="Gloss")
-        (report,) = await memory.consolidate()
+        (report,) = await memory.consolidate("consolidate")
         assert not report.failed
         (again,) = await glosses(memory, turn.id)
         assert again.superseded_at is None

@@ -211,6 +211,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AgentMemo
 USERS = iter(range(100_000))
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(steps=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 40)), min_size=4, max_size=20))
 def test_random_histories_give_what_a_simple_model_gives(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from agentmem import AsyncAgentMemory
@@ -20,6 +20,7 @@ from tests.fakes.scribe import SPEC
 from tests.flows.given import run
 from tests.unit.test_extraction_hostile import ANYTHING, TEXTS, Hostile
 
+PARTS = 10  # 200 replies each, so that none is a long test
 TOGETHER = 20  # replies to one example
 LONG = json.dumps({"turns": [], "facts": ["x" * 100] * 100_000})  # 10 MB
 
@@ -90,14 +91,16 @@ def opened(tmp_path: Path) -> Any:
     run(stack.aclose())
 
 
-def test_nothing_escapes_and_nothing_ungrounded_reaches_recall(opened: Any) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
+def test_nothing_escapes_and_nothing_ungrounded_reaches_recall(opened: Any, part: int) -> None:
     memory, liar = opened
     run(memory.learn_fact("Bob keeps bees."))
     before = run(everything(memory))
     users = iter(range(10_000))
 
-    async def play(seed: int, odd: list[Any]) -> None:
-        liar.hostile, liar.odd = Hostile(seed), odd
+    async def play(dice: int, odd: list[Any]) -> None:
+        liar.hostile, liar.odd = Hostile(dice), odd
         alice = memory.scoped(user_id=f"alice {next(users)}", agent_id="helper")
         known = {(await alice.learn_fact("The user keeps bees.")).id}
         for number in range(TOGETHER):
@@ -108,11 +111,12 @@ def test_nothing_escapes_and_nothing_ungrounded_reaches_recall(opened: Any) -> N
             assert not report.stopped
         await check(alice, known)
 
-    @settings(max_examples=34, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @seed(part)
+    @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(st.integers(0, 2**32), st.lists(ANYTHING, min_size=10, max_size=10))
-    def examples(seed: int, odd: list[Any]) -> None:
-        run(play(seed, odd))
+    def examples(dice: int, odd: list[Any]) -> None:
+        run(play(dice, odd))
 
     examples()
-    assert liar.replies >= 2_000, liar.replies
+    assert liar.replies >= 2_000 / PARTS, liar.replies
     assert run(everything(memory)) == before, "another user's records were touched"

@@ -30,7 +30,8 @@ class Ground:
         self.roof = memory.scoped(channel="roof")
         self.project = self.roof.learn_fact("The roof is blue")
         self.ann, self.ben = (memory.upsert_entity({"name": name}).id for name in ("Ann", "Ben"))
-        self.goal = memory.add_goal("sing together").id
+        self.goal, self.wish = (memory.add_goal(text).id for text in ("sing together", "find a hall"))
+        memory.schedules.heartbeat("daily", 86_400)
         self.gone = memory.learn_fact("Cleo sings").id
         memory.forget(self.gone)
         self.lost = memory.learn_fact("Dora sings").id
@@ -75,6 +76,14 @@ VERBS: dict[str, tuple[Call, Call]] = {
         lambda g: g.roof.semantic.promote_to_global(g.project.id, "known", idempotency_key=KEY),
         lambda g: g.roof.semantic.promote_to_global(g.project.id, "wanted", idempotency_key=KEY),
     ),
+    "promote": (
+        lambda g: g.memory.curation.promote(g.fact.id, idempotency_key=KEY),
+        lambda g: g.memory.curation.promote(g.other.id, idempotency_key=KEY),
+    ),
+    "merge facts": (
+        lambda g: g.memory.curation.merge([g.fact.id, g.other.id], idempotency_key=KEY),
+        lambda g: g.memory.curation.merge([g.other.id, g.fact.id], idempotency_key=KEY),
+    ),
     "upsert_entity": (
         lambda g: g.memory.upsert_entity({"name": "Eve"}, idempotency_key=KEY),
         lambda g: g.memory.upsert_entity({"name": "Eva"}, idempotency_key=KEY),
@@ -94,6 +103,26 @@ VERBS: dict[str, tuple[Call, Call]] = {
     "complete_goal": (
         lambda g: g.memory.complete_goal(g.goal, idempotency_key=KEY),
         lambda g: g.memory.complete_goal(g.goal, "abandoned", idempotency_key=KEY),
+    ),
+    "update_goal": (
+        lambda g: g.memory.goals.update(g.goal, priority=5, idempotency_key=KEY),
+        lambda g: g.memory.goals.update(g.goal, priority=1, idempotency_key=KEY),
+    ),
+    "progress_goal": (
+        lambda g: g.memory.goals.progress(g.goal, 0.5, idempotency_key=KEY),
+        lambda g: g.memory.goals.progress(g.goal, 0.5, "half", idempotency_key=KEY),
+    ),
+    "set_active_goal": (
+        lambda g: g.memory.working.set_active_goal(g.goal, idempotency_key=KEY),
+        lambda g: g.memory.working.set_active_goal(None, idempotency_key=KEY),
+    ),
+    "announce": (
+        lambda g: g.memory.announce("Tea is ready", idempotency_key=KEY),
+        lambda g: g.memory.announce("Tea is ready", expires_in=60, idempotency_key=KEY),
+    ),
+    "add_schedule": (
+        lambda g: g.memory.schedules.heartbeat("pulse", 60, idempotency_key=KEY),
+        lambda g: g.memory.schedules.heartbeat("pulse", 30, idempotency_key=KEY),
     ),
     "update_profile": (
         lambda g: g.memory.update_profile(preferences={"tone": "short"}, idempotency_key=KEY),
@@ -204,3 +233,11 @@ def test_an_erased_turn_is_not_stored_again_by_a_retry(memory: AgentMemory) -> N
     assert memory.store_turns([{"content": "hello", "turn_id": "t"}, "new"])[0].content == "new"
     with pytest.raises(NotFound):
         memory.forget("t", hard=True)
+
+
+def test_a_turn_that_was_spoken_and_is_imported_is_stored_once(memory: AgentMemory) -> None:
+    turn = {"content": "One.", "turn_id": "t1", "conversation_id": "x", "metadata": {"page": 3}}
+    (spoken,) = memory.store_turns([turn])
+    assert memory.store_turns([{**turn, "metadata": {"imported": True, "page": 3}}]) == [spoken]
+    with pytest.raises(Conflict):
+        memory.store_turns([{**turn, "metadata": {"imported": True, "page": 4}}])

@@ -154,6 +154,7 @@ class Strangers:
         self.goal = owner.add_goal("sing").id
         self.edge = owner.semantic.relate(self.ann, "KNOWS", self.ben).id
         self.receipt = owner.remember("Ann").receipt.id
+        owner.working.remember_output("private words", source="tool")
 
 
 REACHING: dict[str, Callable[[Strangers, AgentMemory], Any]] = {
@@ -177,6 +178,9 @@ REACHING: dict[str, Callable[[Strangers, AgentMemory], Any]] = {
     "provenance": lambda s, m: m.semantic.provenance(s.fact),
     "history": lambda s, m: m.semantic.history(s.fact),
     "promote_to_global": lambda s, m: m.semantic.promote_to_global(s.fact, "x"),
+    "promote": lambda s, m: m.curation.promote(s.fact),
+    "touch": lambda s, m: m.curation.touch(s.fact),
+    "merge": lambda s, m: m.curation.merge([s.fact, s.gone]),
     "relate": lambda s, m: m.semantic.relate(s.ann, "KNOWS", s.ben),
     "source": lambda s, m: m.learn_fact("x", source_turn_ids=[s.turn]),
     "entity": lambda s, m: m.learn_fact("x", entity_ids=[s.ann]),
@@ -191,6 +195,9 @@ LOOKING: dict[str, Callable[[Strangers, AgentMemory], Any]] = {
     "goals": lambda s, m: m.goals.active(),
     "remember": lambda s, m: m.remember("Ann Ben sings private words").items,
     "working": lambda s, m: m.scoped(conversation_id=s.conversation).working.turns(),
+    "outputs": lambda s, m: m.scoped(conversation_id=s.conversation).working.search_outputs("private words"),
+    "queue": lambda s, m: m.curation.queue(),
+    "clusters": lambda s, m: m.curation.clusters(),
     "observe_usage": lambda s, m: list(range(m.observe_usage([s.fact, s.turn]))),
 }
 BY_USER = {

@@ -313,6 +313,7 @@ FACTS = st.lists(st.lists(NAMES, max_size=3, unique=True), max_size=5)
 EDGES = st.lists(st.tuples(NAMES, st.sampled_from(["KNOWS", "likes"]), NAMES, st.booleans()), max_size=6)
 
 
+@pytest.mark.long
 def test_any_merge_is_split_into_what_was_before(home: Path, clock: StoppedClock) -> None:
     users = iter(range(10_000))
     with opened(home, clock=clock, seed=3, audit_level="off") as shared:

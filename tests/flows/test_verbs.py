@@ -11,9 +11,21 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, AsyncAgentMemory, EdgeKind, NotFound, Turn
-from agentmem.blocking import BlockingAudit, BlockingEpisodic, BlockingGoals, BlockingSemantic, BlockingWorking
+from agentmem.blocking import (
+    BlockingAudit,
+    BlockingCuration,
+    BlockingEpisodic,
+    BlockingGoals,
+    BlockingProcedural,
+    BlockingSchedules,
+    BlockingSemantic,
+    BlockingWorking,
+)
+from agentmem.memory.curation import Curation
 from agentmem.memory.episodic import Episodic
-from agentmem.memory.profile import Goals
+from agentmem.memory.goals import Goals
+from agentmem.memory.procedural import Procedural
+from agentmem.memory.schedules import Schedules
 from agentmem.memory.semantic import Semantic
 from agentmem.memory.working import Working
 from agentmem.recall.trail import AuditView
@@ -24,25 +36,35 @@ from tests.flows.given import StoppedClock, np_unit, opened, resources, run, sea
 INSIDE = {
     AsyncAgentMemory: {"open"},
     Episodic: {"store"},
-    Semantic: {"learn_fact", "upsert_entity"},
-    Goals: {"add", "get", "complete"},
-    Working: {"saw"},
+    Semantic: {"learn_fact", "upsert_entity", "change_to_learn", "change_to_supersede", "latest", "keep", "spread"},
+    Goals: {"add", "get", "complete", "pursued", "set_pursued"},
+    Schedules: set(),
+    Working: {"left", "saw"},
     AuditView: set(),
+    Procedural: {"alike", "calls", "change_to_ask", "change_to_learn", "strategy"},
+    Curation: set(),
 }
 FACES = [
     (AsyncAgentMemory, AgentMemory),
     (Episodic, BlockingEpisodic),
     (Semantic, BlockingSemantic),
     (Goals, BlockingGoals),
+    (Schedules, BlockingSchedules),
+    (Procedural, BlockingProcedural),
     (Working, BlockingWorking),
     (AuditView, BlockingAudit),
+    (Curation, BlockingCuration),
 ]
 WRITES = [
     AsyncAgentMemory.store_turn, AsyncAgentMemory.store_turns, AsyncAgentMemory.learn_fact, AsyncAgentMemory.restore,
     AsyncAgentMemory.upsert_entity, AsyncAgentMemory.add_goal, AsyncAgentMemory.complete_goal, AsyncAgentMemory.forget,
     AsyncAgentMemory.update_profile, AsyncAgentMemory.undo, AsyncAgentMemory.observe_usage, Semantic.update_fact,
     Semantic.supersede_fact, Semantic.boost_salience, Semantic.relate, Semantic.promote_to_global,
-    Episodic.delete_conversation,
+    Episodic.delete_conversation, Curation.touch, Curation.merge, Curation.promote, Episodic.clear_channel,
+    AsyncAgentMemory.announce, Goals.update, Goals.progress,
+    Goals.block, Goals.unblock, Schedules.add, Schedules.heartbeat, Schedules.pause, Schedules.resume, Schedules.remove,
+    Working.set_active_goal, AsyncAgentMemory.reflect, Procedural.record_invocation, Procedural.learn_strategy,
+    Procedural.reinforce_strategy, Procedural.stage_candidate, Procedural.accept_procedure, Procedural.retire_procedure,
 ]  # fmt: skip
 
 
@@ -56,10 +78,10 @@ def test_the_blocking_face_has_the_same_verbs_signatures_and_docstrings(asking: 
     assert set(verbs(blocking)) == set(wanted)
     for name, verb in wanted.items():
         given = inspect.signature(getattr(blocking, name))
-        if name != "scoped":  # it returns the face it was called on
+        if name not in ("scoped", "pursue"):  # they return a blocking face
             assert given == inspect.signature(verb), name
         assert inspect.getdoc(getattr(blocking, name)) == inspect.getdoc(verb) != "", name
-        assert inspect.iscoroutinefunction(verb) or name == "scoped", name
+        assert inspect.iscoroutinefunction(verb) or name in ("scoped", "pursue"), name
     assert inspect.getdoc(blocking)
 
 

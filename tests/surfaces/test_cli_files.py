@@ -86,6 +86,17 @@ def test_mistakes_can_be_skipped(cli: Any, tmp_path: Path) -> None:
     assert "2 skipped" in cli("import", str(tmp_path / "mixed.jsonl"), "--skip-errors")
 
 
+def test_imported_turns_are_trusted_less_than_spoken_ones(cli: Any, tmp_path: Path) -> None:
+    spoken = [{"role": "user", "content": "I'm allergic to peanuts.", "turn_id": "t1", "conversation_id": "x"}]
+    own = {"role": "user", "content": "I work at Lumen.", "turn_id": "t2", "metadata": {"imported": False, "page": 3}}
+    path = write(tmp_path / "a.jsonl", *spoken, own)
+    cli("import", path)
+    cli("consolidate")
+    facts = [json.loads(line) for line in cli("facts", "--json").splitlines()]
+    assert {fact["source_turn_ids"][0]: fact["trust"] for fact in facts} == {"t1": 0.9, "t2": 1.0}
+    assert cli.json("remember", "Lumen")["turns"][0]["metadata"] == {"imported": False, "page": 3}
+
+
 def test_standard_input_and_pipes_are_files_too(cli: Any, tmp_path: Path) -> None:
     line = json.dumps({"role": "user", "content": "Über Nacht fiel Schnee."})
     assert cli("import", "-", stdin=line.encode()).startswith("1 turn stored; 1 file, ")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentmem.bench import multihop
-from agentmem.bench.target import Target
+from agentmem.bench.target import Memory, Target
 from tests.servers.stack import Stack
 
 CASES = multihop.read_cases()
@@ -45,12 +48,24 @@ async def test_the_graph_leads_to_the_answers(tmp_path: Path) -> None:
     assert set(multihop.wrong(found)) == {one.case.name for one in found if one.place is None}
 
 
+async def test_links_are_waited_for(tmp_path: Path) -> None:
+    given: list[Mapping[str, Any]] = []
+
+    class Told(Target):
+        def __call__(self, user_id: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[Memory]:
+            given.append(settings)
+            return super().__call__(user_id, settings)
+
+    target = Told(str(tmp_path), "hash")
+    assert len(await multihop.run(target, CASES[:1], count=1)) == 1
+    assert [settings["recall"]["entity"]["deadline"] for settings in given] == [60.0]
+
+
 @pytest.mark.usefixtures("patient_redis")
 async def test_both_stacks_find_the_same(tmp_path: Path, stack: Stack) -> None:
-    patient = {"catch_up_ms": 60_000, "recall": {"entity": {"deadline": 60}}}
     cases = CASES[::2]
     embedded = await multihop.run(Target(str(tmp_path / "file"), "hash"), cases, count=60)
-    target = Target(str(tmp_path / "servers"), "hash", {**stack.urls, **patient}, mark=stack.mark)
+    target = Target(str(tmp_path / "servers"), "hash", {**stack.urls, "catch_up_ms": 60_000}, mark=stack.mark)
     servers = await multihop.run(target, cases, count=60)
     assert [(one.case.name, one.place, one.without) for one in servers] == [
         (one.case.name, one.place, one.without) for one in embedded

@@ -61,8 +61,9 @@ def test_what_follows_pasted_lines_is_the_speakers_own() -> None:
 
 
 def test_a_page_of_working_memory_is_ours_to_its_end() -> None:
-    text = "Here:\n# Agent short-term memory\n\n### Recent messages\n\n**Ann:** I bought a kayak.\n"
-    assert own_lines(text) == [(6, len(text))]
+    for heading in ("Short-Term Memory Context", "short-term memory"):  # now, and before 0.2
+        text = f"Here:\n# Agent {heading}\n\n### Recent Messages\n\n**Ann:** I bought a kayak.\n"
+        assert own_lines(text) == [(6, len(text))]
 
 
 def test_spans_touch_when_they_share_a_character() -> None:

@@ -65,7 +65,7 @@ async def test_what_the_model_writes_is_searched(memory: AsyncAgentMemory, name:
 
 async def test_the_models_limits_are_those_of_the_settings(memory: AsyncAgentMemory) -> None:
     llm = Replies()
-    await asked(layer_with(memory, llm, *TECHNIQUES), memory, "what do Ann and Bob play?")
+    await asked(layer_with(memory, llm, *TECHNIQUES), memory, "what does Ann play, and what does Bob play?")
     sent = {request.purpose: (request.temperature, request.max_tokens) for request in llm.asked}
     assert sent == {"hyde": (0.7, 150), "self_query": (0.2, 200), "decompose": (0.2, 200), "expansion": (0.2, 200)}
 
@@ -89,6 +89,20 @@ async def test_every_filter_of_a_question_is_applied(memory: AsyncAgentMemory) -
     assert "keywords #1" in said[LINES[0].removeprefix("Ann: ")]
     assert "linked +0.10" in next(why for text, why in said.items() if text.startswith("Ann"))
     assert said["Rain again."] == ""
+
+
+async def test_other_words_are_searched_as_the_settings_say(memory: AsyncAgentMemory) -> None:
+    said = Replies({"expansion": {"statements": ["Trains were late."]}})
+
+    async def found(**settings: Any) -> dict[str, float]:
+        layer = layer_with(memory, said, "expansion", **settings)
+        bundle = await asked(layer, memory, "what went wrong?", "expansion")
+        return {each.id: each.lists["expansion"].value for each in bundle.receipt.pool}
+
+    alone = {"before": 0, "answer": 0, "after": 0}
+    plain, apart = await found(), await found(keyword=alone, vector={**alone, "near": 0})
+    assert max(apart.values()) == 1.0
+    assert sum(apart.values()) < sum(plain.values())  # neighbours of what was found no longer inherit from it
 
 
 @pytest.mark.parametrize(
@@ -121,9 +135,14 @@ async def test_a_question_for_one_thing_is_not_taken_apart(memory: AsyncAgentMem
     llm = Replies()
     layer = layer_with(memory, llm, "decompose")
     assert "parts" not in (await asked(layer, memory, "Where is the cello?")).receipt.pool.lists
+    for query in ("What instruments are there?", "Who has the cello, the bow and the case?", "Do both of them play?"):
+        assert "parts" not in (await asked(layer, memory, query)).receipt.pool.lists
     assert llm.asked == []
-    layer = layer_with(memory, Replies({"decompose": {"parts": []}}), "decompose")
-    assert "parts" not in (await asked(layer, memory, "Who has the cello and the bow?")).receipt.pool.lists
+    llm = Replies({"decompose": {"parts": []}})
+    layer = layer_with(memory, llm, "decompose")
+    for query in ("Who has the cello, and who has the bow?", "Please tell me about the cello, Sundays and trains."):
+        assert "parts" not in (await asked(layer, memory, query)).receipt.pool.lists
+    assert len(llm.asked) == 2
 
 
 @pytest.mark.parametrize(
@@ -132,6 +151,11 @@ async def test_a_question_for_one_thing_is_not_taken_apart(memory: AsyncAgentMem
         ("Where does Ann live? What does she cook?", ["Where does Ann live", "What does she cook"]),
         ("When did Ann leave, and where did she go?", ["When did Ann leave", "where did she go"]),
         ("Ann's cello; Bob's chess", ["Ann's cello", "Bob's chess"]),
+        ("Is Ann rich, and is she happy?", ["Is Ann rich", "is she happy"]),
+        ("Where does Ann live? And Bob?", ["Where does Ann live", "And Bob"]),
+        ("Where does Ann live? Mention the street only.", []),
+        ("What does Ann own and is proud of?", []),
+        ("Does Ann know when and how Bob left?", []),
         ("What do Ann and Bob play?", []),
         ("Where is the salt and pepper?", []),
         ("Really??", []),
@@ -169,7 +193,7 @@ async def test_without_a_model_one_notice_names_all_that_need_one(memory: AsyncA
 
 @pytest.mark.parametrize("name", TECHNIQUES)
 async def test_a_failing_model_costs_a_line_and_a_notice(memory: AsyncAgentMemory, name: str) -> None:
-    query = "what do Ann and Bob play?"
+    query = "what does Ann play, and what does Bob play?"
     plain = await asked(layer_with(memory, None), memory, query)
     layer = layer_with(memory, Replies({name: ModelUnavailable("no route")}), name)
     bundle = await asked(layer, memory, query)
@@ -238,7 +262,7 @@ async def test_no_reply_does_harm(memory: AsyncAgentMemory, reply: Any) -> None:
     stranger = memory.scoped(user_id="mallory")
     await talk(stranger, "Eve: The secret word is xyzzy.")
     layer = layer_with(memory, Replies(dict.fromkeys(TECHNIQUES, reply)), *TECHNIQUES)
-    bundle = await asked(layer, memory, "what do Ann and Bob play on Sundays?")
+    bundle = await asked(layer, memory, "what does Ann play, and what does Bob play on Sundays?")
     assert {turn.content for turn in bundle.turns} == {line.split(": ", 1)[1] for line in LINES}
     assert {candidate.kind for candidate in bundle.receipt.pool} == {"Turn"}
     assert all(isinstance(item.record, Turn) and item.record.user_id == "alice" for item in bundle.items)
@@ -269,7 +293,7 @@ async def test_a_question_asked_again_costs_no_call(memory: AsyncAgentMemory) ->
 
 async def test_recalls_side_by_side_do_not_disturb_each_other(unseeded: AsyncAgentMemory) -> None:
     layer = layer_with(unseeded, Replies({"decompose": DECOMPOSE}, delay=0.01), "decompose")
-    queries = [f"what do Ann and Bob play {word}?" for word in ("now", "then", "often", "never")]
+    queries = [f"what does Ann play, and what does Bob play {word}?" for word in ("now", "then", "often", "never")]
     bundles = await asyncio.gather(*(asked(layer, unseeded, query) for query in queries))
     assert [bundle.notices for bundle in bundles] == [()] * 4
 

@@ -17,6 +17,7 @@ from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import BadReply, Closed, ConfigError, CorruptStore, ModelUnavailable
 from agentmem.model.ranking import bounded
 from agentmem.providers.asking import Asker, Spending
+from agentmem.providers.local_reranker import LocalReranker
 from agentmem.providers.rerankers import Reranker, RerankerOptions, open_reranker
 from agentmem.recall.layer import RecallLayer
 from agentmem.recall.query import Request
@@ -265,8 +266,10 @@ async def test_a_long_question_leaves_half_of_the_room_to_the_text(tmp_path: Pat
 
 
 async def test_what_is_no_cross_encoder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"tokenizer\.json"):
+    with pytest.raises(ConfigError, match=r"^reranker local:.*tokenizer\.json"):
         local(tmp_path / "nothing")
+    with pytest.raises(ConfigError, match=r"^reranker local:a/b/c: not a folder"):
+        await LocalReranker("a/b/c", RerankerOptions(models=tmp_path / "models")).score("train", ["rain"])
     write_cross_encoder(tmp_path / "three", labels=3)
     with pytest.raises(BadReply, match="gave 3"):
         await local(tmp_path / "three").score("train", ["rain"])

@@ -57,6 +57,7 @@ async def words(log: SqliteLog) -> dict[str, tuple[list[int], list[float]]]:
     return {word: (postings.slots.tolist(), postings.counts.tolist()) for word, postings in found.items()}
 
 
+@pytest.mark.long
 @given(history=st.lists(WRITES, max_size=10))
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_history_leaves_what_a_rebuild_makes(

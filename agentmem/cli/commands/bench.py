@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentmem.cli.codes import FOUND
 from agentmem.cli.door import Door, memory_options
 from agentmem.cli.progress import Progress
 from agentmem.cli.render import complain, say, show_json
+from agentmem.errors import ConfigError
 
 if TYPE_CHECKING:
     from agentmem.bench.suite import Plan
@@ -18,11 +20,16 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 KINDS = ("recall", "extraction", "rules", "revision", "multihop", "latency")
+LIFECYCLE = "lifecycle"
+EMBEDDERS = ("auto", "hash")
 
 
 @click.command(short_help="Measure recall, extraction, belief revision, latency and memory.")
 @click.argument(
-    "what", required=False, metavar="[recall|extraction|rules|revision|multihop|latency]", type=click.Choice(KINDS)
+    "what",
+    required=False,
+    metavar="[recall|extraction|rules|revision|multihop|latency|lifecycle]",
+    type=click.Choice((*KINDS, LIFECYCLE)),
 )
 @click.option("--data", multiple=True, type=_FILE, metavar="PATH", help="A LoCoMo-shaped file; may be repeated.")
 @click.option(
@@ -37,10 +44,8 @@ KINDS = ("recall", "extraction", "rules", "revision", "multihop", "latency")
     "--embedder",
     "embedders",
     multiple=True,
-    default=("auto", "hash"),
-    show_default=True,
     metavar="NAME",
-    help="Measure with this one; may be repeated.",
+    help="Measure with this one; may be repeated.  [default: auto, hash; of lifecycle hash]",
 )
 @click.option(
     "--configurations", type=_FILE, metavar="PATH", help="JSON object {name: settings}; compared with the first."
@@ -52,13 +57,23 @@ KINDS = ("recall", "extraction", "rules", "revision", "multihop", "latency")
 )
 @click.option("--llm", default="", metavar="SPEC", help="Extraction: ask this model in place of the recorded replies.")
 @click.option("--sizes", metavar="SIZE,…", help="Turns, or users x turns. [default: 1000,10000,100000,1000x500]")
+@click.option("--users", default=200, show_default=True, metavar="N", help="Lifecycle: how many people.")
+@click.option("--days", default=365, show_default=True, metavar="N", help="Lifecycle: for how many days.")
+@click.option(
+    "--plots", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
+    help="Lifecycle: draw pictures there; needs matplotlib.",
+)  # fmt: skip
 @memory_options()
-def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> None:
+def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> int:
     """Measure evidence recall on the files of --data, and latency, memory and start-up at several sizes.
 
     The others play cases that ship with the package and say what was wrong: `extraction` reads turns with the model of
     --llm, or as recorded; `rules` without one; `revision` lets premises of facts fall; `multihop` asks for what lies
     two or three links away.
+
+    `lifecycle` lets a year pass for 200 people who talk, fall silent and change their minds, with the real jobs at
+    night. It has to be asked for, because it takes minutes, and exits with 3 when a target is missed. --seed makes
+    another year.
 
     Works on databases of its own, in a temporary folder or below --home, and removes them. --servers takes the URLs of
     the environment instead.
@@ -71,15 +86,39 @@ def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, 
       agentmem bench revision
       agentmem bench extraction --llm anthropic
       agentmem bench latency --sizes 1000,10000 --embedder hash
+      agentmem bench lifecycle --users 20 --days 60 --plots pictures
     """
     from agentmem.bench import suite
 
+    if what == LIFECYCLE:
+        return _lifecycle(door, out, **options)
     with Progress() as progress:
         written = suite.run(
             plan(door, what, data, out, **options),
             say=complain,
             progress=lambda done, total: progress("questions", done, total),
         )
+    _show(door, written)
+    return 0
+
+
+def _lifecycle(door: Door, out: Path, **options: Any) -> int:
+    from agentmem.bench import lifecycle, lifecycle_report
+
+    seed = door.overrides.get("seed", "1")
+    if not str(seed).isdigit():
+        raise ConfigError(f"--seed of a simulation must be a whole number, got {seed!r}")
+    order = lifecycle_report.Order(
+        lifecycle.Plan(options["users"], options["days"], int(seed)), out, (options["embedders"] or ("hash",))[0],
+        options["plots"], _scratch(door),
+    )  # fmt: skip
+    with Progress() as progress:
+        written, passed = lifecycle_report.run(order, lambda done, total: progress("days", done, total))
+    _show(door, written)
+    return 0 if passed else FOUND
+
+
+def _show(door: Door, written: list[Path]) -> None:
     if door.json:
         show_json({"written": [str(path) for path in written]})
         return
@@ -87,23 +126,29 @@ def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, 
         say(path.read_text(encoding="utf-8") if path.suffix == ".md" else f"figures: {path}\n")
 
 
+def _scratch(door: Door) -> Path | None:
+    """The folder of --home, made when missing."""
+    found: Path | None = door.overrides.get("home")
+    if found is not None:
+        found.mkdir(parents=True, exist_ok=True)
+    return found
+
+
 def plan(door: Door, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> Plan:
     """What the options ask to measure. Raises ConfigError for sizes and configurations that cannot be read."""
     from agentmem.bench import suite
 
-    if (scratch := door.overrides.get("home")) is not None:
-        scratch.mkdir(parents=True, exist_ok=True)
     sizes, configurations = options["sizes"], options["configurations"]
     latency = what in (None, "latency")
     loads = suite.SIZES if sizes is None else tuple(suite.parse_load(size) for size in sizes.split(","))
     return suite.Plan(
         out=out,
         data=tuple(map(str, data)) if what in (None, "recall") else (),
-        embedders=options["embedders"],
+        embedders=options["embedders"] or EMBEDDERS,
         configurations=suite.read_configurations(configurations) if configurations else (suite.DEFAULT, suite.BEST),
         loads=loads if latency else (),
         startup=latency,
-        scratch=scratch,
+        scratch=_scratch(door),
         servers=options["servers"],
         cases=what if what in KINDS[1:-1] else "",
         llm=options["llm"],

@@ -12,7 +12,7 @@ from agentmem.cli.render import dim, one_line, record_text, say, show_json_lines
 if TYPE_CHECKING:
     from agentmem.agent_memory import AsyncAgentMemory
 
-ABOUT = ("ungrounded", "doubtful", "contradiction", "correction", "same_entity")
+ABOUT = ("ungrounded", "doubtful", "contradiction", "correction", "same_entity", "same_fact")
 SOURCES = 3  # turns shown with a review
 KINDS = ("Fact", "Entity", "Turn", "Edge")  # what a review may name
 

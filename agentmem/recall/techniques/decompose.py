@@ -1,6 +1,7 @@
 """Parts of a question that asks for several things: each is searched by itself, and every part gets its places.
 
-A language model takes list questions apart, too. Without one, only what is plainly several questions is split.
+Only what looks like several questions is taken apart: by a language model, which repeats in each part what it needs to
+stand alone, and without one where the words themselves say where to cut. A question for a list is one question.
 """
 
 from __future__ import annotations
@@ -20,11 +21,18 @@ from agentmem.recall.technique import Hits, Memory, Query, Ranked
 from agentmem.text.words import terms
 
 MOST = 5
-_ASKING = (
-    "what|which|who|whom|whose|when|where|why|how|is|are|was|were|do|does|did|has|have|had|will|would|can|could|should"
+_ASKING = "what|which|who|whom|whose|when|where|why|how"
+_VERBS = "is|are|was|were|do|does|did|has|have|had|will|would|can|could|should"
+_SUBJECT = r"i|you|we|he|she|it|they|there|the|(?-i:[A-Z])\w+"
+_BETWEEN = re.compile(
+    r"\?+|;|\n|(?<!\s),?\s+(?:and|or|plus|as\s+well\s+as)\s+(?:also\s+|then\s+)?"
+    rf"(?=(?:(?:{_ASKING})|(?:{_VERBS})\s+(?:{_SUBJECT}))\b)",
+    re.IGNORECASE,
 )
-_BETWEEN = re.compile(rf"\?+|;|\n|,?\s+(?:and|or)\s+(?:also\s+)?(?=(?:{_ASKING})\b)", re.IGNORECASE)
-_SEVERAL = re.compile(r",|;|\?.*\w|\b(?:and|or|both|each|versus|vs|between|compare\w*|differ\w*)\b", re.IGNORECASE)
+_ASKS = re.compile(rf"\W*(?:{_ASKING}|{_VERBS})\b", re.IGNORECASE)
+_CUT_SHORT = re.compile(rf"\b(?:{_ASKING})$", re.IGNORECASE)  # "know when and how she left"
+_WORD = re.compile(r"\w")
+_TOPICS = re.compile(r"\W*(?:\w+\s){0,3}?(?:tell|remind|brief|update)\s(?:me|us)\b.*(?:,|\band\b)", re.IGNORECASE)
 
 
 class Options(LLMOptions):
@@ -55,7 +63,7 @@ async def search(query: Query, memory: Memory, options: Options) -> Hits:
 
 async def _parts(query: Query, memory: Memory, options: Options) -> list[str]:
     text = query.read.text
-    if not (query.read.asks_list or _SEVERAL.search(text)):
+    if len(_pieces(text)) < 2 and _TOPICS.match(text) is None:
         return []
     request = asked("decompose", text, max_tokens=options.max_tokens, temperature=options.temperature)
     try:
@@ -66,9 +74,16 @@ async def _parts(query: Query, memory: Memory, options: Options) -> list[str]:
 
 def split(text: str) -> list[str]:
     """The two to five questions that a text plainly consists of (English); none when it is one, or not plain."""
-    parts = [part.strip(" ,.") for part in _BETWEEN.split(text)]
-    parts = [part for part in parts if terms(part)]
+    parts = [part for part in _pieces(text) if terms(part)]
     return parts if 2 <= len(parts) <= MOST else []
+
+
+def _pieces(text: str) -> list[str]:
+    """What stands between the words and marks that part questions; nothing where a cut would take a question apart."""
+    asked, mark, rest = text.rpartition("?")
+    asked = text if not mark or _ASKS.match(rest) else asked  # what follows the last question is how to answer it
+    pieces = [piece.strip(" ,.") for piece in _BETWEEN.split(asked)]
+    return [] if any(map(_CUT_SHORT.search, pieces)) else [piece for piece in pieces if _WORD.search(piece)]
 
 
 def _in_turn(orders: Sequence[Ints], depth: int, size: int) -> Floats:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from agentmem.model.clock import micros
 from agentmem.model.outline import ALWAYS, Floats
-from agentmem.recall.again import worded
+from agentmem.recall.again import configured, worded
 from agentmem.recall.asking import LLMOptions, asked, tidied
 from agentmem.recall.technique import Hits, Memory, Query, Ranked
 from agentmem.recall.techniques import entity, keyword
@@ -57,12 +57,15 @@ async def search(query: Query, memory: Memory, options: Options) -> Hits:
     if (asked_for := _of_kinds(filters.kinds, query, memory)) is not None:
         lists["kinds"] = Ranked(options.kind * asked_for, "added")
     if names := tidied(filters.entities, MOST):
-        by_link = entity.Options(named=options.named, linked=options.linked)
+        by_link = configured("entity", entity.Options, memory)
+        by_link = by_link.model_copy(update={"named": options.named, "linked": options.linked})
         # The question stays beside the names, because its words choose among their relations.
         found = await entity.search(worded(query, f"{', '.join(names)}. {query.read.text}"), memory, by_link)
         lists |= {"linked": found["entities"]} if found else {}
     if words := tidied(filters.keywords, MOST):
-        found = await keyword.search(worded(query, ", ".join(words)), memory, keyword.Options())
+        found = await keyword.search(
+            worded(query, ", ".join(words)), memory, configured("keyword", keyword.Options, memory)
+        )
         lists |= {"keywords": replace(found["words"], weight=options.weight)} if found else {}
     return lists
 

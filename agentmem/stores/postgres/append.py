@@ -10,7 +10,7 @@ from agentmem.errors import Conflict
 from agentmem.model.changes import JournalEntry
 from agentmem.model.clock import micros
 from agentmem.model.outline import OutlineRow
-from agentmem.stores import restoring
+from agentmem.stores import fading, restoring
 from agentmem.stores.appending import Appending
 from agentmem.stores.draft import Draft
 from agentmem.stores.entries import compared
@@ -20,6 +20,7 @@ from agentmem.stores.postgres.audit import insert
 from agentmem.stores.postgres.columns import as_uuid, clean, columnar, kept_key
 from agentmem.stores.postgres.connection import rows
 from agentmem.stores.postgres.state import Found, lock_and_read
+from agentmem.stores.postgres.usage import settle, usage
 from agentmem.text.blocks import load_blocks
 from agentmem.text.features import read_words
 
@@ -58,6 +59,7 @@ class Append(Appending):
         self._hook("journal")
         await self._put_records(db, draft)
         self._hook("records")
+        await self._put_dues(db, draft)
         await self._put_words(db, draft, found)
         self._hook("words")
         state = {"user_id": self.user_id, "head": draft.state.head, "slots": draft.state.slots, "at": draft.at}
@@ -83,6 +85,17 @@ class Append(Appending):
             features, _ = self._read.get(id(draft.given[slot]), (NO_FEATURES, None))
             made.append((outline_row(slot, stored.record, features), stored.record.unique()))
         await put_records(db, self.user_id, replaced, made)
+
+    async def _put_dues(self, db: Connection, draft: Draft) -> None:
+        """Note when what was written is due for a job, and that what left is due no more."""
+        keys = fading.known(draft)
+        used = await usage(db, self.user_id, keys) if keys else {}
+        await settle(db, self.user_id, fading.written(draft, used, self._laws))
+        sql = load_blocks(__package__, "usage.sql")
+        if names := fading.went_on(draft):
+            await db.execute(sql["went_on"], {"user_id": self.user_id, "ids": names, "at": draft.at})
+        if gone := fading.left(draft):
+            await db.execute(sql["never_due"], {"user_id": self.user_id, **journal.columns(gone)})
 
     async def _put_words(self, db: Connection, draft: Draft, found: Found) -> None:
         """Index what is new or reads differently now. What was retracted keeps its words, for `known_at`."""

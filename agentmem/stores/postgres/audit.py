@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from agentmem.model.changes import Audit
-from agentmem.model.clock import Clock, aware
+from agentmem.model.clock import Clock, aware, micros
 from agentmem.model.scope import SYSTEM_USER
 from agentmem.stores.auditing import FILTERS, check_filters, stamp
 from agentmem.stores.postgres.columns import as_uuid, clean, json_text
@@ -100,3 +100,20 @@ async def blank_rows(db: Connection, found: Collection[int], settings: Collectio
 async def texts(db: Connection, user_id: str) -> list[tuple[int, str, tuple[str, str, str, str]]]:
     """Each row of a user that holds text: its id, its operation_id, and query, error, details and settings."""
     return [(row[0], row[1], row[2:]) for row in await rows(db, _sql()["texts"], {"user_id": user_id})]
+
+
+async def keep_receipt(db: Connection, key: tuple[str, str], receipt: str, at: datetime) -> None:
+    """Keep a receipt under its user and id."""
+    values = {"user_id": key[0], "id": key[1], "at": micros(at), "receipt": clean(receipt)}
+    await db.execute(_sql()["keep_receipt"], values)
+
+
+async def receipt(db: Connection, user_id: str, receipt_id: str) -> str | None:
+    """The receipt of this id."""
+    found = await rows(db, _sql()["receipt"], {"user_id": user_id, "id": receipt_id})
+    return str(found[0][0]) if found else None
+
+
+async def drop_receipts(db: Connection, before: datetime) -> int:
+    """Drop the receipts of before a moment; returns how many those were."""
+    return int((await rows(db, _sql()["drop_receipts"], {"before": micros(before)}))[0][0])

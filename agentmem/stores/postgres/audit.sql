@@ -40,3 +40,13 @@ WHERE user_id = %(user_id)s
 
 -- name: blank
 SELECT blank_audit_text(%(texts)s::bigint[], %(settings)s::bigint[])
+
+-- name: keep_receipt
+INSERT INTO receipts (user_id, id, at, receipt) VALUES (%(user_id)s, %(id)s, %(at)s, %(receipt)s)
+ON CONFLICT (user_id, id) DO UPDATE SET at = excluded.at, receipt = excluded.receipt
+
+-- name: receipt
+SELECT receipt FROM receipts WHERE user_id = %(user_id)s AND id = %(id)s
+
+-- name: drop_receipts
+WITH gone AS (DELETE FROM receipts WHERE at < %(before)s RETURNING 1) SELECT count(*) FROM gone

@@ -12,7 +12,7 @@ from agentmem.model.clock import aware, derived_id, micros
 from agentmem.model.records import Key
 from agentmem.model.scope import Scope
 from agentmem.stores import postings
-from agentmem.stores.needles import Needles, needles, surfaces, texts_of
+from agentmem.stores.needles import Needles, is_told, needles, surfaces, texts_of
 from agentmem.stores.outlines import indexed_terms
 from agentmem.stores.postgres import audit, vectors, words
 from agentmem.stores.postgres.columns import columnar
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 _SAMPLE = 500  # records of a whole user whose text is looked for afterwards
 _PLACES = (
-    "memory_versions", "memory_records", "memory_usage", "usage_receipts", "word_tail", "parked_changes",
-    "memory_changes", "memory_audit_log",
+    "memory_versions", "memory_records", "memory_usage", "usage_receipts", "word_tail", "receipts", "job_states",
+    "parked_changes", "memory_changes", "memory_audit_log",
 )  # fmt: skip
 _TEXTS = (
     "memory_changes.cause", "parked_changes.reason", "memory_audit_log.query_text", "memory_audit_log.error_message",
-    "memory_audit_log.metadata", "memory_audit_log.config_snapshot", "store_meta", "leases", "embedders",
+    "memory_audit_log.metadata", "memory_audit_log.config_snapshot", "receipts", "store_meta", "leases", "embedders",
 )  # fmt: skip
 
 
@@ -90,7 +90,15 @@ class Erasure:
         self.needles = needles(texts_of(sample), ())
         await words.erase_user(db, self.scope.user_id)
         await db.execute(_sql("erase")["user_changes"], {**self._whose, "seq": seq})
-        for name in ("user_versions", "user_records", "user_usage", "user_receipts", "user_parked"):
+        for name in (
+            "user_versions",
+            "user_records",
+            "user_usage",
+            "user_receipts",
+            "user_parked",
+            "user_told",
+            "user_jobs",
+        ):
             await db.execute(_sql("erase")[name], self._whose)
         await audit.blank_user(db)
 
@@ -103,6 +111,7 @@ class Erasure:
             await db.execute(_sql("erase")[name], self._what)
         self.needles = await _needles(db, user_id, texts_of(payloads))
         await _blank_audit(db, user_id, self.needles, {name for (name,) in found})
+        await _drop_receipts(db, user_id, self.needles, [name for _, _, name in self.targets])
 
     async def _payloads(self, db: Connection, slots: Sequence[int]) -> list[tuple[Any, ...]]:
         return await rows(db, _sql("erase")["payloads"], {**self._whose, "slots": list(slots)})
@@ -146,3 +155,10 @@ async def _blank_audit(db: Connection, user_id: str, wanted: Needles, operations
         if wanted.in_json(snapshot, words=False):
             settings.add(number)
     await audit.blank_rows(db, found, settings)
+
+
+async def _drop_receipts(db: Connection, user_id: str, wanted: Needles, ids: Sequence[str]) -> None:
+    """Drop the receipts that name one of these records, or whose query holds erased text."""
+    told = await rows(db, _sql("erase")["told"], {"user_id": user_id})
+    found = [name for name, text in told if is_told(text, wanted, ids)]
+    await db.execute(_sql("erase")["drop_told"], {"user_id": user_id, "ids": found})

@@ -4,7 +4,9 @@
 SELECT head, last_at FROM memory_users WHERE user_id = %(user_id)s FOR UPDATE
 
 -- name: built_since
-SELECT 1 FROM memory_records WHERE user_id = %(user_id)s AND seq > %(seen)s AND kind IN ('Fact', 'Edge', 'Gloss', 'Review') LIMIT 1
+SELECT 1 FROM memory_records WHERE user_id = %(user_id)s AND seq > %(seen)s AND kind IN (
+    'Fact', 'Edge', 'Gloss', 'Review', 'Strategy', 'Procedure', 'ToolInvocation', 'Outcome', 'Synopsis')
+LIMIT 1
 
 -- name: targets
 SELECT v.slot, v.kind, v.id FROM unnest(%(kinds)s::text[], %(ids)s::text[]) WITH ORDINALITY AS j(kind, id, n)
@@ -76,3 +78,15 @@ DELETE FROM usage_receipts WHERE user_id = %(user_id)s
 
 -- name: user_parked
 DELETE FROM parked_changes WHERE user_id = %(user_id)s
+
+-- name: user_told
+DELETE FROM receipts WHERE user_id = %(user_id)s
+
+-- name: user_jobs
+DELETE FROM job_states WHERE user_id = %(user_id)s
+
+-- name: told
+SELECT id, receipt FROM receipts WHERE user_id = %(user_id)s
+
+-- name: drop_told
+DELETE FROM receipts WHERE user_id = %(user_id)s AND id = ANY(%(ids)s::text[])

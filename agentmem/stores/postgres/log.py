@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentmem.model.changes import Audit, Change, JournalEntry
 from agentmem.model.clock import Clock
+from agentmem.model.dues import Laws
 from agentmem.model.outline import OutlineRows
 from agentmem.model.records import Key, Record
 from agentmem.model.scope import SYSTEM_USER, Operator, Scope
-from agentmem.stores.postgres import audit, journal, operations, records
-from agentmem.stores.postgres import usage as used
+from agentmem.stores.fading import DEFAULT, Touch
+from agentmem.stores.postgres import audit, journal, operations, records, usage
 from agentmem.stores.postgres.append import Append
 from agentmem.stores.postgres.connection import Database, Who, become
 from agentmem.stores.postgres.erase import Erasure
@@ -45,9 +46,12 @@ class PostgresLog:
     transaction is tried again, its steps are told again.
     """
 
-    def __init__(self, database: Database, clock: Clock, *, hook: Callable[[str], None] = _ignored) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, *, laws: Laws = DEFAULT, hook: Callable[[str], None] = _ignored
+    ) -> None:  # fmt: skip
         self.database = database
         self._clock = clock
+        self._laws = laws
         self._hook = hook
         self._words = PostgresWords(database)
 
@@ -65,7 +69,7 @@ class PostgresLog:
         """See LogStore. A `fence` that no lease has any more is LeaseLost."""
         if not changes:
             return []
-        work = Append(changes, audit, fence, self._clock, self._hook)
+        work = Append(changes, audit, fence, self._clock, self._hook, self._laws)
         work.prepare()
         entries = await self.database.write(work.user_id, work.apply, seconds=10 + len(changes) / 50)
         self._hook("committed")
@@ -92,11 +96,13 @@ class PostgresLog:
             await self.database.write(audit.owner(entries[0]), write)
 
     async def touch(
-        self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, at: datetime
+        self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, at: datetime,
+        context_tags: Sequence[str] = (), boost: float = 0.0,
     ) -> None:  # fmt: skip
         """See LogStore. That it was delivered may be lost with the server's machine; that it was used may not."""
         write = self.database.write if used else self.database.note
-        await write(scope, lambda db: _touch(db, scope, keys, receipt_id, used, at))
+        touch = Touch(receipt_id, used, at, tuple(context_tags), boost)
+        await write(scope, lambda db: usage.touch(db, scope, keys, touch, self._laws))
 
     # -- reading the journal
 
@@ -187,9 +193,17 @@ class PostgresLog:
         """See LogStore. Times are ISO text; at most `limit` rows, 100 when it is not given."""
         return await self._read(scope, audit.audit_rows, scope.user_id, filters)
 
+    async def keep_receipt(self, scope: Scope, receipt_id: str, receipt: str, at: datetime) -> None:
+        """See LogStore."""
+        await self._write(scope, audit.keep_receipt, (scope.user_id, receipt_id), receipt, at)
+
+    async def receipt(self, receipt_id: str, scope: Scope) -> str | None:
+        """See LogStore."""
+        return await self._read(scope, audit.receipt, scope.user_id, receipt_id)
+
     async def usage(self, keys: Sequence[Key], scope: Scope) -> dict[Key, Usage]:
         """How often these records were delivered and used; those never used are left out."""
-        return await self._read(scope, used.usage, scope.user_id, keys)
+        return await self._read(scope, usage.usage, scope.user_id, keys)
 
     # -- the store as a whole
 
@@ -253,7 +267,3 @@ class PostgresLog:
     async def close(self) -> None:
         """Close the connections; a second call does nothing."""
         await self.database.close()
-
-
-async def _touch(db: Connection, *arguments: Any) -> None:
-    await used.touch(db, *arguments)

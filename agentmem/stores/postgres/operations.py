@@ -116,15 +116,15 @@ async def maintain(database: Database, now: datetime, keep_audit_days: int) -> d
             user_id, functools.partial(words.fold, user_id=user_id), seconds=UPKEEP_SECONDS
         )
 
-    async def drop(db: Connection) -> tuple[int, int]:
+    async def drop(db: Connection) -> dict[str, int]:
         await audit.make_days(db, now)
-        gone = await audit.drop_old_days(db, now, keep_audit_days)
-        return gone, await used.forget_receipts(db, now - RECEIPTS_KEPT)
+        return {
+            "audit_rows_dropped": await audit.drop_old_days(db, now, keep_audit_days),
+            "receipts_dropped": await audit.drop_receipts(db, now - timedelta(days=keep_audit_days)),
+            "usage_receipts_dropped": await used.forget_receipts(db, now - RECEIPTS_KEPT),
+        }
 
-    done["audit_rows_dropped"], done["usage_receipts_dropped"] = await database.write(
-        KEEPER, drop, seconds=UPKEEP_SECONDS
-    )
-    return done
+    return done | await database.write(KEEPER, drop, seconds=UPKEEP_SECONDS)
 
 
 async def stats(db: Connection, place: str) -> dict[str, Any]:

@@ -64,6 +64,7 @@ async def settle(db: Connection, user_id: str, wanted: Reach) -> None:
     """Set the user's counters to those of the journal that was put back. Conflict when it ends elsewhere."""
     restoring.check_settled(user_id, await _added(db, user_id), wanted)
     await db.execute(_sql()["settle"], {"user_id": user_id, **wanted._asdict()})
+    await db.execute(_sql()["look_again"], {"user_id": user_id})
 
 
 def check_text(changes: Sequence[RawChange]) -> None:

@@ -20,6 +20,12 @@ SELECT count(*) FROM usage_receipts WHERE user_id = %(user_id)s AND %(slots)s::i
 SELECT count(*) FROM word_tail WHERE user_id = %(user_id)s
 AND (%(slots)s::integer[] IS NULL OR slot = ANY(%(slots)s::integer[]))
 
+-- name: receipts
+SELECT count(*) FROM receipts WHERE user_id = %(user_id)s AND %(slots)s::integer[] IS NULL
+
+-- name: job_states
+SELECT count(*) FROM job_states WHERE user_id = %(user_id)s AND %(slots)s::integer[] IS NULL
+
 -- name: parked_changes
 SELECT count(*) FROM parked_changes WHERE user_id = %(user_id)s AND %(slots)s::integer[] IS NULL
 
@@ -50,6 +56,7 @@ UNION ALL SELECT 'memory_audit_log.error_message', error_message FROM memory_aud
 SELECT 'memory_audit_log.metadata', metadata::text FROM memory_audit_log WHERE user_id = %(user_id)s AND metadata <> '{}'
 UNION ALL SELECT 'memory_audit_log.config_snapshot', config_snapshot::text FROM memory_audit_log
     WHERE user_id = %(user_id)s AND config_snapshot <> '{}'
+UNION ALL SELECT 'receipts', receipt FROM receipts WHERE user_id = %(user_id)s
 UNION ALL SELECT 'store_meta', jsonb_build_array(name, value)::text FROM store_meta
 UNION ALL SELECT 'leases', jsonb_build_array(name, owner)::text FROM leases
 UNION ALL SELECT 'embedders', jsonb_build_array(identity)::text FROM embedders

@@ -7,8 +7,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from agentmem.model.clock import from_micros, micros
+from agentmem.model.dues import Laws
 from agentmem.model.records import Key
 from agentmem.model.scope import Scope
+from agentmem.stores.fading import Touch, decoded, strengthened, touched
+from agentmem.stores.jobs import Due
 from agentmem.stores.postgres.columns import clean
 from agentmem.stores.postgres.connection import rows
 from agentmem.stores.postgres.journal import columns
@@ -25,23 +28,43 @@ def _sql() -> Mapping[str, str]:
     return load_blocks(__package__, "usage.sql")
 
 
-async def touch(db: Connection, scope: Scope, keys: Sequence[Key], receipt_id: str, used: bool, at: datetime) -> None:
+async def touch(db: Connection, scope: Scope, keys: Sequence[Key], given: Touch, laws: Laws) -> None:
     """Count a delivery (or a use) of each current record that this receipt has not counted yet."""
-    receipt = {"user_id": scope.user_id, "receipt_id": clean(receipt_id), "used": used, "at": micros(at)}
+    user_id, at = scope.user_id, micros(given.at)
+    receipt = {"user_id": user_id, "receipt_id": clean(given.receipt_id), "used": given.used, "at": at}
     held = await db.execute(_sql()["open_receipt"], receipt)  # first: it makes the same receipt sent twice take turns
-    found = await rows(db, _sql()["slots"], {"user_id": scope.user_id, **columns(dict.fromkeys(keys))})
+    found = await rows(db, _sql()["slots"], {"user_id": user_id, **columns(dict.fromkeys(keys))})
     opened = await held.fetchone()
     counted = set(opened[0]) if opened else set()
-    fresh = [(slot, kind, record_id) for slot, kind, record_id in found if slot not in counted]
+    fresh = [row for row in found if row[0] not in counted]
     if not fresh:
         await db.execute(_sql()["drop_empty_receipt"], receipt)
         return
-    slots = sorted(counted | {slot for slot, _, _ in fresh})
-    await db.execute(_sql()["note_receipt"], {**receipt, "slots": slots})
+    await db.execute(_sql()["note_receipt"], {**receipt, "slots": sorted(counted | {row[0] for row in fresh})})
+    fading = decoded(user_id, fresh)
+    stronger = strengthened(fading, given, laws)
+    each = [(key, *stronger.get(key, (0, given.boost))) for key in ((row[1], row[2]) for row in fresh)]
     conversations = [] if scope.conversation_id is None else [scope.conversation_id]
-    values = columns((kind, record_id) for _, kind, record_id in fresh)
-    counts = {"accesses": int(not used), "uses": int(used), "most": MOST_CONVERSATIONS, "conversations": conversations}
-    await db.execute(_sql()["count"], {"user_id": scope.user_id, "at": micros(at), **counts, **values})
+    counts = {
+        "accesses": int(not given.used), "uses": int(given.used), "most": MOST_CONVERSATIONS, "at": at,
+        "conversations": conversations, "strongest": laws.decay.strongest,
+        "crossed": [crossed for _, crossed, _ in each], "boosts": [boost for _, _, boost in each],
+    }  # fmt: skip
+    await db.execute(_sql()["count"], {"user_id": user_id, **counts, **columns(key for key, _, _ in each)})
+    if fading:
+        used = await usage(db, user_id, [record.key for record in fading])
+        await settle(db, user_id, touched(fading, used, given.at, laws))
+
+
+async def settle(db: Connection, user_id: str, dues: Sequence[Due]) -> None:
+    """Note when records are due, in place of what was noted."""
+    if dues:
+        values = {
+            "kinds": [due.kind for due in dues], "ids": [due.id for due in dues],
+            "dues": [None if due.due_at is None else micros(due.due_at) for due in dues],
+            "jobs": [due.due_for for due in dues], "priorities": [due.review_priority for due in dues],
+        }  # fmt: skip
+        await db.execute(load_blocks(__package__, "jobs.sql")["settle"], {"user_id": user_id, **values})
 
 
 async def usage(db: Connection, user_id: str, keys: Sequence[Key]) -> dict[Key, Usage]:

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agentmem.model.clock import Clock
+from agentmem.model.dues import Laws
+from agentmem.stores.fading import DEFAULT
 from agentmem.stores.sqlite.connection import Database
 from agentmem.stores.sqlite.graph import open_graph
+from agentmem.stores.sqlite.jobs import open_jobs
 from agentmem.stores.sqlite.log import SqliteLog
 from agentmem.stores.sqlite.migrations import examine, migrate
 from agentmem.stores.sqlite.place import is_missing, make_private, prepare_folder
@@ -16,17 +19,19 @@ from agentmem.stores.sqlite.upkeep import open_upkeep
 from agentmem.stores.sqlite.vectors import open_vectors
 from agentmem.text.blocks import load_schema
 
-__all__ = ["SqliteLog", "open_graph", "open_log", "open_session", "open_upkeep", "open_vectors"]
+__all__ = ["SqliteLog", "open_graph", "open_jobs", "open_log", "open_session", "open_upkeep", "open_vectors"]
 
 
 async def open_log(
-    path: Path, clock: Clock, *, schema: Path | None = None, hook: Callable[[str], None] | None = None
+    path: Path, clock: Clock, *, laws: Laws = DEFAULT, schema: Path | None = None,
+    hook: Callable[[str], None] | None = None,
 ) -> SqliteLog:  # fmt: skip
     """Open the main file, made when it is missing, and bring its schema up to this version's.
 
-    `schema` is a folder of schema files in place of the package's own, `hook` is told of every step of a write; both
-    are for tests. Raises ConfigError for a place that cannot work, SchemaMismatch for a newer file or another
-    program's, and CorruptStore for a damaged one; those files are left as they are.
+    `laws` say when records are due for a job. `schema` is a folder of schema files in place of the package's own,
+    `hook` is told of every step of a write; both are for tests. Raises ConfigError for a place that cannot work,
+    SchemaMismatch for a newer file or another program's, and CorruptStore for a damaged one; those files are left as
+    they are.
     """
     prepare_folder(path)
     steps = load_schema("sqlite", schema)
@@ -41,4 +46,4 @@ async def open_log(
     except BaseException:
         await database.close()
         raise
-    return SqliteLog(database, clock) if hook is None else SqliteLog(database, clock, hook=hook)
+    return SqliteLog(database, clock, laws=laws, **({} if hook is None else {"hook": hook}))

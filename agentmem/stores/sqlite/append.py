@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agentmem.errors import Conflict, LeaseLost
 from agentmem.model.changes import Change, JournalEntry
 from agentmem.model.clock import micros
+from agentmem.stores import fading
 from agentmem.stores.appending import Appending
 from agentmem.stores.draft import Draft
 from agentmem.stores.outlines import NO_FEATURES, outline_row
@@ -16,6 +18,7 @@ from agentmem.stores.sqlite.audit import insert
 from agentmem.stores.sqlite.connection import Connection
 from agentmem.stores.sqlite.restore import replace_words, texts_before
 from agentmem.stores.sqlite.state import read_state
+from agentmem.stores.sqlite.usage import settle, usage
 from agentmem.text.blocks import load_blocks
 
 STEPS = ("checked", "journal", "records", "words", "graph", "audit", "committed")
@@ -41,6 +44,7 @@ class Append(Appending):
         self._hook("journal")
         self._put_records(db, draft)
         self._hook("records")
+        self._put_dues(db, draft)
         self._put_words(db, draft)
         self._hook("words")
         puts, gone = list(draft.written.values()), list(draft.left.values())
@@ -80,6 +84,17 @@ class Append(Appending):
             row = outline_row(slot, stored.record, features)
             rows.append((stored.record.unique(), self.user_id, *row))
         db.executemany(sql["put_record"], rows)
+
+    def _put_dues(self, db: Connection, draft: Draft) -> None:
+        """Note when what was written is due for a job, and that what left is due no more."""
+        keys = fading.known(draft)
+        used = usage(db, self.user_id, keys) if keys else {}
+        settle(db, self.user_id, fading.written(draft, used, self._laws))
+        sql = load_blocks(__package__, "usage.sql")
+        if names := fading.went_on(draft):
+            db.execute(sql["went_on"], (self.user_id, json.dumps(names), draft.at))
+        if gone := fading.left(draft):
+            db.execute(sql["never_due"], (self.user_id, json.dumps(gone)))
 
     def _put_words(self, db: Connection, draft: Draft) -> None:
         """Index what is new or reads differently now. What was retracted keeps its words, for `known_at`."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentmem.errors import InvalidRecord
 from agentmem.model.changes import Audit
-from agentmem.model.clock import Clock, aware
+from agentmem.model.clock import Clock, aware, micros
 from agentmem.model.scope import SYSTEM_USER
 from agentmem.stores.auditing import FILTERS, check_filters, stamp
 from agentmem.stores.sqlite.connection import Connection
@@ -115,3 +115,20 @@ def texts(db: Connection, user_id: str) -> Iterator[tuple[tuple[str, str], str, 
     for timestamp, number, operation_id, *held in db.execute(_sql()["texts"], (user_id,)):
         query, error, details, settings = held
         yield (timestamp, number), operation_id, (query, error, details, settings)
+
+
+def keep_receipt(db: Connection, key: tuple[str, str], receipt: str, at: datetime) -> None:
+    """Keep a receipt under its user and id."""
+    db.execute(_sql()["keep_receipt"], (*key, micros(at), receipt))
+
+
+def receipt(db: Connection, user_id: str, receipt_id: str) -> str | None:
+    """The receipt of this id."""
+    row = db.execute(_sql()["receipt"], (user_id, receipt_id)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def drop_receipts(db: Connection, before: datetime) -> int:
+    """Drop the receipts of before a moment; returns how many those were."""
+    db.execute(_sql()["drop_receipts"], (micros(before),))
+    return db.changes()

@@ -46,3 +46,13 @@ UPDATE memory_audit_log SET query_text = NULL, error_message = NULL, metadata = 
     session_id = NULL, conversation_id = NULL, agent_id = NULL, source_channel = NULL, target_channels = '[]',
     promoted_from_channel = NULL
 WHERE user_id = ?
+
+-- name: keep_receipt
+INSERT INTO receipts (user_id, id, at, receipt) VALUES (?, ?, ?, ?)
+ON CONFLICT (user_id, id) DO UPDATE SET at = excluded.at, receipt = excluded.receipt
+
+-- name: receipt
+SELECT receipt FROM receipts WHERE user_id = ? AND id = ?
+
+-- name: drop_receipts
+DELETE FROM receipts WHERE at < ?

@@ -16,7 +16,7 @@ from agentmem.model.clock import derived_id, micros
 from agentmem.model.records import Key
 from agentmem.model.scope import Scope
 from agentmem.stores.auditing import stamp
-from agentmem.stores.needles import Needles, needles, surfaces, texts_of
+from agentmem.stores.needles import Needles, is_told, needles, surfaces, texts_of
 from agentmem.stores.outlines import indexed_terms
 from agentmem.stores.sqlite import audit, graph, vectors, words
 from agentmem.stores.sqlite.connection import Connection
@@ -26,7 +26,7 @@ STEPS = ("erasing", "taken", "erased", "emptied")
 _SAMPLE = 500  # versions of a whole user whose text is looked for afterwards
 _TEXTS = (
     "memory_changes.cause", "parked_changes.reason", "memory_audit_log.query_text", "memory_audit_log.error_message",
-    "memory_audit_log.metadata", "memory_audit_log.config_snapshot", "store_meta", "leases", "embedders",
+    "memory_audit_log.metadata", "memory_audit_log.config_snapshot", "receipts", "store_meta", "leases", "embedders",
 )  # fmt: skip
 
 
@@ -82,7 +82,15 @@ class Erasure:
         graph.erase_user(db, user_id)
         vectors.erase(db, user_id, None)
         db.execute(_sql()["user_changes"], (user_id, seq))
-        for name in ("user_versions", "user_records", "user_usage", "user_receipts", "user_parked"):
+        for name in (
+            "user_versions",
+            "user_records",
+            "user_usage",
+            "user_receipts",
+            "user_parked",
+            "user_told",
+            "user_jobs",
+        ):
             db.execute(_sql()[name], (user_id,))
         audit.blank_user(db, user_id)
 
@@ -101,6 +109,7 @@ class Erasure:
         db.executemany(_sql()["drop_usage"], [(user_id, kind, name) for _, kind, name in self.targets])
         self.needles = _needles(db, user_id, texts_of(payloads))
         _blank_audit(db, user_id, self.needles, operations)
+        _drop_receipts(db, user_id, self.needles, [name for _, _, name in self.targets])
 
     def _payloads(self, db: Connection, slots: Sequence[int]) -> list[tuple[Any, ...]]:
         return list(db.execute(_sql()["payloads"], (self.scope.user_id, json.dumps(slots))))
@@ -146,6 +155,13 @@ def _blank_audit(db: Connection, user_id: str, wanted: Needles, operations: Coll
         if wanted.in_json(snapshot, words=False):
             settings.add(key)
     audit.blank_rows(db, user_id, found, settings)
+
+
+def _drop_receipts(db: Connection, user_id: str, wanted: Needles, ids: Sequence[str]) -> None:
+    """Drop the receipts that name one of these records, or whose query holds erased text."""
+    told = db.execute(_sql()["told"], (user_id,)).fetchall()
+    found = [(user_id, name) for name, text in told if is_told(str(text), wanted, ids)]
+    db.executemany(_sql()["drop_told"], found)
 
 
 def _blocks_with(db: Connection, statement: str, user_id: str, slots: Sequence[int] | None) -> int:

@@ -4,7 +4,9 @@
 SELECT head, last_at FROM memory_users WHERE user_id = ?
 
 -- name: built_since
-SELECT 1 FROM memory_records WHERE user_id = ? AND seq > ? AND kind IN ('Fact', 'Edge', 'Gloss', 'Review') LIMIT 1
+SELECT 1 FROM memory_records WHERE user_id = ? AND seq > ? AND kind IN (
+    'Fact', 'Edge', 'Gloss', 'Review', 'Strategy', 'Procedure', 'ToolInvocation', 'Outcome', 'Synopsis')
+LIMIT 1
 
 -- name: targets
 SELECT DISTINCT v.slot, v.kind, v.id FROM json_each(?2) j CROSS JOIN memory_versions v
@@ -72,3 +74,15 @@ DELETE FROM usage_receipts WHERE user_id = ?
 
 -- name: user_parked
 DELETE FROM parked_changes WHERE user_id = ?
+
+-- name: user_told
+DELETE FROM receipts WHERE user_id = ?
+
+-- name: user_jobs
+DELETE FROM job_states WHERE user_id = ?
+
+-- name: told
+SELECT id, receipt FROM receipts WHERE user_id = ?
+
+-- name: drop_told
+DELETE FROM receipts WHERE user_id = ? AND id = ?

@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 
 from agentmem.model.changes import Audit, Change, JournalEntry
 from agentmem.model.clock import Clock
+from agentmem.model.dues import Laws
 from agentmem.model.outline import OutlineRows
 from agentmem.model.records import Key, Record
 from agentmem.model.scope import Operator, Scope
 from agentmem.stores import Head, Parked, Postings, Scan, Usage, Where
-from agentmem.stores.sqlite import audit, journal, operations, records
-from agentmem.stores.sqlite import usage as used
+from agentmem.stores.fading import DEFAULT, Touch
+from agentmem.stores.sqlite import audit, journal, operations, records, usage
 from agentmem.stores.sqlite.append import Append
 from agentmem.stores.sqlite.connection import Connection, Database
 from agentmem.stores.sqlite.erase import Erasure
@@ -32,9 +33,12 @@ def _ignored(step: str) -> None:
 class SqliteLog:
     """A LogStore. `hook` is called between the steps of a write (`append.STEPS`, `erase.STEPS`), for tests."""
 
-    def __init__(self, database: Database, clock: Clock, *, hook: Callable[[str], None] = _ignored) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, *, laws: Laws = DEFAULT, hook: Callable[[str], None] = _ignored
+    ) -> None:  # fmt: skip
         self.database = database
         self._clock = clock
+        self._laws = laws
         self._hook = hook
         self._words = SqliteWords(database)
 
@@ -52,7 +56,7 @@ class SqliteLog:
         """See LogStore. A `fence` that no lease has any more is LeaseLost."""
         if not changes:
             return []
-        work = Append(changes, audit, fence, self._clock, self._hook)
+        work = Append(changes, audit, fence, self._clock, self._hook, self._laws)
         entries = await self.database.write(work.apply, before=work.prepare)
         self._hook("committed")
         return entries
@@ -75,10 +79,12 @@ class SqliteLog:
             await self._write(audit.insert, entries, self._clock)
 
     async def touch(
-        self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, at: datetime
+        self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, at: datetime,
+        context_tags: Sequence[str] = (), boost: float = 0.0,
     ) -> None:  # fmt: skip
         """See LogStore. In a power cut the last counts may be lost, so it waits for no disk."""
-        await self._write(_touch, scope, keys, receipt_id, used, at, durable=False)
+        touch = Touch(receipt_id, used, at, tuple(context_tags), boost)
+        await self._write(usage.touch, scope, keys, touch, self._laws, durable=False)
 
     # -- reading the journal
 
@@ -168,9 +174,17 @@ class SqliteLog:
         """See LogStore. Times are ISO text as in the table; at most `limit` rows, 100 when it is not given."""
         return await self._read(audit.rows, scope.user_id, filters)
 
+    async def keep_receipt(self, scope: Scope, receipt_id: str, receipt: str, at: datetime) -> None:
+        """See LogStore."""
+        await self._write(audit.keep_receipt, (scope.user_id, receipt_id), receipt, at)
+
+    async def receipt(self, receipt_id: str, scope: Scope) -> str | None:
+        """See LogStore."""
+        return await self._read(audit.receipt, scope.user_id, receipt_id)
+
     async def usage(self, keys: Sequence[Key], scope: Scope) -> dict[Key, Usage]:
         """How often these records were delivered and used; those never used are left out."""
-        return await self._read(used.usage, scope.user_id, keys)
+        return await self._read(usage.usage, scope.user_id, keys)
 
     # -- the store as a whole
 
@@ -234,7 +248,3 @@ class SqliteLog:
     async def close(self) -> None:
         """Finish what runs and close the file; a second call does nothing."""
         await self.database.close()
-
-
-def _touch(db: Connection, *arguments: Any) -> None:
-    used.touch(db, *arguments)

@@ -97,11 +97,14 @@ async def maintain(database: Database, now: datetime, keep_audit_days: int) -> d
     for user_id in await database.read(_with_tail):
         done["words_folded"] += await database.write(functools.partial(words.compact, user_id=user_id))
 
-    def drop(db: Connection) -> tuple[int, int]:
-        rows = audit.drop_old_days(db, now, keep_audit_days)
-        return rows, used.forget_receipts(db, now - RECEIPTS_KEPT)
+    def drop(db: Connection) -> dict[str, int]:
+        return {
+            "audit_rows_dropped": audit.drop_old_days(db, now, keep_audit_days),
+            "receipts_dropped": audit.drop_receipts(db, now - timedelta(days=keep_audit_days)),
+            "usage_receipts_dropped": used.forget_receipts(db, now - RECEIPTS_KEPT),
+        }
 
-    done["audit_rows_dropped"], done["usage_receipts_dropped"] = await database.write(drop)
+    done |= await database.write(drop)
     await database.truncate_log(attempts=1)  # an erasure may have left this pending
     return done
 

@@ -51,6 +51,7 @@ def settle(db: Connection, user_id: str, wanted: Reach) -> None:
     """Set the user's counters to those of the journal that was put back. Conflict when it ends elsewhere."""
     restoring.check_settled(user_id, reach(db, user_id), wanted)
     db.execute(_sql("restore.sql")["settle"], (user_id, *wanted))
+    db.execute(_sql("restore.sql")["look_again"], (user_id,))
 
 
 def put_back(db: Connection, piece: Piece) -> None:

@@ -28,6 +28,12 @@ AND (:slots IS NULL OR source IN (SELECT value FROM json_each(:slots)) OR target
 SELECT count(*) FROM passage_tokens WHERE user_id = :user_id
 AND (:slots IS NULL OR slot IN (SELECT value FROM json_each(:slots)))
 
+-- name: receipts
+SELECT count(*) FROM receipts WHERE user_id = :user_id AND :slots IS NULL
+
+-- name: job_states
+SELECT count(*) FROM job_states WHERE user_id = :user_id AND :slots IS NULL
+
 -- name: parked_changes
 SELECT count(*) FROM parked_changes WHERE user_id = :user_id AND :slots IS NULL
 
@@ -56,6 +62,7 @@ UNION ALL SELECT 'memory_audit_log.error_message', error_message FROM memory_aud
 SELECT 'memory_audit_log.metadata', metadata FROM memory_audit_log WHERE user_id = ?1 AND metadata <> '{}'
 UNION ALL SELECT 'memory_audit_log.config_snapshot', config_snapshot FROM memory_audit_log
     WHERE user_id = ?1 AND config_snapshot <> '{}'
+UNION ALL SELECT 'receipts', receipt FROM receipts WHERE user_id = ?1
 UNION ALL SELECT 'store_meta', json_array(name, value) FROM store_meta
 UNION ALL SELECT 'leases', json_array(name, owner) FROM leases
 UNION ALL SELECT 'embedders', json_array(identity) FROM embedders

@@ -1,7 +1,10 @@
 -- How records were used.
 
 -- name: slots
-SELECT r.slot, r.kind, r.id FROM json_each(?2) j CROSS JOIN memory_records r
+-- With what decides when a record is due, of those that fade.
+SELECT r.slot, r.kind, r.id, v.payload, r.channel, r.recorded_at, r.seq FROM json_each(?2) j CROSS JOIN memory_records r
+LEFT JOIN memory_versions v
+    ON r.kind IN ('Fact', 'Entity') AND v.user_id = r.user_id AND v.slot = r.slot AND v.seq = r.seq
 WHERE r.user_id = ?1 AND r.kind = j.value ->> 0 AND r.id = j.value ->> 1
 
 -- name: counted
@@ -12,12 +15,19 @@ INSERT INTO usage_receipts (user_id, receipt_id, used, at, slots) VALUES (?, ?, 
 ON CONFLICT (user_id, receipt_id, used) DO UPDATE SET slots = excluded.slots
 
 -- name: count
-INSERT INTO memory_usage (user_id, kind, id, access_count, use_count, last_accessed, conversations)
-VALUES (:user_id, :kind, :id, :accesses, :uses, :at, json_array())
+INSERT INTO memory_usage (user_id, kind, id, access_count, use_count, last_accessed, conversations, strength,
+    last_review_at, review_count, cross_domain_count)
+VALUES (:user_id, :kind, :id, :accesses, :uses, :at, json_array(), min(1.0 + :boost, :strongest),
+    iif(:uses, :at, NULL), :uses, :crossed)
 ON CONFLICT (user_id, kind, id) DO UPDATE SET
     access_count = access_count + excluded.access_count,
     use_count = use_count + excluded.use_count,
-    last_accessed = max(coalesce(last_accessed, excluded.last_accessed), excluded.last_accessed)
+    last_accessed = max(coalesce(last_accessed, excluded.last_accessed), excluded.last_accessed),
+    strength = min(strength + excluded.strength - 1.0, max(strength, :strongest)),
+    last_review_at = max(coalesce(last_review_at, excluded.last_review_at),
+                         coalesce(excluded.last_review_at, last_review_at)),
+    review_count = review_count + excluded.review_count,
+    cross_domain_count = cross_domain_count + excluded.cross_domain_count
 
 -- name: note_conversation
 UPDATE memory_usage SET conversations = json_insert(conversations, '$[#]', :conversation)
@@ -29,6 +39,16 @@ SELECT u.kind, u.id, u.access_count, u.use_count, u.last_accessed, u.strength, j
        u.review_priority, u.last_review_at, u.review_count, u.cross_domain_count
 FROM json_each(?2) j CROSS JOIN memory_usage u
 WHERE u.user_id = ?1 AND u.kind = j.value ->> 0 AND u.id = j.value ->> 1
+
+-- name: never_due
+UPDATE memory_usage SET due_at = NULL, due_for = ''
+WHERE user_id = ?1 AND due_at IS NOT NULL
+  AND (kind, id) IN (SELECT j.value ->> 0, j.value ->> 1 FROM json_each(?2) j)
+
+-- name: went_on
+-- A conversation that is due for nothing was put away: it is looked at again.
+UPDATE memory_usage SET due_at = ?3, due_for = 'cleanup'
+WHERE user_id = ?1 AND kind = 'Conversation' AND due_at IS NULL AND id IN (SELECT value FROM json_each(?2))
 
 -- name: forget_receipts
 DELETE FROM usage_receipts WHERE at < ?

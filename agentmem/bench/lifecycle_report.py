@@ -1,0 +1,180 @@
+"""The simulated year as tables, figures with targets, and data."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agentmem.bench import lifecycle_plots, report
+from agentmem.bench.lifecycle import Day, Lived, Plan, Progress, live
+from agentmem.bench.lifecycle_look import TOP_K
+from agentmem.bench.target import Target
+
+QUARTERS = 4
+NOISE = 0.95
+USEFUL = 0.95
+IDLE = 0.05  # jobs that serve an idle user on a day
+SETTLED = 180  # days after which those who fell silent after a month have nothing left that fades
+SHOWN_WEEKS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One figure that is asked for, and what came out."""
+
+    what: str
+    wanted: str
+    found: float
+    passed: bool
+
+
+def targets(lived: Lived) -> list[Goal]:
+    """What the year is measured by."""
+    end = lived.end
+    noise = end.noise_collected / max(1, end.noise)
+    useful = end.useful_kept / max(1, end.useful)
+    missing = abs(end.important_wanted - end.important_stored)
+    failed = sum(sum(day.failed.values()) for day in lived.days)
+    found = [
+        Goal(f"important facts among the first {TOP_K}", "all", end.asked.share, end.asked.share == 1),
+        Goal("important facts lost or doubled", "0", missing, missing == 0),
+        Goal("answers with a fact that is so no more", "0", end.asked.outdated, end.asked.outdated == 0),
+        Goal("noise of the short tier collected", f">= {NOISE:g}", noise, noise >= NOISE),
+        Goal("short-lived facts of use kept for long", f">= {USEFUL:g}", useful, useful >= USEFUL),
+        Goal("memories that name another user", "0", len(end.strangers), not end.strangers),
+        Goal("answers that name another user", "0", end.asked.strangers, end.asked.strangers == 0),
+        Goal("failed turns", "0", failed, failed == 0),
+    ]
+    if len(lived.days) >= SETTLED:
+        idle = _quarter(lived.days[-len(lived.days) // QUARTERS :])["jobs per idle user"]
+        found.append(Goal("jobs that serve an idle user on a day, at last", f"<= {IDLE:g}", idle, idle <= IDLE))
+    return found
+
+
+def quarters(lived: Lived) -> list[dict[str, Any]]:
+    """The cost of a day, by quarter: of who talked, and of who was idle."""
+    size = max(1, -(-len(lived.days) // QUARTERS))
+    parts = [lived.days[start : start + size] for start in range(0, len(lived.days), size)]
+    return [{"days": f"{part[0].day}-{part[-1].day}", **_quarter(part)} for part in parts]
+
+
+def _quarter(days: Sequence[Day]) -> dict[str, Any]:
+    costs = [cost for day in days for cost in day.jobs.values()]
+    talks, idle = max(1, sum(day.talked for day in days)), max(1, sum(day.idle for day in days))
+    seconds, resting = sum(cost.seconds for cost in costs), sum(cost.idle_seconds for cost in costs)
+    served = sum(cost.served for cost in costs)
+    resting_served = sum(cost.idle for cost in costs)
+    return {
+        "talks a day": sum(day.talked for day in days) / len(days),
+        "idle users": sum(day.idle for day in days) / len(days),
+        "jobs, s a day": seconds / len(days),
+        "jobs per talk": (served - resting_served) / talks,
+        "ms per talk": 1000 * (seconds - resting) / talks,
+        "jobs per idle user": resting_served / idle,
+        "ms per idle user": 1000 * resting / idle,
+    }
+
+
+def job_rows(lived: Lived) -> list[dict[str, Any]]:
+    """What each job cost and did in all."""
+    done = sum((day.did for day in lived.days), Counter[str]())
+    rows = []
+    for name in lived.days[0].jobs:
+        costs = [day.jobs[name] for day in lived.days if name in day.jobs]
+        did = {what.split(": ")[1]: count for what, count in done.items() if what.startswith(f"{name}: ")}
+        said = ", ".join(f"{count:,} {what}" for what, count in sorted(did.items(), key=lambda item: -item[1])[:4])
+        rows.append({
+            "job": name, "runs": sum(cost.runs for cost in costs), "served": sum(cost.served for cost in costs),
+            "idle": sum(cost.idle for cost in costs), "s": sum(cost.seconds for cost in costs),
+            "s a day": sum(cost.seconds for cost in costs) / len(costs), "did": said,
+        })  # fmt: skip
+    return rows
+
+
+def week_rows(lived: Lived) -> list[dict[str, Any]]:
+    """How things stood, in about twelve weeks of all."""
+    step = max(1, len(lived.weeks) // SHOWN_WEEKS)
+    shown = lived.weeks[::step]
+    if lived.weeks[-1] not in shown:
+        shown = [*shown, lived.weeks[-1]]
+    return [
+        {
+            "day": week.day, "turns": week.records["Turn"], "long": week.facts["long"], "short": week.facts["short"],
+            "archived": week.facts["archived"], "superseded": week.facts["superseded"],
+            "entities": week.records["Entity"], "procedures": week.records["Procedure"],
+            "important found": week.asked.share, "told found": week.asked.told_share,
+        }
+        for week in shown
+    ]  # fmt: skip
+
+
+def text(lived: Lived) -> str:
+    """All of it as Markdown."""
+    plan, end = lived.plan, lived.end
+    goals = [
+        {"target": each.what, "wanted": each.wanted, "found": each.found, "": "pass" if each.passed else "MISSED"}
+        for each in targets(lived)
+    ]
+    visits = sum(day.talked for day in lived.days)
+    per = 1000 * lived.seconds / (plan.users * plan.days)
+    kept = ", ".join(f"{count} {what}" for what, count in end.noise_kept.items())
+    spent = (
+        f"{visits:,} visits, {lived.seconds:,.0f} s of CPU: {lived.talk_seconds:,.0f} s of talk and recall, "
+        f"{lived.job_seconds:,.0f} s of jobs, the rest for looking; {per:.1f} ms for a user and a day."
+    )
+    rest = (
+        f"Noise due: {end.noise:,}, collected {end.noise_collected:,}{f'; still there: {kept}' if kept else ''}. "
+        f"Told in talk and found: {end.asked.told_found} of {end.asked.told}."
+    )
+    said = [
+        f"# A simulated life of {plan.users} users in {plan.days} days, with {lived.embedder}, seed {plan.seed}",
+        report.table(goals), spent, rest,
+        "## How it stands, by week", report.table(week_rows(lived)),
+        "## What a day costs, by quarter", report.table(quarters(lived)),
+        "## By job", report.table(job_rows(lived)),
+    ]  # fmt: skip
+    missed = [f"- {line}" for line in (*end.asked.missed[:20], *end.strangers[:20])]
+    return "\n\n".join([*said, *(["## What was missed", "\n".join(missed)] if missed else [])]) + "\n"
+
+
+def data(lived: Lived) -> dict[str, Any]:
+    """All of it as data."""
+    return {
+        "plan": asdict(lived.plan), "embedder": lived.embedder, "seconds": lived.seconds,
+        "targets": [asdict(each) for each in targets(lived)], "weeks": [_plain(asdict(week)) for week in lived.weeks],
+        "days": [_plain(asdict(day)) for day in lived.days], "jobs": job_rows(lived), "quarters": quarters(lived),
+        "asked": asdict(lived.end.asked), "noise": lived.end.noise, "noise_collected": lived.end.noise_collected,
+        "noise_kept": dict(lived.end.noise_kept), "strangers": lived.end.strangers,
+    }  # fmt: skip
+
+
+def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in found.items()}
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be simulated, where the figures go, and where the pictures go if any are wanted."""
+
+    plan: Plan
+    out: Path
+    embedder: str = "hash"
+    plots: Path | None = None
+    scratch: Path | None = None
+
+
+def run(order: Order, progress: Progress | None = None) -> tuple[list[Path], bool]:
+    """Simulate, write `lifecycle.md`, `lifecycle.json` and the pictures; the files written, and whether all passed."""
+    if order.plots is not None:
+        lifecycle_plots.check()
+    with tempfile.TemporaryDirectory(prefix="agentmem-lifecycle-", dir=order.scratch) as home:
+        lived = asyncio.run(live(Target(home, order.embedder), order.plan, progress))
+    written = list(report.write(order.out, "lifecycle", text(lived), data(lived)))
+    if order.plots is not None:
+        written += lifecycle_plots.draw(lived, order.plots)
+    return written, all(each.passed for each in targets(lived))

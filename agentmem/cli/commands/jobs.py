@@ -1,0 +1,66 @@
+"""`agentmem jobs`: what runs in the background, when it last ran, and who waits for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentmem.cli.door import Door, memory_options
+from agentmem.cli.render import bold, safe
+
+if TYPE_CHECKING:
+    from agentmem.agent_memory import AsyncAgentMemory
+
+
+@click.command(short_help="Show the background jobs: last runs, who waits, what failed.")
+@click.option("--all-users", is_flag=True, help="Also who waits, over all users; needs a worker's right on Postgres.")
+@memory_options()
+def command(door: Door, *, all_users: bool) -> int:
+    """List the jobs with their intervals, what their last run did, and where they stand with this user.
+
+    \b
+    Examples:
+      agentmem jobs
+      agentmem jobs --all-users --json
+    """
+    found = door.run(lambda memory: _found(memory, all_users=all_users))
+    door.show(found, "\n".join(line for job in found for line in _lines(job)))
+    return 0
+
+
+async def _found(memory: AsyncAgentMemory, *, all_users: bool) -> list[dict[str, Any]]:
+    from agentmem.consolidation import scheduled_jobs
+    from agentmem.consolidation.serving import OPERATOR, last_reports
+
+    resources, jobs = memory.resources, scheduled_jobs()
+    reports = await last_reports(resources, list(jobs))
+    states = {state.job: state for state in await resources.jobs.states(memory.scope)}
+    parked = [item for item in await resources.log.parked(memory.scope) if item.projection in jobs]
+    found = []
+    for name, module in jobs.items():
+        minutes = resources.settings.worker.minutes.get(name, module.MINUTES)
+        one: dict[str, Any] = {"job": name, "minutes": minutes, "trigger": module.TRIGGER, "last": reports.get(name)}
+        one["state"] = states.get(name)
+        one["parked"] = [{"seq": item.seq, "reason": item.reason, "attempts": item.attempts}
+                         for item in parked if item.projection == name]  # fmt: skip
+        if all_users:
+            queue = await resources.jobs.queue(name, OPERATOR)
+            one["waiting"] = len(queue)
+            one["failing"] = {state.user_id: state.attempts for state in queue if state.attempts}
+        found.append(one)
+    return found
+
+
+def _lines(job: dict[str, Any]) -> list[str]:
+    last, state = job["last"], job["state"]
+    lines = [f"{bold(job['job'])}  every {job['minutes']:g} min, by {job['trigger']}"]
+    if last is not None:
+        counts = ", ".join(f"{number:,} {name}" for name, number in sorted(last["counts"].items()) if number)
+        lines.append(f"  last run {last['at'][:19]}: {last['users']} users, {counts or 'nothing to do'}")
+    if state is not None and state.attempts:
+        lines.append(f"  failed for this user {state.attempts} times in a row; next try {state.due_at:%Y-%m-%d %H:%M}")
+    lines += [f"  parked at {item['seq']} after {item['attempts']} tries: {safe(item['reason'])}" for item in job["parked"]]
+    if job.get("waiting"):
+        lines.append(f"  {job['waiting']} users wait, {len(job['failing'])} of them after failures")
+    return lines

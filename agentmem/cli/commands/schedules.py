@@ -1,0 +1,78 @@
+"""`agentmem schedules`: what is to be done at which time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentmem.cli.door import Door, memory_options
+from agentmem.cli.render import dim, one_line, say, show_json_lines, when
+
+if TYPE_CHECKING:
+    from agentmem.agent_memory import AsyncAgentMemory
+    from agentmem.model.records import Schedule
+
+ACTIONS = ("add", "pause", "resume", "remove")
+
+
+@click.command(short_help="List scheduled prompts, or add, pause, resume and remove them.")
+@click.option("--due", is_flag=True, help="Only what is due now.")
+@click.option("--add", metavar="NAME", help="Add a schedule; with --cron and --prompt, or with --every.")
+@click.option("--cron", default="", metavar="TEXT", help="Minute, hour, day, month, weekday, such as '0 9 * * 1-5'.")
+@click.option("--every", type=float, metavar="SECONDS", help="An interval in place of --cron.")
+@click.option("--prompt", default="", metavar="TEXT", help="What is to be done; without one it is a heartbeat.")
+@click.option("--source", default="user", show_default=True, metavar="NAME", help="Who schedules it.")
+@click.option("--timezone", default="UTC", show_default=True, metavar="NAME", help="Where the clock of --cron hangs.")
+@click.option("--missed", type=click.Choice(["once", "skip"]), default="once", show_default=True,
+              help="Of several missed runs, make up for one or for none.")  # fmt: skip
+@click.option("--pause", metavar="NAME", help="Let this schedule rest.")
+@click.option("--resume", metavar="NAME", help="Let this schedule go on.")
+@click.option("--remove", metavar="NAME", help="Take this schedule away.")
+@memory_options()
+def command(door: Door, **given: Any) -> None:
+    """List the schedules by name, with --json one JSON document per line; or change one.
+
+    A worker hands due ones over: see docs/schedules.md.
+
+    \b
+    Examples:
+      agentmem schedules
+      agentmem schedules --add summary --cron "0 9 * * *" --timezone Europe/Oslo --prompt "Summarise yesterday"
+      agentmem schedules --add pulse --every 300
+      agentmem schedules --pause summary
+      agentmem schedules --due --json
+    """
+    actions = [name for name in ACTIONS if given[name] is not None]
+    if len(actions) > 1 or (actions and given["due"]):
+        raise click.UsageError(f"give only one of --due, {', '.join('--' + name for name in ACTIONS)}")
+    if actions:
+        changed = door.run(lambda memory: _act(memory, actions[0], given))
+        what = "removed" if actions == ["remove"] else _next(changed)
+        door.show(changed, f"{one_line(changed.name)}: {what}")
+        return
+    found = door.run(lambda memory: memory.schedules.due() if given["due"] else memory.schedules.list())
+    if door.json:
+        show_json_lines(found)
+        return
+    for schedule in found:
+        rhythm = f"{schedule.cron} {schedule.timezone}" if schedule.cron else f"every {schedule.every_seconds:g} s"
+        say(f"{one_line(schedule.name)} ({rhythm}; {_next(schedule)}) {one_line(schedule.prompt)}".rstrip())
+        say(dim(f"    by {one_line(schedule.source)}, last {when(schedule.last_at)}, {schedule.id}"))
+    if not found:
+        say("nothing is due" if given["due"] else "no schedules")
+
+
+async def _act(memory: AsyncAgentMemory, action: str, given: dict[str, Any]) -> Schedule:
+    if action == "add":
+        fields = {name: given[name] for name in ("timezone", "missed", "every")}
+        return await memory.schedules.add(given["add"], given["cron"], given["prompt"], given["source"], **fields)
+    if action == "pause":
+        return await memory.schedules.pause(given["pause"])
+    if action == "resume":
+        return await memory.schedules.resume(given["resume"])
+    return await memory.schedules.remove(given["remove"])
+
+
+def _next(schedule: Schedule) -> str:
+    return "paused" if schedule.paused else f"next {when(schedule.next_at)}"

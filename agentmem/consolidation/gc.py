@@ -1,0 +1,106 @@
+"""Short-lived facts that nobody needed are put away: archived, or erased where the settings say so.
+
+Never those of importance .8 or more, and not while a goal is open in a conversation that they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from agentmem.consolidation import JobOptions, JobReport
+from agentmem.consolidation.clusters import seat_of
+from agentmem.consolidation.due import DueRun
+from agentmem.consolidation.lease import leased
+from agentmem.errors import LeaseLost
+from agentmem.memory import Seat
+from agentmem.memory.erasure import Erasure, every
+from agentmem.model.clock import Stopwatch
+from agentmem.model.dues import DECAY, GC, anchor, is_due, next_due, score_now
+from agentmem.model.records import Fact, Goal, Key, Record, Status, Turn
+from agentmem.model.scope import Scope
+from agentmem.resources import Resources
+from agentmem.stores import Usage, Where
+from agentmem.stores.jobs import Due
+
+NAME = GC
+MINUTES = 1440.0
+TRIGGER = "due"
+OPEN = ("active", "blocked")
+
+
+async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport:
+    """Collect what is due. Counts: `archived` or `deleted`, and `spared` for the sake of a goal; notes say why."""
+    resources.check_open()
+    watch = Stopwatch(resources.clock)
+    report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
+    try:
+        async with leased(resources, f"{NAME}:{scope.user_id}", f"job {NAME} of {scope.user_id!r}") as fence:
+            # What fell through the danger zone since the last look is due for the job decay first.
+            work = DueRun(resources, scope, report, resources.clock.now(), fence)
+            async for records in work.pages(DECAY, GC):
+                options.progress(NAME, len(work.seen), len(work.seen))
+                await _page(work, records)
+    except LeaseLost as error:
+        report.stopped = str(error)
+    report.seconds = watch.milliseconds() / 1000
+    return report
+
+
+async def _page(work: DueRun, records: Sequence[Record]) -> None:
+    used, laws = await work.usage(records), work.resources.settings
+    faded, others = list[Fact](), list[Record]()
+    for record in records:
+        gone = is_due(next_due(record, used.get(record.key), work.now, laws), GC, work.now)
+        if gone and isinstance(record, Fact):
+            faded.append(record)
+        else:
+            others.append(record)
+    await work.look_later(others)
+    needed = await _needed(work, faded)
+    later = work.now + timedelta(days=laws.decay.half_life_days)
+    spared = [fact for fact in faded if fact.id in needed]
+    for fact in spared:
+        work.note("spared", fact, f"the open goal {needed[fact.id]!r} may need it")
+    await work.settle([Due(*fact.key, later, GC) for fact in spared])
+    faded = [_with_reason(fact, used, work) for fact in faded if fact.id not in needed]
+    if laws.decay.forget == "delete":
+        await _delete(work, faded)
+    else:
+        await work.put("archived", [fact.model_copy(update={"status": Status.ARCHIVED}) for fact in faded])
+
+
+def _with_reason(fact: Fact, used: dict[Key, Usage], work: DueRun) -> Fact:
+    usage, decay = used.get(fact.key), work.resources.settings.decay
+    score = score_now(fact, usage, work.now, decay)
+    days = (work.now - anchor(fact, usage)).days
+    return fact.model_copy(
+        update={"reason": f"score {score:.3f} is below {decay.forget_threshold:g} after {days} days without use"}
+    )
+
+
+async def _needed(work: DueRun, facts: Sequence[Fact]) -> dict[str, str]:
+    """The facts that come from a conversation with an open goal, with that goal's id."""
+    goals = await every(Seat(work.resources, work.scope), Where(kinds=("Goal",))) if facts else []
+    there = {
+        goal.conversation_id: goal.id
+        for goal in goals
+        if isinstance(goal, Goal) and goal.goal_status in OPEN and goal.superseded_at is None and goal.conversation_id
+    }
+    if not there:
+        return {}
+    sources = list(dict.fromkeys(turn for fact in facts for turn in fact.source_turn_ids))
+    turns = await work.resources.log.get("Turn", sources, work.scope) if sources else []
+    served = {turn.id: there[turn.conversation_id] for turn in turns
+              if isinstance(turn, Turn) and turn.conversation_id in there}  # fmt: skip
+    found = {fact.id: [served[turn] for turn in fact.source_turn_ids if turn in served] for fact in facts}
+    return {name: goals[0] for name, goals in found.items() if goals}
+
+
+async def _delete(work: DueRun, facts: Sequence[Fact]) -> None:
+    for fact in facts:
+        work.note("deleted", fact, fact.reason)
+        if not work.report.dry_run:
+            seat = seat_of(work.resources, work.scope, fact.channel)
+            receipt = await Erasure(seat).forget_id(fact.id, hard=True, kind="Fact")
+            work.report.operation_ids.append(receipt.operation_id)

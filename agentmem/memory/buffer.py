@@ -1,0 +1,356 @@
+"""`BufferMemory`: a conversation at hand, in the process, searched by meaning and newness. It needs no store."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections import deque
+from collections.abc import Awaitable, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import ValidationError
+
+from agentmem.errors import BadReply, ConfigError, InvalidRecord, ModelError
+from agentmem.events import WARNING, tell
+from agentmem.memory.buffer_messages import Found, Message, matches, plain, positive, summary_of
+from agentmem.memory.buffer_search import (
+    EmbeddingCache,
+    Scores,
+    Vector,
+    check_query,
+    checked_bias,
+    checked_vector,
+    cosines,
+    hybrid,
+    recency,
+)
+from agentmem.memory.buffer_state import Sizes, State, packed, unpacked
+from agentmem.memory.buffer_summary import ModelSummarizer, Summarizer, extractive
+from agentmem.model.clock import Clock, Stopwatch, SystemClock
+from agentmem.model.loop import LOOP
+from agentmem.model.records import invalid
+from agentmem.projections.embedders import embedder_options
+from agentmem.providers import Embedder, open_embedder
+from agentmem.providers.llms import LLMs
+from agentmem.settings import Settings, load_settings
+from agentmem.settings_parts import BufferOptions
+
+CACHED = 1000  # vectors of texts
+REST_MS = 30_000.0  # without tries after the embedder failed
+
+
+class BufferMemory:
+    """The end of a conversation: `max_size` × `buffer_multiplier` are kept, `max_size` are the context window.
+
+    `embedder` is a spec such as "hash" or "local:all-MiniLM-L6-v2", an Embedder, or None for search by recency alone.
+    With a `summarizer` the oldest messages become a summary when there are too many: "extractive", a language model
+    such as "anthropic:claude-haiku-4-5", or a function of a list of messages. Without one they are dropped.
+    Keyword arguments: `capacity` in place of the product, `summary_batch` (10), `max_summaries` (500), `clock`,
+    `settings` (how models are opened; read from the environment when None). All of it works from many threads.
+    Raises InvalidRecord naming a wrong argument, ConfigError for a model that cannot be opened.
+    """
+
+    def __init__(
+        self, max_size: int = 10, buffer_multiplier: int = 10, embedder: Embedder | str | None = None,
+        recency_bias: float = 0.3, summarizer: Summarizer | str | None = None, *, capacity: int | None = None,
+        summary_batch: int = 10, max_summaries: int = 500, clock: Clock | None = None, settings: Settings | None = None,
+    ) -> None:  # fmt: skip
+        self.sizes = sizes = Sizes.checked(
+            max_size=max_size, buffer_multiplier=buffer_multiplier, recency_bias=recency_bias, capacity=capacity,
+            summary_batch=summary_batch, max_summaries=max_summaries,
+        )  # fmt: skip
+        self._clock = clock or SystemClock()
+        self._owned: list[Embedder | LLMs] = []
+        held = sizes.most + (
+            0 if summarizer is None else sizes.max_summaries
+        )  # a search reads all of it, and the query
+        self._cache = self._open_cache(embedder, settings, held)
+        self._summarizer = self._open_summarizer(summarizer, settings)
+        self._lock = threading.Lock()
+        self._messages: deque[Message] = deque()
+        self._summaries: deque[Message] = deque(maxlen=sizes.max_summaries)
+        self._count = 0
+        self._summarising = False
+        self._failed: Stopwatch | None = None
+        self._notices: dict[str, str] = {}
+
+    def _open_cache(
+        self, embedder: Embedder | str | None, settings: Settings | None, held: int
+    ) -> EmbeddingCache | None:
+        if embedder is None:
+            return None
+        if isinstance(embedder, str):
+            embedder = open_embedder(embedder, embedder_options(load_settings(settings)))
+            self._owned.append(embedder)
+        return EmbeddingCache(embedder, max(CACHED, held + 1))
+
+    def _open_summarizer(self, summarizer: Summarizer | str | None, settings: Settings | None) -> Summarizer | None:
+        if summarizer is None or callable(summarizer):
+            return summarizer
+        if summarizer == "extractive":
+            return extractive
+        llms = LLMs(load_settings(settings, synopsis_llm=summarizer))
+        asker = llms.asker("synopsis", llms.spending())
+        if asker is None:
+            raise ConfigError(f"summarizer {summarizer!r}: give extractive, a language model, a function, or None")
+        self._owned.append(llms)
+        return ModelSummarizer(asker)
+
+    # -- presets
+
+    @classmethod
+    def high_recall(cls, embedder: Embedder | str | None = None, **more: Any) -> Self:
+        """For much knowledge: a window of 15, 300 messages kept, recency bias .1."""
+        return cls(15, 20, embedder, 0.1, **more)
+
+    @classmethod
+    def conversational(cls, embedder: Embedder | str | None = None, **more: Any) -> Self:
+        """For talk about what was just said: a window of 10, 50 messages kept, recency bias .6."""
+        return cls(10, 5, embedder, 0.6, **more)
+
+    @classmethod
+    def balanced(cls, embedder: Embedder | str | None = None, **more: Any) -> Self:
+        """For everything else, the defaults: a window of 10, 100 messages kept, recency bias .3."""
+        return cls(10, 10, embedder, 0.3, **more)
+
+    @classmethod
+    def summarising(
+        cls, embedder: Embedder | str | None = None, summarizer: Summarizer | str = "extractive", *,
+        options: BufferOptions | None = None, **more: Any,
+    ) -> Self:  # fmt: skip
+        """For long talk: 50 messages verbatim; one more, and the oldest 10 become a summary, of which 500 are kept.
+
+        `options` are those of the settings (`load_settings().buffer`), with these defaults.
+        """
+        wanted = options or BufferOptions()
+        sizes = {
+            "capacity": wanted.size, "summary_batch": wanted.batch, "max_summaries": wanted.size * wanted.multiplier
+        }  # fmt: skip
+        return cls(wanted.size, wanted.multiplier, embedder, wanted.recency_bias, summarizer, **{**sizes, **more})
+
+    # -- what is held
+
+    def __len__(self) -> int:
+        """How many messages are kept, summaries not counted."""
+        return len(self._messages)
+
+    def __repr__(self) -> str:
+        return f"BufferMemory({len(self)} of {self.sizes.most} messages, {len(self._summaries)} summaries)"
+
+    @property
+    def messages(self) -> list[Message]:
+        """Every message that is kept, oldest first."""
+        with self._lock:
+            return list(self._messages)
+
+    @property
+    def summaries(self) -> list[Message]:
+        """The summaries of what is no longer kept, oldest first; [] without a summariser."""
+        with self._lock:
+            return list(self._summaries)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What does not work as it was set up, in one sentence each; () when all does."""
+        return tuple(self._notices.copy().values())
+
+    def recent(self, n: int | None = None) -> list[Message]:
+        """The last `n` messages (None: the context window, `max_size`), oldest first; [] when there are none."""
+        wanted = self.sizes.max_size if n is None else positive(n, "n")
+        with self._lock:
+            return list(islice(self._messages, max(0, len(self._messages) - wanted), None))
+
+    def clear(self) -> None:
+        """Forget all messages and summaries."""
+        with self._lock:
+            self._messages.clear()
+            self._summaries.clear()
+
+    # -- adding
+
+    def add(
+        self, content: str, *rest: str, role: str | None = None, metadata: Mapping[str, Any] | None = None,
+        timestamp: datetime | None = None,
+    ) -> Message:  # fmt: skip
+        """Add a message and return it: `add("Hello", role="assistant")`, or the role first: `add("user", "Hello")`.
+
+        The role is `user` when none is given, the time now. Metadata are JSON values. With a summariser, the message
+        that is one too many waits for the summary. Raises InvalidRecord naming what is wrong; nothing is added then.
+        """
+        if rest:
+            if len(rest) > 1 or role is not None or not isinstance(rest[0], str):
+                raise InvalidRecord(
+                    "add takes a content, or a role and a content; role=, metadata= and timestamp= by name",
+                    field="content",
+                )
+            role, content = content, rest[0]
+        given: dict[str, Any] = {
+            "role": "user" if role is None else role,
+            "content": content,
+            "metadata": plain(metadata),
+        }
+        try:
+            draft = Message(**given, timestamp=self._clock.now() if timestamp is None else timestamp)
+        except ValidationError as error:
+            raise invalid(error, "message") from error
+        with self._lock:
+            self._count += 1
+            message = draft.model_copy(update={"number": self._count})
+            self._messages.append(message)
+        self._make_room()
+        return message
+
+    def _make_room(self) -> None:
+        """Let the oldest messages go, each once its summary is there."""
+        if self._summarizer is None:
+            with self._lock:
+                while len(self._messages) > self.sizes.most:
+                    self._messages.popleft()
+            return
+        while batch := self._oldest():
+            try:
+                summary = self._summary(self._summarizer, batch)  # without the lock: a model takes its time
+                with self._lock:
+                    if self._messages and self._messages[0] is batch[0]:  # not cleared meanwhile
+                        self._summaries.append(summary)
+                        for _ in batch:
+                            self._messages.popleft()
+            finally:
+                self._summarising = False
+
+    def _oldest(self) -> list[Message]:
+        """The messages to sum up next; [] when there is room, or another thread is at it."""
+        with self._lock:
+            if self._summarising or len(self._messages) <= self.sizes.most:
+                return []
+            self._summarising = True
+            return list(islice(self._messages, min(self.sizes.summary_batch, self.sizes.most)))
+
+    def _summary(self, summarizer: Summarizer, batch: Sequence[Message]) -> Message:
+        try:
+            said = summarizer(batch)
+            text: object = LOOP.run(_awaited(said)) if inspect.isawaitable(said) else said
+            if not isinstance(text, str):
+                raise BadReply(f"a summary must be text, got {type(text).__name__}")
+            summary = summary_of(batch, text)
+        except Exception as error:  # noqa: BLE001  a caller's function may raise anything, and no message may be lost
+            name = type(error).__name__
+            if "summarizer" not in self._notices:
+                tell(WARNING, "summariser_failed", error=name, messages=len(batch))
+            self._notices["summarizer"] = f"The summariser failed ({name}): summaries are sentences as they stand."
+            return summary_of(batch, extractive(batch))
+        self._notices.pop("summarizer", None)
+        return summary
+
+    # -- searching
+
+    def search(
+        self, query: str, limit: int = 10, filter_metadata: Mapping[str, Any] | None = None,
+        query_vector: ArrayLike | None = None, recency_bias: float | None = None,
+    ) -> list[Found]:  # fmt: skip
+        """Messages and summaries by (1 - recency_bias) · cosine with the query + recency_bias · recency, best first.
+
+        Only those whose metadata hold every entry of `filter_metadata`; [] when there are none. `query_vector` spares
+        embedding the query. Without an embedder, or while it is away, the newest of the context window, newest first.
+        Raises InvalidRecord naming a wrong argument.
+        """
+        positive(limit, "limit")
+        wanted = plain(filter_metadata, "filter_metadata")
+        bias = self.sizes.recency_bias if recency_bias is None else checked_bias(recency_bias)
+        if query_vector is None:
+            check_query(query)
+            vector = None
+        else:
+            vector = checked_vector(query_vector, None if self._cache is None else self._cache.embedder.dimensions)
+        with self._lock:
+            held = [*self._summaries, *self._messages]
+        newness = recency(len(held))
+        at = [place for place, message in enumerate(held) if matches(message.metadata, wanted)]
+        semantic = self._cosines(query, vector, [held[place].content for place in at])
+        if semantic is None:
+            newest = at[::-1][: min(limit, self.sizes.max_size)]
+            return [Found(held[place], float(newness[place]), None, float(newness[place])) for place in newest]
+        scores = np.round(hybrid(semantic, newness[at], bias), 6)
+        order = sorted(range(len(at)), key=lambda n: (-scores[n], -at[n]))[:limit]
+        return [
+            Found(
+                held[at[n]], float(scores[n]), None if np.isnan(semantic[n]) else float(semantic[n]),
+                float(newness[at[n]]),
+            )
+            for n in order
+        ]  # fmt: skip
+
+    def _cosines(self, query: str, vector: Vector | None, texts: Sequence[str]) -> Scores | None:
+        """How near each text lies to the query; None when that cannot be told."""
+        cache, failed = self._cache, self._failed
+        if cache is None or (failed is not None and failed.milliseconds() < REST_MS):
+            return None
+        try:
+            *vectors, asked = cache.look_up([*texts, query]) if vector is None else [*cache.look_up(texts), vector]
+        except ModelError as error:
+            if failed is None:
+                tell(WARNING, "model_away", part="buffer", embedder=cache.embedder.identity, error=str(error))
+            self._failed = Stopwatch(self._clock)
+            self._notices["embedder"] = f"Messages are found by their newness alone: {error}"
+            return None
+        self._failed = None
+        self._notices.pop("embedder", None)
+        return None if asked is None else cosines(asked, vectors)
+
+    # -- as JSON
+
+    def to_json(self, *, vectors: bool = False) -> str:
+        """Everything that `from_json` needs, as JSON; with `vectors` also those that a search has made so far."""
+        with self._lock:
+            state = State(
+                sizes=self.sizes, count=self._count, summaries=tuple(self._summaries), messages=tuple(self._messages)
+            )
+        if vectors and self._cache is not None:
+            texts = [message.content for message in (*state.summaries, *state.messages)]
+            of_texts = packed(self._cache.embedder.identity, texts, self._cache.known(texts))
+            state = state.model_copy(update={"vectors": of_texts})
+        return state.model_dump_json()
+
+    @classmethod
+    def from_json(
+        cls, text: str | bytes, *, embedder: Embedder | str | None = None,
+        summarizer: Summarizer | str | None = None, clock: Clock | None = None, settings: Settings | None = None,
+    ) -> Self:  # fmt: skip
+        """The buffer that `to_json` wrote; models are not in it and are given anew.
+
+        Vectors of another embedder are left out. Raises InvalidRecord naming the field that is wrong.
+        """
+        state = State.read(text)
+        buffer = cls(
+            **state.sizes.model_dump(), embedder=embedder, summarizer=summarizer, clock=clock, settings=settings
+        )
+        buffer._summaries.extend(state.summaries)
+        buffer._messages.extend(state.messages)
+        buffer._count = state.count
+        if state.vectors is not None:
+            found = unpacked(state.vectors, [message.content for message in (*state.summaries, *state.messages)])
+            if buffer._cache is not None and buffer._cache.embedder.identity == state.vectors.embedder:
+                buffer._cache.keep(found)
+        buffer._make_room()
+        return buffer
+
+    # -- life
+
+    def close(self) -> None:
+        """Close the models that were opened by name; those that were given stay open."""
+        while self._owned:
+            LOOP.run(self._owned.pop().close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+async def _awaited(said: Awaitable[str]) -> str:
+    return await said

@@ -1,0 +1,39 @@
+"""Clearing a channel: what `forget` does to one id, done to all that one channel holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentmem.errors import InvalidRecord
+from agentmem.memory.erasure import Erasure
+from agentmem.model.records import KINDS, Record, Status
+from agentmem.stores import Where
+
+AT_ONCE = 10_000  # records
+_PAGE = 1000
+
+
+@dataclass
+class ChannelErasure(Erasure):
+    """Takes the name of a channel for an id: every record in it is meant, but for the user's profile."""
+
+    hard: bool = False
+
+    async def _named(self, record_id: str, kind: str | None = None) -> list[Record]:
+        live = tuple(status.value for status in Status if status is not Status.FORGOTTEN)
+        where = Where(
+            kinds=tuple(name for name in KINDS if name != "User"), channels=(record_id,),
+            status=None if self.hard else live,
+        )  # fmt: skip
+        log, scope, found = self.seat.resources.log, self.seat.scope, list[Record]()
+        while page := await log.find(scope, where, limit=_PAGE, offset=len(found)):
+            found += page
+            if len(found) > AT_ONCE:
+                raise InvalidRecord(
+                    f"channel {record_id!r} holds more than {AT_ONCE:,} records, too many for one operation; "
+                    "delete its conversations first", field="channel",
+                )  # fmt: skip
+        return found
+
+    async def _kind_of(self, record_id: str) -> str:
+        return "Turn"

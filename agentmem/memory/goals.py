@@ -1,0 +1,378 @@
+"""What is to be reached: goals with sub-goals and blockers, and the one that a conversation pursues."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypedDict, Unpack
+
+from agentmem.errors import InvalidRecord
+from agentmem.memory import Seat, first_of
+from agentmem.memory.goal_graph import GoalTree, below, check_circles, freed, trees
+from agentmem.memory.outcomes import Outcomes
+from agentmem.model.changes import Change, JournalEntry, Write, fingerprint
+from agentmem.model.records import Goal, Key, Outcome, build, changed, fields_of
+from agentmem.stores import Where
+
+ENDS = ("completed", "abandoned")
+STATUSES = ("active", "blocked", *ENDS)
+DEEPEST = 10  # levels of sub-goals in one answer
+
+Make = Callable[[Write], Awaitable[Change | None]]
+
+
+class GoalFields(TypedDict, total=False):
+    """What may be changed of an open goal; None takes a deadline or a parent away."""
+
+    description: str
+    priority: int
+    deadline: datetime | None
+    progress: float
+    parent_id: str | None
+
+
+@dataclass
+class Goals:
+    """What is to be reached."""
+
+    seat: Seat
+
+    async def add(self, goal: Goal | Mapping[str, Any] | str, *, key: str | None = None) -> Goal:
+        """Store a goal: a description, a mapping of Goal's fields, or a Goal. One with blockers is `blocked`."""
+        return await self._add(goal, key=key)
+
+    async def _add(self, goal: Goal | Mapping[str, Any] | str, *, key: str | None = None, pursued: str = "") -> Goal:
+        """Store a goal; with `pursued`, as the active one of that conversation."""
+        fields = fields_of(Goal, {"description": goal} if isinstance(goal, str) else goal)
+
+        async def make(write: Write) -> Change:
+            new, expects = await self._draft(fields, write.now)
+            others = await self._pursued_in(pursued)
+            if pursued:
+                new = new.model_copy(update={"pursued_in": pursued})
+            aside = [other.model_copy(update={"pursued_in": ""}) for other in others]
+            return write.change(new, *aside, expects={**expects, **_seen(others), new.key: None})
+
+        return first_of(await self._write("add_goal", make, key, fields), Goal)
+
+    async def _draft(self, fields: Mapping[str, Any], now: datetime) -> tuple[Goal, dict[Key, int]]:
+        """The new goal, and where the goals that it names stand."""
+        scope = self.seat.scope
+        named = {"conversation_id": scope.conversation_id, "agent_id": scope.agent_id, **fields}
+        draft = build(Goal, **{**named, "channel": scope.channel})
+        stamp = {"id": draft.id or self.seat.resources.ids.new(), "created_at": draft.created_at or now}
+        new = draft.model_copy(update=stamp)
+        expects = await self._checked(new, ["parent_id", "blocked_by"])
+        return (new.model_copy(update={"goal_status": "blocked"}) if new.open and new.blocked_by else new), expects
+
+    async def _checked(self, goal: Goal, fields: Sequence[str]) -> dict[Key, int]:
+        """Where the goals stand that these fields lead to. Refuses ids not stored, ended goals and circles."""
+        for field in fields:
+            named = [goal.parent_id] if field == "parent_id" else list(goal.blocked_by)
+            ids = [name for name in named if name]
+            await self.seat.must_exist(field, "Goal", ids)
+            for other in await self._goals(ids):
+                if goal.open and not other.open:
+                    raise InvalidRecord(f"{field}: goal {other.id!r} has ended or is forgotten", field=field)
+        return await check_circles(self.seat, [goal], fields)
+
+    async def get(self, goal_id: str) -> Goal:
+        """The goal of this id; NotFound when this scope has none."""
+        goal = await self.seat.one("Goal", goal_id)
+        assert isinstance(goal, Goal)
+        return goal
+
+    async def _open(self, goal_id: str) -> Goal:
+        goal = await self.get(goal_id)
+        if not goal.open:
+            why = f"has ended before ({goal.goal_status})" if goal.goal_status in ENDS else "was forgotten"
+            raise InvalidRecord(f"goal {goal_id!r} {why}", field="goal_id")
+        return goal
+
+    async def update(self, goal_id: str, *, idempotency_key: str | None = None, **fields: Unpack[GoalFields]) -> Goal:
+        """Change an open goal: `description`, `priority`, `deadline`, `progress` or `parent_id`.
+
+        Raises InvalidRecord naming the field, also where a parent would be a sub-goal of the goal itself.
+        """
+        given = dict(fields)
+        for name in given:
+            if name not in GoalFields.__annotations__:
+                known = ", ".join(GoalFields.__annotations__)
+                raise InvalidRecord(f"a goal has no field {name!r} to set; it may have {known}", field=name)
+
+        async def make(write: Write) -> Change:
+            old = await self._open(goal_id)
+            new = changed(old, **given)
+            expects = await self._checked(new, ["parent_id"]) if given.get("parent_id") else {}
+            return write.change(new, expects={**expects, old.key: old.seq})
+
+        return first_of(await self._write("update_goal", make, idempotency_key, {"id": goal_id, **given}), Goal)
+
+    async def progress(
+        self, goal_id: str, progress: float, note: str = "", *, idempotency_key: str | None = None
+    ) -> Goal:
+        """Note how far an open goal has come, from 0 to 1, in words too; earlier notes stay in its history."""
+
+        async def make(write: Write) -> Change:
+            old = await self._open(goal_id)
+            return write.change(changed(old, progress=progress, note=note), expects={old.key: old.seq})
+
+        said = {"id": goal_id, "progress": progress, "note": note}
+        return first_of(await self._write("progress_goal", make, idempotency_key, said), Goal)
+
+    # -- ending
+
+    async def complete(
+        self, goal_id: str, status: str = "completed", result: str = "", *, cascade: bool = False,
+        key: str | None = None,
+    ) -> Goal:  # fmt: skip
+        """End a goal as `completed` or `abandoned`, with what came of it.
+
+        While sub-goals are open it is refused, unless `cascade` abandons them. A goal whose last blocker completes
+        becomes active in the same change; an abandoned blocker goes on blocking until `unblock`. How it ended is noted
+        as with `reflect`.
+        """
+        if status not in ENDS:
+            raise InvalidRecord(f"status must be completed or abandoned, got {status!r}", field="status")
+        return await self._end(goal_id, status, result, cascade=cascade, key=key)
+
+    async def _end(
+        self, goal_id: str, status: str, result: str, *, cascade: bool, key: str | None = None, back: Goal | None = None
+    ) -> Goal:
+        """End a goal. `back` is the goal to be active again in the conversation where this one was."""
+
+        async def make(write: Write) -> Change:
+            old, known = await self._open(goal_id), await self._every()
+            parts = [goal for goal in below(goal_id, known) if goal.open and goal.channel in self.seat.scope.readable()]
+            if parts and not cascade:
+                names = ", ".join(repr(goal.id) for goal in parts[:5])
+                raise InvalidRecord(
+                    f"goal {goal_id!r} has open sub-goals: {names}; end them first, or give cascade=True",
+                    field="goal_id",
+                )
+            ended = {"completed_at": write.now, "pursued_in": ""}
+            full = {"progress": 1.0} if status == "completed" else {}
+            puts = [old.model_copy(update={**ended, **full, "goal_status": status, "result": result})]
+            with_it = {**ended, "goal_status": "abandoned", "result": f"with goal {goal_id}"}
+            puts += [goal.model_copy(update=with_it) for goal in parts]
+            if status == "completed":
+                puts += freed(goal_id, known, leave=puts)
+            puts += await self._resumed(back, old, puts)
+            lesson = await self._lesson(write, puts[0], old.pursued_in)
+            return write.change(*puts, *lesson.puts, expects={**lesson.expects, **_seen(puts)})
+
+        said = {"id": goal_id, "status": status, "result": result, **({"cascade": True} if cascade else {})}
+        entry = await self._write("complete_goal", make, key, said)
+        if status == "completed":
+            await self._free_late(goal_id)
+        return first_of(entry, Goal)
+
+    async def _lesson(self, write: Write, goal: Goal, pursued_in: str) -> Change:
+        """What `reflect` makes of the end of a goal, for the strategies that were followed where it was pursued."""
+        scope = self.seat.scope
+        places = [place for place in (pursued_in, scope.conversation_id, goal.conversation_id) if place]
+        found = await self.seat.resources.log.get("Conversation", places, scope) if places else []
+        place = next((record.id for record in found if record.channel in scope.readable()), "")
+        outcome = Outcome(
+            success=goal.goal_status == "completed", goal_id=goal.id, feedback=goal.result, conversation_id=place
+        )
+        return await Outcomes(self.seat).change_to_reflect(write, outcome)
+
+    async def _resumed(self, back: Goal | None, ended: Goal, puts: Sequence[Goal]) -> list[Goal]:
+        """The goal that was active before, active again: unless it has ended, or another one is active by now."""
+        if back is None or not ended.pursued_in or any(goal.id == back.id for goal in puts):
+            return []
+        found = [goal for goal in await self._goals([back.id]) if goal.open]
+        return [goal.model_copy(update={"pursued_in": ended.pursued_in}) for goal in found]
+
+    async def _free_late(self, goal_id: str) -> None:
+        """Free what was blocked by a goal between the moment it was looked at and its end."""
+
+        async def make(write: Write) -> Change | None:
+            puts = freed(goal_id, await self._every(), leave=())
+            return write.change(*puts, expects=_seen(puts)) if puts else None
+
+        await self._write("unblock_goal", make, None, {})
+
+    # -- waiting for each other
+
+    async def block(self, goal_id: str, by: str | Sequence[str], *, idempotency_key: str | None = None) -> Goal:
+        """Let an open goal wait for others: it is `blocked` until the last of them completes.
+
+        Raises InvalidRecord for one that has ended or is not stored, and for a circle, which the message names.
+        """
+        blockers = _listed(by)
+
+        async def make(write: Write) -> Change:
+            old = await self._open(goal_id)
+            named = tuple(dict.fromkeys((*old.blocked_by, *blockers)))
+            asked = old.model_copy(update={"blocked_by": blockers})
+            expects = await self._checked(asked, ["blocked_by"])
+            new = old.model_copy(update={"goal_status": "blocked", "blocked_by": named})
+            return write.change(new, expects={**expects, old.key: old.seq})
+
+        said = {"id": goal_id, "by": blockers}
+        return first_of(await self._write("block_goal", make, idempotency_key, said), Goal)
+
+    async def unblock(
+        self, goal_id: str, by: str | Sequence[str] | None = None, *, idempotency_key: str | None = None
+    ) -> Goal:
+        """Let a goal wait no longer for these, or (None) for none: without a blocker left it is active again."""
+        named = None if by is None else _listed(by)
+
+        async def make(write: Write) -> Change:
+            old = await self._open(goal_id)
+            if old.goal_status != "blocked":
+                raise InvalidRecord(f"goal {goal_id!r} is not blocked", field="goal_id")
+            for name in named or ():
+                if name not in old.blocked_by:
+                    raise InvalidRecord(f"by: goal {goal_id!r} is not blocked by {name!r}", field="by")
+            left = () if named is None else tuple(name for name in old.blocked_by if name not in named)
+            new = old.model_copy(update={"blocked_by": left, "goal_status": "blocked" if left else "active"})
+            return write.change(new, expects={old.key: old.seq})
+
+        said = {"id": goal_id, "by": named}
+        return first_of(await self._write("unblock_goal", make, idempotency_key, said), Goal)
+
+    # -- looking
+
+    async def all(self, status: str | None = None) -> list[Goal]:
+        """Goals of the readable channels, of one status or of any but forgotten ones: open first, most urgent first."""
+        if status is not None and status not in STATUSES:
+            raise InvalidRecord(f"status must be one of {', '.join(STATUSES)}, got {status!r}", field="status")
+        found = [goal for goal in await self.seat.all("Goal") if isinstance(goal, Goal) and goal.superseded_at is None]
+        return sorted((goal for goal in found if status in (None, goal.goal_status)), key=_urgency)
+
+    async def active(self) -> list[Goal]:
+        """Active goals of the readable channels, most urgent first (priority 5 to 1, then oldest)."""
+        return await self.all("active")
+
+    async def overdue(self) -> list[Goal]:
+        """Open goals of the readable channels whose deadline has passed by now, most urgent first."""
+        now = await self.seat.resources.now(self.seat.scope)
+        return [goal for goal in await self.all() if goal.overdue(now)]
+
+    async def for_conversation(self, conversation_id: str | None = None) -> list[Goal]:
+        """Goals that came up in a conversation, or (None) in the current one; [] when there is none."""
+        wanted = self.seat.scope.conversation_id if conversation_id is None else conversation_id
+        return [goal for goal in await self.all() if wanted is not None and goal.conversation_id == wanted]
+
+    async def sub_goals(self, goal_id: str, depth: int = 5) -> list[GoalTree]:
+        """The goals below a goal as a tree, `depth` (1 to 10) levels of it; [] when it has none."""
+        if not 1 <= depth <= DEEPEST:
+            raise InvalidRecord(f"depth must be between 1 and {DEEPEST}, got {depth}", field="depth")
+        await self.get(goal_id)
+        return trees(goal_id, await self.all(), depth)
+
+    # -- the one at hand
+
+    async def pursued(self) -> Goal | None:
+        """The active goal of the current conversation; None when there is none."""
+        found = await self._pursued_in(self.seat.scope.conversation_id or "")
+        return max((goal for goal in found if goal.open), key=lambda goal: goal.seq, default=None)
+
+    async def set_pursued(self, goal_id: str | None, *, key: str | None = None) -> Goal | None:
+        """Make an open goal the active one of the current conversation; None leaves it without one."""
+        conversation = self.seat.conversation()
+
+        async def make(write: Write) -> Change | None:
+            others = [goal for goal in await self._pursued_in(conversation) if goal.id != goal_id]
+            chosen = [] if goal_id is None else [await self._open(goal_id)]
+            puts = [goal.model_copy(update={"pursued_in": conversation}) for goal in chosen]
+            found[:] = puts
+            if puts == chosen and not others and key is None:  # with a key, its use is noted by a version all the same
+                return None
+            puts += [goal.model_copy(update={"pursued_in": ""}) for goal in others]
+            return write.change(*puts, expects=_seen([*chosen, *others]))
+
+        found: list[Goal] = []
+        entry = await self._write("pursue_goal", make, key, {"id": goal_id, "conversation": conversation})
+        if goal_id is None:
+            return None
+        return found[-1] if entry is None else first_of(entry, Goal)
+
+    def pursue(self, description: str, **fields: Any) -> Pursuit:
+        """Pursue a new goal for the length of a block: `async with memory.goals.pursue("book a flight") as goal:`
+
+        It is the active goal inside. At the end it is completed, at an error abandoned with the reason, its open
+        sub-goals with it; the goal that was active before is active again. `fields` are fields of Goal.
+        """
+        return Pursuit(self, {**fields, "description": description})
+
+    # -- reading and writing
+
+    async def _goals(self, ids: Sequence[str]) -> list[Goal]:
+        found = await self.seat.resources.log.get("Goal", ids, self.seat.scope) if ids else []
+        return [goal for goal in found if isinstance(goal, Goal)]
+
+    async def _every(self) -> list[Goal]:
+        """All goals of the user, in every channel: an agent may wait for what another one completes."""
+        out: list[Goal] = []
+        where, read = Where(kinds=("Goal",)), 0
+        while page := await self.seat.resources.log.find(self.seat.scope, where, limit=1000, offset=read):
+            out += [goal for goal in page if isinstance(goal, Goal)]
+            read += len(page)
+        return out
+
+    async def _pursued_in(self, conversation: str) -> list[Goal]:
+        if not conversation:
+            return []
+        where = Where(kinds=("Goal",), channels=self.seat.scope.readable(), key=(conversation,))
+        return [goal for goal in await self.seat.resources.log.find(self.seat.scope, where) if isinstance(goal, Goal)]
+
+    async def _write(self, operation: str, make: Make, key: str | None, said: Mapping[str, Any]) -> JournalEntry | None:
+        return await self.seat.resources.write(
+            self.seat.scope, operation, make, kind="Goal", key=key, payload=fingerprint(**said)
+        )
+
+
+class Pursuit:
+    """A goal for the length of a block; see `Goals.pursue`."""
+
+    def __init__(self, goals: Goals, fields: Mapping[str, Any]) -> None:
+        self._goals, self._fields = goals, fields
+        self._goal: Goal | None = None
+        self._before: Goal | None = None
+
+    async def __aenter__(self) -> Goal:
+        """Store the goal as the active one."""
+        self._before = await self._goals.pursued()
+        self._goal = await self._goals._add(self._fields, pursued=self._goals.seat.conversation())
+        return self._goal
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Complete or abandon the goal, unless that was done inside."""
+        assert self._goal is not None
+        if error is None:
+            await self._leave("completed", "")
+            return
+        try:
+            await self._leave("abandoned", f"{type(error).__name__}: {error}"[:1000])
+        except Exception as late:  # noqa: BLE001 - what happened inside is what the caller must see
+            error.add_note(f"its goal {self._goal.id} could not be abandoned: {late}")
+
+    async def _leave(self, status: str, result: str) -> None:
+        assert self._goal is not None
+        now = await self._goals._goals([self._goal.id])
+        if now and now[0].open:
+            await self._goals._end(self._goal.id, status, result, cascade=True, back=self._before)
+        elif self._before is not None and await self._goals.pursued() is None:
+            before = await self._goals._goals([self._before.id])
+            if before and before[0].open:
+                await self._goals.set_pursued(before[0].id)
+
+
+def _seen(goals: Sequence[Goal]) -> dict[Key, int | None]:
+    return {goal.key: goal.seq for goal in goals}
+
+
+def _listed(by: str | Sequence[str]) -> tuple[str, ...]:
+    names = (by,) if isinstance(by, str) else tuple(by)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InvalidRecord(f"by must name goals by id, got {by!r}", field="by")
+    return tuple(dict.fromkeys(names))
+
+
+def _urgency(goal: Goal) -> tuple[bool, int, int]:
+    return not goal.open, -goal.priority, goal.seq

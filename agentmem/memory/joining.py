@@ -1,0 +1,121 @@
+"""Facts that say the same become one: the best known of them stays and gains what the others rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agentmem.errors import InvalidRecord
+from agentmem.memory import Seat
+from agentmem.memory.entities import MERGED
+from agentmem.memory.facts import holds, with_sources
+from agentmem.model.changes import Change, Write
+from agentmem.model.clock import derived_id
+from agentmem.model.records import Edge, Fact, Key, Record, Status
+from agentmem.stores import Where
+
+PAGE = 1000
+MOST = 1000  # facts that become one at once
+
+
+@dataclass(frozen=True, slots=True)
+class Leaning:
+    """Which facts rest on a fact as their premise, and which relations it states: ids by the fact's id."""
+
+    facts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    edges: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def same_fact_id(user_id: str, first: str, second: str) -> str:
+    """The id of the review that asks whether two facts say the same, in whichever order they are named."""
+    return derived_id(user_id, "same_fact", *sorted((first, second)))
+
+
+def best_first(facts: Sequence[Fact]) -> list[Fact]:
+    """The fact that stays comes first: kept for long before fading, then the surest, then the oldest."""
+    return sorted(facts, key=lambda fact: (fact.tier != "long", -fact.confidence, fact.recorded_at, fact.id))
+
+
+async def leaning(seat: Seat) -> Leaning:
+    """What leans on facts, in any channel of the user."""
+    facts: dict[str, list[str]] = {}
+    edges: dict[str, list[str]] = {}
+    where, read = Where(kinds=("Fact", "Edge")), 0
+    while page := await seat.resources.log.find(seat.scope, where, limit=PAGE, offset=read):
+        for record in page:
+            if isinstance(record, Fact):
+                for premise in record.depends_on:
+                    facts.setdefault(premise, []).append(record.id)
+            elif isinstance(record, Edge) and record.fact_id:
+                edges.setdefault(record.fact_id, []).append(record.id)
+        read += len(page)
+    return Leaning(facts, edges)
+
+
+async def joining(seat: Seat, write: Write, ids: Sequence[str], lean: Leaning) -> Change:
+    """The Change that makes one of these facts; the one that stays comes first.
+
+    What rests on another one, or was stated by it, then does so by the one that stays. InvalidRecord unless they are at
+    least two, hold, and stand in one channel.
+    """
+    facts = await _facts(seat, write, ids)
+    keep, *others = best_first(facts)
+    joined = keep
+    for other in others:
+        joined = _joined(joined, other)
+    gone = {"status": Status.SUPERSEDED, "superseded_at": write.now, "superseded_by": keep.id}
+    gone["reason"] = f"{MERGED}{keep.id}"
+    names = {other.id: keep.id for other in others}
+    ground = tuple(name for name in joined.depends_on if name not in names and name != keep.id)
+    joined = joined.model_copy(update={"depends_on": ground})
+    moved = await _moved(seat, names, lean)
+    puts: dict[Key, Record] = {joined.key: joined}
+    puts |= {other.key: other.model_copy(update=gone) for other in others}
+    puts |= {new.key: new for new in moved.values() if new.key not in puts}
+    expects = {record.key: record.seq for record in (*facts, *moved.values())}
+    return write.change(*puts.values(), expects=expects)
+
+
+async def _facts(seat: Seat, write: Write, ids: Sequence[str]) -> list[Fact]:
+    wanted = list(dict.fromkeys(ids))
+    if not 2 <= len(wanted) <= MOST:
+        raise InvalidRecord(f"cluster must name 2 to {MOST:,} facts, got {len(wanted)}", field="cluster")
+    await seat.must_exist("cluster", "Fact", wanted)
+    found = [record for record in await seat.resources.log.get("Fact", wanted, seat.scope) if isinstance(record, Fact)]
+    for fact in found:
+        if not holds(fact, write.now):
+            raise InvalidRecord(f"cluster: fact {fact.id!r} does not hold any more", field="cluster")
+        if fact.channel != found[0].channel:
+            raise InvalidRecord(
+                f"cluster: facts of one channel are merged, got {found[0].channel!r} and {fact.channel!r}",
+                field="cluster",
+            )
+    return found
+
+
+async def _moved(seat: Seat, names: Mapping[str, str], lean: Leaning) -> dict[Key, Record]:
+    """What leans on facts that go, leaning on the one that stays; `names` gives that for each."""
+    log, scope = seat.resources.log, seat.scope
+    facts = dict.fromkeys(name for old in names for name in lean.facts.get(old, ()))
+    edges = dict.fromkeys(name for old in names for name in lean.edges.get(old, ()))
+    out: dict[Key, Record] = {}
+    for record in (*await log.get("Fact", list(facts), scope), *await log.get("Edge", list(edges), scope)):
+        if isinstance(record, Fact) and record.id not in names and record.id not in names.values():
+            ground = dict.fromkeys(names.get(name, name) for name in record.depends_on)
+            out[record.key] = record.model_copy(update={"depends_on": tuple(ground)})
+        elif isinstance(record, Edge) and (stays := names.get(record.fact_id or "")):
+            out[record.key] = record.model_copy(update={"fact_id": stays})
+    return out
+
+
+def _joined(keep: Fact, other: Fact) -> Fact:
+    """The fact that stays, with what the other one rests on; it stands by itself where either does."""
+    known = [fact.importance for fact in (keep, other) if fact.importance is not None]
+    more = {
+        "depends_on": keep.depends_on if other.depends_on else (),
+        "stale_since": keep.stale_since and other.stale_since,
+        "salience": max(keep.salience, other.salience),
+        "importance": max(known, default=None),
+        "trust": max(keep.trust, other.trust),
+    }
+    return with_sources(keep, other).model_copy(update=more)

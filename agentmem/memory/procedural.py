@@ -1,0 +1,14 @@
+"""What was done and what works: tools and their calls, strategies, procedures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentmem.memory.procedures import Procedures
+from agentmem.memory.strategies import Strategies
+from agentmem.memory.tools import Tools
+
+
+@dataclass
+class Procedural(Tools, Strategies, Procedures):
+    """Tools, strategies and procedures."""

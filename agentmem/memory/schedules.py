@@ -1,0 +1,218 @@
+"""Prompts and heartbeats at their times: kept in the log, handed to exactly one who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from agentmem.errors import InvalidRecord, NotFound
+from agentmem.memory import Seat, first_of
+from agentmem.memory.cron import next_after, zone
+from agentmem.model.changes import Change, JournalEntry, Write, fingerprint
+from agentmem.model.clock import aware, derived_id
+from agentmem.model.records import Schedule, Status, build
+from agentmem.model.scope import checked_name
+
+HAND_OVER = timedelta(seconds=60)  # a run that is not reported as done by then is lost
+LONGEST = timedelta(days=3660)
+CALLBACK = "schedules"  # under this name `Resources.kept` holds who is told of due ones
+
+Make = Callable[[Write], Awaitable[Change | None]]
+Callback = Callable[[Schedule], object]
+Found = list[Schedule]  # in the class below `list` is a verb
+
+
+@dataclass
+class Schedules:
+    """What is to be done at which time. Names are unique within a user."""
+
+    seat: Seat
+
+    async def add(
+        self, name: str, cron: str = "", prompt: str = "", source: str = "user", *, timezone: str = "UTC",
+        missed: str = "once", every: timedelta | float | None = None, idempotency_key: str | None = None,
+    ) -> Schedule:  # fmt: skip
+        """Schedule a prompt by a cron expression in a time zone, or `every` so many seconds (or a timedelta).
+
+        When several runs were missed, `missed` says whether `once` it is made up for, or `skip`. Raises InvalidRecord
+        naming the field, also for a name that is taken, and ConfigError where the package for cron is not installed.
+        """
+        seconds = _seconds(every)
+        if (seconds is None) == (not cron):
+            raise InvalidRecord("give either cron or every", field="cron")
+        if cron and not prompt.strip():
+            raise InvalidRecord("prompt must be non-empty text", field="prompt")
+        zone(timezone)
+        said = {
+            "name": checked_name(name, "name"), "cron": cron, "prompt": prompt, "source": source, "timezone": timezone,
+            "missed": missed, "every_seconds": seconds,
+        }  # fmt: skip
+
+        async def make(write: Write) -> Change:
+            scope = self.seat.scope
+            fields = {"id": self._id(name), "channel": scope.channel, "agent_id": scope.agent_id, **said}
+            new = build(Schedule, **fields, created_at=write.now)
+            new = new.model_copy(update={"next_at": _next(new, write.now)})
+            found = await self._stored(name)
+            if found is not None and found.superseded_at is None:
+                raise InvalidRecord(f"name: a schedule {name!r} exists; remove it first", field="name")
+            return write.change(new, expects={new.key: None if found is None else found.seq})
+
+        return first_of(await self._write("add_schedule", make, idempotency_key, said), Schedule)
+
+    async def heartbeat(
+        self, name: str, every: timedelta | float, *, source: str = "user", idempotency_key: str | None = None
+    ) -> Schedule:
+        """Be called every so many seconds (or a timedelta), without a prompt; of several missed ones, once."""
+        return await self.add(name, source=source, every=every, idempotency_key=idempotency_key)
+
+    async def get(self, name: str) -> Schedule:
+        """The schedule of this name; NotFound when this scope has none."""
+        found = await self._stored(name)
+        if found is None or found.superseded_at is not None or found.channel not in self.seat.scope.readable():
+            raise NotFound(f"no schedule {name!r} in the channels {', '.join(self.seat.scope.readable())}")
+        return found
+
+    async def list(self) -> Found:
+        """The schedules of the readable channels, by name; paused ones too."""
+        found = [item for item in await self.seat.all("Schedule") if isinstance(item, Schedule)]
+        return sorted((item for item in found if item.superseded_at is None), key=lambda item: item.name)
+
+    async def pause(self, name: str, *, idempotency_key: str | None = None) -> Schedule:
+        """Let it rest until `resume`; no run is made up for."""
+        return await self._change("pause_schedule", name, idempotency_key, lambda old, now: {
+            "paused": True, "next_at": None,
+        })  # fmt: skip
+
+    async def resume(self, name: str, *, idempotency_key: str | None = None) -> Schedule:
+        """Go on after `pause`, with the first run after now."""
+        return await self._change("resume_schedule", name, idempotency_key, lambda old, now: {
+            "paused": False, "next_at": _next(old, now) if old.paused else old.next_at,
+        })  # fmt: skip
+
+    async def remove(self, name: str, *, idempotency_key: str | None = None) -> Schedule:
+        """Take a schedule away; `undo` and `restore` bring it back."""
+        return await self._change("remove_schedule", name, idempotency_key, lambda old, now: {
+            "status": Status.FORGOTTEN, "superseded_at": now, "reason": "removed",
+        })  # fmt: skip
+
+    # -- running
+
+    async def due(self, now: datetime | None = None) -> Found:
+        """What is due by now (by the clock, when None), longest waiting first; what somebody runs already is not."""
+        moment = self._now(now)
+        found = [item for item in await self.list() if _is_due(item, moment)]
+        return sorted(found, key=lambda item: (item.next_at, item.name))
+
+    async def claim(
+        self, schedule: Schedule, now: datetime | None = None, *, fence: int | None = None
+    ) -> Schedule | None:
+        """Take on a due run; report it with `done` within a minute, or it counts as lost.
+
+        None when somebody else has it, when it is not due any more, and when its missed runs are to be skipped. In what
+        is returned `running` says when it was due, and `next_at` when it is due again.
+        """
+        moment = self._now(now)
+
+        async def make(write: Write) -> Change | None:
+            current = await self._stored(schedule.name)
+            if current is None or current.seq != schedule.seq or not _is_due(current, moment):
+                return None
+            assert current.next_at is not None
+            after = _next(current, current.next_at)
+            later = _next(current, moment)
+            several = current.missed == "skip" and after <= moment
+            taken = {} if several else {"running": current.next_at, "lost_at": moment + HAND_OVER, "last_at": moment}
+            new = current.model_copy(update={**taken, "next_at": later})
+            return write.change(new, expects={new.key: current.seq})
+
+        entry = await self._write("claim_schedule", make, None, {}, fence=fence)
+        claimed = None if entry is None else first_of(entry, Schedule)
+        return claimed if claimed is not None and claimed.running is not None else None
+
+    async def done(self, schedule: Schedule, *, fence: int | None = None) -> bool:
+        """Report a run that `claim` gave as done; False when it counted as lost by then, or the schedule is gone."""
+
+        async def make(write: Write) -> Change | None:
+            current = await self._stored(schedule.name)
+            if current is None or current.running is None or current.running != schedule.running:
+                return None
+            new = current.model_copy(update={"running": None, "lost_at": None})
+            return write.change(new, expects={new.key: current.seq})
+
+        return await self._write("done_schedule", make, None, {}, fence=fence) is not None
+
+    async def on_due(self, callback: Callback | None) -> None:
+        """Have due schedules handed to this function (or coroutine) by the worker of this process; None for nobody.
+
+        Without one they go to the setting `worker.webhook`, else into the session store.
+        """
+        kept = self.seat.resources.kept
+        if callback is None:
+            kept.pop(CALLBACK, None)
+        elif callable(callback):
+            kept[CALLBACK] = callback
+        else:
+            raise InvalidRecord(f"callback must be a function, got {type(callback).__name__}", field="callback")
+
+    # -- reading and writing
+
+    def _now(self, now: datetime | None) -> datetime:
+        return self.seat.resources.clock.now() if now is None else aware(now, "now")
+
+    def _id(self, name: str) -> str:
+        return derived_id(self.seat.scope.user_id, "schedule", name)
+
+    async def _stored(self, name: str) -> Schedule | None:
+        found = await self.seat.resources.log.get("Schedule", [self._id(name)], self.seat.scope)
+        return found[0] if found and isinstance(found[0], Schedule) else None
+
+    async def _change(
+        self, operation: str, name: str, key: str | None, fields: Callable[[Schedule, datetime], Mapping[str, Any]]
+    ) -> Schedule:
+        async def make(write: Write) -> Change:
+            old = await self.get(name)
+            return write.change(old.model_copy(update=fields(old, write.now)), expects={old.key: old.seq})
+
+        return first_of(await self._write(operation, make, key, {"name": name}), Schedule)
+
+    async def _write(
+        self, operation: str, make: Make, key: str | None, said: Mapping[str, Any], fence: int | None = None
+    ) -> JournalEntry | None:
+        return await self.seat.resources.write(
+            self.seat.scope, operation, make, kind="Schedule", key=key, payload=fingerprint(**said), fence=fence
+        )
+
+
+def is_lost(schedule: Schedule, now: datetime) -> bool:
+    """Whether somebody took on a run and never reported it."""
+    return schedule.running is not None and schedule.lost_at is not None and schedule.lost_at <= now
+
+
+def _is_due(schedule: Schedule, now: datetime) -> bool:
+    standing = schedule.superseded_at is None and not schedule.paused and schedule.running is None
+    return standing and schedule.next_at is not None and schedule.next_at <= now
+
+
+def _next(schedule: Schedule, after: datetime) -> datetime:
+    """The first run after a moment; those of an interval stay in step with the run before."""
+    if schedule.every_seconds is None:
+        return next_after(schedule.cron, schedule.timezone, after)
+    every, last = timedelta(seconds=schedule.every_seconds), schedule.next_at
+    if last is None or last > after:
+        return after + every
+    return last + ((after - last) // every + 1) * every
+
+
+def _seconds(every: timedelta | float | None) -> float | None:
+    if every is None:
+        return None
+    try:
+        length = every if isinstance(every, timedelta) else timedelta(seconds=every)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidRecord(f"every must be a timedelta or seconds, got {every!r}", field="every") from error
+    if not timedelta(seconds=1) <= length <= LONGEST:
+        raise InvalidRecord(f"every must be between 1 second and 10 years, got {every!r}", field="every")
+    return length.total_seconds()

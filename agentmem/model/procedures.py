@@ -1,0 +1,129 @@
+"""Records of what was done and how well: tools and their calls, outcomes, strategies, procedures."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from agentmem.model.record import Moment, Name, Record, Text, Unit
+
+MOST_NAMED = 32  # conversations, calls or outcomes that a learned record names; counts go on
+
+
+class Tool(Record):
+    """A tool that agents call, unique per user by its name. `id` is derived from the name.
+
+    The counts are those that the job `patterns` last took; `tool_stats` takes them anew. `counted` is the journal
+    position up to which calls are in them.
+    """
+
+    name: str = Field(min_length=1, max_length=200)
+    usage_count: int = Field(default=0, ge=0)
+    success_count: int = Field(default=0, ge=0)
+    latency_ms_sum: float = Field(default=0.0, ge=0)
+    avg_latency_ms: float | None = Field(default=None, ge=0)
+    timed_count: int = Field(default=0, ge=0)  # calls of known latency
+    counted: int = Field(default=0, ge=0)
+
+    def unique(self) -> str:
+        """One per name."""
+        return self.name
+
+
+class ToolInvocation(Record):
+    """One call of a tool: what went in, what came out, and whether it did what it should."""
+
+    conversation_id: Name = ""
+    turn_index: int = Field(default=-1, ge=-1)
+    turn_id: Name = ""
+    timestamp: Moment | None = None
+    tool_name: str = Field(min_length=1, max_length=200)
+    tool_id: Name = ""
+    tool_input: Any = None
+    tool_output: Any = None
+    success: bool | None = None
+    latency_ms: float | None = Field(default=None, ge=0)
+    error_message: str = ""
+    task_type: str = Field(default="", max_length=200)
+    agent_id: Name | None = None
+
+    def span(self) -> tuple[datetime | None, datetime | None]:
+        """From its timestamp on."""
+        return self.timestamp, None
+
+    def place(self) -> tuple[str, int]:
+        """Its conversation, and the index of the turn that called."""
+        return self.conversation_id, self.turn_index
+
+
+class Outcome(Record):
+    """How a conversation or a task ended, as somebody said: what strategies are learned from."""
+
+    conversation_id: Name = ""
+    goal_id: Name | None = None
+    success: bool
+    score: Unit | None = None
+    feedback: str = ""
+    task_type: str = Field(default="", max_length=200)
+    strategy_ids: tuple[str, ...] = ()
+    learned: bool = False  # whether the job `patterns` has looked at it
+    agent_id: Name | None = None
+    timestamp: Moment | None = None
+
+    def span(self) -> tuple[datetime | None, datetime | None]:
+        """From its timestamp on."""
+        return self.timestamp, None
+
+    def place(self) -> tuple[str, int]:
+        """Its conversation."""
+        return self.conversation_id, -1
+
+
+class Strategy(Record):
+    """A way of doing a kind of task that has worked: which tools, in which order, how often with success."""
+
+    description: Text
+    context_pattern: str = ""
+    task_type: str = Field(default="", max_length=200)
+    tool_sequence: tuple[str, ...] = ()
+    success_count: int = Field(default=0, ge=0)
+    failure_count: int = Field(default=0, ge=0)
+    created_at: Moment | None = None
+    last_used: Moment | None = None
+    conversation_ids: tuple[str, ...] = ()  # where it succeeded, at most MOST_NAMED
+    tool_ids: tuple[str, ...] = ()
+    source_turn_ids: tuple[str, ...] = ()  # the turns whose words the description has, if any
+    strategy_hash: str = ""
+
+    def searchable(self) -> str:
+        """The description and when it applies."""
+        return f"{self.description} {self.context_pattern}".strip()
+
+    def unique(self) -> str:
+        """One current strategy per description and sequence of tools."""
+        return self.strategy_hash if self.superseded_at is None else ""
+
+
+class Procedure(Record):
+    """A standing instruction distilled from what the user asked for: what an agent always does, or never."""
+
+    instruction: Text
+    trigger: str = ""  # when it applies; empty for always
+    strength: int = Field(default=1, ge=1)  # how often it was asked for
+    confidence: Unit = 0.8
+    source: str = "user"
+    source_turn_ids: tuple[str, ...] = ()
+    procedure_status: str = Field(default="candidate", pattern="^(candidate|active|retired)$")
+    created_at: Moment | None = None
+    last_asked: Moment | None = None
+    instruction_hash: str = ""
+
+    def searchable(self) -> str:
+        """The instruction and when it applies."""
+        return f"{self.instruction} {self.trigger}".strip()
+
+    def unique(self) -> str:
+        """One current procedure per normalised instruction."""
+        return self.instruction_hash if self.superseded_at is None else ""

@@ -1,0 +1,41 @@
+"""What a context holds beside what was ranked for its question: the other tiers of memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentmem.memory import Seat
+from agentmem.memory.goals import Goals
+from agentmem.memory.outputs import FoundOutput
+from agentmem.memory.synopsis import Synopses
+from agentmem.memory.working import Working
+from agentmem.model.records import Goal, Synopsis, Turn
+from agentmem.recall.options import ContextOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The last turns of the conversation, oldest first, what the user is and does, open goals, and outputs of tools."""
+
+    recent: Sequence[Turn] = ()
+    synopsis: Synopsis | None = None
+    goals: Sequence[Goal] = ()
+    outputs: Sequence[FoundOutput] = ()
+
+
+async def gathered(seat: Seat, query: str, options: ContextOptions) -> Beside:
+    """Read the other tiers, side by side; each empty where there is nothing."""
+    working = Working(seat)
+
+    async def outputs() -> list[FoundOutput]:
+        return await working.search_outputs(query, options.outputs) if options.outputs else []
+
+    async def synopsis() -> Synopsis | None:
+        return await Synopses(seat).read() if options.synopsis_room else None
+
+    recent, known, goals, found = await asyncio.gather(
+        working.turns(options.recent), synopsis(), Goals(seat).active(), outputs()
+    )
+    return Beside(recent, known, goals[: options.goals], found)

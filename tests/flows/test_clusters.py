@@ -1,0 +1,280 @@
+"""Facts that say the same become one, doubtful pairs are asked about, and what makes a difference stays apart."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentmem import AgentMemory, Cluster, Fact, InvalidRecord, JobReport, Review, Status
+from agentmem.extraction.similar import signature
+from agentmem.memory import clusters
+from agentmem.memory.clusters import cohesion, find_clusters
+from agentmem.settings_parts import ClusterOptions
+from tests.flows.given import StoppedClock, head, opened, resources, run, seat, state
+
+SAME = ("Ann likes strong black coffee in the morning", "Ann likes black strong coffee in the mornings")
+LOOSE = {"link": 0.6, "merge": 0.99, "review": 0.6}  # so that the lexical embedder's near misses are asked about
+
+
+def job(memory: AgentMemory, *, dry_run: bool = False) -> JobReport:
+    return memory.consolidate("clusters", dry_run)[0]
+
+
+def claims(memory: AgentMemory) -> set[str]:
+    return {fact.claim for fact in memory.semantic.facts()}
+
+
+def actions(found: list[Cluster]) -> list[tuple[str, int]]:
+    return [(cluster.action, len(cluster.facts)) for cluster in found]
+
+
+def test_the_thresholds_are_those_of_the_document() -> None:
+    assert ClusterOptions().model_dump() == {"link": 0.83, "merge": 0.9, "review": 0.75}
+
+
+def test_cohesion_is_the_mean_cosine_of_all_pairs() -> None:
+    angles = np.deg2rad([0.0, 20.0, 50.0])
+    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    pairs = [np.cos(np.deg2rad(degrees)) for degrees in (20, 30, 50)]
+    assert cohesion(vectors) == pytest.approx(sum(pairs) / 3, abs=1e-4)
+    assert cohesion(np.ones((3, 1), dtype=np.float32)) == 1.0
+
+
+def test_clear_duplicates_become_one_with_all_that_they_had(memory: AgentMemory, clock: StoppedClock) -> None:
+    turns = memory.store_turns(["one", "two"])
+    first = memory.learn_fact(SAME[0], source_turn_ids=[turns[0].id], tags=["drinks"], confidence=0.7)
+    clock.ahead(days=1)
+    second = memory.learn_fact(SAME[1], source_turn_ids=[turns[1].id], tags=["home"], confidence=0.9, salience=0.8)
+    resting = memory.learn_fact("Buy beans for her", depends_on=[first.id])
+    ann, cafe = (memory.upsert_entity({"name": name}).id for name in ("Ann", "Café"))
+    edge = memory.semantic.relate(ann, "LIKES", cafe, fact_id=first.id)
+    report = job(memory)
+    assert (report.counts, len(report.operation_ids), report.notes) == ({"merged": 1}, 1, [])
+    kept, gone = memory.semantic.get_fact(second.id), memory.semantic.get_fact(first.id)
+    assert kept.source_turn_ids == (turns[1].id, turns[0].id)
+    assert (kept.tags, kept.confidence, kept.salience) == (("home", "drinks"), 0.9, 0.8)
+    assert (gone.status, gone.superseded_by, gone.reason) == (Status.SUPERSEDED, kept.id, f"merged into {kept.id}")
+    assert claims(memory) == {SAME[1], resting.claim}
+    assert memory.semantic.get_fact(resting.id).depends_on == (kept.id,), "its premise did not fall"
+    (moved,) = run(resources(memory).log.get("Edge", [edge.id], seat(memory).scope))
+    assert moved.fact_id == kept.id
+    assert memory.remember("What coffee does Ann like?").facts[0].claim == SAME[1]
+    assert memory.semantic.update_fact(first.id, tags=["x"]).id == kept.id, "the one merged away passes calls on"
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("Ann likes strong black coffee in the morning", "Ann does not like strong black coffee in the morning"),
+        ("Ann ran 5 km along the river on the path", "Ann ran 8 km along the river on the path"),
+        ("Ann taught Ben to play the grand piano", "Ben taught Ann to play the grand piano"),
+        ("The team meets in the big room on Monday", "The team meets in the big room on Tuesday"),
+    ],
+)
+def test_what_makes_a_difference_is_neither_merged_nor_asked_about(memory: AgentMemory, one: str, other: str) -> None:
+    memory.learn_fact(one)
+    memory.learn_fact(other)
+    assert memory.curation.clusters() == []
+    assert job(memory).counts == {}
+    assert claims(memory) == {one, other}
+
+
+@pytest.mark.parametrize("field", ["entity_ids", "valid_from", "temporal_context", "channel"])
+def test_facts_about_others_of_other_times_and_other_channels_stay_apart(
+    memory: AgentMemory, clock: StoppedClock, field: str
+) -> None:
+    ann = memory.upsert_entity({"name": "Ann"}).id
+    said: dict[str, dict[str, Any]] = {
+        "entity_ids": {"entity_ids": [ann]}, "valid_from": {"valid_from": clock.at},
+        "temporal_context": {"temporal_context": "past"}, "channel": {},
+    }  # fmt: skip
+    memory.learn_fact(SAME[0])
+    memory.scoped(channel="roof" if field == "channel" else "_global").learn_fact(SAME[1], **said[field])
+    assert job(memory).counts == {}
+
+
+@pytest.fixture
+def asking(home: Path, clock: StoppedClock) -> Any:
+    with opened(home, clock=clock, seed=7, clusters=LOOSE) as memory:
+        memory.learn_fact("Ann likes strong black coffee in the morning")
+        memory.learn_fact("Ann likes strong black coffee at her desk in the morning sun")
+        yield memory
+
+
+def test_near_ones_are_put_to_a_person_once(asking: AgentMemory) -> None:
+    assert actions(asking.curation.clusters()) == [("review", 2)]
+    assert job(asking, dry_run=True).counts == {"review": 1}
+    assert asking.semantic.reviews() == []
+    assert job(asking).counts == {"review": 1}
+    (review,) = asking.semantic.reviews("same_fact")
+    assert review.question.startswith("Do these say the same: 'Ann likes strong black coffee in the morning' and ")
+    assert len(claims(asking)) == 2
+    again = asking.semantic.facts()[0]
+    asking.semantic.boost_salience(again.id)
+    assert job(asking).counts == {}
+
+
+@pytest.mark.parametrize("decision, left", [("merge", 1), ("keep_apart", 2)])
+def test_the_decision_is_carried_out_and_kept(asking: AgentMemory, decision: str, left: int) -> None:
+    job(asking)
+    (review,) = asking.semantic.reviews()
+    decided: Review = asking.semantic.resolve_review(review.id, decision)
+    assert decided.review_status == ("accepted" if decision == "merge" else "rejected")
+    assert len(claims(asking)) == left
+    for fact in asking.semantic.facts():
+        asking.semantic.boost_salience(fact.id)
+    assert (job(asking).counts, asking.semantic.reviews()) == ({}, [])
+
+
+@pytest.mark.parametrize("decision", ["merge", "keep_apart"])
+def test_a_decision_is_undone_as_a_whole(asking: AgentMemory, decision: str) -> None:
+    job(asking)
+    before = state(asking)
+    (review,) = asking.semantic.reviews()
+    asking.undo(asking.semantic.resolve_review(review.id, decision).operation_id)
+    assert state(asking) == before
+
+
+def test_two_that_became_one_meanwhile_need_no_merge(asking: AgentMemory) -> None:
+    job(asking)
+    (review,) = asking.semantic.reviews()
+    asking.curation.merge(review.record_ids)
+    before = claims(asking)
+    assert asking.semantic.resolve_review(review.id, "merge").review_status == "accepted"
+    assert claims(asking) == before
+
+
+def test_erasing_the_one_that_stayed_erases_what_says_the_same(memory: AgentMemory) -> None:
+    gone, kept = (memory.learn_fact(claim, confidence=sure) for claim, sure in zip(SAME, (0.7, 0.9), strict=True))
+    job(memory)
+    receipt = memory.forget(kept.id, hard=True)
+    assert receipt.derived == (gone.id,)
+    assert memory.semantic.facts({"retired": True}) == []
+
+
+def test_rejected_ones_are_not_merged_when_they_come_closer(home: Path, clock: StoppedClock) -> None:
+    with opened(home, clock=clock, seed=7, clusters={"merge": 1.0, "review": 0.5}) as memory:
+        memory.learn_fact("Ann likes strong black coffee in the morning")
+        memory.learn_fact("Ann likes her strong black coffee in the morning light")
+        found = memory.curation.clusters()
+        if not found:
+            pytest.fail("the two are not near enough for this test")
+        job(memory)
+        memory.semantic.resolve_review(memory.semantic.reviews()[0].id, "keep_apart")
+    with opened(home, clock=clock, clusters={"merge": 0.84}) as memory:
+        for fact in memory.semantic.facts():
+            memory.semantic.boost_salience(fact.id)
+        assert actions(memory.curation.clusters()) == [("merge", 2)]
+        assert job(memory).counts == {}
+
+
+def test_a_loose_chain_is_kept_apart(home: Path, clock: StoppedClock) -> None:
+    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda"]
+    with opened(home, clock=clock, seed=7, clusters={"link": 0.6, "review": 0.75, "merge": 0.9}) as memory:
+        for start in range(0, 7, 2):
+            memory.learn_fact(" ".join(words[start : start + 5]))
+        (cluster,) = memory.curation.clusters()
+        assert (cluster.action, len(cluster.facts)) == ("keep_apart", 4)
+        assert job(memory).counts == {"kept_apart": 1}
+
+
+def test_only_what_changed_is_compared_with_the_rest(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+    near = clusters._Links._near
+
+    def counting(self: Any, block: Any) -> Any:
+        compared.append(len(block))
+        return near(self, block)
+
+    monkeypatch.setattr(clusters._Links, "_near", counting)
+    for number in range(20):
+        memory.learn_fact(f"Guest number {number} likes {'tea' * (number + 1)}")
+    job(memory)
+    assert sum(compared) == 20
+    job(memory)
+    assert sum(compared) == 20
+    memory.learn_fact("Ann sings")
+    job(memory)
+    assert sum(compared) == 21
+
+
+def test_a_chain_is_followed_through_facts_that_did_not_change(memory: AgentMemory) -> None:
+    sign: dict[str, Hashable] = {}
+    old = [memory.learn_fact(claim) for claim in SAME]
+    after = head(memory)
+    memory.learn_fact("Ann likes the strong black coffee in the morning")
+    memory.flush()
+
+    def same(fact: Fact) -> Hashable:
+        return sign.setdefault("all", signature(fact))
+
+    (cluster,) = run(find_clusters(seat(memory), "_global", same, after=after))
+    assert {fact.id for fact in old} < {fact.id for fact in cluster.facts}
+    assert run(find_clusters(seat(memory), "_global", same, after=head(memory))) == []
+
+
+@settings(max_examples=10, derandomize=True)
+@given(
+    st.lists(st.sampled_from([0, 1, 2]), min_size=2, max_size=6), st.permutations(["black", "strong", "hot", "sweet"])
+)
+def test_twice_is_once_and_undo_gives_the_former_state(
+    tmp_path_factory: pytest.TempPathFactory, who: list[int], words: list[str]
+) -> None:
+    with opened(tmp_path_factory.mktemp("home"), clock=StoppedClock(), seed=7) as memory:
+        for number, person in enumerate(who):
+            turned = words[number % 4 :] + words[: number % 4]
+            memory.learn_fact(f"{('Ann', 'Ben', 'Cleo')[person]} likes {' '.join(turned)} coffee in the morning")
+        before = state(memory)
+        report = job(memory)
+        after = state(memory)
+        assert len(claims(memory)) == len(set(who))
+        assert (job(memory).counts, state(memory)) == ({}, after)
+        for operation in reversed(report.operation_ids):
+            memory.undo(operation)
+        assert state(memory) == before
+        assert (job(memory).counts, state(memory)) == ({}, before), "what a person took back is not done again"
+
+
+def test_a_dry_run_writes_nothing(memory: AgentMemory) -> None:
+    for claim in SAME:
+        memory.learn_fact(claim)
+    before = head(memory)
+    assert job(memory, dry_run=True).counts == {"merged": 1}
+    assert head(memory) == before
+
+
+def test_merging_by_hand(memory: AgentMemory) -> None:
+    facts = [memory.learn_fact(claim) for claim in ("Ann drinks coffee", "Coffee is what Ann drinks", "Ann sings")]
+    merged = memory.curation.merge([facts[1].id, facts[0].id], idempotency_key="k")
+    assert (merged.id, claims(memory)) == (facts[0].id, {"Ann drinks coffee", "Ann sings"})
+    assert memory.curation.merge([facts[1].id, facts[0].id], idempotency_key="k") == merged
+    memory.undo(merged.operation_id)
+    assert len(claims(memory)) == 3
+    for claim in SAME:
+        memory.learn_fact(claim)
+    (cluster,) = memory.curation.clusters()
+    assert memory.curation.merge(cluster).id == cluster.facts[0].id
+
+
+def test_what_cannot_be_merged_is_refused(memory: AgentMemory) -> None:
+    fact, other = memory.learn_fact("Ann sings"), memory.learn_fact("Ben sings")
+    roof = memory.scoped(channel="roof")
+    elsewhere = roof.learn_fact("Cleo sings")
+    memory.forget(other.id)
+    for face, ids in ((memory, [fact.id]), (memory, [fact.id, "none"]), (memory, [fact.id, other.id]),
+                      (roof, [fact.id, elsewhere.id]), (memory, fact.id), (memory, [fact.id, fact.id])):  # fmt: skip
+        with pytest.raises(InvalidRecord) as caught:
+            face.curation.merge(ids)
+        assert caught.value.field == "cluster"
+
+
+def test_a_premise_merged_into_what_rests_on_it_leaves_no_circle(memory: AgentMemory) -> None:
+    first = memory.learn_fact(SAME[0])
+    second = memory.learn_fact(SAME[1], depends_on=[first.id], confidence=0.95)
+    assert memory.curation.merge([first.id, second.id]).depends_on == ()

@@ -1,0 +1,164 @@
+"""The job `distill_procedures`: what users ask for becomes procedures, stronger with each time, never twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from agentmem import AgentMemory, JobReport
+from agentmem.stores.jobs import JobState
+from tests.flows.given import StoppedClock, head, opened, resources, run, seat, state
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
+    with opened(tmp_path_factory.mktemp("distill"), clock=StoppedClock(), seed=3) as memory:
+        yield memory
+
+
+@pytest.fixture
+def memory(shared: AgentMemory, request: pytest.FixtureRequest) -> AgentMemory:
+    """A user of its own in the shared store, in a conversation."""
+    return shared.scoped(user_id=request.node.name[:100], conversation_id="c")
+
+
+def distil(memory: AgentMemory) -> JobReport:
+    (report,) = memory.consolidate("distill_procedures")
+    assert (report.failed, report.pending) == ({}, 0)
+    return report
+
+
+def said(memory: AgentMemory, *texts: str) -> dict[str, tuple[str, int]]:
+    """What is known after these turns: status and strength by instruction."""
+    for text in texts:
+        memory.store_turn(text)
+    distil(memory)
+    return {record.instruction: (record.procedure_status, record.strength) for record in memory.procedural.procedures()}
+
+
+def test_asked_once_is_a_candidate_and_asked_twice_is_in_force(memory: AgentMemory) -> None:
+    assert said(memory, "Please don't use emojis.") == {"Do not use emojis": ("candidate", 1)}
+    assert memory.remember("emojis").procedures == ()
+    assert said(memory, "I told you not to use emojis!") == {"Do not use emojis": ("active", 2)}
+    (found,) = memory.remember("emojis").procedures
+    turns = run(resources(memory).log.get("Turn", found.source_turn_ids, seat(memory).scope))
+    assert [turn.searchable() for turn in turns] == ["Please don't use emojis.", "I told you not to use emojis!"]
+
+
+@pytest.mark.parametrize("text", ["From now on, answer in French.", "Always answer in French, please."])
+def test_a_standing_order_is_in_force_at_once(memory: AgentMemory, text: str) -> None:
+    (status,) = said(memory, text).values()
+    assert status == ("active", 1)
+    assert "nswer in French" in memory.context("Which train goes to Oslo?").text.splitlines()[1]
+
+
+def test_the_same_in_other_words_is_one(memory: AgentMemory) -> None:
+    found = said(memory, "Always answer in French.", "From now on please answer in French!", "You must always answer in French")
+    assert found == {"Always answer in French": ("active", 3)}
+
+
+def test_alike_in_meaning_is_one_unless_polarity_or_numbers_differ(memory: AgentMemory) -> None:
+    """The embedder finds these the same: their words are, in another order."""
+    first = "Always sort the list of open invoices by date and amount"
+    assert len(said(memory, f"{first}.", "Always sort by date and amount the list of open invoices.")) == 1
+    assert set(said(memory, "Never sort by date and amount the list of open invoices.")) == {
+        "Never sort by date and amount the list of open invoices"
+    }
+
+
+def test_the_opposite_takes_its_place_and_so_does_another_number(memory: AgentMemory) -> None:
+    said(memory, "Always use emojis in your answers.", "Always round to 2 decimals.")
+    assert said(memory, "Never use emojis.", "Always round to 3 decimals.") == {
+        "Never use emojis": ("active", 1), "Always round to 3 decimals": ("active", 1),
+    }  # fmt: skip
+    retired = memory.procedural.procedures("retired")
+    assert [record.instruction for record in retired] == ["Always use emojis in your answers", "Always round to 2 decimals"]
+    assert {record.reason for record in retired} == {"asked otherwise"}
+    assert set(said(memory, "Always use emojis.")) == {"Always use emojis", "Always round to 3 decimals"}
+
+
+def test_what_is_asked_no_longer_is_retired(memory: AgentMemory) -> None:
+    said(memory, "Always add a summary at the end.", "Never use emojis.", "Always cite your sources.")
+    assert set(said(memory, "You no longer need to add a summary.")) == {"Never use emojis", "Always cite your sources"}
+    assert set(said(memory, "You can use emojis again.")) == {"Always cite your sources"}
+    assert set(said(memory.scoped(conversation_id="elsewhere"), "Stop doing that.")) == {"Always cite your sources"}
+    assert said(memory, "Stop doing that.") == {}
+
+
+def test_an_occasion_keeps_instructions_apart(memory: AgentMemory) -> None:
+    said(memory, "When I ask for code, always add type hints.", "Always add type hints.")
+    found = {record.trigger: record.instruction for record in memory.procedural.procedures()}
+    assert found == {"when I ask for code": "Always add type hints", "": "Always add type hints"}
+
+
+def test_only_the_users_own_words_count(memory: AgentMemory) -> None:
+    memory.store_turn("From now on, answer in French.", role="assistant")
+    memory.store_turn("Never use emojis.", role="system")
+    memory.store_turn("Always cite your sources.", role="tool")
+    assert said(memory) == {}
+
+
+def test_what_several_people_say_to_each_other_is_no_order(memory: AgentMemory) -> None:
+    memory.store_turn("Always send me the notes.", speaker="Ann")
+    memory.store_turn("Never use my bike.", speaker="Ben")
+    alone = memory.scoped(conversation_id="alone")
+    alone.store_turn("Always cite your sources.", speaker="Ann")
+    alone.store_turn("I shall.", role="assistant", speaker="Bot")
+    assert said(memory) == {"Always cite your sources": ("active", 1)}
+
+
+def test_read_again_nothing_changes(memory: AgentMemory) -> None:
+    said(memory, "Please don't use emojis.", "Always answer in French.", "Stop doing that.")
+    before, last = state(memory), head(memory)
+    assert distil(memory).counts == {} and head(memory) == last
+    jobs, scope = resources(memory).jobs, seat(memory).scope
+    sql = "DELETE FROM job_states WHERE user_id = ?"
+    run(resources(memory).log.database.write(lambda db: db.execute(sql, (scope.user_id,))))
+    assert run(jobs.state("distill_procedures", scope)) == JobState("distill_procedures", scope.user_id)
+    assert distil(memory).counts == {"turns": 3}
+    assert state(memory) == before
+
+
+def test_what_was_undone_stays_undone(memory: AgentMemory) -> None:
+    memory.store_turn("Always answer in French.")
+    report = distil(memory)
+    memory.undo(report.operation_ids[0])
+    distil(memory)
+    assert memory.procedural.procedures() == []
+
+
+def test_a_dry_run_only_counts(memory: AgentMemory) -> None:
+    memory.store_turn("Always answer in French.")
+    before = state(memory)
+    (report,) = memory.consolidate("distill_procedures", dry_run=True)
+    assert report.counts == {"turns": 1, "orders": 1} and state(memory) == before
+    assert run(resources(memory).jobs.state("distill_procedures", seat(memory).scope)).seq == 0
+
+
+def test_it_stays_in_the_channel_where_it_was_said(memory: AgentMemory) -> None:
+    bot, roof = memory.scoped(agent_id="bot", channel="_self_bot"), memory.scoped(channel="roof", conversation_id="r")
+    bot.scoped(conversation_id="b").store_turn("Always answer in French.")
+    roof.store_turn("Always count the tiles.")
+    distil(memory)
+    assert memory.procedural.procedures() == []
+    assert [record.instruction for record in bot.procedural.procedures()] == ["Always answer in French"]
+    assert [record.instruction for record in roof.procedural.procedures()] == ["Always count the tiles"]
+
+
+def test_only_turns_after_the_position_are_read(memory: AgentMemory) -> None:
+    memory.store_turn("Always answer in French.")
+    jobs, scope = resources(memory).jobs, seat(memory).scope
+    run(jobs.note(replace(run(jobs.state("distill_procedures", scope)), seq=head(memory))))
+    assert distil(memory).counts == {}
+    assert said(memory, "Never use emojis.") == {"Never use emojis": ("active", 1)}
+
+
+def test_while_another_is_at_it_nothing_is_done(memory: AgentMemory) -> None:
+    memory.store_turn("Always answer in French.")
+    log, user = resources(memory).log, seat(memory).scope.user_id
+    run(log.lease(f"distill_procedures:{user}", 60, "another"))
+    assert "another worker" in distil(memory).stopped and memory.procedural.procedures() == []
+    run(log.release(f"distill_procedures:{user}", "another"))
+    assert said(memory) == {"Always answer in French": ("active", 1)}

@@ -1,0 +1,73 @@
+"""What a worker shows of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from agentmem import AsyncAgentMemory
+from agentmem.errors import ConfigError
+from agentmem.monitoring import Monitor, health
+from agentmem.worker import ConsolidationWorker
+
+
+def _get(url: str) -> tuple[int, str]:
+    try:
+        with urlopen(url, timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+
+
+async def test_health_and_metrics_tell_how_the_worker_is(tmp_path: Path) -> None:
+    async with AsyncAgentMemory("ann's secret name", home=tmp_path, embedder="hash") as memory:
+        await memory.store_turn("My sister Anna lives in Porto.")
+        await memory.remember("who is Anna?")
+        monitor = Monitor()
+        worker = ConsolidationWorker(memory.resources, jobs=["consolidate"], told=monitor.count)
+        at = f"http://127.0.0.1:{monitor.open(worker, '127.0.0.1', 0)}"
+        try:
+            status, said = await asyncio.to_thread(_get, f"{at}/health")
+            assert (status, json.loads(said)["reason"]) == (503, "no run has ended yet")
+            await worker.run_once()
+            assert (await asyncio.to_thread(_get, f"{at}/health"))[0] == 200
+            assert (await asyncio.to_thread(_get, f"{at}/elsewhere"))[0] == 404
+            _, told = await asyncio.to_thread(_get, f"{at}/metrics")
+        finally:
+            monitor.close()
+    values = dict(re.findall(r"^(agentmem\S+) (\S+)$", told, re.MULTILINE))
+    assert float(values['agentmem_job_runs_total{job="consolidate"}']) == 1
+    assert float(values['agentmem_job_records_total{job="consolidate",what="turns"}']) == 1
+    assert float(values['agentmem_records{kind="Turn"}']) == 1
+    assert float(values["agentmem_up"]) == 1
+    assert float(values['agentmem_milliseconds{what="recall_p95"}']) > 0
+    assert float(values['agentmem_milliseconds{what="write_p50"}']) > 0
+    assert "secret" not in told
+    assert "Anna" not in told
+
+
+async def test_a_worker_that_ends_no_run_any_more_is_not_well(tmp_path: Path) -> None:
+    async with AsyncAgentMemory("ann", home=tmp_path, embedder="hash") as memory:
+        worker = ConsolidationWorker(memory.resources, jobs=["consolidate"])
+        await worker.run_once()
+        assert worker.last_run is not None
+        assert health(worker, worker.last_run + 5 * 15 * 60 - 1).well
+        late = health(worker, worker.last_run + 5 * 15 * 60 + 1)
+        assert (late.well, late.reason) == (False, "no run has ended for 4,501 s")
+
+
+async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    async with AsyncAgentMemory("ann", home=tmp_path, embedder="hash") as memory:
+        worker, first, second = ConsolidationWorker(memory.resources), Monitor(), Monitor()
+        port = first.open(worker, "127.0.0.1", 0)
+        try:
+            with pytest.raises(ConfigError, match=rf"worker\.port: cannot listen on 127\.0\.0\.1:{port}"):
+                second.open(worker, "127.0.0.1", port)
+        finally:
+            first.close()

@@ -1,0 +1,281 @@
+"""The synopsis: who the user is and what goes on, of facts that hold, in its channels, kept while they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentmem import AgentMemory, InvalidRecord
+from agentmem.extraction.echo import own_lines
+from agentmem.memory.synopsis import synopsis_id
+from agentmem.settings_parts import SynopsisOptions
+from agentmem.text.tokens import quarter
+from tests.flows.given import START, StoppedClock, head, opened, resources, run, seat
+
+USERS = count(1)
+COUNTERS = [quarter, len, lambda text: len(text.split())]
+
+
+@pytest.fixture(scope="module")
+def clock() -> StoppedClock:
+    return StoppedClock()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, clock: StoppedClock) -> Iterator[AgentMemory]:
+    with opened(tmp_path_factory.mktemp("synopsis") / "home", clock=clock) as memory:
+        yield memory
+
+
+@pytest.fixture
+def memory(shared: AgentMemory, clock: StoppedClock) -> AgentMemory:
+    """A user of its own."""
+    clock.at = max(clock.at, START)
+    return shared.scoped(user_id=f"user-{next(USERS)}", conversation_id="first")
+
+
+def write(memory: AgentMemory) -> Any:
+    return memory.consolidate("synopsis")[0]
+
+
+def kept(memory: AgentMemory) -> dict[str, Any]:
+    return run(resources(memory).session.items(seat(memory).scope, ""))
+
+
+def cached(memory: AgentMemory) -> set[str]:
+    return {name for name in kept(memory) if name.startswith(("identity", "context"))}
+
+
+def test_the_defaults_are_those_of_the_documents() -> None:
+    options = SynopsisOptions()
+    assert (options.identity_ttl, options.context_ttl, options.refresh_on_access) == (604_800, 3_600, True)
+    assert options.max_tokens == 1_000
+    assert timedelta(seconds=options.identity_ttl) == timedelta(days=7)
+
+
+def test_without_knowledge_it_is_empty(memory: AgentMemory) -> None:
+    assert str(memory.synopsis()) == ""
+    assert write(memory).counts == {}
+
+
+def test_says_who_the_user_is_and_what_goes_on(memory: AgentMemory) -> None:
+    memory.store_turn("We packed the tent and the stove for Norway.", timestamp=START)
+    memory.learn_fact("The user prefers tea", memory_type="preference")
+    memory.learn_fact("Ann is a doctor", salience=0.9)
+    memory.learn_fact("The user lives in Oslo", salience=0.6)
+    memory.learn_fact("The user is called Mia Berg", salience=0.9)
+    memory.learn_fact("The user has a cold", memory_type="context", tier="short")
+    memory.add_goal({"description": "learn Norwegian", "deadline": START + timedelta(days=30)})
+    memory.add_goal({"description": "win the lottery", "goal_status": "abandoned"})
+    memory.update_profile(preferences={"tone": "short"})
+    assert str(memory.synopsis()).splitlines() == [
+        "# About the user", "- preferences: tone short", "- The user is called Mia Berg", "- Ann is a doctor",
+        "- The user lives in Oslo", "- The user prefers tea", "# What the user is up to",
+        "- Goal: learn Norwegian (by 31 March 2026)",
+        "- On 1 March 2026: user: We packed the tent and the stove for Norway.", "- The user has a cold",
+    ]  # fmt: skip
+
+
+def test_what_does_not_hold_is_not_said(memory: AgentMemory, clock: StoppedClock) -> None:
+    wrong = memory.learn_fact("The user lives in Rome")
+    memory.semantic.supersede_fact(wrong.id, "The user lives in Oslo")
+    premise = memory.learn_fact("The user works at Acme")
+    memory.learn_fact("The user has an Acme badge", depends_on=[premise.id])
+    memory.learn_fact("The user is in Bergen", valid_to=clock.at + timedelta(hours=1))
+    memory.learn_fact("The user may like jazz", confidence=0.5)
+    memory.learn_fact("The user played rugby", temporal_context="past")
+    said = str(memory.synopsis())
+    assert "Bergen (until" in said
+    assert "Oslo" in said
+    memory.forget(premise.id)
+    clock.ahead(hours=2)
+    assert str(memory.synopsis()).splitlines() == ["# About the user", "- The user lives in Oslo"]
+
+
+def test_each_scope_is_told_what_it_may_read(memory: AgentMemory) -> None:
+    memory.learn_fact("The user lives in Oslo")
+    cook = memory.scoped(agent_id="cook", channel="_self_cook")
+    cook.learn_fact("The user hates cilantro")
+    memory.scoped(channel="work").learn_fact("The user ships on Friday")
+    for _ in range(2):  # as it is put together, and as it is stored
+        told = {
+            "all": str(memory.synopsis()), "work": str(memory.scoped(channel="work").synopsis()),
+            "cook": str(cook.synopsis()), "other": str(memory.scoped(agent_id="nurse").synopsis()),
+            "stranger": str(memory.scoped(user_id="stranger").synopsis()),
+        }  # fmt: skip
+        assert {name for name, text in told.items() if "Oslo" in text} == {"all", "work", "cook", "other"}
+        assert {name for name, text in told.items() if "cilantro" in text} == {"cook"}
+        assert {name for name, text in told.items() if "Friday" in text} == {"work"}
+        assert write(memory).counts in ({"synopsis": 3}, {})
+    shown = memory.remember("what is known?", reinforce=False)
+    assert "cilantro" not in str(shown)
+    assert "cilantro" in str(cook.remember("what is known?", reinforce=False))
+
+
+def test_is_kept_under_the_documents_keys_while_it_holds(memory: AgentMemory) -> None:
+    fact = memory.learn_fact("The user lives in Oslo")
+    first = memory.synopsis()
+    assert cached(memory) == {"identity", "context"}
+    value = kept(memory)["identity"]
+    value["tier"]["sentences"][0]["text"] = "as it is cached"
+    run(resources(memory).session.set(seat(memory).scope, "identity", value, ttl=60))
+    assert memory.synopsis().identity.text == "- as it is cached"
+    memory.semantic.supersede_fact(fact.id, "The user lives in Rome")
+    assert memory.synopsis().identity.text == "- The user lives in Rome"
+    assert first.identity.text == "- The user lives in Oslo"
+    run(resources(memory).session.set(seat(memory).scope, "identity", {"tier": 7, "at": "soon"}, ttl=60))
+    assert memory.synopsis().identity.text == "- The user lives in Rome"
+
+
+def test_times_to_live_begin_anew_with_each_access(memory: AgentMemory, clock: StoppedClock) -> None:
+    memory.learn_fact("The user lives in Oslo")
+    memory.synopsis()
+    for _ in range(3):
+        clock.ahead(minutes=50)
+        memory.synopsis()
+        assert cached(memory) == {"identity", "context"}
+    clock.ahead(minutes=61)
+    assert cached(memory) == {"identity"}
+    clock.ahead(days=6.8)
+    assert cached(memory) == {"identity"}
+    clock.ahead(days=0.2)
+    assert cached(memory) == set()
+
+
+def test_talk_of_late_is_as_old_as_the_time_to_live_at_most(memory: AgentMemory, clock: StoppedClock) -> None:
+    memory.store_turn("We packed the tent for Norway.")
+    assert "tent" in str(memory.synopsis())
+    turn = memory.scoped(conversation_id="second").store_turn("The piano needs tuning before the concert.")
+    assert "piano" not in str(memory.synopsis())
+    clock.ahead(minutes=61)
+    assert "piano" in str(memory.synopsis())
+    memory.forget(turn.id)
+    assert "piano" not in str(memory.synopsis())
+
+
+def test_the_job_writes_once_and_when_something_changed(memory: AgentMemory) -> None:
+    memory.learn_fact("The user lives in Oslo")
+    before = head(memory)
+    assert memory.consolidate("synopsis", dry_run=True)[0].counts == {"synopsis": 1}
+    assert head(memory) == before
+    first = write(memory)
+    assert (first.counts, first.pending, first.calls) == ({"synopsis": 1}, 0, 0)
+    at = head(memory)
+    assert (write(memory).counts, head(memory)) == ({}, at)
+    memory.learn_fact("The user plays the oboe")
+    second = write(memory)
+    assert second.counts == {"synopsis": 1}
+    assert "oboe" in str(memory.remember("hello", reinforce=False))
+    assert memory.remember("hello", reinforce=False).user_context["synopsis"] == memory.synopsis().model_copy(
+        update={"id": ""}
+    )
+    memory.undo(second.operation_ids[0])
+    (record,) = run(resources(memory).log.get("Synopsis", [_id(memory)], seat(memory).scope))
+    assert [sentence.text for sentence in record.identity.sentences] == ["The user lives in Oslo"]
+    assert write(memory).counts == {"synopsis": 1}
+
+
+def _id(memory: AgentMemory) -> str:
+    return synopsis_id(seat(memory).scope.user_id, "_global")
+
+
+def profiles(memory: AgentMemory) -> list[tuple[Any, ...]]:
+    """The rows of the user in the documents' table."""
+    asked = "SELECT preferences, synopsis FROM user_profiles WHERE user_id = ?"
+    user = seat(memory).scope.user_id
+    return run(resources(memory).log.database.read(lambda db: db.execute(asked, (user,)).fetchall()))
+
+
+def test_stands_in_the_table_of_profiles(memory: AgentMemory) -> None:
+    memory.learn_fact("The user lives in Oslo")
+    assert profiles(memory) == []
+    write(memory)
+    ((preferences, synopsis),) = profiles(memory)
+    assert preferences == "{}"
+    assert "The user lives in Oslo" in synopsis
+    memory.update_profile(preferences={"tone": "short"})
+    ((preferences, synopsis),) = profiles(memory)
+    assert "short" in preferences
+    assert "Oslo" in synopsis
+
+
+def test_bundles_tell_it_while_it_holds_and_replay_it(memory: AgentMemory, clock: StoppedClock) -> None:
+    fact = memory.learn_fact("The user lives in Oslo")
+    early = clock.ahead(minutes=1)
+    clock.ahead(minutes=1)
+    write(memory)
+    bundle = memory.remember("weather", reinforce=False)
+    assert "Oslo" in bundle.user_context["synopsis"].text
+    assert "synopsis" not in memory.remember("weather", known_at=early, reinforce=False).user_context
+    memory.forget(fact.id)
+    assert "synopsis" not in memory.remember("weather", reinforce=False).user_context
+    assert memory.audit.replay(bundle.receipt.id).user_context == bundle.user_context
+
+
+def test_goes_with_what_is_erased(memory: AgentMemory) -> None:
+    fact = memory.learn_fact("The user collects zithers")
+    memory.learn_fact("The user lives in Oslo")
+    write(memory)
+    memory.forget(fact.id)
+    write(memory)  # the stored one says no word of it any more, but its history does
+    memory.synopsis()
+    receipt = memory.forget(fact.id, hard=True)
+    assert receipt.scan is not None
+    assert receipt.scan.remnants == {}
+    assert receipt.derived == ()
+    assert run(resources(memory).log.versions(("Synopsis", _id(memory)), seat(memory).scope)) == []
+    assert cached(memory) == set()
+    assert str(memory.synopsis()) == "# About the user\n- The user lives in Oslo"
+    assert write(memory).counts == {"synopsis": 1}
+    assert memory.erase().scan.remnants == {}
+    assert str(memory.synopsis()) == ""
+    assert profiles(memory) == []
+
+
+def test_is_no_news_to_extraction(memory: AgentMemory) -> None:
+    memory.learn_fact("The user lives in Oslo")
+    memory.add_goal("learn Norwegian")
+    pasted = str(memory.synopsis())
+    assert [pasted[start:end] for start, end in own_lines(pasted)] == pasted.splitlines()
+    memory.store_turn(pasted)
+    memory.consolidate("consolidate")
+    assert [fact.claim for fact in memory.semantic.facts()] == ["The user lives in Oslo"]
+
+
+@pytest.fixture(scope="module")
+def known(shared: AgentMemory) -> AgentMemory:
+    """A user of whom much is known, in two channels."""
+    memory = shared.scoped(user_id="much", conversation_id="first")
+    for number in range(60):
+        seen = memory if number % 3 else memory.scoped(channel="work")
+        seen.learn_fact(f"The user has box {number} of {'shells ' * (number % 7 + 1)}")
+        if number < 8:
+            memory.add_goal(f"sort box {number} before the summer")
+    return memory.scoped(channel="work")
+
+
+@settings(max_examples=25)
+@given(budget=st.integers(1, 1500), counter=st.sampled_from(COUNTERS))
+def test_is_never_over_its_budget(known: AgentMemory, budget: int, counter: Any) -> None:
+    said = known.synopsis(max_tokens=budget, counter=counter)
+    assert counter(str(said)) <= budget
+    assert len(set(str(said).splitlines())) == len(str(said).splitlines())
+
+
+def test_has_at_most_a_thousand_tokens(known: AgentMemory) -> None:
+    said = known.synopsis()
+    assert 500 < quarter(str(said)) <= 1_000
+    first, second = (str(sentence.text) for sentence in said.identity.sentences[:2])
+    assert {int(text.split()[4]) % 3 == 0 for text in (first, second)} == {True, False}  # of each channel in turn
+
+
+def test_refuses_a_budget_below_one(memory: AgentMemory) -> None:
+    with pytest.raises(InvalidRecord, match="max_tokens") as caught:
+        memory.synopsis(max_tokens=0)
+    assert caught.value.field == "max_tokens"

@@ -1,0 +1,212 @@
+"""The worker: who is served, in which order, what is noted, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentmem import AsyncAgentMemory, consolidation
+from agentmem.consolidation import scheduled_jobs
+from agentmem.consolidation.serving import OPERATOR, RunReport
+from agentmem.errors import ConfigError, InvalidRecord, ModelUnavailable
+from agentmem.model.scope import Scope
+from agentmem.worker import ConsolidationWorker
+from tests.fakes.scribe import Scribe
+from tests.flows.given import StoppedClock
+from tests.flows.read_turns import BOOK, LIVES, opened
+
+OFTEN = dict.fromkeys(scheduled_jobs(), 0.2 / 60)
+DROPPED = '''
+"""A job that was dropped in."""
+import asyncio
+from agentmem.consolidation import JobReport
+from agentmem.errors import BadReply
+NAME, MINUTES, TRIGGER = "dropped_in", 0.001, "changes"
+served, slow, bad = [], [], []
+async def run(resources, scope, options):
+    if scope.user_id in bad:
+        raise BadReply("nonsense")
+    if scope.user_id in slow:
+        await asyncio.sleep(60)
+    served.append(scope.user_id)
+    return JobReport(job=NAME, user_id=scope.user_id, counts={"turns": 1})
+'''
+
+
+@asynccontextmanager
+async def crowd(home: Path, users: int, clock: Any = None) -> AsyncIterator[AsyncAgentMemory]:
+    """A memory in which so many users said one thing each, one minute apart."""
+    clock = clock or StoppedClock()
+    async with AsyncAgentMemory("operator", home=home, embedder="hash", clock=clock) as memory:
+        for number in range(users):
+            await memory.scoped(user_id=f"user {number}").store_turn(f"My friend Tom got {number} nails.")
+            clock.ahead(minutes=1)
+        yield memory
+
+
+@pytest.fixture
+def dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A job in a file of its own, found beside the others."""
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    (folder / "dropped_in.py").write_text(DROPPED)
+    monkeypatch.setattr(consolidation, "__path__", [*consolidation.__path__, str(folder)])
+    yield scheduled_jobs()["dropped_in"]
+    import sys
+
+    del sys.modules["agentmem.consolidation.dropped_in"]
+
+
+async def only(memory: AsyncAgentMemory, job: str, **more: Any) -> RunReport:
+    (report,) = await ConsolidationWorker(memory.resources, jobs=[job], **more).run_once()
+    return report
+
+
+async def test_everybody_is_read_once_and_the_idle_cost_nothing(tmp_path: Path) -> None:
+    async with crowd(tmp_path, 12) as memory:
+        first = await only(memory, "consolidate")
+        assert (first.users, first.counts["turns"], first.waiting) == (10, 10, True)  # ten conversations in a run
+        second = await only(memory, "consolidate")
+        assert second.counts["turns"] == 2
+        while (await only(memory, "consolidate")).users:  # what the reading itself wrote is looked at once
+            pass
+        await memory.scoped(user_id="user 3").store_turn("My brother Igor lives in Oslo.")
+        last = await only(memory, "consolidate")
+        assert (last.users, last.counts["turns"]) == (1, 1)
+
+
+async def test_who_waits_longest_comes_first_and_nobody_takes_it_all(tmp_path: Path) -> None:
+    clock = StoppedClock()
+    async with AsyncAgentMemory("operator", home=tmp_path, embedder="hash", clock=clock) as memory:
+        for number in range(9):
+            await memory.scoped(user_id="first", conversation_id=f"c{number}").store_turn("My friend Tom got nails.")
+        clock.ahead(minutes=1)
+        await memory.scoped(user_id="second").store_turn("My sister Anna lives in Porto.")
+        await only(memory, "consolidate")
+        states = {state.user_id: state for state in await memory.resources.jobs.queue("consolidate", OPERATOR)}
+        assert states["first"].report["pending"] == 6  # three of nine, because somebody else waited
+        assert await memory.scoped(user_id="second").semantic.facts()
+
+
+async def test_a_job_dropped_in_as_one_file_is_run(tmp_path: Path, dropped: Any) -> None:
+    async with crowd(tmp_path, 3) as memory:
+        report = await only(memory, "dropped_in")
+        assert dropped.served == ["user 0", "user 1", "user 2"]
+        assert report.counts == {"turns": 3}
+        assert (await only(memory, "dropped_in")).users == 0
+
+
+async def test_a_failing_user_stops_nobody_and_is_tried_later_and_later(tmp_path: Path, dropped: Any) -> None:
+    clock = StoppedClock()
+    async with crowd(tmp_path, 3, clock) as memory:
+        dropped.bad.append("user 1")
+        report = await only(memory, "dropped_in")
+        assert report.failed == {"user 1": "BadReply"}
+        assert dropped.served == ["user 0", "user 2"]
+        waits = []
+        for attempts in range(1, 4):
+            state = await memory.resources.jobs.state("dropped_in", Scope("user 1"))
+            assert state.attempts == attempts
+            assert state.due_at is not None
+            waits.append(state.due_at - clock.now())
+            assert not (await only(memory, "dropped_in")).failed  # not before its time
+            clock.at = state.due_at
+            if attempts < 3:
+                assert (await only(memory, "dropped_in")).failed
+        assert waits == [timedelta(minutes=1), timedelta(minutes=4), timedelta(minutes=16)]
+        dropped.bad.clear()
+        assert (await only(memory, "dropped_in")).users == 1
+        assert (await memory.resources.jobs.state("dropped_in", Scope("user 1"))).attempts == 0
+
+
+async def test_a_model_that_is_away_is_not_asked_for_each_user(tmp_path: Path) -> None:
+    def away(request: Any) -> str:
+        raise ModelUnavailable("no answer")
+
+    scribe = Scribe(BOOK, trouble=away)
+    clock = StoppedClock()
+    async with opened(tmp_path, scribe, clock=clock) as memory:
+        for name in ("ann", "bob", "cy"):
+            await memory.scoped(user_id=name).store_turn(LIVES)
+        report = await only(memory, "consolidate")
+        assert (len(scribe.requests), report.halted, report.waiting) == (1, True, True)
+        scribe.trouble = None
+        clock.ahead(hours=1)
+        assert (await only(memory, "consolidate")).counts["turns"] == 3
+
+
+async def test_the_caps_hold_for_the_run_and_not_for_each_user(tmp_path: Path) -> None:
+    scribe = Scribe(BOOK)
+    async with opened(tmp_path, scribe, max_calls=2) as memory:
+        for name in ("ann", "bob", "cy", "dee"):
+            await memory.scoped(user_id=name).store_turn(LIVES)
+        report = await only(memory, "consolidate")
+        assert (len(scribe.requests), report.calls, report.halted) == (2, 2, True)
+
+
+async def test_a_dry_run_writes_nothing_of_anybody(tmp_path: Path) -> None:
+    async with crowd(tmp_path, 2) as memory:
+        heads = await memory.resources.upkeep.heads(OPERATOR)
+        reports = await ConsolidationWorker(memory.resources, dry_run=True).run_once()
+        assert {report.job for report in reports} == {*scheduled_jobs()}
+        assert await memory.resources.upkeep.heads(OPERATOR) == heads
+        assert (await only(memory, "consolidate")).counts["turns"] == 2
+
+
+async def test_jobs_run_on_their_schedule_until_the_worker_stops(tmp_path: Path) -> None:
+    told: list[RunReport] = []
+    async with AsyncAgentMemory("ann", home=tmp_path, embedder="hash", worker={"minutes": OFTEN}) as memory:
+        async with ConsolidationWorker(memory.resources, told=told.append):
+            await memory.store_turn("My sister Anna lives in Porto.")
+            async with asyncio.timeout(30):
+                while not (await memory.semantic.facts() and {report.job for report in told} == {*OFTEN}):
+                    await asyncio.sleep(0.05)
+        ended = len(told)
+        await asyncio.sleep(0.5)
+        assert len(told) == ended
+
+
+async def test_stopping_lets_go_of_what_takes_too_long(tmp_path: Path, dropped: Any) -> None:
+    async with crowd(tmp_path, 2) as memory:
+        dropped.slow.append("user 0")
+        worker = ConsolidationWorker(memory.resources, jobs=["dropped_in"])
+        await worker.start()
+        while not worker._running:
+            await asyncio.sleep(0.01)
+        async with asyncio.timeout(10):
+            await worker.stop(grace=0.1)
+        assert dropped.served == []
+        dropped.slow.clear()
+        assert (await only(memory, "dropped_in")).users == 2  # nothing was lost
+
+
+async def test_what_a_job_did_is_shown_where_operators_look(tmp_path: Path) -> None:
+    async with crowd(tmp_path, 1) as memory:
+        await only(memory, "consolidate")
+        ann = memory.scoped(user_id="user 0")
+        (state,) = await memory.resources.jobs.states(ann.scope)
+        assert (state.job, state.report["counts"]["turns"]) == ("consolidate", 1)
+        shown = await memory.resources.session.get(ann.scope, "consolidation:job:consolidate")
+        assert shown["counts"]["turns"] == 1
+        await ann.erase()
+        assert await memory.resources.jobs.states(ann.scope) == []
+
+
+async def test_a_user_who_asks_himself_is_not_read_again_by_the_worker(tmp_path: Path) -> None:
+    async with crowd(tmp_path, 1) as memory:
+        await memory.scoped(user_id="user 0").consolidate("consolidate")
+        assert "turns" not in (await only(memory, "consolidate")).counts
+
+
+async def test_wrong_names_and_intervals_are_refused(tmp_path: Path) -> None:
+    async with crowd(tmp_path, 0) as memory:
+        with pytest.raises(InvalidRecord, match=r"jobs must be among .*consolidate"):
+            ConsolidationWorker(memory.resources, jobs=["consolidation"])
+    with pytest.raises(ConfigError, match="minutes"):
+        AsyncAgentMemory("ann", home=tmp_path, worker={"minutes": {"consolidate": 0}})

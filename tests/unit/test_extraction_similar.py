@@ -1,0 +1,78 @@
+"""When two claims say the same: near copies do, unless polarity, a number, a name or a time differs."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentmem.extraction.clauses import polarity
+from agentmem.extraction.figures import numbers_claimed, numbers_compared, numbers_said
+from agentmem.extraction.similar import SAME, says_the_same
+from agentmem.model.records import Fact
+
+NEAR = 0.97
+
+
+def fact(claim: str, **fields: object) -> Fact:
+    return Fact.model_validate({"claim": claim, **fields})
+
+
+@pytest.mark.parametrize(
+    "new, known",
+    [
+        ("Ann has two cats", "Ann has 2 cats"),
+        ("Ann earns 5,000 euros", "Ann earns 5k euros"),
+        ("Ann lives in Oslo.", "ann lives in Oslo"),
+        ("Ann doesn't eat meat", "Ann does not eat meat"),
+        ("Ann never eats meat", "Ann does not eat meat"),
+        ("Ann can't wait to see Rome", "Ann is keen to see Rome"),
+        ("Ann's dog is called Rex", "Ann has a dog called Rex"),
+    ],
+)
+def test_a_near_copy_says_the_same(new: str, known: str) -> None:
+    assert says_the_same(fact(new), fact(known), NEAR)
+    assert says_the_same(fact(known), fact(new), NEAR)
+
+
+@pytest.mark.parametrize(
+    "new, known",
+    [
+        ("Ann has two cats", "Ann has three cats"),
+        ("Ann has one cat", "Ann has cats"),
+        ("Ann has 2 cats and three dogs", "Ann has three cats and 2 dogs"),
+        ("Ann came first", "Ann came second"),
+        ("Ann was there once", "Ann was there twice"),
+        ("Ann ran 5k", "Ann ran 5 miles"),
+        ("Ann eats meat", "Ann does not eat meat"),
+        ("Ann likes meat", "Ann dislikes meat"),
+        ("Ann works at Lumen", "Ann used to work at Lumen"),
+        ("Ann refuses meat", "Ann eats meat"),
+        ("Ann taught Ben", "Ben taught Ann"),
+        ("Ann taught Ben", "Ann taught Bea"),
+        ("Cleo taught Ben", "Ann taught Ben"),
+        ("Ann swims on Monday", "Ann swims on Friday"),
+    ],
+)
+def test_what_differs_in_one_word_that_counts_does_not(new: str, known: str) -> None:
+    assert not says_the_same(fact(new), fact(known), NEAR)
+    assert not says_the_same(fact(known), fact(new), NEAR)
+
+
+def test_entities_subject_and_time_must_agree_and_the_claims_be_alike() -> None:
+    new, known = fact("Ann has a small cat"), fact("Ann has a little cat")
+    assert says_the_same(new, known, SAME)
+    assert not says_the_same(new, known, SAME - 0.01)
+    for other in ({"entity_ids": ("e1",)}, {"subject": "agent"}, {"temporal_context": "past"}):
+        assert not says_the_same(new, fact(known.claim, **other), NEAR)
+
+
+def test_numbers_are_compared_in_one_form_and_in_their_order() -> None:
+    text = "One of 21 runs of twenty-five hundred steps, her second, took 2.50 hours at 5k, once"
+    assert numbers_compared(text) == ["1", "21", "2500", "2", "2.5", "5000", "1"]
+    assert numbers_claimed(text) == {"21", "2500", "2.5", "5"}
+    assert {"5", "5000", "2", "1"} <= numbers_said(text)
+    assert numbers_compared("") == []
+
+
+def test_an_idiom_with_a_denial_is_none() -> None:
+    assert polarity("Ann can't wait to go") == polarity("Ann is keen to go")
+    assert polarity("Ann can’t go") != polarity("Ann goes")

@@ -1,0 +1,5 @@
+"""`python -m workers`: the consolidation worker."""
+
+from workers.consolidation import run
+
+run()
