@@ -185,7 +185,7 @@ class Settings(BaseSettings):
         hidden = {
             "home", "graph_url", "log_url", "session_url", "log_password_file", "graph_password_file",
             "session_password_file", "models", "base_url", "llm_base_url", "llm_concurrency", "threads", "recall_rate",
-            "recall_burst", "graph_vectors", "current_md", "vault",
+            "recall_burst", "graph_vectors", "current_md", "vault", "worker",
         }  # fmt: skip
         told: dict[str, Any] = self.model_dump(mode="json", exclude=hidden)
         # A command line may hold a secret.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from agentmem.cli.render import bold, coloured, counted, dim, one_line
+from agentmem.cli.render import bold, coloured, dim, one_line
 
 if TYPE_CHECKING:
     from agentmem.agent_memory import AsyncAgentMemory
@@ -23,10 +23,11 @@ SAID = (
     "I live in Lisbon now, and I work at the aquarium.",
     "From now on, always give me distances in kilometres.",
 )
-DOUBLED = ("Jonas plays the cello in the city orchestra.", "Jonas plays the cello in the city orchestra")
+DOUBLED = ("Jonas plays the cello in the city orchestra.", "Jonas plays cello in the city orchestra.")
 FADING = "Mira's car is parked on level 3 of the garage."
 USED = "Mira is packing for the ferry to the Azores."
 USES = 5
+LEARNS = "consolidate"  # the job whose new facts are shown
 NOTHING = "nothing to do"
 
 
@@ -66,11 +67,11 @@ class Night:
 
 async def sleep(memory: AsyncAgentMemory, clock: Later, progress: Progress) -> Night:
     """Tell the memory a few things more, let days pass, and run every job for this user once."""
-    from agentmem.consolidation import find_jobs
+    from agentmem.consolidation import find_jobs, scheduled_jobs
 
     await _tell(memory)
     clock.move(timedelta(days=DAYS))
-    before, jobs = await _sizes(memory), list(find_jobs())
+    before, jobs = await _sizes(memory), [name for name in scheduled_jobs() if name in find_jobs()]
     done = []
     for number, name in enumerate(jobs):
         progress("jobs", number, len(jobs))
@@ -81,9 +82,7 @@ async def sleep(memory: AsyncAgentMemory, clock: Later, progress: Progress) -> N
 async def _tell(memory: AsyncAgentMemory) -> None:
     """What a night shows best: an order, something that fades, something in use, and one thing said twice."""
     evening = memory.scoped(conversation_id="demo-evening")
-    turns = [
-        {"content": text, "speaker": "Mira", "turn_id": f"evening-{number}"} for number, text in enumerate(SAID, start=1)
-    ]  # fmt: skip
+    turns = [{"content": text, "speaker": "Mira", "turn_id": f"evening-{n}"} for n, text in enumerate(SAID, start=1)]
     await evening.store_turns(turns)
     for claim in DOUBLED:
         await evening.learn_fact(claim)
@@ -113,12 +112,12 @@ async def _run(memory: AsyncAgentMemory, name: str) -> Job:
                 records += [stored.record for stored in entry.puts]
         if not report.pending:
             break
-    told = [line for record in records if (line := _told(record)) is not None]
+    told = [line for record in records if (line := _told(name, record, records)) is not None]
     return Job(name, {what: count for what, count in counts.items() if count}, told[:SHOWN])
 
 
-def _told(record: Record) -> tuple[str, str] | None:
-    """What became of a record and why; None for what need not be shown."""
+def _told(job: str, record: Record, records: Sequence[Record]) -> tuple[str, str] | None:
+    """What a job made of a record and why; None for what need not be shown."""
     from agentmem.model.records import Fact, Procedure, Status
 
     if isinstance(record, Procedure):
@@ -126,9 +125,12 @@ def _told(record: Record) -> tuple[str, str] | None:
     if not isinstance(record, Fact):
         return None
     if record.status is Status.ACTIVE:
-        return (record.claim, f"said in {record.source_turn_ids[0]}") if record.source_turn_ids else None
-    what = {Status.SUPERSEDED: "merged", Status.PROMOTED: "kept for long"}.get(record.status, record.status.value)
-    return record.claim, f"{what}: {record.reason}" if record.reason else what
+        return (record.claim, f"said in {record.source_turn_ids[0]}") if job == LEARNS else None
+    if record.status is Status.SUPERSEDED:
+        heirs = [each.claim for each in records if isinstance(each, Fact) and each.id == record.superseded_by]
+        return record.claim, f"merged into: {one_line(heirs[0], CLAIM)}" if heirs else "superseded"
+    what = "kept for long" if record.status is Status.PROMOTED else record.status.value
+    return record.claim, f"{what}: {record.reason}"
 
 
 def document(night: Night) -> dict[str, Any]:

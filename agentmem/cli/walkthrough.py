@@ -12,13 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentmem.cli.intake import Intake
+from agentmem.cli.night import DAYS, Later, Night, document, sleep
+from agentmem.cli.night import told as night_lines
 from agentmem.cli.progress import Progress
 from agentmem.cli.render import bold, coloured, counted, dim, record_text, safe
+from agentmem.model.clock import SystemClock
 
 if TYPE_CHECKING:
     from agentmem.agent_memory import AsyncAgentMemory
     from agentmem.bench.datasets import Question
     from agentmem.interchange.fields import TurnInput
+    from agentmem.model.clock import Clock
     from agentmem.recall.context import Context
 
 TOP_K = 10
@@ -40,6 +44,10 @@ class Script:
     def ends(self) -> datetime:
         """A day after the last turn: the moment at which a frozen demo stands."""
         return max(turn["timestamp"] for turn in self.turns if "timestamp" in turn) + timedelta(days=1)
+
+    def clock(self, frozen: Clock | None) -> Later:
+        """The clock of a demo: where none stands still, so many days back that its night comes now, and not later."""
+        return Later(SystemClock(), timedelta(days=-DAYS)) if frozen is None else Later(frozen)
 
 
 def built_in() -> Script:
@@ -123,6 +131,7 @@ class Walk:
     seconds: float
     answers: Mapping[str, Answer]
     context: Context
+    night: Night
     notices: tuple[str, ...] = field(default=())
 
     @property
@@ -140,12 +149,14 @@ class Walk:
             "answers": [_answer_data(self.answers[question.id]) for question in self.script.shown],
             "recall_by_question": {name: round(answer.recall, 4) for name, answer in self.answers.items()},
             "context": {"query": self.script.wide.text, "text": self.context.text, "tokens": self.context.tokens},
+            "night": document(self.night),
         }  # fmt: skip
 
 
-async def walk(memory: AsyncAgentMemory, script: Script, progress: Progress) -> Walk:
-    """Store the conversation, ask every question, and pack one context. Nothing asked changes what is asked next.
+async def walk(memory: AsyncAgentMemory, script: Script, clock: Later, progress: Progress) -> Walk:
+    """Store the conversation, ask every question, pack one context, and let a night pass some days later.
 
+    Nothing asked changes what is asked next. `clock` is the memory's own, and is moved on for the night.
     Raises Conflict for a user who has a memory already.
     """
     from agentmem.errors import Conflict
@@ -170,7 +181,9 @@ async def walk(memory: AsyncAgentMemory, script: Script, progress: Progress) -> 
         answers[question.id] = Answer(question, found)
     context = await memory.context(script.wide.text, max_tokens=CONTEXT_TOKENS)
     embedder = memory.resources.vectors[0].embedder.identity
-    return Walk(script, embedder, stored, watch.milliseconds() / 1000, answers, context, tuple(notices))
+    seconds = watch.milliseconds() / 1000
+    night = await sleep(memory, clock, progress)
+    return Walk(script, embedder, stored, seconds, answers, context, night, tuple(notices))
 
 
 def _answer_data(answer: Answer) -> dict[str, Any]:
@@ -196,6 +209,7 @@ def told(seen: Walk) -> str:
         lines += ["", *_answer_lines(number, seen.answers[question.id])]
     lines += ["", bold(f"What an agent gets for {safe(script.wide.text)!r} within {CONTEXT_TOKENS} tokens:"), ""]
     lines += ["  " + line for line in safe(seen.context.text).splitlines()]
+    lines += ["", *night_lines(seen.night)]
     complete = sum(answer.recall == 1 for answer in seen.answers.values())
     asked = counted(len(seen.answers), "question")
     of_them = f"over {asked}, {complete:,} of them with all their evidence among the first {TOP_K}"

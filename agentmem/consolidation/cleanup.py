@@ -18,7 +18,7 @@ from agentmem.consolidation.lease import leased
 from agentmem.errors import LeaseLost, StoreUnavailable
 from agentmem.model.clock import Stopwatch, from_micros, micros
 from agentmem.model.decay import salience_now
-from agentmem.model.dues import CLEANUP, DECAY, anchor, is_due, next_due
+from agentmem.model.dues import CLEANUP, anchor, is_due, next_due
 from agentmem.model.outline import HIDDEN, NEVER
 from agentmem.model.records import RELATIONS, Conversation, EdgeKind, Entity, Fact, Record, Status
 from agentmem.model.scope import Scope
@@ -30,7 +30,7 @@ MINUTES = 1440.0
 TRIGGER = "due"
 SPEAKERS = frozenset({"user", "agent"})  # who they are is given, however seldom they are spoken of
 KNOWN_BY = frozenset({EdgeKind.ABOUT, *RELATIONS})
-ASKED = 1000  # neighbours asked for in one go
+ASKED = 1000  # edges asked for in one go
 
 
 async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport:
@@ -44,7 +44,7 @@ async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobRep
     try:
         async with leased(resources, f"{NAME}:{scope.user_id}", f"job {NAME} of {scope.user_id!r}") as fence:
             work = DueRun(resources, scope, report, resources.clock.now(), fence)
-            async for records in work.pages(DECAY, CLEANUP):
+            async for records in work.pages(CLEANUP):
                 options.progress(NAME, len(work.seen), len(work.seen))
                 await _page(work, records)
             if options.again:
@@ -137,8 +137,8 @@ async def _known(work: DueRun, entities: Sequence[Entity]) -> set[str]:
     everywhere = Scope(work.scope.user_id, channels=tuple(outline.channels.values))
     left, known = {each.key for each in entities}, set[str]()
     while left:
-        found = await resources.graph.neighbours(sorted(left), everywhere, KNOWN_BY, depth=1, limit=ASKED)
-        named = {name for each in found for name in (each.edge.source, each.edge.target) if ("Entity", name) in left}
+        found = await resources.graph.edges(sorted(left), everywhere, KNOWN_BY, limit=ASKED)
+        named = {name for edge in found for name in (edge.source, edge.target) if ("Entity", name) in left}
         known |= named
         left -= {("Entity", name) for name in named}
         if len(found) < ASKED or not named:  # else those that were crowded out are asked for again

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from agentmem.consolidation import JobOptions, JobReport
+from agentmem.consolidation.failures import given_up, note_failure
 from agentmem.consolidation.lease import leased
 from agentmem.errors import Conflict, InvalidRecord, LeaseLost
 from agentmem.events import INFO, tell
@@ -41,6 +42,8 @@ async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobRep
     watch = Stopwatch(resources.clock)
     report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
     work = _Run(resources, scope, options, report)
+    if options.again and not options.dry_run:
+        await resources.upkeep.unpark(NAME, scope)
     if options.dry_run:
         await work.all(None)
         return report
@@ -63,25 +66,28 @@ class _Run:
     options: JobOptions
     report: JobReport
     crowded: dict[tuple[int, int], bool] = field(default_factory=dict)  # by conversation and channel
+    again: list[int] = field(default_factory=list)  # positions of turns that are to be tried again
 
     async def all(self, fence: int | None) -> None:
         """Page by page; where a run ends, the next one begins."""
         state = await self.resources.jobs.state(NAME, self.scope)
         outline = await self.resources.outline(self.scope)
         slots = _turns_after(outline, state.seq)
+        parked = await given_up(self.resources, NAME, self.scope)
         places: set[tuple[int, int]] = set()
         for start in range(0, min(len(slots), MOST_TURNS), PAGE):
             page = slots[start : min(start + PAGE, MOST_TURNS)]
             self.options.progress(NAME, start, len(slots))
             for turn, found in await self._read(page):
                 places.add(_place(outline, turn))
-                if await self._alone(outline, turn):
+                if turn.seq not in parked and await self._alone(outline, turn):
                     await self._take(outline, turn, found, fence)
             if fence is not None:  # what was read so far need not be read again
-                state = replace(state, seq=int(outline.seqs[page[-1]]))
+                reached = min([int(outline.seqs[page[-1]]), *(seq - 1 for seq in self.again)])
+                state = replace(state, seq=max(state.seq, reached))
                 await self.resources.jobs.note(state)
         self.report.conversations = len(places)
-        self.report.pending = max(0, len(slots) - MOST_TURNS)
+        self.report.pending += max(0, len(slots) - MOST_TURNS)
 
     async def _read(self, slots: Ints) -> list[Found]:
         """The turns of users that give orders, with these."""
@@ -134,7 +140,8 @@ class _Run:
                 seat.scope, NAME, make, kind="Procedure", key=turn.id, payload=fingerprint(turn=turn.id), fence=fence
             )
         except (Conflict, InvalidRecord) as error:  # of this turn alone: the others go on
-            self.report.failed[turn.id] = str(error)
+            if await note_failure(self.resources, self.scope, self.report, turn, str(error)):
+                self.again.append(turn.seq)
             return
         if entry is not None and not entry.repeated:
             self.report.operation_ids.append(entry.operation_id)

@@ -33,28 +33,25 @@ class DueRun:
     fence: int
     seen: set[Key] = field(default_factory=set)
 
-    async def pages(self, *jobs: str) -> AsyncIterator[list[Record]]:
-        """The records that are due for these jobs, those due longest first.
+    async def pages(self, job: str) -> AsyncIterator[list[Record]]:
+        """The records that are due for a job and were not looked at in this run, those due longest first.
 
-        What is not stored any more is due no more. Ends when nothing new is due, or after enough for one run: then the
+        What is not stored any more is due no more. Ends when nothing is left, or after enough for one run: then the
         report says that more waits.
         """
-        for job in jobs:
-            for _ in range(PAGES):
-                if not (keys := await self._fresh(job)):
-                    break
-                self.seen.update(keys)
-                records = await self._read(keys)
-                await self.settle([Due(*key, None) for key in keys if key not in records])
-                yield list(records.values())
-            else:
-                self.report.pending += len(await self._fresh(job))
+        for _ in range(PAGES):
+            if not (keys := await self._fresh(job)):
+                return
+            self.seen.update(keys)
+            records = await self._read(keys)
+            await self.settle([Due(*key, None) for key in keys if key not in records])
+            yield list(records.values())
+        self.report.pending += len(await self._fresh(job))
 
     async def _fresh(self, job: str) -> list[Key]:
-        """What is due and was not looked at in this run; a dry run settles nothing, so all of that is still due."""
-        limit = PAGE + len(self.seen) if self.report.dry_run else PAGE
+        limit = PAGE + len(self.seen)  # some of what was looked at may still be due: all of it in a dry run
         keys = await self.resources.jobs.due_records(job, self.now, self.scope, limit=limit)
-        return [key for key in keys if key not in self.seen]
+        return [key for key in keys if key not in self.seen][:PAGE]
 
     async def _read(self, keys: Sequence[Key]) -> dict[Key, Record]:
         found: dict[Key, Record] = {}

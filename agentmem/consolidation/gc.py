@@ -36,10 +36,11 @@ async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobRep
     report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
     try:
         async with leased(resources, f"{NAME}:{scope.user_id}", f"job {NAME} of {scope.user_id!r}") as fence:
-            # What fell through the danger zone since the last look is due for the job decay first.
             work = DueRun(resources, scope, report, resources.clock.now(), fence)
-            async for records in work.pages(DECAY, GC):
+            async for records in work.pages(GC):
                 options.progress(NAME, len(work.seen), len(work.seen))
+                await work.look_later(await _page(work, records))
+            async for records in work.pages(DECAY):  # those at which `decay` did not look since they fell through
                 await _page(work, records)
     except LeaseLost as error:
         report.stopped = str(error)
@@ -47,7 +48,8 @@ async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobRep
     return report
 
 
-async def _page(work: DueRun, records: Sequence[Record]) -> None:
+async def _page(work: DueRun, records: Sequence[Record]) -> list[Record]:
+    """Collect what faded; what did not is returned."""
     used, laws = await work.usage(records), work.resources.settings
     faded, others = list[Fact](), list[Record]()
     for record in records:
@@ -56,7 +58,6 @@ async def _page(work: DueRun, records: Sequence[Record]) -> None:
             faded.append(record)
         else:
             others.append(record)
-    await work.look_later(others)
     needed = await _needed(work, faded)
     later = work.now + timedelta(days=laws.decay.half_life_days)
     spared = [fact for fact in faded if fact.id in needed]
@@ -68,6 +69,7 @@ async def _page(work: DueRun, records: Sequence[Record]) -> None:
         await _delete(work, faded)
     else:
         await work.put("archived", [fact.model_copy(update={"status": Status.ARCHIVED}) for fact in faded])
+    return others
 
 
 def _with_reason(fact: Fact, used: dict[Key, Usage], work: DueRun) -> Fact:

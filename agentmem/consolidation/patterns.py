@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agentmem.consolidation import JobOptions, JobReport
+from agentmem.consolidation.failures import given_up, note_failure
 from agentmem.consolidation.lease import leased
 from agentmem.consolidation.tool_counts import count_tools
 from agentmem.errors import Conflict, InvalidRecord, LeaseLost, NotFound
@@ -43,6 +44,8 @@ async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobRep
     watch = Stopwatch(resources.clock)
     report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
     work = _Run(resources, scope, options, report)
+    if options.again and not options.dry_run:
+        await resources.upkeep.unpark(NAME, scope)
     if options.dry_run:
         report.pending = report.conversations = len(await work.waiting())
         return report
@@ -69,6 +72,7 @@ class _Run:
     async def waiting(self) -> list[Outcome]:
         """The outcomes to look at, oldest first."""
         after = (await self.resources.jobs.state(NAME, self.scope)).seq
+        parked = await given_up(self.resources, NAME, self.scope)
         outline = await self.resources.outline(self.scope)
         slots = np.flatnonzero(_current(outline, "Outcome") & (outline.seqs > after))
         found: list[Outcome] = []
@@ -76,7 +80,7 @@ class _Run:
             page = [int(slot) for slot in slots[start : start + PAGE]]
             records = await self.resources.log.by_slot(page, self.scope)
             found += [record for record in records if isinstance(record, Outcome) and not record.learned]
-        return found
+        return [outcome for outcome in found if outcome.seq not in parked]
 
     async def all(self, fence: int) -> None:
         """Outcome by outcome, until enough of them were looked at or none is left."""
@@ -86,9 +90,9 @@ class _Run:
             try:
                 await self._one(outcome, fence)
             except (Conflict, InvalidRecord, NotFound) as error:  # of this outcome alone: the others go on
-                self.report.failed[outcome.id] = str(error)
+                await note_failure(self.resources, self.scope, self.report, outcome, str(error))
             self.report.conversations += 1
-        self.report.pending = max(0, len(waiting) - self.options.most)
+        self.report.pending += max(0, len(waiting) - self.options.most)
 
     async def _one(self, outcome: Outcome, fence: int) -> None:
         own = outcome.channel.startswith("_self_")

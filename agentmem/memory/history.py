@@ -106,7 +106,8 @@ class History:
     async def _in_use(self, key: Key, entries: list[JournalEntry]) -> bool:
         # A conversation opened by this operation stays when others have turns in it, a tool when it was counted since.
         if key[0] == "Tool":
-            return (await self.seat.resources.log.versions(key, self.seat.scope))[-1].seq > entries[-1].seq
+            versions = await self.seat.resources.log.versions(key, self.seat.scope)
+            return any(version.seq > entries[-1].seq for version in versions)
         if key[0] != "Conversation":
             return False
         turns = [stored.record for entry in entries for stored in entry.puts if stored.record.kind == "Turn"]

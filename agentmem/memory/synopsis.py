@@ -92,8 +92,7 @@ class _Part:
         return out
 
     def _key(self, name: str) -> str:
-        # The documents' keys, identity:{user} and context:{user}; the store adds the user behind the first part.
-        return name if self.channel == GLOBAL else f"{name}:{quote(self.channel, safe='')}"
+        return _key(self.channel, name)
 
     def _ttl(self, name: str) -> float:
         options = self.seat.resources.settings.synopsis
@@ -202,6 +201,11 @@ def _of(tiers: Sequence[Tier], sentences: Sequence[Sentence]) -> Tier:
     )  # fmt: skip
 
 
+def _key(channel: str, name: str) -> str:
+    # The documents' keys, identity:{user} and context:{user}; the store adds the user behind the first part.
+    return name if channel == GLOBAL else f"{name}:{quote(channel, safe='')}"
+
+
 # -- what is stored
 
 
@@ -238,7 +242,12 @@ async def store(
             return None
         return write.change(new, expects={**expects, new.key: old.seq if old is not None else None})
 
-    return await seat.resources.write(scope, "synopsis", put, kind="Synopsis", fence=fence)
+    entry = await seat.resources.write(scope, "synopsis", put, kind="Synopsis", fence=fence)
+    if entry is not None:  # what was put together before is not read any more
+        with suppress(StoreError):
+            for name in TIERS:
+                await seat.resources.session.delete(scope, _key(scope.channel, name))
+    return entry
 
 
 async def synopses_written(seat: Seat) -> list[Key]:

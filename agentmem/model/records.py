@@ -20,8 +20,8 @@ from agentmem.model.synopsis import Synopsis
 __all__ = [
     "ANNOUNCEMENT", "KINDS", "LONGEST_TEXT", "PROFILE", "RELATIONS", "Conversation", "Edge", "EdgeKind", "Entity",
     "Fact", "Gloss", "Goal", "Key", "Moment", "Name", "Outcome", "Procedure", "R", "Record", "Review", "Schedule",
-    "Status", "Strategy", "Synopsis", "Text", "Tool", "ToolInvocation", "Turn", "Unit", "User", "build", "changed", "fields_of",
-    "invalid",
+    "Status", "Strategy", "Synopsis", "Text", "Tool", "ToolInvocation", "Turn", "Unit", "User", "build", "changed",
+    "fields_of", "invalid",
 ]  # fmt: skip
 
 

@@ -35,8 +35,8 @@ class Context:
     """Text for a prompt. `records` are the (kind, id) of what it holds whole.
 
     `left_out` counts the records that were considered and are not among them, `omitted` the same by kind. `full_tokens`
-    estimates what all turns of the readable channels would take: a quarter of their characters or, with a counter of
-    one's own, as many tokens a character as this text has.
+    estimates what all turns of the readable channels would take: their words, by the characters a word has in the turns
+    that were read, and a quarter of that or, with a counter of one's own, as many tokens a character as this text has.
     """
 
     text: str
@@ -59,7 +59,7 @@ class Context:
 
 def pack(
     order: Sequence[Record], *, profile: Mapping[str, Any] | None = None, max_tokens: int = CONTEXT_TOKENS,
-    counter: Counter | None = None, knowledge: float = 1.0, considered: Mapping[str, int] | None = None,
+    counter: Counter | None = None, knowledge: float = 1.0, considered: Collection[Key] = (),
     notices: Iterable[str] = (), standing: Sequence[Record] = (), instructions: float = 0.0,
     beside: Beside | None = None, rooms: ContextOptions | None = None, history: int = 0,
 ) -> Context:  # fmt: skip
@@ -67,7 +67,7 @@ def pack(
 
     What is known stands first, then turns by conversation in time order. Records other than turns take at most the
     share `knowledge` of the budget. `counter` gives the tokens of a text. A record too large for the budget is cut,
-    with a mark, and not counted among `records`. `considered` is how many records of each kind there were to choose
+    with a mark, and not counted among `records`. `considered` are the keys of all records that there were to choose
     from, if more. `standing` come first whatever the order says, as many as fit into the share `instructions` of the
     budget; so does what stands `beside`, each part in its room. Nothing is said twice: a sentence of the synopsis goes
     where all that it rests on stands. `history` is the number of characters of all turns. Raises InvalidRecord when
@@ -90,18 +90,10 @@ def pack(
     text = page.text()
     tokens = (counter or quarter)(text)
     whole = tuple(entry.key for entry in page.entries if entry.key is not None)
-    omitted = _omitted(order, considered or {}, whole)
+    left_out = {*considered, *(record.key for record in order)} - set(whole)
+    omitted = Counted(kind for kind, _ in sorted(left_out))
     full = quarter(" " * history) if counter is None else round(history * tokens / max(1, len(text)))
-    return Context(text, tokens, whole, sum(omitted.values()), tuple(notices), omitted, full)
-
-
-def _omitted(order: Sequence[Record], considered: Mapping[str, int], whole: Sequence[Key]) -> dict[str, int]:
-    """How many of the records considered are not held whole, by kind."""
-    counts = Counted(record.kind for record in order)
-    most = {kind: max(counts[kind], considered.get(kind, 0)) for kind in (*considered, *counts)}
-    known = {record.key for record in order}
-    held = Counted(key[0] for key in whole if key in known)
-    return {kind: left for kind, count in most.items() if (left := count - held[kind]) > 0}
+    return Context(text, tokens, whole, len(left_out), tuple(notices), dict(omitted), full)
 
 
 def _sentences(synopsis: Synopsis | None) -> list[Entry]:
@@ -189,9 +181,10 @@ class Page:
         self.ranked += len(order)
 
     def outputs(self, others: Beside, share: float) -> None:
-        """Add what tools gave back, the nearest first, the last of them cut to what is left of the share."""
-        left = int(self.room * share)
+        """Add what tools gave back, the nearest first; a long one is cut, so that the others have their part, too."""
+        whole = int(self.room * share)
         for number, found in enumerate(others.outputs):
+            left = whole // (len(others.outputs) - number)
             key = ("Output", found.output.id)
             entry = Entry(OUTPUTS, output_line(found.output), (0, (len(_ORDER) + 1,), number), key)
             heading = self._heading_cost(entry)
@@ -199,7 +192,7 @@ class Page:
                 line = self._shortened(entry.line, min(left, self.room - self.used) - heading)
                 entry = Entry(entry.heading, line, entry.place, None)
             if entry.line and self.add(entry):
-                left -= self._cost(entry.line) + heading
+                whole -= self._cost(entry.line) + heading
 
     def add(self, entry: Entry) -> bool:
         """Add an entry if all of it fits."""

@@ -15,7 +15,7 @@ from agentmem.model.clock import Stopwatch
 from agentmem.model.decay import Fading
 from agentmem.model.outline import Ints
 from agentmem.model.ranking import Fusion, Ranked, best, fuse, plus
-from agentmem.model.records import Record
+from agentmem.model.records import Key, Record, Turn
 from agentmem.model.scope import Scope
 from agentmem.providers import TokenVectors
 from agentmem.providers.rerankers import Reranker
@@ -140,8 +140,7 @@ class RecallLayer:
             pack, _present(order, records), profile=await profile_of(memory), max_tokens=max_tokens, counter=counter,
             knowledge=options.knowledge, notices=ranking.notices, standing=standing,
             instructions=options.instructions, beside=others, rooms=options,
-            considered={kind: len(slots) for kind, slots in ranking.selection.kinds.items()},
-            history=int(memory.outline.length[memory.turns].sum()),
+            considered=_keys(ranking), history=_history(memory, records),
         )  # fmt: skip
 
     async def why_not(self, receipt: Receipt, record_id: str) -> WhyNot:
@@ -238,6 +237,18 @@ class RecallLayer:
             elsewhere={key: channel for key, channel in keys.items() if channel != memory.scope.channel},
             notices=ranking.notices,
         )  # fmt: skip
+
+
+def _keys(ranking: Ranking) -> list[Key]:
+    ids = ranking.memory.outline.ids
+    return [(kind, ids[slot]) for kind, slots in ranking.selection.kinds.items() for slot in slots]
+
+
+def _history(memory: Memory, records: Mapping[int, Record]) -> int:
+    """About how many characters all visible turns have: their words, by as many characters a word as in those read."""
+    words, turns = memory.outline.words, [slot for slot, record in records.items() if isinstance(record, Turn)]
+    characters = sum(len(records[slot].searchable()) for slot in turns)
+    return round(float(words[memory.turns].sum()) * characters / max(1, int(words[turns].sum()))) if turns else 0
 
 
 async def _nothing() -> Beside:

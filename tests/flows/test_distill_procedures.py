@@ -55,7 +55,9 @@ def test_a_standing_order_is_in_force_at_once(memory: AgentMemory, text: str) ->
 
 
 def test_the_same_in_other_words_is_one(memory: AgentMemory) -> None:
-    found = said(memory, "Always answer in French.", "From now on please answer in French!", "You must always answer in French")
+    found = said(
+        memory, "Always answer in French.", "From now on please answer in French!", "You must always answer in French"
+    )
     assert found == {"Always answer in French": ("active", 3)}
 
 
@@ -74,7 +76,10 @@ def test_the_opposite_takes_its_place_and_so_does_another_number(memory: AgentMe
         "Never use emojis": ("active", 1), "Always round to 3 decimals": ("active", 1),
     }  # fmt: skip
     retired = memory.procedural.procedures("retired")
-    assert [record.instruction for record in retired] == ["Always use emojis in your answers", "Always round to 2 decimals"]
+    assert [record.instruction for record in retired] == [
+        "Always use emojis in your answers",
+        "Always round to 2 decimals",
+    ]
     assert {record.reason for record in retired} == {"asked otherwise"}
     assert set(said(memory, "Always use emojis.")) == {"Always use emojis", "Always round to 3 decimals"}
 
@@ -112,7 +117,8 @@ def test_what_several_people_say_to_each_other_is_no_order(memory: AgentMemory) 
 def test_read_again_nothing_changes(memory: AgentMemory) -> None:
     said(memory, "Please don't use emojis.", "Always answer in French.", "Stop doing that.")
     before, last = state(memory), head(memory)
-    assert distil(memory).counts == {} and head(memory) == last
+    assert distil(memory).counts == {}
+    assert head(memory) == last
     jobs, scope = resources(memory).jobs, seat(memory).scope
     sql = "DELETE FROM job_states WHERE user_id = ?"
     run(resources(memory).log.database.write(lambda db: db.execute(sql, (scope.user_id,))))
@@ -133,7 +139,8 @@ def test_a_dry_run_only_counts(memory: AgentMemory) -> None:
     memory.store_turn("Always answer in French.")
     before = state(memory)
     (report,) = memory.consolidate("distill_procedures", dry_run=True)
-    assert report.counts == {"turns": 1, "orders": 1} and state(memory) == before
+    assert report.counts == {"turns": 1, "orders": 1}
+    assert state(memory) == before
     assert run(resources(memory).jobs.state("distill_procedures", seat(memory).scope)).seq == 0
 
 
@@ -159,6 +166,7 @@ def test_while_another_is_at_it_nothing_is_done(memory: AgentMemory) -> None:
     memory.store_turn("Always answer in French.")
     log, user = resources(memory).log, seat(memory).scope.user_id
     run(log.lease(f"distill_procedures:{user}", 60, "another"))
-    assert "another worker" in distil(memory).stopped and memory.procedural.procedures() == []
+    assert "another worker" in distil(memory).stopped
+    assert memory.procedural.procedures() == []
     run(log.release(f"distill_procedures:{user}", "another"))
     assert said(memory) == {"Always answer in French": ("active", 1)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agentmem import AgentMemory, JobReport, Status
 from agentmem.consolidation import JobOptions, audit_partitions
 from agentmem.model.scope import Operator
@@ -85,11 +87,15 @@ def test_an_unused_entity_that_no_fact_names_is_forgotten_softly(memory: AgentMe
     assert cleanup(memory).counts == {"forgotten": 1, "kept": 3}  # Bob now
 
 
-def test_many_entities_with_many_facts_are_told_apart(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_many_entities_with_many_facts_are_told_apart(
+    memory: AgentMemory, clock: StoppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when they have more facts than are asked for in one go."""
     found = [memory.upsert_entity({"name": f"Person {n}", "type": "person"}) for n in range(6)]
     for entity in found[:3]:
         for n in range(5):
             memory.learn_fact(f"{entity.name} has {n} boats", entity_ids=[entity.id])
+    monkeypatch.setattr("agentmem.consolidation.cleanup.ASKED", 4)
     clock.ahead(days=40)
     assert cleanup(memory).counts == {"forgotten": 3, "kept": 3}
     assert {entity.id for entity in memory.semantic.entities()} == {entity.id for entity in found[:3]}

@@ -61,10 +61,13 @@ def test_a_success_becomes_a_strategy_once(memory: AgentMemory) -> None:
     (conversation,) = run(log.get("Conversation", ["c"], scope))
     (outcome,) = run(log.get("Outcome", [said.id], scope))
     assert turn.searchable() == TASK
-    assert isinstance(conversation, Conversation) and conversation.patterns_extracted
-    assert isinstance(outcome, Outcome) and outcome.learned
+    assert isinstance(conversation, Conversation)
+    assert conversation.patterns_extracted
+    assert isinstance(outcome, Outcome)
+    assert outcome.learned
     last = head(memory)
-    assert learn(memory).counts == {} and head(memory) == last
+    assert learn(memory).counts == {}
+    assert head(memory) == last
 
 
 def test_a_dry_run_changes_nothing_and_an_undo_takes_it_back(memory: AgentMemory) -> None:
@@ -139,16 +142,20 @@ def test_a_private_agents_work_stays_private(memory: AgentMemory) -> None:
     bot = memory.scoped(agent_id="bot", channel="_self_bot")
     work(bot, "c", ["build"]).reflect(True)
     learn(memory)
-    assert found(memory) == [] and [item.strategy.channel for item in found(bot)] == ["_self_bot"]
+    assert found(memory) == []
+    assert [item.strategy.channel for item in found(bot)] == ["_self_bot"]
     (own,) = run(seat(bot).any(tool_id("build", "_self_bot")))
-    assert isinstance(own, Tool) and (own.usage_count, own.channel) == (1, "_self_bot")
+    assert isinstance(own, Tool)
+    assert (own.usage_count, own.channel) == (1, "_self_bot")
 
 
 def test_a_long_task_is_cut_at_a_sentence(memory: AgentMemory) -> None:
     work(memory, "c", ["build"], "Deploy the server. " + "It is urgent. " * 30).reflect(True)
     learn(memory)
     text = found(memory)[0].strategy.description
-    assert text.startswith("Deploy the server. It is urgent.") and text.endswith("urgent.") and len(text) <= 200
+    assert text.startswith("Deploy the server. It is urgent.")
+    assert text.endswith("urgent.")
+    assert len(text) <= 200
 
 
 def counts(memory: AgentMemory, name: str) -> tuple[int, int, float | None]:
@@ -181,6 +188,7 @@ def test_while_another_is_at_it_nothing_is_done(memory: AgentMemory) -> None:
     work(memory, "c", ["build"]).reflect(True)
     log, user = resources(memory).log, seat(memory).scope.user_id
     run(log.lease(f"patterns:{user}", 60, "another"))
-    assert "another worker" in learn(memory).stopped and found(memory) == []
+    assert "another worker" in learn(memory).stopped
+    assert found(memory) == []
     run(log.release(f"patterns:{user}", "another"))
     assert learn(memory).counts["strategies_learned"] == 1

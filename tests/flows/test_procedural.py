@@ -61,7 +61,8 @@ def test_a_call_stands_in_the_table_and_in_the_graph(memory: AgentMemory) -> Non
 
 def test_without_a_turn_it_belongs_to_the_conversation_that_goes_on(memory: AgentMemory) -> None:
     first = memory.procedural.record_invocation("search")
-    assert first.conversation_id and first.turn_index == -1
+    assert first.conversation_id
+    assert first.turn_index == -1
     assert memory.store_turn("And then?").conversation_id == first.conversation_id
     assert memory.procedural.record_invocation("search", conversation_id="other").conversation_id == "other"
 
@@ -126,7 +127,7 @@ def test_stats_are_reckoned_from_the_calls(memory: AgentMemory) -> None:
     record = memory.procedural.record_invocation
     for number in range(10):
         record("search", success=number != 4, latency_ms=10.0 * (number + 1), task_type="find",
-               error_message="timed out" if number == 4 else "", timestamp=START + timedelta(minutes=number))  # fmt: skip
+               error_message="timed out" * (number == 4), timestamp=START + timedelta(minutes=number))  # fmt: skip
     record("search", task_type="guess")
     record("mail", success=False, error_message="no network")
     search, mail = memory.procedural.tool_stats()
@@ -160,7 +161,8 @@ def test_no_call_tool_or_outcome_is_ever_found_by_a_recall(memory: AgentMemory) 
     memory.procedural.record_invocation(MARK, {MARK: MARK}, MARK, error_message=MARK, turn_id=turn.id, task_type=MARK)
     memory.reflect(f"success: {MARK}")
     found = memory.remember(MARK)
-    assert {item.record.kind for item in found.items} == {"Turn"} and MARK not in str(found)
+    assert {item.record.kind for item in found.items} == {"Turn"}
+    assert MARK not in str(found)
     assert rows(memory, "SELECT count(*) FROM memory_records WHERE user_id = ? AND words > 0") == [(1,)]
 
 
@@ -244,7 +246,8 @@ def test_strategies_are_ranked_by_relevance_and_the_lower_bound_of_success(memor
     assert found[0].success_low == pytest.approx(wilson(9, 10).low)
     assert found[0].score == pytest.approx(found[0].relevance * found[0].success_low, abs=1e-5)
     assert found[2].score == 0.0
-    assert "worked 9 of 10 times (at least 0.60)" in found[0].why and "words 1.00" in found[0].why
+    assert "worked 9 of 10 times (at least 0.60)" in found[0].why
+    assert "words 1.00" in found[0].why
     assert memory.procedural.find_strategies("deploy the staging server", top_k=1) == found[:1]
     assert memory.procedural.find_strategies("the") == []
 
@@ -272,7 +275,8 @@ def test_a_wrong_question_for_strategies_is_refused(memory: AgentMemory, task: s
 def test_strategies_are_in_bundles_and_contexts_unless_left_out(memory: AgentMemory) -> None:
     learned = learn(memory, "Deploy the server", 2, 1, tool_sequence=["build", "push"], context_pattern="on Fridays")
     found = memory.remember("how do I deploy the server?")
-    assert found.strategies == (learned,) and found.items[0].record == learned
+    assert found.strategies == (learned,)
+    assert found.items[0].record == learned
     line = f"- Deploy the server: build, then push (on Fridays; worked in 2 of 3) [{learned.id[-8:]}]"
     assert f"# What has worked\n{line}" in str(found)
     assert line in memory.context("how do I deploy the server?").text
@@ -366,6 +370,7 @@ def test_a_key_stands_for_one_write(memory: AgentMemory, verb: str) -> None:
     call, given, other = calls[verb]
     done = call(*given, idempotency_key="k")
     last = head(memory)
-    assert call(*given, idempotency_key="k") == done and head(memory) == last
+    assert call(*given, idempotency_key="k") == done
+    assert head(memory) == last
     with pytest.raises(Conflict):
         call(*other, idempotency_key="k")

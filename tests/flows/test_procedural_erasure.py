@@ -36,11 +36,13 @@ def test_erasing_a_turn_takes_what_rests_on_it_alone(memory: AgentMemory, home: 
     both = talk.procedural.stage_candidate("Use plain words", source_turn_ids=[turn.id, other.id])
     memory.remember(MARK)
     receipt = memory.forget(turn.id, hard=True)
-    assert receipt.scan is not None and (receipt.scan.remnants, receipt.scan.pending) == ({}, ())
+    assert receipt.scan is not None
+    assert (receipt.scan.remnants, receipt.scan.pending) == ({}, ())
     assert set(receipt.derived) == {call.id, marked.id, way.id}
     assert left(memory, turn, call, marked, way) == []
     (lighter,) = left(memory, both)
-    assert isinstance(lighter, Procedure) and lighter.source_turn_ids == (other.id,)
+    assert isinstance(lighter, Procedure)
+    assert lighter.source_turn_ids == (other.id,)
     assert left(memory, kept, french) == [kept, french]
     assert traces(home) == []
 
@@ -57,12 +59,16 @@ def test_erasing_a_conversation_takes_its_calls_and_how_it_ended(memory: AgentMe
         way = place.procedural.learn_strategy(WAY)
     kept.reflect({"success": True, "strategy_ids": [alone.id, way.id]})
     receipt = memory.episodic.delete_conversation("c", hard=True)
-    assert receipt.scan is not None and receipt.scan.remnants == {}
-    assert left(memory, call, ended) == [] and [stats.calls for stats in memory.procedural.tool_stats()] == []
+    assert receipt.scan is not None
+    assert receipt.scan.remnants == {}
+    assert left(memory, call, ended) == []
+    assert [stats.calls for stats in memory.procedural.tool_stats()] == []
     (there,) = left(memory, way)
-    assert isinstance(there, Strategy) and there.conversation_ids == ("kept",)
+    assert isinstance(there, Strategy)
+    assert there.conversation_ids == ("kept",)
     (still,) = left(memory, alone)  # it has worked in the other conversation, too
-    assert isinstance(still, Strategy) and still.conversation_ids == ("kept",)
+    assert isinstance(still, Strategy)
+    assert still.conversation_ids == ("kept",)
 
 
 def test_forgetting_a_conversation_hides_its_calls_until_it_comes_back(memory: AgentMemory) -> None:
@@ -92,6 +98,8 @@ def test_erasing_the_user_leaves_no_word_of_it(memory: AgentMemory, home: Path) 
     talk.procedural.find_strategies(MARK)
     assert traces(home) != []
     receipt = memory.erase()
-    assert receipt.scan.remnants == {} and traces(home) == []
-    assert memory.procedural.procedures() == [] and memory.procedural.tool_stats() == []
+    assert receipt.scan.remnants == {}
+    assert traces(home) == []
+    assert memory.procedural.procedures() == []
+    assert memory.procedural.tool_stats() == []
     assert memory.procedural.find_strategies(MARK) == []

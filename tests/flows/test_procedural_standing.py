@@ -40,7 +40,8 @@ def test_a_candidate_is_listed_and_found_by_no_recall(memory: AgentMemory) -> No
     assert known(memory) == known(memory, "candidate") == ["Always answer in French"]
     for query in ("Always answer in French", ASKED):
         found = memory.remember(query)
-        assert ids(found) == {turn.id} and found.procedures == ()
+        assert ids(found) == {turn.id}
+        assert found.procedures == ()
         assert "Always" not in memory.context(query).text
 
 
@@ -74,9 +75,11 @@ def test_what_stands_in_every_context_is_bounded(memory: AgentMemory) -> None:
     memory.store_turn("The train to Oslo leaves at nine.")
     roomy, tight = memory.context("train Oslo", max_tokens=4000), memory.context("train Oslo", max_tokens=300)
     lines = tight.text.splitlines()
-    assert lines[0] == "# Standing instructions" and strong.id[-8:] in lines[1]
+    assert lines[0] == "# Standing instructions"
+    assert strong.id[-8:] in lines[1]
     assert sum("house number" in line for line in lines[: lines.index(next(x for x in lines if "train" in x))]) <= 5
-    assert tight.tokens <= 300 and "The train to Oslo leaves at nine." in tight.text
+    assert tight.tokens <= 300
+    assert "The train to Oslo leaves at nine." in tight.text
     assert "The train to Oslo leaves at nine." in roomy.text
 
 
@@ -84,8 +87,10 @@ def test_retired_it_is_gone_from_recall_and_kept_in_the_list(memory: AgentMemory
     french = accepted(memory, "Always answer in French")
     gone = memory.procedural.retire_procedure(french.id, "she speaks English")
     assert (gone.procedure_status, gone.reason) == ("retired", "she speaks English")
-    assert known(memory) == [] and known(memory, "retired") == ["Always answer in French"]
-    assert memory.remember("answer in French").procedures == () and memory.context("French").text == ""
+    assert known(memory) == []
+    assert known(memory, "retired") == ["Always answer in French"]
+    assert memory.remember("answer in French").procedures == ()
+    assert memory.context("French").text == ""
     assert memory.procedural.retire_procedure(french.id) == gone
     with pytest.raises(InvalidRecord, match="stage it anew"):
         memory.procedural.accept_procedure(french.id)
@@ -113,7 +118,9 @@ def test_each_step_is_undone(memory: AgentMemory) -> None:
 def test_forgotten_and_restored_it_is_what_it_was(memory: AgentMemory) -> None:
     french = accepted(memory, "Always answer in French")
     memory.forget(french.id)
-    assert known(memory) == [] and known(memory, "retired") == [] and memory.remember("French").procedures == ()
+    assert known(memory) == []
+    assert known(memory, "retired") == []
+    assert memory.remember("French").procedures == ()
     for verb in (memory.procedural.accept_procedure, memory.procedural.retire_procedure):
         with pytest.raises(InvalidRecord, match="restore it first"):
             verb(french.id)
@@ -136,12 +143,14 @@ def test_others_see_nothing_of_it(memory: AgentMemory) -> None:
     bot, roof = memory.scoped(agent_id="bot", channel="_self_bot"), memory.scoped(channel="roof")
     secret, tiles = accepted(bot, "Always whisper"), accepted(roof, "Always count the tiles")
     for face in (memory, memory.scoped(agent_id="cat"), memory.scoped(user_id=seat(memory).scope.user_id + " too")):
-        assert known(face) == [] and face.remember("whisper and count the tiles").procedures == ()
+        assert known(face) == []
+        assert face.remember("whisper and count the tiles").procedures == ()
         assert face.context("whisper and count the tiles").text == ""
         for record in (secret, tiles):
             with pytest.raises(NotFound):
                 face.procedural.retire_procedure(record.id)
-    assert "Always whisper" in bot.context(ASKED).text and "whisper" not in roof.context(ASKED).text
+    assert "Always whisper" in bot.context(ASKED).text
+    assert "whisper" not in roof.context(ASKED).text
 
 
 @pytest.mark.parametrize(

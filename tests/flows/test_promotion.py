@@ -217,6 +217,17 @@ def test_what_was_kept_for_long_may_still_be_made_known_everywhere(memory: Agent
     assert job(memory).counts == {"spread": 1}
 
 
+@pytest.mark.parametrize("name", ["promote", "clusters"])
+def test_one_worker_at_a_time(memory: AgentMemory, name: str) -> None:
+    known_well(memory)
+    before = head(memory)
+    assert run(resources(memory).log.lease(f"{name}:alice", 30.0, "another")) is not None
+    assert job(memory, name).stopped == f"job {name} of 'alice': another worker is at it"
+    assert head(memory) == before
+    run(resources(memory).log.release(f"{name}:alice", "another"))
+    assert job(memory, name).stopped == ""
+
+
 def test_by_hand_to_long_and_to_every_channel(memory: AgentMemory) -> None:
     fact = short(memory)
     done = memory.curation.promote(fact.id, reason="I need this", idempotency_key="k")

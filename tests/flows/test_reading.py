@@ -15,9 +15,9 @@ AUDIT = ["memory_audit_log", "store_meta"]  # the counter of audit rows stands i
 
 
 def usage_of(memory: AgentMemory) -> dict[str, int]:
-    """How often each record was delivered."""
+    """How often each record was delivered, of those that were."""
     rows = tables(memory)["memory_usage"]
-    return {row[2]: row[3] for row in rows}
+    return {row[2]: row[3] for row in rows if row[3]}
 
 
 def filled(memory: AgentMemory) -> AgentMemory:

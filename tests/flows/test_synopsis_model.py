@@ -1,4 +1,4 @@
-"""A synopsis worded by a model: only what rests on the records it names, asked for once for each change, never waited for."""
+"""A synopsis worded by a model: only what rests on the records it names, asked for once for each change."""
 
 from __future__ import annotations
 

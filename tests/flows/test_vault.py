@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from agentmem import AgentMemory, Fact
+from agentmem import AgentMemory, Fact, NotFound
+from agentmem.memory import promoting
 from agentmem.memory import vault as notes
 from agentmem.memory.vault import note_of, remove_notes, write_note
 from tests.flows.given import START, StoppedClock, opened
@@ -253,3 +254,28 @@ def test_a_vault_out_of_reach_is_named_in_the_receipt(memory: AgentMemory, vault
     receipt = memory.forget(fact.id, hard=True)
     assert receipt.scan is not None
     assert [said for said in receipt.scan.pending if said.startswith("notes in the vault")]
+
+
+def test_a_promotion_that_was_killed_between_note_and_commit_is_taken_up(memory: AgentMemory, vault: Path) -> None:
+    fact = memory.learn_fact("Ann takes her coffee black", tier="short")
+    begun = write_note(vault, "alice", note_of(fact, "alice", [], "an earlier reason", START))
+    assert memory.semantic.get_fact(fact.id).vault_path == ""
+    done = memory.curation.promote(fact.id, reason="used every morning")
+    assert done.fact.vault_path == begun.path
+    assert "used every morning" in (vault / begun.path).read_text()
+    assert len(files(vault)) == 1
+
+
+def test_a_fact_that_is_erased_while_its_note_is_written_leaves_none(
+    memory: AgentMemory, vault: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fact = memory.learn_fact("Ann takes her coffee black", tier="short")
+
+    def erased_meanwhile(*args: Any, **more: Any) -> Any:
+        memory.forget(fact.id, hard=True)
+        return write_note(*args, **more)
+
+    monkeypatch.setattr(promoting, "write_note", erased_meanwhile)
+    with pytest.raises(NotFound):
+        memory.curation.promote(fact.id)
+    assert files(vault) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from agentmem.bench.datasets import Question
 from agentmem.cli.walkthrough import built_in, from_file, sample
 from agentmem.errors import InvalidRecord
+from agentmem.model.clock import SystemClock
 
 SPOKEN = ["I adopted a parrot called Figaro.", "The parrot eats figs.", "I play chess on Fridays.", "Hello there."]
 
@@ -52,6 +54,40 @@ def test_the_demo_finds_its_evidence_even_by_words_alone(cli: Any) -> None:
     best = found["answers"][0]["found"][0]
     assert (best["evidence"], best["rank"], best["record"]["id"]) == (True, 1, "s1-10")
     assert found["context"]["tokens"] <= 600
+
+
+def test_a_night_shows_what_the_jobs_did_and_why(cli: Any) -> None:
+    shown = cli("demo")
+    night = shown[shown.index("A night 14 days later") :].split("\n\n")[0].splitlines()
+    assert len(night) <= 25
+    for line in (
+        "  before: 4 facts, 2 of them short-lived, 0 entities, 0 procedures",
+        "     Always give me distances in kilometres  (asked for in evening-2)",
+        "     Mira is packing for the ferry to the Azores.  (kept for long: used 5 times within 14 days)",
+        "     Jonas plays cello in the city orchestra.  (merged into: Jonas plays the cello in the city orchestra.)",
+    ):
+        assert line in night
+    assert any("(said in s" in line for line in night)
+    assert any("(archived: score 0.039 is below 0.05 after 14 days without use)" in line for line in night)
+
+
+def test_a_night_is_told_as_data_too(cli: Any) -> None:
+    night = cli.json("demo")["night"]
+    jobs = {job["job"]: job for job in night["jobs"]}
+    assert jobs["gc"]["counts"] == {"archived": 1}
+    assert jobs["promote"]["counts"] == {"kept": 1}
+    assert jobs["consolidate"]["counts"]["turns"] == 62
+    assert night["after"]["of them short-lived"] == 0
+    assert night["after"]["facts"] > night["before"]["facts"]
+
+
+def test_the_night_of_a_demo_that_is_kept_comes_now_and_not_later(cli: Any, tmp_path: Path) -> None:
+    cli("demo", "--home", str(tmp_path / "kept"), "--user", "alice")
+    facts = cli.lines("facts", "--home", str(tmp_path / "kept"), "--user", "alice")
+    now = SystemClock().now()
+    ages = {now - datetime.fromisoformat(fact["recorded_at"]) for fact in facts}
+    assert timedelta(days=13) < max(ages) < timedelta(days=15)
+    assert min(ages) < timedelta(hours=1)
 
 
 def test_with_a_seed_it_repeats_itself(cli: Any, other_home: Any) -> None:

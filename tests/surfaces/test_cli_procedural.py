@@ -39,7 +39,8 @@ def test_tools_are_shown_with_rate_bounds_and_times(cli: Any, home_with_calls: N
     shown = cli("tools")
     assert "search: 4 calls, 75% succeeded (30% to 95%), last " in shown
     assert "    150 ms on average, 150 ms at p50, 285 ms at p95\n" in shown
-    assert "timed\ufffd[31m out" in shown and "\x1b" not in shown
+    assert "timed\ufffd[31m out" in shown
+    assert "\x1b" not in shown
     assert cli("tools", "--task-type", "dance") == "no calls\n"
     assert [row["tool_name"] for row in cli.lines("tools", "--only-channel", "roof")] == ["ladder"]
     assert cli("tools", "--only-channel", "roof").startswith("ladder: 1 call, success not known, last ")

@@ -133,7 +133,8 @@ def test_what_only_looks_like_an_order_is_none(text: str) -> None:
 
 def test_there_are_enough_cases_and_a_third_of_them_are_traps() -> None:
     cases = len(STANDING) + len(ONCE) + len(WITH_TRIGGER) + len(ENDED)
-    assert cases + len(TRAPS) >= 40 and 3 * len(TRAPS) >= cases + len(TRAPS)
+    assert cases + len(TRAPS) >= 40
+    assert 3 * len(TRAPS) >= cases + len(TRAPS)
 
 
 def test_several_orders_in_one_turn_are_each_read() -> None:
@@ -179,8 +180,29 @@ def test_any_text_can_be_read_and_whatever_is_found_stands_in_it(text: str) -> N
         assert order.instruction or order.ends
 
 
-OPENINGS = ["", "Hey, ", "Please ", "From now on, ", "Thanks! ", "always ", "never ", "don't ", "stop ", "He said ", '"']
-BODIES = ["answer in French", "using emojis", "use 3 decimals", "give up", "call me Bob", "I eat fish", "that", "it's ok"]
+OPENINGS = [
+    "",
+    "Hey, ",
+    "Please ",
+    "From now on, ",
+    "Thanks! ",
+    "always ",
+    "never ",
+    "don't ",
+    "stop ",
+    "He said ",
+    '"',
+]
+BODIES = [
+    "answer in French",
+    "using emojis",
+    "use 3 decimals",
+    "give up",
+    "call me Bob",
+    "I eat fish",
+    "that",
+    "it's ok",
+]
 ENDINGS = ["", ".", "!", "?", " please", " from now on.", " when I ask for code.", ' " he said', " anymore"]
 
 
@@ -188,7 +210,7 @@ ENDINGS = ["", ".", "!", "?", " please", " from now on.", " when I ask for code.
 @given(st.lists(st.tuples(*map(st.sampled_from, (OPENINGS, OPENINGS, BODIES, ENDINGS))), min_size=1, max_size=4))
 def test_orders_are_worded_as_they_were_said(parts: list[tuple[str, ...]]) -> None:
     text = " ".join("".join(part) for part in parts)
-    said = {word.strip(".,!?\"") for word in text.lower().replace("don't", "do not").split()}
+    said = {word.strip('.,!?"') for word in text.lower().replace("don't", "do not").split()}
     for order in orders(text):
         assert set(order.instruction.lower().split()) <= said | {"never", "always"}
 

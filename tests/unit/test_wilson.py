@@ -32,7 +32,8 @@ def test_the_rate_lies_between_its_bounds_and_more_successes_raise_them(successe
     low, high = wilson(successes, tries)
     assert 0 <= low <= successes / tries <= high <= 1
     other = wilson(successes + 1, tries)
-    assert other.low >= low and other.high >= high
+    assert other.low >= low
+    assert other.high >= high
     mirrored = wilson(more, tries)
     assert (1 - mirrored.high, 1 - mirrored.low) == pytest.approx((low, high), abs=1e-9)
 

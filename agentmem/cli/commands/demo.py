@@ -21,7 +21,8 @@ from agentmem.errors import ConfigError
 @click.option("--servers", is_flag=True, help="On the servers of log_url and graph_url; what is stored stays there.")
 @memory_options(embedder=True)
 def command(door: Door, *, data: Path | None, servers: bool) -> None:
-    """Store a conversation, ask questions whose answers are known, and show what came back and why.
+    """Store a conversation, ask questions whose answers are known, and show what came back and why. In the end two
+    weeks pass, and the background jobs say what they learn, merge, keep and let go.
 
     Works in a temporary folder, which is removed afterwards; with --home in that folder, which is kept. What a local
     embedder builds of its weights is kept where other runs find it. With --servers, --user must be one who has no
@@ -43,10 +44,11 @@ def command(door: Door, *, data: Path | None, servers: bool) -> None:
     # Addresses from the environment must not lead the demo to a memory in use; weights that are there may serve.
     places: dict[str, Any] = {} if servers else dict.fromkeys(("log_url", "graph_url", "session_url"))
     places |= {"models": usual.model_folder, "recall_rate": 0}
-    if usual.seed is not None:
-        places["clock"] = Frozen(script.ends())
+    places |= dict.fromkeys(("extraction_llm", "verdict_llm", "synopsis_llm"), "none")  # its night asks no model
+    frozen = door.overrides.get("clock") or (None if usual.seed is None else Frozen(script.ends()))
+    clock = script.clock(frozen)
     with tempfile.TemporaryDirectory(prefix="agentmem-demo-") as folder, Progress() as progress:
-        own = door.within(**{"home": Path(folder), **places, **door.overrides})
-        seen = own.run(lambda memory: walkthrough.walk(memory, script, progress))
+        own = door.within(**{"home": Path(folder), **places, **door.overrides, "clock": clock})
+        seen = own.run(lambda memory: walkthrough.walk(memory, script, clock, progress))
     tell(seen.notices)
     door.show(seen.document(), walkthrough.told(seen))

@@ -44,7 +44,9 @@ def _lines(stats: ToolStats) -> list[str]:
         rate = f"{stats.success_rate:.0%} succeeded ({stats.success_low:.0%} to {stats.success_high:.0%})"
     lines = [f"{one_line(stats.tool_name)}: {counted(stats.calls, 'call')}, {rate}, last {when(stats.last_called)}"]
     if stats.mean_ms is not None and stats.p50_ms is not None and stats.p95_ms is not None:
-        lines.append(f"    {stats.mean_ms:.0f} ms on average, {stats.p50_ms:.0f} ms at p50, {stats.p95_ms:.0f} ms at p95")
+        lines.append(
+            f"    {stats.mean_ms:.0f} ms on average, {stats.p50_ms:.0f} ms at p50, {stats.p95_ms:.0f} ms at p95"
+        )
     if stats.last_error_at is not None:
         lines.append(f"    last error {when(stats.last_error_at)}: {one_line(stats.last_error) or 'without a message'}")
     return lines

@@ -33,8 +33,9 @@ SELECT user_id FROM job_states WHERE job = ?1 AND due_at <= ?2 ORDER BY due_at, 
 SELECT user_id FROM memory_usage WHERE due_for = ?1 AND due_at <= ?2 ORDER BY due_at, user_id LIMIT ?3
 
 -- name: due_records
+-- By the user's own rows: the index over what is due holds everybody's.
 SELECT u.kind, u.id FROM memory_usage u
-WHERE u.user_id = ?1 AND u.due_for = ?2 AND u.due_at <= ?3 ORDER BY u.due_at, u.kind, u.id LIMIT ?4
+WHERE u.user_id = ?1 AND +u.due_for = ?2 AND +u.due_at <= ?3 ORDER BY u.due_at, u.kind, u.id LIMIT ?4
 
 -- name: settle
 INSERT INTO memory_usage (user_id, kind, id, due_at, due_for, review_priority, conversations)

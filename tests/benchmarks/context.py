@@ -1,0 +1,120 @@
+"""`python -m tests.benchmarks.context DATA`: what a context of 4,000 tokens saves, and what of the evidence it holds.
+
+Stores each dialogue of LoCoMo-shaped files under a user of its own, runs all background jobs (unless `--no-jobs`), and
+asks its scored questions. Reported by dialogue: tokens of the full history and the share saved by the largest context,
+the share of questions whose evidence turns all stand whole in the context, and how long a context took with the
+synopsis cached. Fails below the targets. `--rooms JSON` gives settings of `recall.context` to try.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentmem import AsyncAgentMemory
+from agentmem.bench.datasets import Dialogue, load
+from agentmem.bench.metrics import percentiles
+from agentmem.bench.recall import rendered_whole, store
+from agentmem.bench.report import table
+
+TOKENS = 4_000
+SAVED, KEPT = 0.70, 0.85
+ROUNDS = 200  # of all jobs
+
+
+@dataclass
+class Found:
+    """What the contexts of one dialogue came to."""
+
+    dialogue: Dialogue
+    full: int = 0
+    largest: int = 0
+    told: list[float] = field(default_factory=list)  # what the contexts themselves say they save
+    kept: int = 0
+    shares: float = 0.0
+    seconds: list[float] = field(default_factory=list)
+    synopsis: int = 0  # tokens
+
+    @property
+    def asked(self) -> int:
+        return len(self.dialogue.scored)
+
+    @property
+    def saved(self) -> float:
+        return 1 - self.largest / self.full
+
+
+async def measure(dialogue: Dialogue, home: Path, jobs: bool, settings: dict[str, Any]) -> Found:
+    """Store one dialogue, let it be worked on, and ask its questions."""
+    found = Found(dialogue, full=sum(math.ceil(len(turn["content"]) / 4) for turn in dialogue.turns))
+    contents = {turn["turn_id"]: " ".join(turn["content"].split()) for turn in dialogue.turns}
+    async with AsyncAgentMemory(dialogue.id, home=home / dialogue.id, **settings) as memory:
+        await store(memory, dialogue.turns)
+        for _ in range(ROUNDS if jobs else 0):
+            if not any(report.pending for report in await memory.consolidate()):
+                break
+        await memory.flush()
+        found.synopsis = math.ceil(len(str(await memory.synopsis())) / 4)
+        for question in dialogue.scored:
+            begun = time.perf_counter()
+            context = await memory.context(question.text, max_tokens=TOKENS)
+            found.seconds.append(time.perf_counter() - begun)
+            found.largest = max(found.largest, context.tokens)
+            found.told.append(context.savings)
+            whole = rendered_whole(context, contents)
+            found.kept += question.evidence <= whole
+            found.shares += len(question.evidence & whole) / len(question.evidence)
+    return found
+
+
+def shown(results: Sequence[Found]) -> str:
+    """The figures as a table, all dialogues together in the last line."""
+    rows: list[dict[str, object]] = [
+        {"dialogue": each.dialogue.id, "turns": len(each.dialogue.turns), "full": each.full, "largest": each.largest,
+         "saved": each.saved, "as told": sum(each.told) / len(each.told), "all evidence": each.kept / each.asked,
+         "evidence": each.shares / each.asked, "synopsis": each.synopsis} for each in results
+    ]  # fmt: skip
+    asked = sum(each.asked for each in results)
+    kept, shares = sum(each.kept for each in results) / asked, sum(each.shares for each in results) / asked
+    least = min(each.saved for each in results)
+    rows.append({"dialogue": "all", "saved": least, "all evidence": kept, "evidence": shares})
+    return table(rows)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments."""
+    found = argparse.ArgumentParser(prog="python -m tests.benchmarks.context", description=__doc__)
+    found.add_argument("data", nargs="+", help="LoCoMo-shaped JSON files")
+    found.add_argument("--embedder", default="auto")
+    found.add_argument("--models", type=Path, help="where local weights lie")
+    found.add_argument("--no-jobs", action="store_true", help="leave the background jobs out")
+    found.add_argument("--rooms", type=json.loads, default={}, help="settings of recall.context, as JSON")
+    return found
+
+
+def main() -> int:
+    """Measure, print, and return 1 below the targets."""
+    given = parser().parse_args()
+    settings = {"embedder": given.embedder, "models": given.models, "recall": {"context": given.rooms}}
+    results = []
+    with tempfile.TemporaryDirectory() as home:
+        for dialogue in load(given.data):
+            results.append(asyncio.run(measure(dialogue, Path(home), not given.no_jobs, settings)))
+    print(shown(results))
+    took = percentiles([second for each in results for second in each.seconds])
+    print("\ncontext(), seconds:", json.dumps(took))
+    kept = sum(each.kept for each in results) / sum(each.asked for each in results)
+    return int(min(each.saved for each in results) < SAVED or kept < KEPT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""A context joins all tiers of memory, says nothing twice, and is never over its budget, whoever counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentmem import AgentMemory
+from agentmem.extraction.echo import own_lines
+from agentmem.memory.procedural import Procedural
+from agentmem.model.record import Record
+from agentmem.model.records import Fact, Turn
+from agentmem.model.synopsis import Sentence, Synopsis, Tier
+from agentmem.recall.beside import Beside
+from agentmem.recall.context import CONTEXT_TOKENS, Context, pack
+from agentmem.recall.options import ContextOptions
+from agentmem.text.tokens import quarter
+from tests.flows.given import START, StoppedClock, opened, run, seat, tables
+
+COUNTERS = [quarter, lambda text: len(text.split()), len]
+SECTIONS = (
+    "# About the user", "# What the user is up to", "# Standing instructions", "# Goals", "# Facts",
+    "# Outputs of tools", "# 1 March 2026, conversation trip",
+)  # fmt: skip
+QUERY = "which tent for the trip to Norway?"
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
+    """Everything that a context may hold, in the conversation `trip`, and a long history beside it."""
+    home = tmp_path_factory.mktemp("tiers") / "home"
+    with opened(home, conversation_id="trip", clock=StoppedClock()) as memory:
+        old = [
+            {"content": f"Remark {n}: the {'garden ' * (n % 9 + 1)} was quiet.", "conversation_id": f"old-{n % 7}",
+             "timestamp": START - timedelta(days=n % 7 + 1)} for n in range(400)
+        ]  # fmt: skip
+        memory.store_turns([*old, "Our tent for Norway has a broken pole.", {"content": "Noted.", "role": "assistant"}])
+        memory.store_turns([f"Small talk number {n}." for n in range(12)])
+        memory.learn_fact("The user travels to Norway in June", valid_from=START)
+        memory.learn_fact("The user is called Mia Berg", salience=0.9)
+        for number in range(40):
+            memory.learn_fact(f"The user has a postcard from town {number}", salience=0.4)
+        memory.add_goal({"description": "buy a stove", "deadline": START + timedelta(days=9)})
+        procedural = Procedural(seat(memory))
+        run(procedural.accept_procedure(run(procedural.stage_candidate("Answer in metric units")).id))
+        memory.working.remember_output("The shop has a tent for two\nfor 99 euros.", source="shop search")
+        memory.working.remember_output('{"log": "' + "line of a tent log; " * 500 + '"}', source="log")
+        yield memory
+
+
+def test_joins_all_tiers(memory: AgentMemory) -> None:
+    context = memory.context(QUERY)
+    lines = context.text.splitlines()
+    assert [line for line in lines if line in SECTIONS] == list(SECTIONS)
+    for line in (
+        "- Answer in metric units",
+        "- buy a stove (active; by 10 March 2026)",
+        "- The user is called Mia Berg",
+        "- The user travels to Norway in June (from 1 March 2026)",
+        "- shop search, 1 March 2026: The shop has a tent for two for 99 euros.",
+    ):
+        assert sum(each.startswith(line) for each in lines) == 1, line
+    assert context.tokens <= CONTEXT_TOKENS == 4_000
+
+
+def test_holds_the_last_ten_turns_of_the_conversation(memory: AgentMemory) -> None:
+    context = memory.context("postcards", max_tokens=600)
+    recent = [turn.id for turn in memory.working.turns(10)]
+    assert set(recent) <= {name for _, name in context.records}
+    assert ContextOptions().recent == len(recent) == 10
+    assert ContextOptions().outputs == 5
+    elsewhere = memory.scoped(conversation_id="old-1").context("postcards", max_tokens=600)
+    assert not set(recent) & {name for _, name in elsewhere.records}
+
+
+def test_says_nothing_twice(memory: AgentMemory) -> None:
+    for query in (QUERY, "who is Mia Berg?", "postcards", "what to buy?"):
+        context = memory.context(query)
+        assert len(set(context.records)) == len(context.records)
+        claims = [line.split(" (")[0].split(" [")[0] for line in context.text.splitlines() if line.startswith("- ")]
+        assert len(set(claims)) == len(claims)
+
+
+def test_says_what_was_left_out_and_what_was_saved(memory: AgentMemory) -> None:
+    small, large = memory.context("garden", max_tokens=300), memory.context("garden", max_tokens=100_000)
+    held = [kind for kind, _ in small.records]
+    assert small.omitted["Turn"] > 0
+    assert small.left_out == sum(small.omitted.values())
+    assert "Procedure" not in small.omitted
+    assert held.count("Turn") > 0
+    assert large.omitted == {}
+    turns = sum(len(line.partition(": ")[2]) for line in large.text.splitlines() if line[:1].isdigit())
+    assert large.full_tokens == quarter("x" * turns)
+    assert small.full_tokens == pytest.approx(large.full_tokens, rel=0.2)  # by the words of fewer turns
+    assert small.savings == pytest.approx(1 - small.tokens / small.full_tokens)
+    assert Context("", 0, ()).savings == 0.0
+    counted = memory.context("garden", max_tokens=300, counter=lambda text: len(text.split()))
+    assert counted.full_tokens == pytest.approx(turns / len(counted.text) * counted.tokens, rel=0.2)
+
+
+def test_a_context_is_known_again_and_changes_nothing(memory: AgentMemory) -> None:
+    before = tables(memory)
+    text = memory.context(QUERY).text
+    assert memory.context(QUERY).text == text
+    assert tables(memory) == before
+    assert [text[start:end] for start, end in own_lines(text)] == text.splitlines()
+
+
+def test_others_see_none_of_it(memory: AgentMemory) -> None:
+    assert memory.scoped(user_id="bob", conversation_id="trip").context(QUERY).text == ""
+    aside = memory.scoped(agent_id="cook", channel="_self_cook")
+    aside.learn_fact("The user hates cilantro")
+    aside.working.remember_output("cilantro is out of stock", source="shop")
+    assert "cilantro" not in memory.context("cilantro?").text
+    assert aside.context("cilantro?").text.count("cilantro") == 2
+
+
+@settings(max_examples=25)
+@given(
+    budget=st.integers(1, 5_000), counter=st.sampled_from(COUNTERS),
+    query=st.sampled_from([QUERY, "postcards", "garden"]),
+)  # fmt: skip
+def test_is_never_over_its_budget(memory: AgentMemory, budget: int, counter: Any, query: str) -> None:
+    context = memory.context(query, max_tokens=budget, counter=counter)
+    assert counter(context.text) == context.tokens <= budget
+
+
+sizes = st.lists(st.integers(1, 400), max_size=12)
+
+
+@settings(max_examples=25)
+@given(sizes=sizes, said=sizes, budget=st.integers(1, 300), counter=st.sampled_from([None, *COUNTERS]))
+def test_no_shape_of_the_tiers_goes_over(sizes: list[int], said: list[int], budget: int, counter: Any) -> None:
+    turns = [Turn(id=f"t{n}", conversation_id="c", index=n, content="w " * size) for n, size in enumerate(sizes)]
+    facts: list[Record] = [Fact(id=f"f{n}", claim=f"{n} " + "x" * size) for n, size in enumerate(said)]
+    synopsis = Synopsis(
+        identity=Tier(sentences=tuple(Sentence(text=fact.searchable(), grounds=(fact.key,)) for fact in facts[::2])),
+        context=Tier(sentences=tuple(Sentence(text="y" * size) for size in said)),
+    )
+    beside = Beside(recent=turns[-3:], synopsis=synopsis)
+    packed = pack([*facts, *turns], max_tokens=budget, counter=counter, knowledge=0.3, beside=beside)
+    assert packed.tokens == (counter or quarter)(packed.text) <= budget
+
+
+def test_a_sentence_goes_where_what_it_rests_on_stands() -> None:
+    facts = [Fact(id="a", claim="Mia sails"), Fact(id="b", claim="Mia sings")]
+    both = Sentence(text="Mia sails and sings", grounds=(facts[0].key, facts[1].key))
+    beside = Beside(synopsis=Synopsis(identity=Tier(sentences=(both,))))
+    rooms = ContextOptions(synopsis_room=1.0)
+    assert "and sings" in pack(facts[:1], beside=beside, rooms=rooms).text
+    assert "and sings" not in pack(facts, beside=beside, rooms=rooms).text
