@@ -38,6 +38,9 @@ async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobRep
     report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
     try:
         async with leased(resources, f"{NAME}:{scope.user_id}", f"job {NAME} of {scope.user_id!r}") as fence:
+            if not await resources.follow(scope):  # facts without a vector would be passed over for good
+                report.pending = 1
+                report.notes.append("some facts have no vector yet: they are looked at again")
             after = (await resources.jobs.state(NAME, scope)).seq
             channels = await _channels(resources, scope, after)
             for number, channel in enumerate(channels):

@@ -119,7 +119,6 @@ class _Run:
             except Conflict as error:  # somebody writes on; the next run finds what came of it
                 self.report.failed[each.channel] = str(error)
                 self.report.pending += 1
-            self.report.conversations = 1  # of the worker's budget, however many channels there are
 
     async def _one(self, each: _Waiting, fence: int) -> None:
         scope = scope_of(self.scope.user_id, each.channel)

@@ -8,6 +8,7 @@ from agentmem.extraction.clauses import polarity
 from agentmem.extraction.figures import dates_claimed, names_compared, numbers_compared
 from agentmem.model.records import Fact
 from agentmem.text.names import normalised_claim
+from agentmem.text.words import reordered
 
 SAME = 0.92
 """Cosine from which two claims may say the same."""
@@ -20,11 +21,11 @@ def says_the_same(new: Fact, known: Fact, cosine: float) -> bool:
     """Whether a new fact adds nothing but a source to a known one.
 
     Equal claims do; else they must be alike (cosine .92) and agree in polarity, entities and time, and in numbers,
-    names and days in their order: "Ann taught Ben" is not "Ben taught Ann".
+    names, days and all words in their order: "Ann taught Ben" is not "Ben taught Ann".
     """
     if normalised_claim(new.claim) == normalised_claim(known.claim):
         return True
-    return cosine >= SAME and signature(new) == signature(known)
+    return cosine >= SAME and signature(new) == signature(known) and not reordered(new.claim, known.claim)
 
 
 def signature(fact: Fact) -> Hashable:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,13 @@ from agentmem.memory.joining import best_first
 from agentmem.model.outline import Floats, Ints, Outline
 from agentmem.model.records import Fact
 from agentmem.settings_parts import ClusterOptions
+from agentmem.text.words import reordered
 
 Sign = Callable[[Fact], Hashable]
 MERGE, REVIEW, APART = "merge", "review", "keep_apart"
 BLOCK = 256  # facts compared with all others at once
 READ = 1000
+MOST = 50  # facts of one cluster whose words are compared in their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,11 @@ async def find_clusters(seat: Seat, channel: str, sign: Sign, *, after: int = 0)
 
 def _cluster(links: _Links, members: Ints, options: ClusterOptions) -> Cluster:
     close = cohesion(links.matrix[members])
+    facts = best_first([links.facts[place] for place in members.tolist()])
     action = MERGE if close >= options.merge else REVIEW if close >= options.review else APART
-    return Cluster(tuple(best_first([links.facts[place] for place in members.tolist()])), close, action)
+    if action == MERGE and any(reordered(one.claim, other.claim) for one, other in combinations(facts[:MOST], 2)):
+        action = REVIEW
+    return Cluster(tuple(facts), close, action)
 
 
 def cohesion(vectors: Floats) -> float:

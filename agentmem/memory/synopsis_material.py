@@ -13,12 +13,12 @@ import numpy as np
 
 from agentmem.memory.buffer_messages import Message
 from agentmem.memory.buffer_summary import extractive
-from agentmem.model.clock import aware
+from agentmem.model.clock import EPOCH, aware
 from agentmem.model.decay import importance
 from agentmem.model.outline import Bools, Ints, Outline
 from agentmem.model.premises import fallen, with_premises
 from agentmem.model.records import Fact, Goal, Key, Record, Turn, User
-from agentmem.model.scope import GLOBAL, Scope
+from agentmem.model.scope import Scope
 from agentmem.model.synopsis import Sentence, Tier
 from agentmem.resources import Resources
 from agentmem.stores import Usage
@@ -26,9 +26,10 @@ from agentmem.text.names import slug
 
 FACTS = "facts"  # who made a tier that no model wrote
 TALKED = 20  # turns of a conversation that are read
+TURN_CHARACTERS = 1000  # of each
 TALK_CHARACTERS = 160
 LONGEST = 300  # characters of a sentence
-GOALS = 20
+GOALS, GOALS_READ = 20, 1000
 BEFORE = 15  # facts about the user that come before preferences
 _COMMON = 101  # uses from which more of them say nothing
 _THE_USER = frozenset({"user", "the-user"})
@@ -98,24 +99,25 @@ async def gather(resources: Resources, scope: Scope, outline: Outline, found: Ba
     """Read what a synopsis of the scope's channel is made from; as much of it as the settings allow."""
     options, visible = resources.settings.synopsis, found.visible
     facts = _most(outline, visible & (outline.kind == outline.kinds.find("Fact")), options.facts)
-    others = np.flatnonzero(visible & outline.kinds.among(("Goal", "User"))[outline.kind])[-1000:]
+    goals = np.flatnonzero(visible & (outline.kind == outline.kinds.find("Goal")))[-GOALS_READ:]
+    users = np.flatnonzero(visible & (outline.kind == outline.kinds.find("User")))[:1]
     talks = _talks(outline, visible, options.conversations)
-    slots = [int(slot) for slot in (*facts, *others, *(slot for talk in talks for slot in talk))]
+    slots = [int(slot) for slot in (*facts, *goals, *users, *(slot for talk in talks for slot in talk))]
     records = {record.key: record for record in await resources.log.by_slot(slots, scope)} if slots else {}
     known = [record for record in records.values() if isinstance(record, Fact)]
     ranked = await _ranked(resources, scope, [fact for fact in known if fact.confidence >= options.least_confidence])
     lasting = [fact for fact in ranked if not _of_the_moment(fact)]
     names = {*_THE_USER, slug(scope.user_id)}
     about = [fact for fact in lasting if slug(fact.subject or "user") in names]
-    users = [record for record in records.values() if isinstance(record, User)]
+    profiles = [record for record in records.values() if isinstance(record, User)]
     return Material(
-        profile=users[0] if users and scope.channel == GLOBAL else None,
+        profile=profiles[0] if profiles else None,
         about=[fact for fact in about if fact.memory_type != "preference"],
         preferences=[fact for fact in about if fact.memory_type == "preference"],
         others=[fact for fact in lasting if slug(fact.subject or "user") not in names],
         lately=[fact for fact in ranked if _of_the_moment(fact)],
         goals=_goals(records.values()),
-        talks=[_talk(outline, talk, records) for talk in talks],
+        talks=[told for talk in talks if (told := _talk(outline, talk, records)).turns],
         seqs={key: record.seq for key, record in records.items()},
     )  # fmt: skip
 
@@ -143,11 +145,14 @@ def _talk(outline: Outline, slots: Ints, records: Mapping[Key, Record]) -> Talk:
     found = (records.get(("Turn", outline.ids[slot])) for slot in slots)
     turns = tuple(turn for turn in found if isinstance(turn, Turn))
     moments = [aware(moment) for turn in turns if (moment := turn.timestamp or turn.recorded_at) is not None]
+    at = max(moments, default=EPOCH)
     said = [
-        Message(role=(turn.speaker or turn.role)[:20], content=turn.content, timestamp=moments[-1]) for turn in turns
+        Message(role=(turn.speaker or turn.role)[:20], content=shown, timestamp=at)
+        for turn in turns
+        if (shown := turn.content[:TURN_CHARACTERS].strip())
     ]
     text = " ".join(extractive(said, TALK_CHARACTERS).split()) if said else ""
-    return Talk(max(moments), turns, text)
+    return Talk(at, turns, text)
 
 
 async def _ranked(resources: Resources, scope: Scope, facts: Sequence[Fact]) -> list[Fact]:

@@ -29,6 +29,7 @@ class Selection:
     """Places. `kinds`: the slots of each kind, best first; `items`: those of all kinds ranked together.
 
     `scores` and `item_scores` are by slot, `factors` what was multiplied, `records` what had to be read on the way.
+    `unsure` are facts that are no longer as certain as is asked for.
     """
 
     kinds: Mapping[str, Ints]
@@ -37,6 +38,7 @@ class Selection:
     item_scores: Doubles
     factors: Mapping[str, Doubles]
     records: Mapping[int, Record]
+    unsure: frozenset[int] = frozenset()
 
 
 def shortlist(fusion: Fusion, memory: Memory, pool: int) -> dict[str, Ints]:
@@ -68,7 +70,9 @@ async def select(
     others = [int(slot) for kind, slots in lists.items() if kind != "Turn" for slot in slots]
     read, used = await asyncio.gather(memory.read(others), _usage(lists, memory))
     records = await marked({memory.outline.slots[record.key]: record for record in read}, memory)
-    lists, records = _sure_enough(lists, records, used, standing)
+    if unsure := _unsure(records, used, standing):
+        lists = {kind: slots[~np.isin(slots, list(unsure))] for kind, slots in lists.items()}
+        records = {slot: record for slot, record in records.items() if slot not in unsure}
     factors = _factors(lists, memory, records, options) | _salience(lists, memory, used, standing)
     factors |= await purpose(lists, memory, records, options.goal)
     factors = {name: factor for name, factor in factors.items() if (factor != 1.0).any()}
@@ -90,7 +94,9 @@ async def select(
     records |= {memory.outline.slots[record.key]: record for record in more}
     item_scores = scaled_by(scores, weights)
     slots = np.concatenate([*kinds.values(), np.zeros(0, dtype=np.int64)])
-    return Selection(kinds, scores, best(item_scores, slots, len(slots), outline), item_scores, factors, records)
+    return Selection(
+        kinds, scores, best(item_scores, slots, len(slots), outline), item_scores, factors, records, unsure
+    )
 
 
 def _factors(
@@ -122,20 +128,15 @@ async def _usage(lists: Mapping[str, Ints], memory: Memory) -> dict[int, Usage]:
     return {keys[key]: usage for key, usage in found.items()}
 
 
-def _sure_enough(
-    lists: Mapping[str, Ints], records: Mapping[int, Record], used: Mapping[int, Usage], standing: AsOfNow
-) -> tuple[Mapping[str, Ints], dict[int, Record]]:
-    """Without the inferred facts of which too little confidence is left by now; what was stored allowed them."""
-    if standing.min_confidence is None:
-        return lists, dict(records)
+def _unsure(records: Mapping[int, Record], used: Mapping[int, Usage], standing: AsOfNow) -> frozenset[int]:
+    """The inferred facts of which less confidence is left by now than is wanted; what was stored allowed them."""
     unsure = set()
-    for slot, record in records.items():
+    for slot, record in records.items() if standing.min_confidence is not None else ():
         if isinstance(record, Fact) and is_inferred(record.certainty, record.source):
             since = anchor(record, used.get(slot))
             left = confidence_now(record.confidence, True, since, standing.now, standing.decay)
-            unsure |= {slot} if left < standing.min_confidence else set()
-    kept = {slot: record for slot, record in records.items() if slot not in unsure}
-    return {kind: slots[~np.isin(slots, list(unsure))] for kind, slots in lists.items()}, kept
+            unsure |= {slot} if left < (standing.min_confidence or 0.0) else set()
+    return frozenset(unsure)
 
 
 def _salience(

@@ -19,6 +19,8 @@ def unseen(query: Query, memory: Memory, selection: Selection, record_id: str) -
     if not slots:
         return WhyNot(False, "no record of this id was known then")
     slot = slots[0]
+    if slot in selection.unsure:
+        return WhyNot(False, "its confidence has faded below min_confidence")
     if memory.mask[slot]:
         return WhyNot(False, _too_far(slot, selection))
     return WhyNot(False, f"not visible: {_hidden(slot, query, memory)}")

@@ -178,3 +178,9 @@ def _whole(text: str, before: str) -> str:
     dotted = "." in text and max(map(len, text.split("."))) > 1 and not _GLUED_SENTENCES.fullmatch(text)
     path = text.count("/") > 1 or ("/" in text and before in _PATH_STARTS)
     return text.casefold().strip("/") if marked or numbered or dotted or path else ""
+
+
+def reordered(first: str, second: str) -> bool:
+    """Whether two texts are of the same words in another order: "the dog bit the man" is not "the man bit the dog"."""
+    one, other = terms(first), terms(second)
+    return one != other and sorted(one) == sorted(other)

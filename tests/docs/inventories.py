@@ -12,7 +12,7 @@ import redis
 
 from agentmem import AsyncAgentMemory
 from agentmem.model.edges import ENDS
-from agentmem.model.records import KINDS, Conversation, EdgeKind, User, build
+from agentmem.model.records import KINDS, Conversation, EdgeKind, Strategy, Tool, User, build
 from agentmem.stores.neo4j import Neo4jGraph, Neo4jNodeVectors, make_indexes
 from agentmem.stores.neo4j.connection import Database, rows
 from tests.conformance.graphs import Kept, kept_in
@@ -116,14 +116,20 @@ async def _fill(kept: Kept) -> None:
         fact("f", source_turn_ids=("t",), entity_ids=("e",)),
         goal("g", result="weeded", **times),
         build(User, id="profile"),
-    )
+        build(Tool, id="tool", name="spade", avg_latency_ms=1.5),
+        build(
+            Strategy, id="s", description="Dig first", context_pattern="a new bed", tool_sequence=("spade",),
+            created_at=START, last_used=START, tool_ids=("tool",), conversation_ids=("c1",),
+        ),
+    )  # fmt: skip
 
 
 async def _fill_vectors(kept: Kept, database: Database) -> None:
     """What the setting `graph_vectors` does for searchable records."""
     outline, _, head = await kept.log.outline(kept.ann, 0)
     vector = np.ones(DIMENSIONS[0], dtype=np.float16)
-    held = {(row.kind, row.id): (row.slot, vector) for row in outline if row.kind not in ("Conversation", "User")}
+    without = ("Conversation", "Tool", "User")
+    held = {(row.kind, row.id): (row.slot, vector) for row in outline if row.kind not in without}
     assert await Neo4jNodeVectors(database).write(kept.ann, "graph_vectors/made up", 0, head.seq, held)
 
 

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem import AgentMemory, Cluster, Fact, InvalidRecord, JobReport, Review, Status
+from agentmem import AgentMemory, Cluster, Fact, InvalidRecord, JobReport, ModelUnavailable, Review, Status
 from agentmem.extraction.similar import signature
 from agentmem.memory import clusters
 from agentmem.memory.clusters import cohesion, find_clusters
+from agentmem.projections import vectors
 from agentmem.settings_parts import ClusterOptions
 from tests.flows.given import StoppedClock, head, opened, resources, run, seat, state
 
@@ -40,9 +41,9 @@ def test_the_thresholds_are_those_of_the_document() -> None:
 
 def test_cohesion_is_the_mean_cosine_of_all_pairs() -> None:
     angles = np.deg2rad([0.0, 20.0, 50.0])
-    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    three = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     pairs = [np.cos(np.deg2rad(degrees)) for degrees in (20, 30, 50)]
-    assert cohesion(vectors) == pytest.approx(sum(pairs) / 3, abs=1e-4)
+    assert cohesion(three) == pytest.approx(sum(pairs) / 3, abs=1e-4)
     assert cohesion(np.ones((3, 1), dtype=np.float32)) == 1.0
 
 
@@ -83,6 +84,14 @@ def test_what_makes_a_difference_is_neither_merged_nor_asked_about(memory: Agent
     assert memory.curation.clusters() == []
     assert job(memory).counts == {}
     assert claims(memory) == {one, other}
+
+
+def test_the_same_words_in_another_order_are_asked_about_and_not_merged(memory: AgentMemory) -> None:
+    both = {"the big dog bit the old man in the park", "the old man bit the big dog in the park"}
+    for claim in both:
+        memory.learn_fact(claim)
+    assert job(memory).counts == {"review": 1}
+    assert claims(memory) == both
 
 
 @pytest.mark.parametrize("field", ["entity_ids", "valid_from", "temporal_context", "channel"])
@@ -239,6 +248,24 @@ def test_twice_is_once_and_undo_gives_the_former_state(
             memory.undo(operation)
         assert state(memory) == before
         assert (job(memory).counts, state(memory)) == ({}, before), "what a person took back is not done again"
+
+
+def test_facts_without_a_vector_are_looked_at_when_they_have_one(
+    memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = resources(memory).vectors[0].embedder
+    embed = embedder.embed
+
+    async def away(*args: Any, **more: Any) -> Any:
+        raise ModelUnavailable("the embedder does not answer")
+
+    monkeypatch.setattr(embedder, "embed", away)
+    for claim in SAME:
+        memory.learn_fact(claim)
+    assert (job(memory).counts, job(memory).pending) == ({}, 1)
+    monkeypatch.setattr(embedder, "embed", embed)
+    monkeypatch.setattr(vectors, "REST", 0.0)  # one that failed is left in peace for a while
+    assert (job(memory).counts, job(memory).pending) == ({"merged": 1}, 0)
 
 
 def test_a_dry_run_writes_nothing(memory: AgentMemory) -> None:

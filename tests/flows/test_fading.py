@@ -188,6 +188,8 @@ def test_inferred_facts_lose_the_confidence_that_is_asked_for(memory: AgentMemor
     clock.ahead(days=7)  # .665
     assert sure(0.66) == {guess.id, said.id}
     assert sure(0.69) == {said.id}
+    receipt = memory.remember("boats", min_confidence=0.69, reinforce=False).receipt
+    assert memory.audit.why_not(receipt.id, guess.id).reason == "its confidence has faded below min_confidence"
     memory.observe_usage([guess.id])
     assert sure(0.69) == {guess.id, said.id}
 

@@ -11,6 +11,8 @@ from agentmem import AgentMemory, JobReport, Status
 from agentmem.consolidation import JobOptions, audit_partitions
 from agentmem.model.scope import Operator
 from agentmem.settings_parts import RetentionOptions
+from agentmem.stores.sqlite import SqliteLog
+from agentmem.text.blocks import load_schema
 from tests.flows.given import StoppedClock, head, ids, opened, resources, run, seat, state, tables
 
 
@@ -132,8 +134,17 @@ def test_what_was_stored_by_an_earlier_version_is_looked_at_once(memory: AgentMe
     memory.learn_fact("Claim", tier="short")
     memory.store_turn("Hello there.")
     wanted = tables(memory)["memory_usage"]
-    database = resources(memory).log.database
-    run(database.write(lambda db: db.execute("UPDATE memory_usage SET due_at = 1, due_for = 'decay'").fetchall()))
+    (step,) = [step.text for step in load_schema("sqlite") if step.version == 3]
+    migration = step[step.rindex("INSERT INTO memory_usage") :]
+
+    def migrate(db: Any) -> None:
+        db.execute("DELETE FROM memory_usage")
+        db.execute(migration)
+
+    log = resources(memory).log
+    assert isinstance(log, SqliteLog)
+    run(log.database.write(migrate))
+    assert {row[-1] for row in tables(memory)["memory_usage"]} == {"decay"}
     before = head(memory)
     report = memory.consolidate("decay")[0]
     assert report.counts == {"conversation": 1, "entity": 1, "fact": 1}

@@ -20,6 +20,30 @@ from tests.flows.given import START, StoppedClock, opened
 MANY = "ann-takes-her-coffee-black"
 
 
+BODY = """
+# Ann takes her coffee black
+
+> Ann takes her coffee black
+
+## What is known
+
+- Kind: fact
+- Said by: user
+
+## Why it is kept
+
+- used 5 times within 14 days
+
+## About
+
+- [[Ann the boss]] "{ann}"
+
+## Sources
+
+- turn "{turn}"
+"""
+
+
 @pytest.fixture
 def vault(tmp_path: Path) -> Path:
     return tmp_path / "vault"
@@ -66,29 +90,7 @@ def test_the_note_of_a_fact(memory: AgentMemory, vault: Path, clock: StoppedCloc
         "id": fact.id, "user": "alice", "channel": "_global", "created": began, "promoted_at": now,
         "tags": ["agentmem", "hot-drinks"], "confidence": 0.95, "sources": [turn.id],
     }  # fmt: skip
-    wanted = f"""
-# Ann takes her coffee black
-
-> Ann takes her coffee black
-
-## What is known
-
-- Kind: fact
-- Said by: user
-
-## Why it is kept
-
-- used 5 times within 14 days
-
-## About
-
-- [[Ann the boss]] "{ann.id}"
-
-## Sources
-
-- turn "{turn.id}"
-"""
-    assert body == wanted
+    assert body == BODY.format(ann=ann.id, turn=turn.id)
 
 
 def test_notes_are_for_their_owner_s_eyes_alone(memory: AgentMemory, vault: Path) -> None:

@@ -50,6 +50,7 @@ def test_a_near_copy_says_the_same(new: str, known: str) -> None:
         ("Ann taught Ben", "Ann taught Bea"),
         ("Cleo taught Ben", "Ann taught Ben"),
         ("Ann swims on Monday", "Ann swims on Friday"),
+        ("the dog bit the man", "the man bit the dog"),
     ],
 )
 def test_what_differs_in_one_word_that_counts_does_not(new: str, known: str) -> None:
