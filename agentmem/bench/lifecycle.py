@@ -214,10 +214,10 @@ class _Year:
             kept.facts[truth.topic] = fact
 
     async def _use(self, number: int, view: AsyncAgentMemory, kept: _Kept, visit: Visit) -> None:
-        """Ask, and say what served; what is useful at the moment serves twice a visit."""
-        for question in visit.asked:
-            bundle = await view.remember(question, top_k=TOP_K)
-            await view.observe_usage([fact.id for fact in bundle.facts[:1]])
+        """Ask, and say which fact answered; what is useful at the moment is so twice a visit."""
+        for truth in visit.asked:
+            bundle = await view.remember(truth.question, top_k=TOP_K)
+            await view.observe_usage([fact.id for fact in bundle.facts if truth.answer in fact.claim][:1])
         for fact_id, (since, truth) in kept.useful.items():
             if number - since <= USEFUL_DAYS:
                 await view.remember(truth.question, top_k=TOP_K)

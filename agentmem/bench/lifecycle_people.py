@@ -52,7 +52,7 @@ class Visit:
     noise: tuple[str, ...] = ()
     useful: tuple[Truth, ...] = ()
     project: str = ""
-    asked: tuple[str, ...] = ()
+    asked: tuple[Truth, ...] = ()
     tool: str = ""
 
 
@@ -177,7 +177,7 @@ class Person:
         return Visit(
             hour=int(self._random.integers(8, 22)), said=tuple(said), important=important, told=told,
             noise=tuple(self._noise(day) for _ in range(1 + n % 2)), useful=busy, project=self._house(n),
-            asked=tuple(self._questions(n)), tool=TOOLS[n % 3] if n % 4 == 0 else "",
+            asked=tuple(self._questions(n, day)), tool=TOOLS[n % 3] if n % 4 == 0 else "",
         )  # fmt: skip
 
     def _news(self, n: int) -> Iterator[Truth]:
@@ -232,12 +232,13 @@ class Person:
         room, colour = _ROOMS[self._project % len(_ROOMS)], _COLOURS[(self._project + self.number) % len(_COLOURS)]
         return f"The {room} of {self.name}'s house gets {colour} tiles."
 
-    def _questions(self, n: int) -> Iterator[str]:
+    def _questions(self, n: int, day: int) -> Iterator[Truth]:
+        """One of the things that are true; now and then where the car is, which was noted today or never."""
         topics: Sequence[Truth] = [*self.truths.values(), *self.told.values()]
         if topics:
-            yield topics[n % len(topics)].question
+            yield topics[n % len(topics)]
         if n % 3 == 0:
-            yield f"Where is {self.name}'s car parked?"
+            yield Truth("car", "", f"Where is {self.name}'s car parked?", f"on day {day}.")
 
     def _shuffled(self, names: dict[str, tuple[str, str, str]]) -> list[str]:
         return [str(name) for name in self._random.permutation(sorted(names))]

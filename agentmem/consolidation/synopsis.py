@@ -14,7 +14,7 @@ from agentmem.errors import BadReply, BudgetSpent, Conflict, LeaseLost, ModelUna
 from agentmem.events import INFO, WARNING, tell
 from agentmem.memory import Seat
 from agentmem.memory.synopsis import TIERS, assembled, holds, scope_of, shares, store, stored
-from agentmem.memory.synopsis_material import FACTS, Basis, Material, basis, gather
+from agentmem.memory.synopsis_material import FACTS, Basis, Material, bases, basis, gather
 from agentmem.memory.synopsis_writing import written
 from agentmem.model.clock import Stopwatch
 from agentmem.model.outline import Outline
@@ -88,8 +88,7 @@ class _Run:
         """The channels in which something changed."""
         outline, now = await self._outline()
         found = []
-        for channel in sorted(outline.channels.values):
-            seen = basis(outline, channel, now)
+        for channel, seen in (await bases(outline, sorted(outline.channels.values), now)).items():
             known = await self._stored(channel)
             if known is None and not seen.visible.any():
                 continue

@@ -19,7 +19,7 @@ from agentmem.memory.synopsis_material import (
     FACTS,
     Basis,
     Material,
-    basis,
+    bases,
     context_of,
     fitting,
     gather,
@@ -56,11 +56,10 @@ class Synopses:
         if most < 1:
             raise InvalidRecord(f"max_tokens must be at least 1, got {max_tokens}", field="max_tokens")
         outline, now = await self.seat.resources.outline(scope), await self.seat.resources.now(scope)
-        bases = {channel: basis(outline, channel, now) for channel in scope.readable()}
-        known = [channel for channel, found in bases.items() if found.visible.any()]
-        parts = [_Part(self.seat, channel, outline, bases[channel], now) for channel in known]
+        found = await bases(outline, scope.readable(), now)
+        parts = [_Part(self.seat, name, outline, each, now) for name, each in found.items() if each.visible.any()]
         tiers = await asyncio.gather(*(part.tiers() for part in parts))
-        return joined(scope, [dict(zip(TIERS, found, strict=True)) for found in tiers], options, most, counter)
+        return joined(scope, [dict(zip(TIERS, each, strict=True)) for each in tiers], options, most, counter)
 
 
 @dataclass(frozen=True)

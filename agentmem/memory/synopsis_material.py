@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ TALKED = 20  # turns of a conversation that are read
 TURN_CHARACTERS = 1000  # of each
 TALK_CHARACTERS = 160
 LONGEST = 300  # characters of a sentence
+FEW = 16_384  # records, up to which a change of threads takes longer than looking at them
 GOALS, GOALS_READ = 20, 1000
 BEFORE = 15  # facts about the user that come before preferences
 _COMMON = 101  # uses from which more of them say nothing
@@ -56,6 +58,15 @@ def basis(outline: Outline, channel: str, now: datetime) -> Basis:
     turns = outline.seqs[visible & (outline.kind == outline.kinds.find("Turn"))]
     goals = _digest(outline, visible, ("Goal",))
     return Basis(facts, f"{facts}.{goals}" if facts or goals else "", int(turns.max(initial=0)), visible)
+
+
+async def bases(outline: Outline, channels: Iterable[str], now: datetime) -> dict[str, Basis]:
+    """The basis of each of these channels; of a large memory on a thread, so that the loop is not held."""
+
+    def all_of_them() -> dict[str, Basis]:
+        return {channel: basis(outline, channel, now) for channel in channels}
+
+    return all_of_them() if outline.size <= FEW else await asyncio.to_thread(all_of_them)
 
 
 def _digest(outline: Outline, visible: Bools, kinds: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from agentmem.memory.synopsis import TIERS, holds, joined
-from agentmem.memory.synopsis_material import basis
+from agentmem.memory.synopsis_material import bases
 from agentmem.model.records import Synopsis, User
 from agentmem.model.synopsis import Tier
 from agentmem.recall.technique import Memory
@@ -41,9 +41,10 @@ async def _synopsis(memory: Memory, options: SynopsisOptions) -> Synopsis | None
     if not len(slots):
         return None
     since, parts = memory.moment - timedelta(seconds=min(options.context_ttl, 1e9)), {}
+    stand = await bases(outline, readable, memory.moment)
     for found in await memory.read([int(slot) for slot in slots]):
         if isinstance(found, Synopsis):
-            now, part = basis(outline, found.channel, memory.moment), dict[str, Tier]()
+            now, part = stand[found.channel], dict[str, Tier]()
             for name in TIERS:
                 tier: Tier = getattr(found, name)
                 good = holds(tier, now, name, since) and now.shows(outline, tier.shown)

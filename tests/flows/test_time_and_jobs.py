@@ -112,7 +112,11 @@ def outlook(memory: AgentMemory) -> tuple[Counter[Any], Counter[Any]]:
         names[key] = text
         what = {name: fields.get(name) for name in ("channel", "status", "tier", "valid_to", "archived", "strength")}
         found[(key[0], text, *(str(value) for value in what.values()))] += 1
-    dues = Counter((row.kind, names.get((row.kind, row.id)), row.due_at, row.due_for) for row in usage(memory))
+    # An entity that is kept for the sake of a fact is looked at again some days after the look, whenever that was.
+    dues = Counter(
+        (row.kind, names.get((row.kind, row.id)), row.kind != "Entity" and row.due_at, row.due_for)
+        for row in usage(memory)
+    )
     return found, dues
 
 
