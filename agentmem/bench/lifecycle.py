@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import cast
 
 from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.bench.lifecycle_look import Look, Week
+from agentmem.bench.lifecycle_look import Fates, Look, Week
 from agentmem.bench.lifecycle_people import Person, Truth, Visit, people
 from agentmem.bench.target import Target
 from agentmem.consolidation import JobOptions, JobReport, scheduled_jobs
@@ -106,6 +106,7 @@ class _Kept:
 
     facts: dict[str, Fact] = field(default_factory=dict)
     noise: list[str] = field(default_factory=list)
+    once: list[str] = field(default_factory=list)  # noise that served as an answer, once
     useful: dict[str, tuple[int, Truth]] = field(default_factory=dict)  # id of the fact: day and question
     uses: Counter[str] = field(default_factory=Counter)
     house: str = ""
@@ -120,7 +121,7 @@ async def live(target: Target, plan: Plan, progress: Progress | None = None) -> 
         memory = cast(AsyncAgentMemory, opened)
         year = _Year(memory, clock, plan, people(plan.users, plan.days, plan.seed))
         await year.all(progress)
-        end = await year.look.end(year.kept_noise(), year.kept_useful())
+        end = await year.look.end(year.fates())
         identity = memory.resources.vectors[0].embedder.identity
         return Lived(plan, identity, year.days, year.look.weeks, end, time.process_time() - year.started,
                      year.talk_seconds, year.job_seconds)  # fmt: skip
@@ -161,14 +162,16 @@ class _Year:
             done.update(day.did)
         return done
 
-    def kept_noise(self) -> dict[str, list[str]]:
-        """Ids of everything that was learned to be forgotten, by user."""
-        return {name: kept.noise for name, kept in self.kept.items()}
-
-    def kept_useful(self) -> dict[str, list[str]]:
-        """Ids of what was used often enough, soon enough, to be kept, by user."""
+    def fates(self) -> dict[str, Fates]:
+        """The short-lived facts of everybody, by what should become of them."""
         wanted = self.memory.resources.settings.promotion.use_count
-        return {name: [fact for fact in kept.useful if kept.uses[fact] >= wanted] for name, kept in self.kept.items()}
+        return {
+            name: Fates(
+                noise=[fact for fact in kept.noise if fact not in kept.once], once=kept.once,
+                useful=[fact for fact in kept.useful if kept.uses[fact] >= wanted],
+            )
+            for name, kept in self.kept.items()
+        }  # fmt: skip
 
     # -- by day
 
@@ -217,7 +220,9 @@ class _Year:
         """Ask, and say which fact answered; what is useful at the moment is so twice a visit."""
         for truth in visit.asked:
             bundle = await view.remember(truth.question, top_k=TOP_K)
-            await view.observe_usage([fact.id for fact in bundle.facts if truth.answer in fact.claim][:1])
+            served = [fact.id for fact in bundle.facts if truth.answer in fact.claim][:1]
+            await view.observe_usage(served)
+            kept.once += [fact_id for fact_id in served if fact_id in kept.noise]
         for fact_id, (since, truth) in kept.useful.items():
             if number - since <= USEFUL_DAYS:
                 await view.remember(truth.question, top_k=TOP_K)

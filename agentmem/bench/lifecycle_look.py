@@ -58,6 +58,15 @@ class Week:
     did: Counter[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """Ids of one person's short-lived facts: never used, used once, and used so often that they should be kept."""
+
+    noise: Sequence[str]
+    once: Sequence[str]
+    useful: Sequence[str]
+
+
 @dataclass(slots=True)
 class Look:
     """How it stands in the end; with it, what each week saw."""
@@ -71,6 +80,8 @@ class Look:
     noise: int = 0  # short-lived and unused for long enough to be gone
     noise_collected: int = 0
     noise_kept: Counter[str] = field(default_factory=Counter)  # what became of the others
+    once: int = 0
+    once_kept: int = 0
     useful: int = 0
     useful_kept: int = 0
     strangers: list[str] = field(default_factory=list)  # whose memory holds whose name
@@ -89,7 +100,7 @@ class Look:
             await self._ask(person, asked)
         self.weeks.append(Week(day, records, facts, asked, did))
 
-    async def end(self, noise: Mapping[str, Sequence[str]], useful: Mapping[str, Sequence[str]]) -> Look:
+    async def end(self, fates: Mapping[str, Fates]) -> Look:
         """Ask everybody, and look at what should be gone, what should be there and whose it is."""
         names = re.compile("|".join(sorted((person.name for person in self.persons), key=len, reverse=True)))
         for person in self.persons:
@@ -98,10 +109,13 @@ class Look:
             now = self.memory.resources.clock.now()
             self.important_wanted += len(person.truths)
             self.important_stored += sum((fact.importance or 0) >= IMPORTANT and holds(fact, now) for fact in facts)
-            await self._collected(person, facts, noise[person.name])
+            fate = fates[person.name]
+            await self._collected(person, facts, fate.noise)
             kept = {fact.id for fact in facts if fact.tier == "long" and holds(fact, now)}
-            self.useful += len(useful[person.name])
-            self.useful_kept += len(kept & set(useful[person.name]))
+            self.once += len(fate.once)
+            self.once_kept += len(kept.intersection(fate.once))
+            self.useful += len(fate.useful)
+            self.useful_kept += len(kept.intersection(fate.useful))
             await self._own(person, names)
         return self
 

@@ -14,7 +14,7 @@ import numpy as np
 ACTIVE, SILENT, RETURNING = "active", "silent", "returning"
 MONTH = 30
 RESTS = 150  # days that a returning person stays away
-EVERY = 5  # days between two talks of one person, about
+EVERY = 6  # days between two talks of one person, about
 
 
 def _words(text: str) -> list[str]:

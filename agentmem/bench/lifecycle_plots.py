@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SIZE = (7.0, 3.6)
 STYLE: Any = {
-    "svg.hashsalt": "agentmem", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False,
+    "svg.hashsalt": "agentmem", "svg.fonttype": "none", "font.size": 9, "font.sans-serif": ["DejaVu Sans"], "axes.spines.top": False,
     "axes.spines.right": False, "legend.frameon": False, "figure.constrained_layout.use": True,
 }  # fmt: skip
 TIERS = {"long": "#2b6cb0", "short": "#dd6b20", "superseded": "#a0aec0", "archived": "#e2e8f0"}
@@ -127,5 +127,5 @@ def _styled() -> Iterator[None]:
 
 def _save(figure: Figure, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="svg", metadata={"Date": None})
+    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
     return path

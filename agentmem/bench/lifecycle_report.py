@@ -126,6 +126,7 @@ def text(lived: Lived) -> str:
     )
     rest = (
         f"Noise due: {end.noise:,}, collected {end.noise_collected:,}{f'; still there: {kept}' if kept else ''}. "
+        f"Short-lived facts used just once: {end.once:,}, of which {end.once_kept:,} are kept for long. "
         f"Told in talk and found: {end.asked.told_found} of {end.asked.told}."
     )
     said = [
@@ -146,7 +147,7 @@ def data(lived: Lived) -> dict[str, Any]:
         "targets": [asdict(each) for each in targets(lived)], "weeks": [_plain(asdict(week)) for week in lived.weeks],
         "days": [_plain(asdict(day)) for day in lived.days], "jobs": job_rows(lived), "quarters": quarters(lived),
         "asked": asdict(lived.end.asked), "noise": lived.end.noise, "noise_collected": lived.end.noise_collected,
-        "noise_kept": dict(lived.end.noise_kept), "strangers": lived.end.strangers,
+        "once": lived.end.once, "once_kept": lived.end.once_kept, "noise_kept": dict(lived.end.noise_kept), "strangers": lived.end.strangers,
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from agentmem.recall.options import find_techniques
 from tests.fakes.llm_replies import Replies, put_behind
 from tests.flows.given import StoppedClock, head, ids, opened, resources, run, seat, tables
 
-AUDIT = ["memory_audit_log", "store_meta"]  # the counter of audit rows stands in store_meta
+AUDIT = ["memory_audit_log", "receipts", "store_meta"]  # the counter of audit rows stands in store_meta
 
 
 def usage_of(memory: AgentMemory) -> dict[str, int]:

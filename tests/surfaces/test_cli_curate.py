@@ -19,7 +19,7 @@ def facts(cli: Any) -> list[Fact]:
         roof = memory.scoped(channel="roof")
         return [
             memory.learn_fact("Ann likes strong black coffee in the morning"),
-            memory.learn_fact("Ann likes black strong coffee in the morning"),
+            memory.learn_fact("Ann likes strong black coffee in the mornings"),
             roof.learn_fact("The roof is blue"),
             memory.learn_fact("The plumber comes on Friday", tier="short"),
         ]
