@@ -147,7 +147,8 @@ def data(lived: Lived) -> dict[str, Any]:
         "targets": [asdict(each) for each in targets(lived)], "weeks": [_plain(asdict(week)) for week in lived.weeks],
         "days": [_plain(asdict(day)) for day in lived.days], "jobs": job_rows(lived), "quarters": quarters(lived),
         "asked": asdict(lived.end.asked), "noise": lived.end.noise, "noise_collected": lived.end.noise_collected,
-        "once": lived.end.once, "once_kept": lived.end.once_kept, "noise_kept": dict(lived.end.noise_kept), "strangers": lived.end.strangers,
+        "once": lived.end.once, "once_kept": lived.end.once_kept,
+        "noise_kept": dict(lived.end.noise_kept), "strangers": lived.end.strangers,
     }  # fmt: skip
 
 
