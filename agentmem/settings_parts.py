@@ -107,8 +107,8 @@ class BufferOptions(_Part):
     """What an agent has at hand: conversation buffer and outputs of tools. See docs/working.md.
 
     A buffer keeps `size` messages; one more, and its oldest `batch` become a summary, of which it keeps at most
-    `size` × `multiplier`. `recency_bias` weighs new against near in a search. Outputs of tools take at most `outputs_mb`
-    megabytes of a user; every `outputs_sweep_minutes` those of users who fell silent are dropped.
+    `size` × `multiplier`. `recency_bias` weighs new against near in a search. Outputs of tools take at most
+    `outputs_mb` megabytes of a user; every `outputs_sweep_minutes` those of users who fell silent are dropped.
     """
 
     size: int = Field(default=50, ge=1)
@@ -154,12 +154,14 @@ class ProceduralOptions(_Part):
 
 class WorkerOptions(_Part):
     """How the worker runs its jobs. `minutes` between two runs by job; a job left out has the default of its file.
+    `conversations` are read in one run of `consolidate`.
 
     With a `port` (0 for any) it answers /health and /metrics on `host`. Due schedules are posted to `webhook`, an
     address on this machine, where no function of the program takes them.
     """
 
     minutes: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    conversations: int = Field(default=10, ge=1)
     port: int | None = Field(default=None, ge=0, le=65_535)
     host: str = "127.0.0.1"
     webhook: str | None = Field(default=None, repr=False)

@@ -41,7 +41,7 @@ class ConsolidationWorker:
         self.resources = resources
         self.jobs = _chosen(jobs)
         self.last_run: float | None = None  # by the loop's clock: when a job last came to an end, well or not
-        self._options = JobOptions(dry_run=dry_run)
+        self._options = JobOptions(dry_run=dry_run, most=resources.settings.worker.conversations)
         self._told = told
         self._stopping = False
         self._running: dict[str, asyncio.Task[Any]] = {}

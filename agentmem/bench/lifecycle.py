@@ -2,7 +2,7 @@
 
 The clock is virtual: a day is a step. Once a day, after the last talk, each job runs through `serve`, as a worker would
 run it: one that is due more often than daily runs so often again as users wait for it, but no more often than its
-interval would let it. No language model is asked.
+interval would let it. `check`, which reads the whole store, runs every seventh day. No language model is asked.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ QUIET = 14  # days without a word after which somebody counts as idle
 IMPORTANCE = 0.9
 TOP_K = 5
 USEFUL_DAYS = 13
+WEEKLY = ("check",)
 HOUSE_VISITS = 6
 
 Progress = Callable[[int, int], None]
@@ -247,6 +248,8 @@ class _Year:
         day = Day(number, talked, len(quiet))
         self.clock.at = max(self.clock.at, START + timedelta(days=number) + NIGHT)
         for name, module in scheduled_jobs().items():
+            if name in WEEKLY and number % 7:
+                continue
             cost = day.jobs[name] = Cost()
             watched = _watched(module, cost, quiet)
             begun = time.process_time()

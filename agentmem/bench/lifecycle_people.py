@@ -184,7 +184,9 @@ class Person:
         """What the person tells of home, work and taste: once in the beginning, and again after a change of mind."""
         topics = list(TOLD)
         turn = len(self.talks) // 2
-        changes = (turn, turn + max(1, len(self.talks) // 4)) if self.fickle and len(self.talks) > 6 else ()
+        changes: tuple[int, ...] = (
+            (turn, turn + max(1, len(self.talks) // 4)) if self.fickle and len(self.talks) > 6 else ()
+        )
         if n < len(topics):
             yield self._true(TOLD, self.told, topics[n], True)
         if n in changes:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 SIZE = (7.0, 3.6)
 STYLE: Any = {
     "svg.hashsalt": "agentmem", "svg.fonttype": "none", "font.size": 9, "font.sans-serif": ["DejaVu Sans"],
-    "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False, "figure.constrained_layout.use": True,
+    "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
+    "figure.constrained_layout.use": True,
 }  # fmt: skip
 TIERS = {"long": "#2b6cb0", "short": "#dd6b20", "superseded": "#a0aec0", "archived": "#e2e8f0"}
 QUARTER_OF_A_DAY = timedelta(hours=6)

@@ -35,8 +35,8 @@ class Goal:
 def targets(lived: Lived) -> list[Goal]:
     """What the year is measured by."""
     end = lived.end
-    noise = end.noise_collected / max(1, end.noise)
-    useful = end.useful_kept / max(1, end.useful)
+    noise = end.noise_collected / end.noise if end.noise else 1.0
+    useful = end.useful_kept / end.useful if end.useful else 1.0
     missing = abs(end.important_wanted - end.important_stored)
     failed = sum(sum(day.failed.values()) for day in lived.days)
     idle = _quarter(lived.days[-max(1, len(lived.days) // QUARTERS) :])["jobs per idle user"]

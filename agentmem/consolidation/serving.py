@@ -24,7 +24,8 @@ from agentmem.stores.jobs import JobState
 OPERATOR = Operator("worker")
 PAGE = 1000
 OVERLAP = timedelta(minutes=5)  # changes may become visible later than their time, by the clocks of several machines
-USERS = 100  # served in one run of a job
+USERS = 100  # looked for at once
+PAGES = 100  # of them in one run of a job
 EACH = 3  # conversations of one user while others wait
 BACKOFF = timedelta(minutes=1)  # after a failure, then 4, 16, … up to
 LONGEST = timedelta(days=1)
@@ -94,6 +95,10 @@ async def serve_user(resources: Resources, module: ModuleType, scope: Scope, opt
     head = (await resources.log.head(scope)).seq
     report: JobReport = await module.run(resources, scope, options)
     if not options.dry_run and trigger_of(module):
+        own = {*report.operation_ids}
+        since = await resources.log.changes(scope, head, len(own) + 1) if own else []
+        if since and own >= {entry.operation_id for entry in since}:
+            head = since[-1].seq  # nobody wrote but the job itself: it need not look at that again
         await _note(resources, module, scope, report, head)
     return report
 
@@ -111,16 +116,21 @@ async def last_reports(resources: Resources, jobs: Sequence[str]) -> dict[str, d
 async def _serve_users(
     resources: Resources, module: ModuleType, options: JobOptions, report: RunReport, stopping: Callable[[], bool]
 ) -> None:
-    users = await _whom(resources, module)
+    seen: set[str] = set()
     left = options.most
-    for number, user_id in enumerate(users):
-        if stopping() or report.halted or left <= 0:
-            report.waiting = True
+    for _ in range(PAGES):
+        users = [user for user in await _whom(resources, module) if user not in seen]
+        if not users:
             return
-        options.progress(module.NAME, number, len(users))
-        most = min(EACH, left) if len(users) > number + 1 else left
-        left -= await _one(resources, module, Scope(user_id), replace(options, most=most), report)
-    report.waiting = len(users) >= USERS
+        for number, user_id in enumerate(users):
+            if stopping() or report.halted or left <= 0:
+                report.waiting = True
+                return
+            options.progress(module.NAME, len(seen), len(seen) + len(users) - number)
+            most = min(EACH, left) if len(users) > number + 1 else left
+            seen.add(user_id)
+            left -= await _one(resources, module, Scope(user_id), replace(options, most=most), report)
+    report.waiting = True
 
 
 async def _whom(resources: Resources, module: ModuleType) -> list[str]:

@@ -100,7 +100,7 @@ async def test_a_receipt_counts_each_record_once(log: LogStore, scope: Scope) ->
             conversations=1,
             last_review_at=START - timedelta(1),
             review_count=1,
-        ),  # fmt: skip
+        ),
         ("Fact", "b"): Usage("Fact", "b", access_count=2, last_accessed=START + timedelta(2), conversations=1),
         ("Turn", "t"): Usage("Turn", "t", access_count=1, last_accessed=START, conversations=1),
     }

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.consolidation import consolidate
+from agentmem.consolidation import lease
 from agentmem.model.records import Record
 from agentmem.model.scope import Scope
 from agentmem.resources import Resources

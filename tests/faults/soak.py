@@ -118,9 +118,7 @@ async def _agent(home: Path, seconds: float, seed: int) -> None:
         while time.monotonic() < until:
             user = f"user {seed}.{dice.randrange(3)}"
             view = memory.scoped(user_id=user, conversation_id=f"{seed} {len(turns.get(user, ())) // 8}")
-            text = (
-                f"My friend {dice.choice(NAMES)} lives in {dice.choice(PLACES)}. I got {dice.randrange(9999)} nails."
-            )
+            text = f"My friend {dice.choice(NAMES)} lives in {dice.choice(PLACES)}. I got {dice.randrange(9999)} nails."
             turns.setdefault(user, []).append((await view.store_turn(text)).id)
             if dice.random() < 0.3:
                 await view.remember("who lives in Rome?")

@@ -101,8 +101,12 @@ async def test_two_workers_at_once_extract_each_turn_once(tmp_path: Path) -> Non
         for number in range(12):
             said = {"content": f"Line {number} of what is to be read once.", "conversation_id": f"chat {number}"}
             await one.store_turn(said)
-        while sum(report.pending for reports in await asyncio.gather(one.consolidate("consolidate"), two.consolidate("consolidate"))
-                  for report in reports):  # fmt: skip
+        both = (one, two)
+        while sum(
+            report.pending
+            for reports in await asyncio.gather(*(each.consolidate("consolidate") for each in both))
+            for report in reports
+        ):
             await asyncio.sleep(0)
         read = [text for scribe in scribes for request in scribe.requests
                 for text in request.content.split('"text": ')[1:]]  # fmt: skip

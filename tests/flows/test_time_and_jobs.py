@@ -39,6 +39,7 @@ STEPS = st.one_of(
     st.tuples(st.just("use"), st.sampled_from(CLAIMS)),
     st.tuples(st.just("ask"), st.sampled_from(CLAIMS)),
     st.tuples(st.just("work"), st.booleans()),
+    st.tuples(st.just("schedule"), st.sampled_from(["0 9 * * *", "30 */5 * * *"])),
     st.tuples(st.just("wait"), st.integers(1, 100)),
 )
 HISTORIES = st.lists(STEPS, min_size=3, max_size=14)
@@ -70,6 +71,8 @@ def play(memory: AgentMemory, clock: StoppedClock, steps: Sequence[tuple[str, An
         elif step == "work":
             here.procedural.record_invocation("search_web", {"q": number}, success=what, task_type="errand")
             here.reflect(what)
+        elif step == "schedule":
+            memory.schedules.add(f"reminder {number}", what, "Say what is due.")
         elif step == "wait":
             clock.ahead(hours=what)
         clock.ahead(minutes=1)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agentmem import AsyncAgentMemory, consolidation
-from agentmem.consolidation import scheduled_jobs
+from agentmem.consolidation import scheduled_jobs, serving
 from agentmem.consolidation.serving import OPERATOR, RunReport
 from agentmem.errors import ConfigError, InvalidRecord, ModelUnavailable
 from agentmem.model.scope import Scope
@@ -79,6 +79,22 @@ async def test_everybody_is_read_once_and_the_idle_cost_nothing(tmp_path: Path) 
         await memory.scoped(user_id="user 3").store_turn("My brother Igor lives in Oslo.")
         last = await only(memory, "consolidate")
         assert (last.users, last.counts["turns"]) == (1, 1)
+
+
+async def test_a_run_goes_on_until_nobody_waits(
+    tmp_path: Path, dropped: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(serving, "USERS", 3)
+    async with crowd(tmp_path, 8) as memory:
+        report = await only(memory, "dropped_in")
+        assert (report.users, report.waiting) == (8, False)
+        assert dropped.served == [f"user {number}" for number in range(8)]
+
+
+async def test_a_job_is_not_woken_by_what_it_wrote_itself(tmp_path: Path) -> None:
+    async with crowd(tmp_path, 1) as memory:
+        assert (await only(memory, "consolidate")).counts["turns"] == 1
+        assert (await only(memory, "consolidate")).users == 0
 
 
 async def test_who_waits_longest_comes_first_and_nobody_takes_it_all(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from agentmem.bench import lifecycle_plots, lifecycle_report
 from agentmem.bench.lifecycle import Lived, Plan, live
-from agentmem.bench.lifecycle_people import ACTIVE, RETURNING, SILENT, Truth, name_of, people
+from agentmem.bench.lifecycle_people import ACTIVE, RETURNING, SILENT, name_of, people
 from agentmem.bench.target import Target
 from agentmem.cli.program import program
 from agentmem.errors import ConfigError
@@ -100,15 +100,14 @@ def test_what_is_missed_is_told(lived: Lived) -> None:
         days=[replace(day, failed=Counter({"consolidate: no": 1}), idle=0) for day in lived.days],
     )  # fmt: skip
     goals = lifecycle_report.targets(bad)
-    assert [goal.what for goal in goals if goal.passed] == ["jobs that serve an idle user on a day, at last"]
+    assert not any(goal.passed for goal in goals)
     text = lifecycle_report.text(bad)
-    assert text.count("MISSED") == len(goals) - 1
+    assert text.count("MISSED") == len(goals)
     assert "- Ann: Ben" in text
 
 
 @pytest.mark.long
 def test_pictures_are_the_same_again(lived: Lived, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     first, second = (lifecycle_plots.draw(lived, tmp_path / name) for name in ("first", "second"))
     assert [path.name for path in first] == ["decay.svg", "lifecycle-facts.svg", "lifecycle-cost.svg"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
@@ -122,8 +121,7 @@ def test_the_command_exits_with_3_when_a_target_is_missed(tmp_path: Path, monkey
     figures = json.loads((tmp_path / "out" / "lifecycle.json").read_text())
     assert figures["plan"] == {"users": 2, "days": 8, "seed": 4}
     assert figures["days"][7]["jobs"]["consolidate"]["runs"] >= 1
-    wrong = Truth("allergy", "", "What is it?", "nothing that was ever said")
-    monkeypatch.setattr("agentmem.bench.lifecycle_people.Person._true", lambda *_, **__: wrong)
+    monkeypatch.setattr("agentmem.bench.lifecycle_look._among_first", lambda *_: False)
     assert runner.invoke(program, asked).exit_code == 3
 
 

@@ -72,8 +72,7 @@ def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, 
     two or three links away.
 
     `lifecycle` lets a year pass for 200 people who talk, fall silent and change their minds, with the real jobs at
-    night. It has to be asked for, because it takes minutes, and exits with 3 when a target is missed. --seed makes
-    another year.
+    night. It has to be asked for, because it takes minutes, and exits with 3 when a target is missed.
 
     Works on databases of its own, in a temporary folder or below --home, and removes them. --servers takes the URLs of
     the environment instead.

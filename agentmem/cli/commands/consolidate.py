@@ -39,7 +39,9 @@ def command(
     given: dict[str, Any] = {"llm": llm, "max_calls": max_calls, "max_cost": max_cost}
     door = door.within(**{name: value for name, value in given.items() if value is not None})
     with Progress() as progress:
-        reports = door.run(lambda memory: memory.consolidate("consolidate", dry_run=dry_run, again=again, progress=progress))
+        reports = door.run(
+            lambda memory: memory.consolidate("consolidate", dry_run=dry_run, again=again, progress=progress)
+        )
     door.show(reports, safe("\n".join(line for report in reports for line in _lines(report))))
     return FOUND if any(report.parked for report in reports) else 0
 

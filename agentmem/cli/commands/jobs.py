@@ -60,7 +60,9 @@ def _lines(job: dict[str, Any]) -> list[str]:
         lines.append(f"  last run {last['at'][:19]}: {last['users']} users, {counts or 'nothing to do'}")
     if state is not None and state.attempts:
         lines.append(f"  failed for this user {state.attempts} times in a row; next try {state.due_at:%Y-%m-%d %H:%M}")
-    lines += [f"  parked at {item['seq']} after {item['attempts']} tries: {safe(item['reason'])}" for item in job["parked"]]
+    lines.extend(
+        f"  parked at {item['seq']} after {item['attempts']} tries: {safe(item['reason'])}" for item in job["parked"]
+    )
     if job.get("waiting"):
         lines.append(f"  {job['waiting']} users wait, {len(job['failing'])} of them after failures")
     return lines
