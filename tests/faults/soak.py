@@ -89,8 +89,8 @@ def _worker(home: Path) -> subprocess.Popen[str]:
     every = dict.fromkeys(scheduled_jobs(), 1 / 60)
     environment = {**os.environ, "AGENTMEM_WORKER__MINUTES": json.dumps(every), "AGENTMEM_HOME": str(home)}
     command = [sys.executable, "-m", "workers", "--user", "nobody"]
-    log = (home / "worker.log").open("a")
-    return subprocess.Popen(command, env=environment, stdout=log, stderr=log, text=True)
+    with (home / "worker.log").open("a") as log:
+        return subprocess.Popen(command, env=environment, stdout=log, stderr=log, text=True)
 
 
 def _told(process: subprocess.Popen[str]) -> str:
@@ -106,7 +106,7 @@ def _agents(home: Path, seconds: float) -> Iterator[list[subprocess.Popen[str]]]
     finally:
         for agent in agents:
             agent.kill()
-            agent.wait()
+            agent.communicate()
 
 
 async def _agent(home: Path, seconds: float, seed: int) -> None:
@@ -160,8 +160,12 @@ def _look(home: Path, said: dict[str, str], seen: Seen) -> None:
         "WHERE kind = 'Fact' AND status = 'active' AND superseded_at IS NULL GROUP BY 1, 2, channel HAVING many > 1"
     ))  # fmt: skip
     seen.problems += [f"{many} times the same current fact: {user} {claim}" for user, claim, many in twice]
-    held = [name for (name,) in db.execute("SELECT name FROM leases WHERE until > unixepoch('subsec')")]
-    seen.problems += [f"still leased: {name}" for name in held]
+    until = time.monotonic() + LEASE_SECONDS  # those of killed workers run out; nobody is there to prolong them
+    while held := [name for (name,) in db.execute("SELECT name FROM leases WHERE until > unixepoch('subsec')")]:
+        if time.monotonic() > until:
+            seen.problems += [f"still leased: {name}" for name in held]
+            break
+        time.sleep(0.5)
     seen.glosses = len(times)
     (seen.facts,) = next(db.execute("SELECT count(*) FROM memory_records WHERE kind = 'Fact'"))
     db.close()

@@ -61,6 +61,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("lifecycle")
 def test_two_months_of_twenty_people_meet_every_target(lived: Lived) -> None:
     missed = [goal for goal in lifecycle_report.targets(lived) if not goal.passed]
     assert (missed, lived.end.asked.missed[:5]) == ([], [])
@@ -72,6 +73,7 @@ def test_two_months_of_twenty_people_meet_every_target(lived: Lived) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("lifecycle")
 def test_the_idle_cost_no_more_as_time_goes_by(lived: Lived) -> None:
     quarters = lifecycle_report.quarters(lived)
     assert [row["days"] for row in quarters] == ["0-14", "15-29", "30-44", "45-59"]
@@ -81,6 +83,7 @@ def test_the_idle_cost_no_more_as_time_goes_by(lived: Lived) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("lifecycle")
 def test_every_kind_of_job_had_something_to_do(lived: Lived) -> None:
     did = sum((day.did for day in lived.days), Counter[str]())
     for what in ("consolidate: fact", "gc: archived", "promote: kept", "promote: spread", "decay: endangered",
@@ -89,6 +92,7 @@ def test_every_kind_of_job_had_something_to_do(lived: Lived) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("lifecycle")
 def test_what_is_missed_is_told(lived: Lived) -> None:
     end, asked = lived.end, lived.end.asked
     bad = replace(
@@ -107,6 +111,7 @@ def test_what_is_missed_is_told(lived: Lived) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("lifecycle")
 def test_pictures_are_the_same_again(lived: Lived, tmp_path: Path) -> None:
     first, second = (lifecycle_plots.draw(lived, tmp_path / name) for name in ("first", "second"))
     assert [path.name for path in first] == ["decay.svg", "lifecycle-facts.svg", "lifecycle-cost.svg"]
