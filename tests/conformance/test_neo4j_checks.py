@@ -5,6 +5,7 @@ On a server of its own, because a look concerns all users of a database, and Com
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from neo4j import AsyncGraphDatabase
 
 from agentmem.errors import ConfigError, StoreUnavailable
 from agentmem.model.scope import Scope
@@ -146,6 +148,24 @@ async def test_a_database_from_nothing_to_newer_than_us(server: LocalServer, pla
     await place.run("CREATE (:SchemaVersion {version: 99})")
     told(await place.wrong(), "graph schema error", "version 99 is newer", "pip install --upgrade")
     await place.run("MATCH (v:SchemaVersion {version: 99}) DELETE v")
+
+
+async def test_a_migration_waits_for_an_index_of_another_one_without_holding_it_up(
+    server: LocalServer, place: Place
+) -> None:  # fmt: skip
+    parts = urlsplit(server.url)
+    address, login = f"bolt://{parts.hostname}:{parts.port}", (str(parts.username), str(parts.password))
+    await place.run("MATCH (v:SchemaVersion {version: 3}) DELETE v")
+    async with AsyncGraphDatabase.driver(address, auth=login) as driver, driver.session() as session:
+        other = await session.begin_transaction()
+        await (await other.run("CREATE CONSTRAINT made_beside FOR (n:Beside) REQUIRE n.id IS UNIQUE")).consume()
+        migration = asyncio.ensure_future(migrate(server.url, START, store_id=STORE))
+        await asyncio.sleep(1.0)  # it has come to the waiting
+        async with asyncio.timeout(60):
+            await other.commit()
+            assert await migration == 1
+    await place.run("DROP CONSTRAINT made_beside")
+    assert await place.wrong() == {}
 
 
 async def test_dropped_indexes_are_made_again_by_the_fix(place: Place) -> None:

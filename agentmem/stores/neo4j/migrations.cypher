@@ -6,8 +6,8 @@ WITH coalesce(max(v.version), 0) AS version
 OPTIONAL MATCH (s:Store {name: 'agentmem'})
 RETURN version, s.store_id LIMIT 1;
 
-// name: await_indexes
-CALL db.awaitIndexes(600);
+// name: unfinished
+SHOW INDEXES YIELD name, state WHERE state <> 'ONLINE' RETURN name, state ORDER BY state, name LIMIT 20;
 
 // name: applied
 MERGE (v:SchemaVersion {version: $version})

@@ -6,10 +6,12 @@ which the server notices, and try again.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from agentmem.errors import SchemaMismatch
 from agentmem.stores.neo4j.connection import Database, Transaction, read_address, rows
@@ -68,12 +70,29 @@ async def _apply(database: Database, step: SchemaStep, now: datetime) -> None:
             await database.write(_running(statement), SECONDS)
         except SchemaMismatch:  # perhaps another one made it since this one looked; then it is there now
             await database.write(_running(statement), SECONDS)
-    await database.write(_running(_cypher()["await_indexes"]), SECONDS)
+    await indexes_online(database)
     applied = {"version": step.version, "description": step.name, "at": now}
     await database.write(lambda tx: rows(tx, _cypher()["applied"], **applied))
 
 
-def _running(statement: str) -> Callable[[Transaction], Awaitable[object]]:
+async def indexes_online(database: Database) -> None:
+    """Wait until every index is built, looking again and again.
+
+    The server's own `db.awaitIndexes` would keep its locks all the while: another migration that is about to commit the
+    very index it waits for would wait for those. Raises SchemaMismatch for an index that cannot be built.
+    """
+    now = asyncio.get_running_loop().time
+    until = now() + SECONDS
+    while found := await database.read(_running(_cypher()["unfinished"])):
+        if now() > until or any(state == "FAILED" for _, state in found):
+            told = ", ".join(f"{name} is {state}" for name, state in found)
+            raise SchemaMismatch(
+                f"indexes of the graph are not built: {told}; see the server's log, then migrate again"
+            )
+        await asyncio.sleep(0.1)
+
+
+def _running(statement: str) -> Callable[[Transaction], Awaitable[list[Any]]]:
     return lambda tx: rows(tx, statement)
 
 

@@ -11,7 +11,7 @@ from agentmem.errors import SchemaMismatch
 from agentmem.model.records import Key
 from agentmem.model.scope import Scope
 from agentmem.stores.neo4j.connection import Database, Transaction, read_address, rows
-from agentmem.stores.neo4j.migrations import SECONDS
+from agentmem.stores.neo4j.migrations import SECONDS, indexes_online
 from agentmem.stores.neo4j.shape import name_of
 from agentmem.stores.neo4j.statements import writing
 from agentmem.text.blocks import load_blocks
@@ -88,8 +88,7 @@ async def make_indexes(url: str, dimensions: int, *, credentials: Mapping[str, s
                     await database.write(_running(text, dimensions), SECONDS)
                 except SchemaMismatch:  # perhaps another one made it since this one looked; then it is there now
                     await database.write(_running(text, dimensions), SECONDS)
-        waiting = load_blocks(__package__, "migrations.cypher")["await_indexes"]
-        await database.write(lambda tx: rows(tx, waiting), SECONDS)
+        await indexes_online(database)
         return len(wrong)
     finally:
         await database.close()
