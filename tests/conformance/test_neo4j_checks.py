@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from neo4j import AsyncGraphDatabase
 
 from agentmem.errors import ConfigError, StoreUnavailable
 from agentmem.model.scope import Scope
@@ -153,18 +152,13 @@ async def test_a_database_from_nothing_to_newer_than_us(server: LocalServer, pla
 async def test_a_migration_waits_for_an_index_of_another_one_without_holding_it_up(
     server: LocalServer, place: Place
 ) -> None:  # fmt: skip
-    parts = urlsplit(server.url)
-    address, login = f"bolt://{parts.hostname}:{parts.port}", (str(parts.username), str(parts.password))
     await place.run("MATCH (v:SchemaVersion {version: 3}) DELETE v")
-    async with AsyncGraphDatabase.driver(address, auth=login) as driver, driver.session() as session:
-        other = await session.begin_transaction()
-        await (await other.run("CREATE CONSTRAINT made_beside FOR (n:Beside) REQUIRE n.id IS UNIQUE")).consume()
-        migration = asyncio.ensure_future(migrate(server.url, START, store_id=STORE))
-        await asyncio.sleep(1.0)  # it has come to the waiting
-        async with asyncio.timeout(60):
-            await other.commit()
-            assert await migration == 1
-    await place.run("DROP CONSTRAINT made_beside")
+    await place.run("UNWIND range(1, 200000) AS number CREATE (:Beside {id: number})")  # so that it takes a moment
+    made = asyncio.ensure_future(place.run("CREATE CONSTRAINT made_beside FOR (n:Beside) REQUIRE n.id IS UNIQUE"))
+    async with asyncio.timeout(60):
+        assert await migrate(server.url, START, store_id=STORE) == 1
+        await made
+    await place.run("DROP CONSTRAINT made_beside", "MATCH (n:Beside) DELETE n")
     assert await place.wrong() == {}
 
 
