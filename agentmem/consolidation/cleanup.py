@@ -14,9 +14,9 @@ import numpy as np
 
 from agentmem.consolidation import JobOptions, JobReport
 from agentmem.consolidation.due import PAGE, DueRun
-from agentmem.consolidation.lease import leased
-from agentmem.errors import LeaseLost, StoreUnavailable
-from agentmem.model.clock import Stopwatch, from_micros, micros
+from agentmem.consolidation.lease import leased_run
+from agentmem.errors import StoreUnavailable
+from agentmem.model.clock import from_micros, micros
 from agentmem.model.decay import salience_now
 from agentmem.model.dues import CLEANUP, anchor, is_due, next_due
 from agentmem.model.outline import HIDDEN, NEVER
@@ -33,27 +33,24 @@ KNOWN_BY = frozenset({EdgeKind.ABOUT, *RELATIONS})
 ASKED = 1000  # edges asked for in one go
 
 
-async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport:
+@leased_run(NAME)
+async def run(
+    resources: Resources, scope: Scope, options: JobOptions, report: JobReport, fence: int
+) -> None:  # fmt: skip
     """Put away what is due. Counts: `archived`, `reopened`, `forgotten` and `kept` records; notes say why.
 
     With `options.again` all long-lived facts are looked at, not only those stored since `ltm_retention_days` was set.
     """
-    resources.check_open()
-    watch = Stopwatch(resources.clock)
-    report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
     try:
-        async with leased(resources, f"{NAME}:{scope.user_id}", f"job {NAME} of {scope.user_id!r}") as fence:
-            work = DueRun(resources, scope, report, resources.clock.now(), fence)
-            async for records in work.pages(CLEANUP):
-                options.progress(NAME, len(work.seen), len(work.seen))
-                await _page(work, records)
-            if options.again:
-                async for records in _old_facts(work):
-                    await _facts(work, [record for record in records if isinstance(record, Fact)])
-    except (LeaseLost, StoreUnavailable) as error:
+        work = DueRun(resources, scope, report, resources.clock.now(), fence)
+        async for records in work.pages(CLEANUP):
+            options.progress(NAME, len(work.seen), len(work.seen))
+            await _page(work, records)
+        if options.again:
+            async for records in _old_facts(work):
+                await _facts(work, [record for record in records if isinstance(record, Fact)])
+    except StoreUnavailable as error:
         report.stopped = str(error)
-    report.seconds = watch.milliseconds() / 1000
-    return report
 
 
 async def _page(work: DueRun, records: Sequence[Record]) -> None:

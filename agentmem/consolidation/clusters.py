@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentmem.consolidation import JobOptions, JobReport
-from agentmem.consolidation.lease import leased
-from agentmem.errors import Conflict, InvalidRecord, LeaseLost, NotFound
+from agentmem.consolidation.lease import leased_run
+from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.extraction.similar import signature
 from agentmem.memory import Seat
 from agentmem.memory.clusters import APART, MERGE, REVIEW, Cluster, find_clusters
 from agentmem.memory.entities import MERGED
 from agentmem.memory.joining import Leaning, joining, leaning, same_fact_id
 from agentmem.model.changes import Change, Write
-from agentmem.model.clock import Stopwatch
 from agentmem.model.records import Fact, Review, build
 from agentmem.model.scope import Scope
 from agentmem.resources import Resources
@@ -27,29 +26,23 @@ MINUTES = 1440.0
 TRIGGER = "changes"
 
 
-async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport:
+@leased_run(NAME)
+async def run(
+    resources: Resources, scope: Scope, options: JobOptions, report: JobReport, fence: int
+) -> None:  # fmt: skip
     """Look at the user's facts that changed since the last run, channel by channel; each merge is one operation.
 
     Counts: `merged` facts that others took in, `review` questions put, `kept_apart` clusters that hold together too
     loosely. A second run finds nothing to do.
     """
-    resources.check_open()
-    watch = Stopwatch(resources.clock)
-    report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
-    try:
-        async with leased(resources, f"{NAME}:{scope.user_id}", f"job {NAME} of {scope.user_id!r}") as fence:
-            if not await resources.follow(scope):  # facts without a vector would be passed over for good
-                report.pending = 1
-                report.notes.append("some facts have no vector yet: they are looked at again")
-            after = (await resources.jobs.state(NAME, scope)).seq
-            channels = await _channels(resources, scope, after)
-            for number, channel in enumerate(channels):
-                options.progress(NAME, number, len(channels))
-                await _Run(resources, seat_of(resources, scope, channel), report, fence).all(after)
-    except LeaseLost as error:
-        report.stopped = str(error)
-    report.seconds = watch.milliseconds() / 1000
-    return report
+    if not await resources.follow(scope):  # facts without a vector would be passed over for good
+        report.pending = 1
+        report.notes.append("some facts have no vector yet: they are looked at again")
+    after = (await resources.jobs.state(NAME, scope)).seq
+    channels = await _channels(resources, scope, after)
+    for number, channel in enumerate(channels):
+        options.progress(NAME, number, len(channels))
+        await _Run(resources, seat_of(resources, scope, channel), report, fence).all(after)
 
 
 def seat_of(resources: Resources, scope: Scope, channel: str) -> Seat:

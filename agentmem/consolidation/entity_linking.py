@@ -13,14 +13,13 @@ import numpy as np
 
 from agentmem.consolidation import JobOptions, JobReport
 from agentmem.consolidation.clusters import seat_of
-from agentmem.consolidation.lease import leased
-from agentmem.errors import Conflict, InvalidRecord, LeaseLost, NotFound
+from agentmem.consolidation.lease import leased_run
+from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.extraction.naming import AGENT, LIKE, PERSON, UNKNOWN, one_kind, slugs_of
 from agentmem.memory import Seat
 from agentmem.memory.reviews import pair_id
 from agentmem.memory.semantic import Semantic
 from agentmem.model.changes import Change, Write
-from agentmem.model.clock import Stopwatch
 from agentmem.model.records import Entity, Review, Status, build
 from agentmem.model.scope import Scope
 from agentmem.resources import Resources
@@ -34,23 +33,17 @@ USER = "user"
 Pair = tuple[Entity, Entity]
 
 
-async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport:
+@leased_run(NAME)
+async def run(
+    resources: Resources, scope: Scope, options: JobOptions, report: JobReport, fence: int
+) -> None:  # fmt: skip
     """Compare the entities that changed since the last run with the others of their channel.
 
     Counts: `merged` entities and `review` questions put. What a person kept apart is neither merged nor asked again.
     """
-    resources.check_open()
-    watch = Stopwatch(resources.clock)
-    report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
-    try:
-        async with leased(resources, f"{NAME}:{scope.user_id}", f"job {NAME} of {scope.user_id!r}") as fence:
-            after = (await resources.jobs.state(NAME, scope)).seq
-            for channel in await _channels(resources, scope, after):
-                await _Run(resources, seat_of(resources, scope, channel), report, fence).all(after)
-    except LeaseLost as error:
-        report.stopped = str(error)
-    report.seconds = watch.milliseconds() / 1000
-    return report
+    after = (await resources.jobs.state(NAME, scope)).seq
+    for channel in await _channels(resources, scope, after):
+        await _Run(resources, seat_of(resources, scope, channel), report, fence).all(after)
 
 
 async def _channels(resources: Resources, scope: Scope, after: int) -> list[str]:

@@ -11,11 +11,9 @@ from datetime import timedelta
 from agentmem.consolidation import JobOptions, JobReport
 from agentmem.consolidation.clusters import seat_of
 from agentmem.consolidation.due import DueRun
-from agentmem.consolidation.lease import leased
-from agentmem.errors import LeaseLost
+from agentmem.consolidation.lease import leased_run
 from agentmem.memory import Seat
 from agentmem.memory.erasure import Erasure, every
-from agentmem.model.clock import Stopwatch
 from agentmem.model.dues import DECAY, GC, anchor, is_due, next_due, score_now
 from agentmem.model.records import Fact, Goal, Key, Record, Status, Turn
 from agentmem.model.scope import Scope
@@ -29,23 +27,17 @@ TRIGGER = "due"
 OPEN = ("active", "blocked")
 
 
-async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport:
+@leased_run(NAME)
+async def run(
+    resources: Resources, scope: Scope, options: JobOptions, report: JobReport, fence: int
+) -> None:  # fmt: skip
     """Collect what is due. Counts: `archived` or `deleted`, and `spared` for the sake of a goal; notes say why."""
-    resources.check_open()
-    watch = Stopwatch(resources.clock)
-    report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
-    try:
-        async with leased(resources, f"{NAME}:{scope.user_id}", f"job {NAME} of {scope.user_id!r}") as fence:
-            work = DueRun(resources, scope, report, resources.clock.now(), fence)
-            async for records in work.pages(GC):
-                options.progress(NAME, len(work.seen), len(work.seen))
-                await work.look_later(await _page(work, records))
-            async for records in work.pages(DECAY):  # those at which `decay` did not look since they fell through
-                await _page(work, records)
-    except LeaseLost as error:
-        report.stopped = str(error)
-    report.seconds = watch.milliseconds() / 1000
-    return report
+    work = DueRun(resources, scope, report, resources.clock.now(), fence)
+    async for records in work.pages(GC):
+        options.progress(NAME, len(work.seen), len(work.seen))
+        await work.look_later(await _page(work, records))
+    async for records in work.pages(DECAY):  # those at which `decay` did not look since they fell through
+        await _page(work, records)
 
 
 async def _page(work: DueRun, records: Sequence[Record]) -> list[Record]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import wraps
 from urllib.parse import quote
 
+from agentmem.consolidation import JobOptions, JobReport
 from agentmem.errors import LeaseLost, StoreError
+from agentmem.model.clock import Stopwatch
 from agentmem.model.scope import Scope
 from agentmem.resources import Resources
 
 LEASE_SECONDS = 30.0
+
+Work = Callable[[Resources, Scope, JobOptions, JobReport, int], Awaitable[None]]
+Run = Callable[[Resources, Scope, JobOptions], Awaitable[JobReport]]
 
 
 @asynccontextmanager
@@ -52,3 +58,29 @@ async def displayed(resources: Resources, scope: Scope) -> AsyncIterator[None]:
     finally:
         with suppress(StoreError):
             await resources.session.delete(scope, key)
+
+
+def leased_run(name: str) -> Callable[[Work], Run]:
+    """Make the `run` of a job of its work: under the lease of this job and user, timed, with a report.
+
+    The work is given the report to fill in and the lease's token. While another worker has the lease, or takes it over,
+    the report says so in `stopped`.
+    """
+
+    def decorate(work: Work) -> Run:
+        @wraps(work)
+        async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport:
+            resources.check_open()
+            watch = Stopwatch(resources.clock)
+            report = JobReport(job=name, user_id=scope.user_id, dry_run=options.dry_run)
+            try:
+                async with leased(resources, f"{name}:{scope.user_id}", f"job {name} of {scope.user_id!r}") as fence:
+                    await work(resources, scope, options, report, fence)
+            except LeaseLost as error:
+                report.stopped = str(error)
+            report.seconds = watch.milliseconds() / 1000
+            return report
+
+        return run
+
+    return decorate

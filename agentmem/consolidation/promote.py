@@ -12,10 +12,9 @@ from typing import Any
 
 from agentmem.consolidation import JobOptions, JobReport
 from agentmem.consolidation.clusters import seat_of
-from agentmem.consolidation.lease import leased
-from agentmem.errors import Conflict, InvalidRecord, LeaseLost, NotFound
+from agentmem.consolidation.lease import leased_run
+from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.memory.promoting import Promoted, Promoting, Ruling
-from agentmem.model.clock import Stopwatch
 from agentmem.model.dues import PROMOTE, Next, global_since, lasting_since, next_due, score_now
 from agentmem.model.records import Fact, Key
 from agentmem.model.scope import Scope
@@ -31,27 +30,21 @@ FOR_LONG = ("score", "use_count", "within_days")
 FOR_ALL = ("confidence", "access_count", "conversations")
 
 
-async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport:
+@leased_run(NAME)
+async def run(
+    resources: Resources, scope: Scope, options: JobOptions, report: JobReport, fence: int
+) -> None:  # fmt: skip
     """Promote what is due; each promotion is one operation.
 
     Counts: `kept` for long, `spread` to every channel. Notes say why, and which pages of the vault were not written.
     """
-    resources.check_open()
-    watch = Stopwatch(resources.clock)
-    report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
-    try:
-        async with leased(resources, f"{NAME}:{scope.user_id}", f"job {NAME} of {scope.user_id!r}") as fence:
-            now = resources.clock.now()
-            keys = await resources.jobs.due_records(NAME, now, scope, limit=MOST + 1)
-            report.pending = len(keys[MOST:])
-            work = _Run(resources, scope, report, now, fence)
-            for number, (fact, usage) in enumerate(await work.found(keys[:MOST])):
-                options.progress(NAME, number, len(keys[:MOST]))
-                await work.one(fact, usage)
-    except LeaseLost as error:
-        report.stopped = str(error)
-    report.seconds = watch.milliseconds() / 1000
-    return report
+    now = resources.clock.now()
+    keys = await resources.jobs.due_records(NAME, now, scope, limit=MOST + 1)
+    report.pending = len(keys[MOST:])
+    work = _Run(resources, scope, report, now, fence)
+    for number, (fact, usage) in enumerate(await work.found(keys[:MOST])):
+        options.progress(NAME, number, len(keys[:MOST]))
+        await work.one(fact, usage)
 
 
 @dataclass

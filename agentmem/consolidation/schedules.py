@@ -16,12 +16,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from agentmem.consolidation import JobOptions, JobReport
-from agentmem.consolidation.lease import leased
-from agentmem.errors import AgentMemError, LeaseLost
+from agentmem.consolidation.lease import leased_run
+from agentmem.errors import AgentMemError
 from agentmem.events import WARNING, tell
 from agentmem.memory import Seat
 from agentmem.memory.schedules import CALLBACK, Schedules, is_lost
-from agentmem.model.clock import Stopwatch
 from agentmem.model.records import Schedule
 from agentmem.model.scope import Scope
 from agentmem.resources import Resources
@@ -36,25 +35,20 @@ SERVICE_SECONDS = 10.0
 KEPT_SECONDS = 86_400.0  # in the session store
 
 
-async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport:
+@leased_run(NAME)
+async def run(
+    resources: Resources, scope: Scope, options: JobOptions, report: JobReport, fence: int
+) -> None:  # fmt: skip
     """Hand over what is due of this user, and note what was lost."""
-    resources.check_open()
-    watch, report = Stopwatch(resources.clock), JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
-    try:
-        async with leased(resources, f"{NAME}:{scope.user_id}", f"job {NAME} of {scope.user_id!r}") as fence:
-            now = resources.clock.now()
-            keys = await resources.jobs.due_records(NAME, now, scope, AT_ONCE)
-            found = await resources.log.get("Schedule", [name for _, name in keys], scope)
-            work = _Handing(resources, report, fence, asyncio.Semaphore(TOGETHER))
-            if options.dry_run:
-                report.count(due=len(found))
-            else:
-                await work.all([item for item in found if isinstance(item, Schedule)])
-            report.pending = int(len(keys) == AT_ONCE)
-    except LeaseLost as error:
-        report.stopped = str(error)
-    report.seconds = watch.milliseconds() / 1000
-    return report
+    now = resources.clock.now()
+    keys = await resources.jobs.due_records(NAME, now, scope, AT_ONCE)
+    found = await resources.log.get("Schedule", [name for _, name in keys], scope)
+    work = _Handing(resources, report, fence, asyncio.Semaphore(TOGETHER))
+    if options.dry_run:
+        report.count(due=len(found))
+    else:
+        await work.all([item for item in found if isinstance(item, Schedule)])
+    report.pending = int(len(keys) == AT_ONCE)
 
 
 @dataclass
