@@ -18,7 +18,7 @@ from agentmem.consolidation.lease import leased_run
 from agentmem.errors import StoreUnavailable
 from agentmem.model.clock import from_micros, micros
 from agentmem.model.decay import salience_now
-from agentmem.model.dues import CLEANUP, anchor, is_due, next_due
+from agentmem.model.dues import CLEANUP, Next, anchor, is_due, next_due
 from agentmem.model.outline import HIDDEN, NEVER
 from agentmem.model.records import RELATIONS, Conversation, EdgeKind, Entity, Fact, Record, Status
 from agentmem.model.scope import Scope
@@ -104,13 +104,14 @@ async def _entities(work: DueRun, entities: Sequence[Entity]) -> None:
     if not entities:
         return
     used, laws = await work.usage(entities), work.resources.settings
-    faded = [each for each in entities if is_due(next_due(each, used.get(each.key), work.now, laws), CLEANUP, work.now)]
+    dues = {each.id: next_due(each, used.get(each.key), work.now, laws) for each in entities}
+    faded = [each for each in entities if is_due(dues[each.id], CLEANUP, work.now)]
     names = {each.id for each in faded}
     await work.look_later([each for each in entities if each.id not in names])
     known = await _known(work, faded)
     kept = [each for each in faded if each.id in known or each.type.casefold() in SPEAKERS]
-    later = work.now + max(timedelta(days=laws.retention.entity_days), timedelta(days=1))
-    await work.settle([Due(*each.key, later, CLEANUP) for each in kept])
+    every = max(timedelta(days=laws.retention.entity_days), timedelta(days=1))
+    await work.settle([Due(*each.key, _later(dues[each.id], work.now, every), CLEANUP) for each in kept])
     if kept:
         work.report.count(kept=len(kept))
     gone = {each.id for each in faded} - {each.id for each in kept}
@@ -123,6 +124,12 @@ async def _entities(work: DueRun, entities: Sequence[Entity]) -> None:
             each.model_copy(update={"status": Status.FORGOTTEN, "superseded_at": work.now, "reason": reason})
         )
     await work.put("forgotten", forgotten)
+
+
+def _later(faded: Next, now: datetime, every: timedelta) -> datetime:
+    """The next whole interval since it faded, so that days on which nothing ran do not move what follows."""
+    since = faded.due_at or now
+    return since + ((now - since) // every + 1) * every
 
 
 async def _known(work: DueRun, entities: Sequence[Entity]) -> set[str]:

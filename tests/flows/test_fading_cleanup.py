@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,24 @@ def test_an_unused_entity_that_no_fact_names_is_forgotten_softly(memory: AgentMe
     roof.forget(fact.id)
     clock.ahead(days=31)
     assert cleanup(memory).counts == {"forgotten": 1, "kept": 3}  # Bob now
+
+
+@pytest.mark.parametrize("nights", [(33,), (32, 33), (40,), (32, 33, 34, 40)])
+def test_when_a_kept_entity_is_looked_at_again_does_not_hang_on_the_nights(
+    memory: AgentMemory, clock: StoppedClock, nights: tuple[int, ...]
+) -> None:
+    """Every thirty days since it faded (after 31.4), whichever nights passed without a job."""
+    bob = memory.upsert_entity({"name": "Bob", "type": "person"})
+    fact = memory.semantic.update_fact(memory.learn_fact("Bob likes roofs", entity_ids=[bob.id]).id, importance=0.9)
+    begun = clock.at
+    for night in nights:
+        clock.at = begun + timedelta(days=night)
+        cleanup(memory)
+    memory.forget(fact.id)
+    clock.at = begun + timedelta(days=61)
+    assert cleanup(memory).counts == {}
+    clock.at = begun + timedelta(days=62)
+    assert cleanup(memory).counts == {"forgotten": 1}
 
 
 def test_many_entities_with_many_facts_are_told_apart(

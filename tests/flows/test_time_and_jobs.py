@@ -105,8 +105,8 @@ def everything(memory: AgentMemory) -> tuple[Any, Any]:
     return state(memory), usage(memory)
 
 
-def outlook(memory: AgentMemory) -> tuple[Counter[Any], Counter[Any]]:
-    """What stands, by content: kinds, statuses and tiers, and when each is due for whom."""
+def outlook(memory: AgentMemory, made_by_jobs: frozenset[str] = frozenset()) -> tuple[Counter[Any], Counter[Any]]:
+    """What stands, by content: kinds, statuses and tiers, and when each is due for whom, but for what jobs made."""
     found, names = Counter[Any](), dict[tuple[str, str], str]()
     for key, fields in state(memory).items():
         if key == "edges":
@@ -115,9 +115,8 @@ def outlook(memory: AgentMemory) -> tuple[Counter[Any], Counter[Any]]:
         names[key] = text
         what = {name: fields.get(name) for name in ("channel", "status", "tier", "valid_to", "archived", "strength")}
         found[(key[0], text, *(str(value) for value in what.values()))] += 1
-    # An entity that is kept for the sake of a fact is looked at again some days after the look, whenever that was.
     dues = Counter(
-        (row.kind, names.get((row.kind, row.id)), row.kind != "Entity" and row.due_at, row.due_for)
+        (row.kind, names.get((row.kind, row.id)), row.kind not in made_by_jobs and row.due_at, row.due_for)
         for row in usage(memory)
     )
     return found, dues
@@ -208,4 +207,4 @@ def _nights(home: Path, moments: Sequence[Any]) -> Any:
     with opened(home, clock=clock, seed=7) as memory:
         for clock.at in moments:
             rest(memory)
-        return outlook(memory)
+        return outlook(memory, frozenset({"Entity"}))  # an entity fades since the job that found it ran

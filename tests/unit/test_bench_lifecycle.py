@@ -52,17 +52,7 @@ def test_minds_change_and_sometimes_back() -> None:
     assert person.former[told[-1].topic] == {homes[1]}
 
 
-@pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
-    import asyncio
-
-    home = tmp_path_factory.mktemp("life")
-    return asyncio.run(live(Target(str(home), "hash"), TWO_MONTHS))
-
-
-@pytest.mark.long
-@pytest.mark.xdist_group("lifecycle")
-def test_two_months_of_twenty_people_meet_every_target(lived: Lived) -> None:
+def _every_target_is_met(lived: Lived) -> None:
     missed = [goal for goal in lifecycle_report.targets(lived) if not goal.passed]
     assert (missed, lived.end.asked.missed[:5]) == ([], [])
     assert lived.end.noise > 100
@@ -72,9 +62,7 @@ def test_two_months_of_twenty_people_meet_every_target(lived: Lived) -> None:
     assert all(week.asked.share == 1 for week in lived.weeks)
 
 
-@pytest.mark.long
-@pytest.mark.xdist_group("lifecycle")
-def test_the_idle_cost_no_more_as_time_goes_by(lived: Lived) -> None:
+def _the_idle_cost_no_more_as_time_goes_by(lived: Lived) -> None:
     quarters = lifecycle_report.quarters(lived)
     assert [row["days"] for row in quarters] == ["0-14", "15-29", "30-44", "45-59"]
     assert quarters[-1]["idle users"] > 10
@@ -82,18 +70,14 @@ def test_the_idle_cost_no_more_as_time_goes_by(lived: Lived) -> None:
     assert quarters[-1]["jobs per talk"] > 10 * quarters[-1]["jobs per idle user"]
 
 
-@pytest.mark.long
-@pytest.mark.xdist_group("lifecycle")
-def test_every_kind_of_job_had_something_to_do(lived: Lived) -> None:
+def _every_kind_of_job_had_something_to_do(lived: Lived) -> None:
     did = sum((day.did for day in lived.days), Counter[str]())
     for what in ("consolidate: fact", "gc: archived", "promote: kept", "promote: spread", "decay: endangered",
                  "distill_procedures: active", "patterns: strategies_learned"):  # fmt: skip
         assert did[what], what
 
 
-@pytest.mark.long
-@pytest.mark.xdist_group("lifecycle")
-def test_what_is_missed_is_told(lived: Lived) -> None:
+def _what_is_missed_is_told(lived: Lived) -> None:
     end, asked = lived.end, lived.end.asked
     bad = replace(
         lived,
@@ -110,13 +94,22 @@ def test_what_is_missed_is_told(lived: Lived) -> None:
     assert "- Ann: Ben" in text
 
 
-@pytest.mark.long
-@pytest.mark.xdist_group("lifecycle")
-def test_pictures_are_the_same_again(lived: Lived, tmp_path: Path) -> None:
+def _pictures_are_the_same_again(lived: Lived, tmp_path: Path) -> None:
     first, second = (lifecycle_plots.draw(lived, tmp_path / name) for name in ("first", "second"))
     assert [path.name for path in first] == ["decay.svg", "lifecycle-facts.svg", "lifecycle-cost.svg"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     assert all(len(path.read_bytes()) < 100_000 for path in first)
+
+
+@pytest.mark.long
+async def test_two_months_of_twenty_people_meet_every_target(tmp_path: Path) -> None:
+    """One test, because the life is long: processes that run tests side by side would each live it."""
+    lived = await live(Target(str(tmp_path / "life"), "hash"), TWO_MONTHS)
+    _every_target_is_met(lived)
+    _the_idle_cost_no_more_as_time_goes_by(lived)
+    _every_kind_of_job_had_something_to_do(lived)
+    _what_is_missed_is_told(lived)
+    _pictures_are_the_same_again(lived, tmp_path)
 
 
 def test_the_command_exits_with_3_when_a_target_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
