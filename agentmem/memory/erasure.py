@@ -12,6 +12,7 @@ import numpy as np
 
 from agentmem.errors import Conflict, NotFound, StoreUnavailable
 from agentmem.memory import Seat
+from agentmem.memory.copies import copies_of
 from agentmem.memory.current import remove_pages
 from agentmem.memory.entities import merged_into
 from agentmem.memory.synopsis import synopses_written
@@ -122,7 +123,7 @@ class Erasure:
         return [stored.record for stored in entry.puts]
 
     async def _named(self, record_id: str, kind: str | None = None) -> list[Record]:
-        """The records of an id that the scope may read, a conversation with its turns."""
+        """The records of an id that the scope may read, a conversation with its turns, a fact with its copy."""
         found = [record for record in await self.seat.any(record_id) if kind in (None, record.kind)]
         if kind == "Conversation" or any(record.kind == "Conversation" for record in found):
             where = Where(kinds=("Turn",), channels=self.seat.scope.readable(), conversation_id=record_id)
@@ -132,7 +133,7 @@ class Erasure:
             done = [record for record in await done_in(self.seat, [record_id]) if record.channel in readable]
             known = {record.key for record in found}
             found += [record for record in (*turns, *glosses, *done) if record.key not in known]
-        return found
+        return [*found, *await copies_of(self.seat, found)]
 
     async def _stored(self, record_id: str, kind: str | None) -> list[Key]:
         """The keys of `_named`, else of what was undone and is kept in the journal alone."""

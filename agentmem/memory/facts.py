@@ -10,6 +10,7 @@ from typing import Any, TypedDict, Unpack
 
 from agentmem.errors import InvalidRecord
 from agentmem.memory import Seat, first_of
+from agentmem.memory.copies import copies_of
 from agentmem.memory.entities import followed
 from agentmem.model.changes import Change, Write, fingerprint
 from agentmem.model.clock import aware
@@ -79,7 +80,7 @@ class Facts:
         merged = with_sources(known, fact)
         if _starts_earlier(fact, known):
             earlier = merged.model_copy(update={"valid_from": fact.valid_from})
-            return self._succession(write, known, earlier, sources, wrong=True), None
+            return await self._succession(write, known, earlier, sources, wrong=True), None
         change = write.change(merged, expects={known.key: known.seq, **sources})
         return change, known if merged == known else None
 
@@ -184,7 +185,7 @@ class Facts:
             new = await self._about(new)
             if (new.claim, new.valid_from, new.valid_to) == (old.claim, old.valid_from, old.valid_to):
                 return write.change(new, expects={old.key: old.seq, **sources})
-            return self._succession(write, old, new, sources, wrong=True)
+            return await self._succession(write, old, new, sources, wrong=True)
 
         entry = await self.seat.resources.write(
             self.seat.scope, "update_fact", make, kind="Fact", key=idempotency_key,
@@ -223,14 +224,22 @@ class Facts:
         draft, sources = await self._draft(claim, {**carried, **begin, **given}, channel or old.channel)
         known = await self._same(draft)
         if known is None:
-            return self._succession(write, old, draft, sources, wrong=wrong)
+            return await self._succession(write, old, draft, sources, wrong=wrong)
         merged = with_sources(known, draft)
         if known.id == old.id:
             return write.change(merged, expects={old.key: old.seq, **sources})
-        ended = _ended(old, merged, begins=draft.valid_from or write.now, wrong=wrong, now=write.now)
-        return write.change(merged, ended, expects={old.key: old.seq, known.key: known.seq, **sources})
+        ending = [old, *(copy for copy in await self._copies(old) if copy.id != known.id)]
+        begins = draft.valid_from or write.now
+        ended = [_ended(each, merged, begins=begins, wrong=wrong, now=write.now) for each in ending]
+        expects = {each.key: each.seq for each in (*ending, known)}
+        return write.change(merged, *ended, expects={**expects, **sources})
 
-    def _succession(
+    async def _copies(self, fact: Fact) -> list[Fact]:
+        """What ends with a fact: its copy in `_global`, unless that stands by itself."""
+        found = await copies_of(self.seat, [fact])
+        return [copy for copy in found if copy.superseded_at is None and copy.superseded_by is None]
+
+    async def _succession(
         self, write: Write, old: Fact, draft: Fact, sources: Mapping[Key, int], *, wrong: bool
     ) -> Change:  # fmt: skip
         past = (
@@ -242,8 +251,10 @@ class Facts:
             "status": Status.SUPERSEDED if past else Status.ACTIVE,
         }  # fmt: skip
         new = draft.model_copy(update=stamp)
-        ended = _ended(old, new, begins=new.valid_from or write.now, wrong=wrong, now=write.now)
-        return write.change(new, ended, expects={old.key: old.seq, **sources})
+        ending = [old, *await self._copies(old)]
+        begins = new.valid_from or write.now
+        ended = [_ended(each, new, begins=begins, wrong=wrong, now=write.now) for each in ending]
+        return write.change(new, *ended, expects={**{each.key: each.seq for each in ending}, **sources})
 
     async def latest(self, fact_id: str, *, corrected: bool = False) -> Fact:
         """The end of the chain of successors; with `corrected` only of those that put right what was wrong."""
