@@ -7,6 +7,7 @@ and may be stopped at any point: what it did stays, what it did not do waits for
 A worker runs those with a `TRIGGER`, every `MINUTES`: `changes` for users who wrote since, `due` for users with records
 that crossed a threshold of the job. `clock` is for work that concerns no user by itself, and such a job defines
 `async def run_for_all(resources: Resources, operator: Operator, options: JobOptions) -> JobReport` in place of `run`.
+Beside `changes`, `WATCHES` names the kinds of records that concern the job: what jobs write wakes others the less.
 """
 
 from __future__ import annotations

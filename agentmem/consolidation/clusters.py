@@ -24,6 +24,7 @@ from agentmem.resources import Resources
 NAME = "clusters"
 MINUTES = 1440.0
 TRIGGER = "changes"
+WATCHES = ("Fact",)
 
 
 @leased_run(NAME)

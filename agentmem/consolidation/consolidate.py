@@ -36,6 +36,7 @@ from agentmem.stores.upkeep import GIVEN_UP
 NAME = "consolidate"
 MINUTES = 15.0
 TRIGGER = "changes"
+WATCHES = ("Turn", "Gloss", "Fact")
 AT_ONCE = 500  # turns without content that are marked together
 READ_AT_ONCE = 600  # turns of one conversation that are read before the next one is served
 

@@ -31,6 +31,7 @@ from agentmem.resources import Resources
 NAME = "distill_procedures"
 MINUTES = 30.0
 TRIGGER = "changes"
+WATCHES = ("Turn",)
 PAGE = 500
 MOST_TURNS = 5_000  # read in one run for one user
 Found = tuple[Turn, list[Order]]

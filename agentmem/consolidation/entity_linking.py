@@ -27,6 +27,7 @@ from agentmem.resources import Resources
 NAME = "entity_linking"
 MINUTES = 60.0
 TRIGGER = "changes"
+WATCHES = ("Entity",)
 BLOCK = 256  # entities that are compared with all others at once
 USER = "user"
 

@@ -32,6 +32,7 @@ from agentmem.text.words import terms
 NAME = "patterns"
 MINUTES = 60.0
 TRIGGER = "changes"
+WATCHES = ("Outcome", "ToolInvocation", "Tool")
 PAGE = 500
 FIRST_TURNS = 10  # among which the task is looked for
 LONGEST_TASK = 200  # characters

@@ -7,7 +7,7 @@ A run costs in proportion to what changed. Users who wrote since the last look a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
@@ -140,17 +140,17 @@ async def _whom(resources: Resources, module: ModuleType) -> list[str]:
         due = await jobs.due(name, now, OPERATOR, USERS)
         states = [await jobs.state(name, Scope(user)) for user in due]
         return [state.user_id for state in states if state.due_at is None or state.due_at <= now]
-    await _find_changed(resources, name)
+    await _find_changed(resources, name, frozenset(getattr(module, "WATCHES", ())))
     return await jobs.waiting(name, now, OPERATOR, USERS)
 
 
-async def _find_changed(resources: Resources, job: str) -> None:
-    """Queue the users who wrote since the job last looked for such."""
+async def _find_changed(resources: Resources, job: str, watched: Collection[str]) -> None:
+    """Queue the users who wrote what the job watches since it last looked for such: jobs wake each other the less."""
     key = _meta_name(job, "seen")
     seen = from_micros(int((await resources.log.meta()).get(key, "0")))
     since, after, found = _earlier(seen), "", 0
     while page := await resources.jobs.changed(since, OPERATOR, after=after, limit=PAGE):
-        await resources.jobs.await_run(job, dict(page))
+        await resources.jobs.await_run(job, dict(page), watched)
         found += len(page)
         after, since = page[-1]
         if len(page) < PAGE:

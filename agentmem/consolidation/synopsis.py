@@ -27,6 +27,7 @@ from agentmem.resources import Resources
 NAME = "synopsis"
 MINUTES = 60.0
 TRIGGER = "changes"
+WATCHES = ("Turn", "Fact", "User", "Goal", "Synopsis")
 AWAY = f"{FACTS}, for the model was away"  # who made a tier that is to be made again
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
@@ -68,10 +68,11 @@ class Jobs(Protocol):
         """
         ...
 
-    async def await_run(self, job: str, users: Mapping[str, datetime]) -> None:
+    async def await_run(self, job: str, users: Mapping[str, datetime], kinds: Collection[str] = ()) -> None:
         """Note that a job is to look at these users from these moments on; what was noted before stays.
 
-        Nothing is noted for who has not written since the job looked at him.
+        For who has not written records of these kinds (of any, when none is given) since the job looked at him, nothing
+        is to do: for who does not wait already, it has looked as far as he wrote.
         """
         ...
 

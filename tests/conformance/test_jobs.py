@@ -155,6 +155,33 @@ async def test_where_a_job_stands_is_noted_by_user(log: LogStore, scope: Scope, 
     assert await jobs.state("gc", scope) == JobState("gc", "alice", 7, None, 0, START)  # the way looked at is kept
 
 
+async def test_nobody_waits_for_a_job_that_watches_other_kinds(
+    log: LogStore, scope: Scope, stranger: Scope
+) -> None:  # fmt: skip
+    jobs = jobs_of(log)
+
+    async def waiting(who: str, kinds: tuple[str, ...]) -> tuple[int, bool]:
+        await jobs.await_run("gc", {who: START}, kinds)
+        state = await jobs.state("gc", Scope(who))
+        return state.seq, state.due_at is not None
+
+    await put(log, stranger, entity("a"))
+    await put(log, scope, fact("a"))
+    assert await waiting("alice", ("Entity", "Goal")) == (1, False)  # looked at, as far as alice wrote
+    await put(log, scope, entity("e"))
+    assert await waiting("alice", ("Goal",)) == (2, False)
+    await put(log, scope, entity("f"))
+    await put(log, scope, fact("b"))
+    assert await waiting("alice", ("Entity",)) == (2, True)
+    assert await waiting("alice", ("Goal",)) == (2, True)  # who waits already goes on waiting
+    await jobs.note(JobState("gc", "alice", 4))
+    assert await waiting("alice", ()) == (4, False)
+    await put(log, scope, fact("c"))
+    assert await waiting("alice", ()) == (4, True)
+    assert await waiting("mallory", ("Fact",)) == (1, False)
+    assert await waiting("nobody", ("Fact",)) == (0, False)
+
+
 async def test_users_wait_in_the_order_in_which_they_came(log: LogStore, scope: Scope, stranger: Scope) -> None:
     jobs = jobs_of(log)
     for who in (scope, stranger):

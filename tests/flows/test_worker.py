@@ -15,6 +15,7 @@ from agentmem import AsyncAgentMemory, consolidation
 from agentmem.consolidation import scheduled_jobs, serving
 from agentmem.consolidation.serving import OPERATOR, RunReport
 from agentmem.errors import ConfigError, InvalidRecord, ModelUnavailable
+from agentmem.model.records import KINDS
 from agentmem.model.scope import Scope
 from agentmem.worker import ConsolidationWorker
 from tests.fakes.scribe import Scribe
@@ -95,6 +96,24 @@ async def test_a_job_is_not_woken_by_what_it_wrote_itself(tmp_path: Path) -> Non
     async with crowd(tmp_path, 1) as memory:
         assert (await only(memory, "consolidate")).counts["turns"] == 1
         assert (await only(memory, "consolidate")).users == 0
+
+
+async def test_a_job_is_not_woken_by_kinds_that_are_none_of_its_business(tmp_path: Path) -> None:
+    async with crowd(tmp_path, 1) as memory:
+        user = memory.scoped(user_id="user 0")
+        assert (await only(memory, "entity_linking")).users == 0  # a turn is none
+        assert (await user.consolidate("entity_linking"))[0].counts == {}  # who asks himself is served
+        await user.upsert_entity({"name": "Tom", "type": "person"})
+        await user.learn_fact("Tom got nails")
+        assert (await only(memory, "entity_linking")).users == 1
+        await user.learn_fact("Tom got more nails")
+        assert (await only(memory, "entity_linking")).users == 0
+        assert await memory.resources.jobs.queue("entity_linking", OPERATOR) == []
+
+
+async def test_every_watched_kind_is_a_kind() -> None:
+    for name, module in scheduled_jobs().items():
+        assert set(getattr(module, "WATCHES", ())) <= set(KINDS), name
 
 
 async def test_who_waits_longest_comes_first_and_nobody_takes_it_all(tmp_path: Path) -> None:

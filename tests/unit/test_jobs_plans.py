@@ -28,3 +28,16 @@ async def test_who_has_something_to_do_is_found_by_an_index(home: Path, name: st
     assert all(step.startswith("SEARCH") for step in plan if not step.startswith("USE TEMP B-TREE")), plan
     if name in FOR_ALL:  # already in order: a limit ends it
         assert not any("TEMP B-TREE" in step for step in plan), plan
+
+
+async def test_what_was_written_since_is_found_by_position(home: Path) -> None:
+    statement = load_blocks("agentmem.stores.sqlite", "jobs.sql")["await_run"]
+    async with AsyncAgentMemory("ann", home=home, embedder="hash") as memory:
+        log: Any = memory.resources.log
+        plan = await log.database.read(
+            lambda db: [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", ("ann", "gc", 0, "[]"))]
+        )
+    found = [step for step in plan if step.startswith(("SEARCH", "SCAN"))]
+    assert len(found) == 6, plan
+    assert "SEARCH v USING INDEX memory_versions_seq (user_id=? AND seq=?) LEFT-JOIN" in found
+    assert [step for step in found if step.startswith("SCAN")] == ["SCAN json_each VIRTUAL TABLE INDEX 1:", "SCAN n"]

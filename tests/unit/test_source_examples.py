@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import yaml
 
 from agentmem import BufferMemory, Context, Fact, Goal, Status
 from agentmem.agent_memory import AsyncAgentMemory
@@ -32,8 +33,9 @@ from agentmem.recall.techniques import entity
 from agentmem.settings import AuditLevel, load_settings
 from agentmem.settings_parts import BufferOptions, DecayOptions, RetentionOptions, SynopsisOptions
 from agentmem.stores import Usage
-from tests.flows.given import opened
+from tests.flows.given import StoppedClock, opened
 
+ROOT = Path(__file__).resolve().parents[2]
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY_SECONDS = 86_400
 NUMBERS = DecayOptions()
@@ -61,6 +63,21 @@ def test_importance_weighs_the_documents_parts_and_bounds_its_second() -> None:
     assert documents(1.0, 100, 1.0) > 2
     assert ours(100, 1.0) == ours(10**6, 1.0) == pytest.approx(1.0)
     assert ours(9, None) == pytest.approx(documents(1.0, 9, None) - 0.3 * math.log(10) * (1 - 1 / math.log(101)))
+
+
+def test_what_is_important_stands_first_in_the_synopsis(home: Path) -> None:
+    """The document lets importance decide what comes up; ours lets it order the synopsis, and salience the ranking."""
+    with opened(home) as memory:
+        tea = memory.learn_fact("The user likes tea")
+        nuts = memory.learn_fact("The user is allergic to nuts")
+
+        def first() -> str:
+            return memory.synopsis().identity.sentences[0].text
+
+        assert first() == nuts.claim, "of two alike the one written last"
+        memory.semantic.update_fact(tea.id, importance=0.9)
+        memory.semantic.update_fact(nuts.id, tags=["food"])
+        assert first() == tea.claim
 
 
 def test_a_synopsis_saves_what_the_document_says() -> None:
@@ -203,6 +220,24 @@ def test_a_goal_has_the_documents_states() -> None:
         assert Goal(id="g", description="x", goal_status=state).goal_status == state
     assert Goal(id="g", description="x").goal_status == "active"
     assert Goal(id="g", description="x").priority == 3
+
+
+def test_the_turns_of_the_last_hours(home: Path) -> None:
+    with opened(home, clock=StoppedClock(START)) as memory:
+        for hours in (30, 5, 1):
+            memory.store_turn(f"{hours} hours ago", timestamp=START - timedelta(hours=hours))
+        found = [[turn.content for turn in memory.episodic.recent_turns(hours=hours)] for hours in (24, 2, None)]
+    assert found == [["5 hours ago", "1 hours ago"], ["1 hours ago"], ["30 hours ago", "5 hours ago", "1 hours ago"]]
+
+
+def test_the_servers_of_the_compose_file_have_the_documents_sizes() -> None:
+    services = yaml.safe_load((ROOT / "docker/compose.yaml").read_text(encoding="utf-8"))["services"]
+    neo4j, redis = services["neo4j"]["environment"], services["redis"]["command"]
+    assert neo4j["NEO4J_server_memory_heap_max__size"] in ("2G", "3G", "4G")
+    assert int(neo4j["NEO4J_server_memory_pagecache_size"].removesuffix("G")) >= 1
+    assert 512 <= int(redis[redis.index("--maxmemory") + 1].removesuffix("mb")) <= 2048
+    postgres = " ".join(services["postgres"]["command"])
+    assert all(f"-c{name}=" in postgres for name in ("shared_buffers", "work_mem", "effective_cache_size"))
 
 
 # -- document 003

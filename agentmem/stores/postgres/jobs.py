@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -65,13 +65,14 @@ class PostgresJobs:
         found = await self._rows(operator, "changed", since=micros(since), after=after, limit=limit)
         return [(user, from_micros(at)) for user, at in found]
 
-    async def await_run(self, job: str, users: Mapping[str, datetime]) -> None:
+    async def await_run(self, job: str, users: Mapping[str, datetime], kinds: Collection[str] = ()) -> None:
         """See Jobs."""
+        asked = {"job": job, "kinds": sorted(kinds)}
 
         async def write(db: Connection) -> None:
             for user_id, at in sorted(users.items()):  # in one order, so that nobody waits for one who waits for him
                 await become(db, user_id)
-                await db.execute(_sql()["await_run"], {"user_id": user_id, "job": job, "due_at": micros(at)})
+                await db.execute(_sql()["await_run"], {**asked, "user_id": user_id, "due_at": micros(at)})
 
         if users:
             await self._database.write(min(users), write)

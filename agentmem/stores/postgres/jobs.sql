@@ -22,11 +22,20 @@ SELECT user_id, max(at) AS last_at FROM memory_changes WHERE at >= %(since)s
 GROUP BY user_id HAVING (max(at), user_id) > (%(since)s, %(after)s) ORDER BY last_at, user_id LIMIT %(limit)s
 
 -- name: await_run
-INSERT INTO job_states AS s (user_id, job, due_at)
-SELECT u.user_id, %(job)s, %(due_at)s FROM memory_users u
-WHERE u.user_id = %(user_id)s AND u.head > coalesce(
-    (SELECT b.seq FROM job_states b WHERE b.user_id = %(user_id)s AND b.job = %(job)s), 0)
-ON CONFLICT (user_id, job) DO UPDATE SET due_at = coalesce(s.due_at, excluded.due_at)
+-- Who wrote nothing of these kinds has nothing to wait for, and what he wrote is not looked through again.
+INSERT INTO job_states AS s (user_id, job, seq, due_at)
+SELECT n.user_id, %(job)s, CASE WHEN n.concerned THEN n.seq ELSE n.head END,
+       CASE WHEN n.concerned THEN %(due_at)s::bigint END
+FROM (
+    SELECT u.user_id, u.head, coalesce(b.seq, 0) AS seq, cardinality(%(kinds)s::text[]) = 0 OR EXISTS (
+        SELECT 1 FROM memory_changes c LEFT JOIN memory_versions v ON v.user_id = c.user_id AND v.seq = c.seq
+        WHERE c.user_id = %(user_id)s AND c.seq > coalesce(b.seq, 0)
+          AND (v.kind IS NULL OR v.kind = ANY (%(kinds)s))) AS concerned
+    FROM memory_users u LEFT JOIN job_states b ON b.user_id = u.user_id AND b.job = %(job)s
+    WHERE u.user_id = %(user_id)s AND u.head > coalesce(b.seq, 0)
+) n
+ON CONFLICT (user_id, job) DO UPDATE SET due_at = coalesce(s.due_at, excluded.due_at),
+    seq = CASE WHEN s.due_at IS NULL THEN greatest(s.seq, excluded.seq) ELSE s.seq END
 
 -- name: waiting
 SELECT user_id FROM job_states WHERE job = %(job)s AND due_at <= %(now)s ORDER BY due_at, user_id LIMIT %(limit)s

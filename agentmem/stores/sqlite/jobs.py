@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -62,9 +62,10 @@ class SqliteJobs:
         """See Jobs."""
         return [(user, from_micros(at)) for user, at in await self._rows("changed", micros(since), after, limit)]
 
-    async def await_run(self, job: str, users: Mapping[str, datetime]) -> None:
+    async def await_run(self, job: str, users: Mapping[str, datetime], kinds: Collection[str] = ()) -> None:
         """See Jobs."""
-        rows = [(user, job, micros(at)) for user, at in sorted(users.items())]
+        watched = json.dumps(sorted(kinds))
+        rows = [(user, job, micros(at), watched) for user, at in sorted(users.items())]
 
         def write(db: Connection) -> None:
             db.executemany(_sql()["await_run"], rows)

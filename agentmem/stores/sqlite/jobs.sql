@@ -21,10 +21,21 @@ WHERE job = ?1 AND due_at IS NOT NULL ORDER BY due_at, user_id LIMIT ?2
 SELECT user_id, last_at FROM memory_users WHERE (last_at, user_id) > (?1, ?2) ORDER BY last_at, user_id LIMIT ?3
 
 -- name: await_run
-INSERT INTO job_states (user_id, job, due_at) SELECT u.user_id, ?2, ?3 FROM memory_users u
-WHERE u.user_id = ?1
-  AND u.head > coalesce((SELECT s.seq FROM job_states s WHERE s.user_id = ?1 AND s.job = ?2), 0)
-ON CONFLICT (user_id, job) DO UPDATE SET due_at = coalesce(due_at, excluded.due_at)
+-- Who wrote nothing of the kinds in ?4 has nothing to wait for, and what he wrote is not looked through again.
+-- The index is named, or the planner would go through all of the user's versions.
+WITH n AS MATERIALIZED (
+    SELECT u.user_id, u.head, coalesce(s.seq, 0) AS seq, ?4 = '[]' OR EXISTS (
+        SELECT 1 FROM memory_changes c
+        LEFT JOIN memory_versions v INDEXED BY memory_versions_seq ON v.user_id = c.user_id AND v.seq = c.seq
+        WHERE c.user_id = ?1 AND c.seq > coalesce(s.seq, 0)
+          AND (v.kind IS NULL OR v.kind IN (SELECT value FROM json_each(?4)))) AS concerned
+    FROM memory_users u LEFT JOIN job_states s ON s.user_id = u.user_id AND s.job = ?2
+    WHERE u.user_id = ?1 AND u.head > coalesce(s.seq, 0)
+)
+INSERT INTO job_states (user_id, job, seq, due_at)
+SELECT user_id, ?2, iif(concerned, seq, head), iif(concerned, ?3, NULL) FROM n WHERE true
+ON CONFLICT (user_id, job) DO UPDATE SET due_at = coalesce(due_at, excluded.due_at),
+    seq = iif(due_at IS NULL, max(seq, excluded.seq), seq)
 
 -- name: waiting
 SELECT user_id FROM job_states WHERE job = ?1 AND due_at <= ?2 ORDER BY due_at, user_id LIMIT ?3
