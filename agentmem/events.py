@@ -7,7 +7,7 @@ Ids, counts and times only, never text of a memory. Values that the application 
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -55,9 +55,25 @@ class Timings:
         self.latest.setdefault(name, deque(maxlen=LATEST)).append(milliseconds)
 
     def shown(self) -> dict[str, dict[str, float]]:
-        """Median and 95th percentile by name; nothing for what never happened."""
-        return {name: {"p50": _at(list(held), 0.5), "p95": _at(list(held), 0.95)} for name, held in self.latest.items()}
+        """Median, 95th and 99th percentile by name; nothing for what never happened."""
+        held = {name: sorted(durations) for name, durations in self.latest.items()}
+        return {name: {part: _at(values, share) for part, share in _PARTS.items()} for name, values in held.items()}
+
+
+_PARTS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 def _at(values: list[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+    return values[min(len(values) - 1, int(share * len(values)))]
+
+
+@dataclass
+class Lookups:
+    """How often something was looked for in a cache of this process and was there, or not, by the cache's name."""
+
+    hits: Counter[str] = field(default_factory=Counter)
+    misses: Counter[str] = field(default_factory=Counter)
+
+    def add(self, cache: str, found: bool) -> None:
+        """Note one look."""
+        (self.hits if found else self.misses)[cache] += 1

@@ -163,6 +163,7 @@ class _Stores:
             behind[lag.projection] += lag.behind
         timings = {f"{name}_{part}": value for name, parts in resources.timings.shown().items()
                    for part, value in parts.items()}  # fmt: skip
+        hits, misses = resources.lookups.hits, resources.lookups.misses
         return {
             "agentmem_records": ("Current records by kind", "kind", stats["records"]),
             "agentmem_store_bytes": ("Size of the log's store", "store", {"log": stats["bytes"]}),
@@ -172,6 +173,8 @@ class _Stores:
             ),
             "agentmem_projection_behind": ("Changes a projection has still to apply", "projection", behind),
             "agentmem_milliseconds": ("Latest times of this process", "what", timings),
+            "agentmem_cache_hits": ("Looks into a cache of this process that found something", "cache", hits),
+            "agentmem_cache_misses": ("Looks into a cache of this process that found nothing", "cache", misses),
         }  # fmt: skip
 
     async def _waits(self, job: str) -> float:

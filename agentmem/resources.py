@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from agentmem.audit import MEMORY_TYPES, Auditor
 from agentmem.errors import AgentMemError, Closed, Conflict, ModelUnavailable, StoreError, StoreUnavailable
-from agentmem.events import DEBUG, Timings, tell
+from agentmem.events import DEBUG, Lookups, Timings, tell
 from agentmem.model.changes import Audit, Change, JournalEntry, Promotion, Write
 from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, derived_id, from_micros
 from agentmem.model.outline import Outline
@@ -61,6 +61,7 @@ class Resources:
     on_erasure: list[Callable[[str], None]] = field(default_factory=list)
     kept: dict[str, Any] = field(default_factory=dict)  # what subsystems hold in the process, by their own names
     timings: Timings = field(default_factory=Timings)
+    lookups: Lookups = field(default_factory=Lookups)
     closed: bool = False
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _retrying: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
@@ -70,7 +71,7 @@ class Resources:
     _pid: int = field(default_factory=os.getpid)
 
     def __post_init__(self) -> None:
-        self._outlines = Outlines(self.erased)
+        self._outlines = Outlines(self.erased, self.lookups)
         self._retries = Retries(self.follow)
 
     @property

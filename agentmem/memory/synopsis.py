@@ -101,6 +101,11 @@ class _Part:
         return aware(now) - timedelta(seconds=min(self._ttl(name), 1e9))
 
     async def _kept(self, name: str) -> Tier | None:
+        found = await self._cached(name)
+        self.seat.resources.lookups.add("synopsis", found is not None)
+        return found
+
+    async def _cached(self, name: str) -> Tier | None:
         """The tier in the session store, while it holds; read now and then, it stays."""
         resources, scope = self.seat.resources, self.seat.scope
         try:

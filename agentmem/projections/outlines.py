@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
+from agentmem.events import Lookups
 from agentmem.model.outline import Outline
 from agentmem.model.scope import Scope
 from agentmem.stores import LogStore
@@ -20,6 +21,7 @@ class Outlines:
     """Outlines by user, the least lately used given up first. `erased` is told whom another process erased from."""
 
     erased: Callable[[str], None]
+    lookups: Lookups
     recorded: str = ""  # the embedder that the store named when it was last asked
     _rows: int = 0  # of all that are kept
     _kept: OrderedDict[str, tuple[int, Outline]] = field(default_factory=OrderedDict)
@@ -31,6 +33,7 @@ class Outlines:
         async with self._locks.setdefault(user, asyncio.Lock()):
             erasures, outline = self._kept.pop(user, (-1, Outline()))
             self._rows -= outline.size
+            self.lookups.add("outlines", outline.seq > 0)
             if outline.seq:
                 head = await log.head(scope)
             else:  # with the rows comes the head as well

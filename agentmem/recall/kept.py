@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentmem.errors import BadReply
+from agentmem.events import Lookups
 from agentmem.model.outline import ALWAYS, Bools, Floats, Ints, Outline
 from agentmem.model.scope import Scope
 from agentmem.providers import Embedder, TokenEmbedder, TokenVectors
@@ -163,7 +164,8 @@ class Kept:
 class Keep:
     """What is kept of all users, the least recently seen dropped first."""
 
-    def __init__(self) -> None:
+    def __init__(self, lookups: Lookups) -> None:
+        self._lookups = lookups
         self._users: OrderedDict[str, Kept] = OrderedDict()
         self._queries: dict[str, OrderedDict[bytes, Embedded]] = {}
         self._patience: dict[str, Patience] = {}
@@ -190,7 +192,9 @@ class Keep:
         cache = self._queries.setdefault(embedder.identity, OrderedDict())
         key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         found = cache.get(key)
-        if found is None or (tokens and found[1] is None):
+        known = found is not None and not (tokens and found[1] is None)
+        self._lookups.add("queries", known)
+        if found is None or not known:
 
             async def send() -> Embedded:
                 cache[key] = answer = await _embedded(text, embedder, tokens)

@@ -84,7 +84,7 @@ class RecallLayer:
         self.options = read_options(settings or {}, profile)
         self.digest = digest
         self.limit = limit or RateLimit(0, 1)
-        self.keep = Keep()
+        self.keep = Keep(source.lookups)
         self.asking = Asking(lambda: source.llms)
         self.metrics = RecallMetrics()
         self.reranking: Reranking | None = None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from agentmem.events import Lookups
 from agentmem.model.clock import Clock, IdSource, aware, from_micros
 from agentmem.model.outline import Floats, Outline
 from agentmem.model.scope import Scope
@@ -53,6 +54,9 @@ class Source(Protocol):
 
     @property
     def deterministic(self) -> bool: ...
+
+    @property
+    def lookups(self) -> Lookups: ...
 
     async def outline(self, scope: Scope, through: int | None = None) -> Outline: ...
 

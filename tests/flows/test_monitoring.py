@@ -15,6 +15,7 @@ from agentmem import AsyncAgentMemory
 from agentmem.errors import ConfigError
 from agentmem.monitoring import Monitor, health
 from agentmem.worker import ConsolidationWorker
+from tests.flows.given import StoppedClock
 
 
 def _get(url: str) -> tuple[int, str]:
@@ -28,7 +29,8 @@ def _get(url: str) -> tuple[int, str]:
 async def test_health_and_metrics_tell_how_the_worker_is(tmp_path: Path) -> None:
     async with AsyncAgentMemory("ann's secret name", home=tmp_path, embedder="hash") as memory:
         await memory.store_turn("My sister Anna lives in Porto.")
-        await memory.remember("who is Anna?")
+        for _ in range(3):
+            await memory.remember("who is Anna?")
         monitor = Monitor()
         worker = ConsolidationWorker(memory.resources, jobs=["consolidate"], told=monitor.count)
         at = f"http://127.0.0.1:{monitor.open(worker, '127.0.0.1', 0)}"
@@ -48,8 +50,32 @@ async def test_health_and_metrics_tell_how_the_worker_is(tmp_path: Path) -> None
     assert float(values["agentmem_up"]) == 1
     assert float(values['agentmem_milliseconds{what="recall_p95"}']) > 0
     assert float(values['agentmem_milliseconds{what="write_p50"}']) > 0
+    recalls = [float(values[f'agentmem_milliseconds{{what="recall_{part}"}}']) for part in ("p50", "p95", "p99")]
+    assert recalls == sorted(recalls)
+    assert (values['agentmem_cache_misses{cache="queries"}'], values['agentmem_cache_hits{cache="queries"}']) == (
+        "1.0",
+        "2.0",
+    )
+    assert float(values['agentmem_cache_hits{cache="outlines"}']) >= 2
+    assert values['agentmem_job_wait_seconds{job="consolidate"}'] == "0.0"
     assert "secret" not in told
     assert "Anna" not in told
+
+
+async def test_how_long_users_wait_for_a_job_is_told(tmp_path: Path) -> None:
+    clock = StoppedClock()
+    async with AsyncAgentMemory("ann", home=tmp_path, embedder="hash", clock=clock) as memory:
+        resources = memory.resources
+        await memory.store_turn("My sister Anna lives in Porto.")
+        await resources.jobs.await_run("consolidate", {"ann": clock.at})
+        clock.ahead(minutes=90)
+        monitor = Monitor()
+        at = f"http://127.0.0.1:{monitor.open(ConsolidationWorker(resources, jobs=['consolidate']), '127.0.0.1', 0)}"
+        try:
+            _, told = await asyncio.to_thread(_get, f"{at}/metrics")
+        finally:
+            monitor.close()
+    assert 'agentmem_job_wait_seconds{job="consolidate"} 5400.0\n' in told
 
 
 async def test_a_worker_that_ends_no_run_any_more_is_not_well(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def without(memory: AsyncAgentMemory, error: Exception) -> Any:
     served = SimpleNamespace(embedder=Failing(error), index=open_now.vectors[0].index)
     return SimpleNamespace(
         clock=open_now.clock, ids=open_now.ids, log=open_now.log, graph=open_now.graph, vectors=[served],
-        deterministic=True, outline=open_now.outline, catch_up=open_now.catch_up,
+        deterministic=True, lookups=open_now.lookups, outline=open_now.outline, catch_up=open_now.catch_up,
     )  # fmt: skip
 
 

@@ -165,12 +165,18 @@ async def test_links_lift_what_the_graph_ties_to_a_named_entity(memory: AsyncAge
     assert "entities" not in str((await memory.remember("of the voyagers", techniques=["entity"])).items)
 
 
-async def test_labels_trust_and_salience_move_facts(memory: AsyncAgentMemory) -> None:
-    claims = {"past": "Ann drinks green tea", "current": "Ann drinks black tea", "": "Ann drinks white tea"}
-    for label, claim in claims.items():
-        await memory.learn_fact(claim, temporal_context=label)
+@pytest.mark.parametrize(
+    "field, best_last",
+    [("temporal_context", ("past", "", "current")), ("trust", (0.2, 0.6, 1.0)), ("salience", (0.1, 0.5, 1.0))],
+)
+async def test_labels_trust_and_salience_move_facts(
+    memory: AsyncAgentMemory, field: str, best_last: tuple[Any, ...]
+) -> None:
+    for colour, value in zip(("green", "black", "white"), best_last, strict=True):
+        given: Any = {field: value}
+        await memory.semantic.learn_fact(f"Ann drinks {colour} tea", **given)
     facts = (await memory.remember("what tea does Ann drink?", techniques=["keyword"])).facts
-    assert [fact.temporal_context for fact in facts] == ["current", "", "past"]
+    assert [getattr(fact, field) for fact in facts] == list(reversed(best_last))
 
 
 async def test_reading_does_not_move_turns_but_lifts_items(memory: AsyncAgentMemory) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agentmem.events import Lookups
 from agentmem.model.clock import micros
 from agentmem.model.outline import ASKS_ANY, ASKS_LAST, Outline, OutlineRow, OutlineRows
 from agentmem.model.scope import Scope
@@ -153,7 +154,7 @@ def test_days_are_split_and_always_matches_no_date() -> None:
 
 def test_the_users_seen_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentmem.recall.kept.MOST_ROWS", 1)
-    keep, made = Keep(), outline(row(0, "a", 0))
+    keep, made = Keep(Lookups()), outline(row(0, "a", 0))
     first = keep.of("alice")
     first.links(made)
     keep.of("bob").links(made)
