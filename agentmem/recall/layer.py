@@ -35,7 +35,7 @@ from agentmem.recall.receipt import Line, Receipt, ThreadLead, WhyNot, make_pool
 from agentmem.recall.relevance import NOTHING_RELEVANT, relevant
 from agentmem.recall.rerank import late_interaction
 from agentmem.recall.reranker import Reranking
-from agentmem.recall.run import notices_of, run
+from agentmem.recall.run import Deadline, notices_of, run
 from agentmem.recall.select import AsOfNow, Selection, select, shortlist
 from agentmem.recall.standing import marked
 from agentmem.recall.technique import Memory
@@ -89,7 +89,7 @@ class RecallLayer:
         self.metrics = RecallMetrics()
         self.reranking: Reranking | None = None
         if reranker is not None:
-            self.reranking = Reranking(reranker, self.options.reranker, deadlines=not source.deterministic)
+            self.reranking = Reranking(reranker, self.options.reranker)
 
     def forget(self, user_id: str) -> None:
         """Drop everything kept of a user in memory; for erasure."""
@@ -185,9 +185,10 @@ class RecallLayer:
     ) -> Ranking:  # fmt: skip
         """Everything up to the places; `then` is a journal position and moment to repeat a recall at."""
         techniques = self.options.enabled(request.techniques)
+        whole = None if self.source.deterministic else Deadline(self.options.ranking.deadline)
         query, memory, embeddings, late = await self._open(request, scope, then)
         memory = replace(memory, settings={each.name: each.options for each in self.options.techniques})
-        found = await run(techniques, query, memory, self.source.clock, deadlines=not self.source.deterministic)
+        found = await run(techniques, query, memory, self.source.clock, whole)
         fusion, short = await aside(memory.outline.size, self._fuse, found.lists, memory, pool)
         trace, said = found.trace, [*notices, *late]
         about = relevant(query, memory, fusion, self.options.ranking.few_turns)
@@ -198,7 +199,7 @@ class RecallLayer:
             said += [] if again else [NO_TOKENS]
             fusion = again or fusion
         if self.reranking is not None and len(turns := shortlist(fusion, memory, pool).get("Turn", NOTHING)) > 1:
-            fusion, line = await self.reranking.look(query, turns, fusion, memory)
+            fusion, line = await self.reranking.look(query, turns, fusion, memory, whole)
             trace = (*trace, line)
         said += notices_of(trace)
         now = self.source.clock.now() if then is None else then[1]

@@ -30,7 +30,8 @@ class RankingOptions(BaseModel):
     conversation go behind the rest, 0 for off. `few_turns`: below so many, scales are taken over all kinds and
     `calm` is unknown. `stale`: what a fact counts whose premise fell. `goal`: by how much at most what serves an active
     goal counts more; 0 for off. `review`: share of the places among facts that go to those about to be forgotten, of
-    which at least `review_fit` of the best one's score is asked; 0 for off.
+    which at least `review_fit` of the best one's score is asked; 0 for off. `deadline`: seconds in which techniques and
+    models are asked, beside the deadline of each; there is none when ids are seeded.
     `kinds` and `recency` count where kinds are ranked together; a kind not named counts `other`.
     """
 
@@ -52,6 +53,7 @@ class RankingOptions(BaseModel):
     goal: float = Field(default=0.1, ge=0, le=1)
     review: float = Field(default=0.3, ge=0, le=1)
     review_fit: float = Field(default=0.5, ge=0, le=1)
+    deadline: float = Field(default=10.0, gt=0)
 
 
 class ContextOptions(BaseModel):

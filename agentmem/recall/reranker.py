@@ -23,7 +23,7 @@ from agentmem.providers.rerankers import Reranker
 from agentmem.recall.options import RerankingOptions
 from agentmem.recall.query import Query
 from agentmem.recall.receipt import Line
-from agentmem.recall.run import failed, passable
+from agentmem.recall.run import Deadline, failed, passable
 from agentmem.recall.technique import Memory
 
 NAME = "reranker"
@@ -33,22 +33,23 @@ STEP = 2e-6  # between places, as scores are compared to six decimals
 class Reranking:
     """Puts the best turns of a recall in a new order. A reranker that was silent is left alone for 30 s."""
 
-    def __init__(self, reranker: Reranker, options: RerankingOptions, *, deadlines: bool = True) -> None:
+    def __init__(self, reranker: Reranker, options: RerankingOptions) -> None:
         self._reranker = reranker
         self._options = options
-        self._deadline = options.deadline if deadlines else None
         self._patience = Patience(reranker.identity)
 
-    async def look(self, query: Query, turns: Ints, fusion: Fusion, memory: Memory) -> tuple[Fusion, Line]:
+    async def look(
+        self, query: Query, turns: Ints, fusion: Fusion, memory: Memory, whole: Deadline | None = None
+    ) -> tuple[Fusion, Line]:  # fmt: skip
         """The fusion with the first turns in a new order, and a line for the trace.
 
-        A failure costs its line alone. `turns` are slots, best first.
+        A failure costs its line alone. `turns` are slots, best first. See `run` for `whole`.
         """
         watch, order = Stopwatch(memory.clock), turns[: self._options.depth]
-        found = (await asyncio.gather(self._scores(query, order, memory), return_exceptions=True))[0]
+        found = (await asyncio.gather(self._scores(query, order, memory, whole), return_exceptions=True))[0]
         if isinstance(found, BaseException):
             error = passable(found)
-            said = failed(error, self._options.deadline)
+            said = failed(error, self._options.deadline, whole)
             return fusion, Line(NAME, watch.milliseconds(), {}, said, isinstance(error, TimeoutError))
         column = np.full(len(fusion.scores), np.nan, dtype=np.float32)
         column[order] = found
@@ -57,26 +58,30 @@ class Reranking:
         again = replace(fusion, scores=_placed(order, fresh, fusion.scores), lists=lists)
         return again, Line(NAME, watch.milliseconds(), {NAME: len(order)})
 
-    async def _scores(self, query: Query, order: Ints, memory: Memory) -> Sequence[float]:
+    async def _scores(
+        self, query: Query, order: Ints, memory: Memory, whole: Deadline | None
+    ) -> Sequence[float]:  # fmt: skip
         """What the reranker gives, one finite score for each turn."""
         slots = [int(slot) for slot in order]
         texts = {memory.outline.slots[record.key]: _spoken(record) for record in await memory.read(slots)
                  if isinstance(record, Turn)}  # fmt: skip
         known = [slot for slot in slots if slot in texts]
-        scores = await self._asked(query.read.text, [texts[slot] for slot in known])
+        scores = await self._asked(query.read.text, [texts[slot] for slot in known], whole)
         if len(scores) != len(known) or not all(isfinite(score) for score in scores):
             raise BadReply(f"{self._reranker.identity} should give {len(known)} finite scores, gave {len(scores)}")
         given = dict(zip(known, scores, strict=True))
         lowest = min(scores, default=0.0)
         return [given.get(slot, lowest) for slot in slots]
 
-    async def _asked(self, query: str, texts: Sequence[str]) -> list[float]:
-        if self._deadline is None:
+    async def _asked(self, query: str, texts: Sequence[str], whole: Deadline | None) -> list[float]:
+        if whole is None:
             return await self._reranker.score(query, texts)
-        now = asyncio.get_running_loop().time
-        end = now() + self._deadline
+        if whole.over:
+            raise TimeoutError  # without asking: it is not the reranker that was slow
+        now, patience = asyncio.get_running_loop().time, whole.of(self._options.deadline)
+        end = now() + patience
         try:
-            return await self._patience.ask(lambda: self._reranker.score(query, texts), self._deadline)
+            return await self._patience.ask(lambda: self._reranker.score(query, texts), patience)
         except ModelUnavailable:
             if now() >= end:
                 raise TimeoutError from None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agentmem.errors import Closed, ConfigError, CorruptStore, ModelUnavailable, ScopeError
+from agentmem.errors import Closed, ConfigError, CorruptStore, ModelUnavailable, ScopeError, StoreUnavailable
 from agentmem.model.clock import Clock, Stopwatch
 from agentmem.model.outline import Floats
 from agentmem.model.ranking import Ranked
@@ -31,18 +31,41 @@ class Found:
     trace: tuple[Line, ...]
 
 
+class Deadline:
+    """Until when a recall as a whole may ask techniques and models. `of(own)` is what of a deadline of its own is left.
+
+    It begins when it is made, by the clock of the event loop.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._now = asyncio.get_running_loop().time
+        self.seconds, self.end = seconds, self._now() + seconds
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return self._now() >= self.end
+
+    def of(self, own: float) -> float:
+        """The shorter of a deadline and what is left of the whole, in seconds."""
+        return max(0.0, min(own, self.end - self._now()))
+
+
 async def run(
-    techniques: Sequence[Technique], query: Query, memory: Memory, clock: Clock, *, deadlines: bool = True
+    techniques: Sequence[Technique], query: Query, memory: Memory, clock: Clock, whole: Deadline | None = None
 ) -> Found:
-    """Ask every technique. One that fails or is late costs its line; when all of them fail, the first is raised."""
-    runs = await asyncio.gather(*(_one(technique, query, memory, clock, deadlines) for technique in techniques))
+    """Ask every technique. One that fails or is late costs its line; when all of them fail, the first is raised.
+
+    Each has its own deadline and what is left of the `whole` one; None for neither.
+    """
+    runs = await asyncio.gather(*(_one(technique, query, memory, clock, whole) for technique in techniques))
     lists: dict[str, Ranked] = {}
     trace, failures = [], []
     for technique, (hits, milliseconds, note) in zip(techniques, runs, strict=True):
         if isinstance(hits, BaseException):
             failures.append(passable(hits))
             late = isinstance(hits, TimeoutError)
-            said = failed(hits, technique.options.deadline)
+            said = failed(hits, technique.options.deadline, whole)
             trace.append(Line(technique.name, milliseconds, {}, said, late, note))
             continue
         own = {_free(name, technique.name, lists): ranked for name, ranked in hits.items()}
@@ -50,6 +73,8 @@ async def run(
         trace.append(Line(technique.name, milliseconds, scored, note=note))
         lists |= own
     if failures and len(failures) == len(techniques):
+        if isinstance(failures[0], TimeoutError):
+            raise StoreUnavailable(f"{techniques[0].name}: {trace[0].error}") from failures[0]
         raise failures[0]
     return Found(lists, tuple(trace))
 
@@ -63,9 +88,11 @@ def notices_of(trace: Sequence[Line]) -> tuple[str, ...]:
     return tuple(f"Recalled without {', '.join(names)}: {error}" for error, names in befell.items())
 
 
-def failed(error: BaseException, deadline: float) -> str:
+def failed(error: BaseException, deadline: float, whole: Deadline | None = None) -> str:
     """What a line says of a failure."""
     if isinstance(error, TimeoutError):
+        if whole is not None and whole.over:
+            return f"no answer within the {whole.seconds:g} s of the recall"
         return f"no answer within {deadline:g} s"
     return str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
 
@@ -78,17 +105,17 @@ def passable(error: BaseException) -> Exception:
 
 
 async def _one(
-    technique: Technique, query: Query, memory: Memory, clock: Clock, deadlines: bool
+    technique: Technique, query: Query, memory: Memory, clock: Clock, whole: Deadline | None
 ) -> tuple[Hits | BaseException, float, str]:
     watch, notes = Stopwatch(clock), list[str]()
-    deadline = technique.options.deadline if deadlines else None
-    search = _search(technique, query, replace(memory, note=notes.append), deadline)
+    search = _search(technique, query, replace(memory, note=notes.append), whole)
     hits: Hits | BaseException = (await asyncio.gather(search, return_exceptions=True))[0]
     return hits, watch.milliseconds(), "; ".join(notes)
 
 
-async def _search(technique: Technique, query: Query, memory: Memory, deadline: float | None) -> Hits:
-    async with asyncio.timeout(deadline) as limit:
+async def _search(technique: Technique, query: Query, memory: Memory, whole: Deadline | None) -> Hits:
+    own = technique.options.deadline if whole is not None else None
+    async with asyncio.timeout_at(None if whole is None else whole.end), asyncio.timeout(own) as limit:
         bound = _Bound(memory, limit)
         seen = replace(memory, embed=bound.embed, ask=bound.ask)
         hits: Hits = await technique.module.search(query, seen, technique.options)

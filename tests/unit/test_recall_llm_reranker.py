@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.errors import BadReply, Closed, ConfigError, CorruptStore, ModelUnavailable
+from agentmem.errors import BadReply, Closed, ConfigError, CorruptStore, ModelUnavailable, StoreUnavailable
 from agentmem.model.ranking import bounded
 from agentmem.providers.asking import Asker, Spending
 from agentmem.providers.local_reranker import LocalReranker
@@ -146,6 +146,20 @@ async def test_a_late_reranker_is_left_out_and_then_left_alone(home: Path) -> No
         assert bundle.notices == ("Recalled without reranker: no answer within 0.5 s",)
         assert bundle.receipt.trace[-1].late
         assert "is left alone" in str((await layer.recall(Request(query="cello"), memory.scope)).notices)
+        assert len(slow.asked) == 1
+
+
+async def test_what_the_recall_has_left_is_what_the_reranker_has(home: Path) -> None:
+    async with AsyncAgentMemory("alice", home=home, embedder="hash", clock=SetClock()) as memory:
+        await talk(memory, *LINES)
+        slow = Scoring(delay=30)
+        layer = RecallLayer(memory.resources, {"ranking": {"deadline": 0.5}}, reranker=slow)
+        bundle = await layer.recall(Request(query="cello"), memory.scope)
+        assert bundle.notices == ("Recalled without reranker: no answer within the 0.5 s of the recall",)
+        assert len(bundle.turns) == len(LINES)
+        spent = RecallLayer(memory.resources, {"ranking": {"deadline": 1e-9}}, reranker=slow)
+        with pytest.raises(StoreUnavailable, match="no answer within the 1e-09 s of the recall"):
+            await spent.recall(Request(query="cello", techniques=("keyword",)), memory.scope)
         assert len(slow.asked) == 1
 
 
