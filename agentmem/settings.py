@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -32,6 +35,7 @@ from agentmem.settings_parts import (
 POSTGRES = ("postgresql", "postgres")
 NEO4J = ("neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")
 REDIS = ("redis", "rediss")
+CLOSE = 0.8  # likeness of names, by difflib, from which one is a slip of the pen for the other
 RECALLS = 50.0  # a second and user, where many share servers
 AuditLevel = Literal["off", "writes", "reads", "verbose"]
 
@@ -238,6 +242,7 @@ def load_settings(settings: Settings | None = None, **overrides: Any) -> Setting
     """
     try:
         if settings is None:
+            _check_environment()
             return Settings(**overrides)
         given = {name: getattr(settings, name) for name in settings.model_fields_set}
         return Settings(**{**given, **overrides}) if overrides else settings
@@ -245,7 +250,25 @@ def load_settings(settings: Settings | None = None, **overrides: Any) -> Setting
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            known = ", ".join(sorted(Settings.model_fields))
+            known = ", ".join(sorted(_fields(first["loc"][:-1])))
             raise ConfigError(f"unknown setting {name!r}; known ones: {known}") from error
         message = first["msg"].removeprefix("Value error, ")
         raise ConfigError(f"setting {name}: {message}" if name else message) from error
+
+
+def _fields(path: Sequence[int | str]) -> Collection[str]:
+    """The names that stand at a place among the settings."""
+    model: Any = Settings
+    for name in path:
+        model = model.model_fields[name].annotation
+    return tuple(model.model_fields)
+
+
+def _check_environment() -> None:
+    """Refuse a variable whose name is nearly that of a setting; others may be somebody else's."""
+    prefix = str(Settings.model_config["env_prefix"])
+    for variable in sorted(os.environ):
+        name = variable.removeprefix(prefix).split("__")[0].lower()
+        if variable.startswith(prefix) and name not in Settings.model_fields:
+            for meant in get_close_matches(name, Settings.model_fields, 1, CLOSE):
+                raise ConfigError(f"environment variable {variable}: no setting {name!r}; {meant!r} is one")

@@ -142,11 +142,12 @@ def read_options(raw: Mapping[str, Mapping[str, Any]], profile: str = "default")
     weights = ranking.get("kinds")
     if isinstance(weights, Mapping):
         ranking["kinds"] = {**RankingOptions().kinds, **weights}
+    rerank = _read(RerankOptions, "rerank", raw)  # checked in either profile
     options = RecallOptions(
         profile=profile,
         techniques=tuple(Technique(name, module, _read(module.Options, name, raw)) for name, module in modules.items()),
         ranking=_read(RankingOptions, "ranking", {"ranking": ranking}),
-        rerank=_read(RerankOptions, "rerank", raw) if profile == "best" else None,
+        rerank=rerank if profile == "best" else None,
         reranker=_read(RerankingOptions, "reranker", raw),
         context=_read(ContextOptions, "context", raw),
     )

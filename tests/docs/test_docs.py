@@ -23,7 +23,7 @@ BLOCKS = [
 EMBEDDED = [block for block in BLOCKS if "log_url" not in block[2]]
 ON_SERVERS = [block for block in BLOCKS if block not in EMBEDDED]
 NAMED = sorted(
-    {name for page in (ROOT / "docs").glob("*.md") for name in re.findall(r"`(test_\w+)`", page.read_text())}
+    {name for page in (ROOT / "docs").rglob("*.md") for name in re.findall(r"`(test_\w+)`", page.read_text())}
 )
 
 
@@ -65,7 +65,15 @@ def test_every_promise_has_a_guard() -> None:
     assert all("`test_" in row for row in rows)
 
 
+def anchors(page: Path) -> set[str]:
+    """Where links into a page may lead: its headings, as forges write them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
 def test_links_between_documents_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page}: {target}"
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", page.read_text()):
+            there = page.parent / target if target else page
+            assert there.exists(), f"{page}: {target}"
+            assert not anchor or anchor in anchors(there), f"{page}: {target}#{anchor}"

@@ -39,10 +39,21 @@ def test_technique_options_come_from_the_environment_too(monkeypatch: pytest.Mon
     assert float(load_settings().recall["vector"]["near"]) == 0.1
 
 
+def test_a_variable_that_is_nearly_a_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTMEM_PASSWORD", "somebody else's")
+    load_settings()
+    for slip, meant in {"EMBEDER": "embedder", "LOGURL": "log_url", "DECAI__BETA": "decay"}.items():
+        with monkeypatch.context() as patch:
+            patch.setenv(f"AGENTMEM_{slip}", "1")
+            with pytest.raises(ConfigError, match=f"AGENTMEM_{slip}: no setting .*'{meant}' is one"):
+                load_settings()
+
+
 @pytest.mark.parametrize(
     "given, words",
     [
         ({"hoem": "x"}, ["hoem", "known ones", "home"]),
+        ({"decay": {"half": 1}}, ["decay.half", "known ones: beta", "half_life_days"]),
         ({"audit_level": "loud"}, ["audit_level", "writes"]),
         ({"audit_days": 0}, ["audit_days", "1"]),
         ({"embedder": ""}, ["embedder", "vendor:model"]),

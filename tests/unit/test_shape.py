@@ -7,10 +7,9 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import agentmem
 
@@ -49,12 +48,18 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (node for node in ast.walk(parsed(path)) if isinstance(node, FUNCTIONS))
+
+
+def at(path: Path, node: ast.AST) -> str:
+    """Where it stands."""
+    return f"{name_of(path)}:{getattr(node, 'lineno', 0)}"
 
 
 def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -94,21 +99,16 @@ def test_there_is_code_to_look_at() -> None:
     assert Path(__file__) in TESTS
 
 
-@pytest.mark.parametrize("path", CODE + TESTS, ids=name_of)
-def test_a_file_fits_its_cap(path: Path) -> None:
-    lines = path.read_text(encoding="utf-8").count("\n")
-    assert lines <= LINES_OF_A_FILE, f"{name_of(path)} has {lines} lines; split it along its concepts"
+def test_a_file_fits_its_cap() -> None:
+    lines = {name_of(path): path.read_text(encoding="utf-8").count("\n") for path in CODE + TESTS}
+    assert {name: count for name, count in lines.items() if count > LINES_OF_A_FILE} == {}, "split along concepts"
 
 
-@pytest.mark.parametrize("path", CODE + TESTS, ids=name_of)
-def test_functions_fit_their_caps(path: Path) -> None:
-    long = [
-        f"{f.name} (line {f.lineno}): {length(f)} lines" for f in functions(path) if length(f) > LINES_OF_A_FUNCTION
-    ]
-    wide = [
-        f"{f.name} (line {f.lineno}): {parameters(f)} parameters" for f in functions(path) if parameters(f) > PARAMETERS
-    ]
-    assert long + wide == []
+def test_functions_fit_their_caps() -> None:
+    every = [(path, function) for path in CODE + TESTS for function in functions(path)]
+    long = [(f"{at(path, f)} {f.name}", length(f)) for path, f in every if length(f) > LINES_OF_A_FUNCTION]
+    wide = [(f"{at(path, f)} {f.name}", parameters(f)) for path, f in every if parameters(f) > PARAMETERS]
+    assert (long, wide) == ([], [])
 
 
 def test_no_vague_names() -> None:
@@ -121,40 +121,39 @@ def test_the_top_level_holds_what_the_layout_names() -> None:
     assert found - TOP_LEVEL - LEFT_BY_TOOLS == set()
 
 
-@pytest.mark.parametrize("path", CODE, ids=name_of)
-def test_no_error_is_swallowed(path: Path) -> None:
-    found = [node for node in ast.walk(parsed(path)) if swallows(node)]
-    assert [f"line {node.lineno}" for node in found if isinstance(node, ast.ExceptHandler | ast.Call)] == []
+def test_no_error_is_swallowed() -> None:
+    found = [at(path, node) for path in CODE for node in ast.walk(parsed(path)) if swallows(node)]
+    assert found == []
 
 
-@pytest.mark.parametrize("path", CODE, ids=name_of)
-def test_nothing_is_left_unfinished(path: Path) -> None:
-    marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert [f"line {n}: {line.strip()}" for n, line in enumerate(lines, 1) if marks.search(line)] == []
+def marked(paths: Iterable[Path], marks: str) -> list[str]:
+    """The lines with one of these marks."""
+    lines = ((path, n, line) for path in paths for n, line in enumerate(path.read_text("utf-8").splitlines(), 1))
+    return [f"{name_of(path)}:{n}: {line.strip()}" for path, n, line in lines if re.search(marks, line)]
+
+
+def test_nothing_is_left_unfinished() -> None:
+    assert marked(CODE, r"\b(TODO|FIXME|XXX|NotImplementedError)\b") == []
 
 
 # The one place that may pass tests over, off CI, for want of a server; it says so at the end of the run.
 SERVERS_MISSING = ROOT / "tests" / "servers" / "plugin.py"
 
 
-@pytest.mark.parametrize("path", [path for path in TESTS if path != SERVERS_MISSING], ids=name_of)
-def test_no_test_is_passed_over(path: Path) -> None:
-    marks = re.compile(r"\bpytest\.(mark\.)?(skip|skipif|xfail|importorskip)\b|\bassert\s+True\b")
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert [f"line {n}: {line.strip()}" for n, line in enumerate(lines, 1) if marks.search(line)] == []
+def test_no_test_is_passed_over() -> None:
+    marks = r"\bpytest\.(mark\.)?(skip|skipif|xfail|importorskip)\b|\bassert\s+True\b"
+    assert marked((path for path in TESTS if path != SERVERS_MISSING), marks) == []
 
 
-@pytest.mark.parametrize("path", CODE, ids=name_of)
-def test_public_names_say_what_they_do(path: Path) -> None:
+def test_public_names_say_what_they_do() -> None:
     """Modules, classes and functions; methods that fill in a documented protocol carry their text there."""
-    tree = parsed(path)
-    named = [
-        node for node in tree.body if isinstance(node, (*FUNCTIONS, ast.ClassDef)) and not node.name.startswith("_")
-    ]
-    silent = [f"{node.name} (line {node.lineno})" for node in named if not ast.get_docstring(node)]
+    silent = []
+    for path in CODE:
+        tree = parsed(path)
+        named = [node for node in tree.body if isinstance(node, (*FUNCTIONS, ast.ClassDef))]
+        silent += [at(path, n) for n in named if not n.name.startswith("_") and not ast.get_docstring(n)]
+        silent += [name_of(path)] if tree.body and not ast.get_docstring(tree) else []
     assert silent == []
-    assert tree.body == [] or ast.get_docstring(tree), "say in one sentence where the module stands"
 
 
 def test_importing_the_package_costs_next_to_nothing() -> None:

@@ -1,0 +1,88 @@
+"""`python -m tests.benchmarks.jobs DATA ...`: recall with all background jobs on, against recall without any.
+
+Stores the dialogues twice. In one of the two all jobs run as a worker runs them, until nobody waits, then once more
+after each of `--nights` nights. Both are asked all scored questions; the differences are paired, with 95 % intervals.
+No language model is asked: the rules read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import cast
+
+from agentmem import AsyncAgentMemory
+from agentmem.bench import recall, report
+from agentmem.bench.datasets import Dialogue, load
+from agentmem.bench.recall import Configuration
+from agentmem.bench.target import Target
+from agentmem.worker import ConsolidationWorker
+from tests.benchmarks.ablation import Row, rows
+
+RUNS = 1000  # of all jobs, at most
+
+
+class Ahead:
+    """A clock that runs some time ahead."""
+
+    def __init__(self) -> None:
+        self.by = timedelta()
+
+    def now(self) -> datetime:
+        """The time by this clock."""
+        return datetime.now(UTC) + self.by
+
+
+async def work(target: Target, clock: Ahead, nights: int) -> Counter[str]:
+    """Let all jobs run; what they did, by job and count."""
+    did: Counter[str] = Counter()
+    async with target("nobody", {"llm": "none", "clock": clock}) as opened:
+        worker = ConsolidationWorker(cast(AsyncAgentMemory, opened).resources)
+        for _ in range(nights + 1):
+            for _ in range(RUNS):
+                reports = await worker.run_once()
+                failed = [(each.job, each.failed or each.stopped) for each in reports if each.failed or each.stopped]
+                assert not failed, failed
+                did.update({f"{each.job}: {what}": n for each in reports for what, n in each.counts.items() if n})
+                if not any(each.users or each.waiting for each in reports):
+                    break
+            clock.by += timedelta(days=1)
+    return did
+
+
+async def measure(dialogues: Sequence[Dialogue], folder: Path, embedder: str, nights: int) -> list[Row]:
+    """The rows of one data set."""
+    clock = Ahead()
+    target = Target(str(folder / "without"), embedder, {"seed": 1})  # no deadlines: a busy machine finds the same
+    without = await recall.evaluate(target, dialogues, [Configuration("without jobs")], context_tokens=0)
+    shutil.copytree(folder / "without", folder / "with")
+    worked = replace(target, home=str(folder / "with"))
+    did = await work(worked, clock, nights)
+    print(", ".join(f"{name} {count}" for name, count in sorted(did.items())), flush=True)
+    worked = replace(worked, settings={"seed": 1, "clock": clock})
+    after = await recall.evaluate(worked, dialogues, [Configuration("with all jobs")], context_tokens=0)
+    return rows("jobs", [reading.scores for result in (without, after) for reading in result.readings])
+
+
+def main() -> None:
+    """Print a table for each file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, nargs="+", help="LoCoMo- or BEAM-shaped files")
+    parser.add_argument("--nights", type=int, default=30)
+    parser.add_argument("--embedder", default="local")
+    given = parser.parse_args()
+    for data in given.data:
+        with tempfile.TemporaryDirectory() as folder:
+            found = asyncio.run(measure(load([data]), Path(folder), given.embedder, given.nights))
+        print(f"## {data}, {given.nights} nights\n\n{report.table(found)}\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
