@@ -66,9 +66,9 @@ def soak(home: Path, seconds: float) -> Seen:
             seen.kills += 1
             if not workers:
                 workers.append(_worker(home))
-        for agent in said:
-            agent.wait(timeout=seconds + 60)
-        acknowledged = [json.loads(line) for agent in said for line in _told(agent).splitlines() if line]
+        acknowledged = [
+            json.loads(line) for agent in said for line in agent.communicate(timeout=seconds + 60)[0].splitlines()
+        ]
     seen.turns = sum(len(each["turns"]) for each in acknowledged)
     seen.recalls = sum(each["recalls"] for each in acknowledged)
     asyncio.run(_wait_for_rest(home, seen))
