@@ -2,7 +2,7 @@
 
 The clock is virtual: a day is a step. Once a day, after the last talk, each job runs through `serve`, as a worker would
 run it: one that is due more often than daily runs so often again as users wait for it, but no more often than its
-interval would let it. `check`, which reads the whole store, runs every seventh day. No language model is asked.
+interval would let it. `check`, which reads the whole store, runs every 28 days. No language model is asked.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from types import ModuleType
 from typing import cast
 
 from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.bench.lifecycle_look import Fates, Look, Week
-from agentmem.bench.lifecycle_people import Person, Truth, Visit, people
+from agentmem.bench.lifecycle_look import End, Fates, Look, Looker
+from agentmem.bench.lifecycle_people import Person, Truth, Visit, dealt, people
 from agentmem.bench.target import Target
 from agentmem.consolidation import JobOptions, JobReport, scheduled_jobs
 from agentmem.consolidation.serving import serve
@@ -33,7 +33,8 @@ QUIET = 14  # days without a word after which somebody counts as idle
 IMPORTANCE = 0.9
 TOP_K = 5
 USEFUL_DAYS = 13
-WEEKLY = ("check",)
+LOOKS = 14  # days from one look to the next
+RARE = {"check": 28}  # days from one run to the next, of a job that takes long
 HOUSE_VISITS = 6
 
 Progress = Callable[[int, int], None]
@@ -89,16 +90,17 @@ class Day:
 
 @dataclass(slots=True)
 class Lived:
-    """All that was seen: day by day, week by week, and how it stands in the end."""
+    """All that was seen: day by day, look by look, and how it stands in the end; by people of one process or more."""
 
     plan: Plan
     embedder: str
     days: list[Day]
-    weeks: list[Week]
-    end: Look
+    looks: list[Look]
+    end: End
     seconds: float  # CPU, all in all
     talk_seconds: float
     job_seconds: float
+    processes: int = 1
 
 
 @dataclass(slots=True)
@@ -115,16 +117,22 @@ class _Kept:
     last: int = -QUIET
 
 
-async def live(target: Target, plan: Plan, progress: Progress | None = None) -> Lived:
-    """Let the time pass in a new memory below the target's home, and look at it every week and in the end."""
+async def live(
+    target: Target, plan: Plan, progress: Progress | None = None, *, process: int = 0, processes: int = 1
+) -> Lived:
+    """Let the time pass in a new memory below the target's home, and look at it every two weeks and in the end.
+
+    With several processes, only those people live here who are dealt to this one; what happens to them is the same.
+    """
     clock = VirtualClock()
     async with target("nobody", {"clock": clock, "seed": plan.seed, "recall_rate": 0}) as opened:
         memory = cast(AsyncAgentMemory, opened)
-        year = _Year(memory, clock, plan, people(plan.users, plan.days, plan.seed))
+        everybody = people(plan.users, plan.days, plan.seed)
+        year = _Year(memory, clock, plan, dealt(everybody, processes)[process])
         await year.all(progress)
-        end = await year.look.end(year.fates())
+        end = await year.looker.end(year.fates())
         identity = memory.resources.vectors[0].embedder.identity
-        return Lived(plan, identity, year.days, year.look.weeks, end, time.process_time() - year.started,
+        return Lived(plan, identity, year.days, year.looker.looks, end, time.process_time() - year.started,
                      year.talk_seconds, year.job_seconds)  # fmt: skip
 
 
@@ -135,12 +143,12 @@ class _Year:
         self.memory, self.clock, self.plan, self.persons = memory, clock, plan, persons
         self.kept = {person.name: _Kept() for person in persons}
         self.days: list[Day] = []
-        self.look = Look(memory, persons)
+        self.looker = Looker(memory, persons)
         self.started = time.process_time()
         self.talk_seconds = self.job_seconds = 0.0
 
     async def all(self, progress: Progress | None) -> None:
-        """Day by day: talk, then the night, and every seventh day a look."""
+        """Day by day: talk, then the night, and every two weeks a look."""
         for number in range(self.plan.days):
             if progress is not None:
                 progress(number, self.plan.days)
@@ -150,14 +158,14 @@ class _Year:
             self.days.append(await self._night(number, talked))
             self.talk_seconds += slept - begun
             self.job_seconds += time.process_time() - slept
-            if number % 7 == 6 or number == self.plan.days - 1:
-                await self.look.week(number, self._did(number))
+            if number % LOOKS == LOOKS - 1 or number == self.plan.days - 1:
+                await self.looker.look(number, self._did(number))
         if progress is not None:
             progress(self.plan.days, self.plan.days)
 
     def _did(self, number: int) -> Counter[str]:
         """What the jobs did since the last look."""
-        since = self.look.weeks[-1].day if self.look.weeks else -1
+        since = self.looker.looks[-1].day if self.looker.looks else -1
         done: Counter[str] = Counter()
         for day in self.days[since + 1 : number + 1]:
             done.update(day.did)
@@ -248,7 +256,7 @@ class _Year:
         day = Day(number, talked, len(quiet))
         self.clock.at = max(self.clock.at, START + timedelta(days=number) + NIGHT)
         for name, module in scheduled_jobs().items():
-            if name in WEEKLY and number % 7:
+            if number % RARE.get(name, 1):
                 continue
             cost = day.jobs[name] = Cost()
             watched = _watched(module, cost, quiet)

@@ -18,7 +18,7 @@ from agentmem.stores import Where
 from agentmem.upkeep.portable import export_user
 
 TOP_K = 5
-ONE_IN = 10  # people asked in a week; all of them in the end
+ONE_IN = 10  # people asked at a look; all of them in the end
 IMPORTANT = 0.8
 FADES = timedelta(days=14)  # a little more than a short-lived memory lasts without use
 PAGE = 1000
@@ -48,8 +48,8 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Week:
-    """How things stand on a day: records by kind, facts by tier and status, and answers to a sample of people."""
+class Look:
+    """What a look on a day saw: records by kind, facts by tier and status, and answers to a sample of people."""
 
     day: int
     records: Counter[str]
@@ -68,12 +68,9 @@ class Fates:
 
 
 @dataclass(slots=True)
-class Look:
-    """How it stands in the end; with it, what each week saw."""
+class End:
+    """How it stands in the end, when everybody was asked."""
 
-    memory: AsyncAgentMemory
-    persons: Sequence[Person]
-    weeks: list[Week] = field(default_factory=list)
     asked: Asked = field(default_factory=Asked)
     important_stored: int = 0
     important_wanted: int = 0
@@ -85,9 +82,17 @@ class Look:
     useful: int = 0
     useful_kept: int = 0
     strangers: list[str] = field(default_factory=list)  # whose memory holds whose name
-    _seen: dict[str, tuple[int, Counter[str], Counter[str]]] = field(default_factory=dict)
 
-    async def week(self, day: int, did: Counter[str]) -> None:
+
+class Looker:
+    """Who looks: a memory, the people in it, and the looks so far."""
+
+    def __init__(self, memory: AsyncAgentMemory, persons: Sequence[Person]) -> None:
+        self.memory, self.persons = memory, persons
+        self.looks: list[Look] = []
+        self._seen: dict[str, tuple[int, Counter[str], Counter[str]]] = {}
+
+    async def look(self, day: int, did: Counter[str]) -> None:
         """Count what there is, and ask a tenth of the people."""
         records: Counter[str] = Counter()
         facts: Counter[str] = Counter()
@@ -96,28 +101,30 @@ class Look:
             records.update(kinds)
             facts.update(tiers)
         asked = Asked()
-        for person in self.persons[len(self.weeks) % ONE_IN :: ONE_IN]:
-            await self._ask(person, asked)
-        self.weeks.append(Week(day, records, facts, asked, did))
+        for person in self.persons:
+            if person.number % ONE_IN == len(self.looks) % ONE_IN:
+                await self._ask(person, asked)
+        self.looks.append(Look(day, records, facts, asked, did))
 
-    async def end(self, fates: Mapping[str, Fates]) -> Look:
+    async def end(self, fates: Mapping[str, Fates]) -> End:
         """Ask everybody, and look at what should be gone, what should be there and whose it is."""
         names = re.compile("|".join(sorted((person.name for person in self.persons), key=len, reverse=True)))
+        end = End()
         for person in self.persons:
-            await self._ask(person, self.asked)
+            await self._ask(person, end.asked)
             facts = await self._facts(person)
             now = self.memory.resources.clock.now()
-            self.important_wanted += len(person.truths)
-            self.important_stored += sum((fact.importance or 0) >= IMPORTANT and holds(fact, now) for fact in facts)
+            end.important_wanted += len(person.truths)
+            end.important_stored += sum((fact.importance or 0) >= IMPORTANT and holds(fact, now) for fact in facts)
             fate = fates[person.name]
-            await self._collected(person, facts, fate.noise)
+            await self._collected(person, facts, fate.noise, end)
             kept = {fact.id for fact in facts if fact.tier == "long" and holds(fact, now)}
-            self.once += len(fate.once)
-            self.once_kept += len(kept.intersection(fate.once))
-            self.useful += len(fate.useful)
-            self.useful_kept += len(kept.intersection(fate.useful))
-            await self._own(person, names)
-        return self
+            end.once += len(fate.once)
+            end.once_kept += len(kept.intersection(fate.once))
+            end.useful += len(fate.useful)
+            end.useful_kept += len(kept.intersection(fate.useful))
+            end.strangers += await self._strangers(person, names)
+        return end
 
     # -- sizes
 
@@ -175,7 +182,7 @@ class Look:
 
     # -- what should be gone, and whose it is
 
-    async def _collected(self, person: Person, facts: Sequence[Fact], noise: Collection[str]) -> None:
+    async def _collected(self, person: Person, facts: Sequence[Fact], noise: Collection[str], end: End) -> None:
         """What was learned, and used for the last time, so long ago that it should be gone."""
         by_id = {fact.id: fact for fact in facts}
         resources = self.memory.resources
@@ -186,21 +193,21 @@ class Look:
             last = None if fact is None else (usage.last_accessed if usage else None) or fact.recorded_at
             if last is not None and last > before:
                 continue
-            self.noise += 1
+            end.noise += 1
             if fact is None or fact.status is Status.ARCHIVED:
-                self.noise_collected += 1
+                end.noise_collected += 1
             else:
-                self.noise_kept[f"{fact.status}, {fact.tier}"] += 1
+                end.noise_kept[f"{fact.status}, {fact.tier}"] += 1
 
-    async def _own(self, person: Person, names: re.Pattern[str]) -> None:
-        """Whether the whole journal of somebody, as it is exported, names anybody else."""
+    async def _strangers(self, person: Person, names: re.Pattern[str]) -> list[str]:
+        """Whom else the whole journal of somebody names, as it is exported."""
         found: set[str] = set()
 
         def read(line: str) -> None:
             found.update(names.findall(line))
 
         await export_user(self.memory.resources, Scope(person.name), read)
-        self.strangers += [f"{person.name}: {name}" for name in sorted(found - {person.name})]
+        return [f"{person.name}: {name}" for name in sorted(found - {person.name})]
 
 
 def _among_first(bundle: MemoryBundle, truth: Truth) -> bool:

@@ -75,17 +75,17 @@ def laws() -> Figure:
 
 
 def what_stays(lived: Lived) -> Figure:
-    """Facts by tier, and those put away, week by week; below, what is recalled of what matters."""
+    """Facts by tier, and those put away, look by look; below, what is recalled of what matters."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=SIZE)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    days = [week.day for week in lived.weeks]
-    upper.stackplot(days, *([week.facts[tier] for week in lived.weeks] for tier in TIERS), labels=list(TIERS),
+    days = [look.day for look in lived.looks]
+    upper.stackplot(days, *([look.facts[tier] for look in lived.looks] for tier in TIERS), labels=list(TIERS),
                     colors=list(TIERS.values()))  # fmt: skip
     upper.set(title=f"Facts of {lived.plan.users} users: what stays, what fades", ylabel="facts")
     upper.legend(loc="upper left")
-    lower.plot(days, [week.asked.share for week in lived.weeks], color=TIERS["long"], marker=".", markersize=3)
+    lower.plot(days, [look.asked.share for look in lived.looks], color=TIERS["long"], marker=".", markersize=3)
     lower.set(xlabel="simulated day", ylabel="recalled", ylim=(0, 1.08))
     return figure
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agentmem.bench import lifecycle_plots, report
-from agentmem.bench.lifecycle import Day, Lived, Plan, Progress, live
+from agentmem.bench import lifecycle_plots, lifecycle_processes, report
+from agentmem.bench.lifecycle import Day, Lived, Plan, Progress
 from agentmem.bench.lifecycle_look import TOP_K
 from agentmem.bench.target import Target
 
@@ -19,7 +18,7 @@ QUARTERS = 4
 NOISE = 0.95
 USEFUL = 0.95
 IDLE = 0.25  # jobs that serve an idle user on a day, of all that there are
-SHOWN_WEEKS = 12
+SHOWN_LOOKS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +92,20 @@ def job_rows(lived: Lived) -> list[dict[str, Any]]:
     return rows
 
 
-def week_rows(lived: Lived) -> list[dict[str, Any]]:
-    """How things stood, in about twelve weeks of all."""
-    step = max(1, len(lived.weeks) // SHOWN_WEEKS)
-    shown = lived.weeks[::step]
-    if lived.weeks[-1] not in shown:
-        shown = [*shown, lived.weeks[-1]]
+def look_rows(lived: Lived) -> list[dict[str, Any]]:
+    """How things stood, at about twelve looks of all."""
+    step = max(1, len(lived.looks) // SHOWN_LOOKS)
+    shown = lived.looks[::step]
+    if lived.looks[-1] not in shown:
+        shown = [*shown, lived.looks[-1]]
     return [
         {
-            "day": week.day, "turns": week.records["Turn"], "long": week.facts["long"], "short": week.facts["short"],
-            "archived": week.facts["archived"], "superseded": week.facts["superseded"],
-            "entities": week.records["Entity"], "procedures": week.records["Procedure"],
-            "important found": week.asked.share, "told found": week.asked.told_share,
+            "day": look.day, "turns": look.records["Turn"], "long": look.facts["long"], "short": look.facts["short"],
+            "archived": look.facts["archived"], "superseded": look.facts["superseded"],
+            "entities": look.records["Entity"], "procedures": look.records["Procedure"],
+            "important found": look.asked.share, "told found": look.asked.told_share,
         }
-        for week in shown
+        for look in shown
     ]  # fmt: skip
 
 
@@ -119,9 +118,10 @@ def text(lived: Lived) -> str:
     ]
     visits = sum(day.talked for day in lived.days)
     per = 1000 * lived.seconds / (plan.users * plan.days)
+    where = "one process" if lived.processes == 1 else f"{lived.processes} processes"
     kept = ", ".join(f"{count} {what}" for what, count in end.noise_kept.items())
     spent = (
-        f"{visits:,} visits, {lived.seconds:,.0f} s of CPU: {lived.talk_seconds:,.0f} s of talk and recall, "
+        f"{visits:,} visits, {lived.seconds:,.0f} s of CPU in {where}: {lived.talk_seconds:,.0f} s of talk and recall, "
         f"{lived.job_seconds:,.0f} s of jobs, the rest for looking; {per:.1f} ms for a user and a day."
     )
     rest = (
@@ -132,7 +132,7 @@ def text(lived: Lived) -> str:
     said = [
         f"# A simulated life of {plan.users} users in {plan.days} days, with {lived.embedder}, seed {plan.seed}",
         report.table(goals), spent, rest,
-        "## How it stands, by week", report.table(week_rows(lived)),
+        "## How it stands, by look", report.table(look_rows(lived)),
         "## What a day costs, by quarter", report.table(quarters(lived)),
         "## By job", report.table(job_rows(lived)),
     ]  # fmt: skip
@@ -144,7 +144,8 @@ def data(lived: Lived) -> dict[str, Any]:
     """All of it as data."""
     return {
         "plan": asdict(lived.plan), "embedder": lived.embedder, "seconds": lived.seconds,
-        "targets": [asdict(each) for each in targets(lived)], "weeks": [_plain(asdict(week)) for week in lived.weeks],
+        "processes": lived.processes,
+        "targets": [asdict(each) for each in targets(lived)], "looks": [_plain(asdict(look)) for look in lived.looks],
         "days": [_plain(asdict(day)) for day in lived.days], "jobs": job_rows(lived), "quarters": quarters(lived),
         "asked": asdict(lived.end.asked), "noise": lived.end.noise, "noise_collected": lived.end.noise_collected,
         "once": lived.end.once, "once_kept": lived.end.once_kept,
@@ -165,6 +166,7 @@ class Order:
     embedder: str = "hash"
     plots: Path | None = None
     scratch: Path | None = None
+    processes: int = 1
 
 
 def run(order: Order, progress: Progress | None = None) -> tuple[list[Path], bool]:
@@ -172,7 +174,7 @@ def run(order: Order, progress: Progress | None = None) -> tuple[list[Path], boo
     if order.plots is not None:
         lifecycle_plots.check()
     with tempfile.TemporaryDirectory(prefix="agentmem-lifecycle-", dir=order.scratch) as home:
-        lived = asyncio.run(live(Target(home, order.embedder), order.plan, progress))
+        lived = lifecycle_processes.live_all(Target(home, order.embedder), order.plan, order.processes, progress)
     written = list(report.write(order.out, "lifecycle", text(lived), data(lived)))
     if order.plots is not None:
         written += lifecycle_plots.draw(lived, order.plots)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from dataclasses import replace
+from dataclasses import astuple, replace
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from agentmem.bench import lifecycle_plots, lifecycle_report
+from agentmem.bench import lifecycle_plots, lifecycle_processes, lifecycle_report
 from agentmem.bench.lifecycle import Lived, Plan, live
-from agentmem.bench.lifecycle_people import ACTIVE, RETURNING, SILENT, name_of, people
+from agentmem.bench.lifecycle_people import ACTIVE, RETURNING, SILENT, dealt, name_of, people
 from agentmem.bench.target import Target
 from agentmem.cli.program import program
-from agentmem.errors import ConfigError
+from agentmem.errors import AgentMemError, ConfigError
 
 TWO_MONTHS = Plan(users=20, days=60)
+EIGHT_DAYS = Plan(users=3, days=8)
 
 
 def test_names_are_nobody_elses() -> None:
@@ -52,14 +57,27 @@ def test_minds_change_and_sometimes_back() -> None:
     assert person.former[told[-1].topic] == {homes[1]}
 
 
+@settings(max_examples=25, derandomize=True, deadline=None)
+@given(users=st.integers(1, 60), hands=st.integers(1, 9), seed=st.integers(0, 99))
+def test_everybody_is_dealt_once_and_the_work_is_even(users: int, hands: int, seed: int) -> None:
+    everybody = people(users, 90, seed)
+    parts = dealt(everybody, hands)
+    numbers = [[person.number for person in part] for part in parts]
+    assert sorted(number for part in numbers for number in part) == list(range(users))
+    assert all(part == sorted(part) for part in numbers)
+    work = [sum(len(person.talks) for person in part) for part in parts]
+    assert max(work) - min(work) <= max(len(person.talks) for person in everybody)
+
+
 def _every_target_is_met(lived: Lived) -> None:
     missed = [goal for goal in lifecycle_report.targets(lived) if not goal.passed]
     assert (missed, lived.end.asked.missed[:5]) == ([], [])
     assert lived.end.noise > 100
     assert lived.end.useful > 5
     assert lived.end.asked.important >= 4 * TWO_MONTHS.users
-    assert sum(week.asked.important for week in lived.weeks) > 50
-    assert all(week.asked.share == 1 for week in lived.weeks)
+    assert [look.day for look in lived.looks] == [13, 27, 41, 55, 59]
+    assert sum(look.asked.important for look in lived.looks) > 30
+    assert all(look.asked.share == 1 for look in lived.looks)
 
 
 def _the_idle_cost_no_more_as_time_goes_by(lived: Lived) -> None:
@@ -110,6 +128,75 @@ async def test_two_months_of_twenty_people_meet_every_target(tmp_path: Path) -> 
     _every_kind_of_job_had_something_to_do(lived)
     _what_is_missed_is_told(lived)
     _pictures_are_the_same_again(lived, tmp_path)
+
+
+async def test_shares_of_a_life_joined_are_the_whole_life(tmp_path: Path) -> None:
+    async def lived(processes: int) -> Lived:
+        shares = [
+            await live(Target(str(tmp_path / f"{process} of {processes}"), "hash"), EIGHT_DAYS,
+                       process=process, processes=processes)
+            for process in range(processes)
+        ]  # fmt: skip
+        return lifecycle_processes.joined(shares)
+
+    whole, halves, thirds = [await lived(processes) for processes in (1, 2, 3)]
+    assert [whole.processes, halves.processes, thirds.processes] == [1, 2, 3]
+    assert whole.end.asked.important > 4
+    for parts in (halves, thirds):
+        assert _counts(parts) == _counts(whole)
+        assert lifecycle_report.targets(parts) == lifecycle_report.targets(whole)
+        assert parts.job_seconds > 0
+
+
+def _counts(lived: Lived) -> object:
+    """All that was counted: not the seconds, nor the runs, of which each process has its own."""
+    days = [
+        (day.day, day.talked, day.idle, day.did, day.failed, day.waiting,
+         {name: (cost.served, cost.idle) for name, cost in day.jobs.items()})
+        for day in lived.days
+    ]  # fmt: skip
+    return lived.plan, lived.embedder, days, [astuple(look) for look in lived.looks], astuple(lived.end)
+
+
+def test_the_lives_of_two_processes_come_to_one_report(tmp_path: Path) -> None:
+    asked = ["bench", "lifecycle", "--users", "4", "--days", "3", "--processes", "2", "--home", str(tmp_path / "home")]
+    result = CliRunner().invoke(program, [*asked, "--out", str(tmp_path / "out")])
+    assert (result.exit_code, list((tmp_path / "home").iterdir())) == (0, [])
+    figures = json.loads((tmp_path / "out" / "lifecycle.json").read_text())
+    assert (figures["processes"], figures["plan"]["users"], len(figures["days"])) == (2, 4, 3)
+    assert sum(day["talked"] for day in figures["days"]) == sum(len(person.talks) for person in people(4, 3, 1)) > 0
+    assert all(day["jobs"]["consolidate"]["runs"] >= 2 for day in figures["days"])
+    assert "s of CPU in 2 processes" in (tmp_path / "out" / "lifecycle.md").read_text()
+
+
+def test_an_error_in_one_process_ends_the_others(tmp_path: Path) -> None:
+    """The second one would live on for days."""
+    (tmp_path / "0").write_text("no folder")
+    with pytest.raises(AgentMemError, match="0"):
+        lifecycle_processes.live_all(Target(str(tmp_path), "hash"), Plan(20_000, 3650), 2)
+    assert active_children() == []
+
+
+def test_an_interruption_ends_all_processes_and_leaves_nothing_there(tmp_path: Path) -> None:
+    def interrupt(done: int, total: int) -> None:
+        assert (done, total) == (0, 3650)
+        raise KeyboardInterrupt
+
+    order = lifecycle_report.Order(Plan(4, 3650), tmp_path / "out", scratch=tmp_path, processes=2)
+    with pytest.raises(KeyboardInterrupt):
+        lifecycle_report.run(order, interrupt)
+    assert (active_children(), list(tmp_path.iterdir())) == ([], [])
+
+
+def test_processes_are_one_a_core_or_as_asked_and_one_for_few_people_and_on_servers() -> None:
+    number_of = lifecycle_processes.number_of
+    cores = min(os.cpu_count() or 1, lifecycle_processes.MOST)
+    assert [number_of(20), number_of(200), number_of(200, servers=True)] == [1, min(cores, 200), 1]
+    assert [number_of(200, 3), number_of(2, 3), number_of(9, 1, servers=True)] == [3, 2, 1]
+    with pytest.raises(ConfigError, match="leave --processes out, or give 1"):
+        number_of(200, 2, servers=True)
+    with pytest.raises(ConfigError, match="from 1 to 60, got 0"):
+        number_of(200, 0)
 
 
 def test_the_command_exits_with_3_when_a_target_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,10 @@ EMBEDDERS = ("auto", "hash")
 @click.option("--users", default=200, show_default=True, metavar="N", help="Lifecycle: how many people.")
 @click.option("--days", default=365, show_default=True, metavar="N", help="Lifecycle: for how many days.")
 @click.option(
+    "--processes", type=int, metavar="N",
+    help="Lifecycle: how many processes share the people. [default: one a core; one for up to 20 people]",
+)  # fmt: skip
+@click.option(
     "--plots", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
     help="Lifecycle: draw pictures there; needs matplotlib.",
 )  # fmt: skip
@@ -86,6 +90,7 @@ def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, 
       agentmem bench extraction --llm anthropic
       agentmem bench latency --sizes 1000,10000 --embedder hash
       agentmem bench lifecycle --users 20 --days 60 --plots pictures
+      agentmem bench lifecycle --processes 8
     """
     from agentmem.bench import suite
 
@@ -102,15 +107,15 @@ def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, 
 
 
 def _lifecycle(door: Door, out: Path, **options: Any) -> int:
-    from agentmem.bench import lifecycle, lifecycle_report
+    from agentmem.bench import lifecycle, lifecycle_processes, lifecycle_report
 
     seed = door.overrides.get("seed", "1")
     if not str(seed).isdigit():
         raise ConfigError(f"--seed of a simulation must be a whole number, got {seed!r}")
-    order = lifecycle_report.Order(
-        lifecycle.Plan(options["users"], options["days"], int(seed)), out, (options["embedders"] or ("hash",))[0],
-        options["plots"], _scratch(door),
-    )  # fmt: skip
+    plan = lifecycle.Plan(options["users"], options["days"], int(seed))
+    processes = lifecycle_processes.number_of(plan.users, options["processes"], servers=options["servers"])
+    embedder = (options["embedders"] or ("hash",))[0]
+    order = lifecycle_report.Order(plan, out, embedder, options["plots"], _scratch(door), processes)
     with Progress() as progress:
         written, passed = lifecycle_report.run(order, lambda done, total: progress("days", done, total))
     _show(door, written)
