@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import shutil
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -64,8 +65,16 @@ async def measure(dialogues: Sequence[Dialogue], folder: Path, embedder: str, ni
     without = await recall.evaluate(target, dialogues, [Configuration("without jobs")], context_tokens=0)
     shutil.copytree(folder / "without", folder / "with")
     worked = replace(target, home=str(folder / "with"))
-    did = await work(worked, clock, nights)
-    print(", ".join(f"{name} {count}" for name, count in sorted(did.items())), flush=True)
+    begun = time.perf_counter()
+    did = await work(worked, clock, 0)
+    seconds = time.perf_counter() - begun
+    did += await work(worked, clock, nights)
+    turns = sum(len(dialogue.turns) for dialogue in dialogues)
+    size = sum(path.stat().st_size for path in (folder / "with").glob("memory.db*"))
+    print(", ".join(f"{name} {count}" for name, count in sorted(did.items())))
+    print(
+        f"the first night: {turns / seconds:.0f} turns a second; the file: {size / turns:,.0f} bytes a turn", flush=True
+    )
     worked = replace(worked, settings={"seed": 1, "clock": clock})
     after = await recall.evaluate(worked, dialogues, [Configuration("with all jobs")], context_tokens=0)
     return rows("jobs", [reading.scores for result in (without, after) for reading in result.readings])
