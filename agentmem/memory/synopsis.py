@@ -257,6 +257,6 @@ async def store(
 async def synopses_written(seat: Seat) -> list[Key]:
     """The synopses of every channel that were ever stored: what is erased may stand in any version of any of them."""
     outline = await seat.resources.outline(seat.scope)
-    keys = [("Synopsis", synopsis_id(seat.scope.user_id, channel)) for channel in outline.channels.values]
+    keys = [("Synopsis", synopsis_id(seat.scope.user_id, channel)) for channel in sorted(outline.channels.values)]
     found: Any = await seat.resources.log.touched_since(keys, seat.scope, 0) if keys else {}
     return list(found)

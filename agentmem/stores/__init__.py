@@ -316,7 +316,10 @@ class FollowingGraph(GraphStore, Protocol):
         ...
 
     async def holding(self, scope: Scope, keys: Sequence[Key] | None) -> int:
-        """How many of these records, or (None) of all records of the user, are there, be it by name only."""
+        """How many of these records, or (None) of all records of the user, are there, be it by name only.
+
+        Of these records not what is merely named by one that stays.
+        """
         ...
 
     async def erased(self, scope: Scope, after: Key | None = None, limit: int = 1000) -> dict[Key, datetime]:

@@ -20,7 +20,8 @@ _MOST_PHRASES = 256
 
 
 _MADE = re.compile(
-    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"  # an id; all those of one minute begin alike
+    # An id, or a reason that is one; all those of one minute begin alike.
+    r"(merged into )?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     r"|\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)"  # a moment
     r"|[0-9a-f]{64}"  # the hash of a claim
 )

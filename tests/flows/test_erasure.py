@@ -12,7 +12,7 @@ import pytest
 
 from agentmem import AgentMemory, NotFound
 from agentmem.providers.hash import HashEmbedder
-from tests.flows.given import head, opened, resources, run, tables
+from tests.flows.given import StoppedClock, head, opened, resources, run, tables
 
 ROOT = Path(__file__).parents[2]
 MARK = "zqxwombat"  # stands in every text that is to go; its first letters survive any stemming
@@ -159,6 +159,16 @@ def test_relations_of_an_erased_entity_go_with_it(memory: AgentMemory) -> None:
     assert memory.forget(ann, hard=True).derived == (gone.id,)
     assert memory.semantic.get_fact(fact.id).entity_ids == (ben,)
     assert {entity.id for entity in memory.semantic.get_entity_graph([cleo], 2).entities} == {cleo, ben}
+
+
+def test_what_was_merged_away_leaves_no_remnant(home: Path) -> None:
+    """Its reason holds an id, which begins like every other id of that minute: such as that of an undone operation."""
+    with opened(home, clock=StoppedClock(), seed=1) as memory:
+        memory.undo(memory.learn_fact("Ann has a boat").operation_id)
+        kept, gone = (memory.upsert_entity({"name": name, "type": "place"}) for name in ("New York", "Big Apple"))
+        memory.semantic.merge_entities(kept.id, gone.id)
+        for each in (gone, kept):
+            assert dict(memory.forget(each.id, hard=True).scan.remnants) == {}
 
 
 def test_receipts_of_an_erased_user_are_dropped(memory: AgentMemory) -> None:

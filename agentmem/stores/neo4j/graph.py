@@ -117,7 +117,10 @@ class Neo4jGraph:
         return dict(await self.database.read(lambda tx: rows(tx, walking("followed"), after=after, limit=limit)))
 
     async def holding(self, scope: Scope, keys: Sequence[Key] | None) -> int:
-        """How many of these records, or (None) of all records of the user, are there, be it by name only."""
+        """How many of these records, or (None) of all records of the user, are there, be it by name only.
+
+        Of these records not what is merely named by one that stays, as a tool is by its calls.
+        """
         user_id = scope.user_id
         asked: list[tuple[str, dict[str, Any]]] = [(walking("held"), {"user_id": user_id})]
         if keys is not None:

@@ -71,7 +71,7 @@ async def states(db: Connection, user_id: str, keys: Sequence[Key] | None, throu
 
 
 async def touched_since(db: Connection, user_id: str, keys: Sequence[Key], after: int) -> dict[Key, int]:
-    """Which of these records changed after a position, with the latest `seq`."""
+    """Which of these records changed after a position, with the latest `seq`, in the order asked."""
     found = await rows(db, _sql()["touched_since"], {"user_id": user_id, "after": after, **columns(keys)})
     return {(kind, record_id): seq for kind, record_id, seq in found}
 

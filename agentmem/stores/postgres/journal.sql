@@ -52,7 +52,7 @@ WHERE v.payload IS NOT NULL
 ORDER BY v.kind, v.id
 
 -- name: touched_since
-SELECT j.kind, j.id, max(v.seq) FROM unnest(%(kinds)s::text[], %(ids)s::text[]) AS j(kind, id)
+SELECT j.kind, j.id, max(v.seq) FROM unnest(%(kinds)s::text[], %(ids)s::text[]) WITH ORDINALITY AS j(kind, id, n)
 JOIN memory_versions v ON v.user_id = %(user_id)s AND v.kind = j.kind AND v.id = j.id
     AND v.seq > %(after)s
-GROUP BY j.kind, j.id
+GROUP BY j.kind, j.id, j.n ORDER BY j.n
