@@ -87,7 +87,7 @@ clean: ## remove what was built and measured; the virtual environment stays
 define run-tests
 @rm -f .coverage .coverage.*
 $(BIN)/coverage run -m pytest -n $(JOBS) -m "not alone and not long" --durations=5 --durations-min=3 tests
-$(BIN)/python -m pytest -n $(JOBS) -m long --durations=5 tests
+$(BIN)/python -m pytest -n 2 -m long --durations=5 tests
 $(BIN)/python -m pytest -n 2 -m alone --durations=5 tests
 @$(BIN)/coverage combine --quiet
 endef

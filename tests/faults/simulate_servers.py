@@ -37,14 +37,14 @@ PROCESSES = 2
 class _Scaled(selectors.DefaultSelector):
     """Waits for as long as the loop's time takes."""
 
-    scale = SCALE
+    scale = 1.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         return super().select(timeout if timeout is None else timeout / self.scale)
 
 
 class FastLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time passes faster than the world's, until it is told not to."""
+    """An event loop whose time passes as many times faster than the world's as it is told."""
 
     def __init__(self) -> None:
         self._scaled = _Scaled()
@@ -54,10 +54,10 @@ class FastLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._before + (time.monotonic() - self._began) * self._scaled.scale
 
-    def calm_down(self) -> None:
-        """From now on time passes as it does."""
+    def go(self, scale: float) -> None:
+        """From now on time passes so much faster."""
         self._before, self._began = self.time(), time.monotonic()
-        self._scaled.scale = 1.0
+        self._scaled.scale = scale
 
 
 async def _opened(home: Path, clock: Any, seed: int, number: int, urls: dict[str, Any]) -> AsyncAgentMemory:
@@ -73,6 +73,7 @@ async def _simulate(loop: FastLoop, home: Path, seed: int, faults: Faults, urls:
     notes = {f"{user}{tag}": Notes() for user in USERS[: 2 + seed % 2]}
     memories = [await _opened(home, clock, seed, number, urls) for number in range(PROCESSES)]
     plain = [(memory.resources.log, memory.resources.session, memory.resources.graph) for memory in memories]
+    loop.go(SCALE)  # not before: connecting has seconds of the loop, and takes those of the world
     for memory in memories:
         make_faulty(memory.resources, faults)
     under_way: set[str] = set()
@@ -82,7 +83,7 @@ async def _simulate(loop: FastLoop, home: Path, seed: int, faults: Faults, urls:
     ]
     await asyncio.gather(*(writer.work(WRITES) for writer in writers))
     faults.rate = 0.0
-    loop.calm_down()
+    loop.go(1.0)
     writes = [write for writer in writers for write in writer.writes]
     for memory, (log, session, graph) in zip(memories, plain, strict=True):
         memory.resources.log, memory.resources.session, memory.resources.graph = log, session, graph

@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -139,6 +140,7 @@ def jobs_by_hand(memory: AgentMemory, name: str) -> list[str]:
     return list(run(module.run_for_all(resources(memory), OPERATOR, JobOptions())).operation_ids)
 
 
+@pytest.mark.long
 @EXAMPLES
 @given(steps=HISTORIES)
 def test_every_job_run_twice_is_run_once(steps: Sequence[tuple[str, Any]]) -> None:
@@ -153,6 +155,7 @@ def test_every_job_run_twice_is_run_once(steps: Sequence[tuple[str, Any]]) -> No
                 assert everything(memory) == once, name
 
 
+@pytest.mark.long
 @EXAMPLES
 @given(steps=HISTORIES, days=st.sampled_from([3, 3, 9, 40]))
 def test_missed_days_are_not_lost(steps: Sequence[tuple[str, Any]], days: int) -> None:
@@ -176,6 +179,7 @@ def _after(home: Path, begin: Any, waits: Sequence[int]) -> Any:
         return outlook(memory)
 
 
+@pytest.mark.long
 @EXAMPLES
 @given(steps=HISTORIES)
 def test_a_clock_set_back_by_an_hour_changes_nothing_that_was_settled(steps: Sequence[tuple[str, Any]]) -> None:
@@ -191,6 +195,7 @@ def test_a_clock_set_back_by_an_hour_changes_nothing_that_was_settled(steps: Seq
         assert everything(memory) == settled
 
 
+@pytest.mark.long
 @EXAMPLES
 @given(steps=HISTORIES)
 def test_jobs_that_begin_under_a_clock_set_back_come_to_the_same(steps: Sequence[tuple[str, Any]]) -> None:

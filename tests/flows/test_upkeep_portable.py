@@ -267,6 +267,7 @@ async def lived(memory: AsyncAgentMemory, steps: Iterable[tuple[str, str, int]])
             seen.append(made)
 
 
+@pytest.mark.long
 @settings(max_examples=30)
 @given(STEPS)
 def test_any_history_survives_the_round_trip(steps: list[tuple[str, str, int]]) -> None:
@@ -325,6 +326,7 @@ async def refused(resources: Resources, scope: Scope, lines: list[str]) -> str |
     return None
 
 
+@pytest.mark.long
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 25), JSON), min_size=12, max_size=12))
 def test_whatever_stands_in_a_line_is_refused_or_imported_whole(changes: list[tuple[int, int, Any]]) -> None:

@@ -130,6 +130,7 @@ async def test_two_months_of_twenty_people_meet_every_target(tmp_path: Path) -> 
     _pictures_are_the_same_again(lived, tmp_path)
 
 
+@pytest.mark.long
 async def test_shares_of_a_life_joined_are_the_whole_life(tmp_path: Path) -> None:
     async def lived(processes: int) -> Lived:
         shares = [

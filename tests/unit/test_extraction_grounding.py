@@ -60,6 +60,7 @@ def test_a_quote_of_nothing_of_small_words_or_of_other_words_is_not_found(quote:
     assert find_quote(TEXT, quote) is None
 
 
+@pytest.mark.long
 @given(st.text(max_size=60), st.text(max_size=20))
 def test_what_is_found_is_the_quote_but_for_its_form(text: str, quote: str) -> None:
     span = find_quote(text + quote + " " + text, quote)

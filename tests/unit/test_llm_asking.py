@@ -330,6 +330,7 @@ def finite(value: Any) -> bool:
     return True
 
 
+@pytest.mark.long
 @settings(max_examples=300)
 @given(reply=st.one_of(*REPLIES))
 @example(reply="x" * 10_000_000)
