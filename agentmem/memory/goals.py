@@ -68,6 +68,7 @@ class Goals:
 
     async def _checked(self, goal: Goal, fields: Sequence[str]) -> dict[Key, int]:
         """Where the goals stand that these fields lead to. Refuses ids not stored, ended goals and circles."""
+        seen: dict[Key, int] = {}
         for field in fields:
             named = [goal.parent_id] if field == "parent_id" else list(goal.blocked_by)
             ids = [name for name in named if name]
@@ -75,7 +76,9 @@ class Goals:
             for other in await self._goals(ids):
                 if goal.open and not other.open:
                     raise InvalidRecord(f"{field}: goal {other.id!r} has ended or is forgotten", field=field)
-        return await check_circles(self.seat, [goal], fields)
+                seen[other.key] = other.seq
+        # Where they were open, not where the walk found them a moment later: one may have ended in between.
+        return {**await check_circles(self.seat, [goal], fields), **seen}
 
     async def get(self, goal_id: str) -> Goal:
         """The goal of this id; NotFound when this scope has none."""
