@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentmem import AgentMemory, AsyncAgentMemory, Conflict, EdgeKind, Goal, InvalidRecord, NotFound
+from agentmem.memory.goal_graph import check_circles
 from agentmem.model.records import Outcome
 from agentmem.stores import Where
 from tests.flows.given import START, StoppedClock, head, last_operation, opened, resources, run, seat
@@ -129,6 +131,25 @@ async def test_what_is_blocked_while_its_blocker_completes_is_not_left_waiting(h
             a, b = [await memory.add_goal(name) for name in "ab"]
             await asyncio.gather(memory.complete_goal(b.id), memory.goals.block(a.id, b.id), return_exceptions=True)
             assert (await memory.get_goal(a.id)).goal_status == "active"
+
+
+async def test_a_goal_that_ends_while_it_is_looked_at_blocks_nobody(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    async with AsyncAgentMemory("alice", home=home, embedder="hash") as memory:
+        a, b = [await memory.add_goal(name) for name in "ab"]
+        looked: list[str] = []
+
+        async def ended_meanwhile(*given: Any) -> Any:
+            if not looked:
+                looked.append(b.id)
+                await memory.complete_goal(b.id)
+            return await check_circles(*given)
+
+        monkeypatch.setattr("agentmem.memory.goals.check_circles", ended_meanwhile)
+        with pytest.raises(InvalidRecord, match="has ended"):
+            await memory.goals.block(a.id, b.id)
+        assert (looked, (await memory.get_goal(a.id)).goal_status) == ([b.id], "active")
 
 
 def test_parts_keep_a_goal_open_unless_they_are_given_up_with_it(memory: AgentMemory) -> None:
