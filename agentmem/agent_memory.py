@@ -7,29 +7,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from agentmem.consolidation import JobOptions, JobReport, Progress, chosen_jobs, silent
-from agentmem.consolidation.serving import serve_user
-from agentmem.errors import AgentMemError, InvalidRecord, NotFound, StoreUnavailable
-from agentmem.events import DEBUG, tell
-from agentmem.extraction.similar import signature
+from agentmem.errors import AgentMemError, InvalidRecord, NotFound
 from agentmem.memory import Seat
-from agentmem.memory.curation import Curation
+from agentmem.memory.answers import Diff, ErasureReceipt, ForgetReceipt
 from agentmem.memory.episodic import Episodic
-from agentmem.memory.erasure import Erasure, ErasureReceipt, ForgetReceipt
-from agentmem.memory.facts import FactFields
-from agentmem.memory.goals import Goals
-from agentmem.memory.history import Diff, History
-from agentmem.memory.outcomes import Outcomes
-from agentmem.memory.procedural import Procedural
-from agentmem.memory.profile import Profile
-from agentmem.memory.schedules import Schedules
-from agentmem.memory.semantic import Semantic
 from agentmem.memory.swarm import announce
-from agentmem.memory.synopsis import Synopses
-from agentmem.memory.working import Working
-from agentmem.model.clock import Stopwatch
 from agentmem.model.records import Entity, Fact, Goal, Outcome, Record, Synopsis, Turn, User
 from agentmem.model.scope import GLOBAL, Scope
 from agentmem.recall.beside import gathered
@@ -37,9 +22,18 @@ from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.context import Context, Counter
 from agentmem.recall.opening import Opening
 from agentmem.recall.query import Request
-from agentmem.recall.trail import AuditView, audit_recall
+from agentmem.recall.trail import AuditView, Trail
 from agentmem.resources import Resources
 from agentmem.settings import Settings, load_settings
+
+if TYPE_CHECKING:  # what not every program uses is loaded where it is first asked for
+    from agentmem.memory.curation import Curation
+    from agentmem.memory.erasure import Erasure
+    from agentmem.memory.goals import Goals
+    from agentmem.memory.procedural import Procedural
+    from agentmem.memory.schedules import Schedules
+    from agentmem.memory.semantic import Semantic
+    from agentmem.memory.working import Working
 
 
 class AsyncAgentMemory:
@@ -122,36 +116,49 @@ class AsyncAgentMemory:
     @cached_property
     def episodic(self) -> Episodic:
         """Turns and conversations."""
-        return Episodic(self._seat, self.working, self._erasure)
+        return Episodic(self._seat)
 
     @cached_property
     def semantic(self) -> Semantic:
         """Facts, entities and relations."""
+        from agentmem.memory.semantic import Semantic
+
         return Semantic(self._seat)
 
     @cached_property
     def working(self) -> Working:
         """What the running session has at hand."""
+        from agentmem.memory.working import Working
+
         return Working(self._seat)
 
     @cached_property
     def procedural(self) -> Procedural:
         """What was done, and what works."""
+        from agentmem.memory.procedural import Procedural
+
         return Procedural(self._seat)
 
     @cached_property
     def goals(self) -> Goals:
         """What is to be reached."""
+        from agentmem.memory.goals import Goals
+
         return Goals(self._seat)
 
     @cached_property
     def schedules(self) -> Schedules:
         """What is to be done at which time."""
+        from agentmem.memory.schedules import Schedules
+
         return Schedules(self._seat)
 
     @cached_property
     def curation(self) -> Curation:
         """What fades, what stays, and what says the same."""
+        from agentmem.extraction.similar import signature
+        from agentmem.memory.curation import Curation
+
         return Curation(self._seat, signature, self.consolidate)
 
     @cached_property
@@ -161,6 +168,8 @@ class AsyncAgentMemory:
 
     @cached_property
     def _erasure(self) -> Erasure:
+        from agentmem.memory.erasure import Erasure
+
         return Erasure(self._seat)
 
     # -- storing
@@ -207,12 +216,12 @@ class AsyncAgentMemory:
         Confidence (.8 when None) and salience (.5) are within 0 and 1; `tier` is `long` (only ranks lower with time) or
         `short` (fades). Ids named must be stored. Raises InvalidRecord naming the field.
         """
-        given = {
+        given: dict[str, Any] = {
             "confidence": confidence, "source": source, "entity_ids": entity_ids, "source_turn_ids": source_turn_ids,
             "valid_from": valid_from, "valid_to": valid_to, "temporal_context": temporal_context, "tags": tags,
             "depends_on": depends_on, "tier": tier, "salience": salience, "memory_type": memory_type,
         }  # fmt: skip
-        fields = FactFields(**{name: value for name, value in given.items() if value is not None})  # type: ignore[typeddict-item]
+        fields = {name: value for name, value in given.items() if value is not None}
         return await self.semantic.learn_fact(claim, key=idempotency_key, **fields)
 
     async def upsert_entity(self, entity: Entity | Mapping[str, Any], *, idempotency_key: str | None = None) -> Entity:
@@ -245,6 +254,8 @@ class AsyncAgentMemory:
 
     async def profile(self) -> User:
         """The user's profile; an empty one when nothing was ever set."""
+        from agentmem.memory.profile import Profile
+
         return await Profile(self._seat).read()
 
     async def update_profile(
@@ -253,6 +264,8 @@ class AsyncAgentMemory:
         idempotency_key: str | None = None,
     ) -> User:  # fmt: skip
         """Merge what is given into the profile; None inside a mapping removes that entry."""
+        from agentmem.memory.profile import Profile
+
         return await Profile(self._seat).update(
             key=idempotency_key, preferences=preferences, expertise_areas=expertise_areas,
             communication_style=communication_style, metadata=metadata,
@@ -281,28 +294,17 @@ class AsyncAgentMemory:
             techniques=None if techniques is None else tuple(techniques),
         )  # fmt: skip
         resources, layer = self._opened.get()
-        scope, watch = self._seat.scope, Stopwatch(resources.clock)
+        scope = self._seat.scope
+        trail = await Trail.begin(resources, scope, "retrieve", request)
         try:
             bundle = await layer.recall(request, scope, resources.notices)
         except AgentMemError as error:
-            await audit_recall(resources, scope, "retrieve", request, None, watch, error=type(error).__name__)
+            await trail.end(None, error=type(error).__name__)
             raise
-        resources.keep_receipt(bundle.receipt.id, bundle.receipt)
-        resources.timings.add("recall", bundle.receipt.milliseconds)
-        tell(DEBUG, "recalled", user_id=scope.user_id, receipt_id=bundle.receipt.id, items=len(bundle.items),
-             notices=len(bundle.notices), ms=bundle.receipt.milliseconds)  # fmt: skip
+        trail.hold(bundle)
         if reinforce and bundle.receipt.delivered:
-            bundle = await self._reinforced(bundle, scope)
-        await audit_recall(resources, scope, "retrieve", request, bundle.receipt, watch)
-        return bundle
-
-    async def _reinforced(self, bundle: MemoryBundle, scope: Scope) -> MemoryBundle:
-        """Count what was delivered; where that cannot be written, the answer is given all the same, with a notice."""
-        log, receipt = self.resources.log, bundle.receipt
-        try:
-            await log.touch(receipt.delivered, scope, receipt.id, at=self.resources.clock.now())
-        except StoreUnavailable as error:
-            return replace(bundle, notices=(*bundle.notices, f"That this was recalled could not be noted: {error}"))
+            bundle = await trail.reinforced(bundle)
+        await trail.end(bundle.receipt)
         return bundle
 
     async def context(self, query: str, max_tokens: int = 4000, *, counter: Counter | None = None) -> Context:
@@ -313,10 +315,10 @@ class AsyncAgentMemory:
         """
         request = Request(query=query)
         resources, layer = self._opened.get()
-        scope, watch = self._seat.scope, Stopwatch(resources.clock)
-        others = partial(gathered, self._seat, query)
+        scope, others = self._seat.scope, partial(gathered, self._seat, query)
+        trail = await Trail.begin(resources, scope, "context", request)
         packed = await layer.context(request, scope, max_tokens, counter, resources.notices, others)
-        await audit_recall(resources, scope, "context", request, None, watch)
+        await trail.end(None)
         return packed
 
     async def synopsis(self, *, max_tokens: int | None = None, counter: Counter | None = None) -> Synopsis:
@@ -324,6 +326,8 @@ class AsyncAgentMemory:
 
         What a model wrote in the background stands here while the facts behind it do; else it is made of facts.
         """
+        from agentmem.memory.synopsis import Synopses
+
         return await Synopses(self._seat).read(max_tokens, counter)
 
     # -- forgetting and taking back
@@ -344,10 +348,14 @@ class AsyncAgentMemory:
 
     async def undo(self, operation_id: str, *, idempotency_key: str | None = None) -> str:
         """Take an operation back; returns the id of the operation that did. Conflict when later ones built on it."""
+        from agentmem.memory.history import History
+
         return await History(self._seat).undo(operation_id, key=idempotency_key)
 
     async def diff(self, earlier: datetime, later: datetime) -> Diff:
         """What memory learned, retired and changed between two moments of the record."""
+        from agentmem.memory.history import History
+
         return await History(self._seat).diff(earlier, later)
 
     async def observe_usage(
@@ -360,6 +368,8 @@ class AsyncAgentMemory:
         self, outcome: bool | str | Mapping[str, Any] | Outcome, *, idempotency_key: str | None = None
     ) -> Outcome:  # fmt: skip
         """Say how a conversation or a task ended: True, 'failure: why', or fields of Outcome."""
+        from agentmem.memory.outcomes import Outcomes
+
         return await Outcomes(self._seat).reflect(outcome, key=idempotency_key)
 
     # -- in the background
@@ -373,6 +383,8 @@ class AsyncAgentMemory:
         where none is set. `again` takes up what was parked. Raises InvalidRecord for an unknown job, ConfigError for a
         model that cannot be used; a model that is away is told in the report.
         """
+        from agentmem.consolidation.serving import serve_user
+
         options = JobOptions(dry_run=dry_run, again=again, progress=progress)
         return [await serve_user(self.resources, module, self.scope, options) for module in chosen_jobs(job).values()]
 

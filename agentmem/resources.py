@@ -58,6 +58,7 @@ class Resources:
     jobs: Jobs
     notices: list[str] = field(default_factory=list)
     receipts: OrderedDict[str, Any] = field(default_factory=OrderedDict)
+    erasures: Counter[str] = field(default_factory=Counter)  # by user, those of this process
     on_erasure: list[Callable[[str], None]] = field(default_factory=list)
     kept: dict[str, Any] = field(default_factory=dict)  # what subsystems hold in the process, by their own names
     timings: Timings = field(default_factory=Timings)
@@ -71,7 +72,7 @@ class Resources:
     _pid: int = field(default_factory=os.getpid)
 
     def __post_init__(self) -> None:
-        self._outlines = Outlines(self.erased, self.lookups)
+        self._outlines = Outlines(self.forget, self.lookups)
         self._retries = Retries(self.follow)
 
     @property
@@ -293,7 +294,12 @@ class Resources:
             self.receipts.popitem(last=False)
 
     def erased(self, user_id: str) -> None:
-        """Something of a user was erased, here or by another process: drop what is cached of that user."""
+        """Something of a user was erased here: drop what is cached of that user, also by recalls under way."""
+        self.erasures[user_id] += 1
+        self.forget(user_id)
+
+    def forget(self, user_id: str) -> None:
+        """Drop what is cached of a user of whom something was erased, here or by another process."""
         for name in [name for name, receipt in self.receipts.items() if receipt.scope.user_id == user_id]:
             del self.receipts[name]
         for forget in self.on_erasure:

@@ -18,7 +18,7 @@ from agentmem.consolidation.lease import leased_run
 from agentmem.errors import StoreUnavailable
 from agentmem.model.clock import from_micros, micros
 from agentmem.model.decay import salience_now
-from agentmem.model.dues import CLEANUP, Next, anchor, is_due, next_due
+from agentmem.model.dues import CLEANUP, anchor, is_due, next_due
 from agentmem.model.outline import HIDDEN, NEVER
 from agentmem.model.records import RELATIONS, Conversation, EdgeKind, Entity, Fact, Record, Status
 from agentmem.model.scope import Scope
@@ -76,7 +76,11 @@ async def _conversations(work: DueRun, conversations: Sequence[Conversation]) ->
     await work.put("archived", [_marked(each, True, reason) for each in silent if not each.archived])
     await work.put("reopened", [_marked(each, False, "it went on") for each in going_on if each.archived])
     later = [Due(*each.key, waiting[each.id] + timedelta(microseconds=1), CLEANUP) for each in going_on]
-    await work.settle([*later, *(Due(*each.key, None) for each in silent)])
+    # Those archived now are due no more by that; those that could not be, since they changed meanwhile, still are.
+    await work.settle([*later, *(Due(*each.key, None) for each in silent if each.archived)])
+    # A turn stored before that found them still due, and so it asked for no other look.
+    last = await _last_turns(work, silent) if silent else {}
+    await work.settle([Due(*each.key, work.now, CLEANUP) for each in silent if last[each.id] + idle >= work.now])
 
 
 def _marked(conversation: Conversation, archived: bool, reason: str) -> Conversation:
@@ -111,7 +115,7 @@ async def _entities(work: DueRun, entities: Sequence[Entity]) -> None:
     known = await _known(work, faded)
     kept = [each for each in faded if each.id in known or each.type.casefold() in SPEAKERS]
     every = max(timedelta(days=laws.retention.entity_days), timedelta(days=1))
-    await work.settle([Due(*each.key, _later(dues[each.id], work.now, every), CLEANUP) for each in kept])
+    await work.settle([Due(*each.key, dues[each.id].looked_at_again(work.now, every), CLEANUP) for each in kept])
     if kept:
         work.report.count(kept=len(kept))
     gone = {each.id for each in faded} - {each.id for each in kept}
@@ -124,12 +128,6 @@ async def _entities(work: DueRun, entities: Sequence[Entity]) -> None:
             each.model_copy(update={"status": Status.FORGOTTEN, "superseded_at": work.now, "reason": reason})
         )
     await work.put("forgotten", forgotten)
-
-
-def _later(faded: Next, now: datetime, every: timedelta) -> datetime:
-    """The next whole interval since it faded, so that days on which nothing ran do not move what follows."""
-    since = faded.due_at or now
-    return since + ((now - since) // every + 1) * every
 
 
 async def _known(work: DueRun, entities: Sequence[Entity]) -> set[str]:

@@ -99,12 +99,10 @@ class _Run:
         if self.report.dry_run:
             self.report.count(merged=len(others))
             return
-        if self.lean is None:
-            self.lean = await leaning(self.seat)
-        lean = self.lean
 
         async def make(write: Write) -> Change:
-            return await joining(self.seat, write, ids, lean)
+            self.lean = await leaning(self.seat, self.lean)
+            return await joining(self.seat, write, ids, self.lean)
 
         try:
             entry = await self.resources.write(

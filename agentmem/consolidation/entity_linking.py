@@ -130,22 +130,37 @@ class _Run:
         return True
 
     async def _ask(self, one: Entity, other: Entity) -> None:
-        self.report.count(review=1)
+        """Ask whether two are one, by the names that they have now."""
         if self.report.dry_run:
+            self.report.count(review=1)
             return
-        review = build(
-            Review, id=pair_id(one.user_id, one.id, other.id), channel=self.seat.scope.channel, about="same_entity",
-            question=f"Are {one.name!r} ({one.type}) and {other.name!r} ({other.type}) the same?",
-            record_ids=(one.id, other.id),
-        )  # fmt: skip
+        ids, log, scope = (one.id, other.id), self.resources.log, self.seat.scope
+        review_id = pair_id(one.user_id, *ids)
 
         async def make(write: Write) -> Change | None:
-            stored = await self.resources.log.get("Review", [review.id], self.seat.scope)
-            return None if stored else write.change(review, expects={review.key: None})
+            found = await log.get("Entity", ids, scope)
+            both = {each.id: each for each in found if isinstance(each, Entity) and each.superseded_at is None}
+            if len(both) < 2 or await log.get("Review", [review_id], scope):
+                return None
+            review = _review(review_id, both[one.id], both[other.id])
+            return write.change(review, expects={review.key: None} | {each.key: each.seq for each in both.values()})
 
-        entry = await self.resources.write(self.seat.scope, NAME, make, kind="Review", fence=self.fence)
+        try:
+            entry = await self.resources.write(scope, NAME, make, kind="Review", fence=self.fence)
+        except Conflict as error:  # they change without a pause: the next run looks at them
+            self.report.notes.append(str(error))
+            return
         if entry is not None:
             self.report.operation_ids.append(entry.operation_id)
+            self.report.count(review=1)
+
+
+def _review(review_id: str, one: Entity, other: Entity) -> Review:
+    return build(
+        Review, id=review_id, channel=one.channel, about="same_entity",
+        question=f"Are {one.name!r} ({one.type}) and {other.name!r} ({other.type}) the same?",
+        record_ids=(one.id, other.id),
+    )  # fmt: skip
 
 
 def _sharing(fresh: Sequence[Entity], everybody: Sequence[Entity]) -> Iterator[Pair]:

@@ -12,6 +12,7 @@ from agentmem.consolidation import JobOptions, JobReport
 from agentmem.consolidation.clusters import seat_of
 from agentmem.consolidation.due import DueRun
 from agentmem.consolidation.lease import leased_run
+from agentmem.errors import Conflict, NotFound
 from agentmem.memory import Seat
 from agentmem.memory.erasure import Erasure, every
 from agentmem.model.dues import DECAY, GC, anchor, is_due, next_due, score_now
@@ -44,18 +45,18 @@ async def _page(work: DueRun, records: Sequence[Record]) -> list[Record]:
     """Collect what faded; what did not is returned."""
     used, laws = await work.usage(records), work.resources.settings
     faded, others = list[Fact](), list[Record]()
+    dues = {record.key: next_due(record, used.get(record.key), work.now, laws) for record in records}
     for record in records:
-        gone = is_due(next_due(record, used.get(record.key), work.now, laws), GC, work.now)
-        if gone and isinstance(record, Fact):
+        if isinstance(record, Fact) and is_due(dues[record.key], GC, work.now):
             faded.append(record)
         else:
             others.append(record)
     needed = await _needed(work, faded)
-    later = work.now + timedelta(days=laws.decay.half_life_days)
+    every = timedelta(days=laws.decay.half_life_days)
     spared = [fact for fact in faded if fact.id in needed]
     for fact in spared:
         work.note("spared", fact, f"the open goal {needed[fact.id]!r} may need it")
-    await work.settle([Due(*fact.key, later, GC) for fact in spared])
+    await work.settle([Due(*fact.key, dues[fact.key].looked_at_again(work.now, every), GC) for fact in spared])
     faded = [_with_reason(fact, used, work) for fact in faded if fact.id not in needed]
     if laws.decay.forget == "delete":
         await _delete(work, faded)
@@ -92,9 +93,21 @@ async def _needed(work: DueRun, facts: Sequence[Fact]) -> dict[str, str]:
 
 
 async def _delete(work: DueRun, facts: Sequence[Fact]) -> None:
+    """Erase facts one by one. That takes long: what was changed, used or needed meanwhile is left for the next run."""
     for fact in facts:
-        work.note("deleted", fact, fact.reason)
         if not work.report.dry_run:
+            if not await _still_faded(work, fact):
+                continue
             seat = seat_of(work.resources, work.scope, fact.channel)
-            receipt = await Erasure(seat).forget_id(fact.id, hard=True, kind="Fact")
+            try:
+                receipt = await Erasure(seat).erase_as_read(fact, fence=work.fence)
+            except (Conflict, NotFound):
+                continue
             work.report.operation_ids.append(receipt.operation_id)
+        work.note("deleted", fact, fact.reason)
+
+
+async def _still_faded(work: DueRun, fact: Fact) -> bool:
+    used = await work.usage([fact])
+    due = next_due(fact, used.get(fact.key), work.now, work.resources.settings)
+    return is_due(due, GC, work.now) and not await _needed(work, [fact])

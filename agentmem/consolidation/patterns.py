@@ -125,8 +125,9 @@ class _Run:
         known = await self._matching(seat, proposal)
         if known is None and not outcome.success:
             return write.change()
-        sources = await self.resources.log.get("Turn", proposal.source_turn_ids, seat.scope)
-        if len(sources) < len(proposal.source_turn_ids):  # erased meanwhile, and its words with it
+        found = await self.resources.log.get("Turn", proposal.source_turn_ids, seat.scope)
+        sources = [turn for turn in found if turn.superseded_at is None]
+        if len(sources) < len(proposal.source_turn_ids):  # forgotten meanwhile, and its words with it
             return write.change()
         if known is None:
             said.append("strategies_learned")

@@ -72,8 +72,10 @@ class _Handing:
         schedules = Schedules(Seat(self.resources, scope))
         async with self.room:
             if is_lost(schedule, self.resources.clock.now()):
-                await self._failed(scope, schedule, "lost: whoever took it on never reported it")
-                await schedules.done(schedule, fence=self.fence)
+                if await schedules.done(schedule, fence=self.fence):
+                    await self._failed(scope, schedule, "lost: whoever took it on never reported it")
+                else:  # reported by now
+                    self.report.count(skipped=1)
                 return
             claimed = await schedules.claim(schedule, fence=self.fence)
             if claimed is None:

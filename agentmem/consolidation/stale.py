@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agentmem.consolidation import JobReport
-from agentmem.model.changes import Change, Write
+from agentmem.errors import Conflict
+from agentmem.model.changes import Change, JournalEntry, Write
 from agentmem.model.clock import derived_id
 from agentmem.model.premises import Fallen, ended, fallen
 from agentmem.model.records import Fact, Review, build
@@ -29,15 +30,18 @@ async def ask_about_stale(resources: Resources, scope: Scope, report: JobReport)
     holding = {fact.claim_hash for fact in facts.values() if fact.claim_hash and ended(fact, now) is None}
     again = {fact.id for fact in facts.values() if ended(fact, now) is not None and fact.claim_hash in holding}
     found = {name: why for name, why in fallen(facts, now, again).items() if ended(facts[name], now) is None}
-    reviews = [_review(scope.user_id, facts[name], why) for name, why in found.items()]
-    asked = {record.id for record in await resources.log.get("Review", [review.id for review in reviews], scope)}
     by_channel: dict[str, list[Review]] = {}
-    for review in reviews:
-        if review.id not in asked:
-            by_channel.setdefault(review.channel, []).append(review)
-    for channel, some in by_channel.items():
-        await _ask(resources, scope, channel, some, facts)
-        report.count(review=len(some))
+    for name, why in found.items():
+        by_channel.setdefault(facts[name].channel, []).append(_review(scope.user_id, facts[name], why))
+    for channel, reviews in by_channel.items():
+        agent = channel.removeprefix("_self_") if channel.startswith("_self_") else None
+        try:
+            entry = await _ask(resources, Scope(scope.user_id, channel, agent), reviews, facts)
+        except Conflict as error:  # others write without a pause: the next run asks
+            report.notes.append(str(error))
+            continue
+        if entry is not None:
+            report.count(review=len(entry.puts))
 
 
 async def _facts(resources: Resources, scope: Scope) -> dict[str, Fact]:
@@ -51,15 +55,20 @@ async def _facts(resources: Resources, scope: Scope) -> dict[str, Fact]:
 
 
 async def _ask(
-    resources: Resources, scope: Scope, channel: str, reviews: Sequence[Review], facts: Mapping[str, Fact]
-) -> None:  # fmt: skip
-    agent = channel.removeprefix("_self_") if channel.startswith("_self_") else None
+    resources: Resources, scope: Scope, reviews: Sequence[Review], facts: Mapping[str, Fact]
+) -> JournalEntry | None:  # fmt: skip
+    """Put these, but for those that were put before or are about what changed meanwhile: the next run looks at that."""
+    ids, log = [review.id for review in reviews], resources.log
+    named = list(dict.fromkeys(name for review in reviews for name in review.record_ids))
 
-    async def put(write: Write) -> Change:
-        stand = {facts[name].key: facts[name].seq for review in reviews for name in review.record_ids[:1]}
-        return write.change(*reviews, expects={**stand, **dict.fromkeys([review.key for review in reviews])})
+    async def make(write: Write) -> Change | None:
+        asked = {record.id for record in await log.get("Review", ids, scope)}
+        same = {fact.id for fact in await log.get("Fact", named, scope) if fact.seq == facts[fact.id].seq}
+        fresh = [review for review in reviews if review.id not in asked and same.issuperset(review.record_ids)]
+        stand = {facts[name].key: facts[name].seq for review in fresh for name in review.record_ids}
+        return write.change(*fresh, expects={**stand, **dict.fromkeys(each.key for each in fresh)}) if fresh else None
 
-    await resources.write(Scope(scope.user_id, channel, agent), "consolidate", put, kind="Review")
+    return await resources.write(scope, "consolidate", make, kind="Review")
 
 
 def _review(user_id: str, fact: Fact, why: Fallen) -> Review:

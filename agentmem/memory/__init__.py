@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from agentmem.errors import InvalidRecord, NotFound
@@ -14,6 +14,7 @@ from agentmem.resources import Resources
 from agentmem.stores import Where
 
 AT_ONCE = 500  # ids asked for in one go
+PAGE = 1000  # records read in one go
 
 
 @dataclass
@@ -46,16 +47,23 @@ class Seat:
         where = Where(kinds=tuple(KINDS), ids=(record_id,), channels=self.scope.readable())
         return await self.resources.log.find(self.scope, where, limit=len(KINDS))
 
-    async def all(self, kind: str, *, channels: Sequence[str] | None = None, limit: int = 100_000) -> list[Record]:
-        """Every current record of a kind in the readable channels, read in pages."""
+    async def pages(self, where: Where) -> AsyncIterator[list[Record]]:
+        """Current records that match, in any channel of the user unless `where` names some, by kind and id.
+
+        No write between two pages makes one that stands all the while be missed, or come twice.
+        """
+        for kind in tuple(KINDS) if where.kinds is None else where.kinds:
+            page, rest = list[Record](), replace(where, kinds=(kind,))
+            while page := await self.resources.log.find(self.scope, rest, order="id", limit=PAGE):
+                yield page
+                if len(page) < PAGE:
+                    break
+                rest = replace(rest, after=page[-1].id)
+
+    async def all(self, kind: str, *, channels: Sequence[str] | None = None) -> list[Record]:
+        """Every current record of a kind in the readable channels, in order of `seq`."""
         where = Where(kinds=(kind,), channels=tuple(channels or self.scope.readable()))
-        out: list[Record] = []
-        while len(out) < limit:
-            page = await self.resources.log.find(self.scope, where, limit=min(1000, limit - len(out)), offset=len(out))
-            out.extend(page)
-            if len(page) < 1000:
-                break
-        return out
+        return sorted([record async for page in self.pages(where) for record in page], key=lambda record: record.seq)
 
     async def must_exist(self, field: str, kind: str, ids: Sequence[str]) -> dict[Key, int]:
         """Where these records stand, to be expected of them by a write.

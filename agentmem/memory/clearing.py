@@ -10,7 +10,6 @@ from agentmem.model.records import KINDS, Record, Status
 from agentmem.stores import Where
 
 AT_ONCE = 10_000  # records
-_PAGE = 1000
 
 
 @dataclass
@@ -25,8 +24,8 @@ class ChannelErasure(Erasure):
             kinds=tuple(name for name in KINDS if name != "User"), channels=(record_id,),
             status=None if self.hard else live,
         )  # fmt: skip
-        log, scope, found = self.seat.resources.log, self.seat.scope, list[Record]()
-        while page := await log.find(scope, where, limit=_PAGE, offset=len(found)):
+        found = list[Record]()
+        async for page in self.seat.pages(where):
             found += page
             if len(found) > AT_ONCE:
                 raise InvalidRecord(

@@ -11,8 +11,7 @@ from agentmem.errors import InvalidRecord
 from agentmem.memory import Seat, first_of
 from agentmem.model.changes import Change, Write, fingerprint
 from agentmem.model.edges import related
-from agentmem.model.records import RELATIONS, Edge, Entity, Fact, Record, Status, build, fields_of
-from agentmem.model.scope import checked_name
+from agentmem.model.records import RELATIONS, Edge, Entity, Fact, Key, Record, Status, build, fields_of
 from agentmem.stores import Where
 from agentmem.text.names import slug
 
@@ -49,7 +48,8 @@ class Entities:
             known = await self._known(draft)
             if known is None:
                 stamp = {"id": draft.id or self.seat.resources.ids.new(), "first_seen": draft.first_seen or write.now}
-                return write.change(draft.model_copy(update=stamp))
+                new = draft.model_copy(update=stamp)
+                return write.change(new, expects={new.key: None})
             merged = _merged(known, draft)
             found.append(known)
             if (
@@ -106,22 +106,23 @@ class Entities:
 
         In place of an entity that was merged into another one, that one is related.
         """
-        checked_name(kind, "kind")
-        await self.seat.must_exist("source", "Entity", [source])
-        await self.seat.must_exist("target", "Entity", [target])
-        await self.seat.must_exist("fact_id", "Fact", [fact_id] if fact_id else [])
         if properties is not None and not isinstance(properties, Mapping):
             raise InvalidRecord(f"properties must be a mapping, got {type(properties).__name__}", field="properties")
-        scope, (at, to) = self.seat.scope, await followed(self.seat, (source, target))
+        scope = self.seat.scope
         said: dict[str, Any] = {
             "confidence": confidence, "fact_id": fact_id, "valid_from": valid_from, "valid_to": valid_to,
+            "properties": properties,
         }  # fmt: skip
-        edge = related(scope.user_id, scope.channel, (at, to), kind, properties=properties, **said)
-        said["properties"] = edge.properties
+        said["properties"] = related(scope.user_id, scope.channel, (source, target), kind, **said).properties
 
         async def make(write: Write) -> Change:
-            before = await self.seat.resources.log.get("Edge", [edge.id], self.seat.scope)
-            return write.change(edge, expects={edge.key: before[0].seq if before else None})
+            seen = await self.seat.must_exist("source", "Entity", [source])
+            seen |= await self.seat.must_exist("target", "Entity", [target])
+            seen |= await self.seat.must_exist("fact_id", "Fact", [fact_id] if fact_id else [])
+            (at, to), passed = await ends(self.seat, (source, target))
+            edge = related(scope.user_id, scope.channel, (at, to), kind, **said)
+            before = await self.seat.resources.log.get("Edge", [edge.id], scope)
+            return write.change(edge, expects={edge.key: before[0].seq if before else None, **passed, **seen})
 
         entry = await self.seat.resources.write(
             scope, "relate", make, kind="Edge", key=idempotency_key,
@@ -159,14 +160,23 @@ def merged_into(record: Record) -> str:
 
 async def followed(seat: Seat, ids: Sequence[str]) -> list[str]:
     """These ids of entities, each replaced by that of the entity which it became by merging, however often."""
-    out = list(ids)
+    return (await ends(seat, ids))[0]
+
+
+async def ends(seat: Seat, ids: Sequence[str]) -> tuple[list[str], dict[Key, int]]:
+    """What `followed` gives, and where the entities stand that it went by: a write expects them there.
+
+    Otherwise one of them could be merged, or erased, between this look and the write.
+    """
+    out, passed = list(ids), dict[Key, int]()
     for _ in range(MERGES if out else 0):
         found = await seat.resources.log.get("Entity", list(dict.fromkeys(out)), seat.scope)
+        passed = {**{record.key: record.seq for record in found}, **passed}
         into = {record.id: merged_into(record) for record in found}
         if not any(into.values()):
             break
         out = [into.get(name) or name for name in out]
-    return out
+    return out, passed
 
 
 def _merged(known: Entity, draft: Entity) -> Entity:

@@ -11,10 +11,8 @@ import numpy as np
 
 from agentmem.errors import InvalidRecord, NotFound
 from agentmem.memory import Seat
-from agentmem.memory.clearing import ChannelErasure
-from agentmem.memory.erasure import Erasure, ForgetReceipt
+from agentmem.memory.answers import ForgetReceipt
 from agentmem.memory.swarm import with_announcements
-from agentmem.memory.working import Working
 from agentmem.model.changes import Change, JournalEntry, fingerprint
 from agentmem.model.clock import EPOCH, Stopwatch, aware, derived_id
 from agentmem.model.records import Conversation, Record, Turn, build
@@ -46,8 +44,6 @@ class Episodic:
     """What was said, when and by whom."""
 
     seat: Seat
-    working: Working
-    erasure: Erasure
 
     async def store(self, turns: Sequence[Turn | Mapping[str, Any] | str], *, key: str | None = None) -> list[Turn]:
         """Store up to 1,000 turns in one transaction and return them as stored, in the order given.
@@ -86,7 +82,9 @@ class Episodic:
         return _turns([by_change[change.change_id] for change in changes])
 
     async def _at_hand(self, entries: Sequence[JournalEntry]) -> None:
-        await self.working.saw(_turns([entry for entry in entries if not entry.repeated]))
+        from agentmem.memory.working import Working
+
+        await Working(self.seat).saw(_turns([entry for entry in entries if not entry.repeated]))
 
     def _changes(self, given: Sequence[Given], key: str | None, operation_id: str) -> list[Change]:
         ids, scope, now = self.seat.resources.ids, self.seat.scope, self.seat.resources.clock.now()
@@ -213,7 +211,9 @@ class Episodic:
         self, conversation_id: str, *, hard: bool = False, idempotency_key: str | None = None
     ) -> ForgetReceipt:
         """Forget a conversation with all its turns; `hard` erases them. See `forget`."""
-        return await self.erasure.forget_id(conversation_id, hard=hard, key=idempotency_key, kind="Conversation")
+        from agentmem.memory.erasure import Erasure
+
+        return await Erasure(self.seat).forget_id(conversation_id, hard=hard, key=idempotency_key, kind="Conversation")
 
     async def clear_channel(self, *, hard: bool = False, idempotency_key: str | None = None) -> ForgetReceipt:
         """Forget everything in the active channel, turns, facts and all else but the profile; `hard` erases it.
@@ -222,9 +222,12 @@ class Episodic:
         touched, but what rests on erased records alone goes with them. Raises NotFound when the channel is empty,
         InvalidRecord when it holds more than 10,000 records.
         """
+        from agentmem.memory.clearing import ChannelErasure
+        from agentmem.memory.working import Working
+
         channel = self.seat.scope.channel
         receipt = await ChannelErasure(self.seat, hard).forget_id(channel, hard=hard, key=idempotency_key)
-        await self.working.left(channel)
+        await Working(self.seat).left(channel)
         return receipt
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from agentmem.errors import Conflict, NotFound, StoreUnavailable
 from agentmem.memory import Seat
+from agentmem.memory.answers import ErasureReceipt, ForgetReceipt
 from agentmem.memory.copies import copies_of
 from agentmem.memory.current import remove_pages
 from agentmem.memory.entities import merged_into
@@ -42,28 +43,6 @@ _NAMING = {"source_turn_ids": "Turn", "source_spans": "Turn", "entity_ids": "Ent
 _DOING = {"source_turn_ids": "Turn", "conversation_ids": "Conversation"}
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetReceipt:
-    """What was forgotten. `hard`: erased, with what rested on it alone (`derived`), and searched for (`scan`)."""
-
-    operation_id: str
-    ids: tuple[str, ...]
-    hard: bool
-    at: datetime
-    derived: tuple[str, ...] = ()
-    scan: Scan | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ErasureReceipt:
-    """Everything of a user was erased. `scan.remnants` is empty, `scan.pending` says what waits, and for whom."""
-
-    operation_id: str
-    user_id: str
-    at: datetime
-    scan: Scan = field(default_factory=lambda: Scan(()))
-
-
 @dataclass
 class Erasure:
     """Forget, restore, erase."""
@@ -79,7 +58,7 @@ class Erasure:
         """
         payload = fingerprint(id=record_id, hard=hard, reason=reason, kind=kind)
         if hard:
-            return await self._erase(record_id, kind, key, payload)
+            return await self._erase(record_id, kind, key=key, payload=payload)
 
         async def make(write: Write) -> Change:
             records = [record for record in await self._named(record_id, kind) if record.status is not Status.FORGOTTEN]
@@ -95,6 +74,10 @@ class Erasure:
         )  # fmt: skip
         assert entry is not None
         return ForgetReceipt(entry.operation_id, _names(entry), False, entry.at)
+
+    async def erase_as_read(self, record: Record, *, fence: int) -> ForgetReceipt:
+        """Erase a record, under a lease: Conflict when it was changed since it was read, NotFound when it is gone."""
+        return await self._erase(record.id, record.kind, as_read=[record], fence=fence)
 
     async def restore(self, record_id: str, *, key: str | None = None) -> list[Record]:
         """Bring back what was softly forgotten under this id, as it was before; NotFound when there is no such thing.
@@ -164,7 +147,10 @@ class Erasure:
         await self._audit("erase", operation_id, ["*"])
         return ErasureReceipt(operation_id, scope.user_id, now, scan)
 
-    async def _erase(self, record_id: str, kind: str | None, key: str | None, payload: str) -> ForgetReceipt:
+    async def _erase(
+        self, record_id: str, kind: str | None, *, key: str | None = None, payload: str = "",
+        as_read: Sequence[Record] = (), fence: int | None = None,
+    ) -> ForgetReceipt:  # fmt: skip
         """Take a source from what has others, erase the rest, scan. The first step also notes the key, for a retry."""
         resources, scope = self.seat.resources, self.seat.scope
 
@@ -172,15 +158,14 @@ class Erasure:
             keys[:] = await self._stored(record_id, kind)
             if not keys:
                 raise NotFound(f"nothing to forget under id {record_id!r} in this scope")
+            await self._check_unchanged(as_read)
             _, lighter = await self._rests_on(keys)
-            stale = {"stale_since": write.now}
-            changed = [item.model_copy(update=stale) if isinstance(item, Fact) else item for item in lighter]
-            return write.change(*changed, expects={record.key: record.seq for record in lighter})
+            return _lightening(write, lighter, as_read)
 
         keys: list[Key] = []
         entry = await resources.write(
             scope, "forget", make, kind=await self._kind_of(record_id), key=key, payload=payload,
-            details={"forgotten": record_id},
+            details={"forgotten": record_id}, fence=fence,
         )  # fmt: skip
         assert entry is not None
         done = await resources.log.operation(entry.operation_id, scope) if entry.repeated else []
@@ -193,7 +178,7 @@ class Erasure:
             scan = await resources.log.erase(scope, gone, operation_id=entry.operation_id, at=now)
         else:
             keys = keys or await self._stored(record_id, kind)
-            gone, scan = await self._take_out(keys, entry.operation_id, now)
+            gone, scan = await self._take_out(keys, entry.operation_id, now, as_read)
         names = [name for _, name in gone]
         scan = await self._forget_notes(names, await self._forget_caches(names, scan))
         scan = await self._forget_graph(gone, scan)
@@ -203,18 +188,29 @@ class Erasure:
         derived = tuple(name for sort, name in gone if name not in asked and sort not in ("Gloss", "Synopsis"))
         return ForgetReceipt(entry.operation_id, tuple(asked), True, now, derived, scan)
 
-    async def _take_out(self, keys: Sequence[Key], operation_id: str, at: datetime) -> tuple[list[Key], Scan]:
+    async def _take_out(
+        self, keys: Sequence[Key], operation_id: str, at: datetime, as_read: Sequence[Record]
+    ) -> tuple[list[Key], Scan]:
         """Erase these and what rests on them alone; where something was built on them meanwhile, look again."""
-        log, scope = self.seat.resources.log, self.seat.scope
+        resources, scope = self.seat.resources, self.seat.scope
         for left in reversed(range(RETRIES)):
-            seen = (await log.head(scope)).seq
-            gone, _ = await self._rests_on(keys)
+            seen = (await resources.log.head(scope)).seq
+            await self._check_unchanged(as_read)
+            gone, lighter = await self._rests_on(keys)
             try:
-                return gone, await log.erase(scope, gone, operation_id=operation_id, at=at, seen=seen)
+                if not lighter:
+                    return gone, await resources.log.erase(scope, gone, operation_id=operation_id, at=at, seen=seen)
+                write = Write(scope, "forget", operation_id, resources.ids.new(), "", at)
+                await resources.commit(scope, [_lightening(write, lighter)], None)
             except Conflict as error:
                 if not (error.stale and left):
                     raise
-        raise AssertionError("unreachable: the last attempt returns or raises")
+        raise Conflict("facts or relations that rest on what is to go are written without a pause", stale=True)
+
+    async def _check_unchanged(self, as_read: Sequence[Record]) -> None:
+        for record in as_read:
+            if await self.seat.resources.log.touched_since([record.key], self.seat.scope, record.seq):
+                raise Conflict(f"{record.kind} {record.id!r} was changed after it was chosen to be erased")
 
     async def _rests_on(self, keys: Iterable[Key]) -> tuple[list[Key], list[Record]]:
         """All that goes with the keys, and the records that stay but lose a source, an entity or a premise."""
@@ -290,11 +286,8 @@ class Erasure:
 
 
 async def every(seat: Seat, where: Where) -> list[Record]:
-    """Every current record that matches, in any channel of the user unless `where` names some; read in pages."""
-    out: list[Record] = []
-    while page := await seat.resources.log.find(seat.scope, where, limit=1000, offset=len(out)):
-        out.extend(page)
-    return out
+    """Every current record that matches, in any channel of the user unless `where` names some; in order of `seq`."""
+    return sorted([record async for page in seat.pages(where) for record in page], key=lambda record: record.seq)
 
 
 async def done_in(seat: Seat, conversations: Collection[str]) -> list[Record]:
@@ -309,6 +302,12 @@ async def done_in(seat: Seat, conversations: Collection[str]) -> list[Record]:
         page = [int(slot) for slot in slots[start : start + 1000]]
         out.extend(await seat.resources.log.by_slot(page, seat.scope))
     return out
+
+
+def _lightening(write: Write, lighter: Sequence[Record], as_read: Sequence[Record] = ()) -> Change:
+    """The Change that puts these without what goes, facts as stale; it expects them and others as they were read."""
+    puts = (item.model_copy(update={"stale_since": write.now}) if isinstance(item, Fact) else item for item in lighter)
+    return write.change(*puts, expects={record.key: record.seq for record in (*lighter, *as_read)})
 
 
 def _goes(record: Record, gone: Collection[Key], names: Collection[str]) -> bool:

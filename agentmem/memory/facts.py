@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 from agentmem.errors import InvalidRecord
 from agentmem.memory import Seat, first_of
 from agentmem.memory.copies import copies_of
-from agentmem.memory.entities import followed
+from agentmem.memory.entities import ends
 from agentmem.model.changes import Change, Write, fingerprint
 from agentmem.model.clock import aware
 from agentmem.model.premises import with_premises
@@ -72,49 +72,44 @@ class Facts:
         self, write: Write, claim: str, given: Mapping[str, Any], channel: str | None = None
     ) -> tuple[Change, Fact | None]:
         """The Change that makes a claim known, and the fact that it leaves as it was, if it does."""
-        fact, sources = await self._draft(claim, given, channel)
+        fact, named = await self._draft(claim, given, channel)
         known = await self._same(fact)
         if known is None:
             fact = fact.model_copy(update={"id": self.seat.resources.ids.new()})
-            return write.change(fact, expects=sources), None
-        merged = with_sources(known, fact)
+            return write.change(fact, expects=named), None
+        merged, named = await self._said_again(known, fact, named)
         if _starts_earlier(fact, known):
             earlier = merged.model_copy(update={"valid_from": fact.valid_from})
-            return await self._succession(write, known, earlier, sources, wrong=True), None
-        change = write.change(merged, expects={known.key: known.seq, **sources})
+            return await self._succession(write, known, earlier, named, wrong=True), None
+        change = write.change(merged, expects={known.key: known.seq, **named})
         return change, known if merged == known else None
 
     async def _draft(
         self, claim: str, fields: Mapping[str, Any], channel: str | None = None
     ) -> tuple[Fact, dict[Key, int]]:
         fact = build(Fact, channel=channel or self.seat.scope.channel, claim=claim, **fields)
-        sources = await self._check(fact, fields)
-        fact = await self._about(fact)
-        return fact.model_copy(update={"claim_hash": claim_hash(claim)}), sources
+        fact, named = await self._checked(fact, fields)
+        return fact.model_copy(update={"claim_hash": claim_hash(claim)}), named
 
-    async def _about(self, fact: Fact) -> Fact:
-        """The fact, about what the entities that it names have become by merging."""
-        about = dict.fromkeys(await followed(self.seat, fact.entity_ids))
-        return fact.model_copy(update={"entity_ids": tuple(about)})
+    async def _checked(self, fact: Fact, given: Mapping[str, Any]) -> tuple[Fact, dict[Key, int]]:
+        """The fact, about what the entities that it names have become by merging, and where all stands that it names.
 
-    async def _check(self, fact: Fact, given: Mapping[str, Any]) -> dict[Key, int]:
-        """Refuse an end before the beginning, and ids in what was given that are not stored.
-
-        Returns where the turns it rests on stand: the write expects them there, or one could be erased in between.
+        A write expects it there, or it could be merged or erased in between. Refuses an end before the beginning, ids
+        in what was given that are not stored, and premises that rest on the fact itself.
         """
-        sources: dict[Key, int] = {}
+        named: dict[Key, int] = {}
         if fact.valid_from and fact.valid_to and fact.valid_to <= fact.valid_from:
             raise InvalidRecord("valid_to must be later than valid_from", field="valid_to")
         for name, kind in (("entity_ids", "Entity"), ("source_turn_ids", "Turn"), ("depends_on", "Fact")):
             if name in given:
-                seen = await self.seat.must_exist(name, kind, getattr(fact, name))
-                sources |= seen if kind == "Turn" else {}
-        if "depends_on" in given and fact.id:
-            await self._check_circle(fact)
-        return sources
+                named |= await self.seat.must_exist(name, kind, getattr(fact, name))
+        about, passed = await ends(self.seat, fact.entity_ids)
+        resting = await self._check_circle(fact) if "depends_on" in given and fact.id else {}
+        named = {**passed, **resting, **named}  # of two looks at one record, the first is what the checks rest on
+        return fact.model_copy(update={"entity_ids": tuple(dict.fromkeys(about))}), named
 
-    async def _check_circle(self, fact: Fact) -> None:
-        """Refuse premises that rest, at any depth, on the fact itself."""
+    async def _check_circle(self, fact: Fact) -> dict[Key, int]:
+        """Refuse premises that rest, at any depth, on the fact itself; where all of them stand."""
 
         async def read(ids: Sequence[str]) -> Sequence[Record]:
             return await self.seat.resources.log.get("Fact", ids, self.seat.scope)
@@ -123,6 +118,15 @@ class Facts:
         for name, other in resting.items():
             if fact.id in other.depends_on:
                 raise InvalidRecord(f"depends_on: {name!r} itself rests on {fact.id!r}", field="depends_on")
+        return {other.key: other.seq for other in resting.values() if other.id != fact.id}
+
+    async def _said_again(
+        self, known: Fact, fact: Fact, named: Mapping[Key, int]
+    ) -> tuple[Fact, dict[Key, int]]:  # fmt: skip
+        """The known fact with what this one adds, and where all stands that it names; its premises close no circle."""
+        merged = with_sources(known, fact)
+        resting = await self._check_circle(merged) if merged.depends_on else {}
+        return merged, {**resting, **named}
 
     async def _same(self, fact: Fact) -> Fact | None:
         """The current fact that says the same in this channel."""
@@ -180,12 +184,10 @@ class Facts:
 
         async def make(write: Write) -> Change:
             old = await self.latest(fact_id, corrected=True)
-            new = changed(old, **given)
-            sources = await self._check(new, given)
-            new = await self._about(new)
+            new, named = await self._checked(changed(old, **given), given)
             if (new.claim, new.valid_from, new.valid_to) == (old.claim, old.valid_from, old.valid_to):
-                return write.change(new, expects={old.key: old.seq, **sources})
-            return await self._succession(write, old, new, sources, wrong=True)
+                return write.change(new, expects={**named, old.key: old.seq})
+            return await self._succession(write, old, new, named, wrong=True)
 
         entry = await self.seat.resources.write(
             self.seat.scope, "update_fact", make, kind="Fact", key=idempotency_key,
@@ -221,18 +223,18 @@ class Facts:
         """The Change that puts a claim in the place of a fact, in the fact's channel unless another is given."""
         carried = {name: getattr(old, name) for name in ("entity_ids", "tags", "memory_type", "tier", "subject")}
         begin = {} if wrong else {"valid_from": given.get("valid_from") or write.now}
-        draft, sources = await self._draft(claim, {**carried, **begin, **given}, channel or old.channel)
+        draft, named = await self._draft(claim, {**carried, **begin, **given}, channel or old.channel)
         known = await self._same(draft)
         if known is None:
-            return await self._succession(write, old, draft, sources, wrong=wrong)
-        merged = with_sources(known, draft)
+            return await self._succession(write, old, draft, named, wrong=wrong)
+        merged, named = await self._said_again(known, draft, named)
         if known.id == old.id:
-            return write.change(merged, expects={old.key: old.seq, **sources})
+            return write.change(merged, expects={**named, old.key: old.seq})
         ending = [old, *(copy for copy in await self._copies(old) if copy.id != known.id)]
         begins = draft.valid_from or write.now
         ended = [_ended(each, merged, begins=begins, wrong=wrong, now=write.now) for each in ending]
-        expects = {each.key: each.seq for each in (*ending, known)}
-        return write.change(merged, *ended, expects={**expects, **sources})
+        seen = {each.key: each.seq for each in (*ending, known)}
+        return write.change(merged, *ended, expects={**seen, **named, old.key: old.seq})
 
     async def _copies(self, fact: Fact) -> list[Fact]:
         """What ends with a fact: its copy in `_global`, unless that stands by itself."""
@@ -240,7 +242,7 @@ class Facts:
         return [copy for copy in found if copy.superseded_at is None and copy.superseded_by is None]
 
     async def _succession(
-        self, write: Write, old: Fact, draft: Fact, sources: Mapping[Key, int], *, wrong: bool
+        self, write: Write, old: Fact, draft: Fact, named: Mapping[Key, int], *, wrong: bool
     ) -> Change:  # fmt: skip
         past = (
             wrong and old.superseded_by is not None and draft.valid_to is not None
@@ -254,7 +256,8 @@ class Facts:
         ending = [old, *await self._copies(old)]
         begins = new.valid_from or write.now
         ended = [_ended(each, new, begins=begins, wrong=wrong, now=write.now) for each in ending]
-        return write.change(new, *ended, expects={**{each.key: each.seq for each in ending}, **sources})
+        seen = {each.key: each.seq for each in ending}
+        return write.change(new, *ended, expects={**seen, **named, old.key: old.seq})
 
     async def latest(self, fact_id: str, *, corrected: bool = False) -> Fact:
         """The end of the chain of successors; with `corrected` only of those that put right what was wrong."""

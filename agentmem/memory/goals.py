@@ -72,12 +72,11 @@ class Goals:
         for field in fields:
             named = [goal.parent_id] if field == "parent_id" else list(goal.blocked_by)
             ids = [name for name in named if name]
-            await self.seat.must_exist(field, "Goal", ids)
+            seen |= await self.seat.must_exist(field, "Goal", ids)
             for other in await self._goals(ids):
                 if goal.open and not other.open:
                     raise InvalidRecord(f"{field}: goal {other.id!r} has ended or is forgotten", field=field)
-                seen[other.key] = other.seq
-        # Where they were open, not where the walk found them a moment later: one may have ended in between.
+        # Where they stood at first, not where the walk found them: one may have ended in between, or been erased.
         return {**await check_circles(self.seat, [goal], fields), **seen}
 
     async def get(self, goal_id: str) -> Goal:
@@ -146,6 +145,7 @@ class Goals:
         """End a goal. `back` is the goal to be active again in the conversation where this one was."""
 
         async def make(write: Write) -> Change:
+            seen = (await self.seat.resources.log.head(self.seat.scope)).seq
             old, known = await self._open(goal_id), await self._every()
             parts = [goal for goal in below(goal_id, known) if goal.open and goal.channel in self.seat.scope.readable()]
             if parts and not cascade:
@@ -163,13 +163,12 @@ class Goals:
                 puts += freed(goal_id, known, leave=puts)
             puts += await self._resumed(back, old, puts)
             lesson = await self._lesson(write, puts[0], old.pursued_in)
-            return write.change(*puts, *lesson.puts, expects={**lesson.expects, **_seen(puts)})
+            # Another part, or another goal that waits, would leave all of these as they are.
+            since = {"Goal": seen}
+            return write.change(*puts, *lesson.puts, expects={**lesson.expects, **_seen(puts)}, since=since)
 
         said = {"id": goal_id, "status": status, "result": result, **({"cascade": True} if cascade else {})}
-        entry = await self._write("complete_goal", make, key, said)
-        if status == "completed":
-            await self._free_late(goal_id)
-        return first_of(entry, Goal)
+        return first_of(await self._write("complete_goal", make, key, said), Goal)
 
     async def _lesson(self, write: Write, goal: Goal, pursued_in: str) -> Change:
         """What `reflect` makes of the end of a goal, for the strategies that were followed where it was pursued."""
@@ -188,15 +187,6 @@ class Goals:
             return []
         found = [goal for goal in await self._goals([back.id]) if goal.open]
         return [goal.model_copy(update={"pursued_in": ended.pursued_in}) for goal in found]
-
-    async def _free_late(self, goal_id: str) -> None:
-        """Free what was blocked by a goal between the moment it was looked at and its end."""
-
-        async def make(write: Write) -> Change | None:
-            puts = freed(goal_id, await self._every(), leave=())
-            return write.change(*puts, expects=_seen(puts)) if puts else None
-
-        await self._write("unblock_goal", make, None, {})
 
     # -- waiting for each other
 
@@ -311,12 +301,8 @@ class Goals:
 
     async def _every(self) -> list[Goal]:
         """All goals of the user, in every channel: an agent may wait for what another one completes."""
-        out: list[Goal] = []
-        where, read = Where(kinds=("Goal",)), 0
-        while page := await self.seat.resources.log.find(self.seat.scope, where, limit=1000, offset=read):
-            out += [goal for goal in page if isinstance(goal, Goal)]
-            read += len(page)
-        return out
+        pages = self.seat.pages(Where(kinds=("Goal",)))
+        return [goal async for page in pages for goal in page if isinstance(goal, Goal)]
 
     async def _pursued_in(self, conversation: str) -> list[Goal]:
         if not conversation:

@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 
 from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.memory import Seat
+from agentmem.memory.answers import Diff
 from agentmem.memory.goal_graph import check_circles
 from agentmem.model.changes import Change, JournalEntry, Write, fingerprint
 from agentmem.model.clock import aware
 from agentmem.model.records import Goal, Key, Record, Status
 from agentmem.projections import BATCH
+from agentmem.resources import RETRIES
 from agentmem.stores import Where
-
-
-@dataclass(frozen=True, slots=True)
-class Diff:
-    """What memory gained, lost and changed between two moments, each in journal order."""
-
-    learned: tuple[Record, ...]
-    retired: tuple[Record, ...]
-    changed: tuple[tuple[Record, Record], ...]
 
 
 @dataclass
@@ -61,37 +55,46 @@ class History:
         Raises NotFound for an unknown operation, and Conflict where a later operation touched one of its records or
         where it erased: what is erased cannot come back.
         """
-        log, scope = self.seat.resources.log, self.seat.scope
+        attempts = count(1)
 
         async def make(write: Write) -> Change:
-            entries = await log.operation(operation_id, scope)
-            if any(gone.erased for entry in entries for gone in entry.gone):
-                raise Conflict(f"operation {operation_id!r} erased records; erasure cannot be undone")
-            touched = list(dict.fromkeys(key for entry in entries for key in keys_of(entry)))
-            before = await log.states(touched, scope, entries[0].seq - 1) if entries else {}
-            current = await log.states(touched, scope, entries[-1].seq) if entries else {}
-            if not touched or self._hidden({**before, **current}.values()):
-                raise NotFound(f"no operation {operation_id!r} in this scope that changed anything")
-            keys = [key for key in touched if key in before or not await self._in_use(key, entries)]
-            now = await log.states(keys, scope, (await log.head(scope)).seq)
-            for key in keys:  # changed and changed back is no change: operations can be undone one after the other
-                if content(now.get(key)) != content(current.get(key)):
-                    raise Conflict(f"{key[0]} {key[1]!r} was changed by a later operation; undo that one first")
-            goals = await check_circles(self.seat, [goal for goal in before.values() if isinstance(goal, Goal)])
-            return write.change(
-                *before.values(), retracts=[key for key in keys if key not in before and key in now],
-                expects={**goals, **{key: now[key].seq if key in now else None for key in keys}}, cause=operation_id,
-            )  # fmt: skip
+            return await self._undoing(write, operation_id, last=next(attempts) == RETRIES)
 
         try:
             entry = await self.seat.resources.write(
-                scope, "undo", make, kind="Fact", key=key, payload=fingerprint(operation_id=operation_id),
+                self.seat.scope, "undo", make, kind="Fact", key=key, payload=fingerprint(operation_id=operation_id),
                 details={"undone": operation_id},
             )  # fmt: skip
         except InvalidRecord as error:  # what comes back has lost its place to something newer
             raise Conflict(f"operation {operation_id!r} cannot be undone any more: {error}") from error
         assert entry is not None
         return entry.operation_id
+
+    async def _undoing(self, write: Write, operation_id: str, *, last: bool) -> Change:
+        """The Change that gives back what was before an operation."""
+        log, scope = self.seat.resources.log, self.seat.scope
+        head = (await log.head(scope)).seq
+        entries = await log.operation(operation_id, scope)
+        if any(gone.erased for entry in entries for gone in entry.gone):
+            raise Conflict(f"operation {operation_id!r} erased records; erasure cannot be undone")
+        touched = list(dict.fromkeys(key for entry in entries for key in keys_of(entry)))
+        before = await log.states(touched, scope, entries[0].seq - 1) if entries else {}
+        current = await log.states(touched, scope, entries[-1].seq) if entries else {}
+        if not touched or self._hidden({**before, **current}.values()):
+            raise NotFound(f"no operation {operation_id!r} in this scope that changed anything")
+        keys = [key for key in touched if key in before or not await self._in_use(key, entries)]
+        now = await log.states(keys, scope, head)
+        for key in keys:  # changed and changed back is no change: operations can be undone one after the other
+            if content(now.get(key)) != content(current.get(key)):
+                raise Conflict(f"{key[0]} {key[1]!r} was changed by a later operation; undo that one first")
+        goals = await check_circles(self.seat, [goal for goal in before.values() if isinstance(goal, Goal)])
+        gone = [key for key in keys if key not in before and key in now]
+        # A conversation goes because nobody else's turns are in it; the last attempt comes through beside anybody.
+        alone = any(kind == "Conversation" for kind, _ in gone) and not last
+        return write.change(
+            *before.values(), retracts=gone, since={"Turn": head} if alone else {}, cause=operation_id,
+            expects={**goals, **{key: now[key].seq if key in now else None for key in keys}},
+        )  # fmt: skip
 
     def _readable(self, states: Mapping[Key, Record]) -> dict[Key, Record]:
         channels = self.seat.scope.readable()

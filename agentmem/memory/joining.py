@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agentmem.errors import InvalidRecord
+from agentmem.errors import Conflict, InvalidRecord
 from agentmem.memory import Seat
 from agentmem.memory.entities import MERGED
 from agentmem.memory.facts import holds, with_sources
@@ -18,12 +18,24 @@ PAGE = 1000
 MOST = 1000  # facts that become one at once
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Leaning:
-    """Which facts rest on a fact as their premise, and which relations it states: ids by the fact's id."""
+    """Which facts rest on a fact as their premise, and which relations it states: ids by the fact's id.
 
-    facts: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    edges: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    `head` is the journal position as of which none is missing; some may have leaned there only before.
+    """
+
+    head: int
+    facts: dict[str, list[str]] = field(default_factory=dict)
+    edges: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, record: Record) -> None:
+        """Note what a record leans on."""
+        if isinstance(record, Fact):
+            for premise in record.depends_on:
+                self.facts.setdefault(premise, []).append(record.id)
+        elif isinstance(record, Edge) and record.fact_id:
+            self.edges.setdefault(record.fact_id, []).append(record.id)
 
 
 def same_fact_id(user_id: str, first: str, second: str) -> str:
@@ -36,27 +48,26 @@ def best_first(facts: Sequence[Fact]) -> list[Fact]:
     return sorted(facts, key=lambda fact: (fact.tier != "long", -fact.confidence, fact.recorded_at, fact.id))
 
 
-async def leaning(seat: Seat) -> Leaning:
-    """What leans on facts, in any channel of the user."""
-    facts: dict[str, list[str]] = {}
-    edges: dict[str, list[str]] = {}
-    where, read = Where(kinds=("Fact", "Edge")), 0
-    while page := await seat.resources.log.find(seat.scope, where, limit=PAGE, offset=read):
-        for record in page:
-            if isinstance(record, Fact):
-                for premise in record.depends_on:
-                    facts.setdefault(premise, []).append(record.id)
-            elif isinstance(record, Edge) and record.fact_id:
-                edges.setdefault(record.fact_id, []).append(record.id)
-        read += len(page)
-    return Leaning(facts, edges)
+async def leaning(seat: Seat, lean: Leaning | None = None) -> Leaning:
+    """What leans on facts now, in any channel of the user; what was found before is brought up to date."""
+    log, scope = seat.resources.log, seat.scope
+    if lean is None:
+        lean = Leaning((await log.head(scope)).seq)
+        async for page in seat.pages(Where(kinds=("Fact", "Edge"))):
+            for record in page:
+                lean.add(record)
+    while entries := await log.changes(scope, lean.head, PAGE):
+        for stored in (put for entry in entries for put in entry.puts):
+            lean.add(stored.record)
+        lean.head = entries[-1].seq
+    return lean
 
 
 async def joining(seat: Seat, write: Write, ids: Sequence[str], lean: Leaning) -> Change:
     """The Change that makes one of these facts; the one that stays comes first.
 
-    What rests on another one, or was stated by it, then does so by the one that stays. InvalidRecord unless they are at
-    least two, hold, and stand in one channel.
+    What rests on another one, or was stated by it, then does so by the one that stays: it expects that no fact and no
+    relation was put since `lean` was found. InvalidRecord unless they are at least two, hold, and stand in one channel.
     """
     facts = await _facts(seat, write, ids)
     keep, *others = best_first(facts)
@@ -73,7 +84,7 @@ async def joining(seat: Seat, write: Write, ids: Sequence[str], lean: Leaning) -
     puts |= {other.key: other.model_copy(update=gone) for other in others}
     puts |= {new.key: new for new in moved.values() if new.key not in puts}
     expects = {record.key: record.seq for record in (*facts, *moved.values())}
-    return write.change(*puts.values(), expects=expects)
+    return write.change(*puts.values(), expects=expects, since={"Fact": lean.head, "Edge": lean.head})
 
 
 async def _facts(seat: Seat, write: Write, ids: Sequence[str]) -> list[Fact]:
@@ -82,6 +93,8 @@ async def _facts(seat: Seat, write: Write, ids: Sequence[str]) -> list[Fact]:
         raise InvalidRecord(f"cluster must name 2 to {MOST:,} facts, got {len(wanted)}", field="cluster")
     await seat.must_exist("cluster", "Fact", wanted)
     found = [record for record in await seat.resources.log.get("Fact", wanted, seat.scope) if isinstance(record, Fact)]
+    if len(found) != len(wanted):
+        raise Conflict("cluster: one of the facts was erased while it was read", stale=True)
     for fact in found:
         if not holds(fact, write.now):
             raise InvalidRecord(f"cluster: fact {fact.id!r} does not hold any more", field="cluster")

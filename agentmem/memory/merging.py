@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from agentmem.errors import Conflict, InvalidRecord, NotFound
+from agentmem.errors import InvalidRecord, NotFound
 from agentmem.memory.entities import MERGED, Entities, merged_into
 from agentmem.memory.erasure import every
 from agentmem.memory.history import content, keys_of
@@ -85,8 +85,6 @@ class Merging(Entities):
                 f"other_id: merging {other.id!r} would move {len(about) + len(joined):,} records, {MOST:,} is the most",
                 field="other_id",
             )
-        if (await log.head(scope)).seq != seen:
-            raise Conflict("something was written while the records to be moved were read", stale=True)
         gone = {"status": Status.SUPERSEDED, "superseded_at": write.now, "reason": f"{MERGED}{keep.id}"}
         puts: list[Record] = [keep]
         if not merged_into(other):
@@ -97,7 +95,7 @@ class Merging(Entities):
         moved = self._moved(joined, {edge.id: edge for edge in edges}, other.id, keep.id)
         expects = {edge.key: None if before is None else before.seq for edge, before in moved}
         puts += [edge for edge, before in moved if before is None or before.superseded_at is not None]
-        return write.change(*puts, expects={**expects, **old})
+        return write.change(*puts, expects={**expects, **old}, since={"Fact": seen, "Edge": seen})
 
     async def _pair(self, keep_id: str, other_id: str) -> tuple[Entity, Entity]:
         """The two entities, if they may become one."""

@@ -41,11 +41,11 @@ class Outcomes:
 
     async def change_to_reflect(self, write: Write, draft: Outcome) -> Change:
         """The Change that stores an outcome and counts it for its strategies."""
-        scope = self.seat.scope
+        scope, seen = self.seat.scope, dict[Key, int]()
         if draft.goal_id is not None:
-            await self.seat.must_exist("goal_id", "Goal", [draft.goal_id])
+            seen |= await self.seat.must_exist("goal_id", "Goal", [draft.goal_id])
         if draft.conversation_id:
-            await self.seat.must_exist("conversation_id", "Conversation", [draft.conversation_id])
+            seen |= await self.seat.must_exist("conversation_id", "Conversation", [draft.conversation_id])
         place = draft.conversation_id or scope.conversation_id or ""
         strategies = await self._followed(draft, place)
         new = draft.model_copy(update={
@@ -54,8 +54,8 @@ class Outcomes:
             "timestamp": draft.timestamp or write.now,
         })  # fmt: skip
         counted = [credited(strategy, draft.success, write, place) for strategy in strategies]
-        expects: dict[Key, int | None] = {strategy.key: strategy.seq for strategy in strategies}
-        return write.change(new, *counted, expects={new.key: None, **expects})
+        seen |= {strategy.key: strategy.seq for strategy in strategies}
+        return write.change(new, *counted, expects={new.key: None, **seen})
 
     async def _followed(self, draft: Outcome, conversation_id: str) -> list[Strategy]:
         """The strategies named, or else those that were found first in the conversation and are still there."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from agentmem.errors import AgentMemError, InvalidRecord, NotFound
+from agentmem.errors import AgentMemError, Conflict, InvalidRecord, NotFound
 from agentmem.events import WARNING, tell
 from agentmem.memory import first_of
 from agentmem.memory.facts import Facts, holds, with_sources
@@ -72,6 +72,8 @@ class Promoting(Facts):
 
         async def make(write: Write) -> Change | None:
             fact = await self._current(fact_id)
+            if fact.confidence < (ruling.thresholds or {}).get("confidence", 0.0):
+                raise Conflict(f"fact {fact_id!r} is less sure than when it was looked at")
             if (copy := await self._copied(fact)) is not None and key is None:
                 found[:] = [copy, fact]
                 return None
@@ -143,7 +145,7 @@ class Promoting(Facts):
                 details={"reason": reason, **thresholds}, fence=ruling.fence,
             )  # fmt: skip
         except AgentMemError:
-            await self._withdraw(fact_id)
+            await self._withdraw(fact_id, begun=kept is not None and not kept.edited)
             raise
         if entry is not None:
             found = [first_of(entry, Fact)]
@@ -168,10 +170,12 @@ class Promoting(Facts):
             tell(WARNING, "note_not_written", user_id=user_id, error=type(error).__name__)
             return None, f"no note of fact {fact.id}: the vault cannot be written: {error.strerror or error}"
 
-    async def _withdraw(self, fact_id: str) -> None:
-        """Take the note back where its fact was erased while it was written."""
+    async def _withdraw(self, fact_id: str, *, begun: bool) -> None:
+        """Take the note back where its fact was erased while it was written, or retired before it had one."""
         resources, scope = self.seat.resources, self.seat.scope
-        vault = resources.settings.vault
-        if vault is not None and not await resources.log.get("Fact", [fact_id], scope):
+        vault, now = resources.settings.vault, resources.clock.now()
+        found = await resources.log.get("Fact", [fact_id], scope) if vault is not None else []
+        needed = [fact for fact in found if isinstance(fact, Fact) and (fact.vault_path or holds(fact, now))]
+        if vault is not None and not needed and (begun or not found):
             with suppress(OSError):  # the error that brought us here is told
                 await asyncio.to_thread(remove_notes, vault, scope.user_id, [fact_id])

@@ -89,7 +89,7 @@ class Strategies:
         async def make(write: Write) -> Change:
             expects = await self.seat.must_exist("source_turn_ids", "Turn", draft.source_turn_ids)
             if conversation_id is not None:
-                await self.seat.must_exist("conversation_id", "Conversation", [conversation_id])
+                expects |= await self.seat.must_exist("conversation_id", "Conversation", [conversation_id])
             place = conversation_id or self.seat.scope.conversation_id or ""
             return await self.change_to_learn(write, draft, expects, success=success, conversation_id=place)
 

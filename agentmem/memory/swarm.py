@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from agentmem.errors import Conflict, InvalidRecord
 from agentmem.memory import Seat, first_of
-from agentmem.memory.facts import holds
 from agentmem.model.changes import Change, JournalEntry, Write, fingerprint
 from agentmem.model.clock import derived_id
 from agentmem.model.records import ANNOUNCEMENT, Fact, Key, Status, Turn, build
@@ -183,6 +182,8 @@ async def _records(seat: Seat, said: Said) -> tuple[list[Fact], bool]:
     )  # fmt: skip
     if not found:
         return [new], False
+    from agentmem.memory.facts import holds
+
     known = found[0]
     if holds(known, said.begins):
         return [_merged(known, new)], True

@@ -19,8 +19,10 @@ class Change:
 
     `puts` are full after-images. `ensures` are written only where no record of that key exists. `retracts` leave the
     current state but stay in history. `expects` maps keys to the `seq` of the version seen, or None for absent; the log
-    checks it, and that no put shares its `unique()` value with another current record, under the user's lock. `payload`
-    is a fingerprint of the arguments as given: a change_id used again with another one is a Conflict.
+    checks it, and that no put shares its `unique()` value with another current record, under the user's lock. `since`
+    is for what rests on there being no more of a kind: the journal position at which all of that kind were read; the
+    log checks that none was put since. `payload` is a fingerprint of the arguments as given: a change_id used again
+    with another one is a Conflict.
     """
 
     scope: Scope
@@ -31,6 +33,7 @@ class Change:
     ensures: tuple[Record, ...] = ()
     retracts: tuple[Key, ...] = ()
     expects: Mapping[Key, int | None] = field(default_factory=dict)
+    since: Mapping[str, int] = field(default_factory=dict)
     payload: str = ""
     cause: str = ""
 
@@ -53,13 +56,14 @@ class Write:
 
     def change(
         self, *puts: Record, ensures: Sequence[Record] = (), retracts: Sequence[Key] = (),
-        expects: Mapping[Key, int | None] | None = None, cause: str = "",
+        expects: Mapping[Key, int | None] | None = None, since: Mapping[str, int] | None = None,
+        cause: str = "",
     ) -> Change:  # fmt: skip
         """The Change that puts these records, expecting what was read."""
         return Change(
             scope=self.scope, operation=self.operation, operation_id=self.operation_id, change_id=self.change_id,
             payload=self.payload, puts=puts, ensures=tuple(ensures), retracts=tuple(retracts),
-            expects=dict(expects or {}), cause=cause,
+            expects=dict(expects or {}), since=dict(since or {}), cause=cause,
         )  # fmt: skip
 
 
@@ -117,7 +121,11 @@ class Promotion(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """One row of memory_audit_log; the log adds id and time. Text and payloads only at the levels that allow them."""
+    """One row of memory_audit_log; the log adds id and time. Text and payloads only at the levels that allow them.
+
+    `seen` is the journal position from before what it tells was read: the log leaves its texts out where something of
+    the user was erased since.
+    """
 
     operation: str
     memory_type: str
@@ -135,6 +143,7 @@ class Audit:
     promotion_conversation_count: int | None = None
     config_snapshot: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    seen: int | None = None
 
 
 def fingerprint(**arguments: Any) -> str:

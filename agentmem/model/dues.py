@@ -82,6 +82,11 @@ class Next(NamedTuple):
     due_for: str = ""
     review_priority: float = 0.0
 
+    def looked_at_again(self, now: datetime, every: timedelta) -> datetime:
+        """The next whole interval since it was due, so that days on which nothing ran do not move what follows."""
+        since = self.due_at or now
+        return since + ((now - since) // every + 1) * every
+
 
 class _Never:
     """The usage of what was never used."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from agentmem.memory import Seat
-from agentmem.memory.goals import Goals
-from agentmem.memory.outputs import FoundOutput
-from agentmem.memory.synopsis import Synopses
-from agentmem.memory.working import Working
 from agentmem.model.records import Goal, Synopsis, Turn
 from agentmem.recall.options import ContextOptions
+
+if TYPE_CHECKING:
+    from agentmem.memory.outputs import FoundOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ class Beside:
 
 async def gathered(seat: Seat, query: str, options: ContextOptions) -> Beside:
     """Read the other tiers, side by side; each empty where there is nothing."""
+    from agentmem.memory.goals import Goals
+    from agentmem.memory.synopsis import Synopses
+    from agentmem.memory.working import Working
+
     working = Working(seat)
 
     async def outputs() -> list[FoundOutput]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,15 +34,16 @@ from agentmem.recall.rate import RateLimit
 from agentmem.recall.receipt import Line, Receipt, ThreadLead, WhyNot, make_pool, why_not, with_contributions
 from agentmem.recall.relevance import NOTHING_RELEVANT, relevant
 from agentmem.recall.rerank import late_interaction
-from agentmem.recall.reranker import Reranking
 from agentmem.recall.run import Deadline, notices_of, run
 from agentmem.recall.select import AsOfNow, Selection, select, shortlist
 from agentmem.recall.standing import marked
 from agentmem.recall.technique import Memory
-from agentmem.recall.unseen import unseen
 from agentmem.recall.user import profile_of, user_context
 from agentmem.recall.view import Opened, Source, open_memory
 from agentmem.settings_parts import DecayOptions, SynopsisOptions
+
+if TYPE_CHECKING:
+    from agentmem.recall.reranker import Reranking
 
 NO_TOKENS = "Word piece vectors, which profile best needs, are not there yet: ranked without them."
 MOST_PACKED = 2_000  # records considered for one context
@@ -89,6 +90,8 @@ class RecallLayer:
         self.metrics = RecallMetrics()
         self.reranking: Reranking | None = None
         if reranker is not None:
+            from agentmem.recall.reranker import Reranking
+
             self.reranking = Reranking(reranker, self.options.reranker)
 
     def forget(self, user_id: str) -> None:
@@ -148,6 +151,8 @@ class RecallLayer:
 
         Asking again sees the memory as it was then, but the models and settings of now.
         """
+        from agentmem.recall.unseen import unseen
+
         said = why_not(receipt, record_id)
         if said.candidate is not None:
             return said

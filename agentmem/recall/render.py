@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agentmem.memory.outputs import Output
 from agentmem.model.records import Entity, Fact, Goal, Procedure, Record, Strategy, Turn
+
+if TYPE_CHECKING:
+    from agentmem.memory.outputs import Output
 
 SHORT = 8
 UUID_LENGTH = 36

@@ -46,9 +46,10 @@ class Reranking:
         A failure costs its line alone. `turns` are slots, best first. See `run` for `whole`.
         """
         watch, order = Stopwatch(memory.clock), turns[: self._options.depth]
-        found = (await asyncio.gather(self._scores(query, order, memory, whole), return_exceptions=True))[0]
-        if isinstance(found, BaseException):
-            error = passable(found)
+        try:
+            found = await self._scores(query, order, memory, whole)
+        except Exception as failure:  # noqa: BLE001  `passable` raises what may not be passed over
+            error = passable(failure)
             said = failed(error, self._options.deadline, whole)
             return fusion, Line(NAME, watch.milliseconds(), {}, said, isinstance(error, TimeoutError))
         column = np.full(len(fusion.scores), np.nan, dtype=np.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -56,13 +56,17 @@ async def run(
 ) -> Found:
     """Ask every technique. One that fails or is late costs its line; when all of them fail, the first is raised.
 
-    Each has its own deadline and what is left of the `whole` one; None for neither.
+    Each has its own deadline and what is left of the `whole` one; None for neither. Those that may take longest, since
+    they wait for a model, begin first.
     """
-    runs = await asyncio.gather(*(_one(technique, query, memory, clock, whole) for technique in techniques))
+    longest_first = sorted(techniques, key=lambda technique: -technique.options.deadline)
+    runs = await asyncio.gather(*(_one(technique, query, memory, clock, whole) for technique in longest_first))
+    done = {technique.name: run for technique, run in zip(longest_first, runs, strict=True)}
     lists: dict[str, Ranked] = {}
     trace, failures = [], []
-    for technique, (hits, milliseconds, note) in zip(techniques, runs, strict=True):
-        if isinstance(hits, BaseException):
+    for technique in techniques:
+        hits, milliseconds, note = done[technique.name]
+        if isinstance(hits, Exception):
             failures.append(passable(hits))
             late = isinstance(hits, TimeoutError)
             said = failed(hits, technique.options.deadline, whole)
@@ -97,27 +101,32 @@ def failed(error: BaseException, deadline: float, whole: Deadline | None = None)
     return str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
 
 
-def passable(error: BaseException) -> Exception:
+def passable(error: Exception) -> Exception:
     """The error, when recall may go on without the technique; else raises it."""
-    if isinstance(error, FATAL) or not isinstance(error, Exception):
+    if isinstance(error, FATAL):
         raise error
     return error
 
 
 async def _one(
     technique: Technique, query: Query, memory: Memory, clock: Clock, whole: Deadline | None
-) -> tuple[Hits | BaseException, float, str]:
+) -> tuple[Hits | Exception, float, str]:
     watch, notes = Stopwatch(clock), list[str]()
-    search = _search(technique, query, replace(memory, note=notes.append), whole)
-    hits: Hits | BaseException = (await asyncio.gather(search, return_exceptions=True))[0]
+    hits: Hits | Exception
+    try:
+        hits = await _search(technique, query, memory, whole, notes.append)
+    except Exception as error:  # noqa: BLE001  whoever put them side by side looks at it
+        hits = error
     return hits, watch.milliseconds(), "; ".join(notes)
 
 
-async def _search(technique: Technique, query: Query, memory: Memory, whole: Deadline | None) -> Hits:
+async def _search(
+    technique: Technique, query: Query, memory: Memory, whole: Deadline | None, note: Callable[[str], None]
+) -> Hits:
     own = technique.options.deadline if whole is not None else None
     async with asyncio.timeout_at(None if whole is None else whole.end), asyncio.timeout(own) as limit:
         bound = _Bound(memory, limit)
-        seen = replace(memory, embed=bound.embed, ask=bound.ask)
+        seen = replace(memory, embed=bound.embed, ask=bound.ask, note=note)
         hits: Hits = await technique.module.search(query, seen, technique.options)
         return hits
 

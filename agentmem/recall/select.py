@@ -64,11 +64,12 @@ async def select(
 ) -> Selection:
     """Apply the factors to the shortlisted records and rank them again.
 
-    Salience and confidence count as of now. So many records of each kind as `ahead` are read beside, because they will
-    be delivered.
+    Salience and confidence count as of now. Records of each kind are read `ahead`, so many, because they will be
+    delivered.
     """
-    others = [int(slot) for kind, slots in lists.items() if kind != "Turn" for slot in slots]
-    read, used = await asyncio.gather(memory.read(others), _usage(lists, memory))
+    # Factors seldom change which turns are delivered: those are read with what the factors come from.
+    likely = [int(slot) for kind, slots in lists.items() for slot in (slots[:ahead] if kind == "Turn" else slots)]
+    read, used = await asyncio.gather(memory.read(likely), _usage(lists, memory))
     records = await marked({memory.outline.slots[record.key]: record for record in read}, memory)
     if unsure := _unsure(records, used, standing):
         lists = {kind: slots[~np.isin(slots, list(unsure))] for kind, slots in lists.items()}

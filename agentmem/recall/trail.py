@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from agentmem.errors import AgentMemError, NotFound, StoreUnavailable
-from agentmem.events import WARNING, tell
+from agentmem.events import DEBUG, WARNING, tell
 from agentmem.memory import Seat
 from agentmem.model.clock import Stopwatch, aware
 from agentmem.model.scope import Scope
@@ -18,43 +18,81 @@ from agentmem.recall.layer import RecallLayer
 from agentmem.recall.query import Request
 from agentmem.recall.receipt import Receipt, WhyNot
 from agentmem.resources import Resources
-from agentmem.stores import LogStore
 
 
-async def audit_recall(
-    resources: Resources, scope: Scope, operation: str, request: Request, receipt: Receipt | None, watch: Stopwatch,
-    *, error: str | None = None,
-) -> None:  # fmt: skip
-    """Write the audit row of a recall where the level asks for one: what was delivered, from where, how long."""
-    auditor = resources.auditor
-    if not auditor.reads or error == StoreUnavailable.__name__:  # to ask the log again would double the caller's wait
-        return
-    details: dict[str, Any] = {}
-    if receipt is not None:
-        details = {
-            "receipt": receipt.id, "delivered": [name for _, name in receipt.delivered],
-            "cross_channel": [[*key, channel] for key, channel in receipt.elsewhere.items()],
-            "trace": [[line.technique, round(line.milliseconds, 3), line.error] for line in receipt.trace],
-        }  # fmt: skip
-        if auditor.level == "verbose":
-            details["candidates"] = receipt.as_dict()["candidates"]
-    row = auditor.read(
-        operation, scope.reading(request.channels), memory_type="recall", query=request.query,
-        count=None if receipt is None else len(receipt.delivered), latency_ms=watch.milliseconds(),
-        metadata=details, error=error,
-    )  # fmt: skip
-    if row is not None:
-        await resources.log.audit([row])
+@dataclass(frozen=True)
+class Trail:
+    """What one recall leaves: a receipt in the process, and where the audit level asks for it a row and a kept receipt.
+
+    What was erased while the recall was under way is told by none of them.
+    """
+
+    resources: Resources
+    scope: Scope
+    operation: str
+    request: Request
+    watch: Stopwatch
+    erasures: int
+    seen: int | None
+
+    @classmethod
+    async def begin(cls, resources: Resources, scope: Scope, operation: str, request: Request) -> Trail:
+        """To be called before anything is read."""
+        watch, erasures = Stopwatch(resources.clock), resources.erasures[scope.user_id]
+        seen = (await resources.log.head(scope)).seq if resources.auditor.reads else None
+        return cls(resources, scope, operation, request, watch, erasures, seen)
+
+    def hold(self, bundle: MemoryBundle) -> None:
+        """Keep the receipt in this process for a while, and tell that there was a recall."""
+        resources, receipt = self.resources, bundle.receipt
+        if resources.erasures[self.scope.user_id] == self.erasures:
+            resources.keep_receipt(receipt.id, receipt)
+        resources.timings.add("recall", receipt.milliseconds)
+        tell(DEBUG, "recalled", user_id=self.scope.user_id, receipt_id=receipt.id, items=len(bundle.items),
+             notices=len(bundle.notices), ms=receipt.milliseconds)  # fmt: skip
+
+    async def reinforced(self, bundle: MemoryBundle) -> MemoryBundle:
+        """Count what was delivered; where that cannot be written, the answer is given all the same, with a notice."""
+        resources, receipt = self.resources, bundle.receipt
+        try:
+            await resources.log.touch(receipt.delivered, self.scope, receipt.id, at=resources.clock.now())
+        except StoreUnavailable as error:
+            return replace(bundle, notices=(*bundle.notices, f"That this was recalled could not be noted: {error}"))
+        return bundle
+
+    async def end(self, receipt: Receipt | None, *, error: str | None = None) -> None:
+        """Write the row: what was delivered, from where, how long it took."""
+        resources, request = self.resources, self.request
+        auditor = resources.auditor
+        if not auditor.reads or error == StoreUnavailable.__name__:  # to ask the log again would double the wait
+            return
+        details: dict[str, Any] = {}
         if receipt is not None:
-            await _keep(receipt, scope, resources.log)
+            details = {
+                "receipt": receipt.id, "delivered": [name for _, name in receipt.delivered],
+                "cross_channel": [[*key, channel] for key, channel in receipt.elsewhere.items()],
+                "trace": [[line.technique, round(line.milliseconds, 3), line.error] for line in receipt.trace],
+            }  # fmt: skip
+            if auditor.level == "verbose":
+                details["candidates"] = receipt.as_dict()["candidates"]
+        row = auditor.read(
+            self.operation, self.scope.reading(request.channels), memory_type="recall", query=request.query,
+            count=None if receipt is None else len(receipt.delivered), latency_ms=self.watch.milliseconds(),
+            metadata=details, error=error,
+        )  # fmt: skip
+        if row is not None:
+            await resources.log.audit([replace(row, seen=self.seen)])
+            if receipt is not None:
+                await self._keep(receipt)
 
-
-async def _keep(receipt: Receipt, scope: Scope, log: LogStore) -> None:
-    """Keep a receipt beside its audit row. That this fails costs nobody an answer: the process has it for a while."""
-    try:
-        await log.keep_receipt(scope, receipt.id, await asyncio.to_thread(to_json, receipt), receipt.at)
-    except AgentMemError as error:
-        tell(WARNING, "receipt not kept", user_id=scope.user_id, receipt_id=receipt.id, error=type(error).__name__)
+    async def _keep(self, receipt: Receipt) -> None:
+        """Keep a receipt beside its row. That this fails costs nobody an answer: the process has it for a while."""
+        log, scope = self.resources.log, self.scope
+        try:
+            text = await asyncio.to_thread(to_json, receipt)
+            await log.keep_receipt(scope, receipt.id, text, receipt.at, self.seen)
+        except AgentMemError as error:
+            tell(WARNING, "receipt not kept", user_id=scope.user_id, receipt_id=receipt.id, error=type(error).__name__)
 
 
 @dataclass

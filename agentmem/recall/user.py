@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from agentmem.memory.synopsis import TIERS, holds, joined
-from agentmem.memory.synopsis_material import bases
 from agentmem.model.records import Synopsis, User
 from agentmem.model.synopsis import Tier
 from agentmem.recall.technique import Memory
@@ -40,6 +38,9 @@ async def _synopsis(memory: Memory, options: SynopsisOptions) -> Synopsis | None
     slots = np.flatnonzero(mine & outline.channels.among(readable)[outline.channel])
     if not len(slots):
         return None
+    from agentmem.memory.synopsis import TIERS, holds, joined
+    from agentmem.memory.synopsis_material import bases
+
     since, parts = memory.moment - timedelta(seconds=min(options.context_ttl, 1e9)), {}
     stand = await bases(outline, readable, memory.moment)
     for found in await memory.read([int(slot) for slot in slots]):

@@ -79,7 +79,7 @@ class RecordStore(Protocol):
         limit: int = 100,
         offset: int = 0,
     ) -> list[Record]:
-        """Current records that match, in a stable order; `order` is `seq`, `time` (world time begins) or `position`."""
+        """Current records that match, in a stable order: `seq`, `time` (world time begins), `position` or `id`."""
         ...
 
     async def count(self, scope: Scope, where: Where) -> int:
@@ -146,14 +146,21 @@ class LogStore(RecordStore, WordIndex, Protocol):
         """Which of these records changed after a position, with the latest `seq`."""
         ...
 
-    async def audit(self, entries: Sequence[Audit]) -> None: ...
+    async def audit(self, entries: Sequence[Audit]) -> None:
+        """Add rows to the audit log, in order; without texts where something was erased since their `seen`."""
+        ...
 
     async def audit_rows(self, scope: Scope, **filters: Any) -> list[dict[str, Any]]:
         """Audit rows, newest first. Filters: operation, memory_type, since, until, session_id, success, limit."""
         ...
 
-    async def keep_receipt(self, scope: Scope, receipt_id: str, receipt: str, at: datetime) -> None:
-        """Keep how a recall was answered, as JSON; the same one again replaces it."""
+    async def keep_receipt(
+        self, scope: Scope, receipt_id: str, receipt: str, at: datetime, seen: int | None = None
+    ) -> None:
+        """Keep how a recall was answered, as JSON; the same one again replaces it.
+
+        `seen` is the journal position from before that recall: nothing is kept where something was erased since.
+        """
         ...
 
     async def receipt(self, receipt_id: str, scope: Scope) -> str | None:

@@ -38,6 +38,7 @@ class State:
     last_at: int = 0
     held: dict[Key, Held] = field(default_factory=dict)
     sharing: dict[tuple[str, str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
+    newest: dict[str, int] = field(default_factory=dict)  # the position of the latest current record of a kind
     last: dict[str, int] = field(default_factory=dict)  # the highest position of a conversation
     taken: dict[tuple[str, int], int] = field(default_factory=dict)  # (conversation, position): slot
 
@@ -121,6 +122,9 @@ class Draft:
         return held if held is not None and held.seq is not None else None
 
     def _check_expectations(self, change: Change) -> None:
+        for kind, position in change.since.items():
+            if (newest := self.state.newest.get(kind, 0)) > position:
+                raise Conflict(f"a {kind} was put at {newest}; this write expected none since {position}", stale=True)
         for (kind, record_id), expected in change.expects.items():
             held = self._current((kind, record_id))
             found = None if held is None else held.seq

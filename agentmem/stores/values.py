@@ -27,6 +27,7 @@ class Where:
     status: tuple[str, ...] | None = None
     key: tuple[str, ...] | None = None  # Record.unique() values
     ids: tuple[str, ...] | None = None
+    after: str | None = None  # ids that come after this one
     since: datetime | None = None  # world time begins at or after
     until: datetime | None = None  # world time begins before
 

@@ -17,8 +17,6 @@ from tests.conformance.congruence import Both
 from tests.flows.given import StoppedClock
 from tests.servers.stack import Stack
 
-pytestmark = pytest.mark.usefixtures("patient_redis")
-
 STEPS = 12
 PARTS = 8
 FIRST, _, LAST = os.environ.get("AGENTMEM_TEST_HISTORIES", "200").rpartition(":")

@@ -122,6 +122,36 @@ async def test_audit_text_of_what_was_erased_is_blanked(log: LogStore, scope: Sc
     assert (blanked["operation"], blanked["result_count"], blanked["latency_ms"]) == ("recall", 3, 1.5)
 
 
+@pytest.mark.parametrize("everything", [False, True])
+async def test_what_was_read_before_an_erasure_is_told_without_text_after_it(
+    log: LogStore, scope: Scope, stranger: Scope, everything: bool
+) -> None:
+    """A recall may be under way meanwhile. What others erase does not count."""
+    await put(log, scope, turn("a", f"Meet me in {MARKER}."), turn("b", "At noon."))
+    seen = (await log.head(scope)).seq
+    await put(log, stranger, turn("c", "Never."))
+    await log.erase(stranger, None, operation_id="theirs", at=START)
+    query = {"query_text": f"Where is {MARKER}?", "metadata": {"delivered": ["a"]}}
+    await log.audit([audited(scope, seen=seen, **query)])
+    await log.keep_receipt(scope, "before", "{}", START, seen)
+    (row,) = await log.audit_rows(scope, operation="recall")
+    assert (row["query_text"], row["metadata"]) == (query["query_text"], query["metadata"])
+    assert await log.receipt("before", scope) == "{}"
+
+    await log.erase(scope, None if everything else [("Turn", "a")], operation_id="erasure", at=START)
+    await log.audit([audited(scope, "late", seen=seen, error_message=MARKER, **query)])
+    await log.keep_receipt(scope, "late", "{}", START, seen)
+    (row,) = await log.audit_rows(scope, operation="late")
+    assert (row["query_text"], row["error_message"], row["metadata"]) == (None, None, {})
+    assert await log.receipt("late", scope) is None
+
+    seen = (await log.head(scope)).seq
+    await log.audit([audited(scope, "after", seen=seen, query_text="What now?")])
+    await log.keep_receipt(scope, "after", "{}", START, seen)
+    assert (await log.audit_rows(scope, operation="after"))[0]["query_text"] == "What now?"
+    assert await log.receipt("after", scope) == "{}"
+
+
 async def test_short_common_text_is_blanked_in_the_rows_of_its_own_operation(log: LogStore, scope: Scope) -> None:
     row = audited(scope, "store", operation_id="op", metadata={"payload": ["yes"]})
     await log.append([change(scope, turn("a", "yes"), operation_id="op")], row)

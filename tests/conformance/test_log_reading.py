@@ -44,6 +44,8 @@ async def test_by_slot_answers_in_the_order_asked_and_as_of_a_position(log: LogS
         (Where(ids=("a", "t", "'; DROP TABLE memory_records")), ["a", "t"]),
         (Where(key=(fact("a").unique(),)), ["a"]),
         (Where(key=("",)), []),
+        (Where(kinds=("Fact", "Turn"), after="b"), ["c", "t", "u"]),
+        (Where(ids=("a", "t"), after="a"), ["t"]),
         (Where(conversation_id="talk"), ["t"]),
         (Where(since=START), ["b", "t", "u"]),
         (Where(until=START), ["a", "c"]),
@@ -71,10 +73,13 @@ async def test_find_orders_stably_and_pages(log: LogStore, scope: Scope) -> None
     pages = [await log.find(scope, everything, limit=4, offset=offset) for offset in (0, 4, 8)]
     assert [record.id for page in pages for record in page] == by_seq
     assert await log.find(scope, everything, limit=0) == []
+    assert ids(await log.find(scope, everything, order="id")) == sorted(names)
+    assert ids(await log.find(scope, everything, order="id", descending=True)) == sorted(names, reverse=True)
+    assert ids(await log.find(scope, Where(after="f4"), order="id", limit=3)) == ["f5", "f6", "f7"]
 
 
 @pytest.mark.parametrize(
-    "field, options", [("order", {"order": "id"}), ("limit", {"limit": -1}), ("offset", {"offset": -1})]
+    "field, options", [("order", {"order": "name"}), ("limit", {"limit": -1}), ("offset", {"offset": -1})]
 )
 async def test_find_refuses_what_it_does_not_know(
     log: LogStore, scope: Scope, field: str, options: dict[str, int]

@@ -118,6 +118,20 @@ async def test_an_expectation_that_does_not_hold_is_a_stale_conflict(log: LogSto
     assert await log.get("Fact", ["a"], scope) == []
 
 
+async def test_a_write_may_expect_that_there_is_no_more_of_a_kind(log: LogStore, scope: Scope, stranger: Scope) -> None:
+    """What others write does not count, nor other kinds, nor what the same write puts."""
+    await put(log, scope, fact("a"))
+    seen = (await log.head(scope)).seq
+    await put(log, stranger, fact("b"))
+    await put(log, scope, entity("tea"))
+    await log.append([change(scope, fact(name), since={"Fact": seen, "Goal": 0}) for name in ("c", "d")])
+    for wrong in (0, seen):
+        with pytest.raises(Conflict, match="expected none since") as refused:
+            await log.append([change(scope, fact("e"), since={"Fact": wrong})])
+        assert refused.value.stale
+    assert await log.get("Fact", ["e"], scope) == []
+
+
 async def test_one_refused_change_refuses_the_whole_write(log: LogStore, scope: Scope) -> None:
     good, bad = change(scope, fact("a")), change(scope, fact("b"), expects={("Fact", "a"): None})
     with pytest.raises(Conflict):

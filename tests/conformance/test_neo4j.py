@@ -381,6 +381,16 @@ async def test_every_statement_starts_from_an_index(kept: Kept, walks: Neo4jGrap
     assert "CartesianProduct" not in {operator for operator, _ in found}
 
 
+def test_every_match_by_label_names_its_index() -> None:
+    """A plan depends on how much there was when it was made; of an index with hardly anything in it, it reads all."""
+    found: list[str] = []
+    for name in ("apply", "graph", "vectors", "checks"):
+        for text in load_blocks("agentmem.stores.neo4j", f"{name}.cypher").values():
+            found += re.findall(r"(?m)^.*MATCH \(\w+:.*\n.*", text)
+    assert len(found) > 25
+    assert [line for line in found if "\nUSING INDEX " not in line] == []
+
+
 def test_every_read_has_a_limit() -> None:
     writes = re.compile(r"\b(CREATE|MERGE|SET|DELETE|REMOVE|CALL db)\b")
     reads = {name: text for name, text in STATEMENTS.items() if not writes.search(text)}

@@ -19,8 +19,6 @@ from agentmem.stores.sqlite import SqliteLog
 from tests.conformance.graphs import kept_on
 from tests.conformance.stores import opened
 
-pytestmark = pytest.mark.usefixtures("patient_redis")
-
 ALONE = {"schema_version"}  # tells of the schema and belongs to no user: a reference table
 OURS = "relnamespace = 'public'::regnamespace"
 TABLES = f"SELECT relname FROM pg_class WHERE {OURS} AND relkind IN ('r', 'p')"

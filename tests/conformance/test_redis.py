@@ -18,8 +18,6 @@ from tests.conformance.caches import ANN, BOB, fill, opened, remembering
 from tests.servers.local import LocalServer
 from tests.servers.redis import Redis
 
-pytestmark = pytest.mark.usefixtures("patient_redis")
-
 
 @pytest.fixture
 async def session(redis_database: str) -> AsyncIterator[RedisSession]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,17 +43,26 @@ async def test_a_server_that_is_killed_and_comes_back(own_redis: LocalServer) ->
         assert await session.increment(ANN, "n", ttl=60) == 1, "no request goes to a connection that has ended"
 
 
+@pytest.mark.impatient
 async def test_a_server_that_stands_still_holds_nobody_up(own_redis: LocalServer) -> None:
     async with opened(own_redis.url) as session:
         for n in range(30):
-            await session.set(ANN, f"k{n}", n, ttl=600)
+            await sooner_or_later(partial(session.set, ANN, f"k{n}", n, ttl=600))
         own_redis.pause()
         asked = [session.get(ANN, f"k{n}") for n in range(30)]
         answers = await asyncio.gather(*asked, session.items(ANN, ""), return_exceptions=True)
         assert {type(answer) for answer in answers} == {StoreUnavailable}
         own_redis.resume()
-        asked = [session.get(ANN, f"k{n}") for n in range(30)]
+        asked = [sooner_or_later(partial(session.get, ANN, f"k{n}")) for n in range(30)]
         assert await asyncio.gather(*asked) == list(range(30)), "no late answer goes to another question"
+
+
+async def sooner_or_later(ask: Callable[[], Awaitable[object]]) -> object:
+    """The first answer of a server that is there, of a machine that may be too busy for the time it is given."""
+    async with asyncio.timeout(120):
+        while True:
+            with suppress(StoreUnavailable):
+                return await ask()
 
 
 async def test_a_server_that_is_down_at_opening_is_used_when_it_is_there(own_redis: LocalServer) -> None:

@@ -17,8 +17,6 @@ from agentmem.stores import redis as redis_store
 from agentmem.stores import sqlite as sqlite_store
 from tests.conformance.stores import Hand
 
-pytestmark = pytest.mark.usefixtures("patient_redis")
-
 ANN, BOB = Scope("ann"), Scope("bob")
 OpenSession = Callable[[], Awaitable[SessionStore]]
 BACKENDS = ["sqlite", pytest.param("redis", marks=pytest.mark.server("redis"))]

@@ -6,12 +6,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from tests.docs import inventories
 from tests.docs.source_names import ITEMS
-
-pytestmark = pytest.mark.usefixtures("patient_redis")
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/source-items.md"
 

@@ -55,6 +55,8 @@ class Scribe:
                 for item in said.get(name, ()):
                     quote = {} if name == "entities" else {"quote": turn["text"]}
                     linked = {field: known[item[field]] for field in ("replaces", "ended") if item.get(field) in known}
+                    if "depends_on" in item:
+                        linked["depends_on"] = [known[claim] for claim in item["depends_on"]]
                     reply[name].append({"turn": label, **quote, **item, **linked})
         return reply
 

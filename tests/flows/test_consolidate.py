@@ -199,3 +199,69 @@ async def test_facts_whose_premise_fell_are_asked_about_once(tmp_path: Path) -> 
         stale = {fact.claim: bool(fact.fallen_premise) for fact in bundle.facts}
         assert stale["The user surfs at Caparica."] is False
         assert stale["The user takes tram 28."] is True
+
+
+async def test_a_claim_is_not_grounded_on_what_rests_on_it(tmp_path: Path) -> None:
+    said = {**BOOK[LIVES]["facts"][0], "depends_on": ["The user walks by the river in Lisbon."]}
+    async with opened(tmp_path, Scribe({LIVES: {**BOOK[LIVES], "facts": [said]}})) as memory:
+        home = await memory.learn_fact("The user lives in Lisbon.")
+        await memory.learn_fact("The user walks by the river in Lisbon.", depends_on=[home.id])
+        turn = await memory.store_turn(LIVES)
+        (report,) = await memory.consolidate("consolidate")
+        fact = await memory.semantic.get_fact(home.id)
+        assert (report.failed, fact.depends_on, fact.source_turn_ids) == ({}, (), (turn.id,))
+
+
+async def test_a_claim_that_several_turns_say_rests_on_all_of_them(tmp_path: Path) -> None:
+    again = "As I said, I live in Lisbon, near the river."
+    said = {"facts": BOOK[LIVES]["facts"]}
+    async with opened(tmp_path, Scribe({LIVES: BOOK[LIVES], again: said})) as memory:
+        first, second = await memory.store_turns([LIVES, again])
+        await memory.consolidate("consolidate")
+        (fact,) = await memory.semantic.facts()
+        assert fact.source_turn_ids == (first.id, second.id)
+        assert [name for name, *_ in fact.source_spans] == [first.id, second.id]
+        await memory.forget(first.id, hard=True)
+        assert (await memory.semantic.get_fact(fact.id)).source_turn_ids == (second.id,)
+
+
+async def test_what_one_turn_says_for_sure_is_not_asked_because_of_another(tmp_path: Path) -> None:
+    vague = "Lisbon, was it?"
+    doubted = {"facts": [{**BOOK[LIVES]["facts"][0], "quote": "something that nobody said"}]}
+    async with opened(tmp_path, Scribe({vague: doubted, LIVES: BOOK[LIVES]})) as memory:
+        _, lives = await memory.store_turns([vague, LIVES])
+        await memory.consolidate("consolidate")
+        (fact,) = await memory.semantic.facts()
+        assert (fact.source_turn_ids, await memory.semantic.reviews()) == ((lives.id,), [])
+
+
+async def test_two_things_said_of_one_fact_at_once_can_be_decided(tmp_path: Path) -> None:
+    """Of the second it is asked, and what was learned of the first is what it stands against."""
+    faro = "No, wait, by now I live in Faro."
+    moved = {"facts": [{**BOOK[MOVED]["facts"][0], "claim": "The user lives in Faro.", "entities": []}]}
+    async with opened(tmp_path, Scribe({**BOOK, faro: moved})) as memory:
+        home = await memory.learn_fact("The user lives in Lisbon.")
+        await memory.store_turns([MOVED, faro])
+        await memory.consolidate("consolidate")
+        (review,) = await memory.semantic.reviews()
+        assert (review.about, review.record_ids) == ("contradiction", (home.id,))
+        await memory.semantic.resolve_review(review.id, "prefer_new")
+        assert [fact.claim for fact in await memory.semantic.facts()] == ["The user lives in Faro."]
+
+
+async def test_what_is_known_and_said_twice_in_other_words_is_one_fact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lexical embedder takes no two wordings for the same: here all that is near is."""
+    monkeypatch.setattr("agentmem.extraction.settle.says_the_same", lambda *_: True)
+    again = "As I said, I live in Lisbon, near the river."
+    words = [
+        {**BOOK[LIVES]["facts"][0], "claim": claim} for claim in ("A user lives in Lisbon.", "User lives in Lisbon")
+    ]
+    async with opened(tmp_path, Scribe({LIVES: {"facts": words[:1]}, again: {"facts": words[1:]}})) as memory:
+        home = await memory.learn_fact("The user lives in Lisbon.")
+        turns = await memory.store_turns([LIVES, again])
+        await memory.consolidate("consolidate")
+        (fact,) = await memory.semantic.facts()
+        assert (fact.id, fact.source_turn_ids) == (home.id, tuple(turn.id for turn in turns))
+        assert await memory.semantic.reviews() == []

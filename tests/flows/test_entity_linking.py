@@ -7,7 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agentmem import AsyncAgentMemory, JobReport
+from agentmem.consolidation import entity_linking
+from tests.flows.meanwhile import once_before, once_before_append
 
 
 @asynccontextmanager
@@ -73,3 +77,47 @@ async def test_channels_are_kept_apart(tmp_path: Path) -> None:
         await memory.upsert_entity({"name": "Atlas", "type": "project", "aliases": ["A1"]})
         await memory.scoped(channel="work").upsert_entity({"name": "A1", "type": "project"})
         assert (await run(memory)).counts == {}
+
+
+@pytest.mark.parametrize("moment", ["build", "append"])
+@pytest.mark.parametrize("fate", ["erased", "forgotten", "merged"])
+async def test_nobody_is_asked_about_one_that_went_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, fate: str
+) -> None:
+    async with opened(tmp_path) as memory:
+        people = (
+            {"name": "Anna Berg"},
+            {"name": "Anna"},
+            {"name": "Ann B."},
+            {"name": "Anna Berg", "aliases": ["Anna"]},
+        )
+        _, young, third, _ = [await memory.upsert_entity({**each, "type": "person"}) for each in people]
+
+        async def take_away() -> None:
+            if fate == "merged":
+                await memory.semantic.merge_entities(third.id, young.id)
+            else:
+                await memory.forget(young.id, hard=fate == "erased")
+
+        if moment == "build":
+            done = once_before(monkeypatch, entity_linking._Run, "_ask", take_away)
+        else:
+            done = once_before_append(monkeypatch, memory.resources, "entity_linking", take_away)
+        report = await run(memory)
+        assert (len(done), report.counts, report.operation_ids) == (1, {}, [])
+        assert [review.question for review in await memory.semantic.reviews()] == []
+
+
+async def test_one_that_gained_a_description_meanwhile_is_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as memory:
+        for each in ({"name": "Anna Berg"}, {"name": "Anna"}, {"name": "Anna Berg", "aliases": ["Anna"]}):
+            await memory.upsert_entity({**each, "type": "person"})
+        told = {"name": "Anna Berg", "type": "person", "description": "from work"}
+        done = once_before_append(
+            monkeypatch, memory.resources, "entity_linking", lambda: memory.upsert_entity(told)
+        )  # fmt: skip
+        report = await run(memory)
+        assert (len(done), report.counts, report.notes) == (1, {"review": 1}, [])
+        assert len(await memory.semantic.reviews()) == 1

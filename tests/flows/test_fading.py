@@ -95,6 +95,25 @@ def test_what_is_important_or_serves_an_open_goal_is_spared(memory: AgentMemory,
     assert memory.semantic.get_fact(precious.id).status is Status.ACTIVE
 
 
+@pytest.mark.parametrize("nights", [(17,), (14, 15, 16, 17), (13, 17)])
+def test_when_a_spared_fact_is_looked_at_again_does_not_hang_on_the_nights(
+    memory: AgentMemory, clock: StoppedClock, nights: tuple[int, ...]
+) -> None:
+    """Every three days, the half-life, since it faded (after 12.97), whichever nights passed without a job."""
+    turn = memory.store_turn("The deploy key lies in the safe.")
+    goal = memory.add_goal({"description": "Deploy", "conversation_id": turn.conversation_id})
+    short(memory, "The key lies in the safe", source_turn_ids=[turn.id])
+    begun = clock.at
+    for night in nights:
+        clock.at = begun + timedelta(days=night)
+        job(memory)
+    memory.complete_goal(goal.id)
+    clock.at = begun + timedelta(days=18)
+    assert job(memory).counts == {}
+    clock.at = begun + timedelta(days=19)
+    assert job(memory).counts == {"archived": 1}
+
+
 def test_what_was_used_meanwhile_stays(memory: AgentMemory, clock: StoppedClock) -> None:
     fact = short(memory)
     clock.ahead(days=GONE)

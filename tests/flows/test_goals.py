@@ -12,9 +12,11 @@ import pytest
 
 from agentmem import AgentMemory, AsyncAgentMemory, Conflict, EdgeKind, Goal, InvalidRecord, NotFound
 from agentmem.memory.goal_graph import check_circles
+from agentmem.memory.goals import Goals
 from agentmem.model.records import Outcome
 from agentmem.stores import Where
 from tests.flows.given import START, StoppedClock, head, last_operation, opened, resources, run, seat
+from tests.flows.meanwhile import Act, once_before, once_before_append
 
 
 def statuses(memory: AgentMemory, *goals: Goal) -> list[str]:
@@ -150,6 +152,55 @@ async def test_a_goal_that_ends_while_it_is_looked_at_blocks_nobody(
         with pytest.raises(InvalidRecord, match="has ended"):
             await memory.goals.block(a.id, b.id)
         assert (looked, (await memory.get_goal(a.id)).goal_status) == ([b.id], "active")
+
+
+async def test_a_goal_that_is_erased_while_it_is_looked_at_blocks_nobody(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    async with AsyncAgentMemory("alice", home=home, embedder="hash") as memory:
+        a, b = [await memory.add_goal(name) for name in "ab"]
+        done = once_before(monkeypatch, Goals, "_goals", lambda: memory.forget(b.id, hard=True))
+        with pytest.raises(InvalidRecord, match="no Goal"):
+            await memory.goals.block(a.id, b.id)
+        assert (done, (await memory.get_goal(a.id)).goal_status) == (["_goals"], "active")
+
+
+@pytest.mark.parametrize("cascade", [False, True])
+async def test_a_part_added_while_its_goal_completes_is_seen(
+    home: Path, monkeypatch: pytest.MonkeyPatch, cascade: bool
+) -> None:
+    async with AsyncAgentMemory("alice", home=home, embedder="hash") as memory:
+        trip = await memory.add_goal("trip")
+        part = {"description": "flight", "parent_id": trip.id, "id": "flight"}
+        done = once_before_append(monkeypatch, memory.resources, "complete_goal", lambda: memory.add_goal(part))
+        if cascade:
+            await memory.complete_goal(trip.id, cascade=True)
+        else:
+            with pytest.raises(InvalidRecord, match="open sub-goals: 'flight'"):
+                await memory.complete_goal(trip.id)
+        stand = [(await memory.get_goal(name)).goal_status for name in (trip.id, "flight")]
+        assert (done, stand) == (["append"], ["completed", "abandoned"] if cascade else ["active", "active"])
+
+
+async def test_a_goal_ends_though_others_never_cease_to_write(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is made to wait for it at the last moment is freed."""
+    async with AsyncAgentMemory("alice", home=home, embedder="hash") as memory:
+        a, b = [await memory.add_goal(name) for name in "ab"]
+        acts: list[Act] = [lambda: memory.goals.block(a.id, b.id)]
+        append, tries = memory.resources.log.append, []
+
+        async def after_another(changes: Any, *more: Any) -> Any:
+            if changes[0].operation == "complete_goal":
+                tries.append("complete_goal")
+                await memory.store_turn("More!")
+                if acts:
+                    await acts.pop()()
+            return await append(changes, *more)
+
+        monkeypatch.setattr(memory.resources.log, "append", after_another)
+        await memory.complete_goal(b.id)
+        stand = [(await memory.get_goal(goal.id)).goal_status for goal in (a, b)]
+        assert (len(tries), stand) == (2, ["active", "completed"])
 
 
 def test_parts_keep_a_goal_open_unless_they_are_given_up_with_it(memory: AgentMemory) -> None:

@@ -20,8 +20,6 @@ from agentmem.text.names import claim_hash
 from tests.flows.given import StoppedClock, head, ids, opened, resources, run, shown, tables
 from tests.servers.stack import Stack
 
-pytestmark = pytest.mark.usefixtures("patient_redis")
-
 QUERIES = ["Where does Ann keep the spare key?", "spare key under the mat", "Ann", "когда"]
 OTHERS = 10_000
 

@@ -24,8 +24,6 @@ from tests.flows.given import StoppedClock
 from tests.flows.test_worker_servers import opened
 from tests.servers.stack import Stack
 
-pytestmark = pytest.mark.usefixtures("patient_redis")
-
 TOLD = ("plumber", "staging", "Ann", "emojis", "passport", "bins")  # words of the story, and of nobody else
 
 

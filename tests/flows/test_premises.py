@@ -13,8 +13,6 @@ from agentmem.recall.standing import HIDDEN
 from tests.flows.given import START, StoppedClock, opened
 from tests.servers.stack import Stack
 
-pytestmark = pytest.mark.usefixtures("patient_redis")
-
 WORK, COMMUTE, TRAIN = "Ann works in Oslo", "Ann commutes to Oslo every day", "Ann needs a monthly train ticket"
 ASKED = "How does Ann commute to Oslo, and does she need a train ticket?"
 
@@ -152,6 +150,18 @@ def test_nothing_rests_on_itself(memory: AgentMemory) -> None:
             memory.semantic.update_fact(work.id, depends_on=[wrong.id])
         assert refused.value.field == "depends_on"
     assert memory.semantic.get_fact(work.id).depends_on == ()
+
+
+def test_what_is_learned_or_superseded_again_closes_no_circle(memory: AgentMemory) -> None:
+    work, commute, train = chain(memory)
+    with pytest.raises(InvalidRecord, match="itself rests on") as refused:
+        memory.learn_fact(work.claim, depends_on=[train.id])
+    assert refused.value.field == "depends_on"
+    other = memory.learn_fact("Ann works from home")
+    with pytest.raises(InvalidRecord, match="itself rests on"):
+        memory.semantic.supersede_fact(other.id, work.claim, depends_on=[commute.id])
+    assert memory.semantic.get_fact(work.id).depends_on == ()
+    assert memory.semantic.get_fact(other.id).superseded_by is None
 
 
 def test_a_premise_out_of_sight_is_not_told(memory: AgentMemory) -> None:

@@ -5,13 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from agentmem import AgentMemory
 from tests.flows.given import ids
 from tests.servers.stack import Stack
-
-pytestmark = pytest.mark.usefixtures("patient_redis")
 
 PATIENT = {"catch_up_ms": 60_000, "recall": {"entity": {"deadline": 60}}}  # a graph that has just started is slow
 

@@ -39,6 +39,7 @@ STEPS = st.one_of(
     st.tuples(st.just("project"), st.sampled_from(CLAIMS)),
     st.tuples(st.just("use"), st.sampled_from(CLAIMS)),
     st.tuples(st.just("ask"), st.sampled_from(CLAIMS)),
+    st.tuples(st.just("aim"), st.sampled_from(CLAIMS)),
     st.tuples(st.just("work"), st.booleans()),
     st.tuples(st.just("schedule"), st.sampled_from(["0 9 * * *", "30 */5 * * *"])),
     st.tuples(st.just("wait"), st.integers(1, 100)),
@@ -64,6 +65,10 @@ def play(memory: AgentMemory, clock: StoppedClock, steps: Sequence[tuple[str, An
             facts[what] = here.semantic.update_fact(fact.id, certainty="inferred").id
         elif step == "project":
             facts[what] = project.learn_fact(what, confidence=0.9).id
+        elif step == "aim":  # what comes from a conversation with an open goal is spared
+            turn = here.store_turn(what, speaker="Alice")
+            memory.add_goal({"description": what, "conversation_id": turn.conversation_id})
+            facts[what] = here.learn_fact(what, tier="short", source_turn_ids=[turn.id]).id
         elif step == "use" and what in facts:
             here.observe_usage([facts[what]], ("music",))
         elif step == "ask":

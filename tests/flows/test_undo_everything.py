@@ -14,15 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AgentMemory, Record
-from agentmem.memory.erasure import ForgetReceipt
+from agentmem.memory.answers import ForgetReceipt
 from agentmem.memory.reviews import CHOICES, pair_id
 from agentmem.model.records import KINDS, Gloss, Review
 from agentmem.stores import Where
 from tests.flows.given import TIMELESS, StoppedClock, head, last_operation, opened, resources, run, seat
 from tests.flows.test_reviews import put
 from tests.servers.stack import Stack
-
-pytestmark = pytest.mark.usefixtures("patient_redis")
 
 CHANNELS = ("_global", "roof")
 CLAIMS = [f"{name} {does}" for name in ("Ann", "Ben") for does in ("sings", "dances", "lives in Oslo")]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agentmem import AgentMemory, Fact, NotFound
+from agentmem import AgentMemory, Fact, InvalidRecord, NotFound
 from agentmem.memory import promoting
 from agentmem.memory import vault as notes
 from agentmem.memory.vault import note_of, remove_notes, write_note
@@ -281,3 +281,23 @@ def test_a_fact_that_is_erased_while_its_note_is_written_leaves_none(
     with pytest.raises(NotFound):
         memory.curation.promote(fact.id)
     assert files(vault) == []
+
+
+@pytest.mark.parametrize("before", ["not kept", "kept", "edited"])
+def test_a_fact_that_is_forgotten_while_its_note_is_written_leaves_a_note_only_where_there_was_one(
+    memory: AgentMemory, vault: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    fact = kept(memory) if before == "kept" else memory.learn_fact("Ann takes her coffee black", tier="short")
+    if before == "edited":  # by a person, after the job that wrote it was killed
+        begun = write_note(vault, "alice", note_of(fact, "alice", [], "an earlier reason", START))
+        (vault / begun.path).write_text("Black, with two sugars!")
+    stood = {path: path.read_text() for path in files(vault)} if before != "not kept" else {}
+
+    def forgotten_meanwhile(*args: Any, **more: Any) -> Any:
+        memory.forget(fact.id)
+        return write_note(*args, **more)
+
+    monkeypatch.setattr(promoting, "write_note", forgotten_meanwhile)
+    with pytest.raises(InvalidRecord, match="does not hold"):
+        memory.curation.promote(fact.id)
+    assert {path: path.read_text() for path in files(vault)} == stood

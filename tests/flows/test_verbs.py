@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from agentmem import AgentMemory, AsyncAgentMemory, EdgeKind, NotFound, Turn
-from agentmem.blocking import (
+from agentmem.blocking.parts import (
     BlockingAudit,
     BlockingCuration,
     BlockingEpisodic,
@@ -83,6 +83,13 @@ def test_the_blocking_face_has_the_same_verbs_signatures_and_docstrings(asking: 
         assert inspect.getdoc(getattr(blocking, name)) == inspect.getdoc(verb) != "", name
         assert inspect.iscoroutinefunction(verb) or name in ("scoped", "pursue"), name
     assert inspect.getdoc(blocking)
+
+
+@pytest.mark.parametrize("face", [face for pair in FACES for face in pair], ids=lambda face: face.__name__)
+def test_programs_can_look_up_the_types_of_every_verb(face: type) -> None:
+    """Agent frameworks make tools of verbs by them: every type named there has to be at hand where the verb stands."""
+    for name, verb in verbs(face).items():
+        assert get_type_hints(verb).keys() == {*inspect.signature(verb).parameters, "return"} - {"self"}, name
 
 
 @pytest.mark.parametrize("verb", WRITES, ids=[verb.__qualname__ for verb in WRITES])

@@ -27,6 +27,7 @@ from tests.servers.redis import Redis
 HOST = pytest.StashKey[Host]()
 FOLDER = pytest.StashKey[Path]()
 NOT_THERE = "no server: "
+IMPATIENT = ("alone", "impatient")  # marks of tests in which a session cache has the time it really has
 
 
 def servers_of(item: pytest.Item) -> list[str]:
@@ -177,9 +178,11 @@ def redis_database(redis_url: str) -> Iterator[str]:
         own.flushdb()
 
 
-@pytest.fixture
-def patient_redis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of what a session cache holds: a busy machine is no server that is away."""
+@pytest.fixture(autouse=True)
+def _patient_redis(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no server that is away, but for tests that watch what happens when one stands still."""
+    if any(request.node.get_closest_marker(name) for name in IMPATIENT):
+        return
     from agentmem.stores.redis import connection
 
     monkeypatch.setattr(connection, "WAIT", 20.0)

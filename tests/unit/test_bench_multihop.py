@@ -63,7 +63,6 @@ async def test_links_are_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("patient_redis")
 async def test_both_stacks_find_the_same(tmp_path: Path, stack: Stack) -> None:
     cases = CASES[::2]
     embedded = await multihop.run(Target(str(tmp_path / "file"), "hash"), cases, count=60)

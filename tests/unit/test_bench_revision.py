@@ -33,7 +33,6 @@ def test_every_case_is_answered_rightly(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("patient_redis")
 async def test_every_case_is_answered_rightly_on_servers(tmp_path: Path, stack: Stack) -> None:
     patient = {"catch_up_ms": 60_000, "recall": {"entity": {"deadline": 60}}}
     target = Target(str(tmp_path), "hash", {**stack.urls, **patient}, mark=stack.mark)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -42,6 +46,10 @@ def filled(halves: NDArray[np.float16], cuts: list[int]) -> m.Table:
     return table
 
 
+def scored(view: m.View, probe: p.Probe, wanted: NDArray[np.int64] | None, fine: bool) -> p.Units:
+    return n.one_below_the_other(m.Beside().each(view.units(probe, wanted, fine=fine)))
+
+
 def cosines(halves: NDArray[np.float16], query: NDArray[np.float32]) -> NDArray[np.float64]:
     rows, q = halves.astype(np.float64), query.astype(np.float64)
     return np.asarray(rows @ q / np.linalg.norm(rows, axis=1) / np.linalg.norm(q))
@@ -56,12 +64,40 @@ def test_scores_do_not_depend_on_how_rows_came_in(cuts: list[int], wanted: list[
     halves = vectors(1400)
     probe = p.Probe(np.sin(np.arange(96, dtype=np.float32)))
     rows = None if wanted is None else np.array(wanted, dtype=np.int64)
-    at_once = filled(halves, []).view().units(probe, None, fine=fine)
-    in_pieces = filled(halves, cuts).view().units(probe, rows, fine=fine)
+    at_once = scored(filled(halves, []).view(), probe, None, fine)
+    in_pieces = scored(filled(halves, cuts).view(), probe, rows, fine)
     chosen = slice(None) if rows is None else rows
     np.testing.assert_array_equal(at_once[chosen], in_pieces[chosen])
-    alone = [filled(halves[i : i + 1], []).view().units(probe, None, fine=fine) for i in range(40)]
+    alone = [scored(filled(halves[i : i + 1], []).view(), probe, None, fine) for i in range(40)]
     np.testing.assert_array_equal(at_once[:40], np.concatenate(alone))
+
+
+def test_two_threads_give_what_one_gives() -> None:
+    """Also two searches at once, of which one finds the other thread busy, and in a process forked afterwards."""
+    halves, beside = vectors(9000, 16), m.Beside()
+    probe, view = p.Probe(np.sin(np.arange(16, dtype=np.float32))), filled(halves, [700, 5000]).view()
+    names = set[str]()
+
+    def units() -> p.Units:
+        return n.one_below_the_other(beside.each(view.units(probe, None, fine=True)))
+
+    def named(sums: m.Sums) -> m.Sums:
+        def reckon() -> p.Units:
+            names.add(threading.current_thread().name)
+            return sums.reckon()
+
+        return m.Sums(sums.cost, reckon)
+
+    at_once = np.concatenate(beside.each([named(each) for each in view.units(probe, None, fine=True)]))
+    assert len(names) == 2
+    np.testing.assert_array_equal(p.exact(p.split(p.unit_rows(halves)), probe), at_once)
+    with ThreadPoolExecutor(2) as both:
+        for found in both.map(lambda _: units(), range(20)):
+            np.testing.assert_array_equal(found, at_once)
+    child = multiprocessing.get_context("fork").Process(target=lambda: os._exit(int(units().sum() != at_once.sum())))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
 
 
 @pytest.mark.parametrize("dimensions", [1, 3, 64, 384, 1536, 3072])

@@ -1,4 +1,5 @@
 // Writing. All of it happens under the lock that `lock` takes on each user's watermark.
+// Each MATCH names its index: a plan made while the graph is small would read that from end to end, and is kept.
 
 // name: lock
 // Writing to the node locks it until the end of the transaction; what was read of it before may be out of date.
@@ -10,6 +11,7 @@ SET p.written_at = timestamp();
 // name: advance
 UNWIND $users AS user
 MATCH (p:Projection {user_id: user.user_id, name: 'graph'})
+USING INDEX SEEK p:Projection(user_id, name)
 WITH p, user, p.seq = user.after AND coalesce(p.held_until, 0) < timestamp() AS fits
 SET p.seq = CASE WHEN fits THEN user.through ELSE p.seq END
 RETURN user.user_id, fits, p.seq LIMIT $count;
@@ -25,12 +27,14 @@ SET p.holder = $holder, p.held_until = timestamp() + $milliseconds;
 
 // name: keep
 MATCH (p:Projection {user_id: $user_id, name: 'graph'})
+USING INDEX SEEK p:Projection(user_id, name)
 WHERE p.holder = $holder
 SET p.held_until = timestamp() + $milliseconds
 RETURN p.seq LIMIT 1;
 
 // name: release
 MATCH (p:Projection {user_id: $user_id, name: 'graph'})
+USING INDEX SEEK p:Projection(user_id, name)
 SET p.seq = $seq
 REMOVE p.holder, p.held_until;
 
@@ -53,6 +57,7 @@ RETURN count(*) LIMIT 1;
 // the other ends, for `sweep`.
 UNWIND $records AS record
 MATCH (n:Record {user_id: record.user_id, key: record.key})
+USING INDEX SEEK n:Record(user_id, key)
 WHERE n.states > 0
 MATCH (n)-[r]-(m)
 WHERE r.owner = n.key OR (type(r) = 'FOLLOWED_BY' AND r.owner = m.key)
@@ -61,7 +66,7 @@ WITH DISTINCT m WHERE m.slot IS NULL
 RETURN m.user_id, m.key LIMIT $count;
 
 // name: unstate
-// The next block stands in it once for each type. Without its hint a small index would be read from end to end.
+// The next block stands in it once for each type.
 UNWIND $relations AS relation
 CALL (relation) {
 STATED
@@ -87,6 +92,7 @@ RETURN a, r, b
 // name: leave
 UNWIND $records AS record
 MATCH (n:Record {user_id: record.user_id, key: record.key})
+USING INDEX SEEK n:Record(user_id, key)
 REMOVE n:$(record.kind)
 SET n = {user_id: record.user_id, key: record.key};
 
@@ -120,6 +126,7 @@ FOREACH (name IN keys(relation.times) |
 // name: sweep
 UNWIND $records AS record
 MATCH (n:Record {user_id: record.user_id, key: record.key})
+USING INDEX SEEK n:Record(user_id, key)
 WHERE n.slot IS NULL AND NOT EXISTS { (n)--() }
 DELETE n;
 

@@ -23,4 +23,5 @@ ORDER BY p.user_id LIMIT $limit;
 // name: known
 UNWIND $users AS user_id
 MATCH (p:Projection {user_id: user_id, name: 'graph'})
+USING INDEX SEEK p:Projection(user_id, name)
 RETURN p.user_id LIMIT $count;

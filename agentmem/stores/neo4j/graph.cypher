@@ -5,6 +5,7 @@
 // the others. All in one row, because each row costs the driver time.
 UNWIND range(0, size($frontier) - 1) AS place
 MATCH (n:Record {user_id: $user_id, key: $frontier[place]})
+USING INDEX SEEK n:Record(user_id, key)
 WHERE n.channel IN $channels AND n.visible_until > $now
 MATCH (n)-[r:KINDS]-(m)
 WHERE m.user_id = $user_id AND m.channel IN $channels AND m.visible_until > $now
@@ -30,11 +31,13 @@ END]);
 
 // name: watermark
 MATCH (p:Projection {user_id: $user_id, name: 'graph'})
+USING INDEX SEEK p:Projection(user_id, name)
 RETURN p.seq LIMIT 1;
 
 // name: watermarks
 UNWIND $users AS user_id
 MATCH (p:Projection {user_id: user_id, name: 'graph'})
+USING INDEX SEEK p:Projection(user_id, name)
 WITH p LIMIT $count
 RETURN collect([p.user_id, p.seq]);
 
@@ -54,6 +57,7 @@ RETURN count(n) LIMIT 1;
 // A mere name does not count where a record that stays says it by its fields, for there the log has it, too.
 UNWIND $keys AS key
 MATCH (n:Record {user_id: $user_id, key: key})
+USING INDEX SEEK n:Record(user_id, key)
 WHERE size(keys(n)) > 2 OR NOT EXISTS { MATCH (n)-[r]-(m) WHERE r.owner = m.key AND m.slot IS NOT NULL }
 RETURN count(n) LIMIT 1;
 

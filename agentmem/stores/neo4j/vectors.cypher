@@ -3,7 +3,9 @@
 // name: watermarks
 UNWIND $users AS user_id
 MATCH (g:Projection {user_id: user_id, name: 'graph'})
+USING INDEX SEEK g:Projection(user_id, name)
 OPTIONAL MATCH (p:Projection {user_id: user_id, name: $name})
+USING INDEX SEEK p:Projection(user_id, name)
 WITH g, coalesce(p.seq, 0) AS seq LIMIT $count
 RETURN collect([g.user_id, seq, g.seq]);
 
@@ -14,8 +16,10 @@ ON CREATE SET p.seq = 0;
 // name: advance
 // Under the lock on the graph's own watermark: nothing is written to nodes that the graph is just changing.
 MATCH (g:Projection {user_id: $user_id, name: 'graph'})
+USING INDEX SEEK g:Projection(user_id, name)
 WITH g.seq AS reached
 MATCH (p:Projection {user_id: $user_id, name: $name})
+USING INDEX SEEK p:Projection(user_id, name)
 WHERE p.seq = $after AND reached >= $through
 SET p.seq = $through
 RETURN p.seq LIMIT 1;
@@ -36,12 +40,14 @@ SET p.seq = 0;
 // The procedure keeps numbers of four bytes, SET would keep eight.
 UNWIND $vectors AS row
 MATCH (n:Record {user_id: $user_id, key: row.key})
+USING INDEX SEEK n:Record(user_id, key)
 WHERE n.slot = row.slot
 CALL db.create.setNodeVectorProperty(n, 'embedding', row.vector);
 
 // name: take_off
 UNWIND $keys AS key
 MATCH (n:Record {user_id: $user_id, key: key})
+USING INDEX SEEK n:Record(user_id, key)
 REMOVE n.embedding;
 
 // name: indexes

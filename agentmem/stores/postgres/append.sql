@@ -23,6 +23,10 @@ FROM unnest(%(kinds)s::text[], %(channels)s::text[], %(keys)s::text[]) AS j(kind
 JOIN memory_records r ON r.user_id = %(user_id)s AND r.kind = j.kind AND r.unique_key = j.unique_key
     AND r.channel = j.channel AND r.unique_key <> ''
 
+-- name: newest
+SELECT j.kind, (SELECT coalesce(max(r.seq), 0) FROM memory_records r WHERE r.user_id = %(user_id)s AND r.kind = j.kind)
+FROM unnest(%(kinds)s::text[]) AS j(kind)
+
 -- name: last_turns
 SELECT j.conversation, l.position, l.slot FROM unnest(%(conversations)s::text[]) AS j(conversation)
 CROSS JOIN LATERAL (

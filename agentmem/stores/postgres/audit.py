@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agentmem.model.changes import Audit
 from agentmem.model.clock import Clock, aware, micros
 from agentmem.model.scope import SYSTEM_USER
-from agentmem.stores.auditing import FILTERS, check_filters, stamp
+from agentmem.stores.auditing import FILTERS, bare, check_filters, stamp
 from agentmem.stores.postgres.columns import as_uuid, clean, json_text
 from agentmem.stores.postgres.connection import rows
 from agentmem.text.blocks import load_blocks
@@ -37,7 +37,19 @@ async def insert(db: Connection, entries: Sequence[Audit], clock: Clock) -> None
     """Add a row for each entry, in order, all of the transaction's user."""
     now = aware(clock.now())
     for entry in entries:
-        await db.execute(_sql()["insert"], _values(entry, now))
+        told = bare(entry) if await _erased_since(db, owner(entry), entry.seen) else entry
+        await db.execute(_sql()["insert"], _values(told, now))
+
+
+async def _erased_since(db: Connection, user_id: str, seen: int | None) -> bool:
+    """Whether something of the user was erased after a journal position; never when there is none.
+
+    Waits for an erasure under way, which would not see what this transaction writes.
+    """
+    if seen is None:
+        return False
+    await db.execute(_sql()["no_erasure"], {"user_id": user_id})
+    return bool(await rows(db, _sql()["erased_since"], {"user_id": user_id, "seen": seen}))
 
 
 def _values(entry: Audit, now: datetime) -> dict[str, Any]:
@@ -102,8 +114,10 @@ async def texts(db: Connection, user_id: str) -> list[tuple[int, str, tuple[str,
     return [(row[0], row[1], row[2:]) for row in await rows(db, _sql()["texts"], {"user_id": user_id})]
 
 
-async def keep_receipt(db: Connection, key: tuple[str, str], receipt: str, at: datetime) -> None:
-    """Keep a receipt under its user and id."""
+async def keep_receipt(db: Connection, key: tuple[str, str], receipt: str, at: datetime, seen: int | None) -> None:
+    """Keep a receipt under its user and id, unless something of the user was erased since."""
+    if await _erased_since(db, key[0], seen):
+        return
     values = {"user_id": key[0], "id": key[1], "at": micros(at), "receipt": clean(receipt)}
     await db.execute(_sql()["keep_receipt"], values)
 

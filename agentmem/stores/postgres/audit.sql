@@ -10,6 +10,12 @@ VALUES (%(timestamp)s, %(operation)s, %(memory_type)s, %(user_id)s, %(session_id
     %(latency_ms)s, %(success)s, %(error_message)s, %(promoted_from_channel)s, %(promotion_confidence)s,
     %(promotion_access_count)s, %(promotion_conversation_count)s, %(config_snapshot)s::jsonb, %(metadata)s::jsonb)
 
+-- name: no_erasure
+SELECT 1 FROM memory_users WHERE user_id = %(user_id)s FOR KEY SHARE
+
+-- name: erased_since
+SELECT 1 FROM memory_versions WHERE user_id = %(user_id)s AND seq > %(seen)s AND erased LIMIT 1
+
 -- name: rows
 SELECT id, timestamp, operation, memory_type, user_id, session_id, conversation AS conversation_id, agent_id, operation_id,
        source_channel, target_channels, query_text, result_count, latency_ms, success, error_message,

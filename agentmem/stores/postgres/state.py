@@ -54,6 +54,8 @@ async def _ask(db: Connection, user_id: str, changes: Sequence[Change]) -> Mappi
     asked: dict[str, dict[str, Any]] = {"held": columns(keys)}
     if uniques:
         asked["holders"] = columnar(("kinds", "channels", "keys"), uniques)
+    if since := sorted({kind for change in changes for kind in change.since}):
+        asked["newest"] = {"kinds": since}
     if conversations:
         asked["last_turns"] = {"conversations": conversations}
     if places:
@@ -76,6 +78,7 @@ async def _found(state: State, answers: Mapping[str, Any]) -> Found:
             state.holds(kind, held)
     for kind, channel, unique, slot in await rows("holders"):
         state.sharing[kind, channel, unique].add(slot)
+    state.newest.update(await rows("newest"))
     for conversation, position, slot in await rows("last_turns"):
         state.last[conversation] = max(state.last.get(conversation, -1), position)
         state.taken[conversation, position] = slot

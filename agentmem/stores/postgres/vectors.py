@@ -248,7 +248,8 @@ class PostgresVectors:
         return await self._search(Search(vector, self.dimensions, scope, where, grains, None))
 
     async def _search(self, search: Search) -> list[Scores]:
-        return await self._ask(search.user_id, search.in_matrix, partial(self._computed, search=search))
+        in_matrix = partial(search.in_matrix, self._cache.beside)
+        return await self._ask(search.user_id, in_matrix, partial(self._computed, search=search))
 
     async def _ask(self, user_id: str, in_matrix: Callable[[UserMatrix, Held], T], by_server: ByServer[T]) -> T:
         """An answer from the user's matrix, brought up to date; by the server for a user too large for one."""

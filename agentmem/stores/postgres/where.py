@@ -13,6 +13,7 @@ _ORDERS = {
     "seq": "r.seq {0}, r.kind, r.id",
     "time": "r.valid_from {0} NULLS {1}, r.kind, r.id",
     "position": "r.conversation_id {0}, r.position {0}, r.kind, r.id",
+    "id": "r.id {0}, r.kind",
 }
 
 
@@ -35,6 +36,9 @@ def compile_where(user_id: str, where: Where) -> tuple[str, dict[str, Any]]:
     if where.conversation_id is not None:
         parts.append("r.conversation_id = %(conversation)s AND r.kind = 'Turn'")  # only turns have a place
         values["conversation"] = where.conversation_id
+    if where.after is not None:
+        parts.append("r.id > %(after_id)s")
+        values["after_id"] = where.after
     if where.since is not None:
         parts.append("r.valid_from >= %(since)s")
         values["since"] = micros(where.since)
@@ -45,7 +49,7 @@ def compile_where(user_id: str, where: Where) -> tuple[str, dict[str, Any]]:
 
 
 def compile_order(order: str, descending: bool) -> str:
-    """The ORDER BY terms of `seq`, `time` or `position`, ties by kind and id. Raises InvalidRecord for another."""
+    """The ORDER BY terms of `seq`, `time`, `position` or `id`, ties by kind and id. InvalidRecord for another."""
     if order not in _ORDERS:
         raise InvalidRecord(f"order must be one of {', '.join(_ORDERS)}, got {order!r}", field="order")
     return _ORDERS[order].format(*(("DESC", "LAST") if descending else ("ASC", "FIRST")))

@@ -15,6 +15,9 @@ WHERE v.user_id = ? AND v.kind = ? AND v.id = ? AND v.erased = 0 ORDER BY v.seq 
 SELECT slot FROM memory_records INDEXED BY memory_records_unique
 WHERE user_id = ? AND kind = ? AND channel = ? AND unique_key = ? AND unique_key <> ''
 
+-- name: newest
+SELECT coalesce(max(seq), 0) FROM memory_records INDEXED BY memory_records_kind WHERE user_id = ? AND kind = ?
+
 -- name: last_turn
 SELECT position, slot FROM memory_records INDEXED BY memory_records_position
 WHERE user_id = ? AND conversation_id = ? AND kind = 'Turn' ORDER BY position DESC LIMIT 1

@@ -12,7 +12,7 @@ from agentmem.errors import InvalidRecord
 from agentmem.model.changes import Audit
 from agentmem.model.clock import Clock, aware, micros
 from agentmem.model.scope import SYSTEM_USER
-from agentmem.stores.auditing import FILTERS, check_filters, stamp
+from agentmem.stores.auditing import FILTERS, bare, check_filters, stamp
 from agentmem.stores.sqlite.connection import Connection
 from agentmem.text.blocks import load_blocks
 
@@ -31,7 +31,14 @@ def insert(db: Connection, entries: Sequence[Audit], clock: Clock) -> None:
     last = int(db.execute(_sql()["next_ids"], (len(entries),)).get)
     now = stamp(clock.now())
     first = last - len(entries) + 1
-    db.executemany(_sql()["insert"], [_row(entry, number, now) for number, entry in enumerate(entries, first)])
+    told = [bare(entry) if entry.scope and _erased_since(db, entry.scope.user_id, entry.seen) else entry
+            for entry in entries]  # fmt: skip
+    db.executemany(_sql()["insert"], [_row(entry, number, now) for number, entry in enumerate(told, first)])
+
+
+def _erased_since(db: Connection, user_id: str, seen: int | None) -> bool:
+    """Whether something of the user was erased after a journal position; never when there is none."""
+    return seen is not None and db.execute(_sql()["erased_since"], (user_id, seen)).fetchone() is not None
 
 
 def _row(entry: Audit, number: int, now: str) -> tuple[Any, ...]:
@@ -117,9 +124,10 @@ def texts(db: Connection, user_id: str) -> Iterator[tuple[tuple[str, str], str, 
         yield (timestamp, number), operation_id, (query, error, details, settings)
 
 
-def keep_receipt(db: Connection, key: tuple[str, str], receipt: str, at: datetime) -> None:
-    """Keep a receipt under its user and id."""
-    db.execute(_sql()["keep_receipt"], (*key, micros(at), receipt))
+def keep_receipt(db: Connection, key: tuple[str, str], receipt: str, at: datetime, seen: int | None) -> None:
+    """Keep a receipt under its user and id, unless something of the user was erased since."""
+    if not _erased_since(db, key[0], seen):
+        db.execute(_sql()["keep_receipt"], (*key, micros(at), receipt))
 
 
 def receipt(db: Connection, user_id: str, receipt_id: str) -> str | None:

@@ -10,6 +10,9 @@ INSERT INTO memory_audit_log (id, timestamp, operation, memory_type, user_id, se
     metadata)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: erased_since
+SELECT 1 FROM memory_versions INDEXED BY memory_versions_seq WHERE user_id = ? AND seq > ? AND erased = 1 LIMIT 1
+
 -- name: rows
 SELECT * FROM memory_audit_log
 WHERE user_id = :user_id

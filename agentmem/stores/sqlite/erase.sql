@@ -5,7 +5,7 @@ SELECT head, last_at FROM memory_users WHERE user_id = ?
 
 -- name: built_since
 SELECT 1 FROM memory_records WHERE user_id = ? AND seq > ? AND kind IN (
-    'Fact', 'Edge', 'Gloss', 'Review', 'Strategy', 'Procedure', 'ToolInvocation', 'Outcome', 'Synopsis')
+    'Fact', 'Edge', 'Gloss', 'Review', 'Entity', 'Goal', 'Strategy', 'Procedure', 'ToolInvocation', 'Outcome', 'Synopsis')
 LIMIT 1
 
 -- name: targets

@@ -174,9 +174,11 @@ class SqliteLog:
         """See LogStore. Times are ISO text as in the table; at most `limit` rows, 100 when it is not given."""
         return await self._read(audit.rows, scope.user_id, filters)
 
-    async def keep_receipt(self, scope: Scope, receipt_id: str, receipt: str, at: datetime) -> None:
+    async def keep_receipt(
+        self, scope: Scope, receipt_id: str, receipt: str, at: datetime, seen: int | None = None
+    ) -> None:
         """See LogStore."""
-        await self._write(audit.keep_receipt, (scope.user_id, receipt_id), receipt, at)
+        await self._write(audit.keep_receipt, (scope.user_id, receipt_id), receipt, at, seen)
 
     async def receipt(self, receipt_id: str, scope: Scope) -> str | None:
         """See LogStore."""

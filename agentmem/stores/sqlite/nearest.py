@@ -69,7 +69,7 @@ class FileSearch:
         """From the matrix in memory; [] when the user is too large for one."""
         while (matrix := self.cache.find(self.user_id, lambda: self._room(db))) is not None:
             if (fresh := self._fresh(db, matrix)) is not None:
-                return self.search.in_matrix(matrix, fresh)
+                return self.search.in_matrix(self.cache.beside, matrix, fresh)
         return []
 
     def _room(self, db: Connection) -> UserMatrix | None:

@@ -25,6 +25,8 @@ def read_state(db: Connection, user_id: str, changes: Sequence[Change]) -> State
     for kind, channel, unique in {(r.kind, r.channel, unique) for r in records if (unique := r.unique())}:
         slots = db.execute(sql["holders"], (user_id, kind, channel, unique))
         state.sharing[kind, channel, unique].update(slot for (slot,) in slots)
+    for kind in {kind for change in changes for kind in change.since}:
+        state.newest[kind] = db.execute(sql["newest"], (user_id, kind)).get
     turns = [record for record in records if isinstance(record, Turn)]
     for conversation in {turn.conversation_id for turn in turns}:
         for position, slot in db.execute(sql["last_turn"], (user_id, conversation)):

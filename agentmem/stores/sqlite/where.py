@@ -13,6 +13,7 @@ _ORDERS = {
     "seq": "r.seq {0}, r.kind, r.id",
     "time": "r.valid_from {0}, r.kind, r.id",
     "position": "r.conversation_id {0}, r.position {0}, r.kind, r.id",
+    "id": "r.id {0}, r.kind",
 }
 
 
@@ -32,6 +33,9 @@ def compile_where(user_id: str, where: Where) -> tuple[str, list[object]]:
     if where.conversation_id is not None:
         parts.append("r.conversation_id = ? AND r.kind = 'Turn'")  # only turns have a place; lets their index be used
         values.append(where.conversation_id)
+    if where.after is not None:
+        parts.append("r.id > ?")
+        values.append(where.after)
     if where.since is not None:
         parts.append("r.valid_from >= ?")
         values.append(micros(where.since))
@@ -42,7 +46,7 @@ def compile_where(user_id: str, where: Where) -> tuple[str, list[object]]:
 
 
 def compile_order(order: str, descending: bool) -> str:
-    """The ORDER BY terms of `seq`, `time` or `position`, ties by kind and id. Raises InvalidRecord for another."""
+    """The ORDER BY terms of `seq`, `time`, `position` or `id`, ties by kind and id. InvalidRecord for another."""
     if order not in _ORDERS:
         raise InvalidRecord(f"order must be one of {', '.join(_ORDERS)}, got {order!r}", field="order")
     return _ORDERS[order].format("DESC" if descending else "ASC")
@@ -55,7 +59,7 @@ def index_for(where: Where, order: str = "seq") -> str:
     """
     if where.conversation_id is not None:
         return "memory_records_position"
-    if where.ids is not None:
+    if where.ids is not None or order == "id":
         return "memory_records_key"
     if where.key is not None:
         return "memory_records_unique"

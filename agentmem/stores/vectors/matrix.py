@@ -6,9 +6,12 @@ took its view.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +21,8 @@ from agentmem.model.outline import Bools, Ints, Names
 from agentmem.stores.vectors.planes import Bytes, Halves, Planes, Probe, Units, coarse, exact, split, unit_rows
 
 FIRST_CHUNK, LARGEST_CHUNK = 256, 8192
+PART = 4096  # rows multiplied at a time
+WORTH_TWO = 16_384  # rows of planes; half a millisecond for each of two threads
 SPARSE = 0.4  # below this share of wanted rows, they are gathered before they are multiplied
 PART_BITS = 20  # of a place, for the part of a record
 Codes = NDArray[np.int32]
@@ -55,19 +60,34 @@ def joined(columns: list[Columns]) -> Columns:
 
 
 class Layout(NamedTuple):
-    """Passages in order of slot and part. `rows` are rows of sentences, or, as ~row, of whole passages."""
+    """Passages in order of slot and part. `rows` are rows of sentences, or, as ~row, of whole passages.
+
+    `open_to` are the tables of channels and kinds (see `Names.among`) of which is known that they leave nothing out.
+    """
 
     rows: Ints
     passages: Columns
+    open_to: set[tuple[bytes, bytes]]
 
     @classmethod
     def of(cls, rows: Ints, passages: Columns) -> Layout:
         """Brought into order."""
         places = passages.places
         if (places[1:] > places[:-1]).all():
-            return cls(rows, passages)
+            return cls(rows, passages, set())
         order = np.argsort(places, kind="stable")
-        return cls(rows[order], passages.only(order))
+        return cls(rows[order], passages.only(order), set())
+
+    def seen(self, channels: Bools, kinds: Bools) -> Layout:
+        """What of it lies in these channels and is of these kinds; itself when that is all of it."""
+        key = channels.tobytes(), kinds.tobytes()
+        if key in self.open_to:
+            return self
+        seen = channels[self.passages.channels] & kinds[self.passages.kinds]
+        if seen.all():
+            self.open_to.add(key)
+            return self
+        return Layout(self.rows[seen], self.passages.only(seen), set())
 
 
 Layouts = tuple[Layout, Layout]  # of whole passages, and of sentences
@@ -89,7 +109,7 @@ def laid_out(whole: tuple[Ints, Columns], sentences: tuple[Ints, Columns], befor
     )
 
 
-NO_LAYOUT = Layout(np.empty(0, dtype=np.int64), NO_PASSAGES)
+NO_LAYOUT = Layout.of(np.empty(0, dtype=np.int64), NO_PASSAGES)
 
 
 class Chunk:
@@ -121,27 +141,72 @@ class View(NamedTuple):
     def take(self, rows: Ints) -> Planes:
         """Some of the rows, which are ascending."""
         cuts = np.searchsorted(rows, self.starts)
-        parts = [chunk.take(rows[cuts[n] : cuts[n + 1]] - self.starts[n]) for n, chunk in enumerate(self.chunks)]
+        parts = [
+            chunk.take(rows[cuts[n] : cuts[n + 1]] - self.starts[n])
+            for n, chunk in enumerate(self.chunks)
+            if cuts[n] < cuts[n + 1]
+        ] or [chunk.take(slice(0)) for chunk in self.chunks[:1]]
         return Planes._make(map(np.concatenate, zip(*parts, strict=True)))
 
-    def units(self, probe: Probe, wanted: Ints | None, *, fine: bool) -> Units:
-        """Scores by row, of the wanted rows at least; None wants all. `fine` ones are exact, others approximate."""
-        size = self.starts[-1]
-        if wanted is not None and len(wanted) < SPARSE * size:
-            out = np.zeros(size, dtype=np.int32)
-            if len(wanted):
-                wanted = np.sort(wanted)
-                out[wanted] = _scored(self.take(wanted), probe, fine=fine)
-            return out
-        scored = [
-            _scored(chunk.take(slice(end - start)), probe, fine=fine)
-            for chunk, start, end in zip(self.chunks, self.starts, self.starts[1:], strict=False)
-        ]
-        return np.concatenate([*scored, np.zeros(0, dtype=np.int32)])
+    def units(self, probe: Probe, wanted: Ints | None, *, fine: bool) -> list[Sums]:
+        """The sums whose results, one below the other, are the scores by row, of the wanted rows at least.
+
+        None wants all. `fine` ones are exact, others approximate.
+        """
+        size, planes = self.starts[-1], 2 if fine else 1
+        if wanted is None or len(wanted) >= SPARSE * size:
+            return [
+                Sums((last - first) * planes, partial(_scored, chunk.take(slice(first, last)), probe, fine=fine))
+                for chunk, start, end in zip(self.chunks, self.starts, self.starts[1:], strict=False)
+                for first in range(0, end - start, PART)
+                for last in [min(first + PART, end - start)]
+            ]
+        return [Sums(len(wanted) * planes, partial(self._some, probe, np.sort(wanted), fine=fine))]
+
+    def _some(self, probe: Probe, wanted: Ints, *, fine: bool) -> Units:
+        out = np.zeros(self.starts[-1], dtype=np.int32)
+        if len(wanted):
+            out[wanted] = _scored(self.take(wanted), probe, fine=fine)
+        return out
+
+
+class Sums(NamedTuple):
+    """Scores still to be reckoned, and over how many rows of planes."""
+
+    cost: int
+    reckon: Callable[[], Units]
 
 
 def _scored(rows: Planes, probe: Probe, *, fine: bool) -> Units:
     return exact(rows, probe) if fine else coarse(rows.high, rows.scales, probe)
+
+
+class Beside:
+    """One more thread for sums over many rows. It serves whoever finds it idle; others do all of their sums themselves.
+
+    Not the threads that SimSIMD can use by itself: they are OpenMP's, which hangs in a process forked afterwards.
+    """
+
+    def __init__(self) -> None:
+        self._idle = threading.Lock()
+        self._made: tuple[int, ThreadPoolExecutor] | None = None  # in which process
+
+    def each(self, sums: Sequence[Sums]) -> list[Units]:
+        """The results; half of them from the other thread where that is worth a change of threads."""
+        costs = np.cumsum([each.cost for each in sums])
+        if not len(costs) or costs[-1] < WORTH_TWO or not self._idle.acquire(blocking=False):
+            return [each.reckon() for each in sums]
+        try:
+            half = int(np.searchsorted(costs, costs[-1] / 2, side="right"))
+            others = self._thread().submit(lambda: [each.reckon() for each in sums[half:]])
+            return [each.reckon() for each in sums[:half]] + others.result()
+        finally:
+            self._idle.release()
+
+    def _thread(self) -> ThreadPoolExecutor:
+        if self._made is None or self._made[0] != os.getpid():  # a fork takes no threads along
+            self._made = os.getpid(), ThreadPoolExecutor(1, thread_name_prefix="agentmem-sums")
+        return self._made[1]
 
 
 class Table:
@@ -273,6 +338,7 @@ class MatrixCache:
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
+        self.beside = Beside()
         self._lock = threading.Lock()
         self._users: OrderedDict[str, UserMatrix] = OrderedDict()
 

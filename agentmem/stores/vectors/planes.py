@@ -22,6 +22,7 @@ Bytes = NDArray[np.int8]
 UNITS = 10_000
 LEVELS = 127  # int8 without -128, so that rows are symmetric
 BASE = 128  # one step of a query's high half in steps of its low half
+WEIGHTS = np.array([BASE, 1.0])  # of a query's halves
 FINE = 2 * LEVELS  # one step of a row's high plane in steps of its low plane, which is at most half a step away
 
 
@@ -81,15 +82,23 @@ def coarse(high: Bytes, scales: Floats, probe: Probe) -> Units:
 
 def exact(rows: Planes, probe: Probe) -> Units:
     """Cosines in units, right to about a tenth of one before they are rounded."""
-    return _units(_sums(rows.high, probe) + _sums(rows.low, probe) / FINE, rows.scales, probe)
+    sums, low = _sums(rows.high, probe), _sums(rows.low, probe)
+    low /= FINE
+    sums += low
+    return _units(sums, rows.scales, probe)
 
 
 def _sums(plane: Bytes, probe: Probe) -> NDArray[np.float64]:
+    """Of both halves together; whole numbers far below 2^53, so that float64 adds them up exactly in any order."""
     if not len(plane):
         return np.zeros(0)
-    sums = np.asarray(simsimd.cdist(plane, probe.halves, metric="dot"))
-    return np.asarray(sums[:, 0] * BASE + sums[:, 1])
+    return np.asarray(np.asarray(simsimd.cdist(plane, probe.halves, metric="dot")) @ WEIGHTS)
 
 
 def _units(sums: NDArray[np.float64], scales: Floats, probe: Probe) -> Units:
-    return np.clip(np.rint(sums * scales * (probe.step * UNITS)), -UNITS, UNITS).astype(np.int32)
+    """In place, since there are many."""
+    sums *= scales
+    sums *= probe.step * UNITS
+    np.rint(sums, out=sums)
+    np.clip(sums, -UNITS, UNITS, out=sums)
+    return sums.astype(np.int32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,17 +10,10 @@ from agentmem.errors import InvalidRecord
 from agentmem.model.outline import Bools, Floats, Ints
 from agentmem.model.scope import Scope
 from agentmem.stores.values import SENTENCE, WHOLE, Scores, Where
-from agentmem.stores.vectors.matrix import Columns, Layout, Layouts, UserMatrix, View
+from agentmem.stores.vectors.matrix import Beside, Columns, Layout, Layouts, UserMatrix, View
 from agentmem.stores.vectors.planes import UNITS, Planes, Probe, Units, exact
 
 RESCORED = 200
-
-
-class Seen(NamedTuple):
-    """A layout, cut to what a search may see; `all` when nothing was cut."""
-
-    layout: Layout
-    all: bool
 
 
 class Search:
@@ -44,20 +36,22 @@ class Search:
         readable = scope.readable()
         self.channels = readable if where.channels is None else tuple(set(readable) & set(where.channels))
 
-    def in_matrix(self, matrix: UserMatrix, held: tuple[Layouts, View, View]) -> list[Scores]:
+    def in_matrix(self, beside: Beside, matrix: UserMatrix, held: tuple[Layouts, View, View]) -> list[Scores]:
         """Scores for each grain, from what was in a matrix at one moment: layouts, whole passages, sentences."""
         layouts, whole, sentences = held
-        seen = [self._seen(layouts[grain != WHOLE], matrix) for grain in self.grains]
-        units = by_row(
-            whole.units(self.probe, _wanted(seen, whole=True), fine=True),
-            sentences.units(self.probe, _wanted(seen, whole=False), fine=False),
-        )
-        return [self._scores(each.layout, units, sentences.take) for each in seen]
+        asked = [layouts[grain != WHOLE] for grain in self.grains]
+        seen = [self._seen(layout, matrix) for layout in asked]
+        every = any(one is other for one, other in zip(seen, asked, strict=True))
+        wanted = [None if every else _wanted(seen, whole=grain) for grain in (True, False)]
+        first = whole.units(self.probe, wanted[0], fine=True)
+        scored = beside.each([*first, *sentences.units(self.probe, wanted[1], fine=False)])
+        units = by_row(one_below_the_other(scored[: len(first)]), one_below_the_other(scored[len(first) :]))
+        return [self._scores(layout, units, sentences.take) for layout in seen]
 
     def among(self, layouts: Layouts, names: UserMatrix, units: Units, take: Callable[[Ints], Planes]) -> list[Scores]:
         """The same from scores by row. `take` gives the planes of sentences by ascending row."""
         seen = [self._seen(layouts[grain != WHOLE], names) for grain in self.grains]
-        return [self._scores(each.layout, units, take) for each in seen]
+        return [self._scores(layout, units, take) for layout in seen]
 
     def scored(self, layouts: Layouts, units: Units) -> list[Scores]:
         """The same where the layouts hold only what may be seen and every score is exact."""
@@ -65,12 +59,9 @@ class Search:
             self._ranked(layout.passages, units[layout.rows]) for layout in (layouts[g != WHOLE] for g in self.grains)
         ]
 
-    def _seen(self, layout: Layout, names: UserMatrix) -> Seen:
-        passages = layout.passages
-        seen = names.channels.among(self.channels)[passages.channels]
-        if self.kinds is not None:
-            seen &= names.kinds.among(self.kinds)[passages.kinds]
-        return Seen(layout, True) if seen.all() else Seen(Layout(layout.rows[seen], passages.only(seen)), False)
+    def _seen(self, layout: Layout, names: UserMatrix) -> Layout:
+        kinds = names.kinds.values if self.kinds is None else self.kinds
+        return layout.seen(names.channels.among(self.channels), names.kinds.among(kinds))
 
     def _scores(self, layout: Layout, scored: Units, take: Callable[[Ints], Planes]) -> Scores:
         units = scored[layout.rows]
@@ -89,12 +80,15 @@ class Search:
         return Scores(slots=passages.slots, parts=passages.parts, scores=scores, asks=passages.asks)
 
 
-def _wanted(seen: Sequence[Seen], *, whole: bool) -> Ints | None:
-    """The rows of one table that some layout asks for; None for all of them."""
-    if any(each.all for each in seen):
-        return None
-    rows = [each.layout.rows for each in seen]
+def _wanted(seen: Sequence[Layout], *, whole: bool) -> Ints:
+    """The rows of one table that some layout asks for."""
+    rows = [layout.rows for layout in seen]
     return np.unique(np.concatenate([~row[row < 0] if whole else row[row >= 0] for row in rows]))
+
+
+def one_below_the_other(units: Sequence[Units]) -> Units:
+    """All of them as one array."""
+    return np.concatenate([*units, np.zeros(0, dtype=np.int32)])
 
 
 def by_row(whole: Units, sentences: Units) -> Units:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import time
@@ -70,6 +71,8 @@ async def measure(plan_: Plan, urls: Mapping[str, Any], owner_url: str, home: Pa
         say("loading the others")
         load |= await load_rest(Loader(memory, owner_url, say), town)
     async with AsyncAgentMemory(town.somebody, **settings) as memory:  # a process that knows nobody yet
+        gc.collect()
+        gc.freeze()  # as docs/operations.md tells programs that answer many users
         loader, traffic = Loader(memory, owner_url, say), Traffic(memory, town, plan_.seed)
         say("asking")
         many = await one_user(traffic, town.somebody, plan_.rounds, plan_.questions)

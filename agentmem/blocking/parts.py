@@ -1,16 +1,11 @@
-"""`AgentMemory`: the same verbs without `await`, one line each, over one background event loop per process.
-
-Works from many threads and inside a running loop (Jupyter). It holds no logic.
-"""
+"""The subsystems without `await`. Apart from `AgentMemory`: to wrap their verbs takes all the subsystems."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.blocking.waiting import Blocking, blocking
 from agentmem.memory.curation import Curation
 from agentmem.memory.episodic import Episodic
 from agentmem.memory.goals import Goals, Pursuit
@@ -18,33 +13,9 @@ from agentmem.memory.procedural import Procedural
 from agentmem.memory.schedules import Schedules
 from agentmem.memory.semantic import Semantic
 from agentmem.memory.working import Working
-from agentmem.model.loop import LOOP as _LOOP
+from agentmem.model.loop import LOOP
 from agentmem.model.records import Goal
 from agentmem.recall.trail import AuditView
-from agentmem.settings import Settings
-
-P = ParamSpec("P")
-T = TypeVar("T")
-S = TypeVar("S")
-
-
-class Blocking(Generic[S]):
-    """Wraps an object whose verbs are coroutines."""
-
-    def __init__(self, inner: S) -> None:
-        self._inner = inner
-
-
-def blocking(
-    verb: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Any, P], T]:
-    """The same verb, waiting for its result; signature, types and docstring carry over."""
-
-    @wraps(verb)
-    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return _LOOP.run(verb(self._inner, *args, **kwargs))
-
-    return call
 
 
 class BlockingEpisodic(Blocking[Episodic]):
@@ -83,12 +54,12 @@ class BlockingPursuit(Blocking[Pursuit]):
     """A goal for the length of a `with` block."""
 
     def __enter__(self) -> Goal:
-        return _LOOP.run(self._inner.__aenter__())
+        return LOOP.run(self._inner.__aenter__())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _LOOP.run(self._inner.__aexit__(kind, error, trace))
+        LOOP.run(self._inner.__aexit__(kind, error, trace))
 
 
 class BlockingGoals(Blocking[Goals]):
@@ -180,95 +151,3 @@ class BlockingAudit(Blocking[AuditView]):
     metrics = blocking(AuditView.metrics)
     why_not = blocking(AuditView.why_not)
     replay = blocking(AuditView.replay)
-
-
-class AgentMemory(Blocking[AsyncAgentMemory]):
-    """One memory of one user: episodic, semantic and working memory behind one object. See `AsyncAgentMemory`."""
-
-    def __init__(
-        self,
-        user_id: str,
-        *,
-        channel: str = "_global",
-        conversation_id: str | None = None,
-        session_id: str | None = None,
-        agent_id: str | None = None,
-        settings: Settings | None = None,
-        **overrides: Any,
-    ) -> None:
-        super().__init__(
-            AsyncAgentMemory(
-                user_id,
-                channel=channel,
-                conversation_id=conversation_id,
-                session_id=session_id,
-                agent_id=agent_id,
-                settings=settings,
-                **overrides,
-            )
-        )
-        _LOOP.run(self._inner.open())
-        self._wrap()
-
-    def _wrap(self) -> None:
-        self.episodic = BlockingEpisodic(self._inner.episodic)
-        self.semantic = BlockingSemantic(self._inner.semantic)
-        self.procedural = BlockingProcedural(self._inner.procedural)
-        self.goals = BlockingGoals(self._inner.goals)
-        self.schedules = BlockingSchedules(self._inner.schedules)
-        self.working = BlockingWorking(self._inner.working)
-        self.curation = BlockingCuration(self._inner.curation)
-        self.audit = BlockingAudit(self._inner.audit)
-
-    def scoped(
-        self,
-        *,
-        user_id: str | None = None,
-        channel: str | None = None,
-        conversation_id: str | None = None,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-    ) -> AgentMemory:
-        """Another view that shares what is open: another user, channel, conversation, agent or session."""
-        other = AgentMemory.__new__(AgentMemory)
-        other._inner = self._inner.scoped(
-            user_id=user_id, channel=channel, conversation_id=conversation_id, agent_id=agent_id, session_id=session_id
-        )
-        other._wrap()
-        return other
-
-    def __enter__(self) -> AgentMemory:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return repr(self._inner).replace("AsyncAgentMemory", "AgentMemory")
-
-    store_turn = blocking(AsyncAgentMemory.store_turn)
-    store_turns = blocking(AsyncAgentMemory.store_turns)
-    remember = blocking(AsyncAgentMemory.remember)
-    context = blocking(AsyncAgentMemory.context)
-    synopsis = blocking(AsyncAgentMemory.synopsis)
-    learn_fact = blocking(AsyncAgentMemory.learn_fact)
-    upsert_entity = blocking(AsyncAgentMemory.upsert_entity)
-    add_goal = blocking(AsyncAgentMemory.add_goal)
-    get_goal = blocking(AsyncAgentMemory.get_goal)
-    complete_goal = blocking(AsyncAgentMemory.complete_goal)
-    announce = blocking(AsyncAgentMemory.announce)
-    forget = blocking(AsyncAgentMemory.forget)
-    restore = blocking(AsyncAgentMemory.restore)
-    observe_usage = blocking(AsyncAgentMemory.observe_usage)
-    reflect = blocking(AsyncAgentMemory.reflect)
-    consolidate = blocking(AsyncAgentMemory.consolidate)
-    lag = blocking(AsyncAgentMemory.lag)
-    flush = blocking(AsyncAgentMemory.flush)
-    profile = blocking(AsyncAgentMemory.profile)
-    update_profile = blocking(AsyncAgentMemory.update_profile)
-    undo = blocking(AsyncAgentMemory.undo)
-    diff = blocking(AsyncAgentMemory.diff)
-    erase = blocking(AsyncAgentMemory.erase)
-    close = blocking(AsyncAgentMemory.close)
