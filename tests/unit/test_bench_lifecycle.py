@@ -189,6 +189,20 @@ def test_an_interruption_ends_all_processes_and_leaves_nothing_there(tmp_path: P
     assert (active_children(), list(tmp_path.iterdir())) == ([], [])
 
 
+def test_stores_of_a_simulation_lie_in_memory_where_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = lifecycle_report.in_memory
+    monkeypatch.setattr(lifecycle_report, "MEMORY", tmp_path)
+    monkeypatch.setattr(lifecycle_report, "ROOM", 1)
+    assert found() == tmp_path
+    monkeypatch.setattr(lifecycle_report, "ROOM", 2**70)
+    assert found() is None
+    monkeypatch.setattr(lifecycle_report, "ROOM", 1)
+    monkeypatch.setattr(lifecycle_report, "MEMORY", tmp_path / "none")
+    assert found() is None
+
+
 def test_processes_are_one_a_core_or_as_asked_and_one_for_few_people_and_on_servers() -> None:
     number_of = lifecycle_processes.number_of
     cores = min(os.cpu_count() or 1, lifecycle_processes.MOST)
