@@ -40,7 +40,7 @@ SETTINGS = {
 }  # fmt: skip
 OPTIONS = {
     "users": int, "passages": int, "large": int, "seconds": float, "warming": float, "recalls": float, "writes": float,
-    "embedder": str, "seed": int, "cache_mb": int,
+    "processes": int, "embedder": str, "seed": int, "cache_mb": int,
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import platform
@@ -17,12 +18,11 @@ from agentmem import AsyncAgentMemory
 from agentmem.bench.latency import resident_mb
 from tests.benchmarks.servers.checks import exactness, first_recalls, graph_speed, one_user
 from tests.benchmarks.servers.load import Loader, Say
-from tests.benchmarks.servers.steps import Steps
+from tests.benchmarks.servers.shares import Heard, Rates, ask
 from tests.benchmarks.servers.town import Town, plan
 from tests.benchmarks.servers.traffic import RECALL, STORE, Sample, Traffic
 
 Row = dict[str, Any]
-MIXES = {"users alike": False, "users by Zipf": True}
 ASKED = (
     ("remember, users up to 5k passages, p95 ms", 60.0), ("remember, the large user, p95 ms", 120.0),
     ("store_turn, p95 ms", 20.0), ("vector recall", 0.99), ("p95 from a tenth to all users, ratio", 1.3),
@@ -32,7 +32,10 @@ ASKED = (
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is loaded, and how it is asked: `seconds` of each mix at these rates, and of each number of clients."""
+    """How much is loaded, and how it is asked: `seconds` of each mix at these rates, and of each number of clients.
+
+    `processes` share the users of the mixes.
+    """
 
     users: int = 1000
     passages: int = 1_000_000
@@ -41,6 +44,7 @@ class Plan:
     warming: float = 20  # seconds of the same before that, because a server that has just started is slow
     recalls: float = 20
     writes: float = 5
+    processes: int = 2
     embedder: str = "hash"
     clients: tuple[int, ...] = (1, 8, 32)
     queries: int = 50
@@ -79,10 +83,14 @@ async def measure(plan_: Plan, urls: Mapping[str, Any], owner_url: str, home: Pa
         document["growth"] = {"few": few, "many": many, "ratio": many["p95_ms"] / few["p95_ms"]}
         say(f"one user: {document['growth']}")
         document["first"] = await first_recalls(traffic)
-        document |= await under_load(traffic, plan_, say)
+        document["clients"] = await waiting_clients(traffic, plan_)
         document["resident_mb"] = resident_mb()
         document["vector_recall"] = await exactness(loader, town, plan_.queries)
         document["graph"] = await graph_speed(loader, f"projected{plan_.mark}", plan_.projected)
+    rates = Rates(plan_.warming, plan_.seconds, plan_.recalls, plan_.writes, plan_.seed, plan_.processes)
+    say(f"asking at random times, from {plan_.processes} processes")
+    heard, document["open_resident_mb"] = await asyncio.to_thread(ask, rates, town, settings)
+    document |= open_rows(heard, plan_, say)
     document["asked"] = against(document)
     return document
 
@@ -109,25 +117,23 @@ async def load_rest(loader: Loader, town: Town) -> Row:
     }  # fmt: skip
 
 
-async def under_load(traffic: Traffic, plan_: Plan, say: Say) -> dict[str, Any]:
-    """Rows of the open and the closed loop."""
+def open_rows(heard: Mapping[str, Heard], plan_: Plan, say: Say) -> dict[str, list[Row]]:
+    """Rows of the open loop: latency of operations, of techniques and of the stores' calls."""
     latency: list[Row] = []
     techniques: list[Row] = []
-    found: list[Row] = []
-    steps = Steps(traffic.memory)
-    await traffic.open_loop(plan_.warming, (plan_.recalls, plan_.writes), zipf=True)
-    for mix, zipf in MIXES.items():
-        steps.clear()
-        cpu = time.process_time()
-        samples = await traffic.open_loop(plan_.seconds, (plan_.recalls, plan_.writes), zipf=zipf)
-        cpu = time.process_time() - cpu
-        latency += [{"mix": mix, **row} for row in latency_rows(samples)]
-        techniques += [{"mix": mix, **row} for row in technique_rows(samples)]
-        found += [{"mix": mix, "step": name, **spread(calls)} for name, calls in sorted(steps.calls.items())]
-        say(f"{mix}: {len(samples)} operations, {cpu / plan_.seconds:.0%} of a core here")
+    steps: list[Row] = []
+    for mix, one in heard.items():
+        latency += [{"mix": mix, **row} for row in latency_rows(one.samples)]
+        techniques += [{"mix": mix, **row} for row in technique_rows(one.samples)]
+        steps += [{"mix": mix, "step": name, **spread(calls)} for name, calls in sorted(one.steps.items())]
+        say(f"{mix}: {len(one.samples)} operations, {one.cpu / plan_.seconds:.0%} of a core in all clients")
+    return {"latency": latency, "techniques": techniques, "steps": steps}
+
+
+async def waiting_clients(traffic: Traffic, plan_: Plan) -> list[Row]:
+    """Rows of the closed loop, in this process."""
     pool = traffic.town.small[:: max(1, len(traffic.town.small) // 100)]
-    closed = [await closed_row(traffic, clients, plan_.seconds / 4, pool) for clients in (0, *plan_.clients)][1:]
-    return {"latency": latency, "techniques": techniques, "steps": found, "clients": closed}
+    return [await closed_row(traffic, clients, plan_.seconds / 4, pool) for clients in (0, *plan_.clients)][1:]
 
 
 async def closed_row(traffic: Traffic, clients: int, seconds: float, pool: Sequence[str]) -> Row:

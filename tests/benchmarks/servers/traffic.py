@@ -36,11 +36,15 @@ class Sample:
 
 @dataclass
 class Traffic:
-    """One process with one open memory. `seen` are those whom it recalled before: what is cached of them is warm."""
+    """One process with one open memory. `seen` are those whom it recalled before: what is cached of them is warm.
+
+    `own` are the users whom it serves in the open loop, None for all.
+    """
 
     memory: AsyncAgentMemory
     town: Town
     seed: int = 0
+    own: frozenset[str] | None = None
     seen: set[str] = field(default_factory=set)
     written: int = 0
 
@@ -58,6 +62,8 @@ class Traffic:
         users = self._users(len(due), zipf)
         begun, running = time.perf_counter(), []
         for (at, what), user in zip(due, users, strict=True):
+            if self.own is not None and user not in self.own:
+                continue
             wait = begun + at - time.perf_counter()
             if wait > 0:
                 await asyncio.sleep(wait)
@@ -91,7 +97,7 @@ class Traffic:
         self._asked += 1
         question, warm = self._questions[self._asked % len(self._questions)], user in self.seen
         with own_steps() as steps:
-            bundle = await self._view(user).remember(question)
+            bundle = await self.view(user).remember(question)
         self.seen.add(user)
         lines = {line.technique: line.milliseconds for line in bundle.receipt.trace}
         took = time.perf_counter() - due
@@ -102,11 +108,12 @@ class Traffic:
         self.written += 1
         turn = {"content": self._made.text(), "conversation_id": "running", "speaker": "Ana"}
         with own_steps() as steps:
-            await self._view(user).store_turn(turn)
+            await self.view(user).store_turn(turn)
         took = time.perf_counter() - due
         return Sample(STORE, user == self.town.large, user in self.seen, took, steps.get(EMBEDDING, 0.0))
 
-    def _view(self, user: str) -> AsyncAgentMemory:
+    def view(self, user: str) -> AsyncAgentMemory:
+        """The open memory, of this user."""
         if user not in self._views:
             self._views[user] = self.memory.scoped(user_id=user)
         return self._views[user]

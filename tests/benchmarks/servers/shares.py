@@ -1,0 +1,98 @@
+"""The open loop from several processes, which deal the users between them: each one is always asked in the same."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Mapping
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+from agentmem import AsyncAgentMemory
+from agentmem.bench.latency import resident_mb
+from tests.benchmarks.servers.steps import Steps
+from tests.benchmarks.servers.town import Town
+from tests.benchmarks.servers.traffic import Sample, Traffic
+
+MIXES = {"users alike": False, "users by Zipf": True}
+PATIENCE = 300.0  # seconds that one process waits for the others before each part
+
+_gate: Any = None  # where processes wait for each other
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How much is asked of all processes together: seconds before and of each mix, recalls and writes a second."""
+
+    warming: float
+    seconds: float
+    recalls: float
+    writes: float
+    seed: int
+    processes: int
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What came of one mix: operations, seconds of the stores' calls by name, and seconds of CPU of the clients."""
+
+    samples: list[Sample]
+    steps: dict[str, list[float]]
+    cpu: float
+
+
+def ask(rates: Rates, town: Town, settings: Mapping[str, Any]) -> tuple[dict[str, Heard], list[float]]:
+    """What all processes heard, by mix, and how many MB each of them had in the end."""
+    context = get_context("spawn")
+    gate = context.Barrier(rates.processes)
+    with ProcessPoolExecutor(rates.processes, context, _begin, (gate,)) as pool:
+        parts = [pool.submit(_share, rates, town, dict(settings), number) for number in range(rates.processes)]
+        done, _ = wait(parts, return_when=FIRST_EXCEPTION)
+        if any(part.exception() for part in done):
+            gate.abort()
+        found = [part.result() for part in parts]
+    return {mix: _joined([heard[mix] for heard, _ in found]) for mix in MIXES}, [megabytes for _, megabytes in found]
+
+
+def _joined(parts: list[Heard]) -> Heard:
+    steps = {
+        name: [took for part in parts for took in part.steps.get(name, ())] for part in parts for name in part.steps
+    }
+    return Heard([sample for part in parts for sample in part.samples], steps, sum(part.cpu for part in parts))
+
+
+def _begin(gate: Any) -> None:
+    global _gate  # noqa: PLW0603 - a barrier reaches a process only at its start
+    _gate = gate
+
+
+def _share(rates: Rates, town: Town, settings: dict[str, Any], number: int) -> tuple[dict[str, Heard], float]:
+    return asyncio.run(_ask(rates, town, settings, number))
+
+
+async def _ask(rates: Rates, town: Town, settings: dict[str, Any], number: int) -> tuple[dict[str, Heard], float]:
+    """One process, which knows nobody yet. All make the same plan of what is due, and each does what is its own."""
+    found = {}
+    async with AsyncAgentMemory(town.somebody, **settings) as memory:
+        traffic = Traffic(memory, town, rates.seed, own=frozenset(dealt(town, number, rates.processes)))
+        steps = Steps(memory)
+        await traffic.view(town.somebody).flush()
+        gc.collect()
+        gc.freeze()  # as docs/operations.md tells programs that answer many users
+        for mix, zipf in {"": True, **MIXES}.items():
+            await asyncio.to_thread(_gate.wait, PATIENCE)
+            steps.clear()
+            cpu = time.process_time()
+            seconds = rates.seconds if mix else rates.warming
+            samples = await traffic.open_loop(seconds, (rates.recalls, rates.writes), zipf=zipf)
+            found[mix] = Heard(samples, dict(steps.calls), time.process_time() - cpu)
+        return found, resident_mb()
+
+
+def dealt(town: Town, number: int, processes: int) -> list[str]:
+    """The users of one process: of those who come often, each has its part; the large one is the last one's."""
+    own = town.small[number::processes]
+    return [*own, town.large] if number == processes - 1 else own
