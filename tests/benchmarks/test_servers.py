@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.benchmarks.servers.__main__ import shown
 from tests.benchmarks.servers.run import ASKED, SMALL, Plan, measure
+from tests.benchmarks.servers.shares import MIXES
 from tests.benchmarks.servers.town import plan
 from tests.servers.stack import Stack
 
@@ -26,7 +27,8 @@ async def test_everything_is_loaded_and_measured(home: Path, stack: Stack) -> No
     assert document["vector_recall"] == {"queries": 20, "users": len(town.sizes) + 1, "recall": 1.0, "worst": 1.0}
     assert [row["asked"] for row in document["asked"]] == [name for name, _ in ASKED]
     operations = {(row["mix"], row["operation"]): row["n"] for row in document["latency"]}
-    assert operations["users alike", "remember, small, all"] > 0
+    assert all(operations[mix, "remember, small, all"] > 0 for mix in MIXES)
+    assert operations["users alike", "remember, small, cold"] == 0
     assert {row["technique"] for row in document["techniques"]} >= {"vector", "keyword", "entity"}
     assert {"log.append", "vectors.apply", "session.push"} <= {row["step"] for row in document["steps"]}
     assert [row["clients"] for row in document["clients"]] == [1, 8, 32]

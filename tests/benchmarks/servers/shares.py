@@ -17,7 +17,8 @@ from tests.benchmarks.servers.steps import Steps
 from tests.benchmarks.servers.town import Town
 from tests.benchmarks.servers.traffic import Sample, Traffic
 
-MIXES = {"users alike": False, "users by Zipf": True}
+WARMING, STARTED, ZIPF, ALIKE = "warming", "users alike, most of them new", "users by Zipf", "users alike"
+MIXES = (STARTED, ZIPF, ALIKE)  # who comes: in a process that has just started; then some often; then all as often
 PATIENCE = 300.0  # seconds that one process waits for the others before each part
 
 _gate: Any = None  # where processes wait for each other
@@ -82,12 +83,14 @@ async def _ask(rates: Rates, town: Town, settings: dict[str, Any], number: int) 
         await traffic.view(town.somebody).flush()
         gc.collect()
         gc.freeze()  # as docs/operations.md tells programs that answer many users
-        for mix, zipf in {"": True, **MIXES}.items():
+        for mix in (WARMING, *MIXES):
+            if mix == ALIKE:
+                await traffic.meet_everybody()
             await asyncio.to_thread(_gate.wait, PATIENCE)
             steps.clear()
             cpu = time.process_time()
-            seconds = rates.seconds if mix else rates.warming
-            samples = await traffic.open_loop(seconds, (rates.recalls, rates.writes), zipf=zipf)
+            seconds = rates.warming if mix == WARMING else rates.seconds
+            samples = await traffic.open_loop(seconds, (rates.recalls, rates.writes), zipf=mix in (WARMING, ZIPF))
             found[mix] = Heard(samples, dict(steps.calls), time.process_time() - cpu)
         return found, resident_mb()
 

@@ -78,6 +78,12 @@ class Traffic:
         except StoreUnavailable:
             return Sample(what, user == self.town.large, warm, time.perf_counter() - due, 0.0, failed=True)
 
+    async def meet_everybody(self) -> None:
+        """Recall each of the process's own users whom it does not know, one after the other."""
+        for user in self.town.turns:
+            if user not in self.seen and (self.own is None or user in self.own):
+                await self.recall(user, time.perf_counter())
+
     async def closed_loop(self, clients: int, seconds: float, users: Sequence[str]) -> tuple[list[Sample], float]:
         """Clients who ask one question after the other, about these users; the samples, and the seconds it took."""
         begun, found = time.perf_counter(), []
