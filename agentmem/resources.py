@@ -88,8 +88,7 @@ class Resources:
     ) -> list[JournalEntry]:  # fmt: skip
         """Append to the log (acknowledged there), then bring the projections along; their failure fails no write.
 
-        `then` is run beside them with what was written, and not waited for: for caches. LeaseLost when a `fence` is
-        that of no lease any more.
+        `then` is run beside them with what was written, not waited for: for caches. LeaseLost when the `fence` is lost.
         """
         self.check_open()
         watch = Stopwatch(self.clock)
@@ -101,12 +100,14 @@ class Resources:
         follow = [self._background(self._follow_or_later(scope, entries))]
         if self.following is not None and self.deterministic:
             follow.append(self._background(self.following.follow(scope)))
-        elif self.following is not None:  # a commit there takes far longer than the one here, so nobody waits for it
-            self.following.nudge(scope)
         if then is not None:
             self._background(then(entries))
         wait = (2.0 if self.following is None else 0.1) + 0.2 * len(entries)  # what many lack should not pile up
-        await asyncio.wait(follow, timeout=None if self.deterministic else wait)
+        try:
+            await asyncio.wait(follow, timeout=None if self.deterministic else wait)
+        finally:  # a commit there takes far longer than the one here, so nobody waits for it, nor for its beginning
+            if self.following is not None and not self.deterministic:
+                self.following.nudge(scope)
         return entries
 
     async def _follow_or_later(self, scope: Scope, entries: Sequence[JournalEntry]) -> bool:

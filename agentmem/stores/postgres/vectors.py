@@ -191,30 +191,30 @@ class PostgresVectors:
             before, number, half = locked[user_id]
             marks[user_id] = before[1]
             if before[1] == batch.after:
-                await become(db, user_id)
+                if len(todo) > 1:
+                    await become(db, user_id)
                 removals[user_id] = await self._write(db, _keys(self.identity, user_id, number), batch, half)
                 marks[user_id] = batch.through
         removed: list[Removed] = []
         for user_id, cursor in removals.items():
-            gone = [row[0] for row in await cursor.fetchall()] if cursor else []
-            before = locked[user_id][0]
+            before, gone = locked[user_id][0], [row[0] for row in await cursor.fetchall()] if cursor else []
             removed.append((user_id, gone, before, (before[0] + bool(gone), marks[user_id])))
         return marks, removed
 
     async def _lock_users(self, db: Connection, users: Iterable[str]) -> dict[str, Locked]:
-        asked = {}
+        """Where each user's vectors stand, held until the end. The transaction is the first one's as it begins."""
+        asked: dict[str, AsyncCursor[Any]] = {}
         for user_id in users:
+            if asked:
+                await become(db, user_id)
             keys = _keys(self.identity, user_id)
-            await become(db, user_id)
             await db.execute(self._sql["kept"], keys)
             await db.execute(self._sql["begin"], keys)
             asked[user_id] = await db.execute(self._sql["locked"], keys)
         found = {user_id: (await cursor.fetchall())[0] for user_id, cursor in asked.items()}
         if any(number is None for _, _, number, _ in found.values()):
             raise self._gone()
-        return {
-            user_id: ((generation, seq), number, half) for user_id, (generation, seq, number, half) in found.items()
-        }
+        return {user: ((generation, seq), number, half) for user, (generation, seq, number, half) in found.items()}
 
     async def _write(self, db: Connection, keys: dict[str, Any], batch: Batch, half: int) -> AsyncCursor[Any] | None:
         """Send what a batch changes; the cursor has the ids of passages that were taken out."""
