@@ -114,11 +114,11 @@ async def test_what_does_not_pass_is_not_tried_again(embedder: Embedder, service
 
 
 async def test_a_slow_answer_is_given_up_and_tried_again(options: EmbedderOptions, service: Service) -> None:
-    embedder = open_embedder("openai", replace(options, timeout=0.2, tries=2))
-    service.script = [Answer(delay=0.6), Answer()]
+    embedder = open_embedder("openai", replace(options, timeout=1.5, tries=2))
+    service.script = [Answer(delay=4), Answer()]
     assert (await embedder.embed(["a"])).shape == (1, 1536)
-    service.script = [Answer(delay=0.6), Answer(delay=0.6)]
-    with pytest.raises(ModelUnavailable, match=r"0\.2 s"):
+    service.script = [Answer(delay=4), Answer(delay=4)]
+    with pytest.raises(ModelUnavailable, match=r"1\.5 s"):
         await embedder.embed(["a"])
     await embedder.close()
 
