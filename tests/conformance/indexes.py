@@ -89,17 +89,17 @@ class OnServer:
         return await open_vectors(self.database, identity, dimensions, budget)
 
     async def erase(self, user_id: str, slots: Collection[int] | None) -> None:
-        from agentmem.stores.postgres.vectors import erase
+        from agentmem.stores.postgres.embedders import erase
 
         await self.database.write(user_id, lambda db: erase(db, user_id, slots))
 
     async def registered(self) -> list[str]:
-        from agentmem.stores.postgres.vectors import registered
+        from agentmem.stores.postgres.embedders import registered
 
         return await self.database.read(SYSTEM_USER, registered)
 
     async def drop(self, identity: str) -> int:
-        from agentmem.stores.postgres.vectors import drop
+        from agentmem.stores.postgres.embedders import drop
 
         return await drop(self.database, identity, Operator())
 
@@ -109,7 +109,7 @@ class OnServer:
 
     async def left(self, user_id: str) -> dict[str, int]:
         from agentmem.stores.postgres.connection import rows
-        from agentmem.stores.postgres.vectors import tables
+        from agentmem.stores.postgres.embedders import tables
 
         async def read(db: Any) -> dict[str, int]:
             return {name: (await rows(db, f"SELECT count(*) FROM {name}"))[0][0] for name in await tables(db)}

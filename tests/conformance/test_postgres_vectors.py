@@ -11,10 +11,10 @@ import numpy as np
 import psycopg
 import pytest
 
-from agentmem.errors import ConfigError, StoreUnavailable
+from agentmem.errors import StoreUnavailable
 from agentmem.model.scope import Operator, Scope
 from agentmem.stores import SENTENCE, WHOLE, Batch, Where
-from agentmem.stores.postgres import vectors
+from agentmem.stores.postgres import embedders, vectors
 from agentmem.stores.postgres.connection import rows as fetched
 from agentmem.stores.postgres.vectors import PostgresVectors
 from tests.conformance.indexes import (
@@ -113,8 +113,14 @@ async def test_a_shared_index_over_vectors_changes_nothing(
     assert len(before[2]) == len(before[3]) == 5
 
 
+def parts_of(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Writes and loads have many parts."""
+    for module in (vectors, embedders):
+        monkeypatch.setattr(module, "ROWS_AT_ONCE", size)
+
+
 async def test_the_server_computes_what_the_cache_does(place: OnServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "ROWS_AT_ONCE", 7)  # so that a write and a load have many parts
+    parts_of(monkeypatch, 7)
     cached, computed = await place.open(), await place.open(budget=TINY)
     for start in range(0, 600, 150):
         made = [p for slot in range(start, start + 150) for p in record(slot, slot % 4, asks=slot % 3 == 0)]
@@ -185,14 +191,17 @@ async def test_what_was_erased_meanwhile_stays_out(
     assert await place.left("ann") == {"passages_24": 6, "passage_tokens": 2}
 
 
+@pytest.mark.parametrize("known", [[], [2]])
 async def test_an_erasure_waits_for_a_writer_and_a_writer_for_an_erasure(
-    place: OnServer, index: PostgresVectors
+    place: OnServer, index: PostgresVectors, known: list[int]
 ) -> None:
     """Whoever comes second sees what the first did, also a user's first vectors and those of a new embedder."""
     inside, go_on = asyncio.Event(), asyncio.Event()
+    for slot in known:
+        await add(index, ANN, record(slot))
 
     async def erase_slowly(db: Connection) -> None:
-        await vectors.erase(db, "ann", [0])
+        await embedders.erase(db, "ann", [0])
         await db.execute(
             "INSERT INTO memory_versions (user_id, slot, seq, kind, id, erased) VALUES ('ann', 0, 1, 'Turn', 't', true)"
         )
@@ -209,7 +218,8 @@ async def test_an_erasure_waits_for_a_writer_and_a_writer_for_an_erasure(
     go_on.set()
     _, _, late = await asyncio.gather(erasing, adding, opening)
     await add(late, ANN, [*record(0), *record(1)])
-    assert (await search(index)).slots.tolist() == (await search(late)).slots.tolist() == [1]
+    assert (await search(index)).slots.tolist() == [1, *known]
+    assert (await search(late)).slots.tolist() == [1]
 
 
 async def test_a_writer_waits_for_the_one_before(place: OnServer, index: PostgresVectors) -> None:
@@ -256,7 +266,7 @@ async def test_of_writers_at_once_each_batch_has_one(place: OnServer) -> None:
 async def test_a_load_that_was_cut_short_goes_on_where_it_was(
     place: OnServer, index: PostgresVectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "ROWS_AT_ONCE", 10)
+    parts_of(monkeypatch, 10)
     loading, append, parts = await place.open(), PostgresVectors._append, []
 
     def failing(self: PostgresVectors, matrix: Any, some: Any) -> None:
@@ -340,27 +350,6 @@ async def test_a_bare_session_sees_one_users_passages_or_none(place: OnServer, i
             )
     assert await place.database.read(Operator(), lambda db: fetched(db, count)) == [(4,)]
     assert (await search(index)).slots.tolist() == [0]
-
-
-async def test_openers_at_once_agree(place: OnServer) -> None:
-    names = [f"hash:{n % 3}:{size}" for n in range(6) for size in (24, 25)]
-    await asyncio.gather(*(place.open(name, int(name[-2:])) for name in names))
-    assert sorted(await place.registered()) == sorted(set(names))
-    refused = await asyncio.gather(*(place.open("x:y:9", size) for size in (9, 10)), return_exceptions=True)
-    assert sum(isinstance(each, ConfigError) for each in refused) == 1
-
-
-async def test_an_embedder_goes_with_the_vectors_of_all_users(place: OnServer, index: PostgresVectors) -> None:
-    second = await place.open("hash:other:24")
-    for made in (index, second):
-        for scope in (ANN, BOB):
-            await add(made, scope, record(0, 2))
-    assert await place.drop(IDENTITY) == 6
-    assert await place.left("ann") == {"passages_24": 3, "passage_tokens": 0}
-    assert await place.left("bob") == {"passages_24": 3, "passage_tokens": 0}
-    again = await place.open()
-    assert await again.watermark("ann") == 0
-    assert rows(await search(again)) == []
 
 
 async def test_people_can_query_vectors_with_what_they_belong_to(

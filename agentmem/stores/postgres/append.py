@@ -17,10 +17,11 @@ from agentmem.stores.entries import compared
 from agentmem.stores.outlines import NO_FEATURES, outline_row
 from agentmem.stores.postgres import journal, words
 from agentmem.stores.postgres.audit import insert
-from agentmem.stores.postgres.columns import as_uuid, clean, columnar, kept_key
+from agentmem.stores.postgres.columns import as_uuid, kept_key, rows_text
 from agentmem.stores.postgres.connection import rows
 from agentmem.stores.postgres.state import Found, lock_and_read
 from agentmem.stores.postgres.usage import settle, usage
+from agentmem.stores.upkeep import Reach
 from agentmem.text.blocks import load_blocks
 from agentmem.text.features import read_words
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 STEPS = ("checked", "journal", "records", "words", "audit", "committed")
 _CHANGE = ("seq", "change_id", "operation_id", "operation", "actor", "cause", "payload", "at")
-_VERSION = ("slot", "seq", "kind", "id", "channel", "recorded_at", "payload", "format", "erased")
+_VERSION = ("slot", "seq", "kind", "id", "channel", "recorded_at", "payload", "format", "erased", "part")
 _RECORD = (*OutlineRow._fields, "unique_key", "conversation_uuid")
 
 
@@ -55,15 +56,14 @@ class Append(Appending):
         for change in fresh.values():
             draft.add(change)
         self._hook("checked")
-        await put_journal(db, self.user_id, draft.changes, [(*row, False) for row in draft.versions])
+        reach = Reach(draft.state.head, draft.state.slots, 0, draft.at)
+        await put_journal(db, self.user_id, draft.changes, [(*row, False) for row in draft.versions], reach)
         self._hook("journal")
         await self._put_records(db, draft)
         self._hook("records")
         await self._put_dues(db, draft)
         await self._put_words(db, draft, found)
         self._hook("words")
-        state = {"user_id": self.user_id, "head": draft.state.head, "slots": draft.state.slots, "at": draft.at}
-        await db.execute(_sql()["put_user"], state)
         if self._audit is not None:
             await insert(db, [self._audit], self._clock)
         self._hook("audit")
@@ -110,15 +110,18 @@ class Append(Appending):
 
 
 async def put_journal(
-    db: Connection, user_id: str, changes: Sequence[Sequence[object]], versions: Sequence[Sequence[object]]
-) -> None:
-    """Write rows of the journal, which begin with the user; versions end with whether they are erased."""
-    values = columnar(_CHANGE, (row[1:] for row in changes))
-    values |= {name: [clean(text) for text in values[name]] for name in ("operation_id", "operation", "actor", "cause")}
-    await db.execute(_sql()["put_changes"], {"user_id": user_id, **values})
-    if versions:
-        values = columnar(_VERSION, (row[1:] for row in versions))
-        await db.execute(_sql()["put_versions"], {"user_id": user_id, **values})
+    db: Connection, user_id: str, changes: Sequence[Sequence[object]], versions: Sequence[Sequence[object]],
+    reach: Reach,
+) -> None:  # fmt: skip
+    """Write rows of the journal, which begin with the user, and how far it goes with them.
+
+    Versions end with whether they are erased.
+    """
+    values = {
+        "changes": rows_text(_CHANGE, (row[1:] for row in changes), free=_CHANGE[2:6]),
+        "versions": rows_text(_VERSION, ((*row[1:], part) for part, row in enumerate(versions, 1))),
+    }
+    await db.execute(_sql()["put_journal"], {"user_id": user_id, **reach._asdict(), **values})
 
 
 async def put_records(
@@ -128,9 +131,10 @@ async def put_records(
     if replaced:
         await db.execute(_sql()["drop_records"], {"user_id": user_id, "slots": list(replaced)})
     if made:
-        values = columnar(_RECORD, ((*row, kept_key(key), as_uuid(user_id, row.conversation_id)) for row, key in made))
-        values["speaker"] = [clean(text) for text in values["speaker"]]
-        await db.execute(_sql()["put_records"], {"user_id": user_id, **values})
+        given = ((*row, kept_key(key), as_uuid(user_id, row.conversation_id)) for row, key in made)
+        await db.execute(
+            _sql()["put_records"], {"user_id": user_id, "records": rows_text(_RECORD, given, free=("speaker",))}
+        )
 
 
 async def texts_before(db: Connection, user_id: str, slots: Sequence[int], seq: int) -> dict[int, str]:

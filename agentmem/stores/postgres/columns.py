@@ -6,12 +6,13 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from agentmem.model.clock import derived_id
 
 LONGEST_KEY = 500  # characters; a row of a btree has room for 2,700 bytes
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -41,6 +42,14 @@ def as_uuid(user_id: str, name: str | None) -> uuid.UUID | None:
     if not name:
         return None
     return uuid.UUID(name if _UUID.fullmatch(name) else derived_id(user_id, name))
+
+
+def rows_text(names: Sequence[str], rows: Iterable[Sequence[Any]], *, free: Collection[str] = ()) -> str:
+    """Rows as the JSON that `json_populate_recordset` takes; the columns in `free` may hold any text."""
+    given = [dict(zip(names, row, strict=True)) for row in rows]
+    for row in given:
+        row.update({name: clean(row[name]) for name in free})
+    return _compact(given)
 
 
 def columnar(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:

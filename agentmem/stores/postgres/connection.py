@@ -98,7 +98,7 @@ class Database:
         sql = load_blocks(__package__, "connection.sql")
         with self._translated():
             async with await psycopg.AsyncConnection.connect(self._conninfo) as connection:
-                await connection.execute(sql["limits"], _limits(who, seconds))
+                await connection.execute(sql["limits"], _limits(who, seconds, "alone"))
                 return await work(connection)
 
     async def _repeated(
@@ -144,7 +144,7 @@ class Database:
                 try:
                     if mode != "read":
                         await connection.execute(sql["write"])
-                    await connection.execute(sql["limits"], _limits(who, seconds, lasting=mode != "note"))
+                    await connection.execute(sql["limits"], _limits(who, seconds, mode))
                     if isinstance(who, Operator):
                         await self._check_operator(connection)
                     result = await work(connection)
@@ -330,10 +330,11 @@ def read_url(url: str) -> tuple[str, str]:
     return conninfo, f"{known.get('host', 'localhost')}:{known.get('port', 5432)}/{known.get('dbname', '')}"
 
 
-def _limits(who: Who, seconds: float, *, lasting: bool = True) -> dict[str, str | bool]:
+def _limits(who: Who, seconds: float, mode: str) -> dict[str, str | bool]:
     user_id = "" if isinstance(who, Operator) else who if isinstance(who, str) else who.user_id
     operator = "on" if isinstance(who, Operator) else "off"
-    return {"user_id": user_id, "operator": operator, "patience": str(int(seconds * 1000)), "lasting": lasting}
+    ways = {"lasting": mode != "note", "keyed": mode in ("write", "note") and user_id != ""}
+    return {"user_id": user_id, "operator": operator, "patience": str(int(seconds * 1000)), **ways}
 
 
 async def _configure(connection: Connection) -> None:

@@ -14,7 +14,7 @@ from agentmem.model.scope import Scope
 from agentmem.stores import postings
 from agentmem.stores.needles import Needles, is_told, needles, surfaces, texts_of
 from agentmem.stores.outlines import indexed_terms
-from agentmem.stores.postgres import audit, vectors, words
+from agentmem.stores.postgres import audit, embedders, words
 from agentmem.stores.postgres.columns import columnar
 from agentmem.stores.postgres.connection import rows
 from agentmem.stores.postgres.journal import columns
@@ -82,7 +82,7 @@ class Erasure:
             await self._apply_to_records(db)
         await db.execute(sql["put_tombstones"], {**self._what, "seq": seq})
         gone = None if self.keys is None else [slot for slot, _, _ in self.targets]
-        await vectors.erase(db, self.scope.user_id, gone)
+        await embedders.erase(db, self.scope.user_id, gone)
         await db.execute(sql["put_user"], {**self._whose, "seq": seq, "at": at})
 
     async def _apply_to_user(self, db: Connection, seq: int) -> None:
@@ -122,7 +122,7 @@ class Erasure:
         if self.keys is None:
             values["slots"] = None
         found = {place: int((await rows(db, sql[place], values))[0][0]) for place in _PLACES}
-        for table in await vectors.tables(db):
+        for table in await embedders.tables(db):
             found[table] = int((await rows(db, sql["in_table"].format(table=table), values))[0][0])
         blocks = [((term, n), block) for term, n, block in await rows(db, sql["word_blocks"], self._whose)]
         changed, empty = postings.without(blocks, [slot for slot, _, _ in self.targets])

@@ -82,8 +82,7 @@ async def put_back(db: Connection, piece: Piece) -> None:
     """Write a piece of journal, then what is made from it. Conflict when it does not continue the user's journal."""
     user_id, before = piece.user_id, await _added(db, piece.user_id)
     piece.check_follows(before)
-    await put_journal(db, user_id, piece.rows(), piece.versions)
+    await put_journal(db, user_id, piece.rows(), piece.versions, piece.reached(before))
     await put_records(db, user_id, sorted(piece.last), piece.records())
     gone, come = piece.words(await texts_before(db, user_id, sorted(piece.images), piece.changes[0].seq))
     await replace_words(db, user_id, gone, come)
-    await db.execute(_sql()["settle"], {"user_id": user_id, **piece.reached(before)._asdict()})

@@ -30,63 +30,55 @@ class Found:
 
 async def lock_and_read(db: Connection, user_id: str, changes: Sequence[Change], fence: int | None) -> Found:
     """Take the user's lock and read what these changes touch. Raises LeaseLost for a fence that no lease has."""
+    asked = {"user_id": user_id, **_asked(changes)}
     while True:
-        lock = await db.execute(_sql("append")["lock"], {"user_id": user_id})
-        fenced = None if fence is None else await db.execute(_sql("append")["fence"], {"fence": fence})
-        answers = await _ask(db, user_id, changes)
+        lock = await db.execute(_sql()["lock"], asked)
+        fenced = None if fence is None else await db.execute(_sql()["fence"], {"fence": fence})
+        answer = await db.execute(_sql()["state"], asked)
         row = await lock.fetchone()
         if fenced is not None and await fenced.fetchone() is None:
             raise LeaseLost("the lease of this writer has passed to another; nothing was written")
         if row is not None:
-            return await _found(State(*row), answers)
+            return _found(State(*row), *await answer.fetchall())
         # The first write of a user. What was asked above was asked without a lock, so it is asked again.
-        await db.execute(_sql("append")["add_user"], {"user_id": user_id})
+        await db.execute(_sql()["add_user"], asked)
 
 
-async def _ask(db: Connection, user_id: str, changes: Sequence[Change]) -> Mapping[str, Any]:
-    """Send every question; the answers come later."""
+def _asked(changes: Sequence[Change]) -> dict[str, Any]:
+    """What `state` is asked: all that these changes name."""
     records = [record for change in changes for record in (*change.puts, *change.ensures)]
     keys = dict.fromkeys(chain((record.key for record in records), *((*c.retracts, *c.expects) for c in changes)))
     uniques = {(r.kind, r.channel, kept_key(unique)) for r in records if (unique := r.unique())}
     turns = [record for record in records if isinstance(record, Turn)]
-    conversations = list(dict.fromkeys(turn.conversation_id for turn in turns))
-    places = list({turn.place() for turn in turns if turn.index >= 0})
-    asked: dict[str, dict[str, Any]] = {"held": columns(keys)}
-    if uniques:
-        asked["holders"] = columnar(("kinds", "channels", "keys"), uniques)
-    if since := sorted({kind for change in changes for kind in change.since}):
-        asked["newest"] = {"kinds": since}
-    if conversations:
-        asked["last_turns"] = {"conversations": conversations}
-    if places:
-        asked["at_positions"] = columnar(("conversations", "positions"), places)
-    answers = {name: await db.execute(_sql("append")[name], {"user_id": user_id, **asked[name]}) for name in asked}
-    ids = {"user_id": user_id, "change_ids": [change.change_id for change in changes]}
-    answers["applied"] = await db.execute(_sql("journal")["applied"], ids)
-    answers["tail"] = await db.execute(_sql("words")["state"], {"user_id": user_id})
-    return answers
+    return {
+        **columns(keys),
+        **columnar(("sharing", "channels", "keys"), uniques),
+        "since": sorted({kind for change in changes for kind in change.since}),
+        "conversations": list(dict.fromkeys(turn.conversation_id for turn in turns)),
+        **columnar(("places", "positions"), {turn.place() for turn in turns if turn.index >= 0}),
+        "change_ids": [change.change_id for change in changes],
+    }
 
 
-async def _found(state: State, answers: Mapping[str, Any]) -> Found:
-    async def rows(name: str) -> list[Any]:
-        return await answers[name].fetchall() if name in answers else []
-
-    for kind, record_id, slot, recorded_at, seq, channel, unique, conversation, position in await rows("held"):
-        held = state.held[kind, record_id] = Held(slot, recorded_at)
+def _found(state: State, answer: Sequence[Any]) -> Found:
+    *lists, tail = answer
+    held, sharing, newest, last, taken, applied = (rows or [] for rows in lists)
+    for kind, record_id, slot, recorded_at, seq, channel, unique, conversation, position in held:
+        known = state.held[kind, record_id] = Held(slot, recorded_at)
         if seq is not None:
-            held.seq, held.channel, held.unique, held.place = seq, channel, unique, (conversation, position)
-            state.holds(kind, held)
-    for kind, channel, unique, slot in await rows("holders"):
+            known.seq, known.channel, known.unique, known.place = seq, channel, unique, (conversation, position)
+            state.holds(kind, known)
+    for kind, channel, unique, slot in sharing:
         state.sharing[kind, channel, unique].add(slot)
-    state.newest.update(await rows("newest"))
-    for conversation, position, slot in await rows("last_turns"):
+    for kind, seq in newest:
+        state.newest[kind] = seq
+    for conversation, position, slot in last:
         state.last[conversation] = max(state.last.get(conversation, -1), position)
         state.taken[conversation, position] = slot
-    for conversation, position, slot in await rows("at_positions"):
+    for conversation, position, slot in taken:
         state.taken[conversation, position] = slot
-    tail = await rows("tail")
-    return Found(state, await rows("applied"), tail[0][0] if tail else 0)
+    return Found(state, [(change_id, seq, payload) for change_id, seq, payload in applied], tail or 0)
 
 
-def _sql(name: str) -> Mapping[str, str]:
-    return load_blocks(__package__, f"{name}.sql")
+def _sql() -> Mapping[str, str]:
+    return load_blocks(__package__, "append.sql")

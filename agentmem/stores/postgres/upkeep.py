@@ -13,7 +13,7 @@ from agentmem.model.clock import from_micros
 from agentmem.model.records import Key
 from agentmem.model.scope import SYSTEM_USER, Operator, Scope
 from agentmem.stores import restoring
-from agentmem.stores.postgres import restore, vectors, words
+from agentmem.stores.postgres import embedders, restore, words
 from agentmem.stores.postgres.connection import Database, become, rows
 from agentmem.stores.postgres.operations import KEEPER, UPKEEP_SECONDS
 from agentmem.stores.postgres.vectors_sent import in_thread
@@ -152,13 +152,13 @@ class PostgresUpkeep:
 
     async def drop_embedders(self, keep: Collection[str]) -> list[str]:
         """Take out the vectors of every embedder but these; the identities taken out."""
-        known = await self._database.read(SYSTEM_USER, vectors.registered)
+        known = await self._database.read(SYSTEM_USER, embedders.registered)
         gone = [identity for identity in known if identity not in keep]
         for identity in gone:
             projection = projection_name(identity)
             # The notes first: cut off between the two, a second call still finds the embedder.
             await self._database.write(KEEPER, partial(_unpark_all, projection=projection), seconds=UPKEEP_SECONDS)
-            await vectors.drop(self._database, identity, KEEPER)
+            await embedders.drop(self._database, identity, KEEPER)
         return gone
 
     async def counts(self, scope: Scope) -> Mapping[str, Mapping[str, int]]:

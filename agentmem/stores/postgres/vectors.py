@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
@@ -18,9 +18,10 @@ import numpy as np
 
 from agentmem.errors import ConfigError, StoreError
 from agentmem.model.outline import Floats, Ints
-from agentmem.model.scope import SYSTEM_USER, Operator, Scope
+from agentmem.model.scope import SYSTEM_USER, Scope
 from agentmem.stores import Batch, Scores, Where
 from agentmem.stores.postgres.connection import Database, become, rows
+from agentmem.stores.postgres.embedders import LONG_SECONDS, erase, keys_of, statements
 from agentmem.stores.postgres.vectors_sent import (
     FEW,
     accept_sent,
@@ -46,16 +47,13 @@ from agentmem.stores.vectors.passages import (
 )
 from agentmem.stores.vectors.planes import UNITS, Halves, unit_rows
 from agentmem.stores.vectors.search import Search
-from agentmem.text.blocks import load_blocks
 
 if TYPE_CHECKING:
     from psycopg import AsyncCursor
 
     from agentmem.stores.postgres.connection import Connection
 
-MOST_DIMENSIONS = 4_000  # of a halfvec, and a row must fit into a page
-LONG_SECONDS = 60.0  # for a transaction that moves many vectors
-
+SMALL = 64  # passages that are sent in one go
 MANY = FEW + 1  # numbers
 WIDE = 8  # a number in float32 takes as long as so many in int8
 
@@ -63,76 +61,8 @@ T = TypeVar("T")
 Held: TypeAlias = tuple[Layouts, View, View]  # of a matrix at one moment
 Work: TypeAlias = tuple[int, Callable[[], T]]  # over how many numbers
 ByServer: TypeAlias = "Callable[[Connection, Mapping[str, Any]], Awaitable[Work[T]]]"
-Locked = tuple[State, int, int]  # the user's state, the embedder's number, the number of the type halfvec
+Locked = tuple[State, int]  # the user's state, the embedder's number
 Removed = tuple[str, list[int], State, State]
-
-
-def statements(dimensions: int) -> dict[str, str]:
-    """The SQL for one number of dimensions. Raises ConfigError when it is none that this store can keep."""
-    if type(dimensions) is not int or not 1 <= dimensions <= MOST_DIMENSIONS:
-        message = f"an embedder has between 1 and {MOST_DIMENSIONS:,} dimensions on Postgres, got {dimensions!r}"
-        raise ConfigError(message)
-    numbers = {"{dimensions}": str(dimensions), "{rows}": str(ROWS_AT_ONCE)}
-    texts = dict(_sql())
-    for place, number in numbers.items():
-        texts = {name: text.replace(place, number) for name, text in texts.items()}
-    return texts
-
-
-async def registered(db: Connection) -> list[str]:
-    """The identities of all embedders of this store, oldest first."""
-    return [identity for identity, _, _ in await rows(db, _sql()["embedders"])]
-
-
-async def tables(db: Connection) -> list[str]:
-    """The tables that hold a user's vectors, for scans."""
-    sizes = sorted({dimensions for _, _, dimensions in await rows(db, _sql()["embedders"])})
-    return [*(f"passages_{size}" for size in sizes), "passage_tokens"]
-
-
-async def erase(db: Connection, user_id: str, slots: Collection[int] | None) -> None:
-    """Take out these records' vectors (None: all of the user), of every embedder, in the caller's transaction.
-
-    The transaction must be the user's; it must have marked the records as erased before.
-    """
-    await db.execute(_sql()["no_new"])
-    for identity, number, dimensions in await rows(db, _sql()["embedders"]):
-        sql, keys = statements(dimensions), _keys(identity, user_id, number)
-        await db.execute(sql["removed"], keys)  # first: it keeps writers out
-        if slots is None:
-            await db.execute(sql["remove_user"], keys)
-            await db.execute(sql["remove_user_tokens"], keys)
-        else:
-            keys["slots"] = [int(slot) for slot in slots]
-            await db.execute(sql["remove"], keys)
-            await db.execute(sql["remove_tokens"], keys)
-
-
-async def drop(database: Database, identity: str, operator: Operator) -> int:
-    """Take out an embedder with all its vectors and token vectors; returns how many passages those were.
-
-    The table stays, so that the ids of its rows are never used again.
-    """
-
-    async def write(db: Connection) -> int:
-        await db.execute(_sql()["alone"])
-        await db.execute(_sql()["unused"], {"projection": projection_name(identity)})
-        known = {name: (number, size) for name, number, size in await rows(db, _sql()["embedders"])}
-        if identity not in known:
-            return 0
-        (number, dimensions), removed = known[identity], 0
-        sql = statements(dimensions)
-        for (user_id,) in await rows(db, sql["holders"], {"projection": projection_name(identity)}):
-            keys = _keys(identity, user_id, number)
-            await become(db, user_id)
-            await db.execute(sql["reset"], keys)
-            await db.execute(sql["remove_user_tokens"], keys)
-            ((count,),) = await rows(db, sql["remove_user"], keys)
-            removed += count
-        await db.execute(sql["drop_embedder"], {"identity": identity})
-        return removed
-
-    return await database.write(operator, write, seconds=LONG_SECONDS)
 
 
 async def open_vectors(database: Database, identity: str, dimensions: int, budget: int = BUDGET) -> PostgresVectors:
@@ -176,6 +106,8 @@ class PostgresVectors:
             check(batch.passages, self.identity, self.dimensions)
         if not batches:
             return {}
+        if len(batches) == 1 and await self._put(*next(iter(batches.items()))):
+            return {user_id: batch.through for user_id, batch in batches.items()}
         todo = dict(sorted(batches.items()))  # in one order, so that nobody waits for one who waits for him
         marks, removed = await self._database.write(
             next(iter(todo)), lambda db: self._apply(db, todo), seconds=LONG_SECONDS
@@ -184,16 +116,34 @@ class PostgresVectors:
             self._cache.hide(*entry)
         return marks
 
+    async def _put(self, user_id: str, batch: Batch) -> bool:
+        """Write a small batch in one round trip; False when it is not one, or the user's vectors stand elsewhere.
+
+        Without the lock that keeps an embedder from being taken out: that resets the watermark, and none is 0 here.
+        """
+        few = 0 < len(batch.passages) <= SMALL and not batch.replaced and not packed_tokens(batch.passages)
+        if not batch.after or not few:
+            return False
+        keys = {**keys_of(self.identity, user_id), "after": batch.after, "through": batch.through}
+        keys |= columns(batch.passages)
+
+        async def write(db: Connection) -> AsyncCursor[Any]:
+            accept_sent(db)
+            await db.execute(self._sql["hold"], keys)
+            return await db.execute(self._sql["put"], keys)
+
+        return bool(await (await self._database.write(user_id, write)).fetchall())
+
     async def _apply(self, db: Connection, todo: Mapping[str, Batch]) -> tuple[dict[str, int], list[Removed]]:
         locked = await self._lock_users(db, todo)
         marks, removals = {}, {}
         for user_id, batch in todo.items():
-            before, number, half = locked[user_id]
+            before, number = locked[user_id]
             marks[user_id] = before[1]
             if before[1] == batch.after:
                 if len(todo) > 1:
                     await become(db, user_id)
-                removals[user_id] = await self._write(db, _keys(self.identity, user_id, number), batch, half)
+                removals[user_id] = await self._write(db, keys_of(self.identity, user_id, number), batch)
                 marks[user_id] = batch.through
         removed: list[Removed] = []
         for user_id, cursor in removals.items():
@@ -207,16 +157,16 @@ class PostgresVectors:
         for user_id in users:
             if asked:
                 await become(db, user_id)
-            keys = _keys(self.identity, user_id)
+            keys = keys_of(self.identity, user_id)
             await db.execute(self._sql["kept"], keys)
             await db.execute(self._sql["begin"], keys)
             asked[user_id] = await db.execute(self._sql["locked"], keys)
         found = {user_id: (await cursor.fetchall())[0] for user_id, cursor in asked.items()}
-        if any(number is None for _, _, number, _ in found.values()):
+        if any(number is None for _, _, number in found.values()):
             raise self._gone()
-        return {user: ((generation, seq), number, half) for user, (generation, seq, number, half) in found.items()}
+        return {user: ((generation, seq), number) for user, (generation, seq, number) in found.items()}
 
-    async def _write(self, db: Connection, keys: dict[str, Any], batch: Batch, half: int) -> AsyncCursor[Any] | None:
+    async def _write(self, db: Connection, keys: dict[str, Any], batch: Batch) -> AsyncCursor[Any] | None:
         """Send what a batch changes; the cursor has the ids of passages that were taken out."""
         accept_sent(db)
         gone = None
@@ -226,7 +176,7 @@ class PostgresVectors:
             await db.execute(self._sql["remove_tokens"], replaced)
         for start in range(0, len(batch.passages), ROWS_AT_ONCE):
             some = batch.passages[start : start + ROWS_AT_ONCE]
-            await db.execute(self._sql["insert"], {**keys, **columns(some, half)})
+            await db.execute(self._sql["insert"], {**keys, **columns(some)})
         if tokens := packed_tokens(batch.passages):
             slots, ids, vectors = map(list, zip(*tokens, strict=True))
             await db.execute(self._sql["insert_tokens"], {**keys, "slots": slots, "ids": ids, "vectors": vectors})
@@ -235,7 +185,7 @@ class PostgresVectors:
 
     async def watermark(self, user_id: str) -> int:
         """The journal position up to which this user's vectors are made; 0 when none are."""
-        keys = _keys(self.identity, user_id)
+        keys = keys_of(self.identity, user_id)
         found = await self._database.read(user_id, lambda db: rows(db, self._sql["state"], keys))
         return int(found[0][3]) if found else 0
 
@@ -268,7 +218,7 @@ class PostgresVectors:
     ) -> Work[T] | None:
         """What is left to compute; None when the user's matrix is better loaded again."""
         registration, state = await self._state(db, user_id)
-        keys = _keys(self.identity, user_id, registration[0])
+        keys = keys_of(self.identity, user_id, registration[0])
         matrix = self._cache.find(user_id, lambda: None)
         if matrix is None:
             if not await self._fits(db, keys):
@@ -288,7 +238,7 @@ class PostgresVectors:
 
     async def _state(self, db: Connection, user_id: str) -> tuple[tuple[int, int], State]:
         """The embedder's number and when it was registered, because numbers return; the user's (generation, seq)."""
-        found = await rows(db, self._sql["state"], _keys(self.identity, user_id))
+        found = await rows(db, self._sql["state"], keys_of(self.identity, user_id))
         if not found:
             raise self._gone()
         number, added_at, generation, seq = found[0]
@@ -357,7 +307,7 @@ class PostgresVectors:
     async def _of_slots(self, name: str, slots: Sequence[int], scope: Scope) -> list[Any]:
         async def read(db: Connection) -> list[Any]:
             (number, _), _ = await self._state(db, scope.user_id)
-            asked = {**_keys(self.identity, scope.user_id, number), "slots": [int(slot) for slot in slots]}
+            asked = {**keys_of(self.identity, scope.user_id, number), "slots": [int(slot) for slot in slots]}
             return await (await db.execute(self._sql[name], asked, binary=True)).fetchall()
 
         return await self._database.read(scope, read)
@@ -366,8 +316,8 @@ class PostgresVectors:
         """Forget the user's vectors and watermark, so that they are built again."""
 
         async def write(db: Connection) -> None:
-            _, number, _ = (await self._lock_users(db, [user_id]))[user_id]
-            keys = _keys(self.identity, user_id, number)
+            _, number = (await self._lock_users(db, [user_id]))[user_id]
+            keys = keys_of(self.identity, user_id, number)
             for name in ("reset", "remove_user", "remove_user_tokens"):
                 await db.execute(self._sql[name], keys)
 
@@ -389,12 +339,3 @@ def _held(matrix: UserMatrix) -> Held:
 def _blank(matrix: UserMatrix, left: Ints) -> None:
     with matrix.lock:
         matrix.blank(left, others=True)
-
-
-def _keys(identity: str, user_id: str, number: int = 0) -> dict[str, Any]:
-    names = {"identity": identity, "projection": projection_name(identity)}
-    return {**names, "user_id": user_id, "embedder": number}
-
-
-def _sql() -> Mapping[str, str]:
-    return load_blocks(__package__, "vectors.sql")

@@ -47,9 +47,30 @@ ON CONFLICT (user_id, projection) DO NOTHING;
 
 -- name: locked
 -- Whoever writes a user's passages holds this row first: so ids grow in the order of commits, and an erasure sees them.
-SELECT w.generation, w.seq, e.number, 'halfvec'::regtype::oid::bigint
+SELECT w.generation, w.seq, e.number
 FROM projection_watermarks w LEFT JOIN embedders e ON e.user_id = '_system' AND e.identity = %(identity)s
 WHERE w.user_id = %(user_id)s AND w.projection = %(projection)s FOR UPDATE OF w;
+
+-- name: hold
+-- Before `put`, which then sees what an erasure did that it waited for.
+SELECT 1 FROM projection_watermarks WHERE user_id = %(user_id)s AND projection = %(projection)s FOR UPDATE;
+
+-- name: put
+-- All that a small batch changes, as `insert` and `advance` do it; nothing when the vectors stand elsewhere.
+WITH held AS MATERIALIZED (
+    SELECT e.number FROM projection_watermarks w JOIN embedders e ON e.user_id = '_system' AND e.identity = %(identity)s
+    WHERE w.user_id = %(user_id)s AND w.projection = %(projection)s AND w.seq = %(after)s
+), put AS (
+    INSERT INTO passages_{dimensions} (user_id, embedder, slot, part, start, "end", asks, kind, channel, grain, vector)
+    SELECT %(user_id)s, held.number, n.*
+    FROM held CROSS JOIN
+         unnest(%(slots)s::int[], %(parts)s::int[], %(starts)s::int[], %(ends)s::int[], %(asks)s::boolean[],
+                %(kinds)s::text[], %(channels)s::text[], %(grains)s::text[], %(vectors)s::halfvec[]) AS n (slot)
+    WHERE (SELECT count(*) FROM memory_versions v WHERE v.user_id = %(user_id)s AND v.slot = n.slot AND v.erased) = 0
+    ON CONFLICT (user_id, embedder, slot, grain, part) DO NOTHING
+)
+UPDATE projection_watermarks SET seq = %(through)s FROM held
+WHERE user_id = %(user_id)s AND projection = %(projection)s RETURNING seq;
 
 -- name: advance
 UPDATE projection_watermarks SET seq = %(seq)s WHERE user_id = %(user_id)s AND projection = %(projection)s;

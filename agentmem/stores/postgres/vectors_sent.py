@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 INT4 = 23  # the number of the type integer
+ANY_TYPE = 0  # of an extension's type, whose number differs between databases and is not looked at
 SENT_COLUMNS = (">i4", ">i4", "?", "?", ">i2")  # of computed scores: slots, parts, asks, whole, units
 FEW = 1 << 21  # numbers; a millisecond of arithmetic at most, and a busy loop keeps a thread waiting longer than that
 
@@ -49,8 +50,8 @@ def sent_vector(vector: Floats) -> Sent:
     return Sent(_vectors(wide[None] / (np.abs(wide).max(initial=0.0) or 1.0)).tobytes())
 
 
-def columns(passages: Sequence[Passage], half: int) -> dict[str, Any]:
-    """Passages as the arrays that are bound to `insert`. `half` is the number of the type halfvec."""
+def columns(passages: Sequence[Passage]) -> dict[str, Any]:
+    """Passages as the arrays that are bound to `insert` and `put`."""
     vectors = _vectors(np.stack([p.vector for p in passages]))
     return {
         "slots": _ints([p.slot for p in passages]),
@@ -61,7 +62,7 @@ def columns(passages: Sequence[Passage], half: int) -> dict[str, Any]:
         "kinds": [p.kind for p in passages],
         "channels": [p.channel for p in passages],
         "grains": [p.grain for p in passages],
-        "vectors": _array(vectors, half),
+        "vectors": _array(vectors, ANY_TYPE),
     }
 
 

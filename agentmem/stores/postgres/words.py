@@ -37,13 +37,9 @@ async def write(db: Connection, user_id: str, written: Sequence[Row], *, tail: i
     if not written:
         return
     terms = [_json(dict(counts)) for _, counts in written]
-    keys = {"user_id": user_id}
-    await db.execute(_sql()["put"], {**keys, "slots": [slot for slot, _ in written], "terms": terms})
-    if tail is None:
-        tail = await _note(db, user_id)
-    else:
-        await db.execute(_sql()["lengthen"], {**keys, "added": len(written)})
-        tail += len(written)
+    given = {"user_id": user_id, "slots": [slot for slot, _ in written], "terms": terms}
+    await db.execute(_sql()["put" if tail is None else "put_new"], given)
+    tail = await _note(db, user_id) if tail is None else tail + len(written)
     if postings.is_full(tail, len(written)):
         await compact(db, user_id)
 

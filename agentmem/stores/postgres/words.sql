@@ -1,16 +1,18 @@
 -- The word index: a tail with a row per recent record, and packed blocks per term. The block of the empty term lists
 -- every record that is in blocks.
 
--- name: state
-SELECT tail, generation FROM word_state WHERE user_id = %(user_id)s
-
 -- name: put
 INSERT INTO word_tail (user_id, slot, terms)
 SELECT %(user_id)s, * FROM unnest(%(slots)s::integer[], %(terms)s::text[]::jsonb[])
 ON CONFLICT (user_id, slot) DO UPDATE SET terms = excluded.terms
 
--- name: lengthen
-INSERT INTO word_state (user_id, tail) VALUES (%(user_id)s, %(added)s)
+-- name: put_new
+-- `put` of records that the index has not known, which lengthen the tail.
+WITH put AS (
+    INSERT INTO word_tail (user_id, slot, terms)
+    SELECT %(user_id)s, * FROM unnest(%(slots)s::integer[], %(terms)s::text[]::jsonb[])
+)
+INSERT INTO word_state (user_id, tail) VALUES (%(user_id)s, cardinality(%(slots)s::integer[]))
 ON CONFLICT (user_id) DO UPDATE SET tail = word_state.tail + excluded.tail
 
 -- name: note
