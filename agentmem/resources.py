@@ -20,7 +20,7 @@ from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatc
 from agentmem.model.outline import Outline
 from agentmem.model.scope import Scope
 from agentmem.projections import GraphProjection, GraphVectorProjection, Outlines, Retries, VectorProjection
-from agentmem.projections.embedders import embedder_options, recorded_embedders
+from agentmem.projections.embedders import embedder_options, open_projection, recorded_embedders
 from agentmem.providers import Embedder, open_embedder
 from agentmem.providers.llms import LLMs
 from agentmem.providers.rerankers import Reranker, RerankerOptions, open_reranker
@@ -97,18 +97,23 @@ class Resources:
         for entry in entries[:1]:  # of one operation, all of them
             said = {"operation": entry.operation, "operation_id": entry.operation_id, "changes": len(entries)}
             tell(DEBUG, "stored", user_id=scope.user_id, ms=watch.milliseconds(), **said)
-        follow = [self._background(self._follow_or_later(scope, entries))]
+        follow = [self._background(self._follow_or_later(scope, entries))] if self._behind(scope, entries) else []
         if self.following is not None and self.deterministic:
             follow.append(self._background(self.following.follow(scope)))
         if then is not None:
             self._background(then(entries))
         wait = (2.0 if self.following is None else 0.1) + 0.2 * len(entries)  # what many lack should not pile up
         try:
-            await asyncio.wait(follow, timeout=None if self.deterministic else wait)
+            if follow:
+                await asyncio.wait(follow, timeout=None if self.deterministic else wait)
         finally:  # a commit there takes far longer than the one here, so nobody waits for it, nor for its beginning
             if self.following is not None and not self.deterministic:
                 self.following.nudge(scope)
         return entries
+
+    def _behind(self, scope: Scope, entries: Sequence[JournalEntry]) -> bool:
+        """Whether any vectors lack what was written; those that need no model came with it."""
+        return not entries or any(vectors.reached(scope) < entries[-1].seq for vectors in self.vectors)
 
     async def _follow_or_later(self, scope: Scope, entries: Sequence[JournalEntry]) -> bool:
         done = await self.follow(scope, entries)
@@ -203,7 +208,10 @@ class Resources:
         async with self._switching:
             found = [projection for projection in self.vectors if projection.embedder.identity == recorded]
             try:
-                served = found[0] if found else await self._serve(recorded)
+                if found:
+                    served = found[0]
+                else:
+                    served = await self.open_projection(open_embedder(recorded, embedder_options(self.settings)))
             except AgentMemError as error:
                 self._refused = recorded
                 self.notices.append(f"The store was rebuilt for {recorded}, which cannot be opened here: {error}")
@@ -211,8 +219,9 @@ class Resources:
             self._former += [projection for projection in self.vectors if projection is not served]
             self.vectors = [served]
 
-    async def _serve(self, identity: str) -> VectorProjection:
-        return await open_projection(self, open_embedder(identity, embedder_options(self.settings)))
+    async def open_projection(self, embedder: Embedder) -> VectorProjection:
+        """The vectors of an embedder, neither written nor served yet."""
+        return await open_projection(embedder, self.open_index, self.log, self.clock, self.settings)
 
     async def catch_up(self, scope: Scope, outline: Outline) -> tuple[str, ...]:
         """Wait a moment until the user's projections are where an outline is; a notice for each that is not."""
@@ -372,6 +381,7 @@ async def open_resources(settings: Settings) -> Resources:
         )  # fmt: skip
         for embedder in await recorded_embedders(settings, log, resources.notices):
             await add_projection(resources, embedder)
+        stack.serve(lambda: resources.vectors[0] if resources.vectors[0].instant else None)
         if resources.following is not None and stack.node_vectors is not None:
             resources.following.vectors = GraphVectorProjection(stack.node_vectors, log, lambda: resources.vectors[0])
         return resources
@@ -385,16 +395,6 @@ async def open_resources(settings: Settings) -> Resources:
 
 async def add_projection(resources: Resources, embedder: Embedder) -> VectorProjection:
     """Open the vectors of one more embedder; they are written from now on, and served when they are the first."""
-    projection = await open_projection(resources, embedder)
+    projection = await resources.open_projection(embedder)
     resources.vectors.append(projection)
     return projection
-
-
-async def open_projection(resources: Resources, embedder: Embedder) -> VectorProjection:
-    """The vectors of an embedder, neither written nor served yet."""
-    settings = resources.settings
-    budget = settings.vector_cache_mb * 1024 * 1024
-    index = await resources.open_index(embedder.identity, embedder.dimensions, budget)
-    return VectorProjection(
-        embedder, index, resources.log, resources.clock, keep_tokens=settings.recall_profile == "best"
-    )

@@ -1,10 +1,13 @@
-"""Which embedders a store is served with: what it has recorded, and the one that is being built beside it."""
+"""Which embedders a store is served with: what it has recorded, and the one being built beside it; their vectors."""
 
 from __future__ import annotations
 
+from agentmem.model.clock import Clock
+from agentmem.projections.vectors import VectorProjection
 from agentmem.providers import Embedder, EmbedderOptions, open_embedder, resolve_auto
 from agentmem.settings import Settings
 from agentmem.stores import LogStore
+from agentmem.stores.stack import OpenIndex
 
 
 def embedder_options(settings: Settings) -> EmbedderOptions:
@@ -37,3 +40,12 @@ async def recorded_embedders(settings: Settings, log: LogStore, notices: list[st
             )
     names = dict.fromkeys([recorded] + ([meta["embedder_next"]] if meta.get("embedder_next") else []))
     return [open_embedder(name, options) for name in names]
+
+
+async def open_projection(
+    embedder: Embedder, open_index: OpenIndex, log: LogStore, clock: Clock, settings: Settings
+) -> VectorProjection:
+    """The vectors of an embedder, neither written nor served yet."""
+    budget = settings.vector_cache_mb * 1024 * 1024
+    index = await open_index(embedder.identity, embedder.dimensions, budget)
+    return VectorProjection(embedder, index, log, clock, keep_tokens=settings.recall_profile == "best")

@@ -18,16 +18,19 @@ from agentmem.events import WARNING, tell
 from agentmem.model.changes import JournalEntry, Stored
 from agentmem.model.clock import Clock
 from agentmem.model.scope import Scope
-from agentmem.providers import Embedder, TokenEmbedder, TokenVectors
+from agentmem.providers import Embedder, InstantEmbedder, TokenEmbedder, TokenVectors, Vectors
 from agentmem.stores import SENTENCE, WHOLE, Batch, LogStore, Parked, Passage, VectorIndex
 from agentmem.text.passages import Passage as Piece
 from agentmem.text.passages import passages
 
 BATCH = 500  # changes applied at once
+INSTANT = 32  # texts of a write whose vectors it may wait for, under the user's lock
 REST = 30.0  # seconds without tries after a model failed
 TRIES = 3  # of one change, before it is parked
 USERS_KNOWN = 10_000  # whose watermark is remembered, to spare a read per write
 MUTABLE = ("Entity", "Goal")  # kinds whose text may change; a changed claim is a new Fact, a turn is verbatim
+
+Wanted = list[tuple[Stored, Piece]]
 
 
 def _now() -> float:
@@ -53,6 +56,11 @@ class VectorProjection:
     _failed_at: float = float("-inf")
     _attempts: dict[tuple[str, int], int] = field(default_factory=dict)
     last_error: str = ""
+
+    @property
+    def instant(self) -> bool:
+        """Whether a write can have its vectors at once."""
+        return isinstance(self.embedder, InstantEmbedder) and not self.keep_tokens
 
     @property
     def name(self) -> str:
@@ -111,6 +119,8 @@ class VectorProjection:
         `entries` just written spare a read when they follow the watermark directly. A model that fails is left alone
         for 30 s; a change that keeps failing is parked and passed over.
         """
+        if entries and entries[-1].seq <= self.reached(scope):
+            return True
         lock = self._locks.setdefault(scope.user_id, asyncio.Lock())
         async with lock:
             if self.resting():  # perhaps since whoever had the lock
@@ -135,10 +145,39 @@ class VectorProjection:
                     return False
                 if written and reached == todo[-1].seq:
                     break  # what others wrote meanwhile is for the next recall
-            self._reached[scope.user_id] = after
-            if len(self._reached) > USERS_KNOWN:
-                self._reached.clear()
+            self._remember(scope.user_id, after)
         return True
+
+    def at_once(self, entries: Sequence[JournalEntry]) -> Batch | None:
+        """See InstantVectors."""
+        embedder = self.embedder
+        if not isinstance(embedder, InstantEmbedder) or len(entries) > INSTANT:
+            return None
+        fresh, replaced = _to_embed(entries)
+        wanted = self._pieces(fresh)
+        if len(wanted) > INSTANT:
+            return None
+        made: list[Passage] = []
+        if wanted:
+            vectors = self._checked(embedder.vectors([piece.text for _, piece in wanted]), len(wanted))
+            made = self._passages(wanted, vectors, {})
+        return Batch(entries[0].seq - 1, entries[-1].seq, made, replaced)
+
+    def committed(self, entries: Sequence[JournalEntry]) -> None:
+        """See InstantVectors."""
+        self._remember(entries[0].user_id, entries[-1].seq)
+        self._used(entries)
+
+    def _remember(self, user_id: str, seq: int) -> None:
+        self._reached[user_id] = seq
+        if len(self._reached) > USERS_KNOWN:
+            self._reached.clear()
+
+    def _used(self, entries: Sequence[JournalEntry]) -> None:
+        """Let go of the vectors that were given with what is written now."""
+        for entry in entries:
+            for stored in entry.puts:
+                self.given.pop((entry.user_id, stored.record.id), None)
 
     @staticmethod
     def _next(entries: Sequence[JournalEntry], after: int) -> Sequence[JournalEntry]:
@@ -162,9 +201,7 @@ class VectorProjection:
                 return None
             batch = batch_or_none
         reached = (await self.index.apply({scope.user_id: batch}))[scope.user_id]
-        for entry in todo:
-            for stored in entry.puts:
-                self.given.pop((scope.user_id, stored.record.id), None)
+        self._used(todo)
         return reached
 
     async def _give_up(self, scope: Scope, after: int, entry: JournalEntry, error: ModelError) -> Batch | None:
@@ -180,23 +217,20 @@ class VectorProjection:
         return Batch(after, entry.seq)
 
     async def _batch(self, after: int, todo: Sequence[JournalEntry]) -> Batch:
-        fresh: dict[int, Stored] = {}
-        for entry in todo:
-            for stored in entry.puts:
-                record = stored.record
-                if record.recorded_at == entry.at or record.kind in MUTABLE:
-                    fresh[stored.slot] = stored
-        replaced = [slot for slot, stored in fresh.items() if stored.record.kind in MUTABLE]
-        return Batch(after, todo[-1].seq, await self._passages(list(fresh.values())), replaced)
+        fresh, replaced = _to_embed(todo)
+        wanted = self._pieces(fresh)
+        made: list[Passage] = []
+        if wanted:
+            made = self._passages(wanted, *await self._embed([piece.text for _, piece in wanted]))
+        return Batch(after, todo[-1].seq, made, replaced)
 
-    async def _passages(self, fresh: Sequence[Stored]) -> list[Passage]:
+    def _pieces(self, fresh: Sequence[Stored]) -> Wanted:
         sentences = SENTENCE in self.embedder.grains
-        wanted: list[tuple[Stored, Piece]] = [
+        return [
             (stored, piece) for stored in fresh for piece in passages(stored.record.embeddable(), sentences=sentences)
         ]
-        if not wanted:
-            return []
-        vectors, tokens = await self._embed([piece.text for _, piece in wanted], [s for s, _ in wanted])
+
+    def _passages(self, wanted: Wanted, vectors: Vectors, tokens: Mapping[int, TokenVectors]) -> list[Passage]:
         out = []
         for row, (stored, piece) in enumerate(wanted):
             record, vector = stored.record, vectors[row]
@@ -219,9 +253,7 @@ class VectorProjection:
             )
         return out
 
-    async def _embed(
-        self, texts: Sequence[str], owners: Sequence[Stored]
-    ) -> tuple[NDArray[np.float32], Mapping[int, TokenVectors]]:
+    async def _embed(self, texts: Sequence[str]) -> tuple[Vectors, Mapping[int, TokenVectors]]:
         embedder = self.embedder
         tokens: Sequence[TokenVectors] = ()
         try:
@@ -233,10 +265,24 @@ class VectorProjection:
             raise
         except Exception as error:  # a mistake in a provider costs vectors, no write and no recall
             raise BadReply(f"{embedder.identity} failed: {type(error).__name__}: {error}") from error
-        wanted = (len(texts), embedder.dimensions)
+        return self._checked(vectors, len(texts)), dict(enumerate(tokens))
+
+    def _checked(self, vectors: Vectors, count: int) -> Vectors:
+        embedder, wanted = self.embedder, (count, self.embedder.dimensions)
         if vectors.shape != wanted or not np.isfinite(vectors).all():
             raise BadReply(f"{embedder.identity} should give finite vectors of shape {wanted}, gave {vectors.shape}")
-        return vectors, dict(enumerate(tokens))
+        return vectors
+
+
+def _to_embed(entries: Sequence[JournalEntry]) -> tuple[list[Stored], list[int]]:
+    """Records whose text is new with these entries, and the slots among them whose vectors are replaced."""
+    fresh: dict[int, Stored] = {}
+    for entry in entries:
+        for stored in entry.puts:
+            record = stored.record
+            if record.recorded_at == entry.at or record.kind in MUTABLE:
+                fresh[stored.slot] = stored
+    return list(fresh.values()), [slot for slot, stored in fresh.items() if stored.record.kind in MUTABLE]
 
 
 __all__ = ["BATCH", "SENTENCE", "VectorProjection"]

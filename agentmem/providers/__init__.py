@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -92,6 +93,18 @@ class TokenEmbedder(Protocol):
         Raises ConfigError when the model turns out to give no vectors per word piece, and what `embed` raises.
         """
         ...
+
+
+class InstantEmbedder(ABC):
+    """An embedder that is no model: it reckons its vectors in microseconds and neither waits for anything nor loads.
+
+    So the log may have them in its own transaction, where a model must never be called. No protocol, because nobody
+    may promise that by a method's name alone.
+    """
+
+    @abstractmethod
+    def vectors(self, texts: Sequence[str]) -> Vectors:
+        """The same as `embed`, on the calling thread. Thread-safe."""
 
 
 @dataclass(frozen=True, slots=True)

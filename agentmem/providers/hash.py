@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentmem.errors import Closed, ConfigError
-from agentmem.providers import Embedder, EmbedderOptions, Vectors
+from agentmem.providers import Embedder, EmbedderOptions, InstantEmbedder, Vectors
 from agentmem.text.words import terms
 
 VERSION = "v1"
@@ -51,7 +51,7 @@ def embedder(model: str, options: EmbedderOptions) -> Embedder:
     return HashEmbedder(dimensions)
 
 
-class HashEmbedder:
+class HashEmbedder(InstantEmbedder):
     """See `Embedder`. Thread-safe; keeps the features of the last 32,768 words."""
 
     def __init__(self, dimensions: int) -> None:
@@ -87,7 +87,7 @@ class HashEmbedder:
         self._features.cache_clear()
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
-        """The same as `embed`, on the calling thread."""
+        """See InstantEmbedder."""
         out = np.empty((len(texts), self._dimensions), np.float32)
         for start in range(0, len(texts), 1024):
             out[start : start + 1024] = self._block(texts[start : start + 1024])

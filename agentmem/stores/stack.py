@@ -10,17 +10,23 @@ from functools import partial
 from agentmem.model.clock import Clock
 from agentmem.settings import Settings
 from agentmem.stores import FollowingGraph, GraphStore, LogStore, NodeVectors, SessionStore, VectorIndex
+from agentmem.stores.instant import Served
 from agentmem.stores.jobs import Jobs
 from agentmem.stores.upkeep import Upkeep
 
 OpenIndex = Callable[[str, int, int], Awaitable[VectorIndex]]
 
 
+def _all_follow(served: Served) -> None:
+    """Where log and vectors do not share a file, none are written with the log."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stack:
     """Open stores. `following` is the graph again when it stands outside of the log and has to follow it.
 
-    `node_vectors` is there with the setting `graph_vectors` alone.
+    `node_vectors` is there with the setting `graph_vectors` alone. `serve` tells the log what recalls are served
+    with, so that it writes the vectors that no model makes.
     """
 
     log: LogStore
@@ -31,6 +37,7 @@ class Stack:
     jobs: Jobs
     open_index: OpenIndex
     node_vectors: NodeVectors | None = None
+    serve: Callable[[Served], None] = _all_follow
 
 
 async def open_stack(settings: Settings, clock: Clock) -> Stack:
@@ -51,6 +58,7 @@ async def open_stack(settings: Settings, clock: Clock) -> Stack:
                 upkeep,
                 sqlite.open_jobs(log.database),
                 partial(sqlite.open_vectors, log.database),
+                serve=log.serve,
             )
         else:
             stack = await _open_servers(settings, clock, session, opened)

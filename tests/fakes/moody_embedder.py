@@ -9,11 +9,15 @@ from agentmem.providers import Vectors
 from agentmem.providers.hash import HashEmbedder
 
 
-class MoodyEmbedder(HashEmbedder):
-    """`away` makes it unavailable; it cannot read a text that holds `poison`. `asked` are the texts it was given."""
+class MoodyEmbedder:
+    """`away` makes it unavailable; it cannot read a text that holds `poison`. `asked` are the texts it was given.
+
+    It stands for a model, so it can only be waited for.
+    """
 
     def __init__(self, *, away: bool = False, poison: str = "\0") -> None:
-        super().__init__(128)
+        self._hash = HashEmbedder(128)
+        self.identity, self.dimensions, self.grains = self._hash.identity, self._hash.dimensions, self._hash.grains
         self.away = away
         self.poison = poison
         self.asked: list[str] = []
@@ -25,8 +29,8 @@ class MoodyEmbedder(HashEmbedder):
             raise ModelUnavailable("the model is away")
         if any(self.poison in text for text in texts):
             raise BadReply("the model cannot read this")
-        return await super().embed(texts)
+        return await self._hash.embed(texts)
 
     async def close(self) -> None:
         self.closed = True
-        await super().close()
+        await self._hash.close()

@@ -17,6 +17,7 @@ from pathlib import Path
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.settings import Settings
 from agentmem.upkeep.doctor import doctor
+from tests.fakes.as_a_model import AsAModel
 from tests.faults import checks
 
 SPAWN = multiprocessing.get_context("forkserver")
@@ -30,8 +31,14 @@ async def _opened(home: str) -> AsyncAgentMemory:
 
 
 async def _write(home: str, name: str, seconds: float, pipe: Connection) -> None:
-    """Turns into a conversation of its own and a shared one, facts that both learn, a change of mind now and then."""
+    """Turns into a conversation of its own and a shared one, facts that both learn, a change of mind now and then.
+
+    Only the first writer's vectors come with the log; those of the others follow.
+    """
     memory, number, until = await _opened(home), 0, time.monotonic() + seconds
+    if name != "writer0":
+        served = memory.resources.vectors[0]
+        served.embedder = AsAModel(served.embedder)
     own = memory.scoped(conversation_id=name)
     while time.monotonic() < until:
         number += 1

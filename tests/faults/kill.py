@@ -27,18 +27,19 @@ STEPS = (
     *append.STEPS, "vectors: before", "vectors: not committed", "vectors: after", "session: before", "session: after",
     *erase.STEPS,
 )  # fmt: skip
+AT_ONCE = tuple(step for step in STEPS if not step.startswith("vectors: "))  # where vectors come with the log
 ANY_MOMENT = "any moment"  # the parent kills the child after a while, wherever it is
 SPAWN = multiprocessing.get_context("forkserver")  # children begin with everything imported
 SPAWN.set_forkserver_preload(["tests.faults.victim"])
 
 
 @cache
-def reference() -> tuple[dict[str, Any], dict[str, int]]:
+def reference(at_once: bool = False) -> tuple[dict[str, Any], dict[str, int]]:
     """What is there after all writes when nobody is killed, and how often each step is taken."""
 
     async def undisturbed(home: Path) -> tuple[dict[str, Any], dict[str, int]]:
         memory, steps = await victim.open_memory(home), victim.Steps()
-        victim.watch(memory, steps)
+        victim.watch(memory, steps, at_once=at_once)
         await victim.write_all(memory)
         found = await portrait(memory)
         await memory.close()
@@ -82,10 +83,10 @@ async def portrait(memory: AsyncAgentMemory) -> dict[str, Any]:
     }
 
 
-def kill(home: Path, step: str, nth: int) -> list[str]:
+def kill(home: Path, step: str, nth: int, at_once: bool) -> list[str]:
     """Let a child write until it is killed; the names of what it said was acknowledged."""
     ours, theirs = SPAWN.Pipe(duplex=False)
-    child = SPAWN.Process(target=victim.live, args=(str(home), step, nth, theirs))
+    child = SPAWN.Process(target=victim.live, args=(str(home), step, nth, theirs, at_once))
     child.start()
     theirs.close()
     said: list[str] = []
@@ -129,11 +130,11 @@ def rounds(step: str, count: int) -> Iterator[int]:
     return ((start + 5 * number) % times + 1 for number in range(count))
 
 
-def one(step: str, nth: int) -> int:
-    """One round; how many writes had been acknowledged."""
+def one(step: str, nth: int, *, at_once: bool = False) -> int:
+    """One round; how many writes had been acknowledged. `at_once`: with vectors in the log's own transaction."""
     with tempfile.TemporaryDirectory(prefix="agentmem-kill-") as folder:
         home = Path(folder) / "home"
-        said = kill(home, step, nth)
+        said = kill(home, step, nth, at_once)
         asyncio.run(check(home, said))
     return len(said)
 
@@ -143,17 +144,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.kill", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20, help="how often to kill at each step (20)")
     count = parser.parse_args(arguments).rounds
-    print(f"{'step':24} rounds  acknowledged  failed  seconds")
+    print(f"{'step':32} rounds  acknowledged  failed  seconds")
     total = 0
-    for step in (*STEPS, ANY_MOMENT):
+    rows = [(step, False) for step in (*STEPS, ANY_MOMENT)] + [(step, True) for step in (*AT_ONCE, ANY_MOMENT)]
+    for step, at_once in rows:
         began, acknowledged, failed = time.perf_counter(), 0, 0
         for nth in rounds(step, count):
             try:
-                acknowledged += one(step, nth)
+                acknowledged += one(step, nth, at_once=at_once)
             except AssertionError as error:
                 failed += 1
                 print(f"{step}, occurrence {nth}: {error}", file=sys.stderr)
-        print(f"{step:24} {count:6} {acknowledged:13} {failed:7} {time.perf_counter() - began:8.1f}")
+        name = f"{step} (at once)" if at_once else step
+        print(f"{name:32} {count:6} {acknowledged:13} {failed:7} {time.perf_counter() - began:8.1f}")
         total += failed
     return 1 if total else 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import resource
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ import pytest
 
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import ModelUnavailable, StoreUnavailable
+from agentmem.stores import Batch
+from agentmem.stores.sqlite.connection import Connection
+from agentmem.stores.sqlite.vectors import SqliteVectors
 from tests.faults import checks
 
 SPAWN = multiprocessing.get_context("forkserver")
@@ -110,6 +113,34 @@ async def test_vectors_without_room_wait_and_catch_up(home: Path) -> None:
     await memory.close()
 
 
+async def test_vectors_without_room_cost_no_write_that_they_come_with(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has room, the vectors of its own transaction have none: they are left out, and made later."""
+    memory = await _open(home, dimensions=4096)
+    await memory.store_turn("Hello there.", turn_id="t0")
+    put, tries = SqliteVectors.put, 0
+
+    def crammed(index: SqliteVectors, db: Connection, user_id: str, batch: Batch) -> Any:
+        nonlocal tries
+        tries += 1
+        db.pragma("max_page_count", db.pragma("page_count"))
+        try:
+            return put(index, db, user_id, batch)
+        finally:
+            db.pragma("max_page_count", NO_LIMIT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteVectors, "put", crammed)
+        await memory.store_turn(LONG, turn_id="t1")
+        assert tries == 2, "with the log, and once more behind it"
+    assert (await memory.lag())["vectors/hash:v1:4096"] == 1
+    await checks.settled(memory)
+    await checks.rebuilt_alike(memory.resources, [memory.scope])
+    await checks.healthy(memory.resources)
+    await memory.close()
+
+
 async def _limited(home: Path) -> None:
     memory = await _open(home)
     await memory.store_turn("Hello there.", turn_id="t0")
@@ -125,7 +156,7 @@ async def _limited(home: Path) -> None:
     await memory.close()
 
 
-def _live(home: str, pipe: Connection) -> None:
+def _live(home: str, pipe: Pipe) -> None:
     asyncio.run(_limited(Path(home)))
     pipe.send("done")
 

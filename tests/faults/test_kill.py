@@ -13,6 +13,19 @@ def test_nothing_acknowledged_is_lost_or_there_twice(step: str) -> None:
         kill.one(step, nth)
 
 
+@pytest.mark.parametrize("step", [*kill.AT_ONCE, kill.ANY_MOMENT])
+def test_vectors_of_the_logs_own_transaction_are_there_with_the_write_or_not_at_all(step: str) -> None:
+    for nth in kill.rounds(step, 2):
+        kill.one(step, nth, at_once=True)
+
+
+def test_both_ways_of_vectors_leave_the_same_behind() -> None:
+    (followed, steps), (at_once, fewer) = kill.reference(), kill.reference(True)
+    assert at_once == followed
+    assert {step: fewer[step] for step in kill.AT_ONCE} == {step: steps[step] for step in kill.AT_ONCE}
+    assert set(fewer) == set(kill.AT_ONCE)
+
+
 def test_every_step_is_taken_and_everything_is_killed_somewhere() -> None:
     _, seen = kill.reference()
     assert set(kill.STEPS) <= set(seen)
@@ -23,6 +36,6 @@ def test_every_step_is_taken_and_everything_is_killed_somewhere() -> None:
 
 def test_a_write_told_of_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check itself can fail: here a child says that a write is safe before it is."""
-    monkeypatch.setattr(kill, "kill", lambda home, step, nth: ["a turn"])
+    monkeypatch.setattr(kill, "kill", lambda *_: ["a turn"])
     with pytest.raises(AssertionError, match="acknowledged and lost"):
         kill.one("journal", 1)

@@ -11,14 +11,19 @@ import pytest
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import InvalidRecord
 from agentmem.model.records import Fact
+from agentmem.projections import VectorProjection
 from tests.faults import checks
 
 Act = Callable[[], Awaitable[Any]]
 SECRET = "My password is swordfish."
 
 
-@pytest.fixture
-async def memory(home: Path) -> AsyncIterator[AsyncAgentMemory]:
+@pytest.fixture(params=["at once", "followed"])
+async def memory(
+    request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[AsyncAgentMemory]:
+    """Vectors come with the log, or follow as those of a model do."""
+    monkeypatch.setattr(VectorProjection, "instant", request.param == "at once")
     async with AsyncAgentMemory("ann", home=home, embedder="hash", dimensions=64, conversation_id="talk") as opened:
         yield opened
         await checks.settled(opened)

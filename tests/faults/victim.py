@@ -16,6 +16,7 @@ from agentmem.consolidation import lease
 from agentmem.model.records import Fact
 from agentmem.stores.sqlite import SqliteLog
 from agentmem.stores.sqlite.vectors import SqliteVectors
+from tests.fakes.as_a_model import AsAModel
 
 LEASE_SECONDS = 0.2  # what a killed worker holds is free soon
 ANN = "Ann moved to Lisbon in spring. She keeps bees."
@@ -132,15 +133,18 @@ class Stepped:
         return called
 
 
-def watch(memory: AsyncAgentMemory, steps: Steps) -> None:
-    """Have every step of a write told to `steps`."""
+def watch(memory: AsyncAgentMemory, steps: Steps, *, at_once: bool = False) -> None:
+    """Have every step of a write told to `steps`. Vectors follow as those of a model do, or come with the log."""
     resources: Any = memory.resources
     resources.log = SqliteLog(resources.log.database, resources.clock, hook=steps)
     resources.session = Stepped(resources.session, "session", "push", steps)
     for projection in resources.vectors:
-        embedder, database = projection.embedder, Stepped(resources.log.database, "vectors", "write", steps)
         projection.log = resources.log
-        projection.index = SqliteVectors(database, embedder.identity, embedder.dimensions)
+        if not at_once:
+            embedder = projection.embedder = AsAModel(projection.embedder)
+            database: Any = Stepped(resources.log.database, "vectors", "write", steps)
+            projection.index = SqliteVectors(database, embedder.identity, embedder.dimensions)
+    resources.log.serve(lambda: resources.vectors[0] if at_once else None)
 
 
 async def write_all(memory: AsyncAgentMemory, told: Callable[[str], None] = lambda name: None) -> None:
@@ -150,13 +154,13 @@ async def write_all(memory: AsyncAgentMemory, told: Callable[[str], None] = lamb
         told(name)
 
 
-async def _live(home: Path, step: str, nth: int, told: Callable[[str], None]) -> None:
+async def _live(home: Path, step: str, nth: int, told: Callable[[str], None], at_once: bool) -> None:
     memory = await open_memory(home)
-    watch(memory, Steps(step, nth))
+    watch(memory, Steps(step, nth), at_once=at_once)
     await write_all(memory, told)
     await memory.close()
 
 
-def live(home: str, step: str, nth: int, pipe: Connection) -> None:
+def live(home: str, step: str, nth: int, pipe: Connection, at_once: bool) -> None:
     """What a child process runs."""
-    asyncio.run(_live(Path(home), step, nth, pipe.send))
+    asyncio.run(_live(Path(home), step, nth, pipe.send, at_once))

@@ -17,6 +17,7 @@ from agentmem.memory import clusters
 from agentmem.memory.clusters import cohesion, find_clusters
 from agentmem.projections import vectors
 from agentmem.settings_parts import ClusterOptions
+from tests.fakes.as_a_model import AsAModel
 from tests.flows.given import StoppedClock, head, opened, resources, run, seat, state
 
 SAME = ("Ann likes strong black coffee in the morning", "Ann liked strong black coffee in the mornings")
@@ -253,7 +254,8 @@ def test_twice_is_once_and_undo_gives_the_former_state(
 def test_facts_without_a_vector_are_looked_at_when_they_have_one(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    embedder = resources(memory).vectors[0].embedder
+    served = resources(memory).vectors[0]
+    embedder = served.embedder = AsAModel(served.embedder)
     embed = embedder.embed
 
     async def away(*args: Any, **more: Any) -> Any:

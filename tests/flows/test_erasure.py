@@ -12,6 +12,7 @@ import pytest
 
 from agentmem import AgentMemory, NotFound
 from agentmem.providers.hash import HashEmbedder
+from tests.fakes.as_a_model import AsAModel
 from tests.flows.given import StoppedClock, head, opened, resources, run, tables
 
 ROOT = Path(__file__).parents[2]
@@ -203,6 +204,8 @@ def test_a_projection_that_is_late_brings_nothing_back(
 ) -> None:
     with opened(home) as memory:
         memory.store_turn("warm up")
+        served = resources(memory).vectors[0]
+        served.embedder = AsAModel(served.embedder)
         started, go_on = asyncio.Event(), asyncio.Event()
         embed = HashEmbedder.embed
 

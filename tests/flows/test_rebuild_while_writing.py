@@ -11,6 +11,7 @@ import pytest
 from agentmem import AsyncAgentMemory
 from agentmem.model.records import KINDS
 from agentmem.model.scope import Scope
+from agentmem.projections import VectorProjection
 from agentmem.stores import WHOLE, Where
 from agentmem.text.words import terms
 from agentmem.upkeep.rebuild import rebuild
@@ -22,9 +23,12 @@ PLACES = ("lake", "garden", "harbour", "station")
 ALL = 10_000
 
 
-@pytest.fixture(params=["embedded", pytest.param("servers", marks=pytest.mark.server("postgres", "redis", "neo4j"))])
-def settings(request: pytest.FixtureRequest, home: Path) -> dict[str, Any]:
-    """Of a memory on one stack; `user_id` is known to nobody else."""
+@pytest.fixture(
+    params=["embedded", "followed", pytest.param("servers", marks=pytest.mark.server("postgres", "redis", "neo4j"))]
+)
+def settings(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Of a memory on one stack; `user_id` is known to nobody else. `followed`: no vectors come with the log."""
+    monkeypatch.setattr(VectorProjection, "instant", request.param == "embedded")
     given: dict[str, Any] = {"user_id": "alice", "home": home, "embedder": "hash:v1:64"}
     if request.param == "servers":
         stack: Stack = request.getfixturevalue("stack")

@@ -21,7 +21,7 @@ from agentmem.stores.sqlite.state import read_state
 from agentmem.stores.sqlite.usage import settle, usage
 from agentmem.text.blocks import load_blocks
 
-STEPS = ("checked", "journal", "records", "words", "graph", "audit", "committed")
+STEPS = ("checked", "journal", "records", "words", "graph", "audit", "vectors", "committed")
 
 
 class Append(Appending):

@@ -245,13 +245,23 @@ class Database:
         *,
         durable: bool | None = None,
         before: Callable[[], None] | None = None,
+        after: Callable[[], None] | None = None,
     ) -> T:
         """Run inside BEGIN IMMEDIATE … COMMIT; any error rolls everything back.
 
-        `before` runs first, on the same thread, while the file is not yet locked. `durable=False` leaves the sync to
-        the next durable commit, for data whose last moments may be lost in a power cut.
+        `before` runs first, on the same thread, while the file is not yet locked; `after` once it is committed, even if
+        nobody waits any more. `durable=False` leaves the sync to the next durable commit, for data whose last moments
+        may be lost in a power cut.
         """
-        call = functools.partial(self._write, function, self._durable if durable is None else durable, before)
+
+        def call() -> T:
+            if before is not None:
+                before()
+            result = self._write(function, self._durable if durable is None else durable)
+            if after is not None:
+                after()
+            return result
+
         return await self._pools()[0].run(call)
 
     async def outside(self, function: Callable[[Connection], T]) -> T:
@@ -275,9 +285,7 @@ class Database:
         except apsw.Error as error:
             raise _translation(self.path, error) from error
 
-    def _write(self, function: Callable[[Connection], T], durable: bool, before: Callable[[], None] | None) -> T:
-        if before is not None:
-            before()
+    def _write(self, function: Callable[[Connection], T], durable: bool) -> T:
         try:
             db = self._connection()
             if self._local.durable != durable:
@@ -299,6 +307,18 @@ class Database:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
+
+    @staticmethod
+    def attempt(db: Connection, function: Callable[[Connection], None]) -> None:
+        """Run within a transaction what may fail without it: then nothing of it is done, and the rest goes on."""
+        db.execute("SAVEPOINT attempt")
+        try:
+            function(db)
+        except Exception:
+            if not db.in_transaction:  # the engine undid everything, as for a full disk
+                raise
+            db.execute("ROLLBACK TO attempt")
+        db.execute("RELEASE attempt")
 
     async def truncate_log(self, attempts: int = 5) -> bool:
         """Move the write-ahead log into the file and cut it to nothing; False while a reader holds on to it."""

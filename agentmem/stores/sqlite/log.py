@@ -16,8 +16,10 @@ from agentmem.model.records import Key, Record
 from agentmem.model.scope import Operator, Scope
 from agentmem.stores import Head, Parked, Postings, Scan, Usage, Where
 from agentmem.stores.fading import DEFAULT, Touch
+from agentmem.stores.instant import Served, nothing_served
 from agentmem.stores.sqlite import audit, journal, operations, records, usage
 from agentmem.stores.sqlite.append import Append
+from agentmem.stores.sqlite.beside import Beside
 from agentmem.stores.sqlite.connection import Connection, Database
 from agentmem.stores.sqlite.erase import Erasure
 from agentmem.stores.sqlite.words import SqliteWords
@@ -41,6 +43,7 @@ class SqliteLog:
         self._laws = laws
         self._hook = hook
         self._words = SqliteWords(database)
+        self._served: Served = nothing_served
 
     async def _read(self, function: Callable[..., T], *arguments: Any) -> T:
         return await self.database.read(lambda db: function(db, *arguments))
@@ -50,6 +53,10 @@ class SqliteLog:
 
     # -- writing
 
+    def serve(self, served: Served) -> None:
+        """Write the vectors of what is served together with the log, where no model makes them."""
+        self._served = served
+
     async def append(
         self, changes: Sequence[Change], audit: Audit | None = None, fence: int | None = None
     ) -> list[JournalEntry]:
@@ -57,7 +64,15 @@ class SqliteLog:
         if not changes:
             return []
         work = Append(changes, audit, fence, self._clock, self._hook, self._laws)
-        entries = await self.database.write(work.apply, before=work.prepare)
+        vectors = Beside(self.database, self._served())
+
+        def write(db: Connection) -> list[JournalEntry]:
+            entries = work.apply(db)
+            vectors.write(db, entries)
+            self._hook("vectors")
+            return entries
+
+        entries = await self.database.write(write, before=work.prepare, after=vectors.committed)
         self._hook("committed")
         return entries
 

@@ -126,25 +126,36 @@ class SqliteVectors:
 
     async def apply(self, batches: Mapping[str, Batch]) -> dict[str, int]:
         """Write each user's batch whose `after` is the stored watermark; the watermarks as they are now."""
-        for batch in batches.values():
-            check(batch.passages, self.identity, self.dimensions)
 
-        def write(db: Connection) -> tuple[dict[str, int], list[Removed]]:
-            marks, removed = {}, []
-            number = self._held.registration(db)[0]
-            for user_id, batch in batches.items():
-                before = self._held.state(db, user_id)
-                marks[user_id] = before[1]
-                if before[1] == batch.after:
-                    gone = self._write(db, number, user_id, batch)
-                    marks[user_id] = batch.through
-                    removed.append((user_id, gone, before, self._held.state(db, user_id)))
-            return marks, removed
+        def write(db: Connection) -> dict[str, tuple[int, Removed | None]]:
+            return {user_id: self.put(db, user_id, batch) for user_id, batch in batches.items()}
 
-        marks, removed = await self._database.write(write, durable=False)
-        for entry in removed:
-            self._cache.hide(*entry)
-        return marks
+        done = await self._database.write(write, durable=False)
+        for _, removed in done.values():
+            if removed is not None:
+                self.hide(removed)
+        return {user_id: mark for user_id, (mark, _) in done.items()}
+
+    def put(self, db: Connection, user_id: str, batch: Batch) -> tuple[int, Removed | None]:
+        """`apply` for one user inside the caller's transaction: the watermark, and what to `hide` after its commit.
+
+        That is None when nothing was written.
+        """
+        check(batch.passages, self.identity, self.dimensions)
+        number = self._held.registration(db)[0]
+        before = self._held.state(db, user_id)
+        if before[1] != batch.after:
+            return before[1], None
+        gone = self._write(db, number, user_id, batch)
+        return batch.through, (user_id, gone, before, (before[0] + bool(gone), batch.through))
+
+    def hide(self, removed: Removed) -> None:
+        """Take what a committed write replaced out of the cache."""
+        self._cache.hide(*removed)
+
+    def lies_in(self, database: Database) -> bool:
+        """Whether these vectors and what is written to that database are committed together."""
+        return self._database is database
 
     async def watermark(self, user_id: str) -> int:
         """The journal position up to which this user's vectors are made; 0 when none are."""

@@ -1,0 +1,38 @@
+"""Vectors that no model makes: a log that shares a file with them writes them within its own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from agentmem.model.changes import JournalEntry
+from agentmem.stores import Batch, VectorIndex
+
+
+class InstantVectors(Protocol):
+    """A projection that makes vectors on the calling thread, with no model that could be slow or away.
+
+    A log calls it on its own thread while it holds the user's lock.
+    """
+
+    @property
+    def index(self) -> VectorIndex: ...
+
+    def at_once(self, entries: Sequence[JournalEntry]) -> Batch | None:
+        """The batch of entries about to be committed, without gaps; None when they are too many to wait for.
+
+        It may raise anything; then the vectors follow as those of a model do.
+        """
+        ...
+
+    def committed(self, entries: Sequence[JournalEntry]) -> None:
+        """Told that these entries are committed, together with their batch."""
+        ...
+
+
+Served = Callable[[], InstantVectors | None]
+"""The projection that recalls are served with now; None when its vectors can only follow."""
+
+
+def nothing_served() -> None:
+    """Of a log that nobody told of vectors."""
