@@ -7,7 +7,6 @@ work per row. A tail holds what was written last, a row per record, until it is 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -28,6 +27,7 @@ _SLOT, _COUNT = np.dtype("<i4"), np.dtype("<u2")
 
 Slots = NDArray[np.int32]
 Counts = NDArray[np.uint16]
+_NOTHING: tuple[Slots, Counts] = np.empty(0, dtype=_SLOT), np.empty(0, dtype=_COUNT)
 Row = tuple[int, Mapping[str, int]]  # a record's slot and how often it has each term
 K = TypeVar("K")  # what a backend calls a block by
 
@@ -45,7 +45,7 @@ def packed(slots: Slots, counts: Counts) -> bytes:
 def unpacked(blocks: Sequence[bytes]) -> tuple[Slots, Counts]:
     """The postings of some blocks of one term, one behind the other."""
     if not blocks:
-        return np.empty(0, dtype=_SLOT), np.empty(0, dtype=_COUNT)
+        return _NOTHING
     sizes = [len(block) // BYTES for block in blocks]
     slots = [np.frombuffer(block, dtype=_SLOT, count=n) for block, n in zip(blocks, sizes, strict=True)]
     counts = [np.frombuffer(block, dtype=_COUNT, count=n, offset=n * 4) for block, n in zip(blocks, sizes, strict=True)]
@@ -128,20 +128,31 @@ class Tail:
                 counts.append(min(count, MOST))
 
     def matches(self, terms: Sequence[str], blocks: Mapping[str, Sequence[bytes]]) -> dict[str, Postings]:
-        """The postings of each term in its blocks and here, in order of slot; terms that have none are left out."""
-        in_blocks = {term: unpacked(blocks.get(term, ())) for term in terms}
-        highest = max((int(slots.max()) for slots, _ in in_blocks.values() if len(slots)), default=-1)
-        rewritten = np.array(self.slots[: bisect_right(self.slots, highest)], dtype=_SLOT)
-        found = {}
-        for term in terms:
-            slots, counts = _together(in_blocks[term], self._postings(term), rewritten)
-            if len(slots):
-                found[term] = Postings(slots=slots.astype(np.int64), counts=counts.astype(np.float32))
-        return found
+        """See `matched`."""
+        recent = {term: self._postings(term) for term in terms if term in self._terms}
+        return matched(terms, blocks, recent, np.array(self.slots, dtype=_SLOT))
 
     def _postings(self, term: str) -> tuple[Slots, Counts]:
-        slots, counts = self._terms.get(term, ((), ()))
+        slots, counts = self._terms[term]
         return np.array(slots, dtype=_SLOT), np.array(counts, dtype=_COUNT)
+
+
+def matched(
+    terms: Sequence[str], blocks: Mapping[str, Sequence[bytes]], recent: Mapping[str, tuple[Slots, Counts]], tail: Slots
+) -> dict[str, Postings]:
+    """The postings of each term in its blocks and in a tail, in order of slot; terms that have none are left out.
+
+    `tail` are all slots of the tail and `recent` the postings of terms in it, each in order of slot.
+    """
+    in_blocks = {term: unpacked(blocks.get(term, ())) for term in terms}
+    highest = max((int(slots.max()) for slots, _ in in_blocks.values() if len(slots)), default=-1)
+    rewritten = tail[: np.searchsorted(tail, highest, side="right")]
+    found = {}
+    for term in terms:
+        slots, counts = _together(in_blocks[term], recent.get(term, _NOTHING), rewritten)
+        if len(slots):
+            found[term] = Postings(slots=slots.astype(np.int64), counts=counts.astype(np.float32))
+    return found
 
 
 def _together(packed: tuple[Slots, Counts], recent: tuple[Slots, Counts], rewritten: Slots) -> tuple[Slots, Counts]:

@@ -15,7 +15,7 @@ from agentmem.model.scope import Scope
 from agentmem.stores import postings
 from agentmem.stores.postgres.columns import columnar
 from agentmem.stores.postgres.connection import Database, rows
-from agentmem.stores.postings import BYTES, FOLDED, Row, Tail
+from agentmem.stores.postings import BYTES, FOLDED, Row
 from agentmem.stores.values import Postings
 from agentmem.text.blocks import load_blocks
 
@@ -127,23 +127,20 @@ class PostgresWords:
 
     async def _match(self, db: Connection, user_id: str, terms: Sequence[str]) -> dict[str, Postings]:
         cursor = await db.execute(_sql()["matching"], {"user_id": user_id, "terms": list(terms)}, binary=True)
-        by_term: dict[str, list[bytes]] = {}
-        counts: dict[int, dict[str, int]] = {}
-        tail = Tail(0)
+        blocks: dict[str, list[bytes]] = {}
+        recent, tail = {}, _numbers(b"")
         for part, term, _, first, second in await cursor.fetchall():
             if part == _PACKED:
-                by_term.setdefault(term, []).append(first)
+                blocks.setdefault(term, []).append(first)
             elif part == _RECENT:
-                for slot, number in zip(_numbers(first), _numbers(second), strict=True):
-                    counts.setdefault(slot, {})[term] = number
+                recent[term] = _numbers(first), np.minimum(_numbers(second), postings.MOST).astype(np.uint16)
             else:
-                tail.add((slot, counts.get(slot, {})) for slot in _numbers(first or b""))
-        return tail.matches(terms, by_term)
+                tail = _numbers(first or b"")
+        return postings.matched(terms, blocks, recent, tail)
 
 
-def _numbers(sent: bytes) -> list[int]:
-    found: list[int] = np.frombuffer(sent, dtype=">i4").tolist()
-    return found
+def _numbers(sent: bytes) -> postings.Slots:
+    return np.frombuffer(sent, dtype=">i4").astype(np.int32)
 
 
 def _sql() -> Mapping[str, str]:
