@@ -66,6 +66,7 @@ class Database:
         self._pid = os.getpid()
         self._pool: Pool | None = None
         self._lock = asyncio.Lock()
+        self._returns: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         return f"Database({self.place!r})"
@@ -192,8 +193,11 @@ class Database:
         try:
             yield connection
         finally:
-            # The pool loses a connection whose return is cancelled, and recalls have deadlines: one the less each time.
-            await asyncio.shield(pool.putconn(connection))
+            # In a task of its own: the pool loses a connection whose return is cancelled, and recalls have deadlines.
+            returned = asyncio.ensure_future(pool.putconn(connection))
+            self._returns.add(returned)
+            returned.add_done_callback(self._returns.discard)
+            await asyncio.sleep(0)  # most often it is back then; to wait for the task would be three rounds of the loop
 
     async def _opened(self) -> Pool:
         if self._closed:
@@ -240,6 +244,8 @@ class Database:
         """Close every connection of this process; calling it again does nothing."""
         pool, self._closed, self._pool = self._pool, True, None
         if pool is not None and os.getpid() == self._pid:
+            if self._returns:
+                await asyncio.wait(self._returns)
             await pool.close()
 
     @contextmanager
