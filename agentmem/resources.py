@@ -227,7 +227,7 @@ class Resources:
         """Wait a moment until the user's projections are where an outline is; a notice for each that is not."""
         served, asked = self.vectors[0], dict[asyncio.Task[bool], str]()
         served_here = ("", served.embedder.identity, self._refused)
-        if served.learn(scope, outline.marks) != outline.seq or self._outlines.recorded not in served_here:
+        if served.lacks(scope, outline) or self._outlines.recorded not in served_here:
             asked[self._background(self.follow(scope))] = LATE
         if self.following is not None and self.following.lacks(scope, outline):
             asked[self._background(self.following.follow(scope))] = LATE_LINKS

@@ -17,6 +17,7 @@ from agentmem.errors import AgentMemError, BadReply, ModelError, ModelUnavailabl
 from agentmem.events import WARNING, tell
 from agentmem.model.changes import JournalEntry, Stored
 from agentmem.model.clock import Clock
+from agentmem.model.outline import Outline
 from agentmem.model.scope import Scope
 from agentmem.providers import Embedder, InstantEmbedder, TokenEmbedder, TokenVectors, Vectors
 from agentmem.stores import SENTENCE, WHOLE, Batch, LogStore, Parked, Passage, VectorIndex
@@ -79,11 +80,16 @@ class VectorProjection:
         """Up to where this process brought the user's vectors when it last did; -1 when it does not know."""
         return self._reached.get(scope.user_id, -1)
 
-    def learn(self, scope: Scope, marks: Mapping[str, int]) -> int:
-        """`reached`, once it knows what the store said beside the journal's head."""
-        if (mark := marks.get(self.name, -1)) > self.reached(scope):
-            self._reached[scope.user_id] = mark
-        return self.reached(scope)
+    def lacks(self, scope: Scope, outline: Outline) -> bool:
+        """Whether the user's vectors are not where an outline is, by what the store said with it.
+
+        What this process once brought there counts only where the store said nothing: a server that failed may have
+        lost it since.
+        """
+        if (mark := outline.marks.get(self.name)) is None:
+            return self.reached(scope) != outline.seq
+        self._reached[scope.user_id] = max(mark, self.reached(scope))
+        return mark < outline.seq
 
     def after_fork(self) -> None:
         """Forget locks that another process holds; nobody here would ever release them."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from agentmem import AgentMemory
 from tests.flows.given import ids
 from tests.servers.stack import Stack
@@ -49,3 +51,28 @@ def test_what_was_erased_is_nowhere(home: Path, stack: Stack) -> None:
         assert ids(memory.remember("bees")) == set()
         memory.flush()
         assert set(memory.lag().values()) == {0}
+
+
+def test_vectors_that_a_failing_postgres_lost_are_made_again_by_the_next_recall(
+    home: Path, stack: Stack
+) -> None:  # fmt: skip
+    """Their commit does not wait for the disk. The process that wrote them does not trust what it remembers."""
+    with opened(home, stack) as memory, psycopg.connect(stack.log_url, autocommit=True) as owner:
+        memory.store_turn("Anna is allergic to peanuts.")
+        turn = memory.store_turn("The sister of the chef avoids nuts.")
+        user = {"user_id": stack.user()}
+        kept = "SELECT seq FROM projection_watermarks WHERE user_id = %(user_id)s AND projection LIKE 'vectors/%%'"
+        written = "SELECT count(*) FROM passages_512 WHERE user_id = %(user_id)s"
+        before = owner.execute(kept, user).fetchall(), owner.execute(written, user).fetchall()
+        with owner.transaction():
+            owner.execute("UPDATE projection_watermarks SET seq = seq - 1 WHERE user_id = %(user_id)s", user)
+            owner.execute(
+                "DELETE FROM passages_512 p USING memory_records r WHERE r.user_id = p.user_id AND"
+                " r.slot = p.slot AND p.user_id = %(user_id)s AND r.id = %(id)s",
+                {**user, "id": turn.id},
+            )
+        assert memory.lag()[next(name for name in memory.lag() if name.startswith("vectors/"))] == 1
+        found = memory.remember("what does the sister avoid?")
+        assert found.notices == ()
+        assert "whole" in {item.record.id: item.why for item in found.items}[turn.id]
+        assert (owner.execute(kept, user).fetchall(), owner.execute(written, user).fetchall()) == before

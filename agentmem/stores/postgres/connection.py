@@ -86,9 +86,11 @@ class Database:
         """Run a function and commit; any error rolls everything back. See `read`."""
         return await self._repeated("write", who, work, seconds)
 
-    async def note(self, who: Who, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """`write` that does not wait for the disk: if the server's machine fails within a second, it is lost."""
-        return await self._repeated("note", who, work, SECONDS)
+    async def note(
+        self, who: Who, work: Callable[[Connection], Awaitable[T]], *, seconds: float = SECONDS
+    ) -> T:  # fmt: skip
+        """`write` that does not wait for the disk: if the server fails within a second, it is lost."""
+        return await self._repeated("note", who, work, seconds)
 
     async def alone(self, who: Who, work: Callable[[Connection], Awaitable[T]], *, seconds: float) -> T:
         """Run a function and commit, on a connection of its own that waits for each statement (scripts, COPY)."""

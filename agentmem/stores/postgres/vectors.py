@@ -101,7 +101,10 @@ class PostgresVectors:
         self._locks: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
 
     async def apply(self, batches: Mapping[str, Batch]) -> dict[str, int]:
-        """Write each user's batch whose `after` is the stored watermark; the watermarks as they are now."""
+        """Write each user's batch whose `after` is the stored watermark; the watermarks as they are now.
+
+        Nobody waits for the disk: what a failing server loses of it, watermarks too, is made again from the journal.
+        """
         for batch in batches.values():
             check(batch.passages, self.identity, self.dimensions)
         if not batches:
@@ -109,7 +112,7 @@ class PostgresVectors:
         if len(batches) == 1 and await self._put(*next(iter(batches.items()))):
             return {user_id: batch.through for user_id, batch in batches.items()}
         todo = dict(sorted(batches.items()))  # in one order, so that nobody waits for one who waits for him
-        marks, removed = await self._database.write(
+        marks, removed = await self._database.note(
             next(iter(todo)), lambda db: self._apply(db, todo), seconds=LONG_SECONDS
         )
         for entry in removed:
@@ -132,7 +135,7 @@ class PostgresVectors:
             await db.execute(self._sql["hold"], keys)
             return await db.execute(self._sql["put"], keys)
 
-        return bool(await (await self._database.write(user_id, write)).fetchall())
+        return bool(await (await self._database.note(user_id, write)).fetchall())
 
     async def _apply(self, db: Connection, todo: Mapping[str, Batch]) -> tuple[dict[str, int], list[Removed]]:
         locked = await self._lock_users(db, todo)
