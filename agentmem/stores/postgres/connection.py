@@ -67,6 +67,7 @@ class Database:
         self._pool: Pool | None = None
         self._lock = asyncio.Lock()
         self._returns: set[asyncio.Task[None]] = set()
+        self.breaks = 0
 
     def __repr__(self) -> str:
         return f"Database({self.place!r})"
@@ -164,7 +165,9 @@ class Database:
                 raise _NothingDone(str(error)) from error
             raise
         finally:
-            if not connection.closed and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            if connection.closed:
+                self.breaks += 1
+            elif connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 await connection.rollback()
 
     async def _check_operator(self, connection: Connection) -> None:

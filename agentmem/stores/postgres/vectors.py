@@ -228,7 +228,7 @@ class PostgresVectors:
                 return await by_server(db, keys)
             matrix = self._cache.find(user_id, lambda: UserMatrix(self.dimensions))
             assert matrix is not None
-        if matrix.registration not in (None, registration):  # taken out and built again meanwhile
+        if matrix.registration not in (None, registration):  # taken out and built again meanwhile, or lost
             return None
         matrix.registration = registration
         if matrix.state < state:
@@ -239,13 +239,17 @@ class PostgresVectors:
         held = await computed(matrix.numbers, partial(_held, matrix))
         return matrix.numbers, partial(in_matrix, matrix, held)
 
-    async def _state(self, db: Connection, user_id: str) -> tuple[tuple[int, int], State]:
-        """The embedder's number and when it was registered, because numbers return; the user's (generation, seq)."""
+    async def _state(self, db: Connection, user_id: str) -> tuple[tuple[int, int, int], State]:
+        """The embedder's number and when it was registered, because numbers return; the user's (generation, seq).
+
+        Beside the number how often a connection broke: a server that failed may have lost the last rows and give their
+        ids out again, to rows that no matrix of before would be topped up by.
+        """
         found = await rows(db, self._sql["state"], keys_of(self.identity, user_id))
         if not found:
             raise self._gone()
         number, added_at, generation, seq = found[0]
-        return (number, added_at), (generation, seq)
+        return (number, added_at, self._database.breaks), (generation, seq)
 
     def _gone(self) -> StoreError:
         return StoreError(f"embedder {self.identity} was taken out of this store; open the memory again")
@@ -309,7 +313,7 @@ class PostgresVectors:
 
     async def _of_slots(self, name: str, slots: Sequence[int], scope: Scope) -> list[Any]:
         async def read(db: Connection) -> list[Any]:
-            (number, _), _ = await self._state(db, scope.user_id)
+            (number, *_), _ = await self._state(db, scope.user_id)
             asked = {**keys_of(self.identity, scope.user_id, number), "slots": [int(slot) for slot in slots]}
             return await (await db.execute(self._sql[name], asked, binary=True)).fetchall()
 

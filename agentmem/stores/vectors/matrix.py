@@ -272,9 +272,8 @@ class UserMatrix:
     def __init__(self, dimensions: int) -> None:
         self.lock = threading.Lock()
         self.state: State = (-1, -1)
-        self.registration: tuple[int, int] | None = (
-            None  # of the embedder: its number, which may return, and when it was registered
-        )
+        # Of the embedder: its number, which may return, and when it was registered; the store may add what else counts.
+        self.registration: tuple[int, ...] | None = None
         self.last_id = 0
         self.kinds, self.channels = Names(), Names()
         self.whole, self.sentences = Table(dimensions), Table(dimensions)
