@@ -7,18 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.benchmarks.servers.__main__ import shown
-from tests.benchmarks.servers.run import ASKED, SMALL, Plan, measure
+from tests.benchmarks.servers.run import ASKED, SMALL, Place, Plan, measure
 from tests.benchmarks.servers.shares import MIXES
 from tests.benchmarks.servers.town import plan
-from tests.servers.stack import Stack
+from tests.servers.stack import Stack, copied
 
 QUICK = replace(SMALL, passages=1500, large=300, seconds=1, warming=0.2, rounds=1, questions=10, projected=60)
 
 
-async def test_everything_is_loaded_and_measured(home: Path, stack: Stack) -> None:
+async def test_everything_is_loaded_and_measured(home: Path, stack: Stack, migrated: str, postgres_url: str) -> None:
     said: list[str] = []
     plan_ = replace(QUICK, mark=f" {stack.mark}")
-    document = await measure(plan_, stack.urls, stack.log_url, home, said.append)
+    with copied(postgres_url, migrated) as log_url:
+        few, many = Place({**stack.urls, "log_url": log_url}, log_url), Place(stack.urls, stack.log_url)
+        document = await measure(plan_, few, many, home, said.append)
     load = document["load"]
     town = plan(plan_.users, plan_.passages, plan_.large, plan_.mark)
     assert load["users"] == len(town.turns) == 20
@@ -34,6 +36,7 @@ async def test_everything_is_loaded_and_measured(home: Path, stack: Stack) -> No
     assert [row["clients"] for row in document["clients"]] == [1, 8, 32]
     assert [row["passages"] for row in document["first"]][-1] == plan_.large
     assert document["graph"]["edges"] > plan_.projected
+    assert min(document["growth"][loaded]["p95_ms"] for loaded in ("few", "many")) > 0
     assert document["growth"]["ratio"] > 0
     assert "remember, large, warm" in shown(json.loads(json.dumps(document)))
     assert said

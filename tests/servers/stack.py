@@ -6,6 +6,7 @@ import asyncio
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,12 +70,19 @@ def migrated(postgres_url: str, neo4j_url: str) -> Iterator[str]:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@contextmanager
+def copied(postgres_url: str, template: str) -> Iterator[str]:
+    """The URL of a database like another one, which goes in the end."""
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+    yield database_of(postgres_url, name)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
 @pytest.fixture
 def stack(migrated: str, postgres_url: str, neo4j_url: str, redis_database: str) -> Iterator[Stack]:
     """The three servers, for users of this test alone."""
-    name = f"test_{uuid.uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {migrated}")
-    yield Stack(database_of(postgres_url, name), neo4j_url, redis_database, os.urandom(6).hex())
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with copied(postgres_url, migrated) as log_url:
+        yield Stack(log_url, neo4j_url, redis_database, os.urandom(6).hex())

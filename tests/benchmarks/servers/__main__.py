@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks.servers`: recalls and writes on Postgres, Neo4j and Redis, measured at scale.
 
-Starts servers of its own, or takes those of AGENTMEM_TEST_POSTGRES_URL, …_NEO4J_URL and …_REDIS_URL (a new database of
-that Postgres, as its superuser; that Neo4j's and Redis' data are added to). 1,000,000 passages take some 6 GB.
+Starts servers of its own, or takes those of AGENTMEM_TEST_POSTGRES_URL, …_NEO4J_URL and …_REDIS_URL (two new databases
+of that Postgres, as its superuser; that Neo4j's and Redis' data are added to). 1,000,000 passages take some 6 GB.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from agentmem.bench.report import table
-from tests.benchmarks.servers.run import SMALL, Plan, measure
+from tests.benchmarks.servers.run import SMALL, Place, Plan, measure
 from tests.servers.downloads import CannotStart
 from tests.servers.host import variable
 from tests.servers.local import LocalServer
@@ -82,15 +82,15 @@ def database(url: str) -> Iterator[tuple[str, str]]:
             connection.execute(f"DROP ROLE IF EXISTS {name}")
 
 
-async def run(plan: Plan, urls: Mapping[str, str], home: Path) -> dict[str, Any]:
-    """Prepare the stores and measure."""
+@contextmanager
+def place(urls: Mapping[str, str]) -> Iterator[Place]:
+    """Empty stores, with a database of their own."""
     with database(urls["postgres"]) as (owner, client):
-        await prepare(owner, urls["neo4j"])
+        asyncio.run(prepare(owner, urls["neo4j"]))
         with psycopg.connect(owner, autocommit=True) as connection:
             role = conninfo_to_dict(client)["user"]
             connection.execute(f"GRANT agentmem_app, agentmem_worker TO {role}")
-        places = {"log_url": client, "graph_url": urls["neo4j"], "session_url": urls["redis"]}
-        return await measure(plan, places, owner, home, say)
+        yield Place({"log_url": client, "graph_url": urls["neo4j"], "session_url": urls["redis"]}, owner)
 
 
 def say(line: str) -> None:
@@ -109,7 +109,7 @@ def shown(document: Mapping[str, Any]) -> str:
         "Techniques in warm recalls": document["techniques"], "Calls of the stores": document["steps"],
         "Alone: the first recall of a user in a process": document["first"],
         "Clients who wait": document["clients"], "Exactness": [document["vector_recall"]],
-        "One user, a tenth and all users loaded": growth, "Graph": [one["graph"]],
+        "One user where a tenth and where all users are loaded, asked in turns": growth, "Graph": [one["graph"]],
     }  # fmt: skip
     return "\n\n".join(f"## {title}\n\n{table(rows)}" for title, rows in parts.items()) + "\n"
 
@@ -120,8 +120,11 @@ def main() -> int:
     chosen = {name: getattr(given, name) for name in OPTIONS if getattr(given, name) is not None}
     plan = replace(SMALL if given.scale == "small" else Plan(), mark=f" {secrets.token_hex(3)}", **chosen)
     try:
-        with servers() as urls, tempfile.TemporaryDirectory(prefix="agentmem-bench-") as home:
-            document = asyncio.run(run(plan, urls, Path(home)))
+        with ExitStack() as running:
+            urls = running.enter_context(servers())
+            few, many = running.enter_context(place(urls)), running.enter_context(place(urls))
+            home = running.enter_context(tempfile.TemporaryDirectory(prefix="agentmem-bench-"))
+            document = asyncio.run(measure(plan, few, many, Path(home), say))
     except CannotStart as error:
         say(str(error))
         return 1

@@ -1,4 +1,4 @@
-"""Figures that are no latency of traffic: exactness of the search, one user among more and more, speed of the graph."""
+"""Figures that are no latency of traffic: exactness of the search, one user among few and many, speed of the graph."""
 
 from __future__ import annotations
 
@@ -43,14 +43,26 @@ async def exactness(loader: Loader, town: Town, queries: int) -> dict[str, Any]:
     return {"queries": queries, "users": len(held), "recall": float(np.mean(found)), "worst": float(np.min(found))}
 
 
-async def one_user(traffic: Traffic, user: str, rounds: int, questions: int) -> dict[str, float]:
-    """Recalls of one user, warm and one after the other: the medians over the rounds of p50 and p95."""
-    await traffic.recall(user, time.perf_counter())
-    found = []
+async def growth(few: Traffic, many: Traffic, rounds: int, questions: int) -> dict[str, Any]:
+    """Recalls of one user, warm and one after the other, where few users are loaded and where many are.
+
+    Both are asked in turns, because the machine's speed changes within minutes. The medians over the rounds of p50, p95
+    and of the ratio of the p95.
+    """
+    found: dict[str, list[dict[str, float]]] = {"few": [], "many": []}
+    for traffic in (few, many):
+        await traffic.recall(traffic.town.somebody, time.perf_counter())
     for _ in range(rounds):
-        samples = [await traffic.recall(user, time.perf_counter()) for _ in range(questions)]
-        found.append(percentiles([sample.seconds - sample.embedding for sample in samples]))
-    return {name: float(np.median([each[name] for each in found])) for name in ("p50_ms", "p95_ms")}
+        for rows, traffic in zip(found.values(), (few, many), strict=True):
+            user = traffic.town.somebody
+            samples = [await traffic.recall(user, time.perf_counter()) for _ in range(questions)]
+            rows.append(percentiles([sample.seconds - sample.embedding for sample in samples]))
+    ratios = [after["p95_ms"] / before["p95_ms"] for before, after in zip(*found.values(), strict=True)]
+    medians = {
+        loaded: {name: float(np.median([each[name] for each in rows])) for name in ("p50_ms", "p95_ms")}
+        for loaded, rows in found.items()
+    }
+    return {**medians, "ratio": float(np.median(ratios))}
 
 
 async def graph_speed(loader: Loader, user: str, turns: int) -> dict[str, float]:

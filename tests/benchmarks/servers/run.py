@@ -1,4 +1,4 @@
-"""The measurement from the empty stores to the document: load a part, look at one user, load the rest, let them ask."""
+"""The measurement from the empty stores to the document: load them, look at one user, let all ask."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from agentmem import AsyncAgentMemory
 from agentmem.bench.latency import resident_mb
-from tests.benchmarks.servers.checks import exactness, first_recalls, graph_speed, one_user
+from tests.benchmarks.servers.checks import exactness, first_recalls, graph_speed, growth
 from tests.benchmarks.servers.load import Loader, Say
 from tests.benchmarks.servers.shares import STARTED, Heard, Rates, ask
 from tests.benchmarks.servers.town import Town, plan
@@ -61,26 +61,38 @@ SMALL = Plan(
 )
 
 
-async def measure(plan_: Plan, urls: Mapping[str, Any], owner_url: str, home: Path, say: Say) -> dict[str, Any]:
-    """Load and measure; `owner_url` is the log as its owner, who may write all users' rows."""
+@dataclass(frozen=True)
+class Place:
+    """Stores by their URLs, for a client, and the log's as its owner, who may write all users' rows."""
+
+    urls: Mapping[str, Any]
+    owner_url: str
+
+
+async def measure(plan_: Plan, few: Place, many: Place, home: Path, say: Say) -> dict[str, Any]:
+    """Load a tenth of the users into one place and all into the other, and measure."""
     town = plan(plan_.users, plan_.passages, plan_.large, plan_.mark)
-    settings = {
-        "home": home, "embedder": plan_.embedder, "recall_rate": 0.0, "vector_cache_mb": plan_.cache_mb, **urls,
-    }  # fmt: skip
+    small = plan(plan_.users, plan_.passages, plan_.large, f"{plan_.mark} few")
+    settings, settings_of_few = (
+        {"home": home, "embedder": plan_.embedder, "recall_rate": 0.0, "vector_cache_mb": plan_.cache_mb, **place.urls}
+        for place in (many, few)
+    )
     document: dict[str, Any] = {"plan": asdict(plan_), "machine": machine()}
+    async with AsyncAgentMemory(small.somebody, **settings_of_few) as memory:
+        say("loading a tenth of the users")
+        await load_first(Loader(memory, few.owner_url, say), small)
     async with AsyncAgentMemory(town.somebody, **settings) as memory:
-        load = document["load"] = await load_first(Loader(memory, owner_url, say), town)
-        say("asking one user")
-        few = await one_user(Traffic(memory, town, plan_.seed), town.somebody, plan_.rounds, plan_.questions)
-        say("loading the others")
-        load |= await load_rest(Loader(memory, owner_url, say), town)
+        say("loading all users")
+        loader = Loader(memory, many.owner_url, say)
+        document["load"] = await load_first(loader, town) | await load_rest(loader, town)
     async with AsyncAgentMemory(town.somebody, **settings) as memory:  # a process that knows nobody yet
-        gc.collect()
-        gc.freeze()  # as docs/operations.md tells programs that answer many users
-        loader, traffic = Loader(memory, owner_url, say), Traffic(memory, town, plan_.seed)
-        say("asking")
-        many = await one_user(traffic, town.somebody, plan_.rounds, plan_.questions)
-        document["growth"] = {"few": few, "many": many, "ratio": many["p95_ms"] / few["p95_ms"]}
+        loader, traffic = Loader(memory, many.owner_url, say), Traffic(memory, town, plan_.seed)
+        async with AsyncAgentMemory(small.somebody, **settings_of_few) as among_few:
+            gc.collect()
+            gc.freeze()  # as docs/operations.md tells programs that answer many users
+            say("asking")
+            alone = Traffic(among_few, small, plan_.seed)
+            document["growth"] = await growth(alone, traffic, plan_.rounds, plan_.questions)
         say(f"one user: {document['growth']}")
         document["first"] = await first_recalls(traffic)
         document["clients"] = await waiting_clients(traffic, plan_)
