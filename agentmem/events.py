@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
 
 DEBUG, INFO, WARNING = logging.DEBUG, logging.INFO, logging.WARNING
-_NAME = "agentmem"
+_LOGGER = logging.getLogger("agentmem")
 
 
 def tell(level: int, event: str, **values: Any) -> None:
     """Note an event; costs next to nothing where nobody listens at that level."""
-    if logging.getLogger(_NAME).isEnabledFor(level):
+    if _LOGGER.isEnabledFor(level):
         _logger().log(level, event, **values)
 
 
@@ -31,7 +31,7 @@ def _logger() -> BoundLogger:
 
     # Bound to its own processors: how the application configured structlog for itself changes nothing here.
     logger: BoundLogger = structlog.wrap_logger(
-        logging.getLogger(_NAME),
+        _LOGGER,
         processors=[
             structlog.contextvars.merge_contextvars, structlog.stdlib.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True), structlog.processors.JSONRenderer(default=str),

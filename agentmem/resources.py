@@ -133,11 +133,11 @@ class Resources:
         `details` and `promotion` go into its audit row. `fence` is the token of a background writer's lease.
         """
         self.check_open()
-        watch = Stopwatch(self.clock)
-        change_id = derived_id(scope.user_id, operation, key) if key is not None else self.ids.new()
+        watch, operation_id = Stopwatch(self.clock), self.ids.new()
+        change_id = operation_id if key is None else derived_id(scope.user_id, operation, key)
         if key is not None and (before := await self.log.applied(change_id, payload, scope)):
             return before
-        attempt = Write(scope, operation, self.ids.new(), change_id, payload, self.clock.now())
+        attempt = Write(scope, operation, operation_id, change_id, payload, self.clock.now())
         memory_type, turn = MEMORY_TYPES.get(kind, "semantic"), None
         for left in reversed(range(RETRIES)):
             try:
@@ -208,10 +208,8 @@ class Resources:
         async with self._switching:
             found = [projection for projection in self.vectors if projection.embedder.identity == recorded]
             try:
-                if found:
-                    served = found[0]
-                else:
-                    served = await self.open_projection(open_embedder(recorded, embedder_options(self.settings)))
+                embedder = found[0].embedder if found else open_embedder(recorded, embedder_options(self.settings))
+                served = found[0] if found else await self.open_projection(embedder)
             except AgentMemError as error:
                 self._refused = recorded
                 self.notices.append(f"The store was rebuilt for {recorded}, which cannot be opened here: {error}")

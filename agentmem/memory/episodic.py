@@ -101,7 +101,7 @@ class Episodic:
                 change_id = derived_id(scope.user_id, "store_turns", key, str(position))
                 item = replace(item, payload=together)
             else:
-                change_id = ids.new()
+                change_id = ids.new() if position else operation_id
             added = {"id": item.turn_id or ids.new(), "conversation_id": item.conversation_id}
             turn = item.turn.model_copy(update={**added, "timestamp": item.turn.timestamp or now})
             self._keep_vector(turn)

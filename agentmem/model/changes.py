@@ -146,7 +146,10 @@ class Audit:
     seen: int | None = None
 
 
+_ARGUMENTS = json.JSONEncoder(sort_keys=True, default=str, ensure_ascii=False)
+
+
 def fingerprint(**arguments: Any) -> str:
     """A digest of a verb's arguments as the caller gave them, the same for equal arguments."""
-    text = json.dumps(arguments, sort_keys=True, default=str, ensure_ascii=False)
+    text = _ARGUMENTS.encode(arguments)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

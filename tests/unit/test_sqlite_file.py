@@ -11,12 +11,13 @@ import apsw
 import pytest
 
 from agentmem.errors import ConfigError, CorruptStore, SchemaMismatch
+from agentmem.model.changes import Audit
 from agentmem.model.clock import SystemClock
 from agentmem.model.scope import Operator, Scope
-from agentmem.stores.sqlite import SqliteLog, open_log
+from agentmem.stores.sqlite import SqliteLog, open_graph, open_log
 from agentmem.stores.sqlite.place import file_system, prepare_folder
 from agentmem.text.blocks import load_blocks, load_schema
-from tests.conformance.writing import put, turn
+from tests.conformance.writing import change, fact, put, said, turn
 
 CLOCK = SystemClock()
 SCOPE = Scope("alice")
@@ -117,6 +118,34 @@ async def test_an_older_file_is_migrated_and_a_newer_one_refused(filled: Path, n
     with pytest.raises(SchemaMismatch, match="pip install --upgrade"):
         await opened(filled)
     assert filled.read_bytes() == before
+
+
+async def test_what_a_file_with_more_indexes_holds_is_found_with_fewer(home: Path, tmp_path: Path) -> None:
+    for step in load_schema("sqlite")[:3]:
+        (tmp_path / f"{step.version:04d}_{step.name}.sql").write_text(step.text)
+    audit = Audit(operation="store", memory_type="episodic", scope=SCOPE)
+    older = await opened(home / "memory.db", tmp_path)
+    before = await older.append([*said(SCOPE, "a", "b"), change(SCOPE, fact("f", source_turn_ids=("a", "b")))], audit)
+    log = await opened(home / "memory.db")
+    after = await older.append(said(SCOPE, "c"), audit)  # whoever had the file open goes on
+    entries = [*before, *after]
+    for entry in entries:
+        assert entry.seq in [found.seq for found in await log.operation(entry.operation_id, SCOPE)]
+        assert await log.seq_at(SCOPE, entry.at) >= entry.seq
+    await log.append([change(SCOPE, retracts=(("Fact", "f"), ("Turn", "b")))], audit)
+    assert len({row["id"] for row in await log.audit_rows(SCOPE)}) == 3
+    assert await log.check(Operator()) == []
+    edges = await log.database.read(_edges)
+    graph = open_graph(log.database)
+    await graph.clear("alice")
+    await graph.rebuild(SCOPE)
+    assert await log.database.read(_edges) == edges
+    await older.close()
+    await log.close()
+
+
+def _edges(db: apsw.Connection) -> list[object]:
+    return list(db.execute("SELECT * FROM graph_edges ORDER BY user_id, source, kind, target, edge"))
 
 
 async def test_a_step_that_fails_leaves_the_older_schema(filled: Path, newer_schema: Path) -> None:

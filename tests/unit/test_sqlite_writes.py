@@ -22,7 +22,7 @@ from agentmem.model.scope import Operator, Scope
 from agentmem.stores import Where
 from agentmem.stores.sqlite import SqliteLog, open_log
 from agentmem.stores.sqlite.append import STEPS
-from tests.conformance.writing import START, change, fact, ids, put, said, turn
+from tests.conformance.writing import START, SetClock, change, fact, ids, put, said, turn
 
 ROOT = Path(__file__).parents[2]
 SCOPE = Scope("alice")
@@ -125,6 +125,31 @@ async def test_two_processes_write_at_once(home: Path, log: SqliteLog) -> None:
     assert [record.place()[1] for record in turns] == list(range(80))
     assert len(await log.audit_rows(SCOPE, limit=1000)) == 80
     assert await log.check(Operator()) == []
+
+
+async def test_a_turn_writes_few_pages(home: Path, log: SqliteLog) -> None:
+    audit = Audit(operation="store", memory_type="episodic", scope=SCOPE)
+    for n in range(30):
+        await log.append(said(SCOPE, f"t{n}"), audit)
+    assert await log.database.truncate_log()
+    await log.append(said(SCOPE, "one more"), audit)
+    frames, rest = divmod((home / "memory.db-wal").stat().st_size - 32, 24 + 4096)
+    assert rest == 0
+    assert frames <= 22, "every table and index that a turn touches costs its commit a page: is one more needed?"
+
+
+async def test_audit_rows_of_one_moment_are_told_apart(home: Path) -> None:
+    log = await open_log(home / "memory.db", SetClock())
+    rows = [
+        Audit(operation=name, memory_type="", scope=scope) for name in "ab" for scope in (SCOPE, Scope("bob"), None)
+    ]
+    await log.audit(rows[:4])
+    await log.audit(rows[4:])
+    await log.audit([Audit(operation="c", memory_type="", scope=SCOPE)])
+    found = await log.audit_rows(SCOPE)
+    assert [row["operation"] for row in found] == ["c", "b", "a"]
+    assert [row["id"].rpartition("-")[2] for row in found] == ["000000003", "000000002", "000000001"]
+    await log.close()
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -25,15 +25,23 @@ def _sql() -> Mapping[str, str]:
 
 
 def insert(db: Connection, entries: Sequence[Audit], clock: Clock) -> None:
-    """Add a row for each entry, numbered in order; entries without a scope belong to the system's user."""
-    if not entries:
-        return
-    last = int(db.execute(_sql()["next_ids"], (len(entries),)).get)
-    now = stamp(clock.now())
-    first = last - len(entries) + 1
-    told = [bare(entry) if entry.scope and _erased_since(db, entry.scope.user_id, entry.seen) else entry
-            for entry in entries]  # fmt: skip
-    db.executemany(_sql()["insert"], [_row(entry, number, now) for number, entry in enumerate(told, first)])
+    """Add a row for each entry; entries without a scope belong to the system's user.
+
+    An id is the moment in microseconds and a number: those of one user and moment count on, in order.
+    """
+    moment = clock.now()
+    now, began = stamp(moment), micros(moment)
+    numbers: dict[str, int] = {}
+    rows = []
+    for entry in entries:
+        user_id = SYSTEM_USER if entry.scope is None else entry.scope.user_id
+        if user_id not in numbers:
+            last: str | None = db.execute(_sql()["last_id"], (user_id, now)).get
+            numbers[user_id] = 0 if last is None else int(last.rpartition("-")[2])
+        numbers[user_id] += 1
+        told = bare(entry) if entry.scope and _erased_since(db, user_id, entry.seen) else entry
+        rows.append((f"{began:016d}-{numbers[user_id]:09d}", now, *_row(told)))
+    db.executemany(_sql()["insert"], rows)
 
 
 def _erased_since(db: Connection, user_id: str, seen: int | None) -> bool:
@@ -41,13 +49,13 @@ def _erased_since(db: Connection, user_id: str, seen: int | None) -> bool:
     return seen is not None and db.execute(_sql()["erased_since"], (user_id, seen)).fetchone() is not None
 
 
-def _row(entry: Audit, number: int, now: str) -> tuple[Any, ...]:
+def _row(entry: Audit) -> tuple[Any, ...]:
     scope = entry.scope
     where: tuple[Any, ...] = (SYSTEM_USER, None, None, None)
     if scope is not None:
         where = (scope.user_id, scope.session_id, scope.conversation_id, scope.agent_id)
     return (
-        f"{number:015d}", now, entry.operation, entry.memory_type, *where, entry.operation_id,
+        entry.operation, entry.memory_type, *where, entry.operation_id,
         None if scope is None else scope.channel, _json(entry.target_channels), _clean(entry.query_text),
         entry.result_count, entry.latency_ms, entry.success, _clean(entry.error_message), entry.promoted_from_channel,
         entry.promotion_confidence, entry.promotion_access_count, entry.promotion_conversation_count,

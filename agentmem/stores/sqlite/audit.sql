@@ -1,7 +1,7 @@
 -- The audit log. The gate opens for one purpose inside one transaction and is closed by the same function.
 
--- name: next_ids
-UPDATE store_meta SET value = value + ? WHERE name = 'audit_rows' RETURNING CAST(value AS INTEGER)
+-- name: last_id
+SELECT max(id) FROM memory_audit_log WHERE user_id = ? AND timestamp = ?
 
 -- name: insert
 INSERT INTO memory_audit_log (id, timestamp, operation, memory_type, user_id, session_id, conversation_id, agent_id,

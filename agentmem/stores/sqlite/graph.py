@@ -47,7 +47,7 @@ def apply(
     """
     before = [stored for stored in puts if stored.slot not in new]
     for slot in [*(item.slot for item in gone), *(stored.slot for stored in before)]:
-        db.execute(_sql()["forget_owner"], {"user_id": user_id, "slot": slot})
+        _forget_owner(db, user_id, slot)
     for item in gone:
         _leave(db, user_id, item.slot, (item.kind, item.id))
     for stored in before:
@@ -72,6 +72,12 @@ def make_again(db: Connection, user_id: str) -> None:
 def open_graph(database: Database, clock: Clock | None = None) -> SqliteGraph:
     """The graph of a store. The clock says which facts have ended."""
     return SqliteGraph(database, clock or SystemClock())
+
+
+def _forget_owner(db: Connection, user_id: str, slot: int) -> None:
+    """Take out what a record states: what ends at it, and what ends elsewhere."""
+    for name in ("forget_own", "forget_owner"):
+        db.execute(_sql()[name], {"user_id": user_id, "slot": slot})
 
 
 def _leave(db: Connection, user_id: str, slot: int, key: Key) -> None:

@@ -12,7 +12,10 @@ INSERT OR IGNORE INTO graph_edges (user_id, source, kind, target, edge, owner)
 VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: forget_owner
-DELETE FROM graph_edges WHERE user_id = :user_id AND owner = :slot;
+DELETE FROM graph_edges WHERE user_id = :user_id AND owner = :slot AND owner <> target;
+
+-- name: forget_own
+DELETE FROM graph_edges INDEXED BY graph_edges_target WHERE user_id = :user_id AND target = :slot AND owner = :slot;
 
 -- name: leave_source
 UPDATE graph_edges SET source = :mark WHERE user_id = :user_id AND source = :slot;

@@ -28,8 +28,15 @@ def head(db: Connection, user_id: str) -> Head:
 
 def seq_at(db: Connection, user_id: str, moment: datetime) -> int:
     """The last position recorded at or before a moment; 0 before the first."""
-    found = db.execute(_sql()["seq_at"], (user_id, micros(moment))).fetchone()
-    return int(found[0]) if found else 0
+    through, found, above = micros(moment), 0, head(db, user_id).seq + 1
+    while above - found > 1:  # times grow with positions: halve what is between
+        middle = (found + above) // 2
+        row = db.execute(_sql()["seq_at"], (user_id, middle)).fetchone()
+        if row is None or row[1] <= through:
+            found = middle
+        else:
+            above = row[0]
+    return found
 
 
 def entries_after(db: Connection, user_id: str, after: int, limit: int) -> list[JournalEntry]:

@@ -5,7 +5,8 @@ SELECT (SELECT value FROM store_meta WHERE name = 'embedder'), u.head, u.erasure
 FROM (SELECT ? AS user_id) asked LEFT JOIN memory_users u ON u.user_id = asked.user_id
 
 -- name: seq_at
-SELECT seq FROM memory_changes WHERE user_id = ? AND at <= ? ORDER BY at DESC, seq DESC LIMIT 1
+-- The last change up to a position.
+SELECT seq, at FROM memory_changes WHERE user_id = ? AND seq <= ? ORDER BY seq DESC LIMIT 1
 
 -- name: changes_after
 SELECT seq, change_id, operation_id, operation, actor, cause, at FROM memory_changes
@@ -21,7 +22,10 @@ FROM json_each(?2) s CROSS JOIN memory_versions v
 WHERE v.user_id = ?1 AND v.seq = s.value ORDER BY v.seq, v.rowid
 
 -- name: operation
-SELECT seq FROM memory_changes WHERE user_id = ? AND operation_id = ? ORDER BY seq
+SELECT seq FROM memory_changes WHERE user_id = ?1 AND operation_id = ?2 AND operation_id <> change_id
+UNION ALL
+SELECT seq FROM memory_changes WHERE user_id = ?1 AND change_id = ?2 AND operation_id = change_id
+ORDER BY seq
 
 -- name: applied
 SELECT seq, payload FROM memory_changes WHERE user_id = ? AND change_id = ?

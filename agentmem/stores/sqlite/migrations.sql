@@ -11,4 +11,4 @@ SELECT coalesce(max(version), 0) FROM schema_version
 INSERT INTO schema_version (version, description, applied_at) VALUES (?, ?, ?)
 
 -- name: identity
-INSERT INTO store_meta (name, value) VALUES ('store_id', ?), ('openings', '0'), ('audit_rows', '0'), ('lease_token', '0')
+INSERT INTO store_meta (name, value) VALUES ('store_id', ?), ('openings', '0'), ('lease_token', '0')
