@@ -113,6 +113,7 @@ def test_facts_about_others_of_other_times_and_other_channels_stay_apart(
 def asking(home: Path, clock: StoppedClock) -> Any:
     with opened(home, clock=clock, seed=7, clusters=LOOSE) as memory:
         memory.learn_fact("Ann likes strong black coffee in the morning")
+        clock.ahead(seconds=1)  # of two learned at once either may be named first
         memory.learn_fact("Ann likes strong black coffee at her desk in the morning sun")
         yield memory
 
@@ -278,8 +279,11 @@ def test_a_dry_run_writes_nothing(memory: AgentMemory) -> None:
     assert head(memory) == before
 
 
-def test_merging_by_hand(memory: AgentMemory) -> None:
-    facts = [memory.learn_fact(claim) for claim in ("Ann drinks coffee", "Coffee is what Ann drinks", "Ann sings")]
+def test_merging_by_hand(memory: AgentMemory, clock: StoppedClock) -> None:
+    facts = []
+    for claim in ("Ann drinks coffee", "Coffee is what Ann drinks", "Ann sings"):
+        facts.append(memory.learn_fact(claim))
+        clock.ahead(seconds=1)  # the oldest stays
     merged = memory.curation.merge([facts[1].id, facts[0].id], idempotency_key="k")
     assert (merged.id, claims(memory)) == (facts[0].id, {"Ann drinks coffee", "Ann sings"})
     assert memory.curation.merge([facts[1].id, facts[0].id], idempotency_key="k") == merged

@@ -6,7 +6,6 @@ import asyncio
 import json
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -122,10 +121,13 @@ async def test_threads_have_about_as_much_to_read(
     write_lookup(folder)
     readers: dict[str, str] = {}
     real = SentenceModel.read
+    begun = threading.Barrier(2)  # so that nobody is done before both have begun
 
     def noting(self: SentenceModel, text: str, *, tokens: bool = False) -> object:
+        known = threading.current_thread().name in readers.values()
         readers[text] = threading.current_thread().name
-        time.sleep(0.01)  # so that nobody is done before all have begun
+        if not known:
+            begun.wait(30)
         return real(self, text, tokens=tokens)
 
     monkeypatch.setattr(SentenceModel, "read", noting)
