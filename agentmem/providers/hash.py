@@ -120,12 +120,13 @@ class HashEmbedder(InstantEmbedder):
         return self._unit(sums.reshape(len(texts), self._dimensions))
 
     def _unit(self, sums: NDArray[np.floating | np.integer]) -> Vectors:
-        sums = sums.astype(np.float64, copy=False)
-        lengths = np.sqrt(np.einsum("ij,ij->i", sums, sums))
-        empty = lengths < 1e-9
-        if empty.any():
-            sums[empty, 0] = lengths[empty] = 1.0
-        return np.asarray(sums / lengths[:, None], dtype=np.float32)
+        units = np.empty(sums.shape, np.float32)
+        # Row by row: calls over all rows cost a single text, which is what a write has, four times as much.
+        for row, unit in zip(sums.astype(np.float64, copy=False), units, strict=True):
+            if (length := math.sqrt(row.dot(row))) < 1e-9:
+                row[0] = length = 1.0
+            np.divide(row, length, out=unit, casting="same_kind")
+        return units
 
     def _hash_word(self, word: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Where a word's features fall, and with what sign and weight."""
