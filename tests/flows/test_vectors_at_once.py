@@ -139,7 +139,7 @@ async def test_an_embedder_that_fails_costs_no_write_and_is_caught_up(
 
 
 async def test_what_fails_half_way_leaves_nothing_of_it_in_the_write(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write, seen = SqliteVectors._write, []
 
@@ -157,6 +157,9 @@ async def test_what_fails_half_way_leaves_nothing_of_it_in_the_write(
             patch.setattr(SqliteVectors, "apply", later)
             await memory.store_turn("Ann moved to Lisbon.")
         assert (seen, await rows(memory)) == ([1], [])
+        assert [
+            line.message for line in caplog.records if "vectors_follow" in line.message and "Lisbon" not in line.message
+        ]
         assert (await memory.lag())[SERVED] == 1
         await memory.flush()
         assert len(await rows(memory)) == 1

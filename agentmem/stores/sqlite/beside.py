@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from agentmem.events import WARNING, tell
 from agentmem.model.changes import JournalEntry
 from agentmem.stores.instant import InstantVectors
 from agentmem.stores.sqlite.connection import Connection, Database
@@ -33,7 +34,8 @@ class Beside:
             if removed is not None:
                 self._remember = [partial(index.hide, removed), partial(served.committed, fresh)]
 
-        self._database.attempt(db, attempt)
+        if (error := self._database.attempt(db, attempt)) is not None:
+            tell(WARNING, "vectors_follow", user_id=fresh[0].user_id, error=type(error).__name__)
 
     def committed(self) -> None:
         """Have it remembered, which nobody may before the commit."""

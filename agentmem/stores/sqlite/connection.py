@@ -309,16 +309,22 @@ class Database:
             raise
 
     @staticmethod
-    def attempt(db: Connection, function: Callable[[Connection], None]) -> None:
-        """Run within a transaction what may fail without it: then nothing of it is done, and the rest goes on."""
+    def attempt(db: Connection, function: Callable[[Connection], None]) -> Exception | None:
+        """Run within a transaction what may fail without it: then nothing of it is done, and the rest goes on.
+
+        Returns what it failed with, None when it did not.
+        """
+        failed = None
         db.execute("SAVEPOINT attempt")
         try:
             function(db)
-        except Exception:
+        except Exception as error:
             if not db.in_transaction:  # the engine undid everything, as for a full disk
                 raise
             db.execute("ROLLBACK TO attempt")
+            failed = error
         db.execute("RELEASE attempt")
+        return failed
 
     async def truncate_log(self, attempts: int = 5) -> bool:
         """Move the write-ahead log into the file and cut it to nothing; False while a reader holds on to it."""
