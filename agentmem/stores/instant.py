@@ -1,4 +1,4 @@
-"""Vectors that no model makes: a log that shares a file with them writes them within its own transaction."""
+"""Vectors that no model makes: a log that shares a database with them writes them within its own transaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentmem.stores import Batch, VectorIndex
 class InstantVectors(Protocol):
     """A projection that makes vectors on the calling thread, with no model that could be slow or away.
 
-    A log calls it on its own thread while it holds the user's lock.
+    A log calls it while it holds the user's lock: in a file on the writer's thread, on a server on the loop.
     """
 
     @property

@@ -17,10 +17,6 @@ from agentmem.stores.upkeep import Upkeep
 OpenIndex = Callable[[str, int, int], Awaitable[VectorIndex]]
 
 
-def _all_follow(served: Served) -> None:
-    """Where log and vectors do not share a file, none are written with the log."""
-
-
 @dataclass(frozen=True, slots=True)
 class Stack:
     """Open stores. `following` is the graph again when it stands outside of the log and has to follow it.
@@ -36,8 +32,8 @@ class Stack:
     upkeep: Upkeep
     jobs: Jobs
     open_index: OpenIndex
+    serve: Callable[[Served], None]
     node_vectors: NodeVectors | None = None
-    serve: Callable[[Served], None] = _all_follow
 
 
 async def open_stack(settings: Settings, clock: Clock) -> Stack:
@@ -58,7 +54,7 @@ async def open_stack(settings: Settings, clock: Clock) -> Stack:
                 upkeep,
                 sqlite.open_jobs(log.database),
                 partial(sqlite.open_vectors, log.database),
-                serve=log.serve,
+                log.serve,
             )
         else:
             stack = await _open_servers(settings, clock, session, opened)
@@ -85,6 +81,7 @@ async def _open_servers(settings: Settings, clock: Clock, session: SessionStore,
         upkeep,
         postgres.open_jobs(log.database),
         partial(postgres.open_vectors, log.database),
+        log.serve,
         vectors,
     )
 

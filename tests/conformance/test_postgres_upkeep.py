@@ -290,7 +290,7 @@ async def test_a_write_tells_its_steps(postgres_log: str, scope: Scope) -> None:
     await log.append(said(scope, "a"))
     assert tuple(told) == append.STEPS
     await log.append(said(scope, "a"))
-    assert told[len(append.STEPS) :] == ["committed"]
+    assert told[len(append.STEPS) :] == ["vectors", "committed"]
     await log.close()
 
 

@@ -15,6 +15,7 @@ from agentmem.stores.neo4j.connection import rows as graph_rows
 from agentmem.stores.postgres import PostgresLog
 from agentmem.stores.postgres.connection import rows as log_rows
 from agentmem.text.words import terms
+from tests.fakes.as_a_model import AsAModel
 from tests.faults import checks
 from tests.faults.victim import LEASE_SECONDS, Stepped
 
@@ -38,8 +39,11 @@ def opened(user: str, urls: dict[str, Any], home: Any, **more: Any) -> AsyncAgen
     return AsyncAgentMemory(user, home=home, **given)
 
 
-def watch(memory: AsyncAgentMemory, told: Any) -> None:
-    """Have every step of a write told to `told`, beside those of the log: before and after each other store's."""
+def watch(memory: AsyncAgentMemory, told: Any, *, at_once: bool) -> None:
+    """Have every step of a write told to `told`, beside those of the log: before and after each other store's.
+
+    Vectors follow as those of a model do, or come with the log: `at_once`.
+    """
     resources: Any = memory.resources
     log = PostgresLog(resources.log.database, resources.clock, hook=told)
     resources.log = Stepped(log, "append", "append", told)
@@ -48,7 +52,15 @@ def watch(memory: AsyncAgentMemory, told: Any) -> None:
     resources.following.graph = Stepped(resources.following.graph, "graph", "apply", told)
     for projection in resources.vectors:
         projection.log = resources.log
-        projection.index = Stepped(projection.index, "vectors", "apply", told)
+        if not at_once:
+            projection.embedder = AsAModel(projection.embedder)
+            projection.index = Stepped(projection.index, "vectors", "apply", told)
+    log.serve(lambda: resources.vectors[0] if at_once else None)
+
+
+def comes_at_once(step: str) -> bool:
+    """Whether vectors come with the log where this step is looked at: not where they must follow to take it."""
+    return not step.startswith("vectors: ")
 
 
 async def whole(resources: Resources, scope: Scope) -> None:

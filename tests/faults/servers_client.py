@@ -95,7 +95,7 @@ class Client:
     async def open(self) -> None:
         """Open the memory."""
         await self._memory.open()
-        servers_checks.watch(self._memory, self.gate)
+        servers_checks.watch(self._memory, self.gate, at_once=servers_checks.comes_at_once(self.step))
         await self._memory.upsert_entity({"name": "Ann"}, idempotency_key="Ann")
         await self._memory.remember("what does Ann say?")
         await self._memory.flush()  # first times are slow, and at its step no client should wait long for the others

@@ -41,16 +41,16 @@ class Killed:
     said: Sequence[str]
 
 
-async def _live(user: str, urls: dict[str, Any], home: Path, steps: victim.Steps, told: Any) -> None:
+async def _live(user: str, urls: dict[str, Any], home: Path, at: tuple[str, int], told: Any) -> None:
     memory = await servers_checks.opened(user, urls, home).open()
-    servers_checks.watch(memory, steps)
+    servers_checks.watch(memory, victim.Steps(*at), at_once=servers_checks.comes_at_once(at[0]))
     await victim.write_all(memory, told)
     await memory.close()
 
 
 def live(user: str, urls: dict[str, Any], home: str, at: tuple[str, int], pipe: Connection) -> None:
     """What a child process runs."""
-    asyncio.run(_live(user, urls, Path(home), victim.Steps(*at), pipe.send))
+    asyncio.run(_live(user, urls, Path(home), at, pipe.send))
 
 
 def kill(step: str, nth: int, urls: Mapping[str, str], home: Path) -> Killed:

@@ -23,14 +23,21 @@ PLACES = ("lake", "garden", "harbour", "station")
 ALL = 10_000
 
 
+ON_SERVERS = pytest.mark.server("postgres", "redis", "neo4j")
+
+
 @pytest.fixture(
-    params=["embedded", "followed", pytest.param("servers", marks=pytest.mark.server("postgres", "redis", "neo4j"))]
+    params=[
+        "embedded",
+        "embedded, followed",
+        *(pytest.param(f"servers{how}", marks=ON_SERVERS) for how in ("", ", followed")),
+    ]
 )
 def settings(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Of a memory on one stack; `user_id` is known to nobody else. `followed`: no vectors come with the log."""
-    monkeypatch.setattr(VectorProjection, "instant", request.param == "embedded")
+    monkeypatch.setattr(VectorProjection, "instant", "followed" not in request.param)
     given: dict[str, Any] = {"user_id": "alice", "home": home, "embedder": "hash:v1:64"}
-    if request.param == "servers":
+    if request.param.startswith("servers"):
         stack: Stack = request.getfixturevalue("stack")
         given |= {"user_id": stack.user(), **stack.urls, **PATIENT}
     return given

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
-from agentmem import AgentMemory
-from tests.flows.given import ids
+from agentmem import AgentMemory, StoreUnavailable
+from agentmem.stores.postgres.vectors import PostgresVectors
+from tests.fakes.as_a_model import AsAModel
+from tests.flows.given import ids, resources
 from tests.servers.stack import Stack
 
 PATIENT = {"catch_up_ms": 60_000, "recall": {"entity": {"deadline": 60}}}  # a graph that has just started is slow
@@ -53,11 +56,30 @@ def test_what_was_erased_is_nowhere(home: Path, stack: Stack) -> None:
         assert set(memory.lag().values()) == {0}
 
 
+def test_a_turn_is_one_transaction_of_the_log_and_its_vectors(
+    home: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(index: PostgresVectors, batches: object) -> dict[str, int]:
+        raise StoreUnavailable("no second transaction")
+
+    with opened(home, stack) as memory:
+        memory.store_turn("Anna is allergic to peanuts.")  # a user's first vectors follow
+        monkeypatch.setattr(PostgresVectors, "apply", refused)
+        turn = memory.store_turn("The sister of the chef avoids nuts.")
+        memory.learn_fact("The sister of the chef has a boat")
+        assert {name: lag for name, lag in memory.lag().items() if name != "graph"} == {"vectors/hash:v1:512": 0}
+        found = memory.remember("what does the sister avoid?")
+        assert found.notices == ()
+        assert "whole" in {item.record.id: item.why for item in found.items}[turn.id]
+
+
 def test_vectors_that_a_failing_postgres_lost_are_made_again_by_the_next_recall(
     home: Path, stack: Stack
 ) -> None:  # fmt: skip
     """Their commit does not wait for the disk. The process that wrote them does not trust what it remembers."""
     with opened(home, stack) as memory, psycopg.connect(stack.log_url, autocommit=True) as owner:
+        served = resources(memory).vectors[0]
+        served.embedder = AsAModel(served.embedder)
         memory.store_turn("Anna is allergic to peanuts.")
         turn = memory.store_turn("The sister of the chef avoids nuts.")
         user = {"user_id": stack.user()}

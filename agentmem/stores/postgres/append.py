@@ -28,7 +28,7 @@ from agentmem.text.features import read_words
 if TYPE_CHECKING:
     from agentmem.stores.postgres.connection import Connection
 
-STEPS = ("checked", "journal", "records", "words", "audit", "committed")
+STEPS = ("checked", "journal", "records", "words", "audit", "vectors", "committed")
 _CHANGE = ("seq", "change_id", "operation_id", "operation", "actor", "cause", "payload", "at")
 _VERSION = ("slot", "seq", "kind", "id", "channel", "recorded_at", "payload", "format", "erased", "part")
 _RECORD = (*OutlineRow._fields, "unique_key", "conversation_uuid")

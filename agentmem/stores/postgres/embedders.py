@@ -23,10 +23,10 @@ def statements(dimensions: int) -> dict[str, str]:
     if type(dimensions) is not int or not 1 <= dimensions <= MOST_DIMENSIONS:
         message = f"an embedder has between 1 and {MOST_DIMENSIONS:,} dimensions on Postgres, got {dimensions!r}"
         raise ConfigError(message)
-    numbers = {"{dimensions}": str(dimensions), "{rows}": str(ROWS_AT_ONCE)}
     texts = dict(_sql())
-    for place, number in numbers.items():
-        texts = {name: text.replace(place, number) for name, text in texts.items()}
+    places = {"{passages}": texts["passages"], "{dimensions}": str(dimensions), "{rows}": str(ROWS_AT_ONCE)}
+    for place, value in places.items():
+        texts = {name: text.replace(place, value) for name, text in texts.items()}
     return texts
 
 

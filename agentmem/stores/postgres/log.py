@@ -9,6 +9,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agentmem.errors import AgentMemError
 from agentmem.model.changes import Audit, Change, JournalEntry
 from agentmem.model.clock import Clock
 from agentmem.model.dues import Laws
@@ -16,8 +17,10 @@ from agentmem.model.outline import OutlineRows
 from agentmem.model.records import Key, Record
 from agentmem.model.scope import SYSTEM_USER, Operator, Scope
 from agentmem.stores.fading import DEFAULT, Touch
+from agentmem.stores.instant import Served, nothing_served
 from agentmem.stores.postgres import audit, journal, operations, records, usage
 from agentmem.stores.postgres.append import Append
+from agentmem.stores.postgres.beside import Beside
 from agentmem.stores.postgres.connection import Database, Who, become
 from agentmem.stores.postgres.erase import Erasure
 from agentmem.stores.postgres.words import PostgresWords
@@ -54,6 +57,7 @@ class PostgresLog:
         self._laws = laws
         self._hook = hook
         self._words = PostgresWords(database)
+        self._served: Served = nothing_served
 
     async def _read(self, who: Who, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         return await self.database.read(who, lambda db: function(db, *arguments))
@@ -63,6 +67,10 @@ class PostgresLog:
 
     # -- writing
 
+    def serve(self, served: Served) -> None:
+        """Write the vectors of what is served together with the log, where no model makes them."""
+        self._served = served
+
     async def append(
         self, changes: Sequence[Change], audit: Audit | None = None, fence: int | None = None
     ) -> list[JournalEntry]:
@@ -71,9 +79,25 @@ class PostgresLog:
             return []
         work = Append(changes, audit, fence, self._clock, self._hook, self._laws)
         work.prepare()
-        entries = await self.database.write(work.user_id, work.apply, seconds=10 + len(changes) / 50)
+        vectors = Beside(self.database, self._served())
+        try:
+            entries = await self._append(work, vectors)
+        except AgentMemError as error:
+            if not vectors.may_have_failed(error):
+                raise
+            entries = await self._append(work, Beside(self.database, None))  # nothing was committed; they follow
+        else:
+            await vectors.committed()
         self._hook("committed")
         return entries
+
+    async def _append(self, work: Append, vectors: Beside) -> list[JournalEntry]:
+        async def write(db: Connection) -> list[JournalEntry]:
+            entries = await vectors.write(db, work.apply)
+            self._hook("vectors")
+            return entries
+
+        return await self.database.write(work.user_id, write, seconds=10 + len(work.changes) / 50)
 
     async def erase(
         self, scope: Scope, keys: Sequence[Key] | None, *, operation_id: str, at: datetime, seen: int | None = None

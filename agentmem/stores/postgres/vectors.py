@@ -105,12 +105,12 @@ class PostgresVectors:
 
         Nobody waits for the disk: what a failing server loses of it, watermarks too, is made again from the journal.
         """
-        for batch in batches.values():
-            check(batch.passages, self.identity, self.dimensions)
         if not batches:
             return {}
         if len(batches) == 1 and await self._put(*next(iter(batches.items()))):
             return {user_id: batch.through for user_id, batch in batches.items()}
+        for batch in batches.values():
+            check(batch.passages, self.identity, self.dimensions)
         todo = dict(sorted(batches.items()))  # in one order, so that nobody waits for one who waits for him
         marks, removed = await self._database.note(
             next(iter(todo)), lambda db: self._apply(db, todo), seconds=LONG_SECONDS
@@ -119,21 +119,37 @@ class PostgresVectors:
             self._cache.hide(*entry)
         return marks
 
-    async def _put(self, user_id: str, batch: Batch) -> bool:
-        """Write a small batch in one round trip; False when it is not one, or the user's vectors stand elsewhere.
+    def lies_in(self, database: Database) -> bool:
+        """Whether these vectors and what is written to that database can be committed together."""
+        return self._database is database
 
-        Without the lock that keeps an embedder from being taken out: that resets the watermark, and none is 0 here.
-        """
+    def small(self, user_id: str, batch: Batch) -> dict[str, Any] | None:
+        """A batch as `put` takes it; None for one that needs more than one statement. InvalidRecord: see `check`."""
         few = 0 < len(batch.passages) <= SMALL and not batch.replaced and not packed_tokens(batch.passages)
         if not batch.after or not few:
-            return False
+            return None
+        check(batch.passages, self.identity, self.dimensions)
         keys = {**keys_of(self.identity, user_id), "after": batch.after, "through": batch.through}
-        keys |= columns(batch.passages)
+        return keys | columns(batch.passages)
+
+    async def put(self, db: Connection, values: Mapping[str, Any]) -> AsyncCursor[Any]:
+        """Send a small batch in the caller's transaction, which sees what erasures did; a row where it was written.
+
+        Nothing is where the vectors stand elsewhere, or somebody else is writing them. It takes no lock that keeps the
+        embedder from being taken out: that resets the watermark, and none is 0 here.
+        """
+        accept_sent(db)
+        return await db.execute(self._sql["put"], values)
+
+    async def _put(self, user_id: str, batch: Batch) -> bool:
+        """Write a small batch in one round trip; False when it is not one, or the user's vectors stand elsewhere."""
+        values = self.small(user_id, batch)
+        if values is None:
+            return False
 
         async def write(db: Connection) -> AsyncCursor[Any]:
-            accept_sent(db)
-            await db.execute(self._sql["hold"], keys)
-            return await db.execute(self._sql["put"], keys)
+            await db.execute(self._sql["hold"], values)
+            return await self.put(db, values)
 
         return bool(await (await self._database.note(user_id, write)).fetchall())
 

@@ -52,22 +52,18 @@ FROM projection_watermarks w LEFT JOIN embedders e ON e.user_id = '_system' AND 
 WHERE w.user_id = %(user_id)s AND w.projection = %(projection)s FOR UPDATE OF w;
 
 -- name: hold
--- Before `put`, which then sees what an erasure did that it waited for.
+-- Before `put` where the user's lock is not held: `put` then sees what an erasure did that this waited for.
 SELECT 1 FROM projection_watermarks WHERE user_id = %(user_id)s AND projection = %(projection)s FOR UPDATE;
 
 -- name: put
--- All that a small batch changes, as `insert` and `advance` do it; nothing when the vectors stand elsewhere.
+-- All that a small batch changes, as `insert` and `advance` do it; nothing when the vectors stand elsewhere, or when
+-- somebody else is writing them: an append does not wait for that. Held before ids are given out, as by `locked`.
 WITH held AS MATERIALIZED (
     SELECT e.number FROM projection_watermarks w JOIN embedders e ON e.user_id = '_system' AND e.identity = %(identity)s
     WHERE w.user_id = %(user_id)s AND w.projection = %(projection)s AND w.seq = %(after)s
+    FOR UPDATE OF w SKIP LOCKED
 ), put AS (
-    INSERT INTO passages_{dimensions} (user_id, embedder, slot, part, start, "end", asks, kind, channel, grain, vector)
-    SELECT %(user_id)s, held.number, n.*
-    FROM held CROSS JOIN
-         unnest(%(slots)s::int[], %(parts)s::int[], %(starts)s::int[], %(ends)s::int[], %(asks)s::boolean[],
-                %(kinds)s::text[], %(channels)s::text[], %(grains)s::text[], %(vectors)s::halfvec[]) AS n (slot)
-    WHERE (SELECT count(*) FROM memory_versions v WHERE v.user_id = %(user_id)s AND v.slot = n.slot AND v.erased) = 0
-    ON CONFLICT (user_id, embedder, slot, grain, part) DO NOTHING
+{passages}
 )
 UPDATE projection_watermarks SET seq = %(through)s FROM held
 WHERE user_id = %(user_id)s AND projection = %(projection)s RETURNING seq;
@@ -84,10 +80,16 @@ INSERT INTO projection_watermarks (user_id, projection, seq, generation) VALUES 
 ON CONFLICT (user_id, projection) DO UPDATE SET seq = 0, generation = projection_watermarks.generation + 1;
 
 -- name: insert
+WITH held AS (SELECT %(embedder)s::int AS number)
+{passages};
+
+-- name: passages
+-- The part that `insert` and `put` share.
 -- What is there stays, since a record's text is the same in all its versions; what was erased meanwhile stays out.
 INSERT INTO passages_{dimensions} (user_id, embedder, slot, part, start, "end", asks, kind, channel, grain, vector)
-SELECT %(user_id)s, %(embedder)s, n.*
-FROM unnest(%(slots)s::int[], %(parts)s::int[], %(starts)s::int[], %(ends)s::int[], %(asks)s::boolean[],
+SELECT %(user_id)s, held.number, n.*
+FROM held CROSS JOIN
+     unnest(%(slots)s::int[], %(parts)s::int[], %(starts)s::int[], %(ends)s::int[], %(asks)s::boolean[],
             %(kinds)s::text[], %(channels)s::text[], %(grains)s::text[], %(vectors)s::halfvec[]) AS n (slot)
 WHERE (SELECT count(*) FROM memory_versions v WHERE v.user_id = %(user_id)s AND v.slot = n.slot AND v.erased) = 0
 ON CONFLICT (user_id, embedder, slot, grain, part) DO NOTHING;
