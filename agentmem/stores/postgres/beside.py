@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from agentmem.errors import AgentMemError, Conflict, StoreError, StoreUnavailable
+from agentmem.events import WARNING, tell
 from agentmem.model.changes import JournalEntry
 from agentmem.stores.instant import InstantVectors
 from agentmem.stores.postgres.connection import Database
@@ -53,13 +54,20 @@ class Beside:
         try:
             batch = served.at_once(fresh)
             return None if batch is None else index.small(fresh[0].user_id, batch)
-        except Exception:  # noqa: BLE001  whatever it is, it costs no write; when they follow, it is told
+        except Exception as error:  # noqa: BLE001  whatever it is, it costs no write
+            self._told(error)
             return None
 
     def may_have_failed(self, error: AgentMemError) -> bool:
         """Whether a write that the server refused might pass without its vectors."""
         refused = isinstance(error, StoreError | Conflict) and not isinstance(error, StoreUnavailable)
-        return refused and self._sent is not None
+        if refused and self._sent is not None:
+            self._told(error)
+            return True
+        return False
+
+    def _told(self, error: Exception) -> None:
+        tell(WARNING, "vectors_follow", user_id=self._fresh[0].user_id, error=type(error).__name__)
 
     async def committed(self) -> None:
         """Have it remembered, which nobody may before the commit; nothing when the vectors stood elsewhere."""
