@@ -17,7 +17,7 @@ from agentmem.stores import LogStore, Usage
 from agentmem.stores.jobs import Due, Jobs, JobState
 from agentmem.stores.upkeep import RawUsage, Upkeep
 from tests.conformance.stores import upkeep_of
-from tests.conformance.writing import START, SetClock, entity, fact, put, retract, said, turn
+from tests.conformance.writing import START, SetClock, change, entity, fact, put, retract, said, turn
 
 if TYPE_CHECKING:
     from agentmem.stores.sqlite import SqliteLog
@@ -119,6 +119,16 @@ async def test_a_conversation_that_goes_on_is_looked_at_again(log: LogStore, sco
     await log.append(said(scope, "c", conversation="other"))
     assert await due_by(log, scope, 0) == {}
     await log.append(said(scope, "d"))
+    assert await due_by(log, scope, 0) == {"cleanup": [("Conversation", "talk")]}
+
+
+async def test_a_conversation_that_is_put_away_and_goes_on_in_one_write_is_looked_at_again(
+    log: LogStore, scope: Scope
+) -> None:
+    await log.append(said(scope, "a"))
+    await put(log, scope, Conversation(id="talk", archived=True), turn("b"))
+    assert await due_by(log, scope, 0) == {"cleanup": [("Conversation", "talk")]}
+    await log.append([change(scope, Conversation(id="talk", archived=True)), *said(scope, "c")])
     assert await due_by(log, scope, 0) == {"cleanup": [("Conversation", "talk")]}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ class Append(Appending):
         self._hook("journal")
         await self._put_records(db, draft)
         self._hook("records")
-        await self._put_dues(db, draft)
+        await self._put_dues(db, draft, found.put_away)
         await self._put_words(db, draft, found)
         self._hook("words")
         if self._audit is not None:
@@ -86,13 +86,15 @@ class Append(Appending):
             made.append((outline_row(slot, stored.record, features), stored.record.unique()))
         await put_records(db, self.user_id, replaced, made)
 
-    async def _put_dues(self, db: Connection, draft: Draft) -> None:
+    async def _put_dues(self, db: Connection, draft: Draft, put_away: Set[str]) -> None:
         """Note when what was written is due for a job, and that what left is due no more."""
         keys = fading.known(draft)
         used = await usage(db, self.user_id, keys) if keys else {}
-        await settle(db, self.user_id, fading.written(draft, used, self._laws))
+        dues = fading.written(draft, used, self._laws)
+        await settle(db, self.user_id, dues)
         sql = load_blocks(__package__, "usage.sql")
-        if names := fading.went_on(draft):
+        away = put_away | {due.id for due in dues if due.kind == "Conversation" and due.due_at is None}
+        if names := [name for name in fading.went_on(draft) if name in away]:
             await db.execute(sql["went_on"], {"user_id": self.user_id, "ids": names, "at": draft.at})
         if gone := fading.left(draft):
             await db.execute(sql["never_due"], {"user_id": self.user_id, **journal.columns(gone)})

@@ -12,7 +12,7 @@ SELECT 1 FROM leases WHERE user_id = '_system' AND token = %(fence)s FOR SHARE
 
 -- name: state
 -- What changes must know of what is there. Behind `lock`, so that it sees what the write before did; one answer, as
--- JSON, because each of six would cost as much.
+-- JSON, because each of seven would cost as much.
 SELECT
 (SELECT json_agg(json_build_array(
         j.kind, j.id, v.slot, v.recorded_at, r.seq, r.channel, r.unique_key, r.conversation_id, r.position))
@@ -40,6 +40,9 @@ SELECT
      AND r.kind = 'Turn'),
 (SELECT json_agg(json_build_array(c.change_id, c.seq, c.payload)) FROM memory_changes c
  WHERE c.user_id = %(user_id)s AND c.change_id = ANY(%(change_ids)s::text[])),
+(SELECT json_agg(u.id) FROM unnest(%(conversations)s::text[]) AS j(conversation)
+ JOIN memory_usage u ON u.user_id = %(user_id)s AND u.kind = 'Conversation' AND u.id = j.conversation
+     AND u.due_at IS NULL),
 (SELECT w.tail FROM word_state w WHERE w.user_id = %(user_id)s)
 
 -- name: last_payloads

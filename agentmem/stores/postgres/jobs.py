@@ -100,6 +100,8 @@ class PostgresJobs:
         }  # fmt: skip
 
         async def write(db: Connection) -> None:
+            # An append reads under the user's lock which conversations were put away; one under way must not miss this.
+            await db.execute(load_blocks(__package__, "append.sql")["lock"], values)
             await db.execute(_sql()["settle"], values)
 
         if dues:

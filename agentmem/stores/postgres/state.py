@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The state that some changes touch, which of them the journal has, and how long the tail of the words is."""
+    """The state that some changes touch, which of them the journal has, and how long the tail of the words is.
+
+    `put_away` are the conversations of their turns that are due for nothing.
+    """
 
     state: State
     applied: list[tuple[str, int, str]]  # change_id, seq, payload fingerprint
+    put_away: frozenset[str]
     tail: int
 
 
@@ -62,7 +66,7 @@ def _asked(changes: Sequence[Change]) -> dict[str, Any]:
 
 def _found(state: State, answer: Sequence[Any]) -> Found:
     *lists, tail = answer
-    held, sharing, newest, last, taken, applied = (rows or [] for rows in lists)
+    held, sharing, newest, last, taken, applied, away = (rows or [] for rows in lists)
     for kind, record_id, slot, recorded_at, seq, channel, unique, conversation, position in held:
         known = state.held[kind, record_id] = Held(slot, recorded_at)
         if seq is not None:
@@ -77,7 +81,8 @@ def _found(state: State, answer: Sequence[Any]) -> Found:
         state.taken[conversation, position] = slot
     for conversation, position, slot in taken:
         state.taken[conversation, position] = slot
-    return Found(state, [(change_id, seq, payload) for change_id, seq, payload in applied], tail or 0)
+    done = [(change_id, seq, payload) for change_id, seq, payload in applied]
+    return Found(state, done, frozenset(away), tail or 0)
 
 
 def _sql() -> Mapping[str, str]:

@@ -1,0 +1,94 @@
+"""What an ordinary turn costs on Postgres, and that what it leaves out is not missed when it is needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from agentmem.model.changes import Audit
+from agentmem.model.records import Conversation
+from agentmem.model.scope import Scope
+from agentmem.stores.jobs import Due
+from agentmem.stores.postgres import PostgresLog, open_jobs, open_log
+from agentmem.stores.postgres.connection import rows
+from agentmem.text.blocks import load_blocks
+from tests.conformance.writing import START, SetClock, put, said
+
+if TYPE_CHECKING:
+    from agentmem.stores.postgres.connection import Connection
+
+SCOPE = Scope("alice")
+TALK = Conversation(id="talk")
+TURN = ("write", "limits", "lock", "state", "put_journal", "put_records", "put_new", "insert", "commit")
+FILES = ("connection", "append", "words", "audit", "usage")
+
+
+@pytest.fixture
+async def log(postgres_log: str) -> AsyncIterator[PostgresLog]:
+    made = await open_log(postgres_log, SetClock())
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of all statements that are sent."""
+    execute, names = psycopg.AsyncConnection.execute, list[str]()
+    known = {
+        text: name for file in FILES for name, text in load_blocks("agentmem.stores.postgres", f"{file}.sql").items()
+    }
+
+    async def noted(connection: Any, statement: Any, *given: Any, **more: Any) -> Any:
+        names.append(known.get(statement, statement))
+        return await execute(connection, statement, *given, **more)
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "execute", noted)
+    return names
+
+
+async def append(log: PostgresLog, name: str) -> None:
+    await log.append(said(SCOPE, name), Audit(operation="store", memory_type="episodic", scope=SCOPE))
+
+
+async def test_a_turn_of_a_known_conversation_is_nine_statements_and_its_vectors(
+    log: PostgresLog, sent: list[str]
+) -> None:  # fmt: skip
+    await append(log, "a")
+    sent.clear()
+    await append(log, "b")
+    assert tuple(sent) == TURN
+    await put(log, SCOPE, TALK.model_copy(update={"archived": True}))
+    sent.clear()
+    await append(log, "c")
+    assert sorted({*sent} - {*TURN}) == ["went_on"]
+    sent.clear()
+    await append(log, "d")
+    assert tuple(sent) == TURN
+
+
+async def test_a_turn_and_what_a_job_settles_wait_for_each_other(log: PostgresLog) -> None:
+    """So a turn sees that its conversation was put away, or the job, which looks again after it, sees the turn."""
+    await append(log, "a")
+    inside, go_on = asyncio.Event(), asyncio.Event()
+    lock = load_blocks("agentmem.stores.postgres", "append.sql")["lock"]
+
+    async def write_slowly(db: Connection) -> None:
+        await rows(db, lock, {"user_id": SCOPE.user_id})
+        inside.set()
+        await go_on.wait()
+
+    writing = asyncio.create_task(log.database.write(SCOPE, write_slowly))
+    await inside.wait()
+    jobs = open_jobs(log.database)
+    settling = asyncio.create_task(jobs.settle(SCOPE, [Due(*TALK.key, None)]))
+    done, _ = await asyncio.wait([settling], timeout=0.2)
+    assert not done
+    go_on.set()
+    await asyncio.gather(writing, settling)
+    assert await jobs.due_records("cleanup", START, SCOPE) == []
+    await append(log, "b")
+    assert await jobs.due_records("cleanup", START, SCOPE) == [TALK.key]
