@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,10 +16,13 @@ LATER = "2026-03-07T12:00:00Z"
 @pytest.fixture
 def facts(cli: Any) -> list[Fact]:
     """Two that say the same, one of a project, and one that is about to be forgotten on the 7th."""
-    with AgentMemory("default", home=cli.home, embedder="hash", clock=StoppedClock(START), seed=7) as memory:
+    clock = StoppedClock(START - timedelta(seconds=1))
+    with AgentMemory("default", home=cli.home, embedder="hash", clock=clock, seed=7) as memory:
         roof = memory.scoped(channel="roof")
+        oldest = memory.learn_fact("Ann likes strong black coffee in the morning")
+        clock.ahead(seconds=1)
         return [
-            memory.learn_fact("Ann likes strong black coffee in the morning"),
+            oldest,
             memory.learn_fact("Ann likes strong black coffee in the mornings"),
             roof.learn_fact("The roof is blue"),
             memory.learn_fact("The plumber comes on Friday", tier="short"),
