@@ -16,9 +16,12 @@ from agentmem.bench.latency import resident_mb
 from tests.benchmarks.servers.steps import Steps
 from tests.benchmarks.servers.town import Town
 from tests.benchmarks.servers.traffic import Sample, Traffic
+from tests.fakes.as_a_model import AsAModel
 
 WARMING, STARTED, ZIPF, ALIKE = "warming", "users alike, most of them new", "users by Zipf", "users alike"
-MIXES = (STARTED, ZIPF, ALIKE)  # who comes: in a process that has just started; then some often; then all as often
+FOLLOWING = "users alike, vectors follow"  # as those of a model do, which are not committed with the log
+# Who comes: in a process that has just started; then some often; then all as often.
+MIXES = (STARTED, ZIPF, ALIKE, FOLLOWING)
 PATIENCE = 300.0  # seconds that one process waits for the others before each part
 
 _gate: Any = None  # where processes wait for each other
@@ -86,6 +89,9 @@ async def _ask(rates: Rates, town: Town, settings: dict[str, Any], number: int) 
         for mix in (WARMING, *MIXES):
             if mix == ALIKE:
                 await traffic.meet_everybody()
+            if mix == FOLLOWING:
+                served = memory.resources.vectors[0]
+                served.embedder = AsAModel(served.embedder)
             await asyncio.to_thread(_gate.wait, PATIENCE)
             steps.clear()
             cpu = time.process_time()
