@@ -113,7 +113,8 @@ class Resources:
 
     def _behind(self, scope: Scope, entries: Sequence[JournalEntry]) -> bool:
         """Whether any vectors lack what was written; those that need no model came with it."""
-        return not entries or any(vectors.reached(scope) < entries[-1].seq for vectors in self.vectors)
+        last = max((entry.seq for entry in entries), default=-1)  # what is repeated may stand behind what is new
+        return not entries or any(vectors.reached(scope) < last for vectors in self.vectors)
 
     async def _follow_or_later(self, scope: Scope, entries: Sequence[JournalEntry]) -> bool:
         done = await self.follow(scope, entries)

@@ -125,7 +125,7 @@ class VectorProjection:
         `entries` just written spare a read when they follow the watermark directly. A model that fails is left alone
         for 30 s; a change that keeps failing is parked and passed over.
         """
-        if entries and entries[-1].seq <= self.reached(scope):
+        if entries and max(entry.seq for entry in entries) <= self.reached(scope):
             return True
         lock = self._locks.setdefault(scope.user_id, asyncio.Lock())
         async with lock:

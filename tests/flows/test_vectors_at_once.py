@@ -91,6 +91,16 @@ async def test_they_are_the_ones_that_would_have_followed(home: Path) -> None:
         assert await rows(memory) == at_once
 
 
+async def test_what_is_new_beside_a_repeated_turn_has_its_vectors_with_the_write(home: Path) -> None:
+    async with opened(home) as memory:
+        served(memory).embedder = AsAModel(served(memory).embedder)
+        old = {"turn_id": "old", "content": "Ann moved to Lisbon."}
+        await memory.store_turn(old)
+        await memory.store_turns(["Ann keeps bees.", old])
+        assert (await memory.lag())[SERVED] == 0
+        assert len(await rows(memory)) == 2
+
+
 @pytest.mark.usefixtures("alone")
 async def test_a_vector_given_with_a_turn_is_taken_and_let_go(home: Path) -> None:
     given = np.eye(64, dtype=np.float32)[5]
