@@ -15,7 +15,7 @@ from agentmem.model.scope import Scope
 from agentmem.stores import Where
 from agentmem.upkeep.portable import export_user
 from agentmem.worker import ConsolidationWorker
-from tests.conformance.congruence import Both, plain
+from tests.conformance.congruence import Both, plain, unnumbered
 from tests.conformance.history_steps import Step
 from tests.flows.given import TIMELESS
 
@@ -151,7 +151,7 @@ async def _exported(memory: AsyncAgentMemory) -> list[str]:
 
 
 async def _audited(memory: AsyncAgentMemory) -> Any:
-    return plain(await memory.audit.query(limit=1000))
+    return plain(unnumbered(await memory.audit.query(limit=1000)))
 
 
 async def records_and_edges(memory: AsyncAgentMemory) -> dict[Any, Any]:
