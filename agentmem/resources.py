@@ -108,7 +108,7 @@ class Resources:
                 await asyncio.wait(follow, timeout=None if self.deterministic else wait)
         finally:  # a commit there takes far longer than the one here, so nobody waits for it, nor for its beginning
             if self.following is not None and not self.deterministic:
-                self.following.nudge(scope)
+                self.following.nudge(scope, entries)
         return entries
 
     def _behind(self, scope: Scope, entries: Sequence[JournalEntry]) -> bool:

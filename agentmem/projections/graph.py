@@ -26,6 +26,7 @@ USERS = 20  # in one transaction
 USERS_KNOWN = 10_000  # that wait, and whose watermark is remembered
 REST = 5.0  # seconds without tries after the graph was away
 TRIES = 3  # of one change, before it is parked
+AT_HAND = 20  # changes of a user just written here that are kept until they are applied, to spare reading them
 HINTS_EVERY = 1.0  # seconds between notes to the log of how far the graph is
 DOUBT = 5.0  # seconds until what the log noted of a graph is compared with the graph
 AHEAD = "the graph is ahead of the log, which was restored from an earlier backup; run: agentmem rebuild --what graph"
@@ -44,6 +45,7 @@ class GraphProjection:
     vectors: GraphVectorProjection | None = None  # what comes after it
     last_error: str = ""
     _wanted: dict[str, Waiting] = field(default_factory=dict)  # users with something to apply, and who waits for it
+    _at_hand: dict[str, list[JournalEntry]] = field(default_factory=dict)  # the end of what they lack, without a gap
     _targets: dict[str, int] = field(default_factory=dict)  # of those not yet there: where the log was
     _reached: dict[str, int] = field(default_factory=dict)
     _hints: dict[str, int] = field(default_factory=dict)
@@ -90,14 +92,22 @@ class GraphProjection:
         self._failed_at = float("-inf")
         self._news.set()
 
-    def nudge(self, scope: Scope) -> None:
-        """Something was written for this user: follow in the background."""
-        self._want(scope.user_id)
+    def nudge(self, scope: Scope, entries: Sequence[JournalEntry] = ()) -> None:
+        """Something was written for this user: follow in the background. `entries` are what was written."""
+        user, held = scope.user_id, self._at_hand.pop(scope.user_id, [])
+        fresh = list({entry.seq: entry for entry in entries if not entry.repeated}.values())
+        if fresh and held and held[-1].seq + 1 == fresh[0].seq:
+            fresh = held + fresh
+        if fresh and len(fresh) <= AT_HAND and not self.resting():
+            self._at_hand[user] = fresh
+        self._want(user)
 
     def _want(self, user: str) -> Waiting:
         waiting = self._wanted.setdefault(user, [])
         while len(self._wanted) > USERS_KNOWN:  # the log knows that they are behind
-            _answer(self._wanted.pop(next(iter(self._wanted))), done=False)
+            first = next(iter(self._wanted))
+            self._at_hand.pop(first, None)
+            _answer(self._wanted.pop(first), done=False)
         self._news.set()
         if not self._closing and (self._task is None or self._task.done()):
             self._task = asyncio.ensure_future(self._drain())
@@ -146,11 +156,13 @@ class GraphProjection:
         """The user's graph was cleared, rebuilt or erased: look again where it stands."""
         self._reached.pop(user_id, None)
         self._hints.pop(user_id, None)
+        self._at_hand.pop(user_id, None)
 
     def after_fork(self) -> None:
         """Forget what belongs to the loop of another process."""
         self._task, self._news = None, asyncio.Event()
         self._wanted.clear()
+        self._at_hand.clear()
         self._doubted.clear()
         if self.vectors is not None:
             self.vectors.after_fork()
@@ -204,6 +216,7 @@ class GraphProjection:
                 self._targets.pop(user, None)
             if not isinstance(error, StoreError):
                 raise
+            self._at_hand.clear()  # until the graph is back, some of it may be erased
             tell(WARNING, "graph_away", users=len(users), error=str(error))
             self.last_error, self._failed_at = str(error), _now()
         else:
@@ -214,12 +227,13 @@ class GraphProjection:
 
     async def _round(self, asked: Mapping[str, Waiting]) -> list[str]:
         """Apply some of what these users lack; returns those who lack more."""
-        if unknown := [user for user in asked if user not in self._reached]:
+        given = {user: entries for user, waiting in asked.items() if (entries := self._given(user, waiting))}
+        if unknown := [user for user in asked if user not in self._reached and user not in given]:
             self._reached |= await self.graph.watermarks(unknown)
         share, todo = max(1, BATCH // len(asked)), {}
         for user, waiting in asked.items():
-            after = self._reached[user]
-            if entries := await self.log.changes(Scope(user), after, share):
+            after = given[user][0].seq - 1 if user in given else self._reached[user]
+            if entries := given.get(user) or await self.log.changes(Scope(user), after, share):
                 todo[user] = (after, entries)
             else:
                 await self._finish(user, after, waiting)
@@ -228,6 +242,8 @@ class GraphProjection:
         for user, (after, entries) in todo.items():
             mark = self._reached[user] = marks[user]
             target = self._targets.pop(user, None) or (entries[-1].seq if len(entries) < share else None)
+            if user in given:  # a graph that stands elsewhere is looked at against the log
+                target = entries[-1].seq if mark <= entries[-1].seq else None
             if mark == after:
                 self.last_error = "the graph is being rebuilt"  # by somebody who follows to the end then
                 self.forget(user)
@@ -244,6 +260,12 @@ class GraphProjection:
         if len(self._reached) > USERS_KNOWN:
             self._reached.clear()
         return left
+
+    def _given(self, user: str, waiting: Waiting) -> list[JournalEntry]:
+        """What is at hand of the user's changes, where it may be what comes next; who waits means the log as it is."""
+        entries = self._at_hand.pop(user, [])
+        known = self._reached.get(user)
+        return entries if entries and not waiting and known in (None, entries[0].seq - 1) else []
 
     async def _finish(self, user: str, after: int, waiting: Waiting) -> None:
         """Nothing is left to apply, unless the graph is where the log has never been."""

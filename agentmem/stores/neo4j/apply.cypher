@@ -53,12 +53,12 @@ DETACH DELETE n
 RETURN count(*) LIMIT 1;
 
 // name: unlink
-// What these records state by their fields, and what holds a turn because of where it stands. Returns the empty nodes at
-// the other ends, for `sweep`.
+// What these records stated by their fields, and what held a turn because of where it stood. `stated` is what `put` says
+// of them, which has written over it. Returns the empty nodes at the other ends, for `sweep`.
 UNWIND $records AS record
 MATCH (n:Record {user_id: record.user_id, key: record.key})
 USING INDEX SEEK n:Record(user_id, key)
-WHERE n.states > 0
+WHERE record.stated OR n.states > 0
 MATCH (n)-[r]-(m)
 WHERE r.owner = n.key OR (type(r) = 'FOLLOWED_BY' AND r.owner = m.key)
 DELETE r
@@ -97,14 +97,18 @@ REMOVE n:$(record.kind)
 SET n = {user_id: record.user_id, key: record.key};
 
 // name: put
-// Times come as seconds and nanoseconds, because the driver takes long to send times of its own.
+// Times come as seconds and nanoseconds, because the driver takes long to send times of its own. Returns those that stated
+// something before, which most do not, because they are new.
 UNWIND $records AS record
 MERGE (n:Record {user_id: record.user_id, key: record.key})
+WITH n, record, coalesce(n.states, 0) > 0 AS stated
 SET n = record.properties
 SET n:$(record.kind)
 FOREACH (name IN keys(record.times) |
   SET n[name] = datetime({epochSeconds: record.times[name][0], nanosecond: record.times[name][1]})
-);
+)
+WITH record, stated WHERE stated
+RETURN record.user_id, record.key LIMIT $count;
 
 // name: standing
 UNWIND $places AS place

@@ -14,6 +14,7 @@ from agentmem.stores.neo4j.shape import follows, name_of, node, relationships
 from agentmem.stores.neo4j.statements import writing
 
 Row = Mapping[str, Any]
+MOST = 1_000_000  # empty nodes
 
 
 @dataclass
@@ -47,9 +48,10 @@ class Draft:
         """Bring the graph to it. The caller holds the locks of the users."""
         gone = [_place_of(user_id, key) for user_id, key in self.gone if key[0] != "Edge"]
         nodes = [node(user_id, stored) for (user_id, _), stored in self.puts.items() if stored.record.kind != "Edge"]
-        loose = await self._unlink(tx)
+        loose = await _unlinked(tx, gone, stated=False) + await self._unstate(tx)
         await _run(tx, "leave", records=gone)
-        await _run(tx, "put", records=nodes)
+        stated = _named(await _run(tx, "put", records=nodes, count=len(nodes)))
+        loose += await _unlinked(tx, stated, stated=True)
         relations = [row for (user_id, _), stored in self.puts.items() for row in relationships(user_id, stored)]
         await _run(tx, "link", relations=relations + await self._follows(tx))
         await _run(tx, "sweep", records=loose + gone)
@@ -57,15 +59,11 @@ class Draft:
             {"user_id": user_id, "key": name_of(key), "at": at} for (user_id, key), at in self.erased.items()
         ])  # fmt: skip
 
-    async def _unlink(self, tx: Transaction) -> list[Row]:
-        """Take out what the touched records stated before; returns empty nodes that may be left with nothing."""
-        touched = [*self.puts, *self.gone]
-        stating = [_place_of(user_id, key) for user_id, key in touched if key[0] != "Edge"]
-        stated = [{"user_id": user_id, "id": key[1]} for user_id, key in touched if key[0] == "Edge"]
-        most = 1_000_000
-        loose = await _run(tx, "unlink", records=stating, count=most)
-        loose += await _run(tx, "unstate", relations=stated, count=most)
-        return [{"user_id": user_id, "key": name} for user_id, name in loose]
+    async def _unstate(self, tx: Transaction) -> list[Row]:
+        """Take out the relations that the touched edges stated before; returns empty nodes, as `_unlinked` does."""
+        edges = [(user_id, key[1]) for user_id, key in [*self.puts, *self.gone] if key[0] == "Edge"]
+        relations = [{"user_id": user_id, "id": edge_id} for user_id, edge_id in edges]
+        return _named(await _run(tx, "unstate", relations=relations, count=MOST))
 
     async def _follows(self, tx: Transaction) -> list[Row]:
         """FOLLOWED_BY to and from each turn put, as far as there is a turn before and after it."""
@@ -81,6 +79,16 @@ class Draft:
             for before, after in pairs
             if before in standing and after in standing
         ]
+
+
+async def _unlinked(tx: Transaction, records: Sequence[Row], *, stated: bool) -> list[Row]:
+    """Take out what these records stated before; returns empty nodes that may be left with nothing."""
+    asked = [{**record, "stated": stated} for record in records]
+    return _named(await _run(tx, "unlink", records=asked, count=MOST))
+
+
+def _named(found: Iterable[Sequence[Any]]) -> list[Row]:
+    return [{"user_id": user_id, "key": name} for user_id, name in found]
 
 
 def _is_placed(stored: Stored) -> bool:
