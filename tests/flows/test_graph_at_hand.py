@@ -131,6 +131,7 @@ class Gate:
 
     inner: Any
     refuse: bool = False
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
     open: asyncio.Event = field(default_factory=asyncio.Event)
     put: set[str] = field(default_factory=set)
 
@@ -138,6 +139,7 @@ class Gate:
         return getattr(self.inner, name)
 
     async def apply(self, batches: Any) -> Any:
+        self.reached.set()
         if not self.open.is_set():
             await self.open.wait()
             if self.refuse:
@@ -152,7 +154,7 @@ async def gated(memory: AsyncAgentMemory, *, refuse: bool = False) -> AsyncItera
     gate = Gate(graph_of(memory).graph, refuse)
     graph_of(memory).graph = gate
     await memory.store_turn({"content": "Bees sleep in winter.", "turn_id": "first"})
-    await asyncio.sleep(0.1)  # by now it waits at the gate
+    await asyncio.wait_for(gate.reached.wait(), 60)
     yield gate
     gate.open.set()
 
@@ -171,7 +173,7 @@ async def test_what_a_graph_that_is_away_was_to_get_is_read_again(
     home: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some of it may be erased by then, by another process too."""
-    monkeypatch.setattr("agentmem.projections.graph.REST", 0.5)
+    monkeypatch.setattr("agentmem.projections.graph.REST", 600)
     async with opened(home / "a", stack, "alice") as memory, opened(home / "b", stack, "alice") as other:
         async with gated(memory, refuse=True) as gate:
             await memory.store_turn({"content": "The code is heron.", "turn_id": "secret"})
@@ -179,6 +181,7 @@ async def test_what_a_graph_that_is_away_was_to_get_is_read_again(
             while not graph_of(memory).resting():
                 await asyncio.sleep(0.01)
         await other.forget("secret", hard=True)
+        graph_of(memory).wake()
         await arrived(memory)
         await memory.flush()
         assert "secret" not in gate.put
