@@ -15,8 +15,8 @@ from weakref import WeakValueDictionary
 from agentmem.audit import MEMORY_TYPES, Auditor
 from agentmem.errors import AgentMemError, Closed, Conflict, ModelUnavailable, StoreError, StoreUnavailable
 from agentmem.events import DEBUG, Lookups, Timings, tell
-from agentmem.model.changes import Audit, Change, JournalEntry, Promotion, Write
-from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, derived_id, from_micros
+from agentmem.model.changes import Audit, Change, JournalEntry, Promotion, Write, keyed_change_id
+from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, from_micros
 from agentmem.model.outline import Outline
 from agentmem.model.scope import Scope
 from agentmem.projections import GraphProjection, GraphVectorProjection, Outlines, Retries, VectorProjection
@@ -130,12 +130,12 @@ class Resources:
         """Build a Change from what is read and commit it; when the state moved on meanwhile, read and build again.
 
         Who has to try again does so one by one with the others of this process, so that any number of them get through.
-        With a `key`, a write done before is returned and not done again. None when `build` found nothing to do.
-        `details` and `promotion` go into its audit row. `fence` is the token of a background writer's lease.
+        With a `key`, a write done before under it in this channel is returned and not done again. None when `build`
+        found nothing to do. `details` and `promotion` go into its audit row. `fence` is the token of a lease.
         """
         self.check_open()
         watch, operation_id = Stopwatch(self.clock), self.ids.new()
-        change_id = operation_id if key is None else derived_id(scope.user_id, operation, key)
+        change_id = operation_id if key is None else keyed_change_id(scope, operation, key)
         if key is not None and (before := await self.log.applied(change_id, payload, scope)):
             return before
         attempt = Write(scope, operation, operation_id, change_id, payload, self.clock.now())

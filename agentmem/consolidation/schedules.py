@@ -118,7 +118,9 @@ async def deliver(resources: Resources, scope: Scope, schedule: Schedule) -> Non
     elif webhook is not None:
         await asyncio.to_thread(_post, webhook, told(schedule))
     else:
-        await resources.session.set(scope, f"schedule:{schedule.name}", told(schedule), ttl=KEPT_SECONDS)
+        await resources.session.set(
+            scope, f"schedule:{schedule.channel}:{schedule.name}", told(schedule), ttl=KEPT_SECONDS
+        )
 
 
 def told(schedule: Schedule) -> dict[str, Any]:

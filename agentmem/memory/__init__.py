@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from agentmem.errors import InvalidRecord, NotFound
-from agentmem.model.changes import JournalEntry
+from agentmem.model.changes import JournalEntry, keyed_change_id
 from agentmem.model.clock import derived_id
 from agentmem.model.records import KINDS, Key, R, Record
 from agentmem.model.scope import Scope
@@ -15,6 +15,7 @@ from agentmem.stores import Where
 
 AT_ONCE = 500  # ids asked for in one go
 PAGE = 1000  # records read in one go
+NAMED_BY_CALLERS = ("Turn", "Entity", "Goal")  # kinds whose ids callers may choose
 
 
 @dataclass
@@ -36,16 +37,81 @@ class Seat:
         self.scope = replace(self.scope, session_id=session_id, conversation_id=None)
 
     async def one(self, kind: str, record_id: str) -> Record:
-        """The current record of this id that the scope may read; NotFound otherwise."""
-        found = await self.resources.log.get(kind, [record_id], self.scope)
-        if not found or found[0].channel not in self.scope.readable():
-            raise NotFound(f"no {kind} {record_id!r} in the channels {', '.join(self.scope.readable())}")
-        return found[0]
+        """Return the current record of this id that the scope may read; NotFound otherwise."""
+        for record in await self.resources.log.get(kind, [record_id], self.scope):
+            if record.channel in self.scope.readable():
+                return record
+        for record in (await self._find_aliased([kind], [record_id])).values():
+            return record
+        raise NotFound(f"no {kind} {record_id!r} in the channels {', '.join(self.scope.readable())}")
 
     async def any(self, record_id: str) -> list[Record]:
-        """The current records of this id, of whatever kind, that the scope may read; [] when there is none."""
+        """Return the current records of this id, of any kind, that the scope may read; [] when there is none."""
         where = Where(kinds=tuple(KINDS), ids=(record_id,), channels=self.scope.readable())
-        return await self.resources.log.find(self.scope, where, limit=len(KINDS))
+        found = await self.resources.log.find(self.scope, where, limit=len(KINDS))
+        return found or list((await self._find_aliased(NAMED_BY_CALLERS, [record_id])).values())
+
+    # -- ids that callers choose
+
+    def alias_id(self, kind: str, given_id: str, channel: str | None = None) -> str:
+        """Return the id under which a record is stored when the given id is taken where its writer cannot read.
+
+        An id is unique within a user, but a caller must neither learn of a record in another agent's channel nor be
+        refused because of it. The alias depends on the channel (the active one when None), so a retry finds it again.
+        """
+        return derived_id(self.scope.user_id, "alias", kind, channel or self.scope.channel, given_id)
+
+    async def locate_conversation(self, conversation_id: str) -> dict[Key, int]:
+        """Return the journal position of a conversation, for a write to expect; InvalidRecord when there is none."""
+        if found := await self.find_conversation(conversation_id):
+            return found
+        raise InvalidRecord(
+            f"conversation_id: no conversation {conversation_id!r} is stored; store a turn of it first",
+            field="conversation_id",
+        )
+
+    async def find_conversation(self, conversation_id: str) -> dict[Key, int]:
+        """Return the journal position of a conversation that the scope can read; {} when there is none.
+
+        That is its record, or one of its turns where the record lies in a channel that the scope cannot read.
+        """
+        readable = self.scope.readable()
+        found = await self.resources.log.get("Conversation", [conversation_id], self.scope)
+        if not any(record.channel in readable for record in found):
+            where = Where(kinds=("Turn",), channels=readable, conversation_id=conversation_id)
+            found = await self.resources.log.find(self.scope, where, limit=1)
+        return {record.key: record.seq for record in found}
+
+    async def resolve_ids(self, kind: str, given_ids: Sequence[str]) -> list[str]:
+        """Return the stored ids of a kind for ids as a caller knows them; an unknown id is returned unchanged."""
+        if not given_ids:
+            return []
+        stored = await self.resources.log.get(kind, list(dict.fromkeys(given_ids)), self.scope)
+        known = {record.id for record in stored if record.channel in self.scope.readable()}
+        aliased = await self._find_aliased([kind], [name for name in given_ids if name not in known])
+        return [aliased[kind, name].id if (kind, name) in aliased else name for name in given_ids]
+
+    async def resolve_id(self, record_id: str) -> str:
+        """Return the stored id for an id of any kind as a caller knows it; an unknown id is returned unchanged."""
+        found = await self.any(record_id)
+        return found[0].id if found else record_id
+
+    async def _find_aliased(self, kinds: Sequence[str], given_ids: Sequence[str]) -> dict[Key, Record]:
+        """Return the readable records stored under an alias of these ids, by kind and given id.
+
+        Where several channels have one, the record of the channel read first counts.
+        """
+        found: dict[Key, Record] = {}
+        for kind in kinds if given_ids else ():
+            aliases = {
+                self.alias_id(kind, name, channel): (kind, name)
+                for channel in reversed(self.scope.readable())
+                for name in given_ids
+            }
+            for record in await self.resources.log.get(kind, list(aliases), self.scope):
+                if kind in NAMED_BY_CALLERS and record.channel in self.scope.readable():
+                    found[aliases[record.id]] = record
+        return found
 
     async def pages(self, where: Where) -> AsyncIterator[list[Record]]:
         """Current records that match, in any channel of the user unless `where` names some, by kind and id.
@@ -66,17 +132,24 @@ class Seat:
         return sorted([record async for page in self.pages(where) for record in page], key=lambda record: record.seq)
 
     async def must_exist(self, field: str, kind: str, ids: Sequence[str]) -> dict[Key, int]:
-        """Where these records stand, to be expected of them by a write.
+        """Return the journal position of these records, for a write to expect; see `locate`."""
+        return (await self.locate(field, kind, ids))[1]
 
-        Raises InvalidRecord naming the field unless every id is stored in a channel that the scope may read.
+    async def locate(self, field: str, kind: str, given_ids: Sequence[str]) -> tuple[list[str], dict[Key, int]]:
+        """Return the stored ids for ids as a caller knows them, and the journal position of each record.
+
+        A write expects the records there. Raises InvalidRecord naming the field unless every id is stored in a channel
+        that the scope may read.
         """
         readable = self.scope.readable()
-        stored = await self.resources.log.get(kind, ids, self.scope) if ids else []
+        stored = await self.resources.log.get(kind, given_ids, self.scope) if given_ids else []
         found = {record.id: record for record in stored if record.channel in readable}
-        missing = [name for name in ids if name not in found]
-        if missing:
-            raise InvalidRecord(f"{field}: no {kind} {missing[0]!r} is stored; store it first", field=field)
-        return {record.key: record.seq for record in found.values()}
+        missing = [name for name in given_ids if name not in found]
+        found |= {name: record for (_, name), record in (await self._find_aliased([kind], missing)).items()}
+        for name in missing:
+            if name not in found:
+                raise InvalidRecord(f"{field}: no {kind} {name!r} is stored; store it first", field=field)
+        return [found[name].id for name in given_ids], {record.key: record.seq for record in found.values()}
 
     async def used(self, ids: Sequence[str], context_tags: Sequence[str] = (), *, key: str | None = None) -> int:
         """Count a use of these records, once per `key`; returns how many were found in the readable channels.
@@ -88,7 +161,7 @@ class Seat:
                 raise InvalidRecord(f"{field} must be a list of strings, got a string", field=field)
         keys = await self._usable(list(dict.fromkeys(ids)))
         resources = self.resources
-        use_id = resources.ids.new() if key is None else derived_id(self.scope.user_id, "observe_usage", key)
+        use_id = resources.ids.new() if key is None else keyed_change_id(self.scope, "observe_usage", key)
         tags = tuple(context_tags)
         await resources.log.touch(
             keys, self.scope, use_id, used=True, at=resources.clock.now(), context_tags=tags
@@ -112,8 +185,12 @@ class Seat:
             some = tuple(ids[start : start + AT_ONCE])
             where = Where(kinds=usable, ids=some, channels=self.scope.readable())
             seen = await self.resources.log.find(self.scope, where, limit=len(some) * len(usable))
+            keys = [(record.id, record.key) for record in seen]
+            known = {name for name, _ in keys}
+            aliased = await self._find_aliased(NAMED_BY_CALLERS, [name for name in some if name not in known])
+            keys += [(name, record.key) for (_, name), record in aliased.items()]
             place = {name: number for number, name in enumerate(some)}
-            found += sorted((record.key for record in seen), key=lambda key: (place[key[1]], key[0]))
+            found += [key for _, key in sorted(keys, key=lambda item: (place[item[0]], item[1]))]
         return found
 
 

@@ -12,8 +12,7 @@ from agentmem.memory.clusters import Cluster, Sign, find_clusters
 from agentmem.memory.facts import holds
 from agentmem.memory.joining import joining, leaning
 from agentmem.memory.promoting import EVERYWHERE, LONG, TARGETS, Promoted, Promoting
-from agentmem.model.changes import Change, Write, fingerprint
-from agentmem.model.clock import derived_id
+from agentmem.model.changes import Change, Write, fingerprint, keyed_change_id
 from agentmem.model.decay import review_priority
 from agentmem.model.dues import score_now
 from agentmem.model.records import Fact
@@ -88,7 +87,7 @@ class Curation:
         now, decay = resources.clock.now(), resources.settings.decay
         before = (await resources.log.usage([fact.key], scope)).get(fact.key)
         key = idempotency_key
-        use_id = resources.ids.new() if key is None else derived_id(scope.user_id, "touch", key)
+        use_id = resources.ids.new() if key is None else keyed_change_id(scope, "touch", key)
         await resources.log.touch([fact.key], scope, use_id, used=True, at=now, boost=boost)
         after = (await resources.log.usage([fact.key], scope)).get(fact.key)
         row = resources.auditor.write("touch", scope, memory_type="semantic", count=1, metadata={"ids": [fact_id]})

@@ -45,12 +45,13 @@ class Entities:
         draft = draft.model_copy(update={"slug": slug(draft.name)})
 
         async def make(write: Write) -> Change | None:
-            known = await self._known(draft)
+            named = await self._with_stored_id(draft)
+            known = await self._known(named)
             if known is None:
-                stamp = {"id": draft.id or self.seat.resources.ids.new(), "first_seen": draft.first_seen or write.now}
-                new = draft.model_copy(update=stamp)
+                stamp = {"id": named.id or self.seat.resources.ids.new(), "first_seen": named.first_seen or write.now}
+                new = named.model_copy(update=stamp)
                 return write.change(new, expects={new.key: None})
-            merged = _merged(known, draft)
+            merged = _merged(known, named)
             found.append(known)
             if (
                 merged == known and key is None
@@ -64,12 +65,17 @@ class Entities:
         )
         return first_of(entry, Entity) if entry is not None else found[-1]
 
+    async def _with_stored_id(self, draft: Entity) -> Entity:
+        """Return the draft under the id to store it by: an alias where its own is taken in a channel not readable."""
+        found = await self.seat.resources.log.get("Entity", [draft.id], self.seat.scope) if draft.id else []
+        if all(record.channel in self.seat.scope.readable() for record in found):
+            return draft
+        return draft.model_copy(update={"id": self.seat.alias_id("Entity", draft.id), "given_id": draft.id})
+
     async def _known(self, draft: Entity) -> Entity | None:
         log, scope = self.seat.resources.log, self.seat.scope
         if draft.id:
             for record in await log.get("Entity", [draft.id], scope):
-                if record.channel not in scope.readable():
-                    raise InvalidRecord(f"id {draft.id!r} belongs to an entity of another channel", field="id")
                 if into := merged_into(record):
                     raise InvalidRecord(f"entity {draft.id!r} was merged into {into!r}; name that one", field="id")
                 if record.superseded_at is not None:
@@ -116,10 +122,10 @@ class Entities:
         said["properties"] = related(scope.user_id, scope.channel, (source, target), kind, **said).properties
 
         async def make(write: Write) -> Change:
-            seen = await self.seat.must_exist("source", "Entity", [source])
-            seen |= await self.seat.must_exist("target", "Entity", [target])
-            seen |= await self.seat.must_exist("fact_id", "Fact", [fact_id] if fact_id else [])
-            (at, to), passed = await ends(self.seat, (source, target))
+            stored_source, seen = await self.seat.locate("source", "Entity", [source])
+            stored_target, seen_target = await self.seat.locate("target", "Entity", [target])
+            seen |= seen_target | await self.seat.must_exist("fact_id", "Fact", [fact_id] if fact_id else [])
+            (at, to), passed = await ends(self.seat, [*stored_source, *stored_target])
             edge = related(scope.user_id, scope.channel, (at, to), kind, **said)
             before = await self.seat.resources.log.get("Edge", [edge.id], scope)
             return write.change(edge, expects={edge.key: before[0].seq if before else None, **passed, **seen})
@@ -137,6 +143,7 @@ class Entities:
         if isinstance(ids, str):
             raise InvalidRecord("ids must be a list of strings, got a string", field="ids")
         log, scope = self.seat.resources.log, self.seat.scope
+        ids = await self.seat.resolve_ids("Entity", list(ids))
         start = [("Entity", name) for name in ids]
         near = await self.seat.resources.graph.neighbours(start, scope, None, depth, limit)
         entities = [*ids, *(key[1] for key, _, _ in near if key[0] == "Entity")]

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from agentmem.errors import InvalidRecord, NotFound
+from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.memory import Seat
 from agentmem.memory.answers import ForgetReceipt
-from agentmem.memory.swarm import with_announcements
-from agentmem.model.changes import Change, JournalEntry, fingerprint
+from agentmem.memory.swarm import Commit, with_announcements
+from agentmem.model.changes import Change, JournalEntry, fingerprint, keyed_change_id
 from agentmem.model.clock import EPOCH, Stopwatch, aware, derived_id
 from agentmem.model.records import Conversation, Record, Turn, build
 from agentmem.model.scope import checked_name
@@ -31,12 +31,16 @@ FIELDS = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A turn as the caller gave it: the checked record, its key, and the fingerprint of what was said."""
+    """A turn as the caller gave it: the checked record, its ids, and the fingerprint of its arguments.
+
+    `stored_id` is the id to store it under; "" for the turn_id given, or for a new id.
+    """
 
     turn: Turn
     turn_id: str | None
     conversation_id: str
     payload: str
+    stored_id: str = ""
 
 
 @dataclass
@@ -52,6 +56,35 @@ class Episodic:
         another payload it is a Conflict. One that was erased since stays erased and is left out of the answer.
         Raises InvalidRecord before anything is written.
         """
+        resources, watch = self.seat.resources, Stopwatch(self.seat.resources.clock)
+        given = self._check_turns(turns)
+        if not given:
+            return []
+        operation_id = resources.ids.new()
+        audit = resources.auditor.write(
+            "store", self.seat.scope, memory_type="episodic", operation_id=operation_id, count=len(given),
+            latency_ms=watch.milliseconds(), metadata={"turns": len(given)},
+            payload=[item.turn.content for item in given],
+        )  # fmt: skip
+        seen = resources.session.shared or resources.settings.current_md  # by other programs, or by people
+        live = self._at_hand if seen and len(given) <= LIVE else None
+
+        async def commit(all_of_it: Sequence[Change]) -> list[JournalEntry]:
+            return await resources.commit(self.seat.scope, all_of_it, audit, live)
+
+        changes = self._changes(given, key, operation_id)
+        try:
+            return await self._commit(changes, {}, commit)
+        except Conflict as error:
+            if not error.stale:
+                raise
+            visible, hidden = await self._find_taken(given)
+            if not visible and not hidden:
+                raise
+        aliased = [replace(item, stored_id=hidden.get(item.turn_id or "", item.stored_id)) for item in given]
+        return await self._commit(self._changes(aliased, key, operation_id), visible, commit)
+
+    def _check_turns(self, turns: Sequence[Turn | Mapping[str, Any] | str]) -> list[Given]:
         if isinstance(turns, str | Mapping) or not isinstance(turns, Sequence):
             raise InvalidRecord("turns must be a list of turns", field="turns")
         if len(turns) > AT_ONCE:
@@ -59,27 +92,40 @@ class Episodic:
                 f"turns: at most {AT_ONCE} at once (one transaction), got {len(turns)}; send them in parts",
                 field="turns",
             )
-        resources, watch = self.seat.resources, Stopwatch(self.seat.resources.clock)
-        given = [self._given(turn) for turn in turns]
-        if not given:
-            return []
-        operation_id = resources.ids.new()
-        changes = self._changes(given, key, operation_id)
-        audit = resources.auditor.write(
-            "store", self.seat.scope, memory_type="episodic", operation_id=operation_id, count=len(given),
-            latency_ms=watch.milliseconds(), metadata={"turns": len(given)},
-            payload=[item.turn.content for item in given],
-        )  # fmt: skip
-        unique = list({change.change_id: change for change in changes}.values())
-        seen = resources.session.shared or resources.settings.current_md  # by other programs, or by people
-        live = self._at_hand if seen and len(given) <= LIVE else None
+        return [self._given(turn) for turn in turns]
 
-        async def commit(all_of_it: Sequence[Change]) -> list[JournalEntry]:
-            return await resources.commit(self.seat.scope, all_of_it, audit, live)
-
-        entries = await with_announcements(self.seat, unique, commit, silent=IMPORTED)
-        by_change = {entry.change_id: entry for entry in entries}
+    async def _commit(
+        self, changes: Sequence[Change], stored: Mapping[str, JournalEntry], commit: Commit
+    ) -> list[Turn]:  # fmt: skip
+        """Commit changes but for those in `stored`, which are written already, and return the turns of all in order."""
+        missing = {change.change_id: change for change in changes if change.change_id not in stored}
+        entries = []
+        if missing:
+            entries = await with_announcements(self.seat, list(missing.values()), commit, silent=IMPORTED)
+        by_change = {**stored, **{entry.change_id: entry for entry in entries}}
         return _turns([by_change[change.change_id] for change in changes])
+
+    async def _find_taken(self, given: Sequence[Given]) -> tuple[dict[str, JournalEntry], dict[str, str]]:
+        """Find out which of the given turn ids name turns of other channels.
+
+        Returns, by change id, the writes of those that the scope can read, and, by turn id, the alias to use for those
+        that it cannot. Raises Conflict for a readable turn of the same id with another payload.
+        """
+        log, scope = self.seat.resources.log, self.seat.scope
+        by_id = {item.turn_id: item for item in given if item.turn_id is not None}
+        visible, hidden = dict[str, JournalEntry](), dict[str, str]()
+        for turn in await log.get("Turn", list(by_id), scope):
+            if turn.channel not in scope.readable():
+                hidden[turn.id] = self.seat.alias_id("Turn", turn.id)
+                for projection in self.seat.resources.vectors:  # the vector given belongs to the alias
+                    projection.given.pop((scope.user_id, turn.id), None)
+                continue
+            stored_there = keyed_change_id(replace(scope, channel=turn.channel), "store_turn", turn.id)
+            entry = await log.applied(stored_there, by_id[turn.id].payload, scope)
+            if entry is None:
+                raise Conflict(f"turn_id {turn.id!r} is taken by another turn in channel {turn.channel!r}")
+            visible[keyed_change_id(scope, "store_turn", turn.id)] = entry
+        return visible, hidden
 
     async def _at_hand(self, entries: Sequence[JournalEntry]) -> None:
         from agentmem.memory.working import Working
@@ -96,13 +142,16 @@ class Episodic:
             if item.turn_id is not None and seen.setdefault(item.turn_id, item.payload) != item.payload:
                 raise InvalidRecord(f"turn_id {item.turn_id!r} is given twice with different content", field="turn_id")
             if item.turn_id is not None:
-                change_id = derived_id(scope.user_id, "store_turn", item.turn_id)
+                change_id = keyed_change_id(scope, "store_turn", item.turn_id)
             elif key is not None:
-                change_id = derived_id(scope.user_id, "store_turns", key, str(position))
+                change_id = derived_id(keyed_change_id(scope, "store_turns", key), str(position))
                 item = replace(item, payload=together)
             else:
                 change_id = ids.new() if position else operation_id
-            added = {"id": item.turn_id or ids.new(), "conversation_id": item.conversation_id}
+            stored_id = item.stored_id or item.turn_id or ids.new()
+            added = {"id": stored_id, "conversation_id": item.conversation_id}
+            if item.stored_id and item.turn_id:
+                added["given_id"] = item.turn_id
             turn = item.turn.model_copy(update={**added, "timestamp": item.turn.timestamp or now})
             self._keep_vector(turn)
             conversation = Conversation(
@@ -197,15 +246,40 @@ class Episodic:
         if radius < 0:
             raise InvalidRecord(f"radius must be 0 or more, got {radius}", field="radius")
         turns = await self.get_conversation(conversation_id)
+        center_turn = (await self.seat.resolve_ids("Turn", [center_turn]))[0]
         for at, turn in enumerate(turns):
             if turn.id == center_turn:
                 return turns[max(0, at - radius) : at + radius + 1]
         raise NotFound(f"no turn {center_turn!r} in conversation {conversation_id!r}")
 
     async def conversations(self, limit: int = 100) -> list[Conversation]:
-        """The conversations of the readable channels, latest first."""
+        """The conversations of the readable channels, latest first.
+
+        One whose record lies in a channel that this scope cannot read begins with its first readable turn.
+        """
         where = Where(kinds=("Conversation",), channels=self.seat.scope.readable(), status=("active",))
-        return [item for item in await self._latest(where, limit) if isinstance(item, Conversation)]
+        found = [item for item in await self._latest(where, limit) if isinstance(item, Conversation)]
+        found += await self._without_readable_record()
+        found.sort(key=lambda item: (item.started_at or EPOCH, item.seq), reverse=True)
+        return found[:limit]
+
+    async def _without_readable_record(self) -> list[Conversation]:
+        """Conversations with readable turns whose record lies in a channel that the scope cannot read."""
+        resources, scope = self.seat.resources, self.seat.scope
+        outline = await resources.outline(scope)
+        turns = outline.view(scope.readable(), now=await resources.now(scope), kinds=("Turn",)).mask
+        ids = [outline.conversations.values[code] for code in np.unique(outline.conversation[turns]).tolist()]
+        slots = {name: outline.slots[key] for name in ids if (key := ("Conversation", name)) in outline.slots}
+        readable = outline.channels.among(scope.readable())
+        hidden = [name for name, slot in slots.items() if not readable[outline.channel[slot]]]
+        out = []
+        for name in hidden:
+            first = (await self.get_conversation(name, limit=1))[:1]
+            out += [
+                Conversation(id=name, user_id=turn.user_id, channel=turn.channel, started_at=turn.timestamp)
+                for turn in first
+            ]
+        return out
 
     async def delete_conversation(
         self, conversation_id: str, *, hard: bool = False, idempotency_key: str | None = None

@@ -57,6 +57,7 @@ class Erasure:
         Softly: retired with a reason, restorable. Hard: erased everywhere, see `ForgetReceipt`.
         """
         payload = fingerprint(id=record_id, hard=hard, reason=reason, kind=kind)
+        record_id = await self.seat.resolve_id(record_id)
         if hard:
             return await self._erase(record_id, kind, key=key, payload=payload)
 
@@ -85,6 +86,8 @@ class Erasure:
         With a conversation come the turns that were forgotten with it.
         """
         log, scope = self.seat.resources.log, self.seat.scope
+        payload = fingerprint(id=record_id)
+        record_id = await self.seat.resolve_id(record_id)
 
         async def make(write: Write) -> Change:
             found = await self._forgotten(record_id)
@@ -100,7 +103,7 @@ class Erasure:
             return write.change(*restored, expects={record.key: record.seq for record in found})
 
         entry = await self.seat.resources.write(
-            scope, "restore", make, kind=await self._kind_of(record_id), key=key, payload=fingerprint(id=record_id)
+            scope, "restore", make, kind=await self._kind_of(record_id), key=key, payload=payload
         )
         assert entry is not None
         return [stored.record for stored in entry.puts]

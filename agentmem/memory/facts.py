@@ -102,7 +102,8 @@ class Facts:
             raise InvalidRecord("valid_to must be later than valid_from", field="valid_to")
         for name, kind in (("entity_ids", "Entity"), ("source_turn_ids", "Turn"), ("depends_on", "Fact")):
             if name in given:
-                named |= await self.seat.must_exist(name, kind, getattr(fact, name))
+                stored, expected = await self.seat.locate(name, kind, getattr(fact, name))
+                fact, named = fact.model_copy(update={name: tuple(stored)}), {**named, **expected}
         about, passed = await ends(self.seat, fact.entity_ids)
         resting = await self._check_circle(fact) if "depends_on" in given and fact.id else {}
         named = {**passed, **resting, **named}  # of two looks at one record, the first is what the checks rest on

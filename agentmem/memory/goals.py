@@ -61,10 +61,25 @@ class Goals:
         scope = self.seat.scope
         named = {"conversation_id": scope.conversation_id, "agent_id": scope.agent_id, **fields}
         draft = build(Goal, **{**named, "channel": scope.channel})
+        draft = await self._with_stored_id(await self._with_stored_links(draft))
         stamp = {"id": draft.id or self.seat.resources.ids.new(), "created_at": draft.created_at or now}
         new = draft.model_copy(update=stamp)
         expects = await self._checked(new, ["parent_id", "blocked_by"])
         return (new.model_copy(update={"goal_status": "blocked"}) if new.open and new.blocked_by else new), expects
+
+    async def _with_stored_id(self, draft: Goal) -> Goal:
+        """Return the draft under the id to store it by: an alias where its own is taken in a channel not readable."""
+        found = await self._goals([draft.id] if draft.id else [])
+        if all(other.channel in self.seat.scope.readable() for other in found):
+            return draft
+        return draft.model_copy(update={"id": self.seat.alias_id("Goal", draft.id), "given_id": draft.id})
+
+    async def _with_stored_links(self, goal: Goal) -> Goal:
+        """Return the goal with the stored ids of its parent and its blockers."""
+        if not goal.parent_id and not goal.blocked_by:
+            return goal
+        parent, *blockers = await self.seat.resolve_ids("Goal", [goal.parent_id or "", *goal.blocked_by])
+        return goal.model_copy(update={"parent_id": parent or None, "blocked_by": tuple(blockers)})
 
     async def _checked(self, goal: Goal, fields: Sequence[str]) -> dict[Key, int]:
         """Where the goals stand that these fields lead to. Refuses ids not stored, ended goals and circles."""
@@ -105,7 +120,7 @@ class Goals:
 
         async def make(write: Write) -> Change:
             old = await self._open(goal_id)
-            new = changed(old, **given)
+            new = await self._with_stored_links(changed(old, **given))
             expects = await self._checked(new, ["parent_id"]) if given.get("parent_id") else {}
             return write.change(new, expects={**expects, old.key: old.seq})
 
@@ -147,7 +162,7 @@ class Goals:
         async def make(write: Write) -> Change:
             seen = (await self.seat.resources.log.head(self.seat.scope)).seq
             old, known = await self._open(goal_id), await self._every()
-            parts = [goal for goal in below(goal_id, known) if goal.open and goal.channel in self.seat.scope.readable()]
+            parts = [goal for goal in below(old.id, known) if goal.open and goal.channel in self.seat.scope.readable()]
             if parts and not cascade:
                 names = ", ".join(repr(goal.id) for goal in parts[:5])
                 raise InvalidRecord(
@@ -157,10 +172,10 @@ class Goals:
             ended = {"completed_at": write.now, "pursued_in": ""}
             full = {"progress": 1.0} if status == "completed" else {}
             puts = [old.model_copy(update={**ended, **full, "goal_status": status, "result": result})]
-            with_it = {**ended, "goal_status": "abandoned", "result": f"with goal {goal_id}"}
+            with_it = {**ended, "goal_status": "abandoned", "result": f"with goal {old.id}"}
             puts += [goal.model_copy(update=with_it) for goal in parts]
             if status == "completed":
-                puts += freed(goal_id, known, leave=puts)
+                puts += freed(old.id, known, leave=puts)
             puts += await self._resumed(back, old, puts)
             lesson = await self._lesson(write, puts[0], old.pursued_in)
             # Another part, or another goal that waits, would leave all of these as they are.
@@ -174,10 +189,12 @@ class Goals:
         """What `reflect` makes of the end of a goal, for the strategies that were followed where it was pursued."""
         scope = self.seat.scope
         places = [place for place in (pursued_in, scope.conversation_id, goal.conversation_id) if place]
-        found = await self.seat.resources.log.get("Conversation", places, scope) if places else []
-        place = next((record.id for record in found if record.channel in scope.readable()), "")
+        stored = [name for name in places if await self.seat.find_conversation(name)]
         outcome = Outcome(
-            success=goal.goal_status == "completed", goal_id=goal.id, feedback=goal.result, conversation_id=place
+            success=goal.goal_status == "completed",
+            goal_id=goal.id,
+            feedback=goal.result,
+            conversation_id=stored[0] if stored else "",
         )
         return await Outcomes(self.seat).change_to_reflect(write, outcome)
 
@@ -199,9 +216,9 @@ class Goals:
 
         async def make(write: Write) -> Change:
             old = await self._open(goal_id)
-            named = tuple(dict.fromkeys((*old.blocked_by, *blockers)))
-            asked = old.model_copy(update={"blocked_by": blockers})
+            asked = await self._with_stored_links(old.model_copy(update={"blocked_by": blockers}))
             expects = await self._checked(asked, ["blocked_by"])
+            named = tuple(dict.fromkeys((*old.blocked_by, *asked.blocked_by)))
             new = old.model_copy(update={"goal_status": "blocked", "blocked_by": named})
             return write.change(new, expects={**expects, old.key: old.seq})
 
@@ -218,10 +235,11 @@ class Goals:
             old = await self._open(goal_id)
             if old.goal_status != "blocked":
                 raise InvalidRecord(f"goal {goal_id!r} is not blocked", field="goal_id")
-            for name in named or ():
+            ended = await self.seat.resolve_ids("Goal", named or ())
+            for name in ended:
                 if name not in old.blocked_by:
                     raise InvalidRecord(f"by: goal {goal_id!r} is not blocked by {name!r}", field="by")
-            left = () if named is None else tuple(name for name in old.blocked_by if name not in named)
+            left = () if named is None else tuple(name for name in old.blocked_by if name not in ended)
             new = old.model_copy(update={"blocked_by": left, "goal_status": "blocked" if left else "active"})
             return write.change(new, expects={old.key: old.seq})
 
@@ -255,8 +273,8 @@ class Goals:
         """The goals below a goal as a tree, `depth` (1 to 10) levels of it; [] when it has none."""
         if not 1 <= depth <= DEEPEST:
             raise InvalidRecord(f"depth must be between 1 and {DEEPEST}, got {depth}", field="depth")
-        await self.get(goal_id)
-        return trees(goal_id, await self.all(), depth)
+        goal = await self.get(goal_id)
+        return trees(goal.id, await self.all(), depth)
 
     # -- the one at hand
 
@@ -270,8 +288,8 @@ class Goals:
         conversation = self.seat.conversation()
 
         async def make(write: Write) -> Change | None:
-            others = [goal for goal in await self._pursued_in(conversation) if goal.id != goal_id]
             chosen = [] if goal_id is None else [await self._open(goal_id)]
+            others = [goal for goal in await self._pursued_in(conversation) if goal.id not in {g.id for g in chosen}]
             puts = [goal.model_copy(update={"pursued_in": conversation}) for goal in chosen]
             found[:] = puts
             if puts == chosen and not others and key is None:  # with a key, its use is noted by a version all the same

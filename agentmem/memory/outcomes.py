@@ -43,9 +43,10 @@ class Outcomes:
         """The Change that stores an outcome and counts it for its strategies."""
         scope, seen = self.seat.scope, dict[Key, int]()
         if draft.goal_id is not None:
-            seen |= await self.seat.must_exist("goal_id", "Goal", [draft.goal_id])
+            stored, seen = await self.seat.locate("goal_id", "Goal", [draft.goal_id])
+            draft = draft.model_copy(update={"goal_id": stored[0]})
         if draft.conversation_id:
-            seen |= await self.seat.must_exist("conversation_id", "Conversation", [draft.conversation_id])
+            seen |= await self.seat.locate_conversation(draft.conversation_id)
         place = draft.conversation_id or scope.conversation_id or ""
         strategies = await self._followed(draft, place)
         new = draft.model_copy(update={

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -74,8 +74,8 @@ class Procedures:
         asked = Asked(instruction.strip(), trigger.strip(), tuple(source_turn_ids))
 
         async def make(write: Write) -> Change:
-            expects = await self.seat.must_exist("source_turn_ids", "Turn", asked.turn_ids)
-            return await self.change_to_ask(write, [asked], expects, threshold=0)
+            turns, expects = await self.seat.locate("source_turn_ids", "Turn", asked.turn_ids)
+            return await self.change_to_ask(write, [replace(asked, turn_ids=tuple(turns))], expects, threshold=0)
 
         entry = await self.seat.resources.write(
             self.seat.scope, "stage_candidate", make, kind="Procedure", key=idempotency_key,

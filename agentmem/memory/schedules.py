@@ -26,7 +26,7 @@ Found = list[Schedule]  # in the class below `list` is a verb
 
 @dataclass
 class Schedules:
-    """What is to be done at which time. Names are unique within a user."""
+    """Prompts at their times. A name is unique among the schedules that a scope can read."""
 
     seat: Seat
 
@@ -52,13 +52,14 @@ class Schedules:
 
         async def make(write: Write) -> Change:
             scope = self.seat.scope
-            fields = {"id": self._id(name), "channel": scope.channel, "agent_id": scope.agent_id, **said}
+            fields = {"id": self._id(name, scope.channel), "channel": scope.channel, "agent_id": scope.agent_id, **said}
             new = build(Schedule, **fields, created_at=write.now)
             new = new.model_copy(update={"next_at": _next(new, write.now)})
-            found = await self._stored(name)
-            if found is not None and found.superseded_at is None:
+            known = await self._find(name)
+            if any(schedule.superseded_at is None for schedule in known):
                 raise InvalidRecord(f"name: a schedule {name!r} exists; remove it first", field="name")
-            return write.change(new, expects={new.key: None if found is None else found.seq})
+            before = {schedule.key: schedule.seq for schedule in known}
+            return write.change(new, expects={new.key: before.get(new.key)})
 
         return first_of(await self._write("add_schedule", make, idempotency_key, said), Schedule)
 
@@ -70,10 +71,10 @@ class Schedules:
 
     async def get(self, name: str) -> Schedule:
         """The schedule of this name; NotFound when this scope has none."""
-        found = await self._stored(name)
-        if found is None or found.superseded_at is not None or found.channel not in self.seat.scope.readable():
-            raise NotFound(f"no schedule {name!r} in the channels {', '.join(self.seat.scope.readable())}")
-        return found
+        for schedule in await self._find(name):
+            if schedule.superseded_at is None:
+                return schedule
+        raise NotFound(f"no schedule {name!r} in the channels {', '.join(self.seat.scope.readable())}")
 
     async def list(self) -> Found:
         """The schedules of the readable channels, by name; paused ones too."""
@@ -117,7 +118,7 @@ class Schedules:
         moment = self._now(now)
 
         async def make(write: Write) -> Change | None:
-            current = await self._stored(schedule.name)
+            current = await self._reread(schedule)
             if current is None or current.seq != schedule.seq or not _is_due(current, moment):
                 return None
             assert current.next_at is not None
@@ -136,7 +137,7 @@ class Schedules:
         """Report a run that `claim` gave as done; False when it counted as lost by then, or the schedule is gone."""
 
         async def make(write: Write) -> Change | None:
-            current = await self._stored(schedule.name)
+            current = await self._reread(schedule)
             if current is None or current.running is None or current.running != schedule.running:
                 return None
             new = current.model_copy(update={"running": None, "lost_at": None})
@@ -162,11 +163,18 @@ class Schedules:
     def _now(self, now: datetime | None) -> datetime:
         return self.seat.resources.clock.now() if now is None else aware(now, "now")
 
-    def _id(self, name: str) -> str:
-        return derived_id(self.seat.scope.user_id, "schedule", name)
+    def _id(self, name: str, channel: str) -> str:
+        return derived_id(self.seat.scope.user_id, "schedule", channel, name)
 
-    async def _stored(self, name: str) -> Schedule | None:
-        found = await self.seat.resources.log.get("Schedule", [self._id(name)], self.seat.scope)
+    async def _find(self, name: str) -> Found:
+        """The schedules of this name in the readable channels, the active channel first; removed ones too."""
+        ids = [self._id(name, channel) for channel in self.seat.scope.readable()]
+        found = await self.seat.resources.log.get("Schedule", ids, self.seat.scope)
+        return [item for item in found if isinstance(item, Schedule)]
+
+    async def _reread(self, schedule: Schedule) -> Schedule | None:
+        """The schedule as it is stored now; None when it is gone."""
+        found = await self.seat.resources.log.get("Schedule", [schedule.id], self.seat.scope)
         return found[0] if found and isinstance(found[0], Schedule) else None
 
     async def _change(

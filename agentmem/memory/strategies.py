@@ -87,11 +87,12 @@ class Strategies:
         )  # fmt: skip
 
         async def make(write: Write) -> Change:
-            expects = await self.seat.must_exist("source_turn_ids", "Turn", draft.source_turn_ids)
+            turns, expects = await self.seat.locate("source_turn_ids", "Turn", draft.source_turn_ids)
             if conversation_id is not None:
-                expects |= await self.seat.must_exist("conversation_id", "Conversation", [conversation_id])
+                expects |= await self.seat.locate_conversation(conversation_id)
             place = conversation_id or self.seat.scope.conversation_id or ""
-            return await self.change_to_learn(write, draft, expects, success=success, conversation_id=place)
+            new = draft.model_copy(update={"source_turn_ids": tuple(turns)})
+            return await self.change_to_learn(write, new, expects, success=success, conversation_id=place)
 
         entry = await self.seat.resources.write(
             self.seat.scope, "learn_strategy", make, kind="Strategy", key=idempotency_key, payload=payload

@@ -122,15 +122,15 @@ class Tools:
     async def _placed(self, draft: ToolInvocation) -> tuple[ToolInvocation, dict[Key, int]]:
         """The call in its conversation and at its turn, and what the write expects of these."""
         if draft.turn_id:
-            expects = await self.seat.must_exist("turn_id", "Turn", [draft.turn_id])
-            turn = await self.seat.one("Turn", draft.turn_id)
+            (turn_id,), expects = await self.seat.locate("turn_id", "Turn", [draft.turn_id])
+            turn = await self.seat.one("Turn", turn_id)
             assert isinstance(turn, Turn)
             if draft.conversation_id not in ("", turn.conversation_id):
                 raise InvalidRecord(
                     f"conversation_id: turn {turn.id!r} stands in conversation {turn.conversation_id!r}",
                     field="conversation_id",
                 )
-            place = {"conversation_id": turn.conversation_id, "turn_index": turn.index}
+            place = {"turn_id": turn_id, "conversation_id": turn.conversation_id, "turn_index": turn.index}
             return draft.model_copy(update=place), expects
         return draft.model_copy(update={"conversation_id": draft.conversation_id or self.seat.conversation()}), {}
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from agentmem.model.clock import derived_id
 from agentmem.model.records import Key, Record
 from agentmem.model.scope import Scope
 
@@ -144,6 +145,14 @@ class Audit:
     config_snapshot: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     seen: int | None = None
+
+
+def keyed_change_id(scope: Scope, operation: str, key: str) -> str:
+    """Return the id of what an operation does under a caller's key in the scope's active channel.
+
+    A key belongs to its channel, so that it neither shows nor blocks what another channel did under it.
+    """
+    return derived_id(scope.user_id, operation, scope.channel, key)
 
 
 _ARGUMENTS = json.JSONEncoder(sort_keys=True, default=str, ensure_ascii=False)

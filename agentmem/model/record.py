@@ -61,6 +61,7 @@ class Record(BaseModel):
     seq: int = 0
     operation_id: str = ""
     reason: str = ""
+    given_id: str = ""  # the id that the caller gave, where the record is stored under another one
 
     # Set by the log or at reading, not part of the stored payload.
     STAMPED: ClassVar[frozenset[str]] = frozenset(

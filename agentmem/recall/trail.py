@@ -11,7 +11,7 @@ from agentmem.errors import AgentMemError, NotFound, StoreUnavailable
 from agentmem.events import DEBUG, WARNING, tell
 from agentmem.memory import Seat
 from agentmem.model.clock import Stopwatch, aware
-from agentmem.model.scope import Scope
+from agentmem.model.scope import Scope, self_channel
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.kept_receipt import from_json, to_json
 from agentmem.recall.layer import RecallLayer
@@ -106,10 +106,16 @@ class AuditView:
         self, *, operation: str | None = None, memory_type: str | None = None, since: datetime | None = None,
         until: datetime | None = None, session_id: str | None = None, success: bool | None = None, limit: int = 100,
     ) -> list[dict[str, Any]]:  # fmt: skip
-        """Rows of memory_audit_log about this user, newest first, filtered by what is given; [] when none match."""
+        """Rows of memory_audit_log about this user, newest first, filtered by what is given; [] when none match.
+
+        The view of an agent leaves out rows about the private channels of other agents. A view without an agent, which
+        is the user's or an auditor's, has all rows.
+        """
+        agent = self.seat.scope.agent_id
         filters: dict[str, Any] = {
             "operation": operation, "memory_type": memory_type, "since": since, "until": until,
             "session_id": session_id, "success": success, "limit": limit,
+            "own_channel": None if agent is None else self_channel(agent),
         }  # fmt: skip
         given = {name: value for name, value in filters.items() if value is not None}
         for name in ("since", "until"):
@@ -139,7 +145,7 @@ class AuditView:
 
     async def why_not(self, receipt_id: str, record_id: str) -> WhyNot:
         """Why a record was not delivered: not visible, found too weak (ranks and scores by list), or cut."""
-        return await self.recall.why_not(await self.receipt(receipt_id), record_id)
+        return await self.recall.why_not(await self.receipt(receipt_id), await self.seat.resolve_id(record_id))
 
     async def replay(self, receipt_id: str) -> MemoryBundle:
         """The bundle that a recall delivered, rendered again from its receipt with the records as they were then."""

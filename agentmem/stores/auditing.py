@@ -10,7 +10,7 @@ from agentmem.errors import InvalidRecord
 from agentmem.model.changes import Audit
 from agentmem.model.clock import aware
 
-FILTERS = ("operation", "memory_type", "since", "until", "session_id", "success", "limit")
+FILTERS = ("operation", "memory_type", "since", "until", "session_id", "success", "own_channel", "limit")
 
 
 def check_filters(names: Iterable[str]) -> None:

@@ -36,7 +36,7 @@ def waiting(memory: AgentMemory, now: datetime) -> list[str]:
 
 
 def kept(memory: AgentMemory, name: str) -> Any:
-    return run(resources(memory).session.get(seat(memory).scope, f"schedule:{name}"))
+    return run(resources(memory).session.get(seat(memory).scope, f"schedule:_global:{name}"))
 
 
 # -- the documents' table: name, cron, prompt, source, created_at

@@ -27,6 +27,9 @@ WHERE user_id = %(user_id)s
   AND (%(memory_type)s::text IS NULL OR memory_type = %(memory_type)s)
   AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
   AND (%(success)s::boolean IS NULL OR success = %(success)s)
+  -- An agent reads rows about its own private channel, never about another agent's.
+  AND (%(own_channel)s::text IS NULL OR source_channel IS NULL OR source_channel = %(own_channel)s
+       OR NOT starts_with(source_channel, '_self_'))
   AND (%(since)s::timestamptz IS NULL OR timestamp >= %(since)s)
   AND (%(until)s::timestamptz IS NULL OR timestamp < %(until)s)
 ORDER BY timestamp DESC, id DESC LIMIT %(limit)s

@@ -20,6 +20,9 @@ WHERE user_id = :user_id
   AND (:memory_type IS NULL OR memory_type = :memory_type)
   AND (:session_id IS NULL OR session_id = :session_id)
   AND (:success IS NULL OR success = :success)
+  -- An agent reads rows about its own private channel, never about another agent's.
+  AND (:own_channel IS NULL OR source_channel IS NULL OR source_channel = :own_channel
+       OR substr(source_channel, 1, 6) <> '_self_')
   AND (:since IS NULL OR timestamp >= :since)
   AND (:until IS NULL OR timestamp < :until)
 ORDER BY timestamp DESC, id DESC LIMIT :limit
