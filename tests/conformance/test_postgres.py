@@ -271,7 +271,7 @@ VALUES: dict[str, Any] = {
     "always": ALWAYS, "never": NEVER,
     "at": 5, "operation_id": "x", "change_ids": ["x"], "kind": "Turn", "id": "t 5", "through": 5, "terms": ["a"],
     "full": 9, "receipt_id": "r", "used": False, "seq": 5, "head": 5, "operation": None, "memory_type": None,
-    "session_id": None, "success": None, "since": None, "until": None,
+    "session_id": None, "success": None, "own_channel": "_self_a", "since": None, "until": None,
 }  # fmt: skip
 CROWD = (
     "INSERT INTO memory_users (user_id) SELECT 'other ' || n FROM generate_series(1, 2000) n",

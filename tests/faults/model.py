@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agentmem.model.changes import JournalEntry
-from agentmem.model.clock import derived_id
+from agentmem.model.changes import JournalEntry, keyed_change_id
 from agentmem.model.records import Fact, Key, Record, Turn
+from agentmem.model.scope import Scope
 
 VERBS = {
     "store": "store_turn", "learn": "learn_fact", "supersede": "supersede_fact", "forget": "forget",
@@ -30,7 +30,7 @@ class Write:
     def change_ids(self) -> list[str]:
         """Under which the journal knows it; each turn has one of its own, and an erasure also a second step."""
         names = [turn["turn_id"] for turn in self.given["turns"]] if self.verb == "store" else [self.key]
-        return [derived_id(self.user, VERBS[self.verb], name) for name in names]
+        return [keyed_change_id(Scope(self.user), VERBS[self.verb], name) for name in names]
 
 
 @dataclass(frozen=True)

@@ -54,10 +54,10 @@ async def test_an_id_that_another_channel_took_meanwhile_is_left_there(
     done = once_before_append(
         monkeypatch, memory.resources, "upsert_entity", lambda: roof.upsert_entity({"id": "e1", "name": "Ann"})
     )
-    with pytest.raises(InvalidRecord, match="of another channel"):
-        await memory.upsert_entity({"id": "e1", "name": "Ann"})
-    (ann,) = await roof.semantic.entities("Ann")
-    assert (done, ann.channel) == (["append"], "roof")
+    own = await memory.upsert_entity({"id": "e1", "name": "Ann"})
+    (ann,) = [found for found in await roof.semantic.entities("Ann") if found.channel == "roof"]
+    assert (done, ann.id, ann.channel) == (["append"], "e1", "roof")
+    assert (own.id != "e1", own.given_id, own.channel) == (True, "e1", "_global")
 
 
 @pytest.mark.parametrize("end", ["source", "target", "merged before"])
