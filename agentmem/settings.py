@@ -1,26 +1,22 @@
-"""Every setting, read once at the door: arguments, AGENTMEM_* variables, agentmem.toml, then these defaults."""
+"""All settings of one opened memory, read once: arguments, AGENTMEM_* variables, a configuration file, defaults."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import quote
+from typing import Any, Unpack, get_origin
 
-from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agentmem.errors import ConfigError
 from agentmem.model.clock import Clock
+from agentmem.redaction import SecretText, failure_reason, is_command
+from agentmem.server_urls import NEO4J, POSTGRES, REDIS, check_server_url, check_web_url, with_password
+from agentmem.settings_overrides import AuditLevel, RecallProfile, SettingsOverrides
 from agentmem.settings_parts import (
     BufferOptions,
     ClusterOptions,
@@ -28,56 +24,80 @@ from agentmem.settings_parts import (
     ProceduralOptions,
     PromotionOptions,
     RetentionOptions,
+    Secret,
     SynopsisOptions,
     WorkerOptions,
 )
+from agentmem.settings_sources import (
+    MIN_NAME_LIKENESS,
+    NESTED,
+    PATH_SETTINGS,
+    PREFIX,
+    SQLITE,
+    STORE_URLS,
+    Sources,
+    default_home,
+    expand_path,
+    expand_url,
+    ignored_config,
+    merge,
+    report_ignored,
+    value_at,
+)
 
-POSTGRES = ("postgresql", "postgres")
-NEO4J = ("neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")
-REDIS = ("redis", "rediss")
-CLOSE = 0.8  # likeness of names, by difflib, from which one is a slip of the pen for the other
 RECALLS = 50.0  # a second and user, where many share servers
-AuditLevel = Literal["off", "writes", "reads", "verbose"]
+MAX_PASSWORD_FILE_BYTES = 64_000
+_SERVERS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "log_url": (POSTGRES, "postgresql://user@host:5432/database"),
+    "graph_url": (NEO4J, "neo4j://user@host:7687"),
+    "session_url": (REDIS, "redis://host:6379/0"),
+}
 
 
 class Settings(BaseSettings):
-    """What one opened memory is made of. Unknown keys, bad URLs and half set-ups are refused, with the fix."""
+    """The settings of one memory, checked as a whole.
+
+    Making one reads the environment and the configuration file, too. Raises ConfigError, which names the setting, where
+    it is from, what is wrong with it and what it may be, and never shows a value that may be secret.
+    """
 
     model_config = SettingsConfigDict(
-        env_prefix="AGENTMEM_", env_nested_delimiter="__", toml_file="agentmem.toml", extra="forbid", frozen=True,
-        arbitrary_types_allowed=True,
+        env_prefix=PREFIX, env_nested_delimiter=NESTED, env_ignore_empty=True, extra="forbid", frozen=True,
+        arbitrary_types_allowed=True, hide_input_in_errors=True,
     )  # fmt: skip
 
-    home: Path = Field(default_factory=lambda: Path.home() / ".agentmem")
-    graph_url: str | None = Field(default=None, repr=False)  # URLs may hold passwords
-    log_url: str | None = Field(default=None, repr=False)
-    session_url: str | None = Field(default=None, repr=False)
+    config: Path | None = None  # the file that was read; None for none
+    home: Path = Field(default_factory=default_home)
+    graph_url: Secret | None = Field(default=None, repr=False)  # URLs may hold passwords
+    log_url: Secret | None = Field(default=None, repr=False)
+    session_url: Secret | None = Field(default=None, repr=False)
     log_password_file: Path | None = None  # its first line is the password of that URL
     graph_password_file: Path | None = None
     session_password_file: Path | None = None
     graph_vectors: bool = False  # vectors on Neo4j's nodes, too, for people who search in Cypher
     embedder: str = "auto"
-    llm: str = Field(default="none", repr=False)  # a command line may hold a secret
-    extraction_llm: str | None = Field(default=None, repr=False)  # None for `llm`, as for the next three
-    verdict_llm: str | None = Field(default=None, repr=False)
-    recall_llm: str | None = Field(default=None, repr=False)
-    synopsis_llm: str | None = Field(default=None, repr=False)
-    llm_base_url: str | None = None
+    llm: Secret = Field(default="none", repr=False)  # a command line may hold a secret
+    extraction_llm: Secret | None = Field(default=None, repr=False)  # None for `llm`, as for the next three
+    verdict_llm: Secret | None = Field(default=None, repr=False)
+    recall_llm: Secret | None = Field(default=None, repr=False)
+    synopsis_llm: Secret | None = Field(default=None, repr=False)
+    llm_base_url: Secret | None = Field(default=None, repr=False)
     llm_concurrency: int = Field(default=4, ge=1, le=64)
+    log_model_errors: bool = False  # log what a failing model says, which may repeat a user's words
     max_calls: int | None = Field(default=None, ge=0)  # of language models in one run, as are the next two
     max_tokens: int | None = Field(default=None, ge=0)
     max_cost: float | None = Field(default=None, ge=0)  # dollars
     reranker: str = "none"
     audit_level: AuditLevel = "writes"
     audit_days: int = Field(default=365, ge=1)
-    recall_profile: Literal["default", "best"] = "default"
+    recall_profile: RecallProfile = "default"
     recall: dict[str, dict[str, Any]] = Field(default_factory=dict)
     clock: Clock | None = Field(default=None, exclude=True, repr=False)
     seed: int | str | None = None
     threads: int = Field(default=2, ge=1, le=64)  # texts that a local model reads side by side
     vector_cache_mb: int = Field(default=512, ge=1)
     models: Path | None = None
-    base_url: str | None = None
+    base_url: Secret | None = Field(default=None, repr=False)
     dimensions: int | None = Field(default=None, ge=1, le=20_000)
     model_timeout: float = Field(default=60.0, gt=0)
     working_turns: int = Field(default=50, ge=1)
@@ -96,6 +116,16 @@ class Settings(BaseSettings):
     procedural: ProceduralOptions = ProceduralOptions()
     worker: WorkerOptions = WorkerOptions()
 
+    def __init__(self, **overrides: Unpack[SettingsOverrides]) -> None:
+        arguments: dict[str, Any] = dict(overrides)
+        for name in arguments:
+            if name not in type(self).model_fields:  # the class itself would take some that begin with _
+                raise ConfigError(_unknown((name,), type(self).model_fields, ""))
+        sources = Sources.read(type(self), arguments)
+        self._check(sources.merged(), sources)
+        if (ignored := ignored_config(self.config, self.home)) is not None:
+            report_ignored(ignored)
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -105,8 +135,71 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then the environment, then agentmem.toml in the working directory."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        """Only what is handed over: `Sources` has read the rest, and .env files and secrets folders are not read."""
+        return (init_settings,)
+
+    def _check(self, values: Mapping[str, Any], sources: Sources) -> None:
+        """Fill and check the fields. Raises ConfigError."""
+        problem: ConfigError | None = None
+        try:
+            BaseSettings.__init__(self, **values)
+        except ValidationError as error:
+            problem = _explained(error, sources)
+        if problem is not None:  # raised here, because pydantic's error holds the values
+            raise problem
+
+    def changed(self, overrides: SettingsOverrides) -> Settings:
+        """These settings with some changed; neither the environment nor the file is read again. Raises ConfigError."""
+        held: dict[str, Any] = {name: getattr(self, name) for name in self.model_fields_set}
+        for name, value in held.items():
+            if isinstance(value, BaseModel) and isinstance(overrides.get(name), Mapping):
+                held[name] = {option: getattr(value, option) for option in value.model_fields_set}
+        made = Settings.__new__(Settings)
+        made._check(merge(held, overrides), Sources(overrides, {}, None))
+        return made
+
+    def where(self, *path: str) -> str:
+        """Which variable or which line of which file an option of `recall` is from, for messages; "" for neither."""
+        place = {"config": self.config} if self.config else {"home": self.home}
+        sources = Sources.read(type(self), place)
+        is_argument = value_at(sources.merged(), path) != value_at({"recall": self.recall}, path)
+        return "" if is_argument else sources.where(path)
+
+    # -- checks
+
+    @field_validator(*PATH_SETTINGS, mode="before")
+    @classmethod
+    def _expanded(cls, value: Any) -> Any:
+        return expand_path(value) if isinstance(value, str | Path) else value
+
+    @field_validator("home")
+    @classmethod
+    def _folder(cls, value: Path) -> Path:
+        if value.is_file():
+            raise ValueError(f"home must be a folder, {value} is a file")
+        return value
+
+    @field_validator(*STORE_URLS)
+    @classmethod
+    def _store(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None:
+            return None
+        if value.startswith(SQLITE):
+            return SecretText(expand_url(value))
+        schemes, example = _SERVERS[str(info.field_name)]
+        try:
+            check_server_url(value, schemes, f"{SQLITE}path or {example}")
+        except ValueError as error:
+            secret = f"; or put the password into {str(info.field_name).replace('url', 'password_file')}"
+            raise ValueError(f"{error}{secret}") from None
+        return value
+
+    @field_validator("base_url", "llm_base_url")
+    @classmethod
+    def _web(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_web_url(value)
+        return value
 
     @field_validator("embedder")
     @classmethod
@@ -120,17 +213,12 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _one_stack(self) -> Settings:
-        _check_url("log_url", self.log_url, POSTGRES, "postgresql://user@host:5432/database")
-        _check_url("graph_url", self.graph_url, NEO4J, "neo4j://user@host:7687")
-        _check_url("session_url", self.session_url, REDIS, "redis://host:6379/0")
         log, graph = self.log_url, self.graph_url
         if _is_server(log) != _is_server(graph):
-            given, missing, example = "log_url", "graph_url", "neo4j://user@host:7687"
-            if _is_server(graph):
-                given, missing, example = "graph_url", "log_url", "postgresql://user@host:5432/database"
+            given, missing = ("graph_url", "log_url") if _is_server(graph) else ("log_url", "graph_url")
             raise ValueError(
                 f"{given} names a server, {missing} none: log and graph are both servers or both embedded. "
-                f"Set {missing} to one like {example}, or leave {given} out"
+                f"Set {missing} to one like {_SERVERS[missing][1]}, or leave {given} out"
             )
         if log is not None and graph is not None and log != graph and not _is_server(log):
             raise ValueError(
@@ -138,9 +226,9 @@ class Settings(BaseSettings):
             )
         if self.graph_vectors and not _is_server(graph):
             raise ValueError("graph_vectors needs a graph on a Neo4j server: set graph_url and log_url")
-        if self.home.is_file():
-            raise ValueError(f"home must be a folder, {self.home} is a file")
         return self
+
+    # -- what follows from them
 
     @property
     def database(self) -> Path:
@@ -185,15 +273,14 @@ class Settings(BaseSettings):
         return self.models or self.home / "models"
 
     def active(self) -> dict[str, Any]:
-        """What steers results, without places, addresses and secrets: for audit rows and receipts."""
+        """The settings that change results, without places, addresses and secrets: for audit rows and receipts."""
         hidden = {
-            "home", "graph_url", "log_url", "session_url", "log_password_file", "graph_password_file",
+            "config", "home", "graph_url", "log_url", "session_url", "log_password_file", "graph_password_file",
             "session_password_file", "models", "base_url", "llm_base_url", "llm_concurrency", "threads", "recall_rate",
-            "recall_burst", "graph_vectors", "current_md", "vault", "worker",
+            "recall_burst", "graph_vectors", "current_md", "vault", "worker", "log_model_errors",
         }  # fmt: skip
-        told: dict[str, Any] = self.model_dump(mode="json", exclude=hidden)
-        # A command line may hold a secret.
-        return {name: "command" if str(value).startswith("command:") else value for name, value in told.items()}
+        shown: dict[str, Any] = self.model_dump(mode="json", exclude=hidden)
+        return {name: "command" if is_command(str(value)) else value for name, value in shown.items()}
 
     def digest(self) -> str:
         """A hash of `active()`: equal for equal behaviour."""
@@ -201,74 +288,83 @@ class Settings(BaseSettings):
 
 
 def _file(url: str | None, default: Path) -> Path:
-    return Path(url.removeprefix("sqlite:///")) if url else default
+    return Path(url.removeprefix(SQLITE)) if url else default
 
 
 def _is_server(url: str | None) -> bool:
     return url is not None and not url.startswith("sqlite:")
 
 
-def _check_url(name: str, url: str | None, servers: tuple[str, ...], example: str) -> None:
-    if url is None or url.startswith("sqlite:///"):
-        return
-    scheme, there, _ = url.partition("://")
-    if not there or scheme not in servers:
-        shown = f"{scheme}://…" if there else "no URL"  # what is behind the scheme may be a password
-        raise ValueError(f"{name} must be sqlite:///path or like {example}, got {shown}")
-
-
-def _server(url: str | None, name: str, password: Path | None) -> str | None:
-    """The URL with the password of a file in it; None for a file of ours."""
-    if url is None or not _is_server(url) or password is None:
+def _server(url: str | None, name: str, file: Path | None) -> str | None:
+    """The URL with the password of a file in it; None for an embedded store. Raises ConfigError for a useless file."""
+    if url is None or not _is_server(url) or file is None:
         return url if _is_server(url) else None
     try:
-        first = password.read_text(encoding="utf-8").splitlines()[:1]
+        return SecretText(with_password(url, _first_line(file)))
     except OSError as error:
-        raise ConfigError(f"setting {name}: {password} cannot be read: {error.strerror}") from error
-    if not first or not first[0]:
-        raise ConfigError(f"setting {name}: {password} is empty; its first line is the password")
-    scheme, rest = url.split("://", 1)
-    place, slash, path = rest.partition("/")
-    user, at, host = place.rpartition("@")
-    if ":" in user:
-        raise ConfigError(f"setting {name}: the URL has a password already; leave it out there")
-    return f"{scheme}://{user}:{quote(first[0], safe='')}@{host if at else place}{slash}{path}"
+        reason = f"{file} cannot be read: {failure_reason(error)}"
+    except UnicodeDecodeError:
+        reason = f"{file} is not UTF-8 text"
+    except ValueError as error:
+        reason = str(error)
+    raise ConfigError(f"setting {name}: {reason}")
 
 
-def load_settings(settings: Settings | None = None, **overrides: Any) -> Settings:
-    """Read the settings, or change some of those given.
+def _first_line(file: Path) -> str:
+    with file.open("rb") as opened:
+        line = opened.readline(MAX_PASSWORD_FILE_BYTES).rstrip(b"\r\n")
+    if not line:
+        raise ValueError(f"{file} is empty; its first line is the password")
+    return line.decode("utf-8")
 
-    Raises ConfigError naming the setting, what is wrong with it and what it may be.
+
+def load_settings(settings: Settings | None = None, **overrides: Unpack[SettingsOverrides]) -> Settings:
+    """Read the settings from all sources, or change some of those given.
+
+    Raises ConfigError naming the setting, where it is from, what is wrong with it and what it may be.
     """
-    try:
-        if settings is None:
-            _check_environment()
-            return Settings(**overrides)
-        given = {name: getattr(settings, name) for name in settings.model_fields_set}
-        return Settings(**{**given, **overrides}) if overrides else settings
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(sorted(_fields(first["loc"][:-1])))
-            raise ConfigError(f"unknown setting {name!r}; known ones: {known}") from error
-        message = first["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"setting {name}: {message}" if name else message) from error
+    if settings is None:
+        return Settings(**overrides)
+    return settings.changed(overrides) if overrides else settings
 
 
-def _fields(path: Sequence[int | str]) -> Collection[str]:
+# -- errors
+
+
+def _explained(error: ValidationError, sources: Sources) -> ConfigError:
+    """The first thing that is wrong, in a message that holds no value."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    path = _setting_path(first["loc"])
+    name, where = ".".join(path), sources.where(path)
+    if first["type"] == "extra_forbidden":
+        return ConfigError(_unknown(path, _options_of(path[:-1]), where))
+    message = first["msg"].removeprefix("Value error, ")
+    if not name or message.startswith(f"{name} "):
+        return ConfigError(f"{message}{where}")
+    return ConfigError(f"setting {name}{where}: {message}")
+
+
+def _unknown(path: Sequence[str], known: Collection[str], where: str) -> str:
+    meant = [f"did you mean {name!r}? " for name in get_close_matches(path[-1], known, 1, MIN_NAME_LIKENESS)]
+    return f"unknown setting {'.'.join(path)!r}{where}; {''.join(meant)}known ones: {', '.join(sorted(known))}"
+
+
+def _setting_path(location: Sequence[int | str]) -> tuple[str, ...]:
+    """The setting at a location of pydantic's, which also goes on into the types that a value may have."""
+    kind: Any = Settings
+    path: list[str] = []
+    for part in map(str, location):
+        is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
+        if path and not is_model and get_origin(kind) is not dict:
+            break
+        path.append(part)
+        kind = kind.model_fields[part].annotation if is_model and part in kind.model_fields else dict[str, Any]
+    return tuple(path)
+
+
+def _options_of(path: Sequence[str]) -> Collection[str]:
     """The names that stand at a place among the settings."""
     model: Any = Settings
     for name in path:
         model = model.model_fields[name].annotation
     return tuple(model.model_fields)
-
-
-def _check_environment() -> None:
-    """Refuse a variable whose name is nearly that of a setting; others may be somebody else's."""
-    prefix = str(Settings.model_config["env_prefix"])
-    for variable in sorted(os.environ):
-        name = variable.removeprefix(prefix).split("__")[0].lower()
-        if variable.startswith(prefix) and name not in Settings.model_fields:
-            for meant in get_close_matches(name, Settings.model_fields, 1, CLOSE):
-                raise ConfigError(f"environment variable {variable}: no setting {name!r}; {meant!r} is one")

@@ -6,13 +6,26 @@ from ipaddress import ip_address
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from agentmem.model.decay import BETAS, HALF_LIVES, preset
+from agentmem.redaction import SecretText, redact
+
+Secret = Annotated[str, AfterValidator(SecretText), PlainSerializer(redact, when_used="json")]
+"""The type of a setting that may hold a secret: not shown by `repr`, nor in JSON made of the settings."""
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def is_loopback(url: str) -> bool:
@@ -164,7 +177,7 @@ class WorkerOptions(_Part):
     conversations: int = Field(default=10, ge=1)
     port: int | None = Field(default=None, ge=0, le=65_535)
     host: str = "127.0.0.1"
-    webhook: str | None = Field(default=None, repr=False)
+    webhook: Secret | None = Field(default=None, repr=False)
 
     @field_validator("webhook")
     @classmethod

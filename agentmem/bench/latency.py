@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from itertools import islice
 from multiprocessing import get_context
@@ -65,7 +65,7 @@ def measure(target: Target, loads: Sequence[Load], *, progress: Callable[[str], 
         if progress is not None:
             progress(f"{load.users:,} x {load.turns:,} turns, {target.embedder}")
         home = str(Path(target.home) / f"{load.users}x{load.turns}")
-        own = Target(home, target.embedder, target.settings)
+        own = replace(target, home=home, mark="")
         found = [*in_child(_fill, own, load), *in_child(_ask, own, load), {"scenario": "disk", "file_mb": _disk(home)}]
         rows += [{"embedder": target.embedder, **load.label(), **row} for row in found]
     return rows
@@ -196,7 +196,7 @@ def _help_ms(rounds: int, compiled: str) -> float:
 
 
 def _python(code: str, compiled: str) -> str:
-    command = [sys.executable, "-E", "-X", f"pycache_prefix={compiled}", "-c", code]
+    command = [sys.executable, "-P", "-E", "-X", f"pycache_prefix={compiled}", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own code
     if done.returncode:
         raise ConfigError(f"a measured process failed: {done.stderr.strip().splitlines()[-1:]}")

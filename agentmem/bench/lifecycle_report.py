@@ -171,6 +171,7 @@ class Order:
     plots: Path | None = None
     scratch: Path | None = None
     processes: int = 1
+    config: str | None = None
 
 
 def in_memory() -> Path | None:
@@ -190,7 +191,8 @@ def run(order: Order, progress: Progress | None = None) -> tuple[list[Path], boo
     if order.plots is not None:
         lifecycle_plots.check()
     with tempfile.TemporaryDirectory(prefix="agentmem-lifecycle-", dir=order.scratch or in_memory()) as home:
-        lived = lifecycle_processes.live_all(Target(home, order.embedder), order.plan, order.processes, progress)
+        target = Target(home, order.embedder, config=order.config)
+        lived = lifecycle_processes.live_all(target, order.plan, order.processes, progress)
     written = list(report.write(order.out, "lifecycle", text(lived), data(lived)))
     if order.plots is not None:
         written += lifecycle_plots.draw(lived, order.plots)

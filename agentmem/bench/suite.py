@@ -34,8 +34,9 @@ class Plan:
 
     `data`: LoCoMo-shaped files. `configurations`: compared with the first one. `context_tokens`: budget of `context()`.
     `loads`: sizes for time and memory. `scratch`: folder for the databases, removed afterwards. `servers`: measure
-    recall on the servers that the environment names, with users that are erased afterwards. `cases`: play those of
-    `revision`, `extraction`, `rules` or `multihop`, extraction with `llm` where one is named.
+    recall on the servers that the settings name, with users that are erased afterwards. `cases`: play those of
+    `revision`, `extraction`, `rules` or `multihop`, extraction with `llm` where one is named. `config`: the
+    configuration file.
     """
 
     out: Path
@@ -49,6 +50,7 @@ class Plan:
     servers: bool = False
     cases: str = ""
     llm: str = ""
+    config: str | None = None
 
 
 def run(plan: Plan, say: Say | None = None, progress: recall.Progress | None = None) -> list[Path]:
@@ -72,10 +74,10 @@ def run(plan: Plan, say: Say | None = None, progress: recall.Progress | None = N
         mark = f"bench {RandomIds(SystemClock()).new()}" if plan.servers else ""
         for embedder in plan.embedders if dialogues else ():
             say(f"recall with {embedder}: {len(dialogues)} dialogues")
-            target = Target(str(Path(scratch) / "recall" / slug(embedder)), embedder, mark=mark)
+            target = Target(str(Path(scratch) / "recall" / slug(embedder)), embedder, mark=mark, config=plan.config)
             written += _recall(plan, target, dialogues, progress)
         for embedder in _embedders(plan):
-            target = Target(str(Path(scratch) / plan.cases / slug(embedder)), embedder, mark=mark)
+            target = Target(str(Path(scratch) / plan.cases / slug(embedder)), embedder, mark=mark, config=plan.config)
             written += _cases(plan, target, progress)
         rows = list(_latency(plan, Path(scratch), say))
     if rows:
@@ -117,7 +119,7 @@ def _cases(plan: Plan, target: Target, progress: recall.Progress | None) -> tupl
 
 async def _check_servers(target: Target) -> None:
     """Raises ConfigError where no servers are named, or their store is built with another embedder than is asked."""
-    settings = load_settings(home=target.home, embedder=target.embedder)
+    settings = load_settings(home=target.home, embedder=target.embedder, config=target.config)
     if settings.log_server is None:
         raise ConfigError("--servers: none are named; set AGENTMEM_LOG_URL and AGENTMEM_GRAPH_URL to their URLs")
     wanted = settings.embedder
@@ -129,7 +131,7 @@ async def _check_servers(target: Target) -> None:
 
 def _latency(plan: Plan, scratch: Path, say: Say) -> Iterator[latency.Row]:
     for embedder in plan.embedders if plan.loads else ():
-        target = Target(str(scratch / "latency" / slug(embedder)), embedder)
+        target = Target(str(scratch / "latency" / slug(embedder)), embedder, config=plan.config)
         yield from latency.measure(target, plan.loads, progress=say)
     if plan.startup:
         say("start-up")

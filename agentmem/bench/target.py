@@ -61,20 +61,28 @@ _EMBEDDED = {"log_url": None, "graph_url": None, "session_url": None}
 class Target:
     """An embedded memory under `home`; `settings` are overrides as `AsyncAgentMemory` takes them. It can be pickled.
 
-    With `mark` it is the servers that the environment names, for users whose names end with it, so that they are the
-    benchmark's own. Without, what the environment says of servers is not heeded.
+    With `mark` it is the servers that the settings name, for users whose names end with it, so that they are the
+    benchmark's own. Without, what the settings say of servers is not heeded. `config` is the configuration file.
     """
 
     home: str
     embedder: str = "auto"
     settings: Mapping[str, Any] = field(default_factory=dict)
     mark: str = ""
+    config: str | None = None
 
     def __call__(self, user_id: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[Memory]:
         """Open the memory of a user, to be used with `async with`."""
         from agentmem import AsyncAgentMemory
 
         place = {"recall_rate": 0} if self.mark else _EMBEDDED
-        chosen = {"home": self.home, "embedder": self.embedder, **place, **self.settings, **settings}
+        chosen = {
+            "home": self.home,
+            "config": self.config,
+            "embedder": self.embedder,
+            **place,
+            **self.settings,
+            **settings,
+        }
         name = f"{user_id} {self.mark}" if self.mark else user_id
         return cast(AbstractAsyncContextManager[Memory], AsyncAgentMemory(name, **chosen))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PRIVATE = "_self_"
+
+
+class UserPath(click.Path):
+    """A path in which `~` stands for a home folder, also where the shell leaves it: `--home=~/memory`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, checked as `click.Path` does."""
+        if isinstance(value, str) and value.startswith("~"):
+            value = os.path.expanduser(value)
+            if value.startswith("~"):
+                self.fail("begins with ~, but no home folder is known for that user; write the whole path", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 @dataclass(frozen=True)
@@ -52,10 +65,15 @@ class Door:
         return replace(self, conversation_id=conversation_id)
 
     def settings(self) -> Settings:
-        """What the command line, the environment and agentmem.toml say."""
+        """The settings of the command line, the environment and the configuration file. Raises ConfigError."""
         from agentmem.settings import load_settings
+        from agentmem.settings_sources import CONFIG_NAME, ignored_config
 
-        return load_settings(**self.overrides)
+        settings = load_settings(**self.overrides)
+        if ignored_config(settings.config, settings.home) is not None:
+            ignored = f"Ignored {CONFIG_NAME} in the working directory: settings are not read from there; "
+            tell([f"{ignored}use --config or AGENTMEM_CONFIG if it is yours"])
+        return settings
 
     def run(self, work: Callable[[AsyncAgentMemory], Awaitable[T]]) -> T:
         """Open the memory, do the work, close it; what the opening has to tell goes to standard error."""
@@ -66,8 +84,9 @@ class Door:
         # The person at the command line may open an agent's private channel by naming it.
         agent = self.channel.removeprefix(_PRIVATE) if self.channel.startswith(_PRIVATE) else None
         memory = AsyncAgentMemory(
-            self.user, channel=self.channel, conversation_id=self.conversation_id, agent_id=agent, **self.overrides
-        )
+            self.user, channel=self.channel, conversation_id=self.conversation_id, agent_id=agent,
+            settings=self.settings(),
+        )  # fmt: skip
 
         async def opened() -> T:
             async with memory:
@@ -122,8 +141,12 @@ def memory_options(*, embedder: bool = False) -> Callable[[Callable[..., Any]], 
             help="Where to write; reads also cover _swarm and _global.",
         ),
         click.option(
-            "--home", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
+            "--home", type=UserPath(file_okay=False, path_type=Path), metavar="FOLDER",
             help="Folder of the memory. [default: AGENTMEM_HOME or ~/.agentmem]",
+        ),
+        click.option(
+            "--config", type=UserPath(path_type=Path), metavar="FILE",
+            help="Configuration file. [default: AGENTMEM_CONFIG, or agentmem.toml in the home]",
         ),
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option("--seed", hidden=True, help="Make ids from this seed."),
@@ -149,7 +172,7 @@ def memory_options(*, embedder: bool = False) -> Callable[[Callable[..., Any]], 
 def _door(given: dict[str, Any], *, embedder: bool) -> Door:
     """Take the common options out of what was given."""
     user, channel, as_json = given.pop("user"), given.pop("channel"), given.pop("as_json")
-    now, settings = given.pop("now"), ("home", "seed", *(("embedder",) if embedder else ()))
+    now, settings = given.pop("now"), ("home", "config", "seed", *(("embedder",) if embedder else ()))
     asked = {name: given.pop(name) for name in settings}
     asked["clock"] = Frozen(now) if now is not None else None
     return Door(user, channel, as_json, {name: value for name, value in asked.items() if value is not None})

@@ -70,7 +70,8 @@ def _name(module: str) -> str:
 def program(context: click.Context, *, no_colour: str) -> None:
     """Memory for AI agents: store what was said, ask for what matters now.
 
-    Options stand after the command. Every command takes --user, --channel, --home and --json.
+    Options stand after the command. Every command takes --user, --channel, --home, --config and
+    --json.
 
     \b
     Examples:

@@ -40,7 +40,7 @@ turns colours off. Moments are dates or times in ISO 8601, in UTC unless they ca
 A script run twice on empty homes prints the same bytes when `--seed` and `--now` are given and the embedder is `hash`:
 `--seed` makes ids repeatable, `--now` lets the clock stand still. `demo --seed 1` chooses its own moment.
 """
-_SHARED = ("user", "channel", "home", "as_json", "seed", "now")
+_SHARED = ("user", "channel", "home", "config", "as_json", "seed", "now")
 
 
 def reference() -> str:

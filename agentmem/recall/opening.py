@@ -21,7 +21,7 @@ class Opening:
         """Open the stores; twice is fine. Raises what `open_resources` raises."""
         if self.parts is None:
             settings = self.settings
-            read_options(settings.recall, settings.recall_profile)  # refuse wrong options before anything is opened
+            read_options(settings.recall, settings.recall_profile, settings.where)  # before anything is opened
             resources = await open_resources(settings)
             layer = RecallLayer(
                 resources, settings.recall, profile=settings.recall_profile, digest=settings.digest(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
@@ -129,45 +129,64 @@ def find_techniques() -> dict[str, ModuleType]:
     return found
 
 
-def read_options(raw: Mapping[str, Mapping[str, Any]], profile: str = "default") -> RecallOptions:
-    """Check the `recall` settings. Raises ConfigError naming the section or option, and the known ones."""
+Where = Callable[..., str]
+
+
+def _nowhere(*path: str) -> str:
+    """For options that nobody knows the source of."""
+    return ""
+
+
+def read_options(
+    raw: Mapping[str, Mapping[str, Any]], profile: str = "default", where: Where = _nowhere
+) -> RecallOptions:
+    """Check the `recall` settings. Raises ConfigError naming the section or option, where it is from, the known ones.
+
+    `where` gives the source of an option by its path, to be put behind its name; see `Settings.where`.
+    """
     modules = find_techniques()
     sections = {"ranking", "rerank", "reranker", "context"}
     for name in raw:
         if name not in sections and name not in modules:
-            raise ConfigError(f"unknown section recall.{name}; known ones: {', '.join(sorted({*modules, *sections}))}")
+            known = ", ".join(sorted({*modules, *sections}))
+            raise ConfigError(f"unknown section recall.{name}{where('recall', name)}; known ones: {known}")
     ranking = dict(raw.get("ranking", {}))
     if profile == "best":
         ranking.setdefault("conversation_prior", BEST_PRIOR)
     weights = ranking.get("kinds")
     if isinstance(weights, Mapping):
         ranking["kinds"] = {**RankingOptions().kinds, **weights}
-    rerank = _read(RerankOptions, "rerank", raw)  # checked in either profile
+    rerank = _read(RerankOptions, "rerank", raw, where)  # checked in either profile
     options = RecallOptions(
         profile=profile,
-        techniques=tuple(Technique(name, module, _read(module.Options, name, raw)) for name, module in modules.items()),
-        ranking=_read(RankingOptions, "ranking", {"ranking": ranking}),
+        techniques=tuple(
+            Technique(name, module, _read(module.Options, name, raw, where)) for name, module in modules.items()
+        ),
+        ranking=_read(RankingOptions, "ranking", {"ranking": ranking}, where),
         rerank=rerank if profile == "best" else None,
-        reranker=_read(RerankingOptions, "reranker", raw),
-        context=_read(ContextOptions, "context", raw),
+        reranker=_read(RerankingOptions, "reranker", raw, where),
+        context=_read(ContextOptions, "context", raw, where),
     )
     for kind, weight in options.ranking.kinds.items():
+        if weight > 0 and kind in {*KINDS, "Strategy", "Procedure"}:
+            continue
+        origin = where("recall", "ranking", "kinds", kind)
         if weight <= 0:
-            raise ConfigError(f"recall.ranking.kinds.{kind} must be above 0, got {weight}")
-        if kind not in {*KINDS, "Strategy", "Procedure"}:
-            raise ConfigError(f"recall.ranking.kinds: unknown kind {kind!r}; known ones: {', '.join(KINDS)}")
+            raise ConfigError(f"recall.ranking.kinds.{kind}{origin} must be above 0, got {weight}")
+        raise ConfigError(f"recall.ranking.kinds{origin}: unknown kind {kind!r}; known ones: {', '.join(KINDS)}")
     return options
 
 
-def _read(model: type[O], section: str, raw: Mapping[str, Mapping[str, Any]]) -> O:
+def _read(model: type[O], section: str, raw: Mapping[str, Mapping[str, Any]], where: Where) -> O:
     given = raw.get(section, {})
     if not isinstance(given, Mapping):
-        raise ConfigError(f"recall.{section} must be a table of options, got {given!r}")
+        raise ConfigError(f"recall.{section}{where('recall', section)} must be a table of options, got {given!r}")
     try:
-        return model(**given)
+        return model.model_validate(dict(given))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        name = ".".join(str(part) for part in (section, *first["loc"]))
-        if first["type"] == "extra_forbidden":
-            raise ConfigError(f"unknown option recall.{name}; known ones: {', '.join(model.model_fields)}") from error
-        raise ConfigError(f"recall.{name}: {first['msg']}, got {first['input']!r}") from error
+    path = [section, *(str(part) for part in first["loc"])]
+    name, origin = ".".join(path), where("recall", *path)
+    if first["type"] == "extra_forbidden":
+        raise ConfigError(f"unknown option recall.{name}{origin}; known ones: {', '.join(model.model_fields)}")
+    raise ConfigError(f"recall.{name}{origin}: {first['msg']}, got {first['input']!r}")

@@ -236,8 +236,9 @@ def test_what_is_not_there_is_seen(wrong: str) -> None:
 
 def test_the_example_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     block = {kind: re.findall(rf"^```{kind}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)[0] for kind in ("toml", "sh")}
-    (tmp_path / "agentmem.toml").write_text(block["toml"], encoding="utf-8")
     monkeypatch.setenv("AGENTMEM_HOME", str(tmp_path / "home"))  # other documents' examples store in the shared one
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/agentmem.toml").write_text(block["toml"], encoding="utf-8")
     for word in shlex.split(block["sh"], comments=True):
         if (name := word.partition("="))[1]:
             monkeypatch.setenv(name[0], name[2])

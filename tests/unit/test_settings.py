@@ -16,24 +16,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_arguments_go_before_the_environment_before_the_file_before_defaults(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "agentmem.toml").write_text(
-        'embedder = "hash"\naudit_level = "off"\ncatch_up_ms = 10\n[recall.vector]\nnear = 0.2\n'
-    )
-    monkeypatch.setenv("AGENTMEM_AUDIT_LEVEL", "reads")
-    monkeypatch.setenv("AGENTMEM_CATCH_UP_MS", "20")
-    settings = load_settings(catch_up_ms=30)
-    assert (settings.embedder, settings.audit_level, settings.catch_up_ms, settings.audit_days) == (
-        "hash",
-        "reads",
-        30,
-        365,
-    )
-    assert settings.recall == {"vector": {"near": 0.2}}
-
-
 def test_technique_options_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTMEM_RECALL__VECTOR__NEAR", "0.1")
     assert float(load_settings().recall["vector"]["near"]) == 0.1

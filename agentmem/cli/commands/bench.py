@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentmem.cli.codes import FOUND
-from agentmem.cli.door import Door, memory_options
+from agentmem.cli.door import Door, UserPath, memory_options
 from agentmem.cli.progress import Progress
 from agentmem.cli.render import complain, say, show_json
 from agentmem.errors import ConfigError
@@ -16,7 +16,7 @@ from agentmem.errors import ConfigError
 if TYPE_CHECKING:
     from agentmem.bench.suite import Plan
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE = UserPath(exists=True, dir_okay=False, path_type=Path)
 
 
 KINDS = ("recall", "extraction", "rules", "revision", "multihop", "latency")
@@ -34,7 +34,7 @@ EMBEDDERS = ("auto", "hash")
 @click.option("--data", multiple=True, type=_FILE, metavar="PATH", help="A LoCoMo-shaped file; may be repeated.")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=UserPath(file_okay=False, path_type=Path),
     default=Path("bench-results"),
     show_default=True,
     metavar="FOLDER",
@@ -64,7 +64,7 @@ EMBEDDERS = ("auto", "hash")
     help="Lifecycle: how many processes share the people. [default: one a core; one for up to 20 people]",
 )  # fmt: skip
 @click.option(
-    "--plots", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
+    "--plots", type=UserPath(file_okay=False, path_type=Path), metavar="FOLDER",
     help="Lifecycle: draw pictures there; needs matplotlib.",
 )  # fmt: skip
 @memory_options()
@@ -79,7 +79,7 @@ def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, 
     night. It has to be asked for, because it takes minutes, and exits with 3 when a target is missed.
 
     Works on databases of its own, in a temporary folder or below --home, and removes them. --servers takes the URLs of
-    the environment instead.
+    the settings instead.
 
     \b
     Examples:
@@ -115,7 +115,7 @@ def _lifecycle(door: Door, out: Path, **options: Any) -> int:
     plan = lifecycle.Plan(options["users"], options["days"], int(seed))
     processes = lifecycle_processes.number_of(plan.users, options["processes"], servers=options["servers"])
     embedder = (options["embedders"] or ("hash",))[0]
-    order = lifecycle_report.Order(plan, out, embedder, options["plots"], _scratch(door), processes)
+    order = lifecycle_report.Order(plan, out, embedder, options["plots"], _scratch(door), processes, _config(door))
     with Progress() as progress:
         written, passed = lifecycle_report.run(order, lambda done, total: progress("days", done, total))
     _show(door, written)
@@ -138,6 +138,12 @@ def _scratch(door: Door) -> Path | None:
     return found
 
 
+def _config(door: Door) -> str | None:
+    """The configuration file that other commands would read: the measured memories have homes of their own."""
+    found = door.settings().config
+    return None if found is None else str(found)
+
+
 def plan(door: Door, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> Plan:
     """What the options ask to measure. Raises ConfigError for sizes and configurations that cannot be read."""
     from agentmem.bench import suite
@@ -156,4 +162,5 @@ def plan(door: Door, what: str | None, data: tuple[Path, ...], out: Path, **opti
         servers=options["servers"],
         cases=what if what in KINDS[1:-1] else "",
         llm=options["llm"],
+        config=_config(door),
     )

@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from agentmem.cli.door import Door, Frozen, memory_options, tell
+from agentmem.cli.door import Door, Frozen, UserPath, memory_options, tell
 from agentmem.cli.progress import Progress
 from agentmem.errors import ConfigError
 
 
 @click.command(short_help="Store a conversation, ask questions, show the reasons.")
 @click.option(
-    "--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PATH",
+    "--data", type=UserPath(exists=True, dir_okay=False, path_type=Path), metavar="PATH",
     help="A LoCoMo-shaped file; its first dialogue is stored. [default: a conversation that comes with agentmem]",
 )  # fmt: skip
 @click.option("--servers", is_flag=True, help="On the servers of log_url and graph_url; what is stored stays there.")
@@ -43,7 +43,7 @@ def command(door: Door, *, data: Path | None, servers: bool) -> None:
         raise ConfigError("--servers needs log_url and graph_url: set AGENTMEM_LOG_URL and AGENTMEM_GRAPH_URL")
     # Addresses from the environment must not lead the demo to a memory in use; weights that are there may serve.
     places: dict[str, Any] = {} if servers else dict.fromkeys(("log_url", "graph_url", "session_url"))
-    places |= {"models": usual.model_folder, "recall_rate": 0}
+    places |= {"models": usual.model_folder, "recall_rate": 0, "config": usual.config}
     places |= dict.fromkeys(("extraction_llm", "verdict_llm", "synopsis_llm"), "none")  # its night asks no model
     frozen = door.overrides.get("clock") or (None if usual.seed is None else Frozen(script.ends()))
     clock = script.clock(frozen)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentmem.cli.door import Door, memory_options
+from agentmem.cli.door import Door, UserPath, memory_options
 from agentmem.cli.render import complain, counted
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Write everything of a user to a file.")
-@click.argument("path", metavar="[PATH|-]", default="-", type=click.Path(dir_okay=False, allow_dash=True))
+@click.argument("path", metavar="[PATH|-]", default="-", type=UserPath(dir_okay=False, allow_dash=True))
 @memory_options()
 def command(door: Door, *, path: str) -> None:
     """Write all records of the user with their history to PATH, or to standard output, one JSON document per line.

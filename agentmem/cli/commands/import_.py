@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from agentmem.cli.door import Door, memory_options
+from agentmem.cli.door import Door, UserPath, memory_options
 from agentmem.cli.intake import Intake, readable
 from agentmem.cli.progress import Progress
 from agentmem.cli.render import complain
@@ -14,7 +14,7 @@ _FORMATS = ("jsonl", "messages", "locomo")
 
 @click.command(short_help="Store the conversations of files, or an export.")
 @click.argument(
-    "paths", metavar="PATH|-…", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)
+    "paths", metavar="PATH|-…", nargs=-1, required=True, type=UserPath(exists=True, dir_okay=False, allow_dash=True)
 )
 @click.option("--format", "format_", type=click.Choice(_FORMATS), help="What the files are. [default: found out]")
 @click.option("--conversation", metavar="ID", help="Put all turns into this conversation.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentmem.cli.codes import FOUND
-from agentmem.cli.door import Door, memory_options
+from agentmem.cli.door import Door, UserPath, memory_options
 from agentmem.cli.progress import Progress
 from agentmem.cli.render import complain, counted, safe
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Bring graph and vectors of all users up to the journal.")
 @click.option("--follow", is_flag=True, help="Go on until stopped, for a daemon.")
 @click.option(
-    "--health-file", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH",
+    "--health-file", type=UserPath(dir_okay=False, path_type=Path), metavar="PATH",
     help="With --follow: touch this file after every pass.",
 )  # fmt: skip
 @memory_options()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentmem.cli.codes import FOUND
-from agentmem.cli.door import Door, memory_options, names
+from agentmem.cli.door import Door, UserPath, memory_options, names
 from agentmem.cli.render import complain, counted, safe
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--jobs", metavar="NAMES", help="Only these, with commas between them. [default: all]")
 @click.option("--dry-run", is_flag=True, help="Only say what there is to do; with --once.")
 @click.option(
-    "--health-file", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="Touch this after every run."
+    "--health-file", type=UserPath(dir_okay=False, path_type=Path), metavar="PATH", help="Touch this after every run."
 )
 @click.option(
     "--port", type=click.IntRange(0, 65_535), metavar="PORT",
