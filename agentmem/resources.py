@@ -37,7 +37,7 @@ LATE = "Some of what was just stored is found by its words only: its vectors are
 LATE_LINKS = "Links of what was just stored are missing: the graph has not come so far yet."
 
 
-@dataclass
+@dataclass(repr=False)  # settings, receipts and caches hold addresses and users' words
 class Resources:
     """Open stores and models. Made by `open_resources`; shared by all scoped views; closed once."""
 

@@ -112,6 +112,14 @@ def tell(notices: Iterable[str]) -> None:
         told.add(notice)
 
 
+def log_events() -> None:
+    """Write the package's events to standard error, for daemons; of libraries only warnings, as they log addresses."""
+    import logging
+
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("agentmem").setLevel(logging.INFO)
+
+
 def moment(value: str | datetime) -> datetime:
     """The aware datetime of a date or a date with a time in ISO 8601; UTC when no offset is given."""
     try:

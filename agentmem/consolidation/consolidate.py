@@ -96,7 +96,7 @@ class _Run:
         self.asker = llms.asker("extraction", self.spending)
         verdicts = llms.asker("verdict", self.spending)
         self.judge = None if verdicts is None else Judge(verdicts)
-        self.extractor = rules.EXTRACTOR if self.asker is None else extractor_name(llms.spec("extraction"))
+        self.extractor = rules.EXTRACTOR if self.asker is None else extractor_name(llms.model_name("extraction"))
 
     async def all(self) -> None:
         """Conversation by conversation, until enough of them needed work or none is left."""

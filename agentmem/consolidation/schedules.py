@@ -23,6 +23,7 @@ from agentmem.memory import Seat
 from agentmem.memory.schedules import CALLBACK, Schedules, is_lost
 from agentmem.model.records import Schedule
 from agentmem.model.scope import Scope
+from agentmem.redaction import failure_reason
 from agentmem.resources import Resources
 
 NAME = "schedules"
@@ -145,10 +146,17 @@ def _post(url: str, document: Mapping[str, Any]) -> None:
     finally:
         connection.close()
     if not 200 <= status < 300:
-        raise OSError(f"the service answered {status}")
+        raise WebhookRefusal(f"the service answered {status}")
+
+
+class WebhookRefusal(OSError):
+    """The service of `worker.webhook` answered, but not that it took the run."""
 
 
 def _said(error: Exception) -> str:
     """What went wrong: in our own words; of a function's error the kind alone, for its text may hold anything."""
-    ours = isinstance(error, AgentMemError | OSError) and not isinstance(error, TimeoutError)
-    return f"{type(error).__name__}: {error}" if ours else type(error).__name__
+    kind = type(error).__name__
+    if isinstance(error, AgentMemError | WebhookRefusal):
+        return f"{kind}: {error}"
+    reason = failure_reason(error)
+    return kind if isinstance(error, TimeoutError) or reason == kind else f"{kind}: {reason}"

@@ -42,7 +42,7 @@ async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobRep
     spending = resources.llms.spending() if options.spending is None else options.spending.part()
     report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
     asker = resources.llms.asker(NAME, spending)
-    work = _Run(resources, scope, options, report, asker, resources.llms.spec(NAME))
+    work = _Run(resources, scope, options, report, asker, resources.llms.model_name(NAME))
     if options.dry_run:
         report.count(synopsis=len(await work.waiting()))
         return report

@@ -21,7 +21,7 @@ class Message(BaseModel):
     `number` counts what the buffer was ever given, from 1; a summary bears the number of the last message in it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     role: str = Field(min_length=1, max_length=20)
     content: Text

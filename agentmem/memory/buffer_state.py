@@ -18,7 +18,7 @@ from agentmem.providers import dimensions_of
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Sizes(_Part):

@@ -36,7 +36,7 @@ _SHELVES = "outputs"
 class Output(BaseModel):
     """What a tool gave back: its text verbatim, which tool, when, and where it was kept."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     id: Name
     text: Text

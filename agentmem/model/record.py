@@ -50,7 +50,7 @@ class Status(StrEnum):
 class Record(BaseModel):
     """What every record carries. `recorded_at`, `seq` and `operation_id` are set by the log when it is stored."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null", hide_input_in_errors=True)
 
     user_id: str = ""
     id: Name = ""

@@ -12,7 +12,7 @@ IDENTITY_HEADING, CONTEXT_HEADING = "# About the user", "# What the user is up t
 class Sentence(BaseModel):
     """One sentence, and the (kind, id) of the records that it rests on."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     text: str = Field(min_length=1, max_length=500)
     grounds: tuple[Key, ...] = ()
@@ -25,7 +25,7 @@ class Tier(BaseModel):
     position of the latest turn. `made_by` is the identity of the model that wrote it, or `facts`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     sentences: tuple[Sentence, ...] = ()
     shown: tuple[Key, ...] = ()

@@ -14,7 +14,7 @@ def embedder_options(settings: Settings) -> EmbedderOptions:
     """What the settings say to any embedder."""
     return EmbedderOptions(
         models=settings.model_folder, threads=settings.threads, timeout=settings.model_timeout,
-        dimensions=settings.dimensions, base_url=settings.base_url,
+        dimensions=settings.dimensions, base_url=settings.base_url, log_errors=settings.log_model_errors,
     )  # fmt: skip
 
 

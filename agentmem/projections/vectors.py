@@ -20,6 +20,7 @@ from agentmem.model.clock import Clock
 from agentmem.model.outline import Outline
 from agentmem.model.scope import Scope
 from agentmem.providers import Embedder, InstantEmbedder, TokenEmbedder, TokenVectors, Vectors
+from agentmem.redaction import failure_reason
 from agentmem.stores import SENTENCE, WHOLE, Batch, LogStore, Parked, Passage, VectorIndex
 from agentmem.text.passages import Passage as Piece
 from agentmem.text.passages import passages
@@ -269,8 +270,9 @@ class VectorProjection:
                 vectors = await embedder.embed(texts)
         except AgentMemError:
             raise
-        except Exception as error:  # a mistake in a provider costs vectors, no write and no recall
-            raise BadReply(f"{embedder.identity} failed: {type(error).__name__}: {error}") from error
+        except Exception as error:  # noqa: BLE001 - a mistake in a provider costs vectors, no write and no recall
+            # Its words may quote the texts, and this reason is logged and stored.
+            raise BadReply(f"{embedder.identity} failed ({failure_reason(error)})") from None
         return self._checked(vectors, len(texts)), dict(enumerate(tokens))
 
     def _checked(self, vectors: Vectors, count: int) -> Vectors:

@@ -21,6 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentmem.errors import ConfigError
+from agentmem.events import WARNING, tell
+
+MAX_LOGGED_CHARS = 500
+LOG_HINT = "the setting log_model_errors logs"
 
 Vectors = NDArray[np.float32]
 
@@ -32,7 +36,7 @@ class EmbedderOptions:
     `models` is the folder of local weights and built graphs, `threads` how many texts a local model reads at a time,
     `timeout` seconds for one request, `tries` how often a request is sent at most, `dimensions` the length of the
     vectors where the model leaves a choice, `base_url` and `api_key` where and as whom a remote model is asked (None:
-    as its SDK finds them in the environment).
+    as its SDK finds them in the environment). `log_errors` logs what a failing model says; see `log_model_error`.
     """
 
     models: Path
@@ -40,8 +44,9 @@ class EmbedderOptions:
     timeout: float = 60.0
     tries: int = 3
     dimensions: int | None = None
-    base_url: str | None = None
+    base_url: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
+    log_errors: bool = False
 
 
 class Embedder(Protocol):
@@ -113,14 +118,16 @@ class LLMOptions:
 
     `timeout` seconds for one request, `tries` how often a request is sent at most, `concurrency` how many requests an
     `Asker` keeps under way, `base_url` and `api_key` where and as whom a remote model is asked (None: as its SDK finds
-    them in the environment).
+    them in the environment). `work_dir` is where a program works, `log_errors` as in `EmbedderOptions`.
     """
 
     timeout: float = 60.0
     tries: int = 3
     concurrency: int = 4
-    base_url: str | None = None
+    base_url: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
+    work_dir: Path | None = None
+    log_errors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +200,7 @@ def open_embedder(spec: str, options: EmbedderOptions) -> Embedder:
         if options.dimensions not in (None, dimensions):
             raise ConfigError(f"embedder {spec!r} has {dimensions} dimensions, but {options.dimensions} are asked for")
         options = replace(options, dimensions=dimensions)
-    embedder: Embedder = _opener("embedder", vendor, spec)(model, options)
+    embedder: Embedder = _opener("embedder", vendor)(model, options)
     return embedder
 
 
@@ -206,7 +213,7 @@ def open_llm(spec: str, options: LLMOptions) -> LLM | None:
     vendor, model = _split(spec)
     if vendor in ("", _NONE) and not model:
         return None
-    llm: LLM = _opener("llm", vendor, spec)(model, options)
+    llm: LLM = _opener("llm", vendor)(model, options)
     return llm
 
 
@@ -228,6 +235,15 @@ def vendors(kind: str = "embedder") -> list[str]:
     return [name for name in names if hasattr(importlib.import_module(f"{__name__}.{name}"), kind)]
 
 
+def log_model_error(options: EmbedderOptions | LLMOptions, model: str, text: str) -> None:
+    """Log the beginning of what a failing model said, where the setting `log_model_errors` asks for it.
+
+    Nothing else does: the text may repeat the user's words or the key.
+    """
+    if options.log_errors:
+        tell(WARNING, "model_error_text", model=model, text=text[:MAX_LOGGED_CHARS])
+
+
 def estimated_tokens(text: str) -> int:
     """Tokens of a text whose model does not count them: a quarter of its characters, rounded up."""
     return -(-len(text) // 4)
@@ -246,7 +262,7 @@ def _parse(spec: str) -> tuple[str, str, int | None]:
     return vendor, model, None
 
 
-def _opener(kind: str, name: str, spec: str) -> Callable[[str, Any], Any]:
+def _opener(kind: str, name: str) -> Callable[[str, Any], Any]:
     """What the vendor's module defines under the name of the kind."""
     # Only an identifier: a name with dots would reach modules outside of this folder.
     if name.isidentifier() and importlib.util.find_spec(f"{__name__}.{name}"):
@@ -256,4 +272,9 @@ def _opener(kind: str, name: str, spec: str) -> Callable[[str, Any], Any]:
             return opener
     first, example = (_AUTO, _LOCAL) if kind == "embedder" else (_NONE, _EXAMPLE)
     known = ", ".join([first, *vendors(kind)])
-    raise ConfigError(f"{kind} {spec!r}: no vendor {name!r}; known are {known}; write it as in '{example}'")
+    raise ConfigError(f"{kind}: no vendor{quoted_vendor(name)}; known are {known}; write it as in '{example}'")
+
+
+def quoted_vendor(vendor: str) -> str:
+    """A vendor's name for a message; nothing of what is no name, for it may be a whole command line."""
+    return f" {vendor!r}" if vendor.isidentifier() else ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentmem.errors import ConfigError
 from agentmem.providers import LLM, LLMOptions, LLMReply, LLMRequest, estimated_tokens
-from agentmem.providers.services import ServiceErrors, ServiceLLM, counted, sendable
+from agentmem.providers.services import ServiceErrors, ServiceLLM, address_options, counted, sendable
 
 DEFAULT_MODEL = "claude-haiku-4-5"
 
@@ -29,13 +29,13 @@ def llm(model: str, options: LLMOptions) -> LLM:
     except ImportError as error:
         raise ConfigError("llm anthropic needs the SDK: pip install 'agentmem-graph[anthropic]'") from error
     client = anthropic.AsyncAnthropic(
-        api_key=options.api_key, base_url=options.base_url, timeout=options.timeout, max_retries=0
+        api_key=options.api_key, timeout=options.timeout, max_retries=0, **address_options(options.base_url)
     )
     # The SDK also takes tokens and profiles from its own places, and finds none of them only when it sends.
     if not (client.api_key or client.auth_token or getattr(client, "credentials", None)):
         raise ConfigError("llm anthropic needs a key: set ANTHROPIC_API_KEY")
     model = model or DEFAULT_MODEL
-    errors = ServiceErrors(anthropic, f"anthropic:{model}", "ANTHROPIC_API_KEY", options.timeout)
+    errors = ServiceErrors(anthropic, f"anthropic:{model}", "ANTHROPIC_API_KEY", options)
     return AnthropicLLM(model, client, errors, options)
 
 

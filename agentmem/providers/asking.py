@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
@@ -150,7 +150,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """Why a reply is of no use: in short for errors, which hold next to nothing of it, and at length for the model."""
+    """Why a reply is of no use: in short for errors, which hold nothing of it, and at length for the model."""
 
     short: str
     long: str
@@ -205,19 +205,30 @@ def _read(text: str, model: type[_Model]) -> _Model | _Fault:
         json.dumps(from_json(sent), allow_nan=False)
         return model.model_validate_json(sent)
     except ValidationError as error:
-        return _fault(error)
+        return _fault(error, _names(strict_schema(model)))
     except ValueError as error:
         return _Fault("it is not JSON", f"it is not JSON ({error})"[:QUOTED])
 
 
-def _fault(error: ValidationError) -> _Fault:
+def _names(schema: Any) -> set[str]:
+    """The names of all fields in a schema."""
+    if isinstance(schema, Mapping):
+        own = set(schema["properties"]) if isinstance(schema.get("properties"), Mapping) else set()
+        return own.union(*map(_names, schema.values()))
+    return set().union(*map(_names, schema)) if isinstance(schema, list) else set()
+
+
+def _fault(error: ValidationError, known: Collection[str]) -> _Fault:
+    """What is wrong with a reply whose schema has the fields `known`."""
     count = error.error_count()
     if count > _TOO_MANY:
         return _Fault(f"{count:,} fields are wrong", f"{count:,} fields are wrong")
     faults = error.errors(include_url=False, include_context=False, include_input=False)[:_LISTED]
     places = [".".join(map(str, fault["loc"]))[:QUOTED] for fault in faults]
     told = "; ".join(f"{place!r}: {fault['msg'][:200]}" for place, fault in zip(places, faults, strict=True))
-    return _Fault(f"field {places[0]!r}: {faults[0]['type'][:QUOTED]}", told)
+    # A name that the schema does not have is the model's own, and may repeat a user's words.
+    ours = ".".join(str(part) if isinstance(part, int) or part in known else "…" for part in faults[0]["loc"])
+    return _Fault(f"field {ours!r}: {faults[0]['type'][:QUOTED]}", told)
 
 
 def _unfenced(text: str) -> str:

@@ -1,4 +1,8 @@
-"""Language models behind a program: `command:PROGRAM ARGS...`, whatever it may be that answers."""
+"""Language models behind a program: `command:PROGRAM ARGS...`, whatever it may be that answers.
+
+The command line may hold secrets, and what the program writes to standard error may hold the user's words. So errors
+name the program's file alone, and say how it ended and how much it wrote.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,22 @@ import asyncio
 import json
 import os
 import shlex
+import shutil
 import signal
 from contextlib import suppress
+from pathlib import Path
 
 from agentmem.errors import BadReply, Closed, ConfigError, ModelUnavailable
-from agentmem.providers import LLM, LLMOptions, LLMReply, LLMRequest, estimated_tokens
+from agentmem.providers import LLM, LOG_HINT, LLMOptions, LLMReply, LLMRequest, estimated_tokens, log_model_error
+from agentmem.redaction import failure_reason
 
 LONGEST_REPLY = 1_000_000
 """Bytes of standard output that are taken; a program that writes more is stopped."""
 
-COMPLAINT = 200
-"""Characters shown of the first line that a failing program wrote to standard error."""
+MAX_ERROR_BYTES = 4_096
+"""Bytes of standard error that are kept, for the log of those who switched it on."""
 
-_KEPT_COMPLAINT = 4_096
+_NEUTRAL_FOLDER = Path("/")
 _OUTPUT, _ERRORS = 1, 2
 
 
@@ -26,25 +33,41 @@ def llm(model: str, options: LLMOptions) -> LLM:
     """Take a command line as a model. Raises ConfigError when it is empty or its quotes do not match."""
     try:
         words = shlex.split(model)
-    except ValueError as error:
-        raise ConfigError(f"llm command: the command line cannot be read ({error})") from error
+    except ValueError as error:  # in words of its own: "No closing quotation"
+        raise ConfigError(f"llm command: the command line cannot be read ({error})") from None
     if not words:
-        raise ConfigError("llm command: name the program, as in 'command:python3 answer.py'")
-    return CommandLLM(model, words, options)
+        raise ConfigError("llm command: name the program, as in 'command:python3 /path/to/answer.py'")
+    return CommandLLM(words, options)
+
+
+def find_program(name: str) -> str | None:
+    """The absolute path of a program: `name` itself, or found in the absolute folders of PATH. None for no such file.
+
+    Relative names and folders are passed over, because the working directory may be somebody else's.
+    """
+    expanded = os.path.expanduser(name)
+    if "/" in expanded:
+        return shutil.which(expanded) if expanded.startswith("/") else None
+    return shutil.which(expanded, path=os.pathsep.join(filter(os.path.isabs, os.get_exec_path())))
 
 
 class CommandLLM:
     """See `LLM`. The program is started anew for each request, without a shell, and asked once.
 
     It gets one JSON object on standard input, with the fields of `LLMRequest`, and writes the text of the reply to
-    standard output. Its tokens are not counted but estimated, four characters each.
+    standard output. It works in the folder of the memory. Its tokens are estimated, four characters each.
     """
 
-    def __init__(self, line: str, words: list[str], options: LLMOptions) -> None:
-        self.identity = f"command:{line}"
-        self._words = words
-        self._timeout = options.timeout
+    def __init__(self, words: list[str], options: LLMOptions) -> None:
+        self._program = find_program(words[0])
+        self._arguments = words[1:]
+        self._options = options
         self._closed = False
+
+    @property
+    def identity(self) -> str:
+        """`command:` with the name of the program's file, without its arguments."""
+        return f"command:{Path(self._program).name}" if self._program else "command"
 
     def __repr__(self) -> str:
         return f"CommandLLM({self.identity!r})"
@@ -69,22 +92,33 @@ class CommandLLM:
         """Take no more requests; those under way are finished."""
         self._closed = True
 
-    async def _run(self, written: bytes) -> tuple[int, bytes, bytes]:
-        """The program's exit code, standard output and the beginning of standard error."""
-        loop = asyncio.get_running_loop()
+    async def _start(self) -> tuple[asyncio.SubprocessTransport, _Talk]:
+        if self._program is None:
+            raise ConfigError(
+                "llm command: the program cannot be started: there is no such executable file; "
+                "name it by its absolute path, or as it stands in an absolute folder of PATH"
+            )
+        folder = self._options.work_dir
         try:
             # A group of its own, so that what the program starts can be stopped with it.
-            transport, talk = await loop.subprocess_exec(_Talk, *self._words, start_new_session=True)
+            return await asyncio.get_running_loop().subprocess_exec(
+                _Talk, self._program, *self._arguments, start_new_session=True,
+                cwd=folder if folder is not None and folder.is_dir() else _NEUTRAL_FOLDER,
+            )  # fmt: skip
         except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
-            raise ConfigError(f"{self.identity}: cannot be started ({error.strerror})") from error
+            raise ConfigError(f"{self.identity}: cannot be started ({failure_reason(error)})") from None
         except (OSError, ValueError) as error:
-            raise ModelUnavailable(f"{self.identity}: cannot be started ({error})") from error
+            raise ModelUnavailable(f"{self.identity}: cannot be started ({failure_reason(error)})") from None
+
+    async def _run(self, written: bytes) -> tuple[int, bytes, _Talk]:
+        """The program's exit code, standard output, and what else is known of its run."""
+        transport, talk = await self._start()
         try:
             talk.say(transport, written)
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._options.timeout):
                 await talk.finished.wait()
         except TimeoutError:
-            raise ModelUnavailable(f"{self.identity}: no answer within {self._timeout:g} s") from None
+            raise ModelUnavailable(f"{self.identity}: no answer within {self._options.timeout:g} s") from None
         finally:
             if not talk.over:
                 with suppress(ProcessLookupError):
@@ -93,16 +127,17 @@ class CommandLLM:
                 await talk.exited.wait()
             finally:
                 transport.close()  # not before: it would take the exit code that the loop waits for
-        return transport.get_returncode() or 0, bytes(talk.output), bytes(talk.errors)
+        return transport.get_returncode() or 0, bytes(talk.output), talk
 
-    def _read(self, code: int, output: bytes, errors: bytes, request: LLMRequest) -> str:
+    def _read(self, code: int, output: bytes, talk: _Talk, request: LLMRequest) -> str:
         what = f"{self.identity}: {request.purpose}:"
         if len(output) > LONGEST_REPLY:
             raise BadReply(f"{what} the reply is longer than {LONGEST_REPLY:,} bytes")
         if code:
-            lines = errors.decode("utf-8", "replace").strip().splitlines()
+            log_model_error(self._options, self.identity, talk.errors.decode("utf-8", "replace"))
             ended = f"ended with code {code}" if code > 0 else f"was ended by signal {-code}"
-            raise ModelUnavailable(": ".join([f"{self.identity} {ended}", *(line[:COMPLAINT] for line in lines[:1])]))
+            hint = f"; {LOG_HINT} its {talk.error_bytes:,} bytes of standard error" if talk.error_bytes else ""
+            raise ModelUnavailable(f"{self.identity} {ended}{hint}")
         try:
             text = output.decode()
         except UnicodeDecodeError as error:
@@ -116,7 +151,7 @@ class _Talk(asyncio.SubprocessProtocol):
     """Takes what a program writes, up to the bounds. `over` once it has exited and its pipes are closed."""
 
     def __init__(self) -> None:
-        self.output, self.errors = bytearray(), bytearray()
+        self.output, self.errors, self.error_bytes = bytearray(), bytearray(), 0
         self.over = False
         self.exited = asyncio.Event()
         self.finished = asyncio.Event()  # over, or so much was written that nobody needs the rest
@@ -133,8 +168,9 @@ class _Talk(asyncio.SubprocessProtocol):
             self.output += data
             if len(self.output) > LONGEST_REPLY:
                 self.finished.set()
-        elif fd == _ERRORS and len(self.errors) < _KEPT_COMPLAINT:
-            self.errors += data
+        elif fd == _ERRORS:
+            self.error_bytes += len(data)
+            self.errors += data[: MAX_ERROR_BYTES - len(self.errors)]
 
     def process_exited(self) -> None:
         self.exited.set()

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from agentmem.providers import LLM, LLMOptions, open_llm
 from agentmem.providers.asking import Asker, Spending
+from agentmem.redaction import is_command
 from agentmem.settings import Settings
 
 PURPOSES: Mapping[str, str] = MappingProxyType({
@@ -29,6 +30,11 @@ class LLMs:
         """The model that the settings name for a purpose; `none` for none."""
         return getattr(self._settings, PURPOSES[purpose]) or self._settings.llm
 
+    def model_name(self, purpose: str) -> str:
+        """The spec of a purpose's model for records and reports: of a `command:` line only that it is one."""
+        spec = self.spec(purpose)
+        return "command" if is_command(spec) else spec
+
     def asker(self, purpose: str, spending: Spending | None = None) -> Asker | None:
         """One that asks the model for this purpose, on this account; None when the settings name no model.
 
@@ -48,8 +54,9 @@ class LLMs:
         if spec not in self._open:
             settings = self._settings
             options = LLMOptions(
-                timeout=settings.model_timeout, concurrency=settings.llm_concurrency, base_url=settings.llm_base_url
-            )
+                timeout=settings.model_timeout, concurrency=settings.llm_concurrency, base_url=settings.llm_base_url,
+                work_dir=settings.home, log_errors=settings.log_model_errors,
+            )  # fmt: skip
             self._open[spec] = open_llm(spec, options)
         return self._open[spec]
 

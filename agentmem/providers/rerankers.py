@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentmem.errors import ConfigError
-from agentmem.providers import vendors
+from agentmem.providers import quoted_vendor, vendors
 from agentmem.providers.asking import Asker
 
 _KIND, _NONE = "reranker", "none"
@@ -66,4 +66,5 @@ def open_reranker(spec: str, options: RerankerOptions) -> Reranker | None:
             found: Reranker = getattr(module, _KIND)(model, options)
             return found
     known = ", ".join([_NONE, *vendors(_KIND)])
-    raise ConfigError(f"reranker {spec!r}: no vendor {vendor!r}; known are {known}; write it as in 'local:/path/to/it'")
+    asked = quoted_vendor(vendor)
+    raise ConfigError(f"reranker: no vendor{asked}; known are {known}; write it as in 'local:/path/to/it'")

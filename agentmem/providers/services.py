@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import ABC, abstractmethod
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agentmem.errors import BadReply, Closed, ConfigError, ModelUnavailable
-from agentmem.providers import LLMOptions, LLMReply, LLMRequest
+from agentmem.providers import LOG_HINT, EmbedderOptions, LLMOptions, LLMReply, LLMRequest, log_model_error
 from agentmem.providers.attempts import attempt
-
-COMPLAINT = 200
-"""Characters kept of what a service says about a request it refuses; it may repeat the request."""
+from agentmem.redaction import failure_reason
+from agentmem.server_urls import WEB, basic_login, split_url
 
 UNREADABLE = (ValueError, AttributeError, TypeError, LookupError, RecursionError)
 """What an SDK raises over an answer of another shape, which it takes apart without looking first."""
@@ -24,18 +24,35 @@ UNREADABLE = (ValueError, AttributeError, TypeError, LookupError, RecursionError
 _QUOTA_WORDS = ("credit balance", "usage limit")
 
 
+def address_options(base_url: str | None) -> dict[str, Any]:
+    """The arguments of an SDK's client for an address. A login in it becomes a header: clients log whole addresses.
+
+    Raises ConfigError for an address that cannot be read.
+    """
+    try:
+        login = None if base_url is None else basic_login(base_url)
+        if base_url is None or login is None:
+            return {"base_url": base_url}
+        address = split_url(base_url, WEB, "").without_login
+    except ValueError as error:
+        raise ConfigError(f"base_url {error}") from None
+    token = b64encode(":".join(login).encode()).decode("ascii")
+    return {"base_url": address, "default_headers": {"Authorization": f"Basic {token}"}}
+
+
 class ServiceErrors:
     """Says of an SDK's errors whether they pass, and what they are in our terms.
 
-    `name` is the model's identity and `key` the variable that holds its key, for the messages.
+    `name` is the model's identity and `key` the variable that holds its key, for the messages. What a service says
+    about a request it refuses stands in no message: it may repeat the request.
     """
 
-    def __init__(self, sdk: Any, name: str, key: str, timeout: float) -> None:
+    def __init__(self, sdk: Any, name: str, key: str, options: EmbedderOptions | LLMOptions) -> None:
         self._sdk = sdk
         self.root: type[Exception] = sdk.APIError.__base__  # AnthropicError, OpenAIError
         self._name = name
         self._key = key
-        self._timeout = timeout
+        self._options = options
 
     def passing(self, error: Exception) -> float | None:
         """For `attempt`: time-outs, failures of the service and too many requests pass, an empty quota does not."""
@@ -48,15 +65,16 @@ class ServiceErrors:
 
     def translated(self, error: Exception) -> ConfigError | ModelUnavailable | BadReply:
         """The error in our terms. Raise it `from None`: the SDK's may repeat the key or the prompt."""
+        log_model_error(self._options, self._name, str(getattr(error, "message", error)))
         if self._too_slow(error):
-            return ModelUnavailable(f"{self._name}: no answer within {self._timeout:g} s")
+            return ModelUnavailable(f"{self._name}: no answer within {self._options.timeout:g} s")
         if status := self._status(error):
             return self._refused(error, status)
         if isinstance(error, self._sdk.APIConnectionError):
             cause = error.__cause__ or error
             if type(cause).__name__ == "LocalProtocolError":  # its words hold the header, and so the key
                 return ConfigError(f"{self._name}: no valid request; check {self._key} for line breaks and the like")
-            return ModelUnavailable(f"{self._name}: cannot be reached ({cause})")
+            return ModelUnavailable(f"{self._name}: cannot be reached ({failure_reason(cause)})")
         if isinstance(error, self.root) and not isinstance(error, self._sdk.APIError):
             return ConfigError(f"{self._name}: the request cannot be signed ({type(error).__name__}); set {self._key}")
         return BadReply(f"{self._name}: the answer cannot be read ({type(error).__name__})")
@@ -72,8 +90,7 @@ class ServiceErrors:
             return ModelUnavailable(f"{self._name}: too many requests (HTTP 429)")
         if status == 408 or status >= 500:
             return ModelUnavailable(f"{self._name}: the service failed (HTTP {status})")
-        complaint = str(getattr(error, "message", error))[:COMPLAINT]
-        return BadReply(f"{self._name}: the request was refused (HTTP {status}): {complaint}")
+        return BadReply(f"{self._name}: the request was refused (HTTP {status}); {LOG_HINT} the service's answer")
 
     def _too_slow(self, error: Exception) -> bool:
         return isinstance(error, TimeoutError | self._sdk.APITimeoutError)

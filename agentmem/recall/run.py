@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agentmem.errors import Closed, ConfigError, CorruptStore, ModelUnavailable, ScopeError, StoreUnavailable
+from agentmem.errors import (
+    AgentMemError,
+    Closed,
+    ConfigError,
+    CorruptStore,
+    ModelUnavailable,
+    ScopeError,
+    StoreUnavailable,
+)
 from agentmem.model.clock import Clock, Stopwatch
 from agentmem.model.outline import Floats
 from agentmem.model.ranking import Ranked
@@ -18,6 +26,7 @@ from agentmem.recall.options import Technique
 from agentmem.recall.query import Query
 from agentmem.recall.receipt import Line
 from agentmem.recall.technique import PATIENCE, Hits, M, Memory
+from agentmem.redaction import failure_reason
 
 # What no other technique can make up for.
 FATAL = (Closed, CorruptStore, ScopeError)
@@ -93,12 +102,14 @@ def notices_of(trace: Sequence[Line]) -> tuple[str, ...]:
 
 
 def failed(error: BaseException, deadline: float, whole: Deadline | None = None) -> str:
-    """What a line says of a failure."""
+    """What a line says of a failure: our own words, of another error the kind, for its text may quote the question."""
     if isinstance(error, TimeoutError):
         if whole is not None and whole.over:
             return f"no answer within the {whole.seconds:g} s of the recall"
         return f"no answer within {deadline:g} s"
-    return str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, ConfigError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if isinstance(error, AgentMemError) else failure_reason(error)
 
 
 def passable(error: Exception) -> Exception:

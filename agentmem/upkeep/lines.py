@@ -32,7 +32,7 @@ L = TypeVar("L", bound="Line")
 class Line(BaseModel):
     """One line, exactly these fields."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
 
 class Header(Line):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,9 @@ import psutil
 import pytest
 
 from agentmem.errors import AgentMemError, BadReply, Closed, ConfigError, ModelUnavailable
-from agentmem.providers import LLM, LLMOptions, LLMRequest, open_llm
+from agentmem.providers import LLM, MAX_LOGGED_CHARS, LLMOptions, LLMRequest, open_llm
+from agentmem.providers.llms import LLMs
+from agentmem.settings import load_settings
 
 ASK = LLMRequest(purpose="extract", system="Fixed.", content="Ann lives in Rome. \ud800 é")
 Written = Callable[..., LLM]
@@ -25,10 +29,13 @@ Written = Callable[..., LLM]
 def program(tmp_path: Path) -> Written:
     """A model whose program is the given Python code; it finds `asked` and `json` there."""
 
-    def write(code: str, *, reads: bool = True, timeout: float = 20.0) -> LLM:
+    def write(
+        code: str, *, reads: bool = True, timeout: float = 20.0, arguments: str = "", log_errors: bool = False
+    ) -> LLM:  # fmt: skip
         path = tmp_path / "answer it.py"
         path.write_text("import json, os, sys, time\n" + "asked = json.load(sys.stdin)\n" * reads + code)
-        llm = open_llm(f"command:{shlex.join([sys.executable, str(path)])}", LLMOptions(timeout=timeout))
+        line = f"{shlex.join([sys.executable, str(path)])} {arguments}"
+        llm = open_llm(f"command:{line}", LLMOptions(timeout=timeout, log_errors=log_errors))
         assert llm is not None
         return llm
 
@@ -75,8 +82,7 @@ async def test_the_program_gets_the_request_and_its_output_is_the_reply(program:
         "max_tokens": 5,
         "temperature": 0.5,
     }
-    assert llm.identity == f"command:{reply.model}"
-    assert llm.identity.endswith("answer it.py'")
+    assert llm.identity == f"command:{reply.model}" == f"command:{Path(sys.executable).name}"
     assert (reply.input_tokens, reply.cached_tokens) == (7, 0)
     assert reply.output_tokens == -(-len(reply.text) // 4)
 
@@ -91,8 +97,8 @@ async def test_no_shell_reads_the_command_line() -> None:
     "code, error, words",
     [
         ("sys.exit(3)", ModelUnavailable, "ended with code 3$"),
-        ("sys.exit('first' + 'x' * 900 + '\\nsecond')", ModelUnavailable, r"code 1: firstx{195}$"),
-        ("sys.stderr.buffer.write(b'\\xff bad'); sys.exit(2)", ModelUnavailable, "code 2: � bad$"),
+        ("sys.exit('first' + 'x' * 9_000)", ModelUnavailable, r"code 1; .* logs its 9,006 bytes of standard error$"),
+        ("sys.stderr.buffer.write(b'\\xff bad'); sys.exit(2)", ModelUnavailable, "code 2; .* its 5 bytes"),
         ("os.kill(os.getpid(), 9)", ModelUnavailable, "ended by signal 9"),
         ("print('  ')", BadReply, "extract: the reply was empty"),
         ("sys.stdout.buffer.write(b'ab\\xff')", BadReply, r"not UTF-8 \(byte 2\)"),
@@ -182,7 +188,7 @@ async def test_the_program_of_the_documentation_works(tmp_path: Path, monkeypatc
     assert reply.text.startswith("Fixed.\n\nAnn\n\nAnswer with one JSON object")
     assert reply.text.endswith('{"type": "object"}')
     monkeypatch.setenv("CODE", "1")
-    with pytest.raises(ModelUnavailable, match="code 1: no luck"):
+    with pytest.raises(ModelUnavailable, match=r"code 1; .* 9 bytes"):
         await llm.complete(replace(ASK, content="Ann"))
 
 
@@ -220,3 +226,85 @@ async def test_after_close_nothing_is_started(program: Written, tmp_path: Path) 
     with pytest.raises(Closed):
         await llm.complete(ASK)
     assert not (tmp_path / "ran").exists()
+
+
+SPEAKS = "sys.stderr.write('said: ' + asked['content'] + ' ' + ' '.join(sys.argv)); sys.exit(1)"
+
+
+async def test_neither_its_arguments_nor_what_it_complains_of_are_told(
+    program: Written, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    llm = program(SPEAKS, arguments="--key hidden-word")
+    asked = replace(ASK, content="peanuts")
+    with pytest.raises(ModelUnavailable) as caught:
+        await llm.complete(asked)
+    told = "".join(traceback.format_exception(caught.value)) + caplog.text + repr(llm) + llm.identity
+    assert [word for word in ("hidden-word", "peanuts", "answer it.py") if word in told] == []
+
+
+async def test_those_who_ask_for_it_find_the_beginning_of_the_complaint_in_the_log(
+    program: Written, caplog: pytest.LogCaptureFixture
+) -> None:
+    llm = program(SPEAKS, log_errors=True)
+    with pytest.raises(ModelUnavailable) as caught:
+        await llm.complete(replace(ASK, content="x" * 600))
+    (event,) = [json.loads(record.getMessage()) for record in caplog.records]
+    assert (event["event"], event["model"], event["level"]) == ("model_error_text", llm.identity, "warning")
+    assert event["text"] == ("said: " + "x" * 600)[:MAX_LOGGED_CHARS]
+    assert "xxx" not in str(caught.value)
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, where somebody else put a program `answer`, and its folder is not in PATH."""
+    folder = tmp_path / "repository"
+    (folder / "bin").mkdir(parents=True)
+    for name in ("answer", "bin/answer"):
+        (folder / name).write_text("#!/bin/sh\necho theirs\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.parametrize("entries", ["", ".", "bin", "./bin", "../repository"])
+async def test_no_program_is_taken_from_the_working_directory(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, entries: str, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", os.pathsep.join([entries, os.environ["PATH"], entries]))
+    for name in ("answer", "./answer", "bin/answer", "../repository/answer"):
+        llm = open_llm(f"command:{name}", LLMOptions())
+        assert llm is not None
+        with pytest.raises(ConfigError, match="cannot be started"):
+            await llm.complete(ASK)
+    monkeypatch.setenv("PATH", os.pathsep.join([entries, str(repository / "bin")]))
+    llm = open_llm("command:answer", LLMOptions())
+    assert llm is not None
+    assert (await llm.complete(ASK)).text == "theirs\n"
+
+
+async def test_a_program_works_in_the_folder_of_the_memory_or_in_none(repository: Path, tmp_path: Path) -> None:
+    """So that `python3 -c` and `python3 answer.py` import and open nothing of the working directory."""
+    (tmp_path / "home").mkdir()
+    for folder, told in ((tmp_path / "home", tmp_path / "home"), (tmp_path / "missing", "/"), (None, "/")):
+        llm = open_llm("command:pwd", LLMOptions(work_dir=folder))
+        assert llm is not None
+        assert (await llm.complete(ASK)).text.strip() == str(told)
+
+
+async def test_a_program_in_a_home_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "answer").write_text("#!/bin/sh\necho mine\n")
+    (tmp_path / "answer").chmod(0o755)
+    llm = open_llm("command:~/answer", LLMOptions())
+    assert llm is not None
+    assert (await llm.complete(ASK)).text == "mine\n"
+
+
+def test_settings_give_the_program_their_home(tmp_path: Path) -> None:
+    llms = LLMs(load_settings(home=tmp_path, llm="command:pwd"))
+    llm = llms._llm(llms.spec("extraction"))
+    assert llm is not None
+    assert asyncio.run(llm.complete(ASK)).text.strip() == str(tmp_path)
+    assert llms.model_name("extraction") == "command"
+    assert LLMs(load_settings(llm="openai:m")).model_name("verdict") == "openai:m"

@@ -79,13 +79,15 @@ def test_only_vendors_count_as_vendors() -> None:
         ("openai", "openai:gpt-6-luna"),
         ("openai: llama3:8", "openai:llama3:8"),
         ("openai:qwen/qwen3:4", "openai:qwen/qwen3:4"),
-        ("command:/bin/answer --port 80:80 :7", "command:/bin/answer --port 80:80 :7"),
+        ("command:/bin/sh --port 80:80 :7", "command:sh"),
+        ("command:/bin/no-such-program --port 80:80 :7", "command"),
     ],
 )
 async def test_a_model_keeps_its_whole_name(spec: str, identity: str) -> None:
     llm = open_llm(spec, OPTIONS)
     assert llm is not None
     assert llm.identity == identity
+    assert "80:80" not in repr(llm)
     assert "sk-very-secret" not in repr(llm) + repr(OPTIONS)
     await llm.close()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentmem.cli.codes import FOUND
-from agentmem.cli.door import Door, UserPath, memory_options
+from agentmem.cli.door import Door, UserPath, log_events, memory_options
 from agentmem.cli.progress import Progress
 from agentmem.cli.render import complain, counted, safe
 
@@ -37,9 +37,7 @@ def command(door: Door, *, follow: bool, health_file: Path | None) -> int:
     from agentmem.consolidation.project import project
 
     if follow:
-        import logging
-
-        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        log_events()
         door.run(lambda memory: _forever(memory, health_file))
         return 0
     with Progress() as progress:

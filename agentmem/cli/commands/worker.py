@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentmem.cli.codes import FOUND
-from agentmem.cli.door import Door, UserPath, memory_options, names
+from agentmem.cli.door import Door, UserPath, log_events, memory_options, names
 from agentmem.cli.render import complain, counted, safe
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def command(
         raise click.UsageError("--dry-run goes with --once")
     chosen = None if jobs is None else names(jobs)
     if not once:
-        _log()
+        log_events()
         asked = {name: value for name, value in (("port", port), ("host", host)) if value is not None}
         door = door.within(worker={**door.settings().worker.model_dump(), **asked})
         door.run(lambda memory: _forever(memory, chosen, health_file))
@@ -102,13 +102,6 @@ async def _forever(memory: AsyncAgentMemory, jobs: tuple[str, ...] | None, healt
     finally:
         if monitor is not None:
             await asyncio.to_thread(monitor.close)
-
-
-def _log() -> None:
-    import logging
-
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.getLogger("apscheduler").setLevel(logging.WARNING)
 
 
 def _line(report: RunReport) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentmem.errors import ConfigError
 from agentmem.providers import LLM, LLMOptions, LLMReply, LLMRequest, estimated_tokens
-from agentmem.providers.services import ServiceErrors, ServiceLLM, counted, sendable
+from agentmem.providers.services import ServiceErrors, ServiceLLM, address_options, counted, sendable
 
 DEFAULT_MODEL = "gpt-6-luna"
 """The vendor's model for small tasks in great numbers."""
@@ -30,12 +30,12 @@ def llm(model: str, options: LLMOptions) -> LLM:
         raise ConfigError("llm openai needs the SDK: pip install 'agentmem-graph[openai]'") from error
     try:
         client = openai.AsyncOpenAI(
-            api_key=options.api_key, base_url=options.base_url, timeout=options.timeout, max_retries=0
+            api_key=options.api_key, timeout=options.timeout, max_retries=0, **address_options(options.base_url)
         )
-    except openai.OpenAIError as error:
-        raise ConfigError("llm openai needs a key: set OPENAI_API_KEY") from error
+    except openai.OpenAIError:
+        raise ConfigError("llm openai needs a key: set OPENAI_API_KEY") from None
     model = model or DEFAULT_MODEL
-    errors = ServiceErrors(openai, f"openai:{model}", "OPENAI_API_KEY", options.timeout)
+    errors = ServiceErrors(openai, f"openai:{model}", "OPENAI_API_KEY", options)
     return OpenAILLM(model, client, errors, options)
 
 

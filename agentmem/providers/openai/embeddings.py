@@ -10,7 +10,7 @@ import numpy as np
 from agentmem.errors import BadReply, Closed, ConfigError
 from agentmem.providers import Embedder, EmbedderOptions, Vectors
 from agentmem.providers.attempts import attempt
-from agentmem.providers.services import UNREADABLE, ServiceErrors
+from agentmem.providers.services import UNREADABLE, ServiceErrors, address_options
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -42,10 +42,10 @@ def embedder(model: str, options: EmbedderOptions) -> Embedder:
     try:
         # The SDK's own retries cannot be counted on to leave other failures alone.
         client = openai.AsyncOpenAI(
-            api_key=options.api_key, base_url=options.base_url, timeout=options.timeout, max_retries=0
+            api_key=options.api_key, timeout=options.timeout, max_retries=0, **address_options(options.base_url)
         )
-    except openai.OpenAIError as error:
-        raise ConfigError("embedder openai needs a key: set OPENAI_API_KEY") from error
+    except openai.OpenAIError:
+        raise ConfigError("embedder openai needs a key: set OPENAI_API_KEY") from None
     return OpenAIEmbedder(model, dimensions, client, options)
 
 
@@ -68,7 +68,7 @@ class OpenAIEmbedder:
         self._dimensions = dimensions
         self._client = client
         self._tries = options.tries
-        self._errors = ServiceErrors(openai, self.identity, "OPENAI_API_KEY", options.timeout)
+        self._errors = ServiceErrors(openai, self.identity, "OPENAI_API_KEY", options)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -143,8 +143,8 @@ class OpenAIEmbedder:
         try:
             rows = sorted(reply.data, key=lambda item: item.index)
             vectors = np.array([row.embedding for row in rows], dtype=np.float64)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise BadReply(f"{what} something else than vectors of one length") from error
+        except (AttributeError, TypeError, ValueError):
+            raise BadReply(f"{what} something else than vectors of one length") from None
         if [row.index for row in rows] != list(range(count)):
             raise BadReply(f"{what} {len(rows)} vectors, not one for each")
         if vectors.shape != (count, self._dimensions):

@@ -97,7 +97,7 @@ class _Look:
             fix = "memory goes on without links; start it, or check graph_url: place, user, password and version"
             self.add("neo4j", str(error), fix, level="error")
             return
-        self.add("neo4j", f"{self.database.address.uri} answers, version {version}, {edition}")
+        self.add("neo4j", f"{self.database.address.place} answers, version {version}, {edition}")
         try:
             if await self._schema():
                 await self._indexes()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from agentmem.errors import AgentMemError, Closed, ConfigError, SchemaMismatch, StoreError, StoreUnavailable
+from agentmem.redaction import SecretText, failure_reason
 
 if TYPE_CHECKING:
     from neo4j import AsyncDriver, AsyncResult
@@ -48,12 +49,17 @@ class Transaction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server is and who asks."""
+    """Where a server is and who asks. `place` is the address for messages, without the options of `uri`."""
 
-    uri: str
+    uri: str = field(repr=False)
     user: str
     password: str = field(repr=False)
     database: str | None
+
+    @property
+    def place(self) -> str:
+        """Scheme, host and port."""
+        return self.uri.partition("?")[0]
 
 
 def read_address(url: str, credentials: Mapping[str, str] | None = None) -> Address:
@@ -74,12 +80,15 @@ def read_address(url: str, credentials: Mapping[str, str] | None = None) -> Addr
     if bool(user) != bool(password):
         raise ConfigError("graph_url: give both the user and the password, or neither")
     uri = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" + (f"?{parts.query}" if parts.query else "")
-    return Address(uri, user, password, parts.path.strip("/") or None)
+    return Address(SecretText(uri), user, SecretText(password), parts.path.strip("/") or None)
 
 
 @contextmanager
 def translated(address: Address) -> Iterator[None]:
-    """Turn the driver's errors into the package's, once, keeping the cause."""
+    """Turn the driver's errors into the package's, once, without the cause and the server's words, which quote values.
+
+    The server's words are kept where it only could not answer.
+    """
     from neo4j.exceptions import DriverError, Neo4jError
 
     try:
@@ -89,18 +98,21 @@ def translated(address: Address) -> Iterator[None]:
     except Neo4jError as error:
         code, message = error.code or "", error.message or str(error)
         if code.startswith("Neo.ClientError.Security."):
-            raise Refused(f"{address.uri} refused the user or the password in graph_url: {message}") from error
+            raise Refused(f"{address.place} refused the user or the password in graph_url ({code})") from None
         if code in _REFUSED:
-            raise StoreError(f"{address.uri} cannot hold what was to be written ({code}): {message}") from error
+            raise StoreError(f"{address.place} cannot hold what was to be written ({code})") from None
         if code.startswith("Neo.ClientError.") and not code.startswith(_PASSING):
-            raise SchemaMismatch(f"{address.uri} refused a statement of this version ({code}): {message}") from error
-        raise StoreUnavailable(f"{address.uri} could not answer ({code}): {message}") from error
-    except TimeoutError as error:
-        raise StoreUnavailable(f"{address.uri} did not answer in time") from error
-    except (DriverError, OSError) as error:
-        raise StoreUnavailable(f"{address.uri} cannot be reached: {error}") from error
+            raise SchemaMismatch(f"{address.place} refused a statement of this version ({code})") from None
+        raise StoreUnavailable(f"{address.place} could not answer ({code}): {message}") from None
+    except TimeoutError:
+        raise StoreUnavailable(f"{address.place} did not answer in time") from None
+    except DriverError as error:
+        raise StoreUnavailable(f"{address.place} cannot be reached: {error}") from None
+    except OSError as error:
+        raise StoreUnavailable(f"{address.place} cannot be reached: {failure_reason(error)}") from None
     except (ValueError, TypeError, OverflowError) as error:  # of the driver, when it packs a value
-        raise StoreError(f"{address.uri} cannot hold what was to be written: {error}") from error
+        kind = type(error).__name__
+        raise StoreError(f"{address.place} cannot hold what was to be written ({kind})") from None
 
 
 class Refused(StoreUnavailable):
@@ -196,7 +208,7 @@ class Database:
 
     def _driver(self) -> AsyncDriver:
         if self._closed:
-            raise Closed(f"the connection to {self.address.uri} was closed")
+            raise Closed(f"the connection to {self.address.place} was closed")
         if os.getpid() != self._pid:
             self._inherited.append(self._opened)  # kept, not closed: the parent is using its sockets
             self._start()
@@ -235,11 +247,11 @@ def _connect(address: Address, patience: float) -> AsyncDriver:
             user_agent="agentmem",
         )
     except neo4j.exceptions.DriverError as error:
-        raise ConfigError(f"graph_url: {error}") from error
+        raise ConfigError(f"graph_url: the driver does not take it ({type(error).__name__})") from None
 
 
 def _refuse_old(address: Address, agent: str) -> None:
     version = re.match(r"Neo4j/(\d+)\.(\d+)", agent)
     if version is None or (int(version[1]), int(version[2])) < OLDEST:
         wanted = ".".join(map(str, OLDEST))
-        raise SchemaMismatch(f"{address.uri} is {agent}; the graph needs Neo4j {wanted} or newer")
+        raise SchemaMismatch(f"{address.place} is {agent}; the graph needs Neo4j {wanted} or newer")

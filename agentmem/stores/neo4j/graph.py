@@ -48,7 +48,7 @@ async def open_graph(
         await database.ready()
     except Refused as error:
         await database.close()
-        raise ConfigError(str(error)) from error
+        raise ConfigError(str(error)) from None
     except StoreUnavailable:
         pass  # whoever needs it hears of it
     except BaseException:

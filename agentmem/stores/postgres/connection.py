@@ -25,6 +25,7 @@ from agentmem.errors import (
     StoreUnavailable,
 )
 from agentmem.model.scope import Operator, Scope
+from agentmem.redaction import failure_reason
 from agentmem.text.blocks import load_blocks
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ GRACE_SECONDS = 2.0  # beyond that, until a server that stands still is given up
 IDLE_SECONDS = 300.0
 ATTEMPTS = 4  # of a transaction that others or a broken connection made impossible
 STATEMENTS = 256  # kept prepared by each connection
+_DATA = "22"  # the class of errors whose first line quotes a value
 _DAMAGED = ("XX001", "XX002")
 _OLD_SCHEMA = ("3F000", "42703", "42704", "42883", "42P01")  # of what our statements name, something is not there
 
@@ -115,13 +117,13 @@ class Database:
             try:
                 with self._translated():
                     return await self._once(mode, who, work, seconds)
-            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
+            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
                 if last:
-                    raise StoreUnavailable(f"{self.place} had too many writers at once; try again") from error
+                    raise StoreUnavailable(f"{self.place} had too many writers at once; try again") from None
                 await asyncio.sleep(0.01 * attempt)
             except _NothingDone as error:
                 if last:
-                    raise StoreUnavailable(f"{self.place} ended the connection: {error}") from error
+                    raise StoreUnavailable(f"{self.place} ended the connection: {error}") from None
                 await self._forget_broken()
         raise AssertionError("the last attempt returns or raises")
 
@@ -130,9 +132,9 @@ class Database:
             limit = _Limit(connection, seconds + GRACE_SECONDS)
             try:
                 return await self._transact(connection, mode, who, work, seconds)
-            except _NothingDone as error:
+            except _NothingDone:
                 if limit.passed:
-                    raise StoreUnavailable(f"{self.place} did not answer in {seconds:g} s") from error
+                    raise StoreUnavailable(f"{self.place} did not answer in {seconds:g} s") from None
                 raise
             finally:
                 limit.end()
@@ -162,7 +164,7 @@ class Database:
             return result
         except psycopg.OperationalError as error:
             if connection.closed and not ending:
-                raise _NothingDone(str(error)) from error
+                raise _NothingDone(_said(error)) from None
             raise
         finally:
             if connection.closed:
@@ -255,7 +257,7 @@ class Database:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn the driver's errors into the package's, once, keeping the cause."""
+        """Turn the driver's errors into the package's, once, without the cause, which quotes what was being written."""
         import psycopg
 
         try:
@@ -263,9 +265,9 @@ class Database:
         except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
             raise
         except psycopg.Error as error:
-            raise self._meaning(error) from error
+            raise self._meaning(error) from None
         except OSError as error:
-            raise StoreUnavailable(f"{self.place} cannot be reached: {error}") from error
+            raise StoreUnavailable(f"{self.place} cannot be reached: {failure_reason(error)}") from None
 
     def _meaning(self, error: psycopg.Error) -> StoreError | Conflict:
         import psycopg
@@ -277,6 +279,8 @@ class Database:
             return SchemaMismatch(f"{self.place} has not the schema of this version ({said}); run: agentmem migrate")
         if isinstance(error, psycopg.errors.QueryCanceled | psycopg.errors.LockNotAvailable):
             return StoreUnavailable(f"{self.place} did not answer in time: {said}")
+        if code.startswith(_DATA):
+            return StoreError(f"{self.place} cannot hold a value that was to be written (SQLSTATE {code})")
         if isinstance(error, psycopg.IntegrityError):
             return Conflict(f"{self.place}: {said}")
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentmem.errors import Closed, ConfigError, StoreUnavailable
+from agentmem.redaction import failure_reason
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -37,7 +39,6 @@ class Connections:
         self._pid = os.getpid()
         self._client = _client(self._url)
         pool = self._client.connection_pool
-        self._password = str(pool.connection_kwargs.get("password") or "")
         self.place = "{host}:{port}".format(**{"host": "localhost", "port": 6379, **pool.connection_kwargs})
 
     def __repr__(self) -> str:
@@ -62,7 +63,7 @@ class Connections:
                         raise
                 return await request(client)
         except (redis.RedisError, OSError) as error:
-            raise self._translated(error) from (None if self._tells_password(error) else error)
+            raise StoreUnavailable(f"Redis at {self.place} cannot be used: {_reason(error)}") from None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -79,14 +80,21 @@ class Connections:
             self._start()
         return self._client
 
-    def _tells_password(self, error: Exception) -> bool:
-        return bool(self._password) and self._password in str(error)
 
-    def _translated(self, error: Exception) -> StoreUnavailable:
-        said = f"no answer within {LONGEST} s" if isinstance(error, TimeoutError) else str(error)
-        if self._tells_password(error):
-            said = "it refused the request"
-        return StoreUnavailable(f"Redis at {self.place} cannot be used: {said}")
+def _reason(error: Exception) -> str:
+    """Why a request failed. What the server answers is not quoted: it may repeat arguments of a command."""
+    import redis
+
+    if isinstance(error, TimeoutError):
+        return f"no answer within {LONGEST} s"
+    if isinstance(error, redis.AuthenticationError):
+        return "authentication failed; check user and password in session_url or session_password_file"
+    if isinstance(error, redis.OutOfMemoryError):
+        return "it has used up its maxmemory"
+    if isinstance(error, redis.ResponseError):
+        code = re.match(r"[A-Z]{2,20}\b", str(error))  # such as NOPERM
+        return f"it refused the request ({code[0] if code else type(error).__name__})"
+    return str(error) if type(error) in (redis.ConnectionError, redis.TimeoutError) else failure_reason(error)
 
 
 def _client(url: str) -> Redis:
