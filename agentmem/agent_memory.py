@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from agentmem.consolidation import JobOptions, JobReport, Progress, chosen_jobs, silent
 from agentmem.errors import AgentMemError, InvalidRecord, NotFound
@@ -25,6 +25,7 @@ from agentmem.recall.query import Request
 from agentmem.recall.trail import AuditView, Trail
 from agentmem.resources import Resources
 from agentmem.settings import Settings, load_settings
+from agentmem.settings_overrides import SettingsOverrides
 
 if TYPE_CHECKING:  # what not every program uses is loaded where it is first asked for
     from agentmem.memory.curation import Curation
@@ -53,7 +54,7 @@ class AsyncAgentMemory:
         session_id: str | None = None,
         agent_id: str | None = None,
         settings: Settings | None = None,
-        **overrides: Any,
+        **overrides: Unpack[SettingsOverrides],
     ) -> None:
         self.scope = Scope(user_id, channel, agent_id, conversation_id, session_id)
         self._opened = Opening(load_settings(settings, **overrides))

@@ -25,11 +25,16 @@ class SecretText(str):
 
 
 def redact(text: str) -> str:
-    """The text without what may be secret: of a server's URL the scheme, of a `command:` line only that it is one."""
+    """The text without what may be secret: of a server's URL the scheme, of a `command:` line only that it is one.
+
+    Of other text with blanks nothing, because it may be a command line under a misspelled name.
+    """
     if is_command(text):
         return "command:…"
-    if "://" not in text or text.startswith("sqlite:///"):
+    if text.startswith("sqlite:///"):
         return str(text)
+    if "://" not in text:
+        return "…" if " " in text.strip() else str(text)
     scheme = _SHOWN_SCHEMES.match(text)
     return f"{scheme[0]}…" if scheme else "…"
 

@@ -232,7 +232,7 @@ class Settings(BaseSettings):
 
     @property
     def database(self) -> Path:
-        """The main file of the embedded stack."""
+        """The main file of the embedded stack; where it would be, when the stores are servers."""
         return _file(self.log_url or self.graph_url, self.home / "memory.db")
 
     @property
@@ -288,7 +288,7 @@ class Settings(BaseSettings):
 
 
 def _file(url: str | None, default: Path) -> Path:
-    return Path(url.removeprefix(SQLITE)) if url else default
+    return Path(url.removeprefix(SQLITE)) if url is not None and url.startswith(SQLITE) else default
 
 
 def _is_server(url: str | None) -> bool:

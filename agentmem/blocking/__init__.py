@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.blocking.waiting import Blocking, blocking
 from agentmem.model.loop import LOOP as _LOOP
 from agentmem.settings import Settings
+from agentmem.settings_overrides import SettingsOverrides
 
 if TYPE_CHECKING:  # what not every program uses is loaded where it is first asked for
     from agentmem.blocking.parts import (
@@ -39,7 +40,7 @@ class AgentMemory(Blocking[AsyncAgentMemory]):
         session_id: str | None = None,
         agent_id: str | None = None,
         settings: Settings | None = None,
-        **overrides: Any,
+        **overrides: Unpack[SettingsOverrides],
     ) -> None:
         super().__init__(
             AsyncAgentMemory(

@@ -1,0 +1,122 @@
+"""Settings as keyword arguments: a type checker refuses wrong names and types, and knows the fields there are."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from os import PathLike
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import pytest
+from pydantic import BaseModel
+
+from agentmem import settings_overrides
+from agentmem.model.decay import BETAS, HALF_LIVES
+from agentmem.settings import Settings, load_settings
+from agentmem.settings_overrides import SettingsOverrides
+
+ROOT = Path(__file__).parents[2]
+USES = """
+from pathlib import Path
+from agentmem import AgentMemory, AsyncAgentMemory, Settings
+from agentmem.settings import load_settings
+from agentmem.settings_parts import DecayOptions
+
+AgentMemory("ann", home="x", embedder="hash", decay={"beta": "high", "forget": "delete"}, audit_level="reads")
+AsyncAgentMemory("ann", settings=load_settings(), home=Path("x"), decay=DecayOptions(), max_cost=1, vault=None)
+load_settings(Settings(threads=2), recall={"vector": {"near": 0.1}}, worker={"minutes": {"consolidate": 5}})
+AgentMemory("ann", embeder="hash")  # wrong
+AsyncAgentMemory("ann", embeder="hash")  # wrong
+load_settings(embeder="hash")  # wrong
+Settings(embeder="hash")  # wrong
+AgentMemory("ann", threads="two")  # wrong
+AsyncAgentMemory("ann", audit_level="loud")  # wrong
+load_settings(recall_profile="fast")  # wrong
+load_settings(decay={"beta": "hihg"})  # wrong
+load_settings(decay={"bta": 1.0})  # wrong
+load_settings(worker={"minutes": {"consolidate": "5"}})  # wrong
+Settings(home=5)  # wrong
+Settings(clock="now")  # wrong
+Settings().embedder = "hash"  # wrong
+"""
+GROUPS = {
+    name: field.annotation
+    for name, field in Settings.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+}
+NAMED_NUMBERS = {"half_life_days": HALF_LIVES, "beta": BETAS}
+
+
+def test_a_type_checker_refuses_wrong_names_and_types(tmp_path: Path) -> None:
+    (tmp_path / "uses.py").write_text(USES, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "--no-error-summary"]
+    options = ["--cache-dir", str(tmp_path / "cache"), "--follow-imports", "silent", "uses.py"]
+    done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True)
+    wrong = {number for number, line in enumerate(USES.splitlines(), 1) if line.endswith("# wrong")}
+    assert {int(line) for line in re.findall(r"uses\.py:(\d+): error", done.stdout)} == wrong, done.stdout + done.stderr
+    assert done.stdout.count('Unexpected keyword argument "embeder"') == 4
+
+
+def as_given(kind: Any, name: str = "") -> set[Any]:
+    """What may be given for a field of this type, one by one."""
+    if get_origin(kind) in (Union, UnionType):
+        return {each for part in get_args(kind) for each in as_given(part)}
+    if get_origin(kind) is Literal:
+        return set(get_args(kind))
+    if hasattr(kind, "__metadata__"):  # Annotated
+        return as_given(kind.__origin__)
+    if kind is Path:
+        return {str, PathLike[str]}
+    if get_origin(kind) is dict:
+        return {"mapping"}
+    if name in NAMED_NUMBERS:
+        return {float, *NAMED_NUMBERS[name]}
+    return {kind}
+
+
+def as_accepted(kind: Any) -> set[Any]:
+    """What the TypedDict takes, one by one."""
+    if get_origin(kind) in (Union, UnionType):
+        return {each for part in get_args(kind) for each in as_accepted(part)}
+    if get_origin(kind) is Literal:
+        return set(get_args(kind))
+    return {"mapping"} if "Mapping[" in str(kind) else {kind}
+
+
+def hints(of: Any) -> dict[str, Any]:
+    return get_type_hints(of)
+
+
+def test_the_keyword_arguments_are_the_fields_of_the_settings() -> None:
+    accepted = hints(SettingsOverrides)
+    assert set(accepted) == set(Settings.model_fields)
+    assert not SettingsOverrides.__total__
+    for name, field in Settings.model_fields.items():
+        if name in GROUPS:
+            continue
+        kind = field.annotation
+        assert as_accepted(accepted[name]) == as_given(kind, name), name
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_options_of_a_group_are_the_fields_of_its_model(group: str) -> None:
+    model = GROUPS[group]
+    assert model is not None
+    overrides = getattr(settings_overrides, model.__name__.replace("Options", "Overrides"))
+    assert set(get_args(hints(SettingsOverrides)[group])) == {model, overrides}
+    assert set(hints(overrides)) == set(model.model_fields)
+    assert not overrides.__total__
+    for name, field in model.model_fields.items():
+        assert as_accepted(hints(overrides)[name]) == as_given(field.annotation, name), f"{group}.{name}"
+
+
+def test_every_word_that_a_type_allows_is_allowed_and_no_other() -> None:
+    closed = {name: get_args(kind) for name, kind in hints(SettingsOverrides).items() if get_origin(kind) is Literal}
+    assert closed == {"audit_level": ("off", "writes", "reads", "verbose"), "recall_profile": ("default", "best")}
+    for name, words in closed.items():
+        assert [getattr(load_settings(**{name: word}), name) for word in words] == list(words)
+    for name, words in {"half_life_days": HALF_LIVES, "beta": BETAS}.items():
+        assert [getattr(load_settings(decay={name: word}).decay, name) for word in words] == list(words.values())
