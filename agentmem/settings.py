@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Unpack, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from agentmem.errors import ConfigError
 from agentmem.model.clock import Clock
@@ -117,32 +117,16 @@ class Settings(BaseSettings):
     worker: WorkerOptions = WorkerOptions()
 
     def __init__(self, **overrides: Unpack[SettingsOverrides]) -> None:
-        arguments: dict[str, Any] = dict(overrides)
-        for name in arguments:
-            if name not in type(self).model_fields:  # the class itself would take some that begin with _
-                raise ConfigError(_unknown((name,), type(self).model_fields, ""))
-        sources = Sources.read(type(self), arguments)
+        sources = Sources.read(type(self), overrides)
         self._check(sources.merged(), sources)
         if (ignored := ignored_config(self.config, self.home)) is not None:
             report_ignored(ignored)
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what is handed over: `Sources` has read the rest, and .env files and secrets folders are not read."""
-        return (init_settings,)
 
     def _check(self, values: Mapping[str, Any], sources: Sources) -> None:
         """Fill and check the fields. Raises ConfigError."""
         problem: ConfigError | None = None
         try:
-            BaseSettings.__init__(self, **values)
+            BaseModel.__init__(self, **values)  # not that of BaseSettings, which would read sources by itself
         except ValidationError as error:
             problem = _explained(error, sources)
         if problem is not None:  # raised here, because pydantic's error holds the values
@@ -200,6 +184,12 @@ class Settings(BaseSettings):
         if value is not None:
             check_web_url(value)
         return value
+
+    @field_validator("embedder", "reranker")
+    @classmethod
+    def _model_folder(cls, value: str) -> str:
+        prefix, tilde, rest = value.partition("local:~")
+        return f"local:{expand_path('~' + rest)}" if tilde and not prefix else value
 
     @field_validator("embedder")
     @classmethod

@@ -129,6 +129,12 @@ def test_a_file_in_the_working_directory_is_not_taken_from_a_url(url: str) -> No
         load_settings(log_url=url, graph_url="neo4j://h")
 
 
+def test_the_address_of_a_url_goes_before_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGHOSTADDR", "203.0.113.9")
+    given = {"postgresql://h:5432/d": "", "postgresql://h/d?hostaddr=127.0.0.1": "127.0.0.1", "postgresql:///d": None}
+    assert {url: conninfo_to_dict(read_url(url)[0]).get("hostaddr") for url in given} == given
+
+
 @pytest.mark.parametrize(
     "url",
     ["postgresql://h:0/d", "postgresql://h:65536/d", "postgresql://h:x/d", "postgresql://h o/d", "postgresql://[h/d"],

@@ -260,6 +260,8 @@ def test_a_named_users_home_is_found_and_an_unknown_one_is_refused() -> None:
         assert f"setting {name}" in (said := refused(**{name: "~nobody-of-this-name/x"}))
         assert "begins with ~" in said
     assert "setting log_url" in refused(log_url="sqlite:///~nobody-of-this-name/x.db")
+    assert "setting embedder" in refused(embedder="local:~nobody-of-this-name/model")
+    assert load_settings(reranker="local:~root/model").reranker == "local:/root/model"
 
 
 def test_the_memory_is_made_where_a_tilde_says(tmp_path: Path) -> None:

@@ -335,6 +335,8 @@ def read_url(url: str) -> tuple[str, str]:
         wanted = {
             "connect_timeout": str(int(CONNECT_SECONDS)), "application_name": "agentmem", "keepalives_idle": "30",
             "keepalives_interval": "10", "keepalives_count": "3",
+            # Else PGHOSTADDR of the environment would send the password elsewhere than the URL says.
+            **({"hostaddr": ""} if known.get("host") else {}),
         }  # fmt: skip
         conninfo = make_conninfo(url, **{name: value for name, value in wanted.items() if name not in known})
     except (psycopg.ProgrammingError, ValueError):  # the driver's words may hold a piece of the password
