@@ -134,6 +134,8 @@ class Settings(BaseSettings):
 
     def changed(self, overrides: SettingsOverrides) -> Settings:
         """These settings with some changed; neither the environment nor the file is read again. Raises ConfigError."""
+        if overrides.get("config", self.config) != self.config:
+            raise ConfigError("setting config: these settings are made already; give the file to load_settings alone")
         held: dict[str, Any] = {name: getattr(self, name) for name in self.model_fields_set}
         for name, value in held.items():
             if isinstance(value, BaseModel) and isinstance(overrides.get(name), Mapping):

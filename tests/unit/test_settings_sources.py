@@ -114,7 +114,8 @@ def test_changed_settings_read_nothing_again(write: Write, monkeypatch: pytest.M
     assert (changed.decay.half_life_days, changed.decay.beta, changed.decay.forget) == (9, 0.1, "delete")
     assert changed.recall == {"vector": {"near": 0.1, "asking": 0.2}}
     assert type(changed) is Settings
-    assert load_settings(first, home=tmp_path / "other").threads == 3
+    assert load_settings(first, home=tmp_path / "other", config=file).threads == 3
+    assert "setting config" in refused(settings=first, config=tmp_path / "other.toml")
 
 
 # -- the working directory
