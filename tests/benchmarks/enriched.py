@@ -107,7 +107,7 @@ async def measure(data: Path, lines: Path | None, home: str, embedder: str) -> d
     from agentmem.bench.datasets import load
     from agentmem.bench.metrics import CUTS
 
-    program = [sys.executable, "-m", "tests.benchmarks.enriched", "--answer", str(data), str(lines)]
+    program = [sys.executable, str(Path(__file__).resolve()), "--answer", str(data), str(lines)]
     llm = "none" if lines is None else f"command:{shlex.join(program)}"
     counts: Counter[str] = Counter()
     values: tuple[list[tuple[float, ...]], ...] = ([], [])

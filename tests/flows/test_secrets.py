@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote
+from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner
@@ -21,8 +23,10 @@ from hypothesis import strategies as st
 from agentmem import AgentMemError, AgentMemory, AsyncAgentMemory, ConfigError
 from agentmem.cli.program import program
 from agentmem.events import WARNING, tell
+from agentmem.monitoring import Monitor
 from agentmem.settings import load_settings
 from agentmem.upkeep.doctor import doctor
+from agentmem.worker import ConsolidationWorker
 from tests.flows.given import StoppedClock, opened, resources, run
 from tests.flows.overheard import LETTERS, Overheard, files_telling, overhearing
 from tests.servers.stack import Stack
@@ -223,6 +227,39 @@ def test_a_failing_program_leaves_its_exit_code_and_nothing_of_what_it_said(home
         assert heard.tells(secret) == []
         assert memory.remember("never eat", reinforce=False).turns[0].id == turn.id
     assert files_telling(home, secret) == []
+
+
+def test_a_worker_tells_nothing_of_it_to_those_who_watch(home: Path) -> None:
+    """Neither in its reports, nor under /health and /metrics, nor in what `agentmem jobs` shows."""
+    secret = "ZQXJKWVZQX"
+
+    async def watched(heard: Overheard) -> None:
+        async with AsyncAgentMemory("ann", home=home, embedder="hash", llm=command(secret)) as memory:
+            await memory.store_turn(f"I never eat {WORDS}.")
+            monitor = Monitor()
+            heard.look(await (worker := ConsolidationWorker(memory.resources, told=monitor.count)).run_once())
+            port = monitor.open(worker, "127.0.0.1", 0)
+            try:
+                for page in ("health", "metrics"):
+                    heard.texts.append(await asyncio.to_thread(fetched, f"http://127.0.0.1:{port}/{page}"))
+            finally:
+                await asyncio.to_thread(monitor.close)
+
+    with overhearing() as heard:
+        asyncio.run(watched(heard))
+        heard.texts.append(CliRunner().invoke(program, ["jobs", "--all-users", "--json", "--home", str(home)]).stdout)
+    said = "\n".join(heard.texts)
+    assert "ended with code 3" in said
+    assert 'agentmem_job_runs_total{job="consolidate"}' in said
+    assert (heard.tells(secret), WORDS in said) == ([], False)
+
+
+def fetched(url: str) -> str:
+    try:
+        with urlopen(url, timeout=10) as answer:
+            return str(answer.read().decode())
+    except HTTPError as error:
+        return error.read().decode()
 
 
 def test_a_model_is_recorded_without_its_command_line(home: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_command_explains_itself(cli: Any, name: str) -> None:
     shown = cli(name, "--help")
     assert loaded(name).get_short_help_str(limit=100).endswith(".")
     assert "Examples:" in shown
-    assert all(option in shown for option in ("--user", "--channel", "--home", "--json"))
+    assert all(option in shown for option in ("--user", "--channel", "--home", "--config", "--json"))
     assert "--seed" not in shown
     silent = [param.name for param in loaded(name).params if isinstance(param, click.Option) and not param.help]
     assert silent == []

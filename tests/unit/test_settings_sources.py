@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from click.testing import CliRunner
 
 from agentmem import AgentMemory, ConfigError, Settings
+from agentmem.cli.program import program
 from agentmem.settings import load_settings
 from agentmem.settings_sources import MAX_CONFIG_BYTES, PATH_SETTINGS, report_ignored
 
@@ -272,6 +274,25 @@ def test_the_memory_is_made_where_a_tilde_says(tmp_path: Path) -> None:
     assert not (tmp_path / "work/~").exists()
 
 
+def test_a_tilde_that_the_shell_leaves_is_replaced_on_the_command_line(tmp_path: Path, write: Write) -> None:
+    def run(*words: str) -> str:
+        result = CliRunner().invoke(program, [*words])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    user = tmp_path / "user"
+    write("user/named.toml", 'embedder = "hash"\nhome = "memory"\n')
+    write("user/turns.jsonl", '{"role": "user", "content": "I eat no meat."}\n')
+    run("import", "~/turns.jsonl", "--config", "~/named.toml", "--home=~/other")
+    run("export", "~/out.jsonl", "--home", "~/other")
+    assert "I eat no meat." in (user / "out.jsonl").read_text()
+    assert (user / "other/memory.db").exists()
+    assert list((tmp_path / "work").iterdir()) == []
+    refused = CliRunner().invoke(program, ["stats", "--home", "~nobody-of-this-name/x"])
+    assert refused.exit_code == 2
+    assert "begins with ~" in refused.stderr
+
+
 def test_a_user_without_a_home_folder_is_told_to_name_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("pwd.getpwuid", lambda _: (_ for _ in ()).throw(KeyError("no such user")))
@@ -313,6 +334,8 @@ def test_a_file_that_cannot_be_used_is_named_with_the_line(write: Write, case: s
     said = refused()
     assert words in said
     assert str(path) in said or case not in NAMES_THE_FILE
+    shown = CliRunner().invoke(program, ["stats"])
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (2, "", f"agentmem: error: {said}\n")
 
 
 def test_an_option_of_recall_is_named_with_its_line_when_the_memory_is_opened(write: Write) -> None:
@@ -390,6 +413,8 @@ def test_a_variable_that_cannot_be_used_is_named(
     said = refused()
     assert f"environment variable AGENTMEM_{variable}" in said
     assert words in said
+    shown = CliRunner().invoke(program, ["doctor"])
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (2, "", f"agentmem: error: {said}\n")
 
 
 def test_a_variable_with_an_option_of_recall_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import agentmem
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-LINES_OF_A_FILE = 400
+LINES_OF_A_FILE = 600
 LINES_OF_A_FUNCTION = 40
 PARAMETERS = 6
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "manager", "managers", "common", "base"}
