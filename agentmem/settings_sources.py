@@ -117,7 +117,7 @@ def expand_path(path: str | os.PathLike[str]) -> Path:
     if not text or "\0" in text:
         raise ValueError("must be a path, got an empty text or one with a NUL character")
     expanded = os.path.expanduser(text)
-    if text.startswith("~") and expanded.startswith("~"):
+    if text.startswith("~") and not os.path.isabs(expanded):
         raise ValueError("begins with ~, but no home folder is known for that user; write the whole path")
     return Path(expanded)
 
@@ -129,13 +129,9 @@ def expand_url(url: str) -> str:
 
 def default_home() -> Path:
     """`~/.agentmem`. Raises ConfigError where the user has no home folder."""
-    try:
-        home = expand_path("~")
-    except ValueError:
-        home = Path()
-    if not home.is_absolute():
-        raise ConfigError("setting home: no home folder is known for this user; set AGENTMEM_HOME or give --home")
-    return home / ".agentmem"
+    with suppress(ValueError):
+        return expand_path("~/.agentmem")
+    raise ConfigError("setting home: no home folder is known for this user; set AGENTMEM_HOME or give --home")
 
 
 def _anchored(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:

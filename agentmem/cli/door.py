@@ -30,7 +30,7 @@ class UserPath(click.Path):
         """The path, checked as `click.Path` does."""
         if isinstance(value, str) and value.startswith("~"):
             value = os.path.expanduser(value)
-            if value.startswith("~"):
+            if not os.path.isabs(value):
                 self.fail("begins with ~, but no home folder is known for that user; write the whole path", param, ctx)
         return super().convert(value, param, ctx)
 

@@ -302,6 +302,7 @@ def test_a_user_without_a_home_folder_is_told_to_name_one(monkeypatch: pytest.Mo
     assert "set AGENTMEM_HOME or give --home" in refused()
     monkeypatch.setenv("HOME", "relative")
     assert "set AGENTMEM_HOME or give --home" in refused()
+    assert "setting home" in refused(home="~/memory")
 
 
 # -- files that are refused
