@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from agentmem.consolidation import JobReport
     from agentmem.errors import (
         AgentMemError,
-        BadReply,
-        BudgetSpent,
+        BudgetExceeded,
         Closed,
         ConfigError,
         Conflict,
         CorruptStore,
+        InvalidModelOutput,
         InvalidRecord,
         LeaseLost,
         ModelError,
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     )
     from agentmem.memory.buffer import BufferMemory
     from agentmem.memory.clusters import Cluster
-    from agentmem.memory.curation import ToReview
-    from agentmem.memory.goal_graph import GoalTree
-    from agentmem.memory.promoting import Promoted
-    from agentmem.memory.strategies import FoundStrategy
+    from agentmem.memory.curation import ReviewItem
+    from agentmem.memory.goal_graph import GoalNode
+    from agentmem.memory.promoting import PromotionResult
+    from agentmem.memory.strategies import StrategyMatch
     from agentmem.memory.tools import ToolStats
     from agentmem.model.records import (
         Conversation,
@@ -71,8 +71,7 @@ __all__ = [
     "AgentMemError",
     "AgentMemory",
     "AsyncAgentMemory",
-    "BadReply",
-    "BudgetSpent",
+    "BudgetExceeded",
     "BufferMemory",
     "Closed",
     "Cluster",
@@ -85,9 +84,9 @@ __all__ = [
     "EdgeKind",
     "Entity",
     "Fact",
-    "FoundStrategy",
     "Goal",
-    "GoalTree",
+    "GoalNode",
+    "InvalidModelOutput",
     "InvalidRecord",
     "JobReport",
     "LeaseLost",
@@ -97,10 +96,11 @@ __all__ = [
     "NotFound",
     "Outcome",
     "Procedure",
-    "Promoted",
+    "PromotionResult",
     "RateLimited",
     "Record",
     "Review",
+    "ReviewItem",
     "Schedule",
     "SchemaMismatch",
     "ScopeError",
@@ -109,8 +109,8 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "Strategy",
+    "StrategyMatch",
     "Synopsis",
-    "ToReview",
     "Tool",
     "ToolInvocation",
     "ToolStats",
@@ -119,19 +119,19 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = {
+_PUBLIC_MODULES = {
     "AgentMemory": "agentmem.blocking",
     "AsyncAgentMemory": "agentmem.agent_memory",
     "BufferMemory": "agentmem.memory.buffer",
     "Cluster": "agentmem.memory.clusters",
     "Context": "agentmem.recall.context",
-    "FoundStrategy": "agentmem.memory.strategies",
-    "GoalTree": "agentmem.memory.goal_graph",
+    "StrategyMatch": "agentmem.memory.strategies",
+    "GoalNode": "agentmem.memory.goal_graph",
     "JobReport": "agentmem.consolidation",
     "MemoryBundle": "agentmem.recall.bundle",
-    "Promoted": "agentmem.memory.promoting",
+    "PromotionResult": "agentmem.memory.promoting",
     "Settings": "agentmem.settings",
-    "ToReview": "agentmem.memory.curation",
+    "ReviewItem": "agentmem.memory.curation",
     "ToolStats": "agentmem.memory.tools",
     **dict.fromkeys(
         (
@@ -163,7 +163,7 @@ def __getattr__(name: str) -> Any:
     """Load a public name when it is first asked for, so that importing the package stays quick."""
     if name not in __all__:
         raise AttributeError(f"module 'agentmem' has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "agentmem.errors")), name)
+    return getattr(import_module(_PUBLIC_MODULES.get(name, "agentmem.errors")), name)
 
 
 def __dir__() -> list[str]:

@@ -9,21 +9,21 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from agentmem.consolidation import JobOptions, JobReport, Progress, chosen_jobs, silent
+from agentmem.consolidation import JobOptions, JobReport, ProgressCallback, no_progress, select_jobs
 from agentmem.errors import AgentMemError, InvalidRecord, NotFound
-from agentmem.memory import Seat
+from agentmem.memory import MemoryContext
 from agentmem.memory.answers import Diff, ErasureReceipt, ForgetReceipt
-from agentmem.memory.episodic import Episodic
+from agentmem.memory.episodic import EpisodicMemory
 from agentmem.memory.swarm import announce
 from agentmem.model.records import Entity, Fact, Goal, Outcome, Record, Synopsis, Turn, User
 from agentmem.model.scope import GLOBAL, Scope
-from agentmem.recall.beside import gathered
+from agentmem.recall.beside import gather_sources
 from agentmem.recall.bundle import MemoryBundle
-from agentmem.recall.context import Context, Counter
-from agentmem.recall.opening import Opening
-from agentmem.recall.query import Request
-from agentmem.recall.trail import AuditView, Trail
-from agentmem.resources import Resources
+from agentmem.recall.context import Context, TokenCounter
+from agentmem.recall.opening import EngineHandle
+from agentmem.recall.query import RecallRequest
+from agentmem.recall.trail import AuditView, RecallAudit
+from agentmem.resources import Engine
 from agentmem.settings import Settings, load_settings
 from agentmem.settings_overrides import SettingsOverrides
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:  # what not every program uses is loaded where it is first ask
     from agentmem.memory.curation import Curation
     from agentmem.memory.erasure import Erasure
     from agentmem.memory.goals import Goals
-    from agentmem.memory.procedural import Procedural
+    from agentmem.memory.procedural import ProceduralMemory
     from agentmem.memory.schedules import Schedules
-    from agentmem.memory.semantic import Semantic
-    from agentmem.memory.working import Working
+    from agentmem.memory.semantic import SemanticMemory
+    from agentmem.memory.working import WorkingMemory
 
 
 class AsyncAgentMemory:
@@ -57,19 +57,19 @@ class AsyncAgentMemory:
         **overrides: Unpack[SettingsOverrides],
     ) -> None:
         self.scope = Scope(user_id, channel, agent_id, conversation_id, session_id)
-        self._opened = Opening(load_settings(settings, **overrides))
+        self._opening = EngineHandle(load_settings(settings, **overrides))
 
     # -- life
 
     async def open(self) -> Self:
         """Open the stores; twice is fine. Raises ConfigError, SchemaMismatch, CorruptStore or StoreUnavailable."""
-        await self._opened.open()
+        await self._opening.open()
         return self
 
     async def close(self) -> None:
         """Close what is open, for all scoped views; closing twice is fine."""
-        if self._opened.parts is not None:
-            await self._opened.parts[0].close()
+        if self._opening.opened is not None:
+            await self._opening.opened[0].close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -100,78 +100,78 @@ class AsyncAgentMemory:
         other.scope = replace(self.scope, **{name: value for name, value in asked.items() if value is not None})
         if user_id not in (None, self.scope.user_id) and conversation_id is None:
             other.scope = replace(other.scope, conversation_id=None)
-        other._opened = self._opened
+        other._opening = self._opening
         return other
 
     @property
-    def resources(self) -> Resources:
+    def engine(self) -> Engine:
         """What is open; Closed before `open`."""
-        return self._opened.get()[0]
+        return self._opening.get()[0]
 
     @cached_property
-    def _seat(self) -> Seat:
-        return Seat(self.resources, self.scope)
+    def _context(self) -> MemoryContext:
+        return MemoryContext(self.engine, self.scope)
 
     # -- subsystems
 
     @cached_property
-    def episodic(self) -> Episodic:
+    def episodic(self) -> EpisodicMemory:
         """Turns and conversations."""
-        return Episodic(self._seat)
+        return EpisodicMemory(self._context)
 
     @cached_property
-    def semantic(self) -> Semantic:
+    def semantic(self) -> SemanticMemory:
         """Facts, entities and relations."""
-        from agentmem.memory.semantic import Semantic
+        from agentmem.memory.semantic import SemanticMemory
 
-        return Semantic(self._seat)
+        return SemanticMemory(self._context)
 
     @cached_property
-    def working(self) -> Working:
+    def working(self) -> WorkingMemory:
         """What the running session has at hand."""
-        from agentmem.memory.working import Working
+        from agentmem.memory.working import WorkingMemory
 
-        return Working(self._seat)
+        return WorkingMemory(self._context)
 
     @cached_property
-    def procedural(self) -> Procedural:
+    def procedural(self) -> ProceduralMemory:
         """What was done, and what works."""
-        from agentmem.memory.procedural import Procedural
+        from agentmem.memory.procedural import ProceduralMemory
 
-        return Procedural(self._seat)
+        return ProceduralMemory(self._context)
 
     @cached_property
     def goals(self) -> Goals:
         """What is to be reached."""
         from agentmem.memory.goals import Goals
 
-        return Goals(self._seat)
+        return Goals(self._context)
 
     @cached_property
     def schedules(self) -> Schedules:
         """What is to be done at which time."""
         from agentmem.memory.schedules import Schedules
 
-        return Schedules(self._seat)
+        return Schedules(self._context)
 
     @cached_property
     def curation(self) -> Curation:
         """What fades, what stays, and what says the same."""
-        from agentmem.extraction.similar import signature
+        from agentmem.extraction.similar import dedup_signature
         from agentmem.memory.curation import Curation
 
-        return Curation(self._seat, signature, self.consolidate)
+        return Curation(self._context, dedup_signature, self.consolidate)
 
     @cached_property
     def audit(self) -> AuditView:
         """What was done, and why a recall answered as it did."""
-        return AuditView(self._seat, self._opened.get()[1])
+        return AuditView(self._context, self._opening.get()[1])
 
     @cached_property
     def _erasure(self) -> Erasure:
         from agentmem.memory.erasure import Erasure
 
-        return Erasure(self._seat)
+        return Erasure(self._context)
 
     # -- storing
 
@@ -194,7 +194,7 @@ class AsyncAgentMemory:
             }  # fmt: skip
         elif speaker is not None or timestamp is not None or turn_id is not None or metadata is not None:
             raise InvalidRecord("give speaker, timestamp, turn_id and metadata inside the turn", field="turn")
-        stored = await self.episodic.store([turn], key=idempotency_key)
+        stored = await self.episodic.store([turn], idempotency_key=idempotency_key)
         if not stored:
             raise NotFound("this turn was erased; it is not stored again under the same turn_id")
         return stored[0]
@@ -203,7 +203,7 @@ class AsyncAgentMemory:
         self, turns: Sequence[Turn | Mapping[str, Any] | str], *, idempotency_key: str | None = None
     ) -> list[Turn]:
         """Store up to 1,000 turns in one transaction, in order; see `store_turn`. [] for none."""
-        return await self.episodic.store(turns, key=idempotency_key)
+        return await self.episodic.store(turns, idempotency_key=idempotency_key)
 
     async def learn_fact(
         self, claim: str, *, confidence: float | None = None, source: str | None = None,
@@ -223,15 +223,15 @@ class AsyncAgentMemory:
             "depends_on": depends_on, "tier": tier, "salience": salience, "memory_type": memory_type,
         }  # fmt: skip
         fields = {name: value for name, value in given.items() if value is not None}
-        return await self.semantic.learn_fact(claim, key=idempotency_key, **fields)
+        return await self.semantic.learn_fact(claim, idempotency_key=idempotency_key, **fields)
 
     async def upsert_entity(self, entity: Entity | Mapping[str, Any], *, idempotency_key: str | None = None) -> Entity:
         """Store an entity (`name`, `type`, `aliases`, `description`, `properties`), or add to the one of that name."""
-        return await self.semantic.upsert_entity(entity, key=idempotency_key)
+        return await self.semantic.upsert_entity(entity, idempotency_key=idempotency_key)
 
     async def add_goal(self, goal: Goal | Mapping[str, Any] | str, *, idempotency_key: str | None = None) -> Goal:
         """Store a goal: its description, a mapping of Goal's fields, or a Goal."""
-        return await self.goals.add(goal, key=idempotency_key)
+        return await self.goals.add(goal, idempotency_key=idempotency_key)
 
     async def get_goal(self, goal_id: str) -> Goal:
         """The goal of this id; NotFound when this scope has none."""
@@ -242,7 +242,7 @@ class AsyncAgentMemory:
         idempotency_key: str | None = None,
     ) -> Goal:  # fmt: skip
         """End a goal as `completed` or `abandoned`, with what came of it; `cascade` abandons its open sub-goals."""
-        return await self.goals.complete(goal_id, status, result, cascade=cascade, key=idempotency_key)
+        return await self.goals.complete(goal_id, status, result, cascade=cascade, idempotency_key=idempotency_key)
 
     async def announce(
         self, text: str, *, expires_in: timedelta | float | None = None, idempotency_key: str | None = None
@@ -251,13 +251,13 @@ class AsyncAgentMemory:
 
         It is a fact in `_swarm`. Said again while it holds, it is strengthened; only a later end changes its end.
         """
-        return await announce(self._seat, text, expires_in=expires_in, key=idempotency_key)
+        return await announce(self._context, text, expires_in=expires_in, idempotency_key=idempotency_key)
 
     async def profile(self) -> User:
         """The user's profile; an empty one when nothing was ever set."""
         from agentmem.memory.profile import Profile
 
-        return await Profile(self._seat).read()
+        return await Profile(self._context).read()
 
     async def update_profile(
         self, *, preferences: Mapping[str, Any] | None = None, expertise_areas: Sequence[str] | None = None,
@@ -267,8 +267,8 @@ class AsyncAgentMemory:
         """Merge what is given into the profile; None inside a mapping removes that entry."""
         from agentmem.memory.profile import Profile
 
-        return await Profile(self._seat).update(
-            key=idempotency_key, preferences=preferences, expertise_areas=expertise_areas,
+        return await Profile(self._context).update(
+            idempotency_key=idempotency_key, preferences=preferences, expertise_areas=expertise_areas,
             communication_style=communication_style, metadata=metadata,
         )  # fmt: skip
 
@@ -288,48 +288,48 @@ class AsyncAgentMemory:
         `items`. What is delivered is reinforced once, unless `reinforce=False`: then nothing changes. An empty store
         gives an empty bundle. Raises InvalidRecord for an empty query or one over 10,000 characters.
         """
-        request = Request(
+        request = RecallRequest(
             query=query, top_k=top_k, channels=None if channels is None else tuple(channels), as_of=as_of,
             known_at=known_at, since=since, until=until, time_window_hours=time_window_hours,
             min_confidence=min_confidence, include=(include,) if isinstance(include, str) else tuple(include),
             techniques=None if techniques is None else tuple(techniques),
         )  # fmt: skip
-        resources, layer = self._opened.get()
-        scope = self._seat.scope
-        trail = await Trail.begin(resources, scope, "retrieve", request)
+        engine, layer = self._opening.get()
+        scope = self._context.scope
+        trail = await RecallAudit.begin(engine, scope, "retrieve", request)
         try:
-            bundle = await layer.recall(request, scope, resources.notices)
+            bundle = await layer.recall(request, scope, engine.notices)
         except AgentMemError as error:
-            await trail.end(None, error=type(error).__name__)
+            await trail.write_row(None, error=type(error).__name__)
             raise
-        trail.hold(bundle)
+        trail.publish(bundle)
         if reinforce and bundle.receipt.delivered:
-            bundle = await trail.reinforced(bundle)
-        await trail.end(bundle.receipt)
+            bundle = await trail.reinforce(bundle)
+        await trail.write_row(bundle.receipt)
         return bundle
 
-    async def context(self, query: str, max_tokens: int = 4000, *, counter: Counter | None = None) -> Context:
+    async def context(self, query: str, max_tokens: int = 4000, *, counter: TokenCounter | None = None) -> Context:
         """As much of what matters for a query as fits into `max_tokens`, ready for a prompt; it changes nothing.
 
         Of all tiers: the last turns of the conversation, the synopsis, standing instructions, open goals, and what is
         found. Tokens are characters / 4, rounded up, unless `counter` (text to number of tokens) is given.
         """
-        request = Request(query=query)
-        resources, layer = self._opened.get()
-        scope, others = self._seat.scope, partial(gathered, self._seat, query)
-        trail = await Trail.begin(resources, scope, "context", request)
-        packed = await layer.context(request, scope, max_tokens, counter, resources.notices, others)
-        await trail.end(None)
+        request = RecallRequest(query=query)
+        engine, layer = self._opening.get()
+        scope, others = self._context.scope, partial(gather_sources, self._context, query)
+        trail = await RecallAudit.begin(engine, scope, "context", request)
+        packed = await layer.context(request, scope, max_tokens, counter, engine.notices, others)
+        await trail.write_row(None)
         return packed
 
-    async def synopsis(self, *, max_tokens: int | None = None, counter: Counter | None = None) -> Synopsis:
+    async def synopsis(self, *, max_tokens: int | None = None, counter: TokenCounter | None = None) -> Synopsis:
         """Who the user is, and what goes on lately, in at most `max_tokens` (1,000) tokens; no model is asked.
 
         What a model wrote in the background stands here while the facts behind it do; else it is made of facts.
         """
         from agentmem.memory.synopsis import Synopses
 
-        return await Synopses(self._seat).read(max_tokens, counter)
+        return await Synopses(self._context).read(max_tokens, counter)
 
     # -- forgetting and taking back
 
@@ -337,11 +337,11 @@ class AsyncAgentMemory:
         self, record_id: str, hard: bool = False, *, reason: str = "", idempotency_key: str | None = None
     ) -> ForgetReceipt:
         """Forget a record. Softly: out of recall, restorable. `hard`: erased everywhere, with a scan in the receipt."""
-        return await self._erasure.forget_id(record_id, hard=hard, reason=reason, key=idempotency_key)
+        return await self._erasure.forget_id(record_id, hard=hard, reason=reason, idempotency_key=idempotency_key)
 
     async def restore(self, record_id: str, *, idempotency_key: str | None = None) -> list[Record]:
         """Bring back what was softly forgotten under this id."""
-        return await self._erasure.restore(record_id, key=idempotency_key)
+        return await self._erasure.restore(record_id, idempotency_key=idempotency_key)
 
     async def erase(self) -> ErasureReceipt:
         """Erase everything of this user, in every channel and store; the receipt carries the scan."""
@@ -351,19 +351,19 @@ class AsyncAgentMemory:
         """Take an operation back; returns the id of the operation that did. Conflict when later ones built on it."""
         from agentmem.memory.history import History
 
-        return await History(self._seat).undo(operation_id, key=idempotency_key)
+        return await History(self._context).undo(operation_id, idempotency_key=idempotency_key)
 
     async def diff(self, earlier: datetime, later: datetime) -> Diff:
         """What memory learned, retired and changed between two moments of the record."""
         from agentmem.memory.history import History
 
-        return await History(self._seat).diff(earlier, later)
+        return await History(self._context).diff(earlier, later)
 
     async def observe_usage(
         self, ids: Sequence[str], context_tags: Sequence[str] = (), *, idempotency_key: str | None = None
     ) -> int:
         """Note that records were used in an answer, once per key; returns how many were found."""
-        return await self._seat.used(ids, context_tags, key=idempotency_key)
+        return await self._context.record_usage(ids, context_tags, idempotency_key=idempotency_key)
 
     async def reflect(
         self, outcome: bool | str | Mapping[str, Any] | Outcome, *, idempotency_key: str | None = None
@@ -371,30 +371,37 @@ class AsyncAgentMemory:
         """Say how a conversation or a task ended: True, 'failure: why', or fields of Outcome."""
         from agentmem.memory.outcomes import Outcomes
 
-        return await Outcomes(self._seat).reflect(outcome, key=idempotency_key)
+        return await Outcomes(self._context).reflect(outcome, idempotency_key=idempotency_key)
 
     # -- in the background
 
     async def consolidate(
-        self, job: str | None = None, dry_run: bool = False, *, again: bool = False, progress: Progress = silent
+        self,
+        job: str | None = None,
+        dry_run: bool = False,
+        *,
+        requeue_dead_letters: bool = False,
+        progress: ProgressCallback = no_progress,
     ) -> list[JobReport]:
         """Run the background jobs (or one of them) for this user now; a report of each.
 
         `consolidate` reads every turn that nobody has read yet, with the language model of the settings, or by rules
-        where none is set. `again` takes up what was parked. Raises InvalidRecord for an unknown job, ConfigError for a
-        model that cannot be used; a model that is away is told in the report.
+        where none is set. `requeue_dead_letters` takes up what was parked. Raises InvalidRecord for an unknown job,
+        ConfigError for a model that cannot be used; a model that is away is told in the report.
         """
-        from agentmem.consolidation.serving import serve_user
+        from agentmem.consolidation.serving import run_job_for_user
 
-        options = JobOptions(dry_run=dry_run, again=again, progress=progress)
-        return [await serve_user(self.resources, module, self.scope, options) for module in chosen_jobs(job).values()]
+        options = JobOptions(dry_run=dry_run, retry_parked=requeue_dead_letters, progress=progress)
+        return [
+            await run_job_for_user(self.engine, module, self.scope, options) for module in select_jobs(job).values()
+        ]
 
     # -- projections
 
     async def lag(self) -> dict[str, int]:
         """Changes that each projection has still to apply for this user; all 0 when caught up."""
-        return await self.resources.lag(self.scope)
+        return await self.engine.lag(self.scope)
 
     async def flush(self) -> None:
         """Wait until every projection has caught up; raises ModelUnavailable when the embedder does not come back."""
-        await self.resources.flush(self.scope)
+        await self.engine.flush(self.scope)

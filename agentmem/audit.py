@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentmem.model.changes import Audit, Promotion
+from agentmem.model.changes import AuditEntry, PromotionAudit
 from agentmem.model.records import Record
 from agentmem.model.scope import GLOBAL, Scope
 from agentmem.settings import Settings
@@ -22,25 +22,28 @@ class Auditor:
 
     def __init__(self, settings: Settings) -> None:
         self.level = settings.audit_level
-        active = settings.active()
+        active = settings.public_values()
         self.thresholds: Mapping[str, Any] = {}  # what recall works with; it stands in the rows of reads
         kept = ("recall_profile", "embedder", "audit_level", "seed", "recall")
-        self.snapshot: Mapping[str, Any] = {"settings": settings.digest(), **{name: active[name] for name in kept}}
+        self.config_snapshot: Mapping[str, Any] = {
+            "settings": settings.fingerprint(),
+            **{name: active[name] for name in kept},
+        }
 
     @property
-    def reads(self) -> bool:
+    def audits_reads(self) -> bool:
         """Whether reads leave rows."""
         return self.level in ("reads", "verbose")
 
-    def payload(self, records: Sequence[Record]) -> Any:
-        """What `write` keeps of the first 50 records at verbose; None, and no work, at other levels."""
+    def dump_payload(self, records: Sequence[Record]) -> Any:
+        """What `build_write_entry` keeps of the first 50 records at verbose; None, and no work, at other levels."""
         return [record.model_dump(mode="json") for record in records[:50]] if self.level == "verbose" else None
 
-    def write(
+    def build_write_entry(
         self, operation: str, scope: Scope, *, memory_type: str, operation_id: str = "", count: int | None = None,
         latency_ms: float | None = None, metadata: Mapping[str, Any] | None = None, payload: Any = None,
-        error: str | None = None, promotion: Promotion | None = None,
-    ) -> Audit | None:  # fmt: skip
+        error: str | None = None, promotion: PromotionAudit | None = None,
+    ) -> AuditEntry | None:  # fmt: skip
         """The row of a mutation; `payload` is kept at verbose only."""
         if self.level == "off":
             return None
@@ -48,24 +51,24 @@ class Auditor:
         if self.level == "verbose" and payload is not None:
             details["payload"] = payload
         limits = {} if promotion is None or promotion.thresholds is None else {"promotion": dict(promotion.thresholds)}
-        return Audit(
+        return AuditEntry(
             operation=operation, memory_type=memory_type, scope=scope, operation_id=operation_id,
             target_channels=(GLOBAL if promotion else scope.channel,), result_count=count, latency_ms=latency_ms,
-            success=error is None, error_message=error, config_snapshot={**self.snapshot, **limits}, metadata=details,
-            **({} if promotion is None else promotion.columns()),
+            success=error is None, error_message=error, config_snapshot={**self.config_snapshot, **limits},
+            metadata=details, **({} if promotion is None else promotion.columns()),
         )  # fmt: skip
 
-    def read(
+    def build_read_entry(
         self, operation: str, scope: Scope, *, memory_type: str, query: str | None = None, count: int | None = None,
         latency_ms: float | None = None, operation_id: str = "", metadata: Mapping[str, Any] | None = None,
         error: str | None = None,
-    ) -> Audit | None:  # fmt: skip
+    ) -> AuditEntry | None:  # fmt: skip
         """The row of a read, with the query's text; None below level `reads`."""
-        if not self.reads:
+        if not self.audits_reads:
             return None
-        return Audit(
+        return AuditEntry(
             operation=operation, memory_type=memory_type, scope=scope, operation_id=operation_id,
-            target_channels=scope.readable(), query_text=query, result_count=count, latency_ms=latency_ms,
-            success=error is None, error_message=error, config_snapshot={**self.snapshot, **self.thresholds},
+            target_channels=scope.readable_channels(), query_text=query, result_count=count, latency_ms=latency_ms,
+            success=error is None, error_message=error, config_snapshot={**self.config_snapshot, **self.thresholds},
             metadata=dict(metadata or {}),
         )  # fmt: skip

@@ -9,14 +9,14 @@ AgentMemError
   ScopeError             an operation without a scope, or outside of it
   Closed                 the memory was closed
   RateLimited            too many recalls; `retry_after` seconds
-  BudgetSpent            a run has used up the calls, tokens or dollars it was given
+  BudgetExceeded            a run has used up the calls, tokens or dollars it was given
   StoreError             the stores
     StoreUnavailable     cannot be reached, or full
     SchemaMismatch       written by another version of the schema
     CorruptStore         damaged; nothing was overwritten
   ModelError             the models
     ModelUnavailable     cannot be reached, or not installed
-    BadReply             answered with something unusable
+    InvalidModelOutput             answered with something unusable
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RateLimited(AgentMemError):
         self.retry_after = retry_after
 
 
-class BudgetSpent(AgentMemError):
+class BudgetExceeded(AgentMemError):
     """A run has used up the calls, tokens or dollars it was given; the model was not asked."""
 
 
@@ -98,5 +98,5 @@ class ModelUnavailable(ModelError):
     """A model cannot be reached or is not installed."""
 
 
-class BadReply(ModelError):
+class InvalidModelOutput(ModelError):
     """A model answered with something unusable."""

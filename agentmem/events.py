@@ -19,7 +19,7 @@ DEBUG, INFO, WARNING = logging.DEBUG, logging.INFO, logging.WARNING
 _LOGGER = logging.getLogger("agentmem")
 
 
-def tell(level: int, event: str, **values: Any) -> None:
+def log_event(level: int, event: str, **values: Any) -> None:
     """Note an event; costs next to nothing where nobody listens at that level."""
     if _LOGGER.isEnabledFor(level):
         _logger().log(level, event, **values)
@@ -41,34 +41,37 @@ def _logger() -> BoundLogger:
     return logger
 
 
-LATEST = 1000
+MAX_SAMPLES = 1000
 
 
 @dataclass
-class Timings:
+class LatencyStats:
     """How long things took in this process: the latest 1,000 of each name, in milliseconds."""
 
-    latest: dict[str, deque[float]] = field(default_factory=dict)
+    samples: dict[str, deque[float]] = field(default_factory=dict)
 
     def add(self, name: str, milliseconds: float) -> None:
         """Note one duration."""
-        self.latest.setdefault(name, deque(maxlen=LATEST)).append(milliseconds)
+        self.samples.setdefault(name, deque(maxlen=MAX_SAMPLES)).append(milliseconds)
 
-    def shown(self) -> dict[str, dict[str, float]]:
+    def percentiles(self) -> dict[str, dict[str, float]]:
         """Median, 95th and 99th percentile by name; nothing for what never happened."""
-        held = {name: sorted(durations) for name, durations in self.latest.items()}
-        return {name: {part: _at(values, share) for part, share in _PARTS.items()} for name, values in held.items()}
+        held = {name: sorted(durations) for name, durations in self.samples.items()}
+        return {
+            name: {part: _percentile(values, share) for part, share in _PERCENTILES.items()}
+            for name, values in held.items()
+        }
 
 
-_PARTS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+_PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
-def _at(values: list[float], share: float) -> float:
-    return values[min(len(values) - 1, int(share * len(values)))]
+def _percentile(values: list[float], fraction: float) -> float:
+    return values[min(len(values) - 1, int(fraction * len(values)))]
 
 
 @dataclass
-class Lookups:
+class CacheStats:
     """How often something was looked for in a cache of this process and was there, or not, by the cache's name."""
 
     hits: Counter[str] = field(default_factory=Counter)

@@ -13,7 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from agentmem.consolidation.serving import OPERATOR, RunReport, last_reports
+from agentmem.consolidation.serving import OPERATOR, RunReport, read_last_reports
 from agentmem.errors import AgentMemError, ConfigError
 from agentmem.worker import ConsolidationWorker
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-ANSWER_SECONDS = 5.0  # the stores are asked for so long
-PATIENCE = 5  # intervals of the most frequent job without a run before a worker counts as hanging
-AT_LEAST_SECONDS = 60.0
+STORE_TIMEOUT_SECONDS = 5.0  # the stores are asked for so long
+MAX_MISSED_INTERVALS = 5  # intervals of the most frequent job without a run before a worker counts as hanging
+MIN_ALLOWED_SILENCE_SECONDS = 60.0
 
-Start = Callable[[str, list[tuple[str, str]]], object]
-Application = Callable[[dict[str, Any], Start], Iterable[bytes]]
+StartResponse = Callable[[str, list[tuple[str, str]]], object]
+WSGIApplication = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
     """Whether a worker is well, and if not, why."""
 
-    well: bool
+    is_healthy: bool
     reason: str = ""
 
 
-def health(worker: ConsolidationWorker, now: float) -> Health:
+def check_health(worker: ConsolidationWorker, now: float) -> Health:
     """Well is who ended a run lately. `now` is by the clock of the loop, in seconds."""
     if worker.last_run is None:
         return Health(False, "no run has ended yet")
-    allowed = max(AT_LEAST_SECONDS, PATIENCE * min(map(worker.interval, worker.jobs)))
+    allowed = max(MIN_ALLOWED_SILENCE_SECONDS, MAX_MISSED_INTERVALS * min(map(worker.interval_seconds, worker.jobs)))
     silent = now - worker.last_run
     return Health(True) if silent <= allowed else Health(False, f"no run has ended for {silent:,.0f} s")
 
@@ -49,11 +49,11 @@ def health(worker: ConsolidationWorker, now: float) -> Health:
 class Monitor:
     """Counts what a worker reports, and answers on a port in a thread of its own.
 
-    Pass `count` as the worker's `told`. Raises ConfigError without the package prometheus-client.
+    Pass `record_run` as the worker's `told`. Raises ConfigError without the package prometheus-client.
     """
 
     def __init__(self) -> None:
-        prometheus = _prometheus()
+        prometheus = _import_prometheus()
         self.registry: CollectorRegistry = prometheus.CollectorRegistry()
         made = {"registry": self.registry}
         counter = prometheus.Counter
@@ -69,7 +69,7 @@ class Monitor:
         )
         self._server: WSGIServer | None = None
 
-    def count(self, report: RunReport) -> None:
+    def record_run(self, report: RunReport) -> None:
         """Add a run."""
         self._runs.labels(report.job).inc()
         self._failures.labels(report.job).inc(len(report.failed))
@@ -86,9 +86,9 @@ class Monitor:
 
         Raises ConfigError for a port that is taken.
         """
-        self.registry.register(_Stores(worker, asyncio.get_running_loop()))
+        self.registry.register(_StoreCollector(worker, asyncio.get_running_loop()))
         try:
-            self._server = make_server(host, port, _application(self, worker), handler_class=_Quiet)
+            self._server = make_server(host, port, _build_application(self, worker), handler_class=_QuietRequestHandler)
         except OSError as error:
             raise ConfigError(f"worker.port: cannot listen on {host}:{port}: {error.strerror}") from error
         Thread(target=self._server.serve_forever, name="agentmem-monitor", daemon=True).start()
@@ -102,29 +102,29 @@ class Monitor:
             self._server = None
 
 
-def _application(monitor: Monitor, worker: ConsolidationWorker) -> Application:
-    metrics = _prometheus().make_wsgi_app(monitor.registry)
+def _build_application(monitor: Monitor, worker: ConsolidationWorker) -> WSGIApplication:
+    metrics = _import_prometheus().make_wsgi_app(monitor.registry)
     clock = asyncio.get_running_loop().time
 
-    def answer(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+    def answer(environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
         if environ.get("PATH_INFO") == "/metrics":
             return metrics(environ, start)  # type: ignore[no-any-return]
         if environ.get("PATH_INFO") != "/health":
             start("404 Not Found", [("Content-Type", "text/plain")])
             return [b"/health or /metrics\n"]
-        found = health(worker, clock())
-        start("200 OK" if found.well else "503 Service Unavailable", [("Content-Type", "application/json")])
-        return [json.dumps({"well": found.well, "reason": found.reason, "jobs": list(worker.jobs)}).encode()]
+        found = check_health(worker, clock())
+        start("200 OK" if found.is_healthy else "503 Service Unavailable", [("Content-Type", "application/json")])
+        return [json.dumps({"well": found.is_healthy, "reason": found.reason, "jobs": list(worker.jobs)}).encode()]
 
     return answer
 
 
-class _Quiet(WSGIRequestHandler):
+class _QuietRequestHandler(WSGIRequestHandler):
     def log_message(self, *arguments: object) -> None:
         """Say nothing: probes ask every few seconds."""
 
 
-class _Stores:
+class _StoreCollector:
     """Reads sizes, lag and waiting times from the stores whenever somebody asks for metrics."""
 
     def __init__(self, worker: ConsolidationWorker, loop: asyncio.AbstractEventLoop) -> None:
@@ -140,7 +140,7 @@ class _Stores:
         from prometheus_client.core import GaugeMetricFamily
 
         try:
-            found = asyncio.run_coroutine_threadsafe(self._read(), self._loop).result(ANSWER_SECONDS)
+            found = asyncio.run_coroutine_threadsafe(self._read_gauges(), self._loop).result(STORE_TIMEOUT_SECONDS)
         except (AgentMemError, TimeoutError):
             yield GaugeMetricFamily("agentmem_up", "Whether the stores answered", 0)
             return
@@ -151,19 +151,19 @@ class _Stores:
                 gauge.add_metric([key], value)
             yield gauge
 
-    async def _read(self) -> dict[str, tuple[str, str, dict[str, float]]]:
-        resources, jobs = self._worker.resources, self._worker.jobs
-        stats = await resources.log.stats(OPERATOR)
-        waits = {name: await self._waits(name) for name in jobs if jobs[name].TRIGGER == "changes"}
-        reports = await last_reports(resources, list(jobs))
-        names = [projection.name for projection in resources.vectors]
-        names += [] if resources.following is None else [resources.following.name]
+    async def _read_gauges(self) -> dict[str, tuple[str, str, dict[str, float]]]:
+        engine, jobs = self._worker.engine, self._worker.jobs
+        stats = await engine.log.stats(OPERATOR)
+        waits = {name: await self._read_wait_seconds(name) for name in jobs if jobs[name].TRIGGER == "changes"}
+        reports = await read_last_reports(engine, list(jobs))
+        names = [projection.name for projection in engine.vector_projections]
+        names += [] if engine.graph_projection is None else [engine.graph_projection.name]
         behind = dict.fromkeys(names, 0.0)
-        for lag in await resources.upkeep.lagging(names, OPERATOR):
-            behind[lag.projection] += lag.behind
-        timings = {f"{name}_{part}": value for name, parts in resources.timings.shown().items()
+        for lag in await engine.admin.lagging_projections(names, OPERATOR):
+            behind[lag.projection] += lag.lag
+        timings = {f"{name}_{part}": value for name, parts in engine.latency_stats.percentiles().items()
                    for part, value in parts.items()}  # fmt: skip
-        hits, misses = resources.lookups.hits, resources.lookups.misses
+        hits, misses = engine.cache_stats.hits, engine.cache_stats.misses
         return {
             "agentmem_records": ("Current records by kind", "kind", stats["records"]),
             "agentmem_store_bytes": ("Size of the log's store", "store", {"log": stats["bytes"]}),
@@ -177,13 +177,13 @@ class _Stores:
             "agentmem_cache_misses": ("Looks into a cache of this process that found nothing", "cache", misses),
         }  # fmt: skip
 
-    async def _waits(self, job: str) -> float:
-        first = await self._worker.resources.jobs.queue(job, OPERATOR, 1)
+    async def _read_wait_seconds(self, job: str) -> float:
+        first = await self._worker.engine.job_queue.queue(job, OPERATOR, 1)
         due = first[0].due_at if first else None
-        return 0.0 if due is None else max(0.0, (self._worker.resources.clock.now() - due).total_seconds())
+        return 0.0 if due is None else max(0.0, (self._worker.engine.clock.now() - due).total_seconds())
 
 
-def _prometheus() -> Any:
+def _import_prometheus() -> Any:
     try:
         import prometheus_client
     except ImportError as error:

@@ -14,225 +14,243 @@ from weakref import WeakValueDictionary
 
 from agentmem.audit import MEMORY_TYPES, Auditor
 from agentmem.errors import AgentMemError, Closed, Conflict, ModelUnavailable, StoreError, StoreUnavailable
-from agentmem.events import DEBUG, Lookups, Timings, tell
-from agentmem.model.changes import Audit, Change, JournalEntry, Promotion, Write, keyed_change_id
+from agentmem.events import DEBUG, CacheStats, LatencyStats, log_event
+from agentmem.model.changes import AuditEntry, Change, JournalEntry, PromotionAudit, WriteAttempt, derive_change_id
 from agentmem.model.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, from_micros
-from agentmem.model.outline import Outline
+from agentmem.model.outline import RecordColumns
 from agentmem.model.scope import Scope
-from agentmem.projections import GraphProjection, GraphVectorProjection, Outlines, Retries, VectorProjection
-from agentmem.projections.embedders import embedder_options, open_projection, recorded_embedders
+from agentmem.projections import ColumnCache, GraphProjection, GraphVectorProjection, SyncRetrier, VectorProjection
+from agentmem.projections.embedders import build_embedder_options, open_projection, open_recorded_embedders
 from agentmem.providers import Embedder, open_embedder
-from agentmem.providers.llms import LLMs
+from agentmem.providers.llms import LLMRegistry
 from agentmem.providers.rerankers import Reranker, RerankerOptions, open_reranker
 from agentmem.settings import Settings
 from agentmem.stores import GraphStore, LogStore, SessionStore
-from agentmem.stores.jobs import Jobs
-from agentmem.stores.stack import OpenIndex, open_stack
-from agentmem.stores.upkeep import Upkeep
+from agentmem.stores.jobs import JobQueue
+from agentmem.stores.stack import OpenIndex, open_stores
+from agentmem.stores.upkeep import StoreAdmin
 
-After = Callable[[list[JournalEntry]], Awaitable[None]]
-RETRIES = 5
-RECEIPTS = 1000
-LATE = "Some of what was just stored is found by its words only: its vectors are not built yet."
-LATE_LINKS = "Links of what was just stored are missing: the graph has not come so far yet."
+AfterCommit = Callable[[list[JournalEntry]], Awaitable[None]]
+MAX_WRITE_ATTEMPTS = 5
+MAX_RECEIPTS = 1000
+NOTICE_VECTORS_PENDING = "Some of what was just stored is found by its words only: its vectors are not built yet."
+NOTICE_GRAPH_PENDING = "Links of what was just stored are missing: the graph has not come so far yet."
 
 
 @dataclass(repr=False)  # settings, receipts and caches hold addresses and users' words
-class Resources:
-    """Open stores and models. Made by `open_resources`; shared by all scoped views; closed once."""
+class Engine:
+    """Open stores and models. Made by `open_engine`; shared by all scoped views; closed once."""
 
     settings: Settings
     clock: Clock
     ids: IdSource
     log: LogStore
     graph: GraphStore
-    following: GraphProjection | None  # what keeps a graph in step that stands outside of the log
+    graph_projection: GraphProjection | None  # what keeps a graph in step that stands outside of the log
     session: SessionStore
-    vectors: list[VectorProjection]
+    vector_projections: list[VectorProjection]
     auditor: Auditor
     store_id: str
-    llms: LLMs
+    llms: LLMRegistry
     reranker: Reranker | None
-    open_index: OpenIndex
-    upkeep: Upkeep
-    jobs: Jobs
+    open_vector_index: OpenIndex
+    admin: StoreAdmin
+    job_queue: JobQueue
     notices: list[str] = field(default_factory=list)
     receipts: OrderedDict[str, Any] = field(default_factory=OrderedDict)
-    erasures: Counter[str] = field(default_factory=Counter)  # by user, those of this process
-    on_erasure: list[Callable[[str], None]] = field(default_factory=list)
-    kept: dict[str, Any] = field(default_factory=dict)  # what subsystems hold in the process, by their own names
-    timings: Timings = field(default_factory=Timings)
-    lookups: Lookups = field(default_factory=Lookups)
+    erasure_counts: Counter[str] = field(default_factory=Counter)  # by user, those of this process
+    erasure_callbacks: list[Callable[[str], None]] = field(default_factory=list)
+    # what subsystems hold in the process, by their own names
+    process_state: dict[str, Any] = field(default_factory=dict)
+    latency_stats: LatencyStats = field(default_factory=LatencyStats)
+    cache_stats: CacheStats = field(default_factory=CacheStats)
     closed: bool = False
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
-    _retrying: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-    _switching: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _former: list[VectorProjection] = field(default_factory=list)  # no longer served; recalls may still hold them
-    _refused: str = ""  # one that this process cannot open
+    _retry_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _embedder_switch_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # no longer served; recalls may still hold them
+    _retired_projections: list[VectorProjection] = field(default_factory=list)
+    _unusable_embedder: str = ""  # one that this process cannot open
     _pid: int = field(default_factory=os.getpid)
 
     def __post_init__(self) -> None:
-        self._outlines = Outlines(self.forget, self.lookups)
-        self._retries = Retries(self.follow)
+        self._column_cache = ColumnCache(self.drop_user_caches, self.cache_stats)
+        self._sync_retrier = SyncRetrier(self.sync_projections)
 
     @property
-    def deterministic(self) -> bool:
+    def is_deterministic(self) -> bool:
         """Whether ids are seeded: then nothing runs under a deadline."""
         return self.settings.seed is not None
 
     # -- writing
 
     async def commit(
-        self, scope: Scope, changes: Sequence[Change], audit: Audit | None, then: After | None = None, *,
-        fence: int | None = None,
+        self, scope: Scope, changes: Sequence[Change], audit: AuditEntry | None,
+        after_commit: AfterCommit | None = None, *, fence: int | None = None,
     ) -> list[JournalEntry]:  # fmt: skip
         """Append to the log (acknowledged there), then bring the projections along; their failure fails no write.
 
-        `then` is run beside them with what was written, not waited for: for caches. LeaseLost when the `fence` is lost.
+        `after_commit` is run beside them with what was written, not waited for: for caches. LeaseLost when the `fence`
+        is lost.
         """
         self.check_open()
         watch = Stopwatch(self.clock)
         entries = await self.log.append(changes, audit, fence)
-        self.timings.add("write", watch.milliseconds())
+        self.latency_stats.add("write", watch.milliseconds())
         for entry in entries[:1]:  # of one operation, all of them
             said = {"operation": entry.operation, "operation_id": entry.operation_id, "changes": len(entries)}
-            tell(DEBUG, "stored", user_id=scope.user_id, ms=watch.milliseconds(), **said)
-        follow = [self._background(self._follow_or_later(scope, entries))] if self._behind(scope, entries) else []
-        if self.following is not None and self.deterministic:
-            follow.append(self._background(self.following.follow(scope)))
-        if then is not None:
-            self._background(then(entries))
-        wait = (2.0 if self.following is None else 0.1) + 0.2 * len(entries)  # what many lack should not pile up
+            log_event(DEBUG, "stored", user_id=scope.user_id, ms=watch.milliseconds(), **said)
+        follow = [self._spawn(self._sync_or_retry(scope, entries))] if self._needs_sync(scope, entries) else []
+        if self.graph_projection is not None and self.is_deterministic:
+            follow.append(self._spawn(self.graph_projection.sync(scope)))
+        if after_commit is not None:
+            self._spawn(after_commit(entries))
+        wait = (2.0 if self.graph_projection is None else 0.1) + 0.2 * len(entries)  # what many lack should not pile up
         try:
             if follow:
-                await asyncio.wait(follow, timeout=None if self.deterministic else wait)
+                await asyncio.wait(follow, timeout=None if self.is_deterministic else wait)
         finally:  # a commit there takes far longer than the one here, so nobody waits for it, nor for its beginning
-            if self.following is not None and not self.deterministic:
-                self.following.nudge(scope, entries)
+            if self.graph_projection is not None and not self.is_deterministic:
+                self.graph_projection.notify(scope, entries)
         return entries
 
-    def _behind(self, scope: Scope, entries: Sequence[JournalEntry]) -> bool:
+    def _needs_sync(self, scope: Scope, entries: Sequence[JournalEntry]) -> bool:
         """Whether any vectors lack what was written; those that need no model came with it."""
         last = max((entry.seq for entry in entries), default=-1)  # what is repeated may stand behind what is new
-        return not entries or any(vectors.reached(scope) < last for vectors in self.vectors)
+        return not entries or any(vectors.local_watermark(scope) < last for vectors in self.vector_projections)
 
-    async def _follow_or_later(self, scope: Scope, entries: Sequence[JournalEntry]) -> bool:
-        done = await self.follow(scope, entries)
-        if not done and self.following is not None and not self.deterministic:
-            self._retries.add(scope)  # on servers there may be no next write or recall here for long
+    async def _sync_or_retry(self, scope: Scope, entries: Sequence[JournalEntry]) -> bool:
+        done = await self.sync_projections(scope, entries)
+        if not done and self.graph_projection is not None and not self.is_deterministic:
+            self._sync_retrier.add(scope)  # on servers there may be no next write or recall here for long
         return done
 
     async def write(
-        self, scope: Scope, operation: str, build: Callable[[Write], Awaitable[Change | None]], *, kind: str,
-        key: str | None = None, payload: str = "", details: Mapping[str, Any] | None = None,
-        promotion: Promotion | None = None, fence: int | None = None,
+        self, scope: Scope, operation: str, build: Callable[[WriteAttempt], Awaitable[Change | None]], *, kind: str,
+        idempotency_key: str | None = None, request_hash: str = "", details: Mapping[str, Any] | None = None,
+        promotion: PromotionAudit | None = None, fence: int | None = None,
     ) -> JournalEntry | None:  # fmt: skip
         """Build a Change from what is read and commit it; when the state moved on meanwhile, read and build again.
 
         Who has to try again does so one by one with the others of this process, so that any number of them get through.
-        With a `key`, a write done before under it in this channel is returned and not done again. None when `build`
-        found nothing to do. `details` and `promotion` go into its audit row. `fence` is the token of a lease.
+        With an `idempotency_key`, a write done before under it in this channel is returned and not done again. None
+        when `build` found nothing to do. `details` and `promotion` go into its audit row. `fence` is the token of a
+        lease.
         """
         self.check_open()
-        watch, operation_id = Stopwatch(self.clock), self.ids.new()
-        change_id = operation_id if key is None else keyed_change_id(scope, operation, key)
-        if key is not None and (before := await self.log.applied(change_id, payload, scope)):
+        watch, operation_id = Stopwatch(self.clock), self.ids.new_id()
+        change_id = operation_id if idempotency_key is None else derive_change_id(scope, operation, idempotency_key)
+        if idempotency_key is not None and (before := await self.log.find_applied(change_id, request_hash, scope)):
             return before
-        attempt = Write(scope, operation, operation_id, change_id, payload, self.clock.now())
+        attempt = WriteAttempt(scope, operation, operation_id, change_id, request_hash, self.clock.now())
         memory_type, turn = MEMORY_TYPES.get(kind, "semantic"), None
-        for left in reversed(range(RETRIES)):
+        for left in reversed(range(MAX_WRITE_ATTEMPTS)):
             try:
                 async with turn or nullcontext():
                     change = await build(attempt)
                     if change is None:
                         return None
-                    audit = self.auditor.write(
+                    audit = self.auditor.build_write_entry(
                         operation, scope, memory_type=memory_type, operation_id=attempt.operation_id,
-                        count=len(change.puts) + len(change.retracts), latency_ms=watch.milliseconds(),
-                        metadata={"ids": [record.id for record in change.puts[:50]], **(details or {})},
-                        payload=self.auditor.payload(change.puts), promotion=promotion,
+                        count=len(change.upserts) + len(change.deletes), latency_ms=watch.milliseconds(),
+                        metadata={"ids": [record.id for record in change.upserts[:50]], **(details or {})},
+                        payload=self.auditor.dump_payload(change.upserts), promotion=promotion,
                     )  # fmt: skip
                     return (await self.commit(scope, [change], audit, fence=fence))[0]
             except Conflict as error:
                 if not (error.stale and left):
                     await self._audit_failure(attempt, memory_type, error)
                     raise
-                turn = self.one_by_one(scope)
+                turn = self.user_retry_lock(scope)
             except AgentMemError as error:
                 await self._audit_failure(attempt, memory_type, error)
                 raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def one_by_one(self, scope: Scope) -> asyncio.Lock:
+    def user_retry_lock(self, scope: Scope) -> asyncio.Lock:
         """Under this lock those of this process try again whose write for the user was overtaken."""
-        return self._retrying.setdefault(scope.user_id, asyncio.Lock())
+        return self._retry_locks.setdefault(scope.user_id, asyncio.Lock())
 
-    async def _audit_failure(self, attempt: Write, memory_type: str, error: AgentMemError) -> None:
+    async def _audit_failure(self, attempt: WriteAttempt, memory_type: str, error: AgentMemError) -> None:
         if isinstance(error, StoreUnavailable):  # to ask the store again would only double the caller's wait
             return
         # The message may quote what was given: only its type is kept.
-        row = self.auditor.write(
+        row = self.auditor.build_write_entry(
             attempt.operation, attempt.scope, memory_type=memory_type, operation_id=attempt.operation_id,
             error=type(error).__name__,
         )  # fmt: skip
         if row is not None:
             with suppress(StoreError):  # the store's own failure is what is being reported
-                await self.log.audit([row])
+                await self.log.write_audit([row])
 
     # -- projections
 
-    async def follow(self, scope: Scope, entries: Sequence[JournalEntry] = (), *, whole: bool = False) -> bool:
+    async def sync_projections(
+        self, scope: Scope, entries: Sequence[JournalEntry] = (), *, full_history: bool = False
+    ) -> bool:
         """Bring the vectors of the user up to the journal; True when they are.
 
         An embedder that is being built beside the serving one gets what was just written when it has all before that;
-        the user's history is `rebuild`'s, except with `whole`.
+        the user's history is `rebuild`'s, except with `full_history`.
         """
         done = True
         try:
             if not entries:  # a write does not take the time to look; the next recall does
-                await self.notice_embedder()
+                await self.adopt_recorded_embedder()
         except StoreError as error:
-            self.vectors[0].last_error, done = str(error), False
-        for projection in self.vectors:
+            self.vector_projections[0].last_error, done = str(error), False
+        for projection in self.vector_projections:
             try:
-                if projection is self.vectors[0] or whole or await projection.is_next(scope, entries):
-                    done = await projection.follow(scope, entries) and done
+                if (
+                    projection is self.vector_projections[0]
+                    or full_history
+                    or await projection.can_append(scope, entries)
+                ):
+                    done = await projection.sync(scope, entries) and done
             except AgentMemError as error:  # whatever a projection meets, it fails no write and no recall
                 projection.last_error, done = str(error), False
         return done
 
-    async def notice_embedder(self) -> None:
+    async def adopt_recorded_embedder(self) -> None:
         """Serve the embedder that the store records now: `agentmem rebuild` in another process may have switched it."""
         recorded = (await self.log.meta()).get("embedder", "")
-        if not self.vectors or recorded in ("", self.vectors[0].embedder.identity, self._refused):
+        if not self.vector_projections or recorded in (
+            "",
+            self.vector_projections[0].embedder.identity,
+            self._unusable_embedder,
+        ):
             return
-        async with self._switching:
-            found = [projection for projection in self.vectors if projection.embedder.identity == recorded]
+        async with self._embedder_switch_lock:
+            found = [projection for projection in self.vector_projections if projection.embedder.identity == recorded]
             try:
-                embedder = found[0].embedder if found else open_embedder(recorded, embedder_options(self.settings))
+                embedder = (
+                    found[0].embedder if found else open_embedder(recorded, build_embedder_options(self.settings))
+                )
                 served = found[0] if found else await self.open_projection(embedder)
             except AgentMemError as error:
-                self._refused = recorded
+                self._unusable_embedder = recorded
                 self.notices.append(f"The store was rebuilt for {recorded}, which cannot be opened here: {error}")
                 return
-            self._former += [projection for projection in self.vectors if projection is not served]
-            self.vectors = [served]
+            self._retired_projections += [
+                projection for projection in self.vector_projections if projection is not served
+            ]
+            self.vector_projections = [served]
 
     async def open_projection(self, embedder: Embedder) -> VectorProjection:
         """The vectors of an embedder, neither written nor served yet."""
-        return await open_projection(embedder, self.open_index, self.log, self.clock, self.settings)
+        return await open_projection(embedder, self.open_vector_index, self.log, self.clock, self.settings)
 
-    async def catch_up(self, scope: Scope, outline: Outline) -> tuple[str, ...]:
+    async def wait_for_own_writes(self, scope: Scope, columns: RecordColumns) -> tuple[str, ...]:
         """Wait a moment until the user's projections are where an outline is; a notice for each that is not."""
-        served, asked = self.vectors[0], dict[asyncio.Task[bool], str]()
-        served_here = ("", served.embedder.identity, self._refused)
-        if served.lacks(scope, outline) or self._outlines.recorded not in served_here:
-            asked[self._background(self.follow(scope))] = LATE
-        if self.following is not None and self.following.lacks(scope, outline):
-            asked[self._background(self.following.follow(scope))] = LATE_LINKS
+        served, asked = self.vector_projections[0], dict[asyncio.Task[bool], str]()
+        served_here = ("", served.embedder.identity, self._unusable_embedder)
+        if served.is_behind(scope, columns) or self._column_cache.recorded_embedder not in served_here:
+            asked[self._spawn(self.sync_projections(scope))] = NOTICE_VECTORS_PENDING
+        if self.graph_projection is not None and self.graph_projection.is_behind(scope, columns):
+            asked[self._spawn(self.graph_projection.sync(scope))] = NOTICE_GRAPH_PENDING
         if not asked:
             return ()
-        wait = None if self.deterministic else self.settings.catch_up_ms / 1000
+        wait = None if self.is_deterministic else self.settings.catch_up_ms / 1000
         finished, _ = await asyncio.wait(asked, timeout=wait)
         return tuple(notice for task, notice in asked.items() if task not in finished or not task.result())
 
@@ -243,21 +261,23 @@ class Resources:
         """
         self.check_open()
         goal = (await self.log.head(scope)).seq
-        graph = None if self.following is None else self._background(self.following.follow_to_end(scope))
-        if not await self._background(self._follow_to_end(scope)):
-            reasons = "; ".join(projection.last_error for projection in self.vectors if projection.last_error)
+        graph = None if self.graph_projection is None else self._spawn(self.graph_projection.sync_fully(scope))
+        if not await self._spawn(self._sync_fully(scope)):
+            reasons = "; ".join(
+                projection.last_error for projection in self.vector_projections if projection.last_error
+            )
             raise ModelUnavailable(f"projections could not catch up: {reasons or 'the model does not answer'}")
-        if graph is not None and self.following is not None and not await graph:
-            raise StoreUnavailable(f"the graph could not catch up: {self.following.last_error}")
-        nodes = None if self.following is None else self.following.vectors
-        if nodes is not None and not await self._background(nodes.follow(scope, through=goal)):
+        if graph is not None and self.graph_projection is not None and not await graph:
+            raise StoreUnavailable(f"the graph could not catch up: {self.graph_projection.last_error}")
+        nodes = None if self.graph_projection is None else self.graph_projection.graph_vectors
+        if nodes is not None and not await self._spawn(nodes.sync(scope, through_seq=goal)):
             raise StoreUnavailable(f"the vectors in the graph could not catch up: {nodes.last_error}")
 
-    async def _follow_to_end(self, scope: Scope) -> bool:
-        done = await self.follow(scope)
-        for projection in self.vectors:
+    async def _sync_fully(self, scope: Scope) -> bool:
+        done = await self.sync_projections(scope)
+        for projection in self.vector_projections:
             try:
-                done = await projection.follow_to_end(scope)
+                done = await projection.sync_fully(scope)
             except StoreError as error:
                 projection.last_error, done = str(error), False
         return done
@@ -265,21 +285,21 @@ class Resources:
     async def lag(self, scope: Scope) -> dict[str, int]:
         """Changes that each projection has still to apply, parked ones counted; 0 when caught up."""
         head = (await self.log.head(scope)).seq
-        parked = Counter(item.projection for item in await self.log.parked(scope))
-        graph = self.graph if self.following is None else self.following
+        parked = Counter(item.projection for item in await self.log.dead_letters(scope))
+        graph = self.graph if self.graph_projection is None else self.graph_projection
         marks = {"graph": await graph.watermark(scope.user_id)}
-        for projection in self.vectors:
+        for projection in self.vector_projections:
             marks[projection.name] = await projection.index.watermark(scope.user_id)
-        if self.following is not None and (nodes := self.following.vectors) is not None:
+        if self.graph_projection is not None and (nodes := self.graph_projection.graph_vectors) is not None:
             marks[nodes.name] = await nodes.watermark(scope.user_id)
         return {name: head - mark + parked[name] for name, mark in marks.items()}
 
-    async def settle(self) -> None:
+    async def drain_background(self) -> None:
         """Wait for what runs in the background now, so that nothing of it comes after what is done next."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=5.0)
 
-    def _background(self, work: Any) -> asyncio.Task[Any]:
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -289,29 +309,29 @@ class Resources:
 
     async def now(self, scope: Scope) -> datetime:
         """The clock's time, but never before the user's latest record: a clock set back brings nothing retired back."""
-        return max(self.clock.now(), from_micros((await self.log.head(scope)).at))
+        return max(self.clock.now(), from_micros((await self.log.head(scope)).last_at))
 
-    async def outline(self, scope: Scope, through: int | None = None) -> Outline:
+    async def read_columns(self, scope: Scope, through_seq: int | None = None) -> RecordColumns:
         """The user's outline as of now, or as it was at a journal position."""
         self.check_open()
-        return await self._outlines.get(self.log, scope, through)
+        return await self._column_cache.get(self.log, scope, through_seq)
 
-    def keep_receipt(self, receipt_id: str, receipt: Any) -> None:
+    def cache_receipt(self, receipt_id: str, receipt: Any) -> None:
         """Remember a recall's receipt; the last 1,000 stay in the process."""
         self.receipts[receipt_id] = receipt
-        while len(self.receipts) > RECEIPTS:
+        while len(self.receipts) > MAX_RECEIPTS:
             self.receipts.popitem(last=False)
 
-    def erased(self, user_id: str) -> None:
+    def invalidate_user(self, user_id: str) -> None:
         """Something of a user was erased here: drop what is cached of that user, also by recalls under way."""
-        self.erasures[user_id] += 1
-        self.forget(user_id)
+        self.erasure_counts[user_id] += 1
+        self.drop_user_caches(user_id)
 
-    def forget(self, user_id: str) -> None:
+    def drop_user_caches(self, user_id: str) -> None:
         """Drop what is cached of a user of whom something was erased, here or by another process."""
         for name in [name for name, receipt in self.receipts.items() if receipt.scope.user_id == user_id]:
             del self.receipts[name]
-        for forget in self.on_erasure:
+        for forget in self.erasure_callbacks:
             forget(user_id)
 
     # -- life
@@ -320,80 +340,86 @@ class Resources:
         """Raise Closed after `close`."""
         if self.closed:
             raise Closed("this memory was closed; open a new one")
-        self._after_fork()
+        self._reset_after_fork()
 
-    def _after_fork(self) -> None:
+    def _reset_after_fork(self) -> None:
         """Forget the tasks and locks of the process that this one was forked from: they never end here."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            self._outlines.after_fork()
-            self._retries.after_fork()
-            self._retrying.clear()
-            self._switching, self._tasks = asyncio.Lock(), set()
-            for projection in self.vectors:
-                projection.after_fork()
-            if self.following is not None:
-                self.following.after_fork()
+            self._column_cache.reset_after_fork()
+            self._sync_retrier.reset_after_fork()
+            self._retry_locks.clear()
+            self._embedder_switch_lock, self._tasks = asyncio.Lock(), set()
+            for projection in self.vector_projections:
+                projection.reset_after_fork()
+            if self.graph_projection is not None:
+                self.graph_projection.reset_after_fork()
 
     async def close(self) -> None:
         """Let running projections finish for a moment, then close models and stores."""
         if self.closed:
             return
         self.closed = True
-        self._after_fork()
-        await self._retries.close()
+        self._reset_after_fork()
+        await self._sync_retrier.close()
         if self._tasks:
-            _, late = await asyncio.wait(set(self._tasks), timeout=None if self.deterministic else 5.0)
+            _, late = await asyncio.wait(set(self._tasks), timeout=None if self.is_deterministic else 5.0)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        for projection in (*self.vectors, *self._former):
+        for projection in (*self.vector_projections, *self._retired_projections):
             await projection.embedder.close()
         if self.reranker is not None:
             await self.reranker.close()
         await self.llms.close()
-        if self.following is not None:
-            await self.following.close(None if self.deterministic else 5.0)
+        if self.graph_projection is not None:
+            await self.graph_projection.close(None if self.is_deterministic else 5.0)
         await self.session.close()
         await self.log.close()
 
 
-async def open_resources(settings: Settings) -> Resources:
+async def open_engine(settings: Settings) -> Engine:
     """Open what the settings name. Raises ConfigError, SchemaMismatch, CorruptStore or StoreUnavailable."""
     clock = settings.clock or SystemClock()
-    stack = await open_stack(settings, clock)
+    stack = await open_stores(settings, clock)
     try:
-        log, following = stack.log, stack.following
+        log, following = stack.log, stack.replicated_graph
         meta = await log.meta()
-        opening = await log.count_opening()
-        llms = LLMs(settings)
+        opening = await log.increment_openings()
+        llms = LLMRegistry(settings)
         rerankers = RerankerOptions(
-            models=settings.model_folder, threads=settings.threads, asker=lambda: llms.asker("recall")
+            models_dir=settings.model_folder, threads=settings.threads, llm_factory=lambda: llms.for_purpose("recall")
         )
         reranker = open_reranker(settings.reranker, rerankers)
-        resources = Resources(
+        engine = Engine(
             settings=settings, clock=clock,
             ids=RandomIds(clock) if settings.seed is None else SeededIds(clock, settings.seed, opening),
-            log=log, graph=stack.graph, following=None if following is None else GraphProjection(following, log, clock),
-            session=stack.session, vectors=[], auditor=Auditor(settings), store_id=meta["store_id"],
-            llms=llms, reranker=reranker, open_index=stack.open_index, upkeep=stack.upkeep, jobs=stack.jobs,
+            log=log, graph=stack.graph,
+            graph_projection=None if following is None else GraphProjection(following, log, clock),
+            session=stack.session, vector_projections=[], auditor=Auditor(settings), store_id=meta["store_id"],
+            llms=llms, reranker=reranker, open_vector_index=stack.open_index, admin=stack.admin,
+            job_queue=stack.job_queue,
         )  # fmt: skip
-        for embedder in await recorded_embedders(settings, log, resources.notices):
-            await add_projection(resources, embedder)
-        stack.serve(lambda: resources.vectors[0] if resources.vectors[0].instant else None)
-        if resources.following is not None and stack.node_vectors is not None:
-            resources.following.vectors = GraphVectorProjection(stack.node_vectors, log, lambda: resources.vectors[0])
-        return resources
+        for embedder in await open_recorded_embedders(settings, log, engine.notices):
+            await add_projection(engine, embedder)
+        stack.set_vector_source(
+            lambda: engine.vector_projections[0] if engine.vector_projections[0].is_synchronous else None
+        )
+        if engine.graph_projection is not None and stack.graph_node_vectors is not None:
+            engine.graph_projection.graph_vectors = GraphVectorProjection(
+                stack.graph_node_vectors, log, lambda: engine.vector_projections[0]
+            )
+        return engine
     except BaseException:
         await stack.session.close()
-        if stack.following is not None:
-            await stack.following.close()
+        if stack.replicated_graph is not None:
+            await stack.replicated_graph.close()
         await stack.log.close()
         raise
 
 
-async def add_projection(resources: Resources, embedder: Embedder) -> VectorProjection:
+async def add_projection(engine: Engine, embedder: Embedder) -> VectorProjection:
     """Open the vectors of one more embedder; they are written from now on, and served when they are the first."""
-    projection = await resources.open_projection(embedder)
-    resources.vectors.append(projection)
+    projection = await engine.open_projection(embedder)
+    engine.vector_projections.append(projection)
     return projection

@@ -15,7 +15,14 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from agentmem.errors import ConfigError
 from agentmem.model.clock import Clock
 from agentmem.redaction import SecretText, failure_reason, is_command
-from agentmem.server_urls import NEO4J, POSTGRES, REDIS, check_server_url, check_web_url, with_password
+from agentmem.server_urls import (
+    NEO4J_SCHEMES,
+    POSTGRES_SCHEMES,
+    REDIS_SCHEMES,
+    add_password,
+    check_server_url,
+    check_web_url,
+)
 from agentmem.settings_overrides import AuditLevel, RecallProfile, SettingsOverrides
 from agentmem.settings_parts import (
     BufferOptions,
@@ -29,28 +36,28 @@ from agentmem.settings_parts import (
     WorkerOptions,
 )
 from agentmem.settings_sources import (
+    ENV_NESTED_DELIMITER,
+    ENV_PREFIX,
     MIN_NAME_LIKENESS,
-    NESTED,
     PATH_SETTINGS,
-    PREFIX,
-    SQLITE,
-    STORE_URLS,
-    Sources,
+    SQLITE_URL_PREFIX,
+    STORE_URL_SETTINGS,
+    SettingsSources,
     default_home,
     expand_path,
     expand_url,
-    ignored_config,
+    find_ignored_config,
     merge,
     report_ignored,
     value_at,
 )
 
-RECALLS = 50.0  # a second and user, where many share servers
+SERVER_RECALLS_PER_SECOND = 50.0  # a second and user, where many share servers
 MAX_PASSWORD_FILE_BYTES = 64_000
-_SERVERS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "log_url": (POSTGRES, "postgresql://user@host:5432/database"),
-    "graph_url": (NEO4J, "neo4j://user@host:7687"),
-    "session_url": (REDIS, "redis://host:6379/0"),
+_SERVER_URL_FORMATS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "log_url": (POSTGRES_SCHEMES, "postgresql://user@host:5432/database"),
+    "graph_url": (NEO4J_SCHEMES, "neo4j://user@host:7687"),
+    "session_url": (REDIS_SCHEMES, "redis://host:6379/0"),
 }
 
 
@@ -62,8 +69,8 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter=NESTED, env_ignore_empty=True, extra="forbid", frozen=True,
-        arbitrary_types_allowed=True, hide_input_in_errors=True,
+        env_prefix=ENV_PREFIX, env_nested_delimiter=ENV_NESTED_DELIMITER, env_ignore_empty=True, extra="forbid",
+        frozen=True, arbitrary_types_allowed=True, hide_input_in_errors=True,
     )  # fmt: skip
 
     config: Path | None = None  # the file that was read; None for none
@@ -117,22 +124,22 @@ class Settings(BaseSettings):
     worker: WorkerOptions = WorkerOptions()
 
     def __init__(self, **overrides: Unpack[SettingsOverrides]) -> None:
-        sources = Sources.read(type(self), overrides)
-        self._check(sources.merged(), sources)
-        if (ignored := ignored_config(self.config, self.home)) is not None:
+        sources = SettingsSources.load(type(self), overrides)
+        self._validate_fields(sources.merge_all(), sources)
+        if (ignored := find_ignored_config(self.config, self.home)) is not None:
             report_ignored(ignored)
 
-    def _check(self, values: Mapping[str, Any], sources: Sources) -> None:
+    def _validate_fields(self, values: Mapping[str, Any], sources: SettingsSources) -> None:
         """Fill and check the fields. Raises ConfigError."""
         problem: ConfigError | None = None
         try:
             BaseModel.__init__(self, **values)  # not that of BaseSettings, which would read sources by itself
         except ValidationError as error:
-            problem = _explained(error, sources)
+            problem = _to_config_error(error, sources)
         if problem is not None:  # raised here, because pydantic's error holds the values
             raise problem
 
-    def changed(self, overrides: SettingsOverrides) -> Settings:
+    def with_overrides(self, overrides: SettingsOverrides) -> Settings:
         """These settings with some changed; neither the environment nor the file is read again. Raises ConfigError."""
         if overrides.get("config", self.config) != self.config:
             raise ConfigError("setting config: these settings are made already; give the file to load_settings alone")
@@ -141,40 +148,40 @@ class Settings(BaseSettings):
             if isinstance(value, BaseModel) and isinstance(overrides.get(name), Mapping):
                 held[name] = {option: getattr(value, option) for option in value.model_fields_set}
         made = Settings.__new__(Settings)
-        made._check(merge(held, overrides), Sources(overrides, {}, None))
+        made._validate_fields(merge(held, overrides), SettingsSources(overrides, {}, None))
         return made
 
-    def where(self, *path: str) -> str:
+    def describe_origin(self, *path: str) -> str:
         """Which variable or which line of which file an option of `recall` is from, for messages; "" for neither."""
         place = {"config": self.config} if self.config else {"home": self.home}
-        sources = Sources.read(type(self), place)
-        is_argument = value_at(sources.merged(), path) != value_at({"recall": self.recall}, path)
-        return "" if is_argument else sources.where(path)
+        sources = SettingsSources.load(type(self), place)
+        is_argument = value_at(sources.merge_all(), path) != value_at({"recall": self.recall}, path)
+        return "" if is_argument else sources.describe_origin(path)
 
     # -- checks
 
     @field_validator(*PATH_SETTINGS, mode="before")
     @classmethod
-    def _expanded(cls, value: Any) -> Any:
+    def _expand_paths(cls, value: Any) -> Any:
         return expand_path(value) if isinstance(value, str | Path) else value
 
     @field_validator("home")
     @classmethod
-    def _folder(cls, value: Path) -> Path:
+    def _check_home(cls, value: Path) -> Path:
         if value.is_file():
             raise ValueError(f"home must be a folder, {value} is a file")
         return value
 
-    @field_validator(*STORE_URLS)
+    @field_validator(*STORE_URL_SETTINGS)
     @classmethod
-    def _store(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _check_store_url(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None:
             return None
-        if value.startswith(SQLITE):
+        if value.startswith(SQLITE_URL_PREFIX):
             return SecretText(expand_url(value))
-        schemes, example = _SERVERS[str(info.field_name)]
+        schemes, example = _SERVER_URL_FORMATS[str(info.field_name)]
         try:
-            check_server_url(value, schemes, f"{SQLITE}path or {example}")
+            check_server_url(value, schemes, f"{SQLITE_URL_PREFIX}path or {example}")
         except ValueError as error:
             secret = f"; or put the password into {str(info.field_name).replace('url', 'password_file')}"
             raise ValueError(f"{error}{secret}") from None
@@ -182,20 +189,20 @@ class Settings(BaseSettings):
 
     @field_validator("base_url", "llm_base_url")
     @classmethod
-    def _web(cls, value: str | None) -> str | None:
+    def _check_web_url(cls, value: str | None) -> str | None:
         if value is not None:
             check_web_url(value)
         return value
 
     @field_validator("embedder", "reranker")
     @classmethod
-    def _model_folder(cls, value: str) -> str:
+    def _expand_model_folder(cls, value: str) -> str:
         prefix, tilde, rest = value.partition("local:~")
         return f"local:{expand_path('~' + rest)}" if tilde and not prefix else value
 
     @field_validator("embedder")
     @classmethod
-    def _vendor_and_model(cls, value: str) -> str:
+    def _normalize_embedder(cls, value: str) -> str:
         vendor = value.replace("/", ":", 1) if ":" not in value else value
         if not vendor.split(":", 1)[0].isidentifier():
             raise ValueError(
@@ -204,13 +211,13 @@ class Settings(BaseSettings):
         return vendor
 
     @model_validator(mode="after")
-    def _one_stack(self) -> Settings:
+    def _check_one_stack(self) -> Settings:
         log, graph = self.log_url, self.graph_url
         if _is_server(log) != _is_server(graph):
             given, missing = ("graph_url", "log_url") if _is_server(graph) else ("log_url", "graph_url")
             raise ValueError(
                 f"{given} names a server, {missing} none: log and graph are both servers or both embedded. "
-                f"Set {missing} to one like {_SERVERS[missing][1]}, or leave {given} out"
+                f"Set {missing} to one like {_SERVER_URL_FORMATS[missing][1]}, or leave {given} out"
             )
         if log is not None and graph is not None and log != graph and not _is_server(log):
             raise ValueError(
@@ -225,38 +232,38 @@ class Settings(BaseSettings):
     @property
     def database(self) -> Path:
         """The main file of the embedded stack; where it would be, when the stores are servers."""
-        return _file(self.log_url or self.graph_url, self.home / "memory.db")
+        return _sqlite_path(self.log_url or self.graph_url, self.home / "memory.db")
 
     @property
-    def spool(self) -> Path | None:
+    def temp_dir(self) -> Path | None:
         """Where to put a large file for a moment: beside the store; None for the system's own place."""
         return None if _is_server(self.log_url) else self.database.parent
 
     @property
     def session_file(self) -> Path | None:
         """The session cache's file; None when it is a server."""
-        return None if _is_server(self.session_url) else _file(self.session_url, self.home / "session.db")
+        return None if _is_server(self.session_url) else _sqlite_path(self.session_url, self.home / "session.db")
 
     @property
-    def log_server(self) -> str | None:
+    def log_server_url(self) -> str | None:
         """The URL of the Postgres that is the log, if one is, with its password."""
-        return _server(self.log_url, "log_password_file", self.log_password_file)
+        return _server_url_with_password(self.log_url, "log_password_file", self.log_password_file)
 
     @property
-    def graph_server(self) -> str | None:
+    def graph_server_url(self) -> str | None:
         """The URL of the Neo4j that is the graph, if one is, with its password."""
-        return _server(self.graph_url, "graph_password_file", self.graph_password_file)
+        return _server_url_with_password(self.graph_url, "graph_password_file", self.graph_password_file)
 
     @property
-    def session_server(self) -> str | None:
+    def session_server_url(self) -> str | None:
         """The URL of the Redis that is the session cache, if one is, with its password."""
-        return _server(self.session_url, "session_password_file", self.session_password_file)
+        return _server_url_with_password(self.session_url, "session_password_file", self.session_password_file)
 
     @property
     def recalls_per_second(self) -> float:
         """How many recalls a second a user may ask for in the long run; 0 for any number."""
         if self.recall_rate is None:
-            return RECALLS if _is_server(self.log_url) else 0.0
+            return SERVER_RECALLS_PER_SECOND if _is_server(self.log_url) else 0.0
         return self.recall_rate
 
     @property
@@ -264,7 +271,7 @@ class Settings(BaseSettings):
         """Where local weights and built graphs lie."""
         return self.models or self.home / "models"
 
-    def active(self) -> dict[str, Any]:
+    def public_values(self) -> dict[str, Any]:
         """The settings that change results, without places, addresses and secrets: for audit rows and receipts."""
         hidden = {
             "config", "home", "graph_url", "log_url", "session_url", "log_password_file", "graph_password_file",
@@ -274,25 +281,27 @@ class Settings(BaseSettings):
         shown: dict[str, Any] = self.model_dump(mode="json", exclude=hidden)
         return {name: "command" if is_command(str(value)) else value for name, value in shown.items()}
 
-    def digest(self) -> str:
-        """A hash of `active()`: equal for equal behaviour."""
-        return hashlib.sha256(json.dumps(self.active(), sort_keys=True).encode()).hexdigest()[:16]
+    def fingerprint(self) -> str:
+        """A hash of `public_values()`: equal for equal behaviour."""
+        return hashlib.sha256(json.dumps(self.public_values(), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _file(url: str | None, default: Path) -> Path:
-    return Path(url.removeprefix(SQLITE)) if url is not None and url.startswith(SQLITE) else default
+def _sqlite_path(url: str | None, default: Path) -> Path:
+    return (
+        Path(url.removeprefix(SQLITE_URL_PREFIX)) if url is not None and url.startswith(SQLITE_URL_PREFIX) else default
+    )
 
 
 def _is_server(url: str | None) -> bool:
     return url is not None and not url.startswith("sqlite:")
 
 
-def _server(url: str | None, name: str, file: Path | None) -> str | None:
+def _server_url_with_password(url: str | None, name: str, file: Path | None) -> str | None:
     """The URL with the password of a file in it; None for an embedded store. Raises ConfigError for a useless file."""
     if url is None or not _is_server(url) or file is None:
         return url if _is_server(url) else None
     try:
-        return SecretText(with_password(url, _first_line(file)))
+        return SecretText(add_password(url, _load_first_line(file)))
     except OSError as error:
         reason = f"{file} cannot be read: {failure_reason(error)}"
     except UnicodeDecodeError:
@@ -302,7 +311,7 @@ def _server(url: str | None, name: str, file: Path | None) -> str | None:
     raise ConfigError(f"setting {name}: {reason}")
 
 
-def _first_line(file: Path) -> str:
+def _load_first_line(file: Path) -> str:
     with file.open("rb") as opened:
         line = opened.readline(MAX_PASSWORD_FILE_BYTES).rstrip(b"\r\n")
     if not line:
@@ -317,28 +326,28 @@ def load_settings(settings: Settings | None = None, **overrides: Unpack[Settings
     """
     if settings is None:
         return Settings(**overrides)
-    return settings.changed(overrides) if overrides else settings
+    return settings.with_overrides(overrides) if overrides else settings
 
 
 # -- errors
 
 
-def _explained(error: ValidationError, sources: Sources) -> ConfigError:
+def _to_config_error(error: ValidationError, sources: SettingsSources) -> ConfigError:
     """The first thing that is wrong, in a message that holds no value."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     path = _setting_path(first["loc"])
-    name, where = ".".join(path), sources.where(path)
+    name, where = ".".join(path), sources.describe_origin(path)
     if first["type"] == "extra_forbidden":
-        return ConfigError(_unknown(path, _options_of(path[:-1]), where))
+        return ConfigError(_unknown_setting_message(path, _option_names(path[:-1]), where))
     message = first["msg"].removeprefix("Value error, ")
     if not name or message.startswith(f"{name} "):
         return ConfigError(f"{message}{where}")
     return ConfigError(f"setting {name}{where}: {message}")
 
 
-def _unknown(path: Sequence[str], known: Collection[str], where: str) -> str:
+def _unknown_setting_message(path: Sequence[str], known: Collection[str], origin: str) -> str:
     meant = [f"did you mean {name!r}? " for name in get_close_matches(path[-1], known, 1, MIN_NAME_LIKENESS)]
-    return f"unknown setting {'.'.join(path)!r}{where}; {''.join(meant)}known ones: {', '.join(sorted(known))}"
+    return f"unknown setting {'.'.join(path)!r}{origin}; {''.join(meant)}known ones: {', '.join(sorted(known))}"
 
 
 def _setting_path(location: Sequence[int | str]) -> tuple[str, ...]:
@@ -354,7 +363,7 @@ def _setting_path(location: Sequence[int | str]) -> tuple[str, ...]:
     return tuple(path)
 
 
-def _options_of(path: Sequence[str]) -> Collection[str]:
+def _option_names(path: Sequence[str]) -> Collection[str]:
     """The names that stand at a place among the settings."""
     model: Any = Settings
     for name in path:

@@ -17,14 +17,14 @@ from pydantic import (
     model_validator,
 )
 
-from agentmem.model.decay import BETAS, HALF_LIVES, preset
+from agentmem.model.decay import BETAS, HALF_LIVES, resolve_preset
 from agentmem.redaction import SecretText, redact
 
 Secret = Annotated[str, AfterValidator(SecretText), PlainSerializer(redact, when_used="json")]
 """The type of a setting that may hold a secret: not shown by `repr`, nor in JSON made of the settings."""
 
 
-class _Part(BaseModel):
+class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
@@ -40,7 +40,7 @@ def is_loopback(url: str) -> bool:
     return parts.scheme in ("http", "https") and local and port != 0 and not parts.username
 
 
-class DecayOptions(_Part):
+class DecayOptions(_Section):
     """How memories fade; the laws are in docs/lifecycle.md, where each number has its place.
 
     `half_life_days` is a number or fast (1), default (3) or slow (7); `beta` a number or low (.3), default (.6) or high
@@ -65,17 +65,17 @@ class DecayOptions(_Part):
 
     @field_validator("half_life_days", "beta", mode="before")
     @classmethod
-    def _by_name(cls, value: Any, info: ValidationInfo) -> Any:
-        return preset(value, HALF_LIVES if info.field_name == "half_life_days" else BETAS)
+    def _resolve_preset(cls, value: Any, info: ValidationInfo) -> Any:
+        return resolve_preset(value, HALF_LIVES if info.field_name == "half_life_days" else BETAS)
 
     @model_validator(mode="after")
-    def _in_order(self) -> DecayOptions:
+    def _check_order(self) -> DecayOptions:
         if not self.forget_threshold <= self.danger_low < self.danger_high:
             raise ValueError("forget_threshold, danger_low and danger_high must rise in this order")
         return self
 
 
-class PromotionOptions(_Part):
+class PromotionOptions(_Section):
     """When a memory is kept for long, or for every channel.
 
     A short-lived one with this `score` at the age of a half-life, or used `use_count` times within so many days of its
@@ -90,7 +90,7 @@ class PromotionOptions(_Part):
     conversations: int = Field(default=2, ge=1)
 
 
-class ClusterOptions(_Part):
+class ClusterOptions(_Section):
     """When facts that say nearly the same are taken for one: by the cosines of their whole texts.
 
     Facts are linked above `link`; a group whose mean cosine is at least `merge` is merged, one of at least `review` is
@@ -102,7 +102,7 @@ class ClusterOptions(_Part):
     review: float = Field(default=0.75, gt=0, le=1)
 
 
-class RetentionOptions(_Part):
+class RetentionOptions(_Section):
     """What is put away, and after how many days. None switches off.
 
     Conversations without a turn for so many days are marked as archived; entities with less salience than that, unused
@@ -116,7 +116,7 @@ class RetentionOptions(_Part):
     ltm_retention_days: float | None = Field(default=None, gt=0, le=1_000_000)
 
 
-class BufferOptions(_Part):
+class BufferOptions(_Section):
     """What an agent has at hand: conversation buffer and outputs of tools. See docs/working.md.
 
     A buffer keeps `size` messages; one more, and its oldest `batch` become a summary, of which it keeps at most
@@ -132,7 +132,7 @@ class BufferOptions(_Part):
     outputs_sweep_minutes: float = Field(default=5.0, gt=0, allow_inf_nan=False)
 
 
-class SynopsisOptions(_Part):
+class SynopsisOptions(_Section):
     """The summary of a user in two tiers. See docs/context.md.
 
     It has at most `max_tokens`, of which who the user is takes at most the share `identity_share`. Both parts are kept
@@ -151,7 +151,7 @@ class SynopsisOptions(_Part):
     deadline: float = Field(default=30.0, gt=0, allow_inf_nan=False)
 
 
-class ProceduralOptions(_Part):
+class ProceduralOptions(_Section):
     """How strategies and procedures are learned and ranked. See docs/procedural.md.
 
     Of a tool's input and output at most `payload_characters` of JSON are kept. A strategy is found for a task from a
@@ -165,7 +165,7 @@ class ProceduralOptions(_Part):
     same: float = Field(default=0.92, gt=0, le=1)
 
 
-class WorkerOptions(_Part):
+class WorkerOptions(_Section):
     """How the worker runs its jobs. `minutes` between two runs by job; a job left out has the default of its file.
     `conversations` are read in one run of `consolidate`.
 
@@ -181,7 +181,7 @@ class WorkerOptions(_Part):
 
     @field_validator("webhook")
     @classmethod
-    def _on_this_machine(cls, value: str | None) -> str | None:
+    def _check_webhook(cls, value: str | None) -> str | None:
         if value is not None and not is_loopback(value):
             raise ValueError(
                 "must be http:// or https:// with localhost, 127.0.0.1 or [::1]; nothing leaves the machine"
@@ -189,7 +189,7 @@ class WorkerOptions(_Part):
         return value
 
 
-class LifeOptions(_Part):
+class LifecycleSettings(_Section):
     """How records fade and how long they last: three parts of the settings, as stores need them together."""
 
     decay: DecayOptions = DecayOptions()

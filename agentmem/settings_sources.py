@@ -24,19 +24,19 @@ from pydantic import BaseModel
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
 from agentmem.errors import ConfigError
-from agentmem.events import WARNING, tell
+from agentmem.events import WARNING, log_event
 from agentmem.redaction import failure_reason, is_command
 
 CONFIG_NAME = "agentmem.toml"
-PREFIX = "AGENTMEM_"
-NESTED = "__"
-SQLITE = "sqlite:///"
+ENV_PREFIX = "AGENTMEM_"
+ENV_NESTED_DELIMITER = "__"
+SQLITE_URL_PREFIX = "sqlite:///"
 MAX_CONFIG_BYTES = 1_000_000
 MIN_NAME_LIKENESS = 0.8  # by difflib, from which one name counts as another misspelled
 PATH_SETTINGS = (
     "config", "home", "log_password_file", "graph_password_file", "session_password_file", "models", "vault",
 )  # fmt: skip
-STORE_URLS = ("log_url", "graph_url", "session_url")
+STORE_URL_SETTINGS = ("log_url", "graph_url", "session_url")
 LLM_SETTINGS = ("llm", "extraction_llm", "verdict_llm", "recall_llm", "synopsis_llm")
 _OTHERS_CAN_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _KEY = re.compile(r"""[ \t]*((?:[\w.-]|"[^"\n]*"|'[^'\n]*'|[ \t])+?)[ \t]*=""")
@@ -53,15 +53,15 @@ class ConfigFile:
     text: str = field(repr=False)
     table: Mapping[str, Any] = field(repr=False)
 
-    def line_of(self, path: SettingPath) -> int:
+    def find_line(self, path: SettingPath) -> int:
         """The line in which a setting, or the innermost table around it that is found, stands."""
         wanted, table, best = [str(part) for part in path], list[str](), (0, 1)
         for number, line in enumerate(self.text.splitlines(), 1):
             if header := _TABLE.match(line):
-                table = _key_parts(header[1])
+                table = _split_key(header[1])
                 keys = table
             elif key := _KEY.match(line):
-                keys = [*table, *_key_parts(key[1])]
+                keys = [*table, *_split_key(key[1])]
             else:
                 continue
             if keys == wanted[: len(keys)] and len(keys) > best[0]:
@@ -70,7 +70,7 @@ class ConfigFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class SettingsSources:
     """What each source says, the first one before the others."""
 
     arguments: Mapping[str, Any] = field(repr=False)
@@ -78,24 +78,24 @@ class Sources:
     file: ConfigFile | None
 
     @classmethod
-    def read(cls, settings: type[BaseSettings], arguments: Mapping[str, Any]) -> Sources:
+    def load(cls, settings: type[BaseSettings], arguments: Mapping[str, Any]) -> SettingsSources:
         """Read the environment and the configuration file. Raises ConfigError naming the variable or the file."""
         environment = read_environment(settings)
         return cls(arguments, environment, _find_config(arguments, environment))
 
-    def merged(self) -> dict[str, Any]:
+    def merge_all(self) -> dict[str, Any]:
         """The values of all sources, groups joined option by option; `config` is the file that was read."""
         found = merge(merge(self.file.table if self.file else {}, self.environment), self.arguments)
         return found | ({"config": self.file.path} if self.file else {})
 
-    def where(self, path: SettingPath) -> str:
+    def describe_origin(self, path: SettingPath) -> str:
         """Where a setting is from: ` (environment variable X)`, ` (FILE, line N)`, "" for an argument or a default."""
-        if _holds(self.arguments, path):
+        if _has_value(self.arguments, path):
             return ""
-        if _holds(self.environment, path):
-            return f" (environment variable {_variable_of(path)})"
-        if self.file is not None and _holds(self.file.table, path):
-            return f" ({self.file.path}, line {self.file.line_of(path)})"
+        if _has_value(self.environment, path):
+            return f" (environment variable {_variable_name(path)})"
+        if self.file is not None and _has_value(self.file.table, path):
+            return f" ({self.file.path}, line {self.file.find_line(path)})"
         return ""
 
 
@@ -124,7 +124,11 @@ def expand_path(path: str | os.PathLike[str]) -> Path:
 
 def expand_url(url: str) -> str:
     """The URL of a file with `~` replaced; another one as it is. Raises ValueError where it names no file."""
-    return f"{SQLITE}{expand_path(url.removeprefix(SQLITE))}" if url.startswith(SQLITE) else url
+    return (
+        f"{SQLITE_URL_PREFIX}{expand_path(url.removeprefix(SQLITE_URL_PREFIX))}"
+        if url.startswith(SQLITE_URL_PREFIX)
+        else url
+    )
 
 
 def default_home() -> Path:
@@ -134,7 +138,7 @@ def default_home() -> Path:
     raise ConfigError("setting home: no home folder is known for this user; set AGENTMEM_HOME or give --home")
 
 
-def _anchored(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def _resolve_relative_paths(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The values of a file, relative paths in them made absolute from its folder."""
 
     def place(path: str) -> str:
@@ -151,7 +155,11 @@ def _anchored(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
     changes: list[tuple[tuple[str, ...], Callable[[str], bool], Callable[[str], str]]] = [
         (PATH_SETTINGS, lambda _: True, place),
-        (STORE_URLS, lambda url: url.startswith(SQLITE) and url != SQLITE, lambda url: SQLITE + place(url[10:])),
+        (
+            STORE_URL_SETTINGS,
+            lambda url: url.startswith(SQLITE_URL_PREFIX) and url != SQLITE_URL_PREFIX,
+            lambda url: SQLITE_URL_PREFIX + place(url[10:]),
+        ),
         (LLM_SETTINGS, is_command, program),
         (("embedder", "reranker"), lambda spec: spec.startswith("local:."), lambda spec: "local:" + place(spec[6:])),
     ]
@@ -170,28 +178,28 @@ def _anchored(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def read_environment(settings: type[BaseSettings]) -> dict[str, Any]:
     """What the AGENTMEM_* variables say. Raises ConfigError for a misspelled name and for malformed JSON."""
     for variable in sorted(os.environ):
-        name = variable.removeprefix(PREFIX).split(NESTED)[0].lower()
-        if variable.startswith(PREFIX) and name not in settings.model_fields:
+        name = variable.removeprefix(ENV_PREFIX).split(ENV_NESTED_DELIMITER)[0].lower()
+        if variable.startswith(ENV_PREFIX) and name not in settings.model_fields:
             for meant in get_close_matches(name, settings.model_fields, 1, MIN_NAME_LIKENESS):
                 raise ConfigError(f"environment variable {variable}: no setting {name!r}; {meant!r} is one")
     with suppress(SettingsError, RecursionError):  # reported below: an error raised here would carry the value
         return EnvSettingsSource(settings)()
-    raise ConfigError(f"environment variable {_malformed_variable(settings)}: the value is not valid JSON")
+    raise ConfigError(f"environment variable {_find_malformed_variable(settings)}: the value is not valid JSON")
 
 
-def _malformed_variable(settings: type[BaseSettings]) -> str:
+def _find_malformed_variable(settings: type[BaseSettings]) -> str:
     """The variable for a group of settings whose value is not JSON."""
     for variable, value in sorted(os.environ.items()):
         kind: Any = settings
-        if not variable.upper().startswith(PREFIX):
+        if not variable.upper().startswith(ENV_PREFIX):
             continue
-        for part in variable[len(PREFIX) :].lower().split(NESTED):
+        for part in variable[len(ENV_PREFIX) :].lower().split(ENV_NESTED_DELIMITER):
             fields = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
             kind = fields[part].annotation if part in fields else None
         is_group = get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, BaseModel))
         if is_group and not _is_json(value):
             return variable
-    return f"{PREFIX}*"
+    return f"{ENV_PREFIX}*"
 
 
 def _is_json(text: str) -> bool:
@@ -202,14 +210,14 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _variable_of(path: SettingPath) -> str:
+def _variable_name(path: SettingPath) -> str:
     """The variable that says this, with the longest name."""
     variables = {name.upper(): name for name in os.environ}
     for length in range(len(path), 0, -1):
-        name = PREFIX + NESTED.join(str(part) for part in path[:length]).upper()
+        name = ENV_PREFIX + ENV_NESTED_DELIMITER.join(str(part) for part in path[:length]).upper()
         if name in variables:
             return variables[name]
-    return f"{PREFIX}{str(path[0]).upper()}"
+    return f"{ENV_PREFIX}{str(path[0]).upper()}"
 
 
 def value_at(values: Mapping[str, Any], path: SettingPath) -> Any:
@@ -222,7 +230,7 @@ def value_at(values: Mapping[str, Any], path: SettingPath) -> Any:
     return found
 
 
-def _holds(values: Mapping[str, Any], path: SettingPath) -> bool:
+def _has_value(values: Mapping[str, Any], path: SettingPath) -> bool:
     return bool(path) and value_at(values, path) is not ...
 
 
@@ -237,29 +245,29 @@ def _find_config(arguments: Mapping[str, Any], environment: Mapping[str, Any]) -
             path = expand_path(named).absolute()
         except (TypeError, ValueError) as error:
             reason = "must be a path" if isinstance(error, TypeError) else str(error)
-            raise ConfigError(f"setting config (--config or {PREFIX}CONFIG): {reason}") from None
-        return read_config(path)
+            raise ConfigError(f"setting config (--config or {ENV_PREFIX}CONFIG): {reason}") from None
+        return load_config(path)
     home = arguments.get("home", environment.get("home"))
     try:
         path = (default_home() if home is None else expand_path(home)).absolute() / CONFIG_NAME
     except (TypeError, ValueError):
         return None  # the check of `home` says what is wrong with it
-    return read_config(path, in_home=True) if os.path.lexists(path) else None
+    return load_config(path, in_home=True) if os.path.lexists(path) else None
 
 
-def read_config(path: Path, *, in_home: bool = False) -> ConfigFile:
+def load_config(path: Path, *, in_home: bool = False) -> ConfigFile:
     """Read a configuration file. Raises ConfigError, which names it, for one that is missing, malformed or not safe."""
     try:
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):
             raise ConfigError(f"configuration file {path}: this is no file; config must name one")
         with path.open("rb") as file:
-            _refuse_foreign(path, os.fstat(file.fileno()), in_home=in_home)
+            _check_trusted(path, os.fstat(file.fileno()), in_home=in_home)
             data = file.read(MAX_CONFIG_BYTES + 1)
     except OSError as error:
         raise ConfigError(
             f"configuration file {path} cannot be read ({failure_reason(error)}); "
-            f"it is named by --config or {PREFIX}CONFIG, else {CONFIG_NAME} in the home"
+            f"it is named by --config or {ENV_PREFIX}CONFIG, else {CONFIG_NAME} in the home"
         ) from None
     if len(data) > MAX_CONFIG_BYTES:
         raise ConfigError(f"configuration file {path} is larger than {MAX_CONFIG_BYTES:,} bytes")
@@ -268,13 +276,13 @@ def read_config(path: Path, *, in_home: bool = False) -> ConfigFile:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise ConfigError(f"configuration file {path}, line {line}: this is not UTF-8 text") from None
-    table = _parsed(path, text)
+    table = _parse_toml(path, text)
     if "config" in table:
-        raise ConfigError(f"configuration file {path}: config cannot be set here; use --config or {PREFIX}CONFIG")
-    return ConfigFile(path, text, _anchored(table, path.parent))
+        raise ConfigError(f"configuration file {path}: config cannot be set here; use --config or {ENV_PREFIX}CONFIG")
+    return ConfigFile(path, text, _resolve_relative_paths(table, path.parent))
 
 
-def _parsed(path: Path, text: str) -> dict[str, Any]:
+def _parse_toml(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # its own words may quote what stands there
@@ -284,7 +292,7 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     raise ConfigError(f"configuration file {path}, {at}: this is not valid TOML")
 
 
-def _refuse_foreign(path: Path, state: os.stat_result, *, in_home: bool) -> None:
+def _check_trusted(path: Path, state: os.stat_result, *, in_home: bool) -> None:
     """Refuse a file that somebody else can change, because it may name programs to run and addresses to write to."""
     if state.st_mode & _OTHERS_CAN_WRITE:
         raise ConfigError(
@@ -295,7 +303,7 @@ def _refuse_foreign(path: Path, state: os.stat_result, *, in_home: bool) -> None
         raise ConfigError(f"configuration file {path} belongs to another user; take it over, or name it with --config")
 
 
-def _key_parts(text: str) -> list[str]:
+def _split_key(text: str) -> list[str]:
     """The parts of a dotted key, without quotes."""
     return [part.strip().strip("\"'") for part in text.split(".")]
 
@@ -303,7 +311,7 @@ def _key_parts(text: str) -> list[str]:
 # -- a file that is ignored
 
 
-def ignored_config(config: Path | None, home: Path) -> Path | None:
+def find_ignored_config(config: Path | None, home: Path) -> Path | None:
     """`agentmem.toml` of the working directory when it is not the file that was read and not the home's."""
     try:
         folder = Path.cwd()
@@ -318,4 +326,6 @@ def ignored_config(config: Path | None, home: Path) -> Path | None:
 @cache
 def report_ignored(path: Path) -> None:
     """Note once per process in the log that a file of the working directory was ignored."""
-    tell(WARNING, "config_ignored", path=str(path), fix=f"name it with --config or {PREFIX}CONFIG, if it is yours")
+    log_event(
+        WARNING, "config_ignored", path=str(path), fix=f"name it with --config or {ENV_PREFIX}CONFIG, if it is yours"
+    )

@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from agentmem.consolidation import JobOptions, scheduled_jobs
-from agentmem.consolidation.serving import OPERATOR, RunReport, serve
+from agentmem.consolidation import JobOptions, list_scheduled_jobs
+from agentmem.consolidation.serving import OPERATOR, RunReport, run_job
 from agentmem.errors import AgentMemError, ConfigError, InvalidRecord, LeaseLost
-from agentmem.events import INFO, WARNING, tell
-from agentmem.resources import Resources
+from agentmem.events import INFO, WARNING, log_event
+from agentmem.resources import Engine
 
 if TYPE_CHECKING:
     from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 GRACE_SECONDS = 10.0
-JITTER = 0.05  # of an interval, so that several workers do not run in step
+JITTER_FRACTION = 0.05  # of an interval, so that several workers do not run in step
 
-Told = Callable[[RunReport], None]
+ReportCallback = Callable[[RunReport], None]
 
 
 class ConsolidationWorker:
@@ -35,17 +35,17 @@ class ConsolidationWorker:
     """
 
     def __init__(
-        self, resources: Resources, *, jobs: Sequence[str] | None = None, dry_run: bool = False,
-        told: Told | None = None,
+        self, engine: Engine, *, jobs: Sequence[str] | None = None, dry_run: bool = False,
+        on_report: ReportCallback | None = None,
     ) -> None:  # fmt: skip
-        self.resources = resources
-        self.jobs = _chosen(jobs)
+        self.engine = engine
+        self.jobs = _select_jobs(jobs)
         self.last_run: float | None = None  # by the loop's clock: when a job last came to an end, well or not
-        self._options = JobOptions(dry_run=dry_run, most=resources.settings.worker.conversations)
-        self._told = told
+        self._options = JobOptions(dry_run=dry_run, limit=engine.settings.worker.conversations)
+        self._on_report = on_report
         self._stopping = False
         self._running: dict[str, asyncio.Task[Any]] = {}
-        self._first: asyncio.Future[None] | None = None
+        self._initial_round: asyncio.Future[None] | None = None
         self._scheduler: AsyncIOScheduler | None = None
 
     # -- now
@@ -55,7 +55,7 @@ class ConsolidationWorker:
 
         Raises StoreUnavailable when a store is away, ScopeError without the right to work for all users.
         """
-        reports = [await self._serve(name) for name in self.jobs]
+        reports = [await self._run_job(name) for name in self.jobs]
         return [report for report in reports if report is not None]
 
     # -- on the schedule
@@ -63,28 +63,28 @@ class ConsolidationWorker:
     async def start(self) -> None:
         """Begin to run the jobs, each at its interval. Raises ConfigError without APScheduler or for a bad interval,
         ScopeError without the right to work for all users."""
-        await self.resources.jobs.queue("consolidate", OPERATOR, 1)  # refused here rather than in every run
-        self._scheduler = _scheduler()
+        await self.engine.job_queue.queue("consolidate", OPERATOR, 1)  # refused here rather than in every run
+        self._scheduler = _build_scheduler()
         for name in self.jobs:
-            seconds = self.interval(name)
+            seconds = self.interval_seconds(name)
             # Missed runs, and those that would overlap, come to one run, as soon as that is possible.
             self._scheduler.add_job(
-                self._tick, "interval", [name], id=name, seconds=seconds, jitter=seconds * JITTER, coalesce=True,
-                max_instances=1, misfire_grace_time=None,
+                self._run_scheduled, "interval", [name], id=name, seconds=seconds, jitter=seconds * JITTER_FRACTION,
+                coalesce=True, max_instances=1, misfire_grace_time=None,
             )  # fmt: skip
         self._scheduler.start()
-        self._first = asyncio.ensure_future(self._first_round())
-        tell(INFO, "worker_started", jobs=list(self.jobs))
+        self._initial_round = asyncio.ensure_future(self._run_all_once())
+        log_event(INFO, "worker_started", jobs=list(self.jobs))
 
-    async def _first_round(self) -> None:
+    async def _run_all_once(self) -> None:
         """Every job once at the start: a worker that is restarted more often than a job is due would never run it."""
         for name in self.jobs:
             if not self._stopping:
-                await self._tick(name)
+                await self._run_scheduled(name)
 
-    def interval(self, name: str) -> float:
+    def interval_seconds(self, name: str) -> float:
         """Seconds between two runs of a job: as the settings say, else as its file does."""
-        minutes = self.resources.settings.worker.minutes.get(name, self.jobs[name].MINUTES)
+        minutes = self.engine.settings.worker.minutes.get(name, self.jobs[name].MINUTES)
         return float(minutes) * 60
 
     async def stop(self, grace: float = GRACE_SECONDS) -> None:
@@ -100,7 +100,7 @@ class ConsolidationWorker:
         if self._scheduler is not None:
             self._scheduler.shutdown(wait=False)
             self._scheduler = None
-            tell(INFO, "worker_stopped")
+            log_event(INFO, "worker_stopped")
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -111,7 +111,7 @@ class ConsolidationWorker:
     ) -> None:
         await self.stop()
 
-    async def _tick(self, name: str) -> None:
+    async def _run_scheduled(self, name: str) -> None:
         """A run that is due. Whatever goes wrong is told, and the next run tries again."""
         task = asyncio.current_task()
         assert task is not None
@@ -119,34 +119,34 @@ class ConsolidationWorker:
             return
         self._running[name] = task
         try:
-            await self._serve(name)
+            await self._run_job(name)
         except AgentMemError as error:
-            tell(WARNING, "job_failed", job=name, error=type(error).__name__, reason=str(error))
+            log_event(WARNING, "job_failed", job=name, error=type(error).__name__, reason=str(error))
         finally:
             del self._running[name]
 
-    async def _serve(self, name: str) -> RunReport | None:
+    async def _run_job(self, name: str) -> RunReport | None:
         """Run one job; None when another worker is at it."""
         try:
-            report = await serve(self.resources, self.jobs[name], self._options, stopping=lambda: self._stopping)
+            report = await run_job(self.engine, self.jobs[name], self._options, should_stop=lambda: self._stopping)
         except LeaseLost:
             return None
         finally:
             self.last_run = asyncio.get_running_loop().time()
-        if self._told is not None:
-            self._told(report)
+        if self._on_report is not None:
+            self._on_report(report)
         return report
 
 
-def _chosen(jobs: Sequence[str] | None) -> dict[str, ModuleType]:
-    known = scheduled_jobs()
+def _select_jobs(jobs: Sequence[str] | None) -> dict[str, ModuleType]:
+    known = list_scheduled_jobs()
     for name in jobs or ():
         if name not in known:
             raise InvalidRecord(f"jobs must be among {', '.join(known)}, got {name!r}", field="jobs")
     return {name: module for name, module in known.items() if jobs is None or name in jobs}
 
 
-def _scheduler() -> AsyncIOScheduler:
+def _build_scheduler() -> AsyncIOScheduler:
     try:
         from apscheduler.schedulers.asyncio import AsyncIOScheduler
     except ImportError as error:

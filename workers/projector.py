@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from agentmem.cli.program import program
+from agentmem.cli.program import cli_group
 
 
 def run() -> None:
     """Run until SIGTERM or SIGINT; arguments are those of `agentmem project`."""
-    program(["project", "--follow", *sys.argv[1:]], prog_name="agentmem")
+    cli_group(["project", "--follow", *sys.argv[1:]], prog_name="agentmem")
 
 
 if __name__ == "__main__":

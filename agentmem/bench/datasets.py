@@ -12,9 +12,16 @@ from typing import Any
 
 from agentmem.errors import ConfigError, InvalidRecord
 from agentmem.interchange import locomo
-from agentmem.interchange.fields import Place, TurnInput, filled, name, sequence, shown
+from agentmem.interchange.fields import (
+    SourceLocation,
+    TurnInput,
+    describe_value,
+    parse_identifier,
+    parse_list_field,
+    parse_nonempty_text,
+)
 
-ADVERSARIAL = 5
+ADVERSARIAL_CATEGORY = 5
 # Category numbers of the published release, which has no names in it.
 _CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 _DIA_ID = re.compile(r"D:?(\d+):(\d+)")
@@ -32,13 +39,13 @@ class Question:
     evidence: frozenset[str]
 
     @property
-    def scored(self) -> bool:
+    def is_scored(self) -> bool:
         """False for adversarial questions and for those without evidence."""
-        return self.category != ADVERSARIAL and bool(self.evidence)
+        return self.category != ADVERSARIAL_CATEGORY and bool(self.evidence)
 
 
 @dataclass(frozen=True)
-class Dialogue:
+class BenchmarkDialogue:
     """What one user remembers, and what is asked of it."""
 
     id: str
@@ -47,73 +54,82 @@ class Dialogue:
     questions: tuple[Question, ...]
 
     @property
-    def scored(self) -> tuple[Question, ...]:
+    def scored_questions(self) -> tuple[Question, ...]:
         """The questions that count."""
-        return tuple(question for question in self.questions if question.scored)
+        return tuple(question for question in self.questions if question.is_scored)
 
 
-def load(paths: Iterable[str | os.PathLike[str]]) -> list[Dialogue]:
+def load_dialogues(paths: Iterable[str | os.PathLike[str]]) -> list[BenchmarkDialogue]:
     """All dialogues of the files, in order. The data set's name is the file's `dataset`, else folder and file name.
 
     Raises ConfigError when a file cannot be read and InvalidRecord naming file, position and field when it is no such
     file, or when two dialogues of one data set share an id.
     """
-    found = [dialogue for path in paths for dialogue in _load(Path(path))]
+    found = [dialogue for path in paths for dialogue in _load_file(Path(path))]
     seen: set[tuple[str, str]] = set()
     for dialogue in found:
         if (dialogue.dataset, dialogue.id) in seen:
-            raise InvalidRecord(f"{dialogue.dataset}: id {shown(dialogue.id)} comes twice", field="id")
+            raise InvalidRecord(f"{dialogue.dataset}: id {describe_value(dialogue.id)} comes twice", field="id")
         seen.add((dialogue.dataset, dialogue.id))
     return found
 
 
-def _load(path: Path) -> list[Dialogue]:
-    place = Place(path.name)
+def _load_file(path: Path) -> list[BenchmarkDialogue]:
+    place = SourceLocation(path.name)
     try:
         document = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
-        raise place.error("document", f"is not valid JSON: {error}") from error
+        raise place.build_error("document", f"is not valid JSON: {error}") from error
     if not locomo.is_locomo(document):
-        raise place.error("conversations", "is missing; expected a LoCoMo-shaped file")
+        raise place.build_error("conversations", "is missing; expected a LoCoMo-shaped file")
     named = document.get("dataset") if isinstance(document, Mapping) else None
     dataset = named if isinstance(named, str) else f"{path.resolve().parent.name}/{path.stem}"
-    return [Dialogue(found.id, dataset, found.turns, _questions(found)) for found in locomo.dialogues(document, place)]
+    return [
+        BenchmarkDialogue(found.id, dataset, found.turns, _parse_questions(found))
+        for found in locomo.parse_dialogues(document, place)
+    ]
 
 
-def _questions(dialogue: locomo.Dialogue) -> tuple[Question, ...]:
+def _parse_questions(dialogue: locomo.LocomoDialogue) -> tuple[Question, ...]:
     known = frozenset(turn["turn_id"] for turn in dialogue.turns)
-    place = dialogue.place.inside("qa")
-    return tuple(_question(entry, i, dialogue, known, place.inside(i)) for i, entry in enumerate(dialogue.questions))
-
-
-def _question(
-    entry: Mapping[str, Any], number: int, dialogue: locomo.Dialogue, known: frozenset[str], place: Place
-) -> Question:
-    category = entry.get("category")
-    if not isinstance(category, int) or isinstance(category, bool):
-        raise place.error("category", f"must be a whole number, got {shown(category)}")
-    evidence = sequence(entry, "evidence", place) if "evidence" in entry else []
-    answer = entry.get("answer")
-    return Question(
-        id=name(entry.get("qid", f"{dialogue.id}/q{number}"), "qid", place),
-        text=filled(entry.get("question"), "question", place),
-        answer=None if answer is None else str(answer),
-        category=category,
-        category_name=str(entry.get("category_name", _CATEGORIES.get(category, category))),
-        evidence=_published(evidence, known) if dialogue.published else _checked(evidence, known, place),
+    place = dialogue.location.child("qa")
+    return tuple(
+        _parse_question(entry, i, dialogue, known, place.child(i)) for i, entry in enumerate(dialogue.questions)
     )
 
 
-def _checked(evidence: list[Any], known: frozenset[str], place: Place) -> frozenset[str]:
+def _parse_question(
+    entry: Mapping[str, Any], number: int, dialogue: locomo.LocomoDialogue, known: frozenset[str], place: SourceLocation
+) -> Question:
+    category = entry.get("category")
+    if not isinstance(category, int) or isinstance(category, bool):
+        raise place.build_error("category", f"must be a whole number, got {describe_value(category)}")
+    evidence = parse_list_field(entry, "evidence", place) if "evidence" in entry else []
+    answer = entry.get("answer")
+    return Question(
+        id=parse_identifier(entry.get("qid", f"{dialogue.id}/q{number}"), "qid", place),
+        text=parse_nonempty_text(entry.get("question"), "question", place),
+        answer=None if answer is None else str(answer),
+        category=category,
+        category_name=str(entry.get("category_name", _CATEGORIES.get(category, category))),
+        evidence=_parse_published_evidence(evidence, known)
+        if dialogue.is_published_format
+        else _check_evidence(evidence, known, place),
+    )
+
+
+def _check_evidence(evidence: list[Any], known: frozenset[str], place: SourceLocation) -> frozenset[str]:
     for i, value in enumerate(evidence):
         if not isinstance(value, str) or value not in known:
-            raise place.error(f"evidence[{i}]", f"must be the dia_id of a turn of this dialogue, got {shown(value)}")
+            raise place.build_error(
+                f"evidence[{i}]", f"must be the dia_id of a turn of this dialogue, got {describe_value(value)}"
+            )
     return frozenset(evidence)
 
 
-def _published(evidence: list[Any], known: frozenset[str]) -> frozenset[str]:
+def _parse_published_evidence(evidence: list[Any], known: frozenset[str]) -> frozenset[str]:
     """The release has lists in one string and ids such as `D:11:26` or `D30:05`; ids without a turn are dropped."""
     ids = (match for value in evidence for match in _DIA_ID.finditer(str(value)))
     return frozenset(f"D{int(m[1])}:{int(m[2])}" for m in ids) & known

@@ -1,7 +1,7 @@
 """A simulated year: people talk, fall silent, change their minds and repeat themselves; at night the real jobs run.
 
-The clock is virtual: a day is a step. Once a day, after the last talk, each job runs through `serve`, as a worker would
-run it: one that is due more often than daily runs so often again as users wait for it, but no more often than its
+The clock is virtual: a day is a step. Once a day, after the last talk, each job runs through `run_job`, as a worker
+would run it: one that is due more often than daily runs so often again as users wait for it, but no more often than its
 interval would let it. `check`, which reads the whole store, runs every 28 days. No language model is asked.
 """
 
@@ -16,32 +16,32 @@ from types import ModuleType
 from typing import cast
 
 from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.bench.lifecycle_look import End, Fates, Look, Looker
-from agentmem.bench.lifecycle_people import Person, Truth, Visit, dealt, people
-from agentmem.bench.target import Target
-from agentmem.consolidation import JobOptions, JobReport, scheduled_jobs
-from agentmem.consolidation.serving import serve
+from agentmem.bench.lifecycle_look import ExpectedOutcomes, FinalState, LifecycleObserver, LifecycleSnapshot
+from agentmem.bench.lifecycle_people import GroundTruth, Person, Visit, build_people, distribute
+from agentmem.bench.target import MemoryFactory
+from agentmem.consolidation import JobOptions, JobReport, list_scheduled_jobs
+from agentmem.consolidation.serving import run_job
 from agentmem.errors import ConfigError
 from agentmem.model.records import Fact
 from agentmem.model.scope import Scope
-from agentmem.resources import Resources
+from agentmem.resources import Engine
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-NIGHT = timedelta(hours=23)
-MINUTES_A_DAY = 1440
-QUIET = 14  # days without a word after which somebody counts as idle
+NIGHT_OFFSET = timedelta(hours=23)
+MINUTES_PER_DAY = 1440
+IDLE_AFTER_DAYS = 14  # days without a word after which somebody counts as idle
 IMPORTANCE = 0.9
 TOP_K = 5
 USEFUL_DAYS = 13
-LOOKS = 14  # days from one look to the next
-RARE = {"check": 28}  # days from one run to the next, of a job that takes long
+SNAPSHOT_EVERY_DAYS = 14  # days from one look to the next
+RUN_EVERY_DAYS = {"check": 28}  # days from one run to the next, of a job that takes long
 HOUSE_VISITS = 6
 
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SimulationPlan:
     """How many people, for how many days, and the seed of all that they do."""
 
     users: int = 200
@@ -53,19 +53,19 @@ class Plan:
             raise ConfigError("a simulation needs 1 to 20,000 users and 1 to 3,650 days")
 
 
-class VirtualClock:
+class SimulationClock:
     """Stands still until the simulation lets time pass."""
 
     def __init__(self) -> None:
-        self.at = START
+        self.time = START
 
     def now(self) -> datetime:
         """The moment of the simulation."""
-        return self.at
+        return self.time
 
 
 @dataclass(slots=True)
-class Cost:
+class JobCost:
     """What a job cost on one day: runs, users served, those of them who were idle, and seconds of CPU."""
 
     runs: int = 0
@@ -76,27 +76,27 @@ class Cost:
 
 
 @dataclass(slots=True)
-class Day:
+class SimulatedDay:
     """One simulated day: who talked, how many were idle, what each job cost and did, and what failed."""
 
     day: int
     talked: int
     idle: int
-    jobs: dict[str, Cost] = field(default_factory=dict)
-    did: Counter[str] = field(default_factory=Counter)
+    jobs: dict[str, JobCost] = field(default_factory=dict)
+    job_counts: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     waiting: int = 0  # jobs for which users still waited when the day was over
 
 
 @dataclass(slots=True)
-class Lived:
+class SimulationResult:
     """All that was seen: day by day, look by look, and how it stands in the end; by people of one process or more."""
 
-    plan: Plan
+    plan: SimulationPlan
     embedder: str
-    days: list[Day]
-    looks: list[Look]
-    end: End
+    days: list[SimulatedDay]
+    snapshots: list[LifecycleSnapshot]
+    final_state: FinalState
     seconds: float  # CPU, all in all
     talk_seconds: float
     job_seconds: float
@@ -104,100 +104,115 @@ class Lived:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _PersonState:
     """What the simulation must know of somebody to go on: ids of facts by topic, what is in use, and the project."""
 
     facts: dict[str, Fact] = field(default_factory=dict)
     noise: list[str] = field(default_factory=list)
-    once: list[str] = field(default_factory=list)  # noise that served as an answer, once
-    useful: dict[str, tuple[int, Truth]] = field(default_factory=dict)  # id of the fact: day and question
+    used_once: list[str] = field(default_factory=list)  # noise that served as an answer, once
+    useful: dict[str, tuple[int, GroundTruth]] = field(default_factory=dict)  # id of the fact: day and question
     uses: Counter[str] = field(default_factory=Counter)
     house: str = ""
-    house_left: int = 0
-    last: int = -QUIET
+    house_visits_left: int = 0
+    last_day: int = -IDLE_AFTER_DAYS
 
 
-async def live(
-    target: Target, plan: Plan, progress: Progress | None = None, *, process: int = 0, processes: int = 1
-) -> Lived:
+async def run_simulation(
+    factory: MemoryFactory,
+    plan: SimulationPlan,
+    progress: ProgressCallback | None = None,
+    *,
+    process: int = 0,
+    processes: int = 1,
+) -> SimulationResult:
     """Let the time pass in a new memory below the target's home, and look at it every two weeks and in the end.
 
     With several processes, only those people live here who are dealt to this one; what happens to them is the same.
     """
-    clock = VirtualClock()
-    async with target("nobody", {"clock": clock, "seed": plan.seed, "recall_rate": 0}) as opened:
+    clock = SimulationClock()
+    async with factory("nobody", {"clock": clock, "seed": plan.seed, "recall_rate": 0}) as opened:
         memory = cast(AsyncAgentMemory, opened)
-        everybody = people(plan.users, plan.days, plan.seed)
-        year = _Year(memory, clock, plan, dealt(everybody, processes)[process])
-        await year.all(progress)
-        end = await year.looker.end(year.fates())
-        identity = memory.resources.vectors[0].embedder.identity
-        return Lived(plan, identity, year.days, year.looker.looks, end, time.process_time() - year.started,
-                     year.talk_seconds, year.job_seconds)  # fmt: skip
+        everybody = build_people(plan.users, plan.days, plan.seed)
+        year = _Simulation(memory, clock, plan, distribute(everybody, processes)[process])
+        await year.run(progress)
+        end = await year.observer.assess_final_state(year.expected_outcomes())
+        identity = memory.engine.vector_projections[0].embedder.identity
+        return SimulationResult(
+            plan,
+            identity,
+            year.days,
+            year.observer.snapshots,
+            end,
+            time.process_time() - year.started,
+            year.talk_seconds,
+            year.job_seconds,
+        )
 
 
-class _Year:
+class _Simulation:
     """The run itself."""
 
-    def __init__(self, memory: AsyncAgentMemory, clock: VirtualClock, plan: Plan, persons: Sequence[Person]) -> None:
+    def __init__(
+        self, memory: AsyncAgentMemory, clock: SimulationClock, plan: SimulationPlan, persons: Sequence[Person]
+    ) -> None:
         self.memory, self.clock, self.plan, self.persons = memory, clock, plan, persons
-        self.kept = {person.name: _Kept() for person in persons}
-        self.days: list[Day] = []
-        self.looker = Looker(memory, persons)
+        self.states = {person.name: _PersonState() for person in persons}
+        self.days: list[SimulatedDay] = []
+        self.observer = LifecycleObserver(memory, persons)
         self.started = time.process_time()
         self.talk_seconds = self.job_seconds = 0.0
 
-    async def all(self, progress: Progress | None) -> None:
+    async def run(self, progress: ProgressCallback | None) -> None:
         """Day by day: talk, then the night, and every two weeks a look."""
         for number in range(self.plan.days):
             if progress is not None:
                 progress(number, self.plan.days)
             begun = time.process_time()
-            talked = await self._talk(number)
+            talked = await self._play_day(number)
             slept = time.process_time()
-            self.days.append(await self._night(number, talked))
+            self.days.append(await self._run_night(number, talked))
             self.talk_seconds += slept - begun
             self.job_seconds += time.process_time() - slept
-            if number % LOOKS == LOOKS - 1 or number == self.plan.days - 1:
-                await self.looker.look(number, self._did(number))
+            if number % SNAPSHOT_EVERY_DAYS == SNAPSHOT_EVERY_DAYS - 1 or number == self.plan.days - 1:
+                await self.observer.take_snapshot(number, self._count_since_snapshot(number))
         if progress is not None:
             progress(self.plan.days, self.plan.days)
 
-    def _did(self, number: int) -> Counter[str]:
+    def _count_since_snapshot(self, number: int) -> Counter[str]:
         """What the jobs did since the last look."""
-        since = self.looker.looks[-1].day if self.looker.looks else -1
+        since = self.observer.snapshots[-1].day if self.observer.snapshots else -1
         done: Counter[str] = Counter()
         for day in self.days[since + 1 : number + 1]:
-            done.update(day.did)
+            done.update(day.job_counts)
         return done
 
-    def fates(self) -> dict[str, Fates]:
+    def expected_outcomes(self) -> dict[str, ExpectedOutcomes]:
         """The short-lived facts of everybody, by what should become of them."""
-        wanted = self.memory.resources.settings.promotion.use_count
+        wanted = self.memory.engine.settings.promotion.use_count
         return {
-            name: Fates(
-                noise=[fact for fact in kept.noise if fact not in kept.once], once=kept.once,
+            name: ExpectedOutcomes(
+                noise=[fact for fact in kept.noise if fact not in kept.used_once], used_once=kept.used_once,
                 useful=[fact for fact in kept.useful if kept.uses[fact] >= wanted],
             )
-            for name, kept in self.kept.items()
+            for name, kept in self.states.items()
         }  # fmt: skip
 
     # -- by day
 
-    async def _talk(self, number: int) -> int:
+    async def _play_day(self, number: int) -> int:
         """Everybody who talks on this day does so at an hour of their own."""
-        today = [(person.visit(number), person) for person in self.persons if number in person.talks]
+        today = [(person.plan_visit(number), person) for person in self.persons if number in person.visit_days]
         for visit, person in sorted(today, key=lambda pair: (pair[0].hour, pair[1].number)):
-            self.clock.at = max(self.clock.at, START + timedelta(days=number, hours=visit.hour))
-            await self._visit(number, person, visit)
-            self.clock.at += timedelta(seconds=1)
+            self.clock.time = max(self.clock.time, START + timedelta(days=number, hours=visit.hour))
+            await self._play_visit(number, person, visit)
+            self.clock.time += timedelta(seconds=1)
         return len(today)
 
-    async def _visit(self, number: int, person: Person, visit: Visit) -> None:
-        kept = self.kept[person.name]
-        kept.last = number
+    async def _play_visit(self, number: int, person: Person, visit: Visit) -> None:
+        kept = self.states[person.name]
+        kept.last_day = number
         view = self.memory.scoped(user_id=person.name, conversation_id=f"day {number}")
-        turns = [{"content": text, "speaker": person.name} for text in visit.said]
+        turns = [{"content": text, "speaker": person.name} for text in visit.utterances]
         answer = {"content": f"Thank you, {person.name}.", "role": "assistant", "speaker": "Aide"}
         await view.store_turns([*turns, answer])
         await self._learn(view, kept, visit)
@@ -208,66 +223,66 @@ class _Year:
             fact = await view.learn_fact(truth.claim, tier="short", memory_type="context", confidence=0.9)
             kept.useful[fact.id] = (number, truth)
         await self._use(number, view, kept, visit)
-        await self._house(view, kept, visit)
+        await self._work_on_house(view, kept, visit)
         if visit.tool:
             await view.procedural.record_invocation(visit.tool, {"for": person.name}, success=True, task_type="errand")
             await view.reflect(True)
 
-    async def _learn(self, view: AsyncAgentMemory, kept: _Kept, visit: Visit) -> None:
+    async def _learn(self, view: AsyncAgentMemory, state: _PersonState, visit: Visit) -> None:
         """What matters for good, or its change."""
         for truth in visit.important:
-            known = kept.facts.get(truth.topic)
+            known = state.facts.get(truth.topic)
             if known is None or known.claim == truth.claim:
                 fact = await view.semantic.learn_fact(truth.claim, importance=IMPORTANCE, confidence=0.95)
             else:
                 fact = await view.semantic.supersede_fact(
                     known.id, truth.claim, importance=IMPORTANCE, confidence=0.95
                 )  # fmt: skip
-            kept.facts[truth.topic] = fact
+            state.facts[truth.topic] = fact
 
-    async def _use(self, number: int, view: AsyncAgentMemory, kept: _Kept, visit: Visit) -> None:
+    async def _use(self, number: int, view: AsyncAgentMemory, state: _PersonState, visit: Visit) -> None:
         """Ask, and say which fact answered; what is useful at the moment is so twice a visit."""
-        for truth in visit.asked:
+        for truth in visit.questions:
             bundle = await view.remember(truth.question, top_k=TOP_K)
             served = [fact.id for fact in bundle.facts if truth.answer in fact.claim][:1]
             await view.observe_usage(served)
-            kept.once += [fact_id for fact_id in served if fact_id in kept.noise]
-        for fact_id, (since, truth) in kept.useful.items():
+            state.used_once += [fact_id for fact_id in served if fact_id in state.noise]
+        for fact_id, (since, truth) in state.useful.items():
             if number - since <= USEFUL_DAYS:
                 await view.remember(truth.question, top_k=TOP_K)
                 for _ in range(2):
-                    kept.uses[fact_id] += await view.observe_usage([fact_id], ("errands",))
+                    state.uses[fact_id] += await view.observe_usage([fact_id], ("errands",))
 
-    async def _house(self, view: AsyncAgentMemory, kept: _Kept, visit: Visit) -> None:
+    async def _work_on_house(self, view: AsyncAgentMemory, state: _PersonState, visit: Visit) -> None:
         """A project in a channel of its own: what is recalled often enough there gets known everywhere."""
         house = view.scoped(channel="house")
         if visit.project:
-            kept.house, kept.house_left = visit.project, HOUSE_VISITS
+            state.house, state.house_visits_left = visit.project, HOUSE_VISITS
             await house.learn_fact(visit.project, confidence=0.9)
-        if kept.house_left:
-            kept.house_left -= 1
-            await house.remember(f"What about this: {kept.house}", top_k=TOP_K)
+        if state.house_visits_left:
+            state.house_visits_left -= 1
+            await house.remember(f"What about this: {state.house}", top_k=TOP_K)
 
     # -- by night
 
-    async def _night(self, number: int, talked: int) -> Day:
+    async def _run_night(self, number: int, talked: int) -> SimulatedDay:
         """Each job, as often as users wait for it and its interval allows."""
-        quiet = {name for name, kept in self.kept.items() if number - kept.last >= QUIET}
-        day = Day(number, talked, len(quiet))
-        self.clock.at = max(self.clock.at, START + timedelta(days=number) + NIGHT)
-        for name, module in scheduled_jobs().items():
-            if number % RARE.get(name, 1):
+        quiet = {name for name, kept in self.states.items() if number - kept.last_day >= IDLE_AFTER_DAYS}
+        day = SimulatedDay(number, talked, len(quiet))
+        self.clock.time = max(self.clock.time, START + timedelta(days=number) + NIGHT_OFFSET)
+        for name, module in list_scheduled_jobs().items():
+            if number % RUN_EVERY_DAYS.get(name, 1):
                 continue
-            cost = day.jobs[name] = Cost()
-            watched = _watched(module, cost, quiet)
+            cost = day.jobs[name] = JobCost()
+            watched = _measure_job(module, cost, quiet)
             begun = time.process_time()
-            for _ in range(max(1, int(MINUTES_A_DAY / module.MINUTES))):
-                self.clock.at += timedelta(seconds=10)
-                report = await serve(self.memory.resources, watched, JobOptions())
+            for _ in range(max(1, int(MINUTES_PER_DAY / module.MINUTES))):
+                self.clock.time += timedelta(seconds=10)
+                report = await run_job(self.memory.engine, watched, JobOptions())
                 cost.runs += 1
-                day.did.update({f"{name}: {what}": count for what, count in report.counts.items() if count})
+                day.job_counts.update({f"{name}: {what}": count for what, count in report.counts.items() if count})
                 day.failed.update({f"{name}: {why}": 1 for why in report.failed.values()})
-                if not report.waiting:
+                if not report.has_more:
                     break
             else:
                 day.waiting += 1
@@ -275,18 +290,18 @@ class _Year:
         return day
 
 
-def _watched(module: ModuleType, cost: Cost, quiet: set[str]) -> ModuleType:
+def _measure_job(module: ModuleType, cost: JobCost, idle_users: set[str]) -> ModuleType:
     """The job, with an eye on whom it serves."""
     watched = ModuleType(module.__name__)
     vars(watched).update(vars(module))
 
-    async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport:
+    async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
         begun = time.process_time()
         try:
-            return cast(JobReport, await module.run(resources, scope, options))
+            return cast(JobReport, await module.run(engine, scope, options))
         finally:
             cost.served += 1
-            if scope.user_id in quiet:
+            if scope.user_id in idle_users:
                 cost.idle += 1
                 cost.idle_seconds += time.process_time() - begun
 

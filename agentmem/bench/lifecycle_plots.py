@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentmem.bench.lifecycle import START, Lived
+from agentmem.bench.lifecycle import START, SimulationResult
 from agentmem.errors import ConfigError
-from agentmem.model.decay import salience_now, score
+from agentmem.model.decay import decay_score, salience_now
 from agentmem.settings_parts import DecayOptions, PromotionOptions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SIZE = (7.0, 3.6)
+FIGURE_SIZE = (7.0, 3.6)
 STYLE: Any = {
     "svg.hashsalt": "agentmem", "svg.fonttype": "none", "font.size": 9, "font.sans-serif": ["DejaVu Sans"],
     "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }  # fmt: skip
-TIERS = {"long": "#2b6cb0", "short": "#dd6b20", "superseded": "#a0aec0", "archived": "#e2e8f0"}
+TIER_COLORS = {"long": "#2b6cb0", "short": "#dd6b20", "superseded": "#a0aec0", "archived": "#e2e8f0"}
 QUARTER_OF_A_DAY = timedelta(hours=6)
 
 
-def check() -> None:
+def check_matplotlib() -> None:
     """Raise ConfigError, with the fix, where pictures cannot be drawn."""
     try:
         import matplotlib as mpl  # noqa: F401
@@ -36,31 +36,31 @@ def check() -> None:
         raise ConfigError("--plots needs matplotlib; run: pip install matplotlib") from error
 
 
-def draw(lived: Lived, folder: Path) -> list[Path]:
+def draw(result: SimulationResult, folder: Path) -> list[Path]:
     """Write decay.svg, lifecycle-facts.svg and lifecycle-cost.svg into a folder, which is made when missing."""
-    with _styled():
+    with _use_style():
         return [
-            _save(laws(), folder / "decay.svg"),
-            _save(what_stays(lived), folder / "lifecycle-facts.svg"),
-            _save(cost(lived), folder / "lifecycle-cost.svg"),
+            _save(plot_decay(), folder / "decay.svg"),
+            _save(plot_facts(result), folder / "lifecycle-facts.svg"),
+            _save(plot_cost(result), folder / "lifecycle-cost.svg"),
         ]
 
 
-def laws() -> Figure:
+def plot_decay() -> Figure:
     """Both laws of decay over time."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=SIZE)
+    figure = Figure(figsize=FIGURE_SIZE)
     left, right = figure.subplots(1, 2)
     moments = [START + n * QUARTER_OF_A_DAY for n in range(4 * 45 + 1)]
     days = [(moment - START) / timedelta(days=1) for moment in moments]
     options = DecayOptions()
-    left.plot(days, [salience_now(1.0, START, moment, options) for moment in moments], color=TIERS["long"])
+    left.plot(days, [salience_now(1.0, START, moment, options) for moment in moments], color=TIER_COLORS["long"])
     left.axvline(1, color="#a0aec0", linewidth=0.8, linestyle=":")
     left.set(title="Salience of an entity, × 0.95 a day", xlabel="days since last access", ylim=(0, 1.05))
     for half_life, colour in zip((1.0, 3.0, 7.0), ("#c53030", "#2b6cb0", "#2f855a"), strict=True):
         law = DecayOptions(half_life_days=half_life)
-        right.plot(days, [score(0, START, 1.0, moment, law) for moment in moments], color=colour,
+        right.plot(days, [decay_score(0, START, 1.0, moment, law) for moment in moments], color=colour,
                    label=f"half-life {half_life:g} d")  # fmt: skip
     named = {
         "promote": PromotionOptions().score, "review": options.danger_high, "": options.danger_low,
@@ -74,39 +74,47 @@ def laws() -> Figure:
     return figure
 
 
-def what_stays(lived: Lived) -> Figure:
+def plot_facts(result: SimulationResult) -> Figure:
     """Facts by tier, and those put away, look by look; below, what is recalled of what matters."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=SIZE)
+    figure = Figure(figsize=FIGURE_SIZE)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    days = [look.day for look in lived.looks]
-    upper.stackplot(days, *([look.facts[tier] for look in lived.looks] for tier in TIERS), labels=list(TIERS),
-                    colors=list(TIERS.values()))  # fmt: skip
-    upper.set(title=f"Facts of {lived.plan.users} users: what stays, what fades", ylabel="facts")
+    days = [look.day for look in result.snapshots]
+    upper.stackplot(days, *(
+        [look.facts[tier] for look in result.snapshots] for tier in TIER_COLORS
+    ), labels=list(TIER_COLORS),
+                    colors=list(TIER_COLORS.values()))  # fmt: skip
+    upper.set(title=f"Facts of {result.plan.users} users: what stays, what fades", ylabel="facts")
     upper.legend(loc="upper left")
-    lower.plot(days, [look.asked.share for look in lived.looks], color=TIERS["long"], marker=".", markersize=3)
+    lower.plot(
+        days,
+        [look.answers.important_share for look in result.snapshots],
+        color=TIER_COLORS["long"],
+        marker=".",
+        markersize=3,
+    )
     lower.set(xlabel="simulated day", ylabel="recalled", ylim=(0, 1.08))
     return figure
 
 
-def cost(lived: Lived) -> Figure:
+def plot_cost(result: SimulationResult) -> Figure:
     """Seconds of jobs on a day against who talked, and what the idle cost as time goes by."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=SIZE)
+    figure = Figure(figsize=FIGURE_SIZE)
     left, right = figure.subplots(1, 2)
-    spent = [sum(each.seconds for each in day.jobs.values()) for day in lived.days]
+    spent = [sum(each.seconds for each in day.jobs.values()) for day in result.days]
     points = left.scatter(
-        [day.talked for day in lived.days], spent, c=[day.day for day in lived.days], s=6, cmap="viridis"
+        [day.talked for day in result.days], spent, c=[day.day for day in result.days], s=6, cmap="viridis"
     )
     figure.colorbar(points, ax=left, label="simulated day")
     left.set(title="Jobs of a day", xlabel="users who talked", ylabel="seconds of CPU", ylim=(0, None))
-    served = [sum(each.idle for each in day.jobs.values()) / max(1, day.idle) for day in lived.days]
-    busy = [sum(each.served - each.idle for each in day.jobs.values()) / max(1, day.talked) for day in lived.days]
-    days = [day.day for day in lived.days]
-    right.plot(days, _smooth(busy), color=TIERS["long"], label="per user who talked")
-    right.plot(days, _smooth(served), color=TIERS["short"], label="per idle user")
+    served = [sum(each.idle for each in day.jobs.values()) / max(1, day.idle) for day in result.days]
+    busy = [sum(each.served - each.idle for each in day.jobs.values()) / max(1, day.talked) for day in result.days]
+    days = [day.day for day in result.days]
+    right.plot(days, _smooth(busy), color=TIER_COLORS["long"], label="per user who talked")
+    right.plot(days, _smooth(served), color=TIER_COLORS["short"], label="per idle user")
     right.set(title="Jobs that served a user, a day", xlabel="simulated day", ylim=(0, None))
     right.legend(loc="center right")
     return figure
@@ -119,7 +127,7 @@ def _smooth(values: list[float]) -> list[float]:
 
 
 @contextmanager
-def _styled() -> Iterator[None]:
+def _use_style() -> Iterator[None]:
     import matplotlib as mpl
 
     with mpl.rc_context(STYLE):

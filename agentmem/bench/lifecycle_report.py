@@ -12,58 +12,69 @@ from pathlib import Path
 from typing import Any
 
 from agentmem.bench import lifecycle_plots, lifecycle_processes, report
-from agentmem.bench.lifecycle import Day, Lived, Plan, Progress
+from agentmem.bench.lifecycle import ProgressCallback, SimulatedDay, SimulationPlan, SimulationResult
 from agentmem.bench.lifecycle_look import TOP_K
-from agentmem.bench.target import Target
+from agentmem.bench.target import MemoryFactory
 
 QUARTERS = 4
-NOISE = 0.95
-USEFUL = 0.95
-IDLE = 0.25  # jobs that serve an idle user on a day, of all that there are
-SHOWN_LOOKS = 12
-MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps files in memory; the folder made there is private
-ROOM = 4 * 2**30  # bytes free there; the stores of 200 people and a year take a small part
+MIN_NOISE_COLLECTED = 0.95
+MIN_USEFUL_KEPT = 0.95
+MAX_IDLE_JOBS = 0.25  # jobs that serve an idle user on a day, of all that there are
+MAX_SHOWN_SNAPSHOTS = 12
+SHARED_MEMORY_DIR = Path("/dev/shm")  # noqa: S108 - where Linux keeps files in memory; the folder made there is private
+MIN_FREE_BYTES = 4 * 2**30  # bytes free there; the stores of 200 people and a year take a small part
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class TargetResult:
     """One figure that is asked for, and what came out."""
 
-    what: str
-    wanted: str
-    found: float
+    name: str
+    target: str
+    value: float
     passed: bool
 
 
-def targets(lived: Lived) -> list[Goal]:
+def check_targets(result: SimulationResult) -> list[TargetResult]:
     """What the year is measured by."""
-    end = lived.end
+    end = result.final_state
     noise = end.noise_collected / end.noise if end.noise else 1.0
     useful = end.useful_kept / end.useful if end.useful else 1.0
     missing = abs(end.important_wanted - end.important_stored)
-    failed = sum(sum(day.failed.values()) for day in lived.days)
-    idle = _quarter(lived.days[-max(1, len(lived.days) // QUARTERS) :])["jobs per idle user"]
+    failed = sum(sum(day.failed.values()) for day in result.days)
+    idle = _quarter_row(result.days[-max(1, len(result.days) // QUARTERS) :])["jobs per idle user"]
     return [
-        Goal(f"important facts among the first {TOP_K}", "all", end.asked.share, end.asked.share == 1),
-        Goal("important facts lost or doubled", "0", missing, missing == 0),
-        Goal("answers with a fact that is so no more", "0", end.asked.outdated, end.asked.outdated == 0),
-        Goal("noise of the short tier collected", f">= {NOISE:g}", noise, noise >= NOISE),
-        Goal("short-lived facts of use kept for long", f">= {USEFUL:g}", useful, useful >= USEFUL),
-        Goal("memories that name another user", "0", len(end.strangers), not end.strangers),
-        Goal("answers that name another user", "0", end.asked.strangers, end.asked.strangers == 0),
-        Goal("failed turns", "0", failed, failed == 0),
-        Goal("jobs that serve an idle user on a day, at last", f"<= {IDLE:g}", idle, idle <= IDLE),
+        TargetResult(
+            f"important facts among the first {TOP_K}",
+            "all",
+            end.answers.important_share,
+            end.answers.important_share == 1,
+        ),
+        TargetResult("important facts lost or doubled", "0", missing, missing == 0),
+        TargetResult("answers with a fact that is so no more", "0", end.answers.outdated, end.answers.outdated == 0),
+        TargetResult(
+            "noise of the short tier collected", f">= {MIN_NOISE_COLLECTED:g}", noise, noise >= MIN_NOISE_COLLECTED
+        ),
+        TargetResult(
+            "short-lived facts of use kept for long", f">= {MIN_USEFUL_KEPT:g}", useful, useful >= MIN_USEFUL_KEPT
+        ),
+        TargetResult("memories that name another user", "0", len(end.leaks), not end.leaks),
+        TargetResult("answers that name another user", "0", end.answers.leaks, end.answers.leaks == 0),
+        TargetResult("failed turns", "0", failed, failed == 0),
+        TargetResult(
+            "jobs that serve an idle user on a day, at last", f"<= {MAX_IDLE_JOBS:g}", idle, idle <= MAX_IDLE_JOBS
+        ),
     ]
 
 
-def quarters(lived: Lived) -> list[dict[str, Any]]:
+def quarter_rows(result: SimulationResult) -> list[dict[str, Any]]:
     """The cost of a day, by quarter: of who talked, and of who was idle."""
-    size = max(1, -(-len(lived.days) // QUARTERS))
-    parts = [lived.days[start : start + size] for start in range(0, len(lived.days), size)]
-    return [{"days": f"{part[0].day}-{part[-1].day}", **_quarter(part)} for part in parts]
+    size = max(1, -(-len(result.days) // QUARTERS))
+    parts = [result.days[start : start + size] for start in range(0, len(result.days), size)]
+    return [{"days": f"{part[0].day}-{part[-1].day}", **_quarter_row(part)} for part in parts]
 
 
-def _quarter(days: Sequence[Day]) -> dict[str, Any]:
+def _quarter_row(days: Sequence[SimulatedDay]) -> dict[str, Any]:
     costs = [cost for day in days for cost in day.jobs.values()]
     talks, idle = max(1, sum(day.talked for day in days)), max(1, sum(day.idle for day in days))
     seconds, resting = sum(cost.seconds for cost in costs), sum(cost.idle_seconds for cost in costs)
@@ -80,12 +91,12 @@ def _quarter(days: Sequence[Day]) -> dict[str, Any]:
     }
 
 
-def job_rows(lived: Lived) -> list[dict[str, Any]]:
+def job_rows(result: SimulationResult) -> list[dict[str, Any]]:
     """What each job cost and did in all."""
-    done = sum((day.did for day in lived.days), Counter[str]())
+    done = sum((day.job_counts for day in result.days), Counter[str]())
     rows = []
-    for name in lived.days[0].jobs:
-        costs = [day.jobs[name] for day in lived.days if name in day.jobs]
+    for name in result.days[0].jobs:
+        costs = [day.jobs[name] for day in result.days if name in day.jobs]
         did = {what.split(": ")[1]: count for what, count in done.items() if what.startswith(f"{name}: ")}
         said = ", ".join(f"{count:,} {what}" for what, count in sorted(did.items(), key=lambda item: -item[1])[:4])
         rows.append({
@@ -96,76 +107,79 @@ def job_rows(lived: Lived) -> list[dict[str, Any]]:
     return rows
 
 
-def look_rows(lived: Lived) -> list[dict[str, Any]]:
+def snapshot_rows(result: SimulationResult) -> list[dict[str, Any]]:
     """How things stood, at about twelve looks of all."""
-    step = max(1, len(lived.looks) // SHOWN_LOOKS)
-    shown = lived.looks[::step]
-    if lived.looks[-1] not in shown:
-        shown = [*shown, lived.looks[-1]]
+    step = max(1, len(result.snapshots) // MAX_SHOWN_SNAPSHOTS)
+    shown = result.snapshots[::step]
+    if result.snapshots[-1] not in shown:
+        shown = [*shown, result.snapshots[-1]]
     return [
         {
             "day": look.day, "turns": look.records["Turn"], "long": look.facts["long"], "short": look.facts["short"],
             "archived": look.facts["archived"], "superseded": look.facts["superseded"],
             "entities": look.records["Entity"], "procedures": look.records["Procedure"],
-            "important found": look.asked.share, "told found": look.asked.told_share,
+            "important found": look.answers.important_share, "told found": look.answers.stated_share,
         }
         for look in shown
     ]  # fmt: skip
 
 
-def text(lived: Lived) -> str:
+def render_text(result: SimulationResult) -> str:
     """All of it as Markdown."""
-    plan, end = lived.plan, lived.end
+    plan, end = result.plan, result.final_state
     goals = [
-        {"target": each.what, "wanted": each.wanted, "found": each.found, "": "pass" if each.passed else "MISSED"}
-        for each in targets(lived)
+        {"target": each.name, "wanted": each.target, "found": each.value, "": "pass" if each.passed else "MISSED"}
+        for each in check_targets(result)
     ]
-    visits = sum(day.talked for day in lived.days)
-    per = 1000 * lived.seconds / (plan.users * plan.days)
-    where = "one process" if lived.processes == 1 else f"{lived.processes} processes"
+    visits = sum(day.talked for day in result.days)
+    per = 1000 * result.seconds / (plan.users * plan.days)
+    where = "one process" if result.processes == 1 else f"{result.processes} processes"
     kept = ", ".join(f"{count} {what}" for what, count in end.noise_kept.items())
     spent = (
-        f"{visits:,} visits, {lived.seconds:,.0f} s of CPU in {where}: {lived.talk_seconds:,.0f} s of talk and recall, "
-        f"{lived.job_seconds:,.0f} s of jobs, the rest for looking; {per:.1f} ms for a user and a day."
+        f"{visits:,} visits, {result.seconds:,.0f} s of CPU in {where}: {result.talk_seconds:,.0f} s of talk and "
+        f"recall, "
+        f"{result.job_seconds:,.0f} s of jobs, the rest for looking; {per:.1f} ms for a user and a day."
     )
     rest = (
         f"Noise due: {end.noise:,}, collected {end.noise_collected:,}{f'; still there: {kept}' if kept else ''}. "
-        f"Short-lived facts used just once: {end.once:,}, of which {end.once_kept:,} are kept for long. "
-        f"Told in talk and found: {end.asked.told_found} of {end.asked.told}."
+        f"Short-lived facts used just once: {end.used_once:,}, of which {end.used_once_kept:,} are kept for long. "
+        f"Told in talk and found: {end.answers.stated_found} of {end.answers.stated}."
     )
     said = [
-        f"# A simulated life of {plan.users} users in {plan.days} days, with {lived.embedder}, seed {plan.seed}",
-        report.table(goals), spent, rest,
-        "## How it stands, by look", report.table(look_rows(lived)),
-        "## What a day costs, by quarter", report.table(quarters(lived)),
-        "## By job", report.table(job_rows(lived)),
+        f"# A simulated life of {plan.users} users in {plan.days} days, with {result.embedder}, seed {plan.seed}",
+        report.render_table(goals), spent, rest,
+        "## How it stands, by look", report.render_table(snapshot_rows(result)),
+        "## What a day costs, by quarter", report.render_table(quarter_rows(result)),
+        "## By job", report.render_table(job_rows(result)),
     ]  # fmt: skip
-    missed = [f"- {line}" for line in (*end.asked.missed[:20], *end.strangers[:20])]
+    missed = [f"- {line}" for line in (*end.answers.missed[:20], *end.leaks[:20])]
     return "\n\n".join([*said, *(["## What was missed", "\n".join(missed)] if missed else [])]) + "\n"
 
 
-def data(lived: Lived) -> dict[str, Any]:
+def to_data(result: SimulationResult) -> dict[str, Any]:
     """All of it as data."""
     return {
-        "plan": asdict(lived.plan), "embedder": lived.embedder, "seconds": lived.seconds,
-        "processes": lived.processes,
-        "targets": [asdict(each) for each in targets(lived)], "looks": [_plain(asdict(look)) for look in lived.looks],
-        "days": [_plain(asdict(day)) for day in lived.days], "jobs": job_rows(lived), "quarters": quarters(lived),
-        "asked": asdict(lived.end.asked), "noise": lived.end.noise, "noise_collected": lived.end.noise_collected,
-        "once": lived.end.once, "once_kept": lived.end.once_kept,
-        "noise_kept": dict(lived.end.noise_kept), "strangers": lived.end.strangers,
+        "plan": asdict(result.plan), "embedder": result.embedder, "seconds": result.seconds,
+        "processes": result.processes,
+        "targets": [asdict(each) for each in check_targets(result)],
+        "looks": [_to_plain_dict(asdict(look)) for look in result.snapshots],
+        "days": [_to_plain_dict(asdict(day)) for day in result.days], "jobs": job_rows(result),
+        "quarters": quarter_rows(result), "asked": asdict(result.final_state.answers),
+        "noise": result.final_state.noise, "noise_collected": result.final_state.noise_collected,
+        "once": result.final_state.used_once, "once_kept": result.final_state.used_once_kept,
+        "noise_kept": dict(result.final_state.noise_kept), "strangers": result.final_state.leaks,
     }  # fmt: skip
 
 
-def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
+def _to_plain_dict(found: Mapping[str, Any]) -> dict[str, Any]:
     return {name: dict(value) if isinstance(value, Mapping) else value for name, value in found.items()}
 
 
 @dataclass(frozen=True)
-class Order:
+class SimulationRequest:
     """What is to be simulated, where the figures go, and where the pictures go if any are wanted."""
 
-    plan: Plan
+    plan: SimulationPlan
     out: Path
     embedder: str = "hash"
     plots: Path | None = None
@@ -174,26 +188,28 @@ class Order:
     config: str | None = None
 
 
-def in_memory() -> Path | None:
+def find_shared_memory_dir() -> Path | None:
     """Where files lie in memory, if the system says so and there is room to spare.
 
     What is simulated need not outlive the run, so nobody has to wait for a disk: 40 % of the time was that.
     """
     try:
-        room = shutil.disk_usage(MEMORY).free if os.access(MEMORY, os.W_OK) else 0
+        room = shutil.disk_usage(SHARED_MEMORY_DIR).free if os.access(SHARED_MEMORY_DIR, os.W_OK) else 0
     except OSError:
         return None
-    return MEMORY if room >= ROOM else None
+    return SHARED_MEMORY_DIR if room >= MIN_FREE_BYTES else None
 
 
-def run(order: Order, progress: Progress | None = None) -> tuple[list[Path], bool]:
+def run(request: SimulationRequest, progress: ProgressCallback | None = None) -> tuple[list[Path], bool]:
     """Simulate, write `lifecycle.md`, `lifecycle.json` and the pictures; the files written, and whether all passed."""
-    if order.plots is not None:
-        lifecycle_plots.check()
-    with tempfile.TemporaryDirectory(prefix="agentmem-lifecycle-", dir=order.scratch or in_memory()) as home:
-        target = Target(home, order.embedder, config=order.config)
-        lived = lifecycle_processes.live_all(target, order.plan, order.processes, progress)
-    written = list(report.write(order.out, "lifecycle", text(lived), data(lived)))
-    if order.plots is not None:
-        written += lifecycle_plots.draw(lived, order.plots)
-    return written, all(each.passed for each in targets(lived))
+    if request.plots is not None:
+        lifecycle_plots.check_matplotlib()
+    with tempfile.TemporaryDirectory(
+        prefix="agentmem-lifecycle-", dir=request.scratch or find_shared_memory_dir()
+    ) as home:
+        target = MemoryFactory(home, request.embedder, config=request.config)
+        lived = lifecycle_processes.run_simulation_in_processes(target, request.plan, request.processes, progress)
+    written = list(report.write_report(request.out, "lifecycle", render_text(lived), to_data(lived)))
+    if request.plots is not None:
+        written += lifecycle_plots.draw(lived, request.plots)
+    return written, all(each.passed for each in check_targets(lived))

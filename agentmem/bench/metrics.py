@@ -16,22 +16,22 @@ from numpy.typing import NDArray
 
 from agentmem.errors import InvalidRecord
 
-CUTS = (1, 3, 5, 10, 20, 50)
-DEPTH = max(CUTS)
-MRR_CUT = 20
-NDCG_CUT = 10
-RANKED = (
-    *(f"R@{k}" for k in CUTS),
+CUTOFFS = (1, 3, 5, 10, 20, 50)
+MAX_CUTOFF = max(CUTOFFS)
+MRR_CUTOFF = 20
+NDCG_CUTOFF = 10
+RANKING_METRICS = (
+    *(f"R@{k}" for k in CUTOFFS),
     "MRR",
-    f"nDCG@{NDCG_CUT}",
-    *(f"all@{k}" for k in CUTS),
-    *(f"any@{k}" for k in CUTS),
+    f"nDCG@{NDCG_CUTOFF}",
+    *(f"all@{k}" for k in CUTOFFS),
+    *(f"any@{k}" for k in CUTOFFS),
 )
-CONTEXT = "context"
-METRICS = (*RANKED, CONTEXT)
+CONTEXT_METRIC = "context"
+METRICS = (*RANKING_METRICS, CONTEXT_METRIC)
 RESAMPLES = 2000
 # Resampled cells held in memory at once (int64: 32 MB).
-_CELLS = 4_000_000
+_MAX_RESAMPLED_CELLS = 4_000_000
 
 Floats = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QuestionScores:
     """One scored question and its values, in the order of METRICS; NaN where something was not measured."""
 
     id: str
@@ -58,24 +58,24 @@ class Asked:
 
 
 @dataclass
-class Scores:
+class ConfigurationScores:
     """What one configuration reached, question by question."""
 
     name: str
-    asked: list[Asked] = field(default_factory=list)
+    questions: list[QuestionScores] = field(default_factory=list)
 
     def column(self, metric: str) -> Floats:
         """One metric of every question, in the order asked."""
         place = METRICS.index(metric)
-        return np.array([question.values[place] for question in self.asked], dtype=np.float64)
+        return np.array([question.values[place] for question in self.questions], dtype=np.float64)
 
     def groups(self) -> dict[str, NDArray[np.bool_]]:
         """Masks by name: `all`, each category, then by evidence turns (1, 2, 3, 4+); empty groups are left out."""
-        found = {"all": np.ones(len(self.asked), dtype=bool)}
-        categories = np.array([question.category for question in self.asked])
+        found = {"all": np.ones(len(self.questions), dtype=bool)}
+        categories = np.array([question.category for question in self.questions])
         for category in sorted(set(categories.tolist())):
             found[category] = categories == category
-        counts = np.array([min(4, question.evidence) for question in self.asked])
+        counts = np.array([min(4, question.evidence) for question in self.questions])
         for count, label in (
             (1, "1 evidence turn"),
             (2, "2 evidence turns"),
@@ -85,16 +85,16 @@ class Scores:
             found[label] = counts == count
         return {label: mask for label, mask in found.items() if mask.any()}
 
-    def of(self, dataset: str) -> Scores:
+    def for_dataset(self, dataset: str) -> ConfigurationScores:
         """The questions of one data set alone."""
-        return Scores(self.name, [question for question in self.asked if question.dataset == dataset])
+        return ConfigurationScores(self.name, [question for question in self.questions if question.dataset == dataset])
 
     def datasets(self) -> list[str]:
         """The data sets asked about, in the order they came."""
-        return list(dict.fromkeys(question.dataset for question in self.asked))
+        return list(dict.fromkeys(question.dataset for question in self.questions))
 
 
-def ranking_values(ranking: Sequence[str], evidence: Iterable[str]) -> tuple[float, ...]:
+def score_ranking(ranking: Sequence[str], evidence: Iterable[str]) -> tuple[float, ...]:
     """The values of RANKED for one ranking, best first; an empty ranking scores 0.
 
     Raises InvalidRecord when the ranking repeats an id or there is no evidence.
@@ -104,32 +104,32 @@ def ranking_values(ranking: Sequence[str], evidence: Iterable[str]) -> tuple[flo
         raise InvalidRecord("evidence must not be empty", field="evidence")
     if len(set(ranking)) != len(ranking):
         raise InvalidRecord("a ranking must not repeat an id", field="ranking")
-    hits = np.zeros(DEPTH)
-    hits[: len(ranking)] = [item in wanted for item in ranking[:DEPTH]]
-    recall = [float(hits[:k].sum()) / len(wanted) for k in CUTS]
-    first = np.flatnonzero(hits[:MRR_CUT])
+    hits = np.zeros(MAX_CUTOFF)
+    hits[: len(ranking)] = [item in wanted for item in ranking[:MAX_CUTOFF]]
+    recall = [float(hits[:k].sum()) / len(wanted) for k in CUTOFFS]
+    first = np.flatnonzero(hits[:MRR_CUTOFF])
     reciprocal = 1 / (int(first[0]) + 1) if len(first) else 0.0
-    discount = 1 / np.log2(np.arange(NDCG_CUT) + 2)
+    discount = 1 / np.log2(np.arange(NDCG_CUTOFF) + 2)
     ideal = float(discount[: len(wanted)].sum())
-    gain = float(hits[:NDCG_CUT] @ discount) / ideal
+    gain = float(hits[:NDCG_CUTOFF] @ discount) / ideal
     complete = [float(share == 1.0) for share in recall]
     some = [float(share > 0.0) for share in recall]
     return (*recall, reciprocal, gain, *complete, *some)
 
 
-def context_value(rendered: Iterable[str], evidence: Iterable[str]) -> float:
+def score_context(rendered: Iterable[str], evidence: Iterable[str]) -> float:
     """The share of the evidence among the ids rendered whole."""
     wanted = frozenset(evidence)
     return len(wanted.intersection(rendered)) / len(wanted)
 
 
-def interval(values: Floats, *, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
+def bootstrap_interval(values: Floats, *, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
     """The mean of the values and its 95 % percentile interval from resampling them; NaNs are left out."""
     known = values[~np.isnan(values)]
     if not len(known):
         return Interval(float("nan"), float("nan"), float("nan"))
     random = np.random.default_rng(seed)
-    step = max(1, _CELLS // len(known))
+    step = max(1, _MAX_RESAMPLED_CELLS // len(known))
     means = [
         known[random.integers(0, len(known), (min(step, resamples - done), len(known)))].mean(axis=1)
         for done in range(0, resamples, step)
@@ -138,14 +138,14 @@ def interval(values: Floats, *, resamples: int = RESAMPLES, seed: int = 0) -> In
     return Interval(float(known.mean()), float(low), float(high))
 
 
-def paired(first: Scores, second: Scores, metric: str) -> Interval:
+def paired_difference(first: ConfigurationScores, second: ConfigurationScores, metric: str) -> Interval:
     """The mean of first minus second over the same questions, with its interval.
 
     Raises InvalidRecord when the two were not asked the same questions in the same order.
     """
-    if [q.id for q in first.asked] != [q.id for q in second.asked]:
+    if [q.id for q in first.questions] != [q.id for q in second.questions]:
         raise InvalidRecord(f"{first.name} and {second.name} must be asked the same questions", field="asked")
-    return interval(first.column(metric) - second.column(metric))
+    return bootstrap_interval(first.column(metric) - second.column(metric))
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:

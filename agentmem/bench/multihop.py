@@ -15,16 +15,17 @@ from itertools import product
 from typing import Any, cast
 
 from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.bench.target import Target
-from agentmem.providers import LLMReply, LLMRequest, estimated_tokens
-from agentmem.providers.llms import LLMs
+from agentmem.bench.target import MemoryFactory
+from agentmem.providers import LLMReply, LLMRequest, estimate_tokens
+from agentmem.providers.llms import LLMRegistry
 
-SPEC = "recorded:multihop"
-DISTRACTING = 2_000
-PER_CONVERSATION = 20
-BATCH = 1_000
-PATIENT = 60.0  # seconds that links are waited for: this asks what is found, and a graph that just started is slow
-WITHOUT = ("vector", "keyword", "temporal", "dialogue")
+LLM_SPEC = "recorded:multihop"
+DISTRACTOR_COUNT = 2_000
+TURNS_PER_CONVERSATION = 20
+BATCH_SIZE = 1_000
+# seconds that links are waited for: this asks what is found, and a graph that just started is slow
+LINK_DEADLINE_SECONDS = 60.0
+TECHNIQUES_WITHOUT_GRAPH = ("vector", "keyword", "temporal", "dialogue")
 
 _FIRST = (
     "Aldo", "Birte", "Cyril", "Dagny", "Elio", "Freya", "Guido", "Hedda", "Ivo", "Jette", "Kaspar", "Livia", "Milos",
@@ -37,11 +38,11 @@ _ASIDES = (
 )  # fmt: skip
 
 
-Named = tuple[str, tuple[str, ...]]  # a text, and whom it names
+NamedText = tuple[str, tuple[str, ...]]  # a text, and whom it names
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class CaseLink:
     """A relation, and the turn that tells of it."""
 
     source: str
@@ -51,55 +52,55 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class MultihopCase:
     """One line of the file. `names` is whom the answer's turn names."""
 
     name: str
     question: str
-    links: tuple[Link, ...]
+    links: tuple[CaseLink, ...]
     names: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MultihopCaseResult:
     """At which place the answer's turn came, from 1, with the graph and without; None beyond the tenth."""
 
-    case: Case
+    case: MultihopCase
     hops: int
-    place: int | None
-    without: int | None
+    rank: int | None
+    rank_without_graph: int | None
 
 
-def read_cases() -> list[Case]:
+def load_cases() -> list[MultihopCase]:
     """The cases that ship with the package."""
     text = resources.files(__package__).joinpath("cases", "multihop.jsonl").read_text(encoding="utf-8")
     return [
-        Case(line["id"], line["question"], tuple(Link(**link) for link in line["links"]), **line["answer"])
+        MultihopCase(line["id"], line["question"], tuple(CaseLink(**link) for link in line["links"]), **line["answer"])
         for line in map(json.loads, text.splitlines())
     ]
 
 
-def hops(case: Case, cases: Sequence[Case]) -> int:
+def count_hops(case: MultihopCase, cases: Sequence[MultihopCase]) -> int:
     """Links between what the question names and the turn that answers, the turn's own naming being the last one."""
     about = {link.target: link.source for each in cases for link in each.links}
     at, count = case.names, 1
-    while not _named(at, case.question) and at in about:
+    while not _is_named(at, case.question) and at in about:
         at, count = about[at], count + 1
     return count
 
 
-def _named(name: str, text: str) -> bool:
+def _is_named(name: str, text: str) -> bool:
     return name in text or name.split(maxsplit=1)[0] in text
 
 
-def distracting(cases: Sequence[Case], count: int) -> list[Named]:
+def build_distractors(cases: Sequence[MultihopCase], count: int) -> list[NamedText]:
     """Turns and whom they name: doubles of every answer, and asides about those whom the questions start from."""
     people = [f"{first} {last}" for last, first in product(_LAST, _FIRST)]
-    asides: list[Named] = [
+    asides: list[NamedText] = [
         (text.format(link.source), (link.source,)) for case in cases for link in case.links for text in _ASIDES
     ]
-    doubles: list[Named] = []
+    doubles: list[NamedText] = []
     while len(doubles) + len(asides) < count:
         number = len(doubles)
         case, name = cases[number % len(cases)], people[(number // len(cases) + 7 * number) % len(people)]
@@ -107,20 +108,20 @@ def distracting(cases: Sequence[Case], count: int) -> list[Named]:
     return [*asides, *doubles][:count]
 
 
-class Recorded:
+class MultihopCaseLLM:
     """Replies with what each turn names and relates, by its text."""
 
-    identity = SPEC
+    identity = LLM_SPEC
 
-    def __init__(self, told: Mapping[str, tuple[tuple[str, ...], tuple[Link, ...]]]) -> None:
-        self._told = told
+    def __init__(self, replies: Mapping[str, tuple[tuple[str, ...], tuple[CaseLink, ...]]]) -> None:
+        self._replies = replies
 
     async def complete(self, request: LLMRequest) -> LLMReply:
         """The reply to one window."""
         data = json.loads(request.content[request.content.index("{") :])
         reply: dict[str, Any] = {"turns": [], "facts": [], "entities": [], "relations": []}
         for turn in data["turns"]:
-            names, links = self._told[turn["text"]]
+            names, links = self._replies[turn["text"]]
             label = turn["label"]
             reply["turns"].append({"turn": label})
             reply["entities"] += [{"turn": label, "name": name, "type": "person"} for name in names]
@@ -129,35 +130,37 @@ class Recorded:
                 for link in links
             ]
         text = json.dumps(reply)
-        return LLMReply(text, estimated_tokens(request.content), 0, estimated_tokens(text), SPEC)
+        return LLMReply(text, estimate_tokens(request.content), 0, estimate_tokens(text), LLM_SPEC)
 
     async def close(self) -> None:
         """Nothing to close."""
 
 
 async def run(
-    target: Target, cases: Sequence[Case], *, count: int = DISTRACTING,
+    factory: MemoryFactory, cases: Sequence[MultihopCase], *, distractors: int = DISTRACTOR_COUNT,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Found]:  # fmt: skip
-    """Store the turns of all cases among `count` others for one user, erased afterwards, and ask every question."""
-    told = {text: (names, ()) for text, names in distracting(cases, count)}
+) -> list[MultihopCaseResult]:  # fmt: skip
+    """Store the turns of all cases among `distractors` others for one user, erased afterwards, and ask every
+    question.
+    """
+    told = {text: (names, ()) for text, names in build_distractors(cases, distractors)}
     telling = {link.text: ((link.source, link.target), (link,)) for case in cases for link in case.links}
     answers = {case.text: ((case.names,), ()) for case in cases}
-    everything: dict[str, tuple[tuple[str, ...], tuple[Link, ...]]] = {**told, **telling, **answers}
-    settings = {"llm": SPEC, "recall": {"entity": {"deadline": PATIENT}}}
-    async with target("multihop", settings) as opened:
+    everything: dict[str, tuple[tuple[str, ...], tuple[CaseLink, ...]]] = {**told, **telling, **answers}
+    settings = {"llm": LLM_SPEC, "recall": {"entity": {"deadline": LINK_DEADLINE_SECONDS}}}
+    async with factory("multihop", settings) as opened:
         memory = cast(AsyncAgentMemory, opened)
-        memory.resources.llms = LLMs(memory.resources.settings, {SPEC: Recorded(everything)})
-        own = memory.scoped(user_id=f"multihop {target.mark}".strip())
+        memory.engine.llms = LLMRegistry(memory.engine.settings, {LLM_SPEC: MultihopCaseLLM(everything)})
+        own = memory.scoped(user_id=f"multihop {factory.user_suffix}".strip())
         try:
-            await _store(own, _mixed(list(everything)))
+            await _store(own, _mix(list(everything)))
             while (await own.consolidate("consolidate"))[0].pending:
                 if progress is not None:
                     progress(0, len(cases))
             await own.flush()
             found = []
             for number, case in enumerate(cases, 1):
-                found.append(await _ask(own, case, hops(case, cases)))
+                found.append(await _ask(own, case, count_hops(case, cases)))
                 if progress is not None:
                     progress(number, len(cases))
             return found
@@ -165,7 +168,7 @@ async def run(
             await own.erase()
 
 
-def _mixed(texts: Sequence[str]) -> list[str]:
+def _mix(texts: Sequence[str]) -> list[str]:
     """In an order in which what belongs together does not stand together, the same every time."""
     step = next(step for step in (797, 799, 801, 803) if len(texts) % step)
     order = sorted(range(len(texts)), key=lambda place: (place * step % len(texts), place))
@@ -174,34 +177,37 @@ def _mixed(texts: Sequence[str]) -> list[str]:
 
 async def _store(memory: AsyncAgentMemory, texts: Sequence[str]) -> None:
     turns = [
-        {"content": text, "conversation_id": f"talk {place // PER_CONVERSATION}"} for place, text in enumerate(texts)
+        {"content": text, "conversation_id": f"talk {place // TURNS_PER_CONVERSATION}"}
+        for place, text in enumerate(texts)
     ]
-    for start in range(0, len(turns), BATCH):
-        await memory.store_turns(turns[start : start + BATCH])
+    for start in range(0, len(turns), BATCH_SIZE):
+        await memory.store_turns(turns[start : start + BATCH_SIZE])
 
 
-async def _ask(memory: AsyncAgentMemory, case: Case, distance: int) -> Found:
+async def _ask(memory: AsyncAgentMemory, case: MultihopCase, hop_count: int) -> MultihopCaseResult:
     places = []
-    for techniques in (None, WITHOUT):
+    for techniques in (None, TECHNIQUES_WITHOUT_GRAPH):
         bundle = await memory.remember(case.question, techniques=techniques, reinforce=False)
         said = [turn.content for turn in bundle.turns]
         places.append(said.index(case.text) + 1 if case.text in said else None)
-    return Found(case, distance, *places)
+    return MultihopCaseResult(case, hop_count, *places)
 
 
-def table(found: Sequence[Found]) -> list[dict[str, object]]:
+def build_table(results: Sequence[MultihopCaseResult]) -> list[dict[str, object]]:
     """A row for each number of links and one for all: questions, and R@10 with the graph and without."""
     rows: list[dict[str, object]] = []
-    for count in (*sorted({one.hops for one in found}), 0):
-        some = [one for one in found if count in (one.hops, 0)]
+    for count in (*sorted({one.hops for one in results}), 0):
+        some = [one for one in results if count in (one.hops, 0)]
         rows.append({
             "links": count or "all", "questions": len(some),
-            "R@10": round(sum(one.place is not None for one in some) / max(1, len(some)), 4),
-            "R@10 without the graph": round(sum(one.without is not None for one in some) / max(1, len(some)), 4),
+            "R@10": round(sum(one.rank is not None for one in some) / max(1, len(some)), 4),
+            "R@10 without the graph": round(
+                sum(one.rank_without_graph is not None for one in some) / max(1, len(some)), 4
+            ),
         })  # fmt: skip
     return rows
 
 
-def wrong(found: Sequence[Found]) -> dict[str, tuple[str, ...]]:
+def failures_by_case(results: Sequence[MultihopCaseResult]) -> dict[str, tuple[str, ...]]:
     """The questions whose answer was not among the first ten."""
-    return {one.case.name: (f"not found over {one.hops} links",) for one in found if one.place is None}
+    return {one.case.name: (f"not found over {one.hops} links",) for one in results if one.rank is None}

@@ -7,42 +7,48 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentmem.bench import extraction, multihop, revision, rules
-from agentmem.bench.target import Target
+from agentmem.bench.target import MemoryFactory
 from agentmem.errors import ConfigError
 from agentmem.providers import LLM, LLMOptions, open_llm
 
-Progress = Callable[[int, int], None]
-STORED = ("revision", "multihop")
+ProgressCallback = Callable[[int, int], None]
+STORING_BENCHMARKS = ("revision", "multihop")
 """Those that store something, and so depend on the embedder and can run on servers."""
 
-READ = ("extraction", "rules")
+READING_BENCHMARKS = ("extraction", "rules")
 """Those that only read windows of turns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class CaseSuiteResult:
     """Rows of a table, one per rule and one for all, and what was wrong, by the name of the case."""
 
     title: str
     rows: Sequence[Mapping[str, Any]]
-    wrong: Mapping[str, Sequence[str]]
+    failures: Mapping[str, Sequence[str]]
 
 
-async def play(what: str, target: Target, llm: str = "", progress: Progress | None = None) -> Played:
+async def run_cases(
+    benchmark: str, factory: MemoryFactory, llm: str = "", progress: ProgressCallback | None = None
+) -> CaseSuiteResult:
     """Play the cases of one benchmark. `llm` answers those of extraction; "" takes the recorded replies."""
-    if what == "revision":
-        told = await revision.run(target, revision.read_cases(), progress=progress)
-        return Played("Belief revision", revision.table(told), {one.case.name: one.wrong for one in told if one.wrong})
-    if what == "multihop":
-        found = await multihop.run(target, multihop.read_cases(), progress=progress)
-        return Played("Questions over several links", multihop.table(found), multihop.wrong(found))
-    if what == "rules":
+    if benchmark == "revision":
+        told = await revision.run(factory, revision.load_cases(), progress=progress)
+        return CaseSuiteResult(
+            "Belief revision", revision.build_table(told), {one.case.name: one.failures for one in told if one.failures}
+        )
+    if benchmark == "multihop":
+        found = await multihop.run(factory, multihop.load_cases(), progress=progress)
+        return CaseSuiteResult(
+            "Questions over several links", multihop.build_table(found), multihop.failures_by_case(found)
+        )
+    if benchmark == "rules":
         report = rules.run_rules_cases()
-        return Played("Extraction by rules", report.rows(), report.wrong)
-    return await _extraction(llm, progress)
+        return CaseSuiteResult("Extraction by rules", report.rows(), report.failures)
+    return await _run_extraction(llm, progress)
 
 
-async def _extraction(spec: str, progress: Progress | None) -> Played:
+async def _run_extraction(spec: str, progress: ProgressCallback | None) -> CaseSuiteResult:
     llm: LLM | None = None
     if spec and (llm := open_llm(spec, LLMOptions())) is None:
         raise ConfigError(f"--llm {spec!r} names no language model; leave it out for the recorded replies")
@@ -51,4 +57,6 @@ async def _extraction(spec: str, progress: Progress | None) -> Played:
     finally:
         if llm is not None:
             await llm.close()
-    return Played("Extraction", extraction.table(told), {one.case.id: one.wrong for one in told if one.wrong})
+    return CaseSuiteResult(
+        "Extraction", extraction.build_table(told), {one.case.id: one.failures for one in told if one.failures}
+    )

@@ -10,15 +10,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from agentmem.bench.datasets import Dialogue, Question
-from agentmem.bench.metrics import DEPTH, Asked, Scores, context_value, percentiles, ranking_values
-from agentmem.bench.target import Context, Memory, Opener
+from agentmem.bench.datasets import BenchmarkDialogue, Question
+from agentmem.bench.metrics import (
+    MAX_CUTOFF,
+    ConfigurationScores,
+    QuestionScores,
+    percentiles,
+    score_context,
+    score_ranking,
+)
+from agentmem.bench.target import BenchmarkContext, BenchmarkMemory, Opener
 from agentmem.errors import InvalidRecord
 
-CONTEXT_TOKENS = 4000
-BATCH = 1000
-Progress = Callable[[int, int], None]
-OpenedFor = Callable[[Mapping[str, Any]], AbstractAsyncContextManager[Memory]]
+DEFAULT_CONTEXT_TOKENS = 4000
+BATCH_SIZE = 1000
+ProgressCallback = Callable[[int, int], None]
+OpenMemory = Callable[[Mapping[str, Any]], AbstractAsyncContextManager[BenchmarkMemory]]
 
 
 @dataclass(frozen=True)
@@ -30,10 +37,10 @@ class Configuration:
 
 
 @dataclass
-class Reading:
+class ConfigurationRun:
     """What one configuration reached, and what it took."""
 
-    scores: Scores
+    scores: ConfigurationScores
     remember_seconds: list[float] = field(default_factory=list)
     context_seconds: list[float] = field(default_factory=list)
     context_tokens: list[int] = field(default_factory=list)
@@ -49,23 +56,23 @@ class Reading:
 
 
 @dataclass
-class Result:
+class RecallEvaluation:
     """The readings of all configurations, over the same questions in the same order."""
 
-    readings: list[Reading]
+    runs: list[ConfigurationRun]
     turns: int = 0
     store_seconds: float = 0.0
 
 
 async def evaluate(
     open_memory: Opener,
-    dialogues: Sequence[Dialogue],
+    dialogues: Sequence[BenchmarkDialogue],
     configurations: Sequence[Configuration] = (Configuration("default"),),
     *,
-    context_tokens: int = CONTEXT_TOKENS,
-    progress: Progress | None = None,
+    context_tokens: int = DEFAULT_CONTEXT_TOKENS,
+    progress: ProgressCallback | None = None,
     erase: bool = False,
-) -> Result:
+) -> RecallEvaluation:
     """Store every dialogue under a user of its own, then ask its scored questions under every configuration.
 
     `context_tokens` is the budget of `context()`, at 4 characters a token; a larger context scores 0, and a budget of 0
@@ -76,12 +83,12 @@ async def evaluate(
     names = [configuration.name for configuration in configurations]
     if not names or len(set(names)) != len(names):
         raise InvalidRecord(f"configurations need different names, got {names}", field="configurations")
-    result = Result([Reading(Scores(name)) for name in names])
-    total = sum(len(dialogue.scored) for dialogue in dialogues) * len(names)
+    result = RecallEvaluation([ConfigurationRun(ConfigurationScores(name)) for name in names])
+    total = sum(len(dialogue.scored_questions) for dialogue in dialogues) * len(names)
 
     def told() -> None:
         if progress is not None:
-            progress(sum(len(r.scores.asked) for r in result.readings), total)
+            progress(sum(len(r.scores.questions) for r in result.runs), total)
 
     for dialogue in dialogues:
         user_id = f"{dialogue.dataset}/{dialogue.id}"
@@ -95,64 +102,70 @@ async def evaluate(
 
 
 async def _ask_all(
-    opened: OpenedFor, dialogue: Dialogue, configurations: Sequence[Configuration], result: Result, budget: int,
-    told: Callable[[], None],
+    open_memory: OpenMemory, dialogue: BenchmarkDialogue, configurations: Sequence[Configuration],
+    result: RecallEvaluation, budget: int, on_progress: Callable[[], None],
 ) -> None:  # fmt: skip
-    """Store one dialogue and ask its questions; `told` is called when one configuration has answered them."""
-    async with opened(configurations[0].settings) as memory:
-        result.store_seconds += await store(memory, dialogue.turns)
+    """Store one dialogue and ask its questions; `on_progress` is called when one configuration has answered them."""
+    async with open_memory(configurations[0].settings) as memory:
+        result.store_seconds += await store_turns(memory, dialogue.turns)
     result.turns += len(dialogue.turns)
     ranked = []
-    for configuration, reading in zip(configurations, result.readings, strict=True):
-        async with opened(configuration.settings) as memory:
-            ranked.append([await _ranking(memory, question, reading) for question in dialogue.scored])
-    for configuration, reading, values in zip(configurations, result.readings, ranked, strict=True):
-        async with opened(configuration.settings) as memory:
-            await _finish(memory, dialogue, reading, values, budget)
-        told()
+    for configuration, reading in zip(configurations, result.runs, strict=True):
+        async with open_memory(configuration.settings) as memory:
+            ranked.append([await _score_question(memory, question, reading) for question in dialogue.scored_questions])
+    for configuration, reading, values in zip(configurations, result.runs, ranked, strict=True):
+        async with open_memory(configuration.settings) as memory:
+            await _score_contexts(memory, dialogue, reading, values, budget)
+        on_progress()
 
 
-async def store(memory: Memory, turns: Sequence[Mapping[str, Any]]) -> float:
+async def store_turns(memory: BenchmarkMemory, turns: Sequence[Mapping[str, Any]]) -> float:
     """Store turns in batches of 1,000 and wait until all of them can be found; the seconds it took."""
     begun = time.perf_counter()
-    for i in range(0, len(turns), BATCH):
-        await memory.store_turns(turns[i : i + BATCH])
+    for i in range(0, len(turns), BATCH_SIZE):
+        await memory.store_turns(turns[i : i + BATCH_SIZE])
     await memory.flush()
     return time.perf_counter() - begun
 
 
-async def _ranking(memory: Memory, question: Question, reading: Reading) -> tuple[float, ...]:
+async def _score_question(memory: BenchmarkMemory, question: Question, run: ConfigurationRun) -> tuple[float, ...]:
     begun = time.perf_counter()
-    bundle = await memory.remember(question.text, top_k=DEPTH, reinforce=False)
-    reading.remember_seconds.append(time.perf_counter() - begun)
-    return ranking_values([turn.id for turn in bundle.turns][:DEPTH], question.evidence)
+    bundle = await memory.remember(question.text, top_k=MAX_CUTOFF, reinforce=False)
+    run.remember_seconds.append(time.perf_counter() - begun)
+    return score_ranking([turn.id for turn in bundle.turns][:MAX_CUTOFF], question.evidence)
 
 
-async def _finish(
-    memory: Memory, dialogue: Dialogue, reading: Reading, ranked: Sequence[tuple[float, ...]], budget: int
+async def _score_contexts(
+    memory: BenchmarkMemory,
+    dialogue: BenchmarkDialogue,
+    run: ConfigurationRun,
+    values_by_question: Sequence[tuple[float, ...]],
+    budget: int,
 ) -> None:
-    contents = {turn["turn_id"]: _plain(turn["content"]) for turn in dialogue.turns}
-    for question, values in zip(dialogue.scored, ranked, strict=True):
+    contents = {turn["turn_id"]: _normalize_whitespace(turn["content"]) for turn in dialogue.turns}
+    for question, values in zip(dialogue.scored_questions, values_by_question, strict=True):
         share = math.nan
         if budget:
             begun = time.perf_counter()
             context = await memory.context(question.text, max_tokens=budget)
-            reading.context_seconds.append(time.perf_counter() - begun)
-            reading.context_tokens.append(math.ceil(len(context.text) / 4))
-            fits = reading.context_tokens[-1] <= budget
-            share = context_value(rendered_whole(context, contents), question.evidence) if fits else 0.0
+            run.context_seconds.append(time.perf_counter() - begun)
+            run.context_tokens.append(math.ceil(len(context.text) / 4))
+            fits = run.context_tokens[-1] <= budget
+            share = score_context(find_rendered_turns(context, contents), question.evidence) if fits else 0.0
         category = question.category_name
-        reading.scores.asked.append(
-            Asked(question.id, dialogue.dataset, dialogue.id, category, len(question.evidence), (*values, share))
+        run.scores.questions.append(
+            QuestionScores(
+                question.id, dialogue.dataset, dialogue.id, category, len(question.evidence), (*values, share)
+            )
         )
 
 
-def rendered_whole(context: Context, contents: Mapping[str, str]) -> set[str]:
+def find_rendered_turns(context: BenchmarkContext, contents: Mapping[str, str]) -> set[str]:
     """The turns that the context names as rendered whole and whose text it does hold; white space may differ."""
-    text = _plain(context.text)
+    text = _normalize_whitespace(context.text)
     named = {record_id for kind, record_id in context.records if kind.lower() == "turn"}
     return {record_id for record_id in named if contents.get(record_id, "\0") in text}
 
 
-def _plain(text: str) -> str:
+def _normalize_whitespace(text: str) -> str:
     return " ".join(text.split())

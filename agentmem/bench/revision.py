@@ -14,28 +14,28 @@ from importlib import resources
 from typing import Any, cast
 
 from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.bench.report import by_rule
-from agentmem.bench.target import Target
+from agentmem.bench.report import count_by_rule
+from agentmem.bench.target import MemoryFactory
 from agentmem.model.records import Fact
 from agentmem.recall.bundle import MemoryBundle
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
-UNKNOWN = "unknown since"
+UNKNOWN_NOTICE_PREFIX = "unknown since"
 
 
-class CaseClock:
+class RevisionCaseClock:
     """Stands still until a case lets days pass."""
 
     def __init__(self) -> None:
-        self.at = START
+        self.time = START
 
     def now(self) -> datetime:
         """The moment of the case."""
-        return self.at
+        return self.time
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class RevisionCase:
     """One line of the file."""
 
     name: str
@@ -52,35 +52,35 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RevisionCaseResult:
     """What came of a case; `wrong` is empty when all of it was right."""
 
-    case: Case
-    wrong: tuple[str, ...]
+    case: RevisionCase
+    failures: tuple[str, ...]
 
 
-def read_cases() -> list[Case]:
+def load_cases() -> list[RevisionCase]:
     """The cases that ship with the package."""
     text = resources.files(__package__).joinpath("cases", "revision.jsonl").read_text(encoding="utf-8")
-    return [Case(**json.loads(line)) for line in text.splitlines()]
+    return [RevisionCase(**json.loads(line)) for line in text.splitlines()]
 
 
 async def run(
-    target: Target, cases: Sequence[Case], *, progress: Callable[[int, int], None] | None = None
-) -> list[Verdict]:  # fmt: skip
+    factory: MemoryFactory, cases: Sequence[RevisionCase], *, progress: Callable[[int, int], None] | None = None
+) -> list[RevisionCaseResult]:  # fmt: skip
     """Play each case for a user of its own, erased afterwards."""
-    clock, verdicts = CaseClock(), []
-    async with target("cases", {"clock": clock}) as opened:
+    clock, verdicts = RevisionCaseClock(), []
+    async with factory("cases", {"clock": clock}) as opened:
         memory = cast(AsyncAgentMemory, opened)
         for number, case in enumerate(cases):
-            clock.at = START
-            own = memory.scoped(user_id=f"case {number} {target.mark}".strip())
-            player = Player(own, clock)
+            clock.time = START
+            own = memory.scoped(user_id=f"case {number} {factory.user_suffix}".strip())
+            player = RevisionCaseRunner(own, clock)
             for step in case.steps:
-                await player.play(step)
+                await player.run_step(step)
             as_of = None if case.as_of is None else START + timedelta(days=case.as_of)
             bundle = await own.remember(case.ask, as_of=as_of)
-            verdicts.append(Verdict(case, tuple(_wrong(case, bundle, player.facts))))
+            verdicts.append(RevisionCaseResult(case, tuple(_find_failures(case, bundle, player.facts))))
             await own.erase()
             if progress is not None:
                 progress(number + 1, len(cases))
@@ -88,15 +88,15 @@ async def run(
 
 
 @dataclass
-class Player:
+class RevisionCaseRunner:
     """Does what the steps of a case say."""
 
     memory: AsyncAgentMemory
-    clock: CaseClock
+    clock: RevisionCaseClock
     facts: dict[str, Fact] = field(default_factory=dict)  # by label
-    last: str = ""  # the operation to undo
+    last_operation_id: str = ""  # the operation to undo
 
-    async def play(self, step: Mapping[str, Any]) -> None:
+    async def run_step(self, step: Mapping[str, Any]) -> None:
         """One step, named by its first key."""
         acts = {
             "wait": self._wait, "learn": self._learn, "supersede": self._supersede, "correct": self._correct,
@@ -105,27 +105,27 @@ class Player:
         await acts[next(iter(step))](step)
 
     async def _wait(self, step: Mapping[str, Any]) -> None:
-        self.clock.at += timedelta(days=step["wait"])
+        self.clock.time += timedelta(days=step["wait"])
 
     async def _learn(self, step: Mapping[str, Any]) -> None:
         names = [await self.memory.upsert_entity({"name": name, "type": "person"}) for name in step.get("about", ())]
         premises = [self.facts[label].id for label in step.get("on", ())]
-        self._note(step, await self.memory.learn_fact(
+        self._remember_fact(step, await self.memory.learn_fact(
             step["learn"], depends_on=premises, entity_ids=[entity.id for entity in names],
-            valid_from=_day(step.get("from")), valid_to=_day(step.get("until")),
+            valid_from=_day_to_time(step.get("from")), valid_to=_day_to_time(step.get("until")),
         ))  # fmt: skip
 
     async def _supersede(self, step: Mapping[str, Any]) -> None:
         old, wrong = self.facts[step["supersede"]], step.get("wrong", False)
-        self._note(step, await self.memory.semantic.supersede_fact(old.id, step["claim"], wrong=wrong))
+        self._remember_fact(step, await self.memory.semantic.supersede_fact(old.id, step["claim"], is_correction=wrong))
 
     async def _correct(self, step: Mapping[str, Any]) -> None:
-        self._note(
+        self._remember_fact(
             step, await self.memory.semantic.update_fact(self.facts[step["correct"]].id, claim=step["claim"])
         )  # fmt: skip
 
     async def _forget(self, step: Mapping[str, Any]) -> None:
-        self.last = (await self.memory.forget(self.facts[step["forget"]].id)).operation_id
+        self.last_operation_id = (await self.memory.forget(self.facts[step["forget"]].id)).operation_id
 
     async def _erase(self, step: Mapping[str, Any]) -> None:
         await self.memory.forget(self.facts[step["erase"]].id, hard=True)
@@ -134,19 +134,19 @@ class Player:
         await self.memory.restore(self.facts[step["restore"]].id)
 
     async def _undo(self, _: Mapping[str, Any]) -> None:
-        await self.memory.undo(self.last)
+        await self.memory.undo(self.last_operation_id)
 
-    def _note(self, step: Mapping[str, Any], fact: Fact) -> None:
-        self.facts[step["as"]], self.last = fact, fact.operation_id
+    def _remember_fact(self, step: Mapping[str, Any], fact: Fact) -> None:
+        self.facts[step["as"]], self.last_operation_id = fact, fact.operation_id
 
 
-def _day(number: int | None) -> datetime | None:
+def _day_to_time(number: int | None) -> datetime | None:
     return None if number is None else START + timedelta(days=number)
 
 
-def _wrong(case: Case, bundle: MemoryBundle, facts: Mapping[str, Fact]) -> Iterator[str]:
+def _find_failures(case: RevisionCase, bundle: MemoryBundle, facts: Mapping[str, Fact]) -> Iterator[str]:
     given = {fact.id: fact for fact in bundle.facts}
-    said = [notice for notice in bundle.notices if notice.startswith(UNKNOWN)]
+    said = [notice for notice in bundle.notices if notice.startswith(UNKNOWN_NOTICE_PREFIX)]
     for label in case.current:
         found = given.get(facts[label].id)
         if found is None or found.stale_since is not None:
@@ -166,9 +166,9 @@ def _wrong(case: Case, bundle: MemoryBundle, facts: Mapping[str, Fact]) -> Itera
     for labels, wanted in ((case.unknown, True), (case.known, False)):
         for label in labels:
             if any(facts[label].claim in notice for notice in said) is not wanted:
-                yield f"{facts[label].claim!r} should {'' if wanted else 'not '}be told as {UNKNOWN}"
+                yield f"{facts[label].claim!r} should {'' if wanted else 'not '}be told as {UNKNOWN_NOTICE_PREFIX}"
 
 
-def table(verdicts: Sequence[Verdict]) -> list[dict[str, object]]:
+def build_table(results: Sequence[RevisionCaseResult]) -> list[dict[str, object]]:
     """A row for each rule, and one for all: cases and how many were right."""
-    return by_rule([(verdict.case.rule, not verdict.wrong) for verdict in verdicts])
+    return count_by_rule([(verdict.case.rule, not verdict.failures) for verdict in results])

@@ -13,14 +13,14 @@ from datetime import datetime
 from importlib import resources
 from typing import Any
 
-from agentmem.bench.report import by_rule
-from agentmem.extraction import Draft, Window
+from agentmem.bench.report import count_by_rule
+from agentmem.extraction import ExtractionDraft, Window
 from agentmem.extraction.rules import extract
 from agentmem.model.records import Fact, Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class RulesCase:
     """One line of the file."""
 
     id: str
@@ -35,64 +35,66 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RulesCaseResult:
     """What came of a case: the claims made, how many of them were expected, and what was wrong, () for nothing."""
 
-    case: Case
-    made: int
-    right: int
-    wrong: tuple[str, ...]
+    case: RulesCase
+    claim_count: int
+    expected_count: int
+    failures: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RulesReport:
     """All verdicts."""
 
-    verdicts: tuple[Verdict, ...]
+    results: tuple[RulesCaseResult, ...]
 
     @property
     def precision(self) -> float:
         """The share of the claims that were expected."""
-        made = sum(verdict.made for verdict in self.verdicts)
-        return sum(verdict.right for verdict in self.verdicts) / made if made else 0.0
+        made = sum(verdict.claim_count for verdict in self.results)
+        return sum(verdict.expected_count for verdict in self.results) / made if made else 0.0
 
     @property
-    def wrong(self) -> dict[str, tuple[str, ...]]:
+    def failures(self) -> dict[str, tuple[str, ...]]:
         """What was wrong, by the id of the case."""
-        return {verdict.case.id: verdict.wrong for verdict in self.verdicts if verdict.wrong}
+        return {verdict.case.id: verdict.failures for verdict in self.results if verdict.failures}
 
     def rows(self) -> list[dict[str, object]]:
         """A row for each rule, and one for all: cases and how many were right."""
-        return by_rule([(verdict.case.rule, not verdict.wrong) for verdict in self.verdicts])
+        return count_by_rule([(verdict.case.rule, not verdict.failures) for verdict in self.results])
 
 
-def read_cases() -> list[Case]:
+def load_cases() -> list[RulesCase]:
     """The cases that ship with the package."""
     text = resources.files(__package__).joinpath("cases", "rules.jsonl").read_text(encoding="utf-8")
-    return [Case(**json.loads(line)) for line in text.splitlines()]
+    return [RulesCase(**json.loads(line)) for line in text.splitlines()]
 
 
-def run_rules_cases(cases: Sequence[Case] | None = None) -> Report:
+def run_rules_cases(cases: Sequence[RulesCase] | None = None) -> RulesReport:
     """Read each case with the rules; those that ship when none are given."""
-    return Report(tuple(_judged(case) for case in (read_cases() if cases is None else cases)))
+    return RulesReport(tuple(_run_case(case) for case in (load_cases() if cases is None else cases)))
 
 
-def _judged(case: Case) -> Verdict:
-    draft = extract(_window(case))
+def _run_case(case: RulesCase) -> RulesCaseResult:
+    draft = extract(_build_window(case))
     made = [fact.claim for fact in draft.facts]
-    return Verdict(case, len(made), sum(claim in case.facts for claim in made), tuple(_wrong(case, draft)))
+    return RulesCaseResult(
+        case, len(made), sum(claim in case.facts for claim in made), tuple(_find_failures(case, draft))
+    )
 
 
-def _window(case: Case) -> Window:
-    turns = tuple(_turn(number, given) for number, given in enumerate(case.turns))
+def _build_window(case: RulesCase) -> Window:
+    turns = tuple(_build_turn(number, given) for number, given in enumerate(case.turns))
     facts = tuple(
         Fact(id=given["id"], claim=given["claim"], tags=tuple(given["tags"]), temporal_context="current")
         for given in case.known
     )
-    return Window(conversation_id="case", channel="_global", turns=turns, facts=facts)
+    return Window(conversation_id="case", channel="_global", turns=turns, known_facts=facts)
 
 
-def _turn(number: int, given: Mapping[str, Any]) -> Turn:
+def _build_turn(number: int, given: Mapping[str, Any]) -> Turn:
     moment = given.get("timestamp")
     return Turn(
         id=f"t{number}", conversation_id="case", index=number, content=given["text"], role=given.get("role", "user"),
@@ -100,7 +102,7 @@ def _turn(number: int, given: Mapping[str, Any]) -> Turn:
     )  # fmt: skip
 
 
-def _wrong(case: Case, draft: Draft) -> Iterator[str]:
+def _find_failures(case: RulesCase, draft: ExtractionDraft) -> Iterator[str]:
     made = {fact.claim: fact for fact in draft.facts}
     for claim in made:
         if claim not in case.facts:

@@ -33,61 +33,61 @@ _COMMON_WORDS = (
     "village island castle church tower hotel tent map key box bag coat shoe hat ring clock phone radio screen machine"
 )
 _SPEAKERS = ("Ana", "Ben")
-_VOCABULARY = 20_000
-_SHIFT = 2.7
-_EXPONENT = 1.2
-_PER_CONVERSATION = 20
-_BEGIN = datetime(2024, 1, 1, 9, tzinfo=UTC)
-_QUESTIONS = ("What did {} say about {}?", "When did {} talk about {}?", "Why was {} glad about {}?")
+_VOCABULARY_SIZE = 20_000
+_ZIPF_SHIFT = 2.7
+_ZIPF_EXPONENT = 1.2
+_TURNS_PER_CONVERSATION = 20
+_START_TIME = datetime(2024, 1, 1, 9, tzinfo=UTC)
+_QUESTION_TEMPLATES = ("What did {} say about {}?", "When did {} talk about {}?", "Why was {} glad about {}?")
 
 
-class Synthetic:
+class SyntheticConversations:
     """A source of turns and questions; the same seed gives the same ones, and different seeds other ones."""
 
     def __init__(self, seed: int = 0) -> None:
         self._random = np.random.default_rng(seed)
-        self._words = _vocabulary()
-        self._function = frozenset(_FUNCTION_WORDS.split())
-        weights = (np.arange(len(self._words)) + 1 + _SHIFT) ** -_EXPONENT
-        self._reach = np.cumsum(weights) / weights.sum()
+        self._words = _build_vocabulary()
+        self._function_words = frozenset(_FUNCTION_WORDS.split())
+        weights = (np.arange(len(self._words)) + 1 + _ZIPF_SHIFT) ** -_ZIPF_EXPONENT
+        self._cumulative_weights = np.cumsum(weights) / weights.sum()
 
-    def turns(self, count: int, prefix: str = "turn") -> Iterator[TurnInput]:
+    def generate_turns(self, count: int, prefix: str = "turn") -> Iterator[TurnInput]:
         """Turns of two speakers, 20 to a conversation, one conversation a day, with ids `<prefix>-<n>`."""
         for n in range(count):
-            conversation, place = divmod(n, _PER_CONVERSATION)
+            conversation, place = divmod(n, _TURNS_PER_CONVERSATION)
             yield TurnInput(
                 role="user" if n % 2 == 0 else "assistant",
-                content=self.text(),
+                content=self.generate_text(),
                 turn_id=f"{prefix}-{n}",
                 speaker=_SPEAKERS[n % 2],
-                timestamp=_BEGIN + timedelta(days=conversation, minutes=place),
+                timestamp=_START_TIME + timedelta(days=conversation, minutes=place),
                 conversation_id=f"{prefix}-conversation-{conversation}",
             )
 
-    def text(self) -> str:
+    def generate_text(self) -> str:
         """Two or three sentences, 22 to 25 words together; about one sentence in five asks."""
         words = self._draw(int(self._random.integers(22, 26)))
         sentences = int(self._random.integers(2, 4))
         parts = np.array_split(np.array(words, dtype=object), sentences)
         return " ".join(" ".join(part).capitalize() + ("?" if self._random.random() < 0.2 else ".") for part in parts)
 
-    def questions(self, count: int) -> list[str]:
+    def generate_questions(self, count: int) -> list[str]:
         """Questions about two to four words that are no function words."""
         found = []
         for n in range(count):
             words = self._draw(12)
-            telling = [word for word in words if word not in self._function][: 2 + n % 3] or words[:2]
-            found.append(_QUESTIONS[n % len(_QUESTIONS)].format(_SPEAKERS[n % 2], " ".join(telling)))
+            telling = [word for word in words if word not in self._function_words][: 2 + n % 3] or words[:2]
+            found.append(_QUESTION_TEMPLATES[n % len(_QUESTION_TEMPLATES)].format(_SPEAKERS[n % 2], " ".join(telling)))
         return found
 
     def _draw(self, count: int) -> list[str]:
-        return [self._words[i] for i in np.searchsorted(self._reach, self._random.random(count))]
+        return [self._words[i] for i in np.searchsorted(self._cumulative_weights, self._random.random(count))]
 
 
-def _vocabulary() -> list[str]:
+def _build_vocabulary() -> list[str]:
     """Function words, then common words, then compounds of two common words, in a fixed mixed order."""
     mixed = np.random.default_rng(1)
     function = _FUNCTION_WORDS.split()
     common = [str(word) for word in mixed.permutation(list(dict.fromkeys(_COMMON_WORDS.split())))]
-    pairs = mixed.permutation(len(common) ** 2)[: _VOCABULARY - len(function) - len(common)]
+    pairs = mixed.permutation(len(common) ** 2)[: _VOCABULARY_SIZE - len(function) - len(common)]
     return [*function, *common, *(common[i // len(common)] + common[i % len(common)] for i in pairs.tolist())]

@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 
-class Identified(Protocol):
+class HasId(Protocol):
     """A record; only its id is looked at."""
 
     @property
     def id(self) -> str: ...
 
 
-class Bundle(Protocol):
+class BenchmarkBundle(Protocol):
     """What `remember` returns."""
 
     @property
-    def turns(self) -> Sequence[Identified]: ...
+    def turns(self) -> Sequence[HasId]: ...
 
 
-class Context(Protocol):
+class BenchmarkContext(Protocol):
     """What `context` returns; `records` are the (kind, id) rendered whole."""
 
     @property
@@ -32,7 +32,7 @@ class Context(Protocol):
     def records(self) -> Sequence[tuple[str, str]]: ...
 
 
-class Memory(Protocol):
+class BenchmarkMemory(Protocol):
     """A memory of one user, open."""
 
     async def store_turn(self, turn: Mapping[str, Any]) -> object: ...
@@ -41,41 +41,41 @@ class Memory(Protocol):
 
     async def flush(self) -> object: ...
 
-    async def remember(self, query: str, *, top_k: int, reinforce: bool) -> Bundle: ...
+    async def remember(self, query: str, *, top_k: int, reinforce: bool) -> BenchmarkBundle: ...
 
-    async def context(self, query: str, *, max_tokens: int) -> Context: ...
+    async def context(self, query: str, *, max_tokens: int) -> BenchmarkContext: ...
 
     async def erase(self) -> object: ...
 
-    def scoped(self, *, user_id: str) -> Memory: ...
+    def scoped(self, *, user_id: str) -> BenchmarkMemory: ...
 
 
 # (user_id, settings that differ from the target's own) -> the opened memory
-Opener = Callable[[str, Mapping[str, Any]], AbstractAsyncContextManager[Memory]]
+Opener = Callable[[str, Mapping[str, Any]], AbstractAsyncContextManager[BenchmarkMemory]]
 
 
-_EMBEDDED = {"log_url": None, "graph_url": None, "session_url": None}
+_EMBEDDED_URLS = {"log_url": None, "graph_url": None, "session_url": None}
 
 
 @dataclass(frozen=True)
-class Target:
+class MemoryFactory:
     """An embedded memory under `home`; `settings` are overrides as `AsyncAgentMemory` takes them. It can be pickled.
 
-    With `mark` it is the servers that the settings name, for users whose names end with it, so that they are the
+    With `user_suffix` it is the servers that the settings name, for users whose names end with it, so that they are the
     benchmark's own. Without, what the settings say of servers is not heeded. `config` is the configuration file.
     """
 
     home: str
     embedder: str = "auto"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    mark: str = ""
+    user_suffix: str = ""
     config: str | None = None
 
-    def __call__(self, user_id: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[Memory]:
+    def __call__(self, user_id: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[BenchmarkMemory]:
         """Open the memory of a user, to be used with `async with`."""
         from agentmem import AsyncAgentMemory
 
-        place = {"recall_rate": 0} if self.mark else _EMBEDDED
+        place = {"recall_rate": 0} if self.user_suffix else _EMBEDDED_URLS
         chosen = {
             "home": self.home,
             "config": self.config,
@@ -84,5 +84,5 @@ class Target:
             **self.settings,
             **settings,
         }
-        name = f"{user_id} {self.mark}" if self.mark else user_id
-        return cast(AbstractAsyncContextManager[Memory], AsyncAgentMemory(name, **chosen))
+        name = f"{user_id} {self.user_suffix}" if self.user_suffix else user_id
+        return cast(AbstractAsyncContextManager[BenchmarkMemory], AsyncAgentMemory(name, **chosen))

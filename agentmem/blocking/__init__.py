@@ -10,25 +10,25 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
 from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.blocking.waiting import Blocking, blocking
-from agentmem.model.loop import LOOP as _LOOP
+from agentmem.blocking.waiting import SyncFacade, async_to_sync
+from agentmem.model.loop import BACKGROUND_LOOP as _BACKGROUND_LOOP
 from agentmem.settings import Settings
 from agentmem.settings_overrides import SettingsOverrides
 
 if TYPE_CHECKING:  # what not every program uses is loaded where it is first asked for
     from agentmem.blocking.parts import (
-        BlockingAudit,
-        BlockingCuration,
-        BlockingEpisodic,
-        BlockingGoals,
-        BlockingProcedural,
-        BlockingSchedules,
-        BlockingSemantic,
-        BlockingWorking,
+        SyncAuditView,
+        SyncCuration,
+        SyncEpisodicMemory,
+        SyncGoals,
+        SyncProceduralMemory,
+        SyncSchedules,
+        SyncSemanticMemory,
+        SyncWorkingMemory,
     )
 
 
-class AgentMemory(Blocking[AsyncAgentMemory]):
+class AgentMemory(SyncFacade[AsyncAgentMemory]):
     """One memory of one user: episodic, semantic and working memory behind one object. See `AsyncAgentMemory`."""
 
     def __init__(
@@ -53,64 +53,64 @@ class AgentMemory(Blocking[AsyncAgentMemory]):
                 **overrides,
             )
         )
-        _LOOP.run(self._inner.open())
-        self._seat = self._inner._seat  # made now: threads may ask for subsystems at once
+        _BACKGROUND_LOOP.run(self._inner.open())
+        self._context = self._inner._context  # made now: threads may ask for subsystems at once
 
     @cached_property
-    def episodic(self) -> BlockingEpisodic:
+    def episodic(self) -> SyncEpisodicMemory:
         """Turns and conversations."""
-        from agentmem.blocking.parts import BlockingEpisodic
+        from agentmem.blocking.parts import SyncEpisodicMemory
 
-        return BlockingEpisodic(self._inner.episodic)
+        return SyncEpisodicMemory(self._inner.episodic)
 
     @cached_property
-    def semantic(self) -> BlockingSemantic:
+    def semantic(self) -> SyncSemanticMemory:
         """Facts, entities and relations."""
-        from agentmem.blocking.parts import BlockingSemantic
+        from agentmem.blocking.parts import SyncSemanticMemory
 
-        return BlockingSemantic(self._inner.semantic)
+        return SyncSemanticMemory(self._inner.semantic)
 
     @cached_property
-    def procedural(self) -> BlockingProcedural:
+    def procedural(self) -> SyncProceduralMemory:
         """What was done, and what works."""
-        from agentmem.blocking.parts import BlockingProcedural
+        from agentmem.blocking.parts import SyncProceduralMemory
 
-        return BlockingProcedural(self._inner.procedural)
+        return SyncProceduralMemory(self._inner.procedural)
 
     @cached_property
-    def goals(self) -> BlockingGoals:
+    def goals(self) -> SyncGoals:
         """What is to be reached."""
-        from agentmem.blocking.parts import BlockingGoals
+        from agentmem.blocking.parts import SyncGoals
 
-        return BlockingGoals(self._inner.goals)
+        return SyncGoals(self._inner.goals)
 
     @cached_property
-    def schedules(self) -> BlockingSchedules:
+    def schedules(self) -> SyncSchedules:
         """What is to be done at which time."""
-        from agentmem.blocking.parts import BlockingSchedules
+        from agentmem.blocking.parts import SyncSchedules
 
-        return BlockingSchedules(self._inner.schedules)
+        return SyncSchedules(self._inner.schedules)
 
     @cached_property
-    def working(self) -> BlockingWorking:
+    def working(self) -> SyncWorkingMemory:
         """What the running session has at hand."""
-        from agentmem.blocking.parts import BlockingWorking
+        from agentmem.blocking.parts import SyncWorkingMemory
 
-        return BlockingWorking(self._inner.working)
+        return SyncWorkingMemory(self._inner.working)
 
     @cached_property
-    def curation(self) -> BlockingCuration:
+    def curation(self) -> SyncCuration:
         """What fades, what stays, and what says the same."""
-        from agentmem.blocking.parts import BlockingCuration
+        from agentmem.blocking.parts import SyncCuration
 
-        return BlockingCuration(self._inner.curation)
+        return SyncCuration(self._inner.curation)
 
     @cached_property
-    def audit(self) -> BlockingAudit:
+    def audit(self) -> SyncAuditView:
         """What was done, and why a recall answered as it did."""
-        from agentmem.blocking.parts import BlockingAudit
+        from agentmem.blocking.parts import SyncAuditView
 
-        return BlockingAudit(self._inner.audit)
+        return SyncAuditView(self._inner.audit)
 
     def scoped(
         self,
@@ -126,7 +126,7 @@ class AgentMemory(Blocking[AsyncAgentMemory]):
         other._inner = self._inner.scoped(
             user_id=user_id, channel=channel, conversation_id=conversation_id, agent_id=agent_id, session_id=session_id
         )
-        other._seat = other._inner._seat
+        other._context = other._inner._context
         return other
 
     def __enter__(self) -> AgentMemory:
@@ -140,27 +140,27 @@ class AgentMemory(Blocking[AsyncAgentMemory]):
     def __repr__(self) -> str:
         return repr(self._inner).replace("AsyncAgentMemory", "AgentMemory")
 
-    store_turn = blocking(AsyncAgentMemory.store_turn)
-    store_turns = blocking(AsyncAgentMemory.store_turns)
-    remember = blocking(AsyncAgentMemory.remember)
-    context = blocking(AsyncAgentMemory.context)
-    synopsis = blocking(AsyncAgentMemory.synopsis)
-    learn_fact = blocking(AsyncAgentMemory.learn_fact)
-    upsert_entity = blocking(AsyncAgentMemory.upsert_entity)
-    add_goal = blocking(AsyncAgentMemory.add_goal)
-    get_goal = blocking(AsyncAgentMemory.get_goal)
-    complete_goal = blocking(AsyncAgentMemory.complete_goal)
-    announce = blocking(AsyncAgentMemory.announce)
-    forget = blocking(AsyncAgentMemory.forget)
-    restore = blocking(AsyncAgentMemory.restore)
-    observe_usage = blocking(AsyncAgentMemory.observe_usage)
-    reflect = blocking(AsyncAgentMemory.reflect)
-    consolidate = blocking(AsyncAgentMemory.consolidate)
-    lag = blocking(AsyncAgentMemory.lag)
-    flush = blocking(AsyncAgentMemory.flush)
-    profile = blocking(AsyncAgentMemory.profile)
-    update_profile = blocking(AsyncAgentMemory.update_profile)
-    undo = blocking(AsyncAgentMemory.undo)
-    diff = blocking(AsyncAgentMemory.diff)
-    erase = blocking(AsyncAgentMemory.erase)
-    close = blocking(AsyncAgentMemory.close)
+    store_turn = async_to_sync(AsyncAgentMemory.store_turn)
+    store_turns = async_to_sync(AsyncAgentMemory.store_turns)
+    remember = async_to_sync(AsyncAgentMemory.remember)
+    context = async_to_sync(AsyncAgentMemory.context)
+    synopsis = async_to_sync(AsyncAgentMemory.synopsis)
+    learn_fact = async_to_sync(AsyncAgentMemory.learn_fact)
+    upsert_entity = async_to_sync(AsyncAgentMemory.upsert_entity)
+    add_goal = async_to_sync(AsyncAgentMemory.add_goal)
+    get_goal = async_to_sync(AsyncAgentMemory.get_goal)
+    complete_goal = async_to_sync(AsyncAgentMemory.complete_goal)
+    announce = async_to_sync(AsyncAgentMemory.announce)
+    forget = async_to_sync(AsyncAgentMemory.forget)
+    restore = async_to_sync(AsyncAgentMemory.restore)
+    observe_usage = async_to_sync(AsyncAgentMemory.observe_usage)
+    reflect = async_to_sync(AsyncAgentMemory.reflect)
+    consolidate = async_to_sync(AsyncAgentMemory.consolidate)
+    lag = async_to_sync(AsyncAgentMemory.lag)
+    flush = async_to_sync(AsyncAgentMemory.flush)
+    profile = async_to_sync(AsyncAgentMemory.profile)
+    update_profile = async_to_sync(AsyncAgentMemory.update_profile)
+    undo = async_to_sync(AsyncAgentMemory.undo)
+    diff = async_to_sync(AsyncAgentMemory.diff)
+    erase = async_to_sync(AsyncAgentMemory.erase)
+    close = async_to_sync(AsyncAgentMemory.close)

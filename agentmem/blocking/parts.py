@@ -5,149 +5,149 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from agentmem.blocking.waiting import Blocking, blocking
+from agentmem.blocking.waiting import SyncFacade, async_to_sync
 from agentmem.memory.curation import Curation
-from agentmem.memory.episodic import Episodic
-from agentmem.memory.goals import Goals, Pursuit
-from agentmem.memory.procedural import Procedural
+from agentmem.memory.episodic import EpisodicMemory
+from agentmem.memory.goals import Goals, GoalSession
+from agentmem.memory.procedural import ProceduralMemory
 from agentmem.memory.schedules import Schedules
-from agentmem.memory.semantic import Semantic
-from agentmem.memory.working import Working
-from agentmem.model.loop import LOOP
+from agentmem.memory.semantic import SemanticMemory
+from agentmem.memory.working import WorkingMemory
+from agentmem.model.loop import BACKGROUND_LOOP
 from agentmem.model.records import Goal
 from agentmem.recall.trail import AuditView
 
 
-class BlockingEpisodic(Blocking[Episodic]):
+class SyncEpisodicMemory(SyncFacade[EpisodicMemory]):
     """Turns and conversations."""
 
-    get_conversation = blocking(Episodic.get_conversation)
-    recent_turns = blocking(Episodic.recent_turns)
-    read_thread = blocking(Episodic.read_thread)
-    conversations = blocking(Episodic.conversations)
-    delete_conversation = blocking(Episodic.delete_conversation)
-    clear_channel = blocking(Episodic.clear_channel)
+    get_conversation = async_to_sync(EpisodicMemory.get_conversation)
+    recent_turns = async_to_sync(EpisodicMemory.recent_turns)
+    read_thread = async_to_sync(EpisodicMemory.read_thread)
+    conversations = async_to_sync(EpisodicMemory.conversations)
+    delete_conversation = async_to_sync(EpisodicMemory.delete_conversation)
+    clear_channel = async_to_sync(EpisodicMemory.clear_channel)
 
 
-class BlockingSemantic(Blocking[Semantic]):
+class SyncSemanticMemory(SyncFacade[SemanticMemory]):
     """Facts, entities and relations."""
 
-    get_fact = blocking(Semantic.get_fact)
-    facts = blocking(Semantic.facts)
-    update_fact = blocking(Semantic.update_fact)
-    supersede_fact = blocking(Semantic.supersede_fact)
-    boost_salience = blocking(Semantic.boost_salience)
-    provenance = blocking(Semantic.provenance)
-    history = blocking(Semantic.history)
-    entities = blocking(Semantic.entities)
-    get_entity_graph = blocking(Semantic.get_entity_graph)
-    relate = blocking(Semantic.relate)
-    promote_to_global = blocking(Semantic.promote_to_global)
-    merge_entities = blocking(Semantic.merge_entities)
-    split_entity = blocking(Semantic.split_entity)
-    reviews = blocking(Semantic.reviews)
-    asked_about = blocking(Semantic.asked_about)
-    resolve_review = blocking(Semantic.resolve_review)
+    get_fact = async_to_sync(SemanticMemory.get_fact)
+    facts = async_to_sync(SemanticMemory.facts)
+    update_fact = async_to_sync(SemanticMemory.update_fact)
+    supersede_fact = async_to_sync(SemanticMemory.supersede_fact)
+    boost_salience = async_to_sync(SemanticMemory.boost_salience)
+    provenance = async_to_sync(SemanticMemory.provenance)
+    history = async_to_sync(SemanticMemory.history)
+    entities = async_to_sync(SemanticMemory.entities)
+    get_entity_graph = async_to_sync(SemanticMemory.get_entity_graph)
+    relate = async_to_sync(SemanticMemory.relate)
+    promote_to_global = async_to_sync(SemanticMemory.promote_to_global)
+    merge_entities = async_to_sync(SemanticMemory.merge_entities)
+    split_entity = async_to_sync(SemanticMemory.split_entity)
+    reviews = async_to_sync(SemanticMemory.reviews)
+    find_same_entity_review = async_to_sync(SemanticMemory.find_same_entity_review)
+    resolve_review = async_to_sync(SemanticMemory.resolve_review)
 
 
-class BlockingPursuit(Blocking[Pursuit]):
+class SyncGoalSession(SyncFacade[GoalSession]):
     """A goal for the length of a `with` block."""
 
     def __enter__(self) -> Goal:
-        return LOOP.run(self._inner.__aenter__())
+        return BACKGROUND_LOOP.run(self._inner.__aenter__())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        LOOP.run(self._inner.__aexit__(kind, error, trace))
+        BACKGROUND_LOOP.run(self._inner.__aexit__(kind, error, trace))
 
 
-class BlockingGoals(Blocking[Goals]):
+class SyncGoals(SyncFacade[Goals]):
     """What is to be reached."""
 
-    update = blocking(Goals.update)
-    progress = blocking(Goals.progress)
-    block = blocking(Goals.block)
-    unblock = blocking(Goals.unblock)
-    all = blocking(Goals.all)
-    active = blocking(Goals.active)
-    overdue = blocking(Goals.overdue)
-    for_conversation = blocking(Goals.for_conversation)
-    sub_goals = blocking(Goals.sub_goals)
+    update = async_to_sync(Goals.update)
+    record_progress = async_to_sync(Goals.record_progress)
+    block = async_to_sync(Goals.block)
+    unblock = async_to_sync(Goals.unblock)
+    all = async_to_sync(Goals.all)
+    active = async_to_sync(Goals.active)
+    overdue = async_to_sync(Goals.overdue)
+    for_conversation = async_to_sync(Goals.for_conversation)
+    sub_goals = async_to_sync(Goals.sub_goals)
 
-    def pursue(self, description: str, **fields: Any) -> BlockingPursuit:
-        return BlockingPursuit(self._inner.pursue(description, **fields))
+    def pursue(self, description: str, **fields: Any) -> SyncGoalSession:
+        return SyncGoalSession(self._inner.pursue(description, **fields))
 
     pursue.__doc__ = Goals.pursue.__doc__
 
 
-class BlockingProcedural(Blocking[Procedural]):
+class SyncProceduralMemory(SyncFacade[ProceduralMemory]):
     """What was done, and what works."""
 
-    record_invocation = blocking(Procedural.record_invocation)
-    tool_stats = blocking(Procedural.tool_stats)
-    learn_strategy = blocking(Procedural.learn_strategy)
-    find_strategies = blocking(Procedural.find_strategies)
-    reinforce_strategy = blocking(Procedural.reinforce_strategy)
-    procedures = blocking(Procedural.procedures)
-    stage_candidate = blocking(Procedural.stage_candidate)
-    accept_procedure = blocking(Procedural.accept_procedure)
-    retire_procedure = blocking(Procedural.retire_procedure)
+    record_invocation = async_to_sync(ProceduralMemory.record_invocation)
+    tool_stats = async_to_sync(ProceduralMemory.tool_stats)
+    learn_strategy = async_to_sync(ProceduralMemory.learn_strategy)
+    find_strategies = async_to_sync(ProceduralMemory.find_strategies)
+    reinforce_strategy = async_to_sync(ProceduralMemory.reinforce_strategy)
+    procedures = async_to_sync(ProceduralMemory.procedures)
+    stage_candidate = async_to_sync(ProceduralMemory.stage_candidate)
+    accept_procedure = async_to_sync(ProceduralMemory.accept_procedure)
+    retire_procedure = async_to_sync(ProceduralMemory.retire_procedure)
 
 
-class BlockingSchedules(Blocking[Schedules]):
+class SyncSchedules(SyncFacade[Schedules]):
     """What is to be done at which time."""
 
-    add = blocking(Schedules.add)
-    heartbeat = blocking(Schedules.heartbeat)
-    get = blocking(Schedules.get)
-    list = blocking(Schedules.list)
-    pause = blocking(Schedules.pause)
-    resume = blocking(Schedules.resume)
-    remove = blocking(Schedules.remove)
-    due = blocking(Schedules.due)
-    claim = blocking(Schedules.claim)
-    done = blocking(Schedules.done)
-    on_due = blocking(Schedules.on_due)
+    add = async_to_sync(Schedules.add)
+    add_heartbeat = async_to_sync(Schedules.add_heartbeat)
+    get = async_to_sync(Schedules.get)
+    list = async_to_sync(Schedules.list)
+    pause = async_to_sync(Schedules.pause)
+    resume = async_to_sync(Schedules.resume)
+    remove = async_to_sync(Schedules.remove)
+    due = async_to_sync(Schedules.due)
+    claim = async_to_sync(Schedules.claim)
+    mark_done = async_to_sync(Schedules.mark_done)
+    on_due = async_to_sync(Schedules.on_due)
 
 
-class BlockingWorking(Blocking[Working]):
+class SyncWorkingMemory(SyncFacade[WorkingMemory]):
     """What the running session has at hand."""
 
-    turns = blocking(Working.turns)
-    search = blocking(Working.search)
-    set = blocking(Working.set)
-    get = blocking(Working.get)
-    delete = blocking(Working.delete)
-    context = blocking(Working.context)
-    push_thought = blocking(Working.push_thought)
-    thoughts = blocking(Working.thoughts)
-    set_active_goal = blocking(Working.set_active_goal)
-    active_goal = blocking(Working.active_goal)
-    remember_output = blocking(Working.remember_output)
-    search_outputs = blocking(Working.search_outputs)
-    clear = blocking(Working.clear)
-    new_session = blocking(Working.new_session)
-    current_markdown = blocking(Working.current_markdown)
-    write_current = blocking(Working.write_current)
+    turns = async_to_sync(WorkingMemory.turns)
+    search = async_to_sync(WorkingMemory.search)
+    set = async_to_sync(WorkingMemory.set)
+    get = async_to_sync(WorkingMemory.get)
+    delete = async_to_sync(WorkingMemory.delete)
+    context = async_to_sync(WorkingMemory.context)
+    push_thought = async_to_sync(WorkingMemory.push_thought)
+    thoughts = async_to_sync(WorkingMemory.thoughts)
+    set_active_goal = async_to_sync(WorkingMemory.set_active_goal)
+    active_goal = async_to_sync(WorkingMemory.active_goal)
+    remember_output = async_to_sync(WorkingMemory.remember_output)
+    search_outputs = async_to_sync(WorkingMemory.search_outputs)
+    clear = async_to_sync(WorkingMemory.clear)
+    new_session = async_to_sync(WorkingMemory.new_session)
+    current_markdown = async_to_sync(WorkingMemory.current_markdown)
+    write_current_markdown = async_to_sync(WorkingMemory.write_current_markdown)
 
 
-class BlockingCuration(Blocking[Curation]):
+class SyncCuration(SyncFacade[Curation]):
     """What fades, what stays, and what says the same."""
 
-    queue = blocking(Curation.queue)
-    touch = blocking(Curation.touch)
-    clusters = blocking(Curation.clusters)
-    merge = blocking(Curation.merge)
-    promote = blocking(Curation.promote)
-    gc = blocking(Curation.gc)
+    queue = async_to_sync(Curation.queue)
+    touch = async_to_sync(Curation.touch)
+    clusters = async_to_sync(Curation.clusters)
+    merge = async_to_sync(Curation.merge)
+    promote = async_to_sync(Curation.promote)
+    gc = async_to_sync(Curation.gc)
 
 
-class BlockingAudit(Blocking[AuditView]):
+class SyncAuditView(SyncFacade[AuditView]):
     """What was done, and why a recall answered as it did."""
 
-    query = blocking(AuditView.query)
-    receipt = blocking(AuditView.receipt)
-    metrics = blocking(AuditView.metrics)
-    why_not = blocking(AuditView.why_not)
-    replay = blocking(AuditView.replay)
+    query = async_to_sync(AuditView.query)
+    receipt = async_to_sync(AuditView.receipt)
+    metrics = async_to_sync(AuditView.metrics)
+    why_not = async_to_sync(AuditView.why_not)
+    replay = async_to_sync(AuditView.replay)

@@ -6,27 +6,27 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from agentmem.model.loop import LOOP
+from agentmem.model.loop import BACKGROUND_LOOP
 
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
 
 
-class Blocking(Generic[S]):
+class SyncFacade(Generic[S]):
     """Wraps an object whose verbs are coroutines."""
 
     def __init__(self, inner: S) -> None:
         self._inner = inner
 
 
-def blocking(
-    verb: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+def async_to_sync(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
     """The same verb, waiting for its result; signature, types and docstring carry over."""
 
-    @wraps(verb)
+    @wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return LOOP.run(verb(self._inner, *args, **kwargs))
+        return BACKGROUND_LOOP.run(method(self._inner, *args, **kwargs))
 
     return call

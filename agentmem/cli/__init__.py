@@ -5,6 +5,6 @@ from __future__ import annotations
 
 def main() -> None:
     """Run the command that the arguments name, and exit with its code."""
-    from agentmem.cli.program import program  # here, so that importing this package loads nothing
+    from agentmem.cli.program import cli_group  # here, so that importing this package loads nothing
 
-    program(prog_name="agentmem")
+    cli_group(prog_name="agentmem")

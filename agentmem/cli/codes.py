@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-FAILED, REFUSED, FOUND = 1, 2, 3
-STOPPED = 130  # by the keyboard, as shells have it
+EXIT_FAILURE, EXIT_USAGE, EXIT_NEEDS_ATTENTION = 1, 2, 3
+EXIT_INTERRUPTED = 130  # by the keyboard, as shells have it

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from agentmem.cli.render import complain, say, show_json
+from agentmem.cli.render import echo, echo_stderr, show_json
 
 if TYPE_CHECKING:
     from agentmem.agent_memory import AsyncAgentMemory
     from agentmem.settings import Settings
 
 T = TypeVar("T")
-_PRIVATE = "_self_"
+_PRIVATE_CHANNEL_PREFIX = "_self_"
 
 
 class UserPath(click.Path):
@@ -36,18 +36,18 @@ class UserPath(click.Path):
 
 
 @dataclass(frozen=True)
-class Frozen:
+class FrozenClock:
     """A clock that stands still, for runs that are to be repeated."""
 
-    moment: datetime
+    time: datetime
 
     def now(self) -> datetime:
         """Always the same moment."""
-        return self.moment
+        return self.time
 
 
 @dataclass(frozen=True)
-class Door:
+class CliContext:
     """The common options, and the way in. `overrides` are settings given on the command line."""
 
     user: str
@@ -56,23 +56,23 @@ class Door:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     conversation_id: str | None = None
 
-    def within(self, **overrides: Any) -> Door:
+    def with_settings(self, **overrides: Any) -> CliContext:
         """The same door with some settings changed."""
         return replace(self, overrides={**self.overrides, **overrides})
 
-    def in_conversation(self, conversation_id: str | None) -> Door:
+    def with_conversation(self, conversation_id: str | None) -> CliContext:
         """The same door, opening on a conversation."""
         return replace(self, conversation_id=conversation_id)
 
-    def settings(self) -> Settings:
+    def load_settings(self) -> Settings:
         """The settings of the command line, the environment and the configuration file. Raises ConfigError."""
         from agentmem.settings import load_settings
-        from agentmem.settings_sources import CONFIG_NAME, ignored_config
+        from agentmem.settings_sources import CONFIG_NAME, find_ignored_config
 
         settings = load_settings(**self.overrides)
-        if ignored_config(settings.config, settings.home) is not None:
+        if find_ignored_config(settings.config, settings.home) is not None:
             ignored = f"Ignored {CONFIG_NAME} in the working directory: settings are not read from there; "
-            tell([f"{ignored}use --config or AGENTMEM_CONFIG if it is yours"])
+            print_notices([f"{ignored}use --config or AGENTMEM_CONFIG if it is yours"])
         return settings
 
     def run(self, work: Callable[[AsyncAgentMemory], Awaitable[T]]) -> T:
@@ -82,15 +82,19 @@ class Door:
         from agentmem.agent_memory import AsyncAgentMemory
 
         # The person at the command line may open an agent's private channel by naming it.
-        agent = self.channel.removeprefix(_PRIVATE) if self.channel.startswith(_PRIVATE) else None
+        agent = (
+            self.channel.removeprefix(_PRIVATE_CHANNEL_PREFIX)
+            if self.channel.startswith(_PRIVATE_CHANNEL_PREFIX)
+            else None
+        )
         memory = AsyncAgentMemory(
             self.user, channel=self.channel, conversation_id=self.conversation_id, agent_id=agent,
-            settings=self.settings(),
+            settings=self.load_settings(),
         )  # fmt: skip
 
         async def opened() -> T:
             async with memory:
-                tell(memory.resources.notices)
+                print_notices(memory.engine.notices)
                 return await work(memory)
 
         return asyncio.run(opened())
@@ -100,19 +104,19 @@ class Door:
         if self.json:
             show_json(document)
         else:
-            say(text)
+            echo(text)
 
 
-def tell(notices: Iterable[str]) -> None:
+def print_notices(notices: Iterable[str]) -> None:
     """Print notices on standard error, each once in a run: what the opening tells, a bundle may tell again."""
     told: set[str] = click.get_current_context().meta.setdefault(f"{__name__}.told", set())
     for notice in notices:
         if notice not in told:
-            complain(f"note: {notice}")
+            echo_stderr(f"note: {notice}")
         told.add(notice)
 
 
-def log_events() -> None:
+def configure_logging() -> None:
     """Write the package's events to standard error, for daemons; of libraries only warnings, as they log addresses."""
     import logging
 
@@ -120,7 +124,7 @@ def log_events() -> None:
     logging.getLogger("agentmem").setLevel(logging.INFO)
 
 
-def moment(value: str | datetime) -> datetime:
+def parse_datetime(value: str | datetime) -> datetime:
     """The aware datetime of a date or a date with a time in ISO 8601; UTC when no offset is given."""
     try:
         found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
@@ -129,7 +133,7 @@ def moment(value: str | datetime) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def names(value: str | tuple[str, ...]) -> tuple[str, ...]:
+def parse_names(value: str | tuple[str, ...]) -> tuple[str, ...]:
     """Names with commas between them, without the blanks around them."""
     found = tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
     if not all(found):
@@ -137,8 +141,8 @@ def names(value: str | tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
-def memory_options(*, embedder: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the common options; its function gets them as a `Door`, before its own arguments."""
+def memory_options(*, with_embedder: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the common options; its function gets them as a `CliContext`, before its own arguments."""
     options: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = [
         click.option(
             "--user", default="default", show_default=True, envvar="AGENTMEM_USER", show_envvar=True, metavar="NAME",
@@ -158,16 +162,18 @@ def memory_options(*, embedder: bool = False) -> Callable[[Callable[..., Any]], 
         ),
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option("--seed", hidden=True, help="Make ids from this seed."),
-        click.option("--now", type=moment, hidden=True, metavar="MOMENT", help="Let the clock stand still here."),
+        click.option(
+            "--now", type=parse_datetime, hidden=True, metavar="MOMENT", help="Let the clock stand still here."
+        ),
     ]  # fmt: skip
-    if embedder:
+    if with_embedder:
         text = "auto, hash, local:MODEL or openai:MODEL, for a new store; an older one keeps its own. [default: auto]"
         options.append(click.option("--embedder", metavar="NAME", help=text))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def called(**given: Any) -> Any:
-            return function(_door(given, embedder=embedder), **given)
+            return function(_build_context(given, with_embedder=with_embedder), **given)
 
         call: Callable[..., Any] = called
         for option in reversed(options):
@@ -177,15 +183,15 @@ def memory_options(*, embedder: bool = False) -> Callable[[Callable[..., Any]], 
     return decorate
 
 
-def _door(given: dict[str, Any], *, embedder: bool) -> Door:
+def _build_context(given: dict[str, Any], *, with_embedder: bool) -> CliContext:
     """Take the common options out of what was given."""
     user, channel, as_json = given.pop("user"), given.pop("channel"), given.pop("as_json")
-    now, settings = given.pop("now"), ("home", "config", "seed", *(("embedder",) if embedder else ()))
+    now, settings = given.pop("now"), ("home", "config", "seed", *(("embedder",) if with_embedder else ()))
     asked = {name: given.pop(name) for name in settings}
-    asked["clock"] = Frozen(now) if now is not None else None
-    return Door(user, channel, as_json, {name: value for name, value in asked.items() if value is not None})
+    asked["clock"] = FrozenClock(now) if now is not None else None
+    return CliContext(user, channel, as_json, {name: value for name, value in asked.items() if value is not None})
 
 
-def spoken(text: str) -> str:
+def read_text_or_stdin(text: str) -> str:
     """The text itself, or all of standard input for `-`."""
     return sys.stdin.read() if text == "-" else text

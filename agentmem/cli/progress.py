@@ -13,8 +13,8 @@ class Progress:
     """Call it with what is being done, how much is done, and how much there is; one bar for each thing in turn."""
 
     def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
-        self._what = ""
+        self._enabled = sys.stderr.isatty()
+        self._stage = ""
         self._bar: Any = None
 
     def __enter__(self) -> Self:
@@ -23,21 +23,21 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end()
+        self._close_bar()
 
-    def __call__(self, what: str, done: int, total: int) -> None:
+    def __call__(self, stage: str, done: int, total: int) -> None:
         """Show how far it is; does nothing where nobody looks."""
-        if not self._shown:
+        if not self._enabled:
             return
-        if what != self._what:
-            self._end()
-            self._what = what
-            self._bar = click.progressbar(length=max(total, 1), label=what, show_pos=True, file=sys.stderr)
+        if stage != self._stage:
+            self._close_bar()
+            self._stage = stage
+            self._bar = click.progressbar(length=max(total, 1), label=stage, show_pos=True, file=sys.stderr)
             self._bar.__enter__()
         self._bar.length = max(total, 1)
         self._bar.update(done - self._bar.pos)
 
-    def _end(self) -> None:
+    def _close_bar(self) -> None:
         if self._bar is not None:
             self._bar.__exit__(None, None, None)
             self._bar = None

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from agentmem.cli.program import program
+from agentmem.cli.program import cli_group
 
 _INTRO = """\
 # The command line
@@ -40,52 +40,54 @@ turns colours off. Moments are dates or times in ISO 8601, in UTC unless they ca
 A script run twice on empty homes prints the same bytes when `--seed` and `--now` are given and the embedder is `hash`:
 `--seed` makes ids repeatable, `--now` lets the clock stand still. `demo --seed 1` chooses its own moment.
 """
-_SHARED = ("user", "channel", "home", "config", "as_json", "seed", "now")
+_COMMON_OPTIONS = ("user", "channel", "home", "config", "as_json", "seed", "now")
 
 
-def reference() -> str:
+def render_reference() -> str:
     """The whole page."""
-    context = click.Context(program, info_name="agentmem")
-    found = [(name, program.get_command(context, name)) for name in program.list_commands(context)]
+    context = click.Context(cli_group, info_name="agentmem")
+    found = [(name, cli_group.get_command(context, name)) for name in cli_group.list_commands(context)]
     commands = [(name, command) for name, command in found if command is not None]
-    shared = [param for param in commands[0][1].params if param.name in _SHARED]
-    parts = [_INTRO.format(shared=_table(shared))]
-    parts += [_section(name, command) for name, command in commands]
+    shared = [param for param in commands[0][1].params if param.name in _COMMON_OPTIONS]
+    parts = [_INTRO.format(shared=_render_table(shared))]
+    parts += [_render_section(name, command) for name, command in commands]
     return "\n".join(parts)
 
 
-def _section(name: str, command: click.Command) -> str:
+def _render_section(name: str, command: click.Command) -> str:
     text, _, examples = inspect.cleandoc(command.help or "").partition("\b\nExamples:\n")
     paragraphs = re.sub(r"(?<!\n)\n(?!\n)", " ", text).strip()
     usage = [param.human_readable_name for param in command.params if isinstance(param, click.Argument)]
     lines = [f"## `{' '.join(['agentmem', name, *usage])}`", "", paragraphs, ""]
-    own = [param for param in command.params if isinstance(param, click.Option) and param.name not in _SHARED]
+    own = [param for param in command.params if isinstance(param, click.Option) and param.name not in _COMMON_OPTIONS]
     if own:
-        lines += [_table(own), ""]
+        lines += [_render_table(own), ""]
     return "\n".join([*lines, "```sh", *(line.strip() for line in examples.strip().splitlines()), "```", ""])
 
 
-def _table(params: list[Any]) -> str:
-    rows = [f"| `{_written(param)}` | {_cell(param)} |" for param in params]
+def _render_table(params: list[Any]) -> str:
+    rows = [f"| `{_render_option(param)}` | {_render_description(param)} |" for param in params]
     return "\n".join(["| option | what it does |", "|---|---|", *rows])
 
 
-def _written(option: Any) -> str:
-    value = "" if option.is_flag else f" {option.metavar or _choices(option) or option.type.name.upper().split()[0]}"
+def _render_option(option: Any) -> str:
+    value = (
+        "" if option.is_flag else f" {option.metavar or _render_choices(option) or option.type.name.upper().split()[0]}"
+    )
     return "/".join(option.opts) + value
 
 
-def _choices(option: Any) -> str:
+def _render_choices(option: Any) -> str:
     return "\\|".join(option.type.choices) if isinstance(option.type, click.Choice) else ""
 
 
-def _cell(option: Any) -> str:
-    notes = list(_notes(option))
+def _render_description(option: Any) -> str:
+    notes = list(_render_notes(option))
     text = re.sub(r" ?\[default: (.*)\]", r" Default: \1.", option.help)
     return " ".join([text, *notes]).replace("|", "\\|")
 
 
-def _notes(option: Any) -> Iterator[str]:
+def _render_notes(option: Any) -> Iterator[str]:
     if option.show_default:
         default = option.default
         yield f"Default: {', '.join(default) if isinstance(default, tuple) else default}."
@@ -94,4 +96,4 @@ def _notes(option: Any) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(reference())
+    sys.stdout.write(render_reference())

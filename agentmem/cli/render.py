@@ -11,31 +11,31 @@ from typing import Any
 
 import click
 
-LONGEST_LINE = 240  # characters of a record in a list; --json has all of it
+MAX_LINE_CHARS = 240  # characters of a record in a list; --json has all of it
 # Stored text may hold escape sequences, which a terminal would obey. Line ends and tabs are harmless.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def safe(text: str) -> str:
+def sanitize(text: str) -> str:
     """The text without control characters and lone surrogates, each replaced by the replacement character."""
     return _SURROGATES.sub("\ufffd", _CONTROLS.sub("\ufffd", text))
 
 
-def one_line(text: str, longest: int = LONGEST_LINE) -> str:
+def to_one_line(text: str, max_chars: int = MAX_LINE_CHARS) -> str:
     """The text on one line, cut with an ellipsis."""
-    line = safe(" ".join(text.split()))
-    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
+    line = sanitize(" ".join(text.split()))
+    return line if len(line) <= max_chars else line[: max_chars - 1].rstrip() + "…"
 
 
-def say(text: str = "") -> None:
+def echo(text: str = "") -> None:
     """Print text for people. Its colours vanish where they cannot be shown."""
     click.echo(text)
 
 
-def complain(message: str) -> None:
+def echo_stderr(message: str) -> None:
     """Print a line about the run itself on standard error."""
-    click.echo(safe(f"agentmem: {message}"), err=True)
+    click.echo(sanitize(f"agentmem: {message}"), err=True)
 
 
 def bold(text: str) -> str:
@@ -48,69 +48,71 @@ def dim(text: str) -> str:
     return click.style(text, dim=True)
 
 
-def coloured(text: str, colour: str) -> str:
+def colorize(text: str, color: str) -> str:
     """A colour on a terminal."""
-    return click.style(text, fg=colour)
+    return click.style(text, fg=color)
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """A number with its noun, such as `1 turn` or `2,000 turns`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def when(moment: datetime | None) -> str:
+def format_time(moment: datetime | None) -> str:
     """A moment to the minute, in UTC; a dash for none."""
     return moment.strftime("%Y-%m-%d %H:%M") if moment is not None else "-"
 
 
-def record_text(record: Any, longest: int = LONGEST_LINE) -> str:
+def render_record(record: Any, max_chars: int = MAX_LINE_CHARS) -> str:
     """A record of any kind in one line: what it says, and when or how sure."""
     if record.kind == "Turn":
-        return one_line(f"{when(record.timestamp)} {record.speaker or record.role}: {record.content}", longest)
+        return to_one_line(
+            f"{format_time(record.timestamp)} {record.speaker or record.role}: {record.content}", max_chars
+        )
     if record.kind == "Fact":
-        return one_line(f"{record.claim} ({_fact_notes(record)})", longest)
+        return to_one_line(f"{record.claim} ({_render_fact_notes(record)})", max_chars)
     if record.kind == "Entity":
-        return one_line(f"{record.name} ({record.type}) {record.description}", longest)
-    return one_line(record.searchable() or record.id, longest)
+        return to_one_line(f"{record.name} ({record.type}) {record.description}", max_chars)
+    return to_one_line(record.search_text() or record.id, max_chars)
 
 
-def _fact_notes(fact: Any) -> str:
+def _render_fact_notes(fact: Any) -> str:
     notes = [f"confidence {fact.confidence:.2f}"]
     if fact.valid_from is not None:
-        notes.append(f"from {when(fact.valid_from)}")
+        notes.append(f"from {format_time(fact.valid_from)}")
     if fact.valid_to is not None:
-        notes.append(f"until {when(fact.valid_to)}")
+        notes.append(f"until {format_time(fact.valid_to)}")
     if fact.superseded_at is not None:
-        notes.append(f"withdrawn {when(fact.superseded_at)}")
+        notes.append(f"withdrawn {format_time(fact.superseded_at)}")
     return ", ".join([*notes, *([] if fact.status == "active" else [str(fact.status)])])
 
 
 def show_json(value: Any) -> None:
     """Print one JSON document, indented, its keys in order."""
-    click.echo(_written(value, indent=2))
+    click.echo(_dump_json(value, indent=2))
 
 
 def show_json_lines(values: Iterable[Any]) -> None:
     """Print one JSON document per line; nothing for none."""
     for value in values:
-        click.echo(_written(value, indent=None))
+        click.echo(_dump_json(value, indent=None))
 
 
-def _written(value: Any, indent: int | None) -> str:
-    text = json.dumps(plain(value), ensure_ascii=False, indent=indent, sort_keys=True, allow_nan=False)
+def _dump_json(value: Any, indent: int | None) -> str:
+    text = json.dumps(to_jsonable(value), ensure_ascii=False, indent=indent, sort_keys=True, allow_nan=False)
     return re.sub("[\x7f-\x9f\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def plain(value: Any) -> Any:
+def to_jsonable(value: Any) -> Any:
     """A value as JSON knows it: records with their kind, dataclasses as objects, moments in ISO 8601."""
     if hasattr(value, "model_dump"):
         return {"kind": value.kind, **value.model_dump(mode="json")}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: to_jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
+        return [to_jsonable(item) for item in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, float):
@@ -118,22 +120,22 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int, bool)) else str(value)
 
 
-def listing(values: Mapping[str, Any], indent: int = 0) -> str:
+def render_mapping(values: Mapping[str, Any], indent: int = 0) -> str:
     """A mapping as lines `name  value`, nested ones indented under their name, columns aligned."""
     width = max((len(str(name)) for name in values), default=0)
     lines = []
     for name, value in values.items():
         if isinstance(value, Mapping):
-            lines += [" " * indent + safe(str(name)), *([listing(value, indent + 2)] if value else [])]
+            lines += [" " * indent + sanitize(str(name)), *([render_mapping(value, indent + 2)] if value else [])]
         else:
-            shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _short(value)
-            lines.append(f"{' ' * indent}{safe(str(name)):<{width}}  {shown}")
+            shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _render_value(value)
+            lines.append(f"{' ' * indent}{sanitize(str(name)):<{width}}  {shown}")
     return "\n".join(lines)
 
 
-def _short(value: Any) -> str:
+def _render_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     if isinstance(value, (list, tuple)):
-        return ", ".join(one_line(str(item)) for item in value) or "-"
-    return "-" if value is None else one_line(str(value))
+        return ", ".join(to_one_line(str(item)) for item in value) or "-"
+    return "-" if value is None else to_one_line(str(value))

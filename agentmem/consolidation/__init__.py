@@ -1,12 +1,12 @@
 """What runs while nobody asks: one file per job, found by its name.
 
 A job module `agentmem/consolidation/<job>.py` that people can ask for defines
-`async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport`. It works for one user, leased,
+`async def run(resources: Engine, scope: Scope, options: JobOptions) -> JobReport`. It works for one user, leased,
 and may be stopped at any point: what it did stays, what it did not do waits for the next run.
 
 A worker runs those with a `TRIGGER`, every `MINUTES`: `changes` for users who wrote since, `due` for users with records
 that crossed a threshold of the job. `clock` is for work that concerns no user by itself, and such a job defines
-`async def run_for_all(resources: Resources, operator: Operator, options: JobOptions) -> JobReport` in place of `run`.
+`async def run_for_all(resources: Engine, operator: Operator, options: JobOptions) -> JobReport` in place of `run`.
 Beside `changes`, `WATCHES` names the kinds of records that concern the job: what jobs write wakes others the less.
 """
 
@@ -19,38 +19,39 @@ from dataclasses import dataclass, field
 from types import ModuleType
 
 from agentmem.errors import InvalidRecord
-from agentmem.providers.asking import Spending, Used
+from agentmem.providers.asking import Budget, LLMUsage
 
-Progress = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 
 
-def silent(what: str, done: int, total: int) -> None:
+def no_progress(stage: str, done: int, total: int) -> None:
     """For callers who do not watch."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """How a job is run. `dry_run` changes nothing; `again` takes up what was parked; `progress` is told what is done.
+    """How a job is run. `dry_run` changes nothing; `retry_parked` takes up what was parked; `progress` is told what is
+    done.
 
-    `most` is how many conversations that need work one run takes on. `spending` is the account of a longer run that
+    `limit` is how many conversations that need work one run takes on. `budget` is the account of a longer run that
     this one is a part of.
     """
 
     dry_run: bool = False
-    again: bool = False
-    most: int = 10
-    progress: Progress = silent
-    spending: Spending | None = None
+    retry_parked: bool = False
+    limit: int = 10
+    progress: ProgressCallback = no_progress
+    budget: Budget | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class JobReport:
     """What one run of a job did for one user.
 
-    `counts` are records written by kind, turns read and skipped; `operation_ids` can be undone one by one. `spent` is
+    `counts` are records written by kind, turns read and skipped; `operation_ids` can be undone one by one. `usage` is
     what models used up, by what they were asked for; `cost` is in dollars, None where a price is not known. `failed`
-    and `parked` give a reason by turn, `stopped` says why the run ended early, `halted` that others would end so, too;
-    `pending` is how much still waits.
+    and `parked` give a reason by turn, `stop_reason` says why the run ended early, `abort_others` that others would end
+    so, too; `pending` is how much still waits.
     """
 
     job: str
@@ -61,41 +62,41 @@ class JobReport:
     calls: int = 0
     tokens: int = 0
     cost: float | None = 0.0
-    spent: dict[str, Used] = field(default_factory=dict)
+    usage: dict[str, LLMUsage] = field(default_factory=dict)
     seconds: float = 0.0
     operation_ids: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     parked: dict[str, str] = field(default_factory=dict)
     pending: int = 0
-    stopped: str = ""
-    halted: bool = False
+    stop_reason: str = ""
+    abort_others: bool = False
     notes: list[str] = field(default_factory=list)
 
-    def count(self, **more: int) -> None:
+    def add_counts(self, **more: int) -> None:
         """Add to the counts."""
         for name, number in more.items():
             self.counts[name] = self.counts.get(name, 0) + number
 
 
-def find_jobs() -> dict[str, ModuleType]:
+def list_jobs() -> dict[str, ModuleType]:
     """The jobs that can be run for a user, by name."""
-    return {name: module for name, module in _modules().items() if callable(getattr(module, "run", None))}
+    return {name: module for name, module in _import_job_modules().items() if callable(getattr(module, "run", None))}
 
 
-def scheduled_jobs() -> dict[str, ModuleType]:
+def list_scheduled_jobs() -> dict[str, ModuleType]:
     """The jobs that a worker runs, by name, the most frequent first."""
-    found = {name: module for name, module in _modules().items() if hasattr(module, "TRIGGER")}
+    found = {name: module for name, module in _import_job_modules().items() if hasattr(module, "TRIGGER")}
     return dict(sorted(found.items(), key=lambda item: (item[1].MINUTES, item[0])))
 
 
-def _modules() -> dict[str, ModuleType]:
+def _import_job_modules() -> dict[str, ModuleType]:
     names = sorted(item.name for item in pkgutil.iter_modules(__path__))
     return {name: importlib.import_module(f"{__name__}.{name}") for name in names}
 
 
-def chosen_jobs(job: str | None) -> dict[str, ModuleType]:
+def select_jobs(job: str | None) -> dict[str, ModuleType]:
     """The job of this name, or all of them. Raises InvalidRecord naming the known ones."""
-    jobs = find_jobs()
+    jobs = list_jobs()
     if job is None:
         return jobs
     if job not in jobs:

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from agentmem.consolidation import JobOptions, JobReport
-from agentmem.consolidation.lease import leased
+from agentmem.consolidation.lease import hold_lease
 from agentmem.model.clock import Stopwatch
 from agentmem.model.scope import Operator
-from agentmem.resources import Resources
+from agentmem.resources import Engine
 
 NAME = "audit_partitions"
 MINUTES = 1440.0
 TRIGGER = "clock"
 
 
-async def run_for_all(resources: Resources, operator: Operator, options: JobOptions) -> JobReport:
+async def run_for_all(engine: Engine, operator: Operator, options: JobOptions) -> JobReport:
     """Maintain the log as `agentmem compact` does, with the setting `audit_days`; the counts say what went.
 
     A dry run only says so. Raises LeaseLost while another worker is at it.
     """
-    watch = Stopwatch(resources.clock)
+    watch = Stopwatch(engine.clock)
     report = JobReport(job=NAME, user_id="", dry_run=options.dry_run)
-    async with leased(resources, f"job:{NAME}", "the upkeep of the audit log"):
+    async with hold_lease(engine, f"job:{NAME}", "the upkeep of the audit log"):
         if options.dry_run:
-            report.notes.append(f"audit rows older than {resources.settings.audit_days} days would go")
+            report.notes.append(f"audit rows older than {engine.settings.audit_days} days would go")
         else:
-            report.counts = await resources.log.maintain(resources.clock.now(), resources.settings.audit_days)
+            report.counts = await engine.log.maintain(engine.clock.now(), engine.settings.audit_days)
     report.seconds = watch.milliseconds() / 1000
     return report

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from agentmem.consolidation import JobOptions, JobReport
-from agentmem.consolidation.lease import leased
-from agentmem.events import WARNING, tell
+from agentmem.consolidation.lease import hold_lease
+from agentmem.events import WARNING, log_event
 from agentmem.model.scope import Operator
-from agentmem.resources import Resources
+from agentmem.resources import Engine
 
 NAME = "check"
 MINUTES = 1440.0
 TRIGGER = "clock"
-MOST_SHOWN = 20
+MAX_SHOWN_PROBLEMS = 20
 
 
-async def run_for_all(resources: Resources, operator: Operator, options: JobOptions) -> JobReport:
+async def run_for_all(engine: Engine, operator: Operator, options: JobOptions) -> JobReport:
     """Check the log, and which users a projection lags behind for. Changes nothing; what is wrong stands in `notes`."""
     report = JobReport(job=NAME, user_id="", dry_run=options.dry_run)
-    async with leased(resources, f"job:{NAME}", "the check"):
-        problems = await resources.log.check(operator)
-        names = [projection.name for projection in resources.vectors]
-        if resources.following is not None:
-            names.append(resources.following.name)
-        lagging = await resources.upkeep.lagging(names, operator)
+    async with hold_lease(engine, f"job:{NAME}", "the check"):
+        problems = await engine.log.check(operator)
+        names = [projection.name for projection in engine.vector_projections]
+        if engine.graph_projection is not None:
+            names.append(engine.graph_projection.name)
+        lagging = await engine.admin.lagging_projections(names, operator)
     report.counts = {"problems": len(problems), "users_behind": len(lagging)}
-    report.notes = problems[:MOST_SHOWN]
+    report.notes = problems[:MAX_SHOWN_PROBLEMS]
     if problems:
-        tell(WARNING, "check_failed", problems=len(problems), fix="run: agentmem doctor")
+        log_event(WARNING, "check_failed", problems=len(problems), fix="run: agentmem doctor")
     return report

@@ -12,253 +12,277 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from agentmem.consolidation import JobOptions, JobReport
-from agentmem.consolidation.lease import displayed, leased
-from agentmem.consolidation.pending import Pending, pending
-from agentmem.consolidation.stale import ask_about_stale
-from agentmem.errors import BudgetSpent, Conflict, InvalidRecord, LeaseLost, ModelUnavailable, NotFound
-from agentmem.events import INFO, WARNING, tell
-from agentmem.extraction import Draft, Window, rules
-from agentmem.extraction.judge import Judge
-from agentmem.extraction.known import Known
-from agentmem.extraction.llm import Read, extract, extractor_name
-from agentmem.extraction.settle import RULES, Settling
-from agentmem.extraction.windows import cut, worth_reading
-from agentmem.memory import Seat
-from agentmem.model.changes import Change, Write
+from agentmem.consolidation.lease import hold_lease, publish_lock
+from agentmem.consolidation.pending import PendingConversation, find_pending_conversations
+from agentmem.consolidation.stale import request_stale_reviews
+from agentmem.errors import BudgetExceeded, Conflict, InvalidRecord, LeaseLost, ModelUnavailable, NotFound
+from agentmem.events import INFO, WARNING, log_event
+from agentmem.extraction import ExtractionDraft, Window, rules
+from agentmem.extraction.judge import ContradictionClassifier
+from agentmem.extraction.known import CandidateRetriever
+from agentmem.extraction.llm import ExtractionResult, extract, extractor_name
+from agentmem.extraction.settle import RULES_SOURCE, Reconciler
+from agentmem.extraction.windows import is_substantive, split_into_windows
+from agentmem.memory import MemoryContext
+from agentmem.model.changes import Change, WriteAttempt
 from agentmem.model.clock import Stopwatch
 from agentmem.model.records import Conversation, Fact, Turn
 from agentmem.model.scope import Scope
-from agentmem.providers.asking import Spending
-from agentmem.resources import Resources
-from agentmem.stores import Parked
-from agentmem.stores.upkeep import GIVEN_UP
+from agentmem.providers.asking import Budget
+from agentmem.resources import Engine
+from agentmem.stores import DeadLetter
+from agentmem.stores.upkeep import DEAD_LETTER_ATTEMPTS
 
 NAME = "consolidate"
 MINUTES = 15.0
 TRIGGER = "changes"
 WATCHES = ("Turn", "Gloss", "Fact")
-AT_ONCE = 500  # turns without content that are marked together
-READ_AT_ONCE = 600  # turns of one conversation that are read before the next one is served
+SKIP_BATCH_SIZE = 500  # turns without content that are marked together
+MAX_TURNS_PER_CONVERSATION = 600  # turns of one conversation that are read before the next one is served
 
 
-async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport:
+async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
     """Extract what the user's turns say that nobody extracted, oldest conversation first.
 
-    Conversations of pleasantries alone cost no call and do not count among `options.most`. A model that is away or a
+    Conversations of pleasantries alone cost no call and do not count among `options.limit`. A model that is away or a
     budget that is spent ends the run, and what was not read waits. In the end facts whose premises fell are put to a
     person. Raises ConfigError for a model that cannot be used.
     """
-    resources.check_open()
-    watch = Stopwatch(resources.clock)
-    spending = resources.llms.spending() if options.spending is None else options.spending.part()
+    engine.check_open()
+    watch = Stopwatch(engine.clock)
+    spending = engine.llms.build_budget() if options.budget is None else options.budget.child()
     report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
-    if options.again:
-        await resources.upkeep.unpark(NAME, scope)
-    work = _Run(resources, scope, options, report, spending)
+    if options.retry_parked:
+        await engine.admin.requeue_dead_letters(NAME, scope)
+    work = _ConsolidateRun(engine, scope, options, report, spending)
     try:
-        await work.all()
-    except (BudgetSpent, ModelUnavailable) as error:
+        await work.run_all()
+    except (BudgetExceeded, ModelUnavailable) as error:
         if isinstance(error, ModelUnavailable):
-            tell(WARNING, "model_away", job=NAME, user_id=scope.user_id, error=str(error))
-        report.stopped, report.halted = str(error), True
+            log_event(WARNING, "model_away", job=NAME, user_id=scope.user_id, error=str(error))
+        report.stop_reason, report.abort_others = str(error), True
     if not options.dry_run:
-        await ask_about_stale(resources, scope, report)
+        await request_stale_reviews(engine, scope, report)
     used = spending.total
     report.calls, report.tokens, report.cost = used.calls, used.tokens, used.cost
-    report.spent = dict(spending.by_purpose)
-    report.pending = len(pending(await resources.outline(scope), await work.parked()))
+    report.usage = dict(spending.by_purpose)
+    report.pending = len(
+        find_pending_conversations(await engine.read_columns(scope), await work.read_dead_letter_seqs())
+    )
     report.seconds = watch.milliseconds() / 1000
-    tell(INFO, "consolidated", user_id=scope.user_id, conversations=report.conversations, calls=report.calls,
+    log_event(INFO, "consolidated", user_id=scope.user_id, conversations=report.conversations, calls=report.calls,
          pending=report.pending)  # fmt: skip
     return report
 
 
-class _Desk(NamedTuple):
+class _LeasedConversation(NamedTuple):
     """Where one conversation is worked on: what it is seen through, and the token of its lease."""
 
-    seat: Seat
+    context: MemoryContext
     fence: int
 
 
 @dataclass
-class _Run:
+class _ConsolidateRun:
     """One run for one user."""
 
-    resources: Resources
+    engine: Engine
     scope: Scope
     options: JobOptions
     report: JobReport
-    spending: Spending
-    passed: set[tuple[str, str]] = field(default_factory=set)  # conversations that this run is done with
+    budget: Budget
+    visited: set[tuple[str, str]] = field(default_factory=set)  # conversations that this run is done with
 
     def __post_init__(self) -> None:
-        llms = self.resources.llms
-        self.asker = llms.asker("extraction", self.spending)
-        verdicts = llms.asker("verdict", self.spending)
-        self.judge = None if verdicts is None else Judge(verdicts)
-        self.extractor = rules.EXTRACTOR if self.asker is None else extractor_name(llms.model_name("extraction"))
+        llms = self.engine.llms
+        self.llm = llms.for_purpose("extraction", self.budget)
+        verdicts = llms.for_purpose("verdict", self.budget)
+        self.classifier = None if verdicts is None else ContradictionClassifier(verdicts)
+        self.extractor = rules.EXTRACTOR if self.llm is None else extractor_name(llms.model_name("extraction"))
 
-    async def all(self) -> None:
+    async def run_all(self) -> None:
         """Conversation by conversation, until enough of them needed work or none is left."""
         worked = 0
-        while worked < self.options.most:
-            waiting = [each for each in await self._pending() if self._key(each) not in self.passed]
+        while worked < self.options.limit:
+            waiting = [each for each in await self._find_pending() if self._conversation_key(each) not in self.visited]
             if not waiting:
                 return
-            self.options.progress(NAME, len(self.passed), len(self.passed) + len(waiting))
-            self.passed.add(self._key(waiting[0]))
-            worked += await self._conversation(waiting[0])
+            self.options.progress(NAME, len(self.visited), len(self.visited) + len(waiting))
+            self.visited.add(self._conversation_key(waiting[0]))
+            worked += await self._process_conversation(waiting[0])
 
-    async def _pending(self) -> list[Pending]:
-        return pending(await self.resources.outline(self.scope), await self.parked())
+    async def _find_pending(self) -> list[PendingConversation]:
+        return find_pending_conversations(
+            await self.engine.read_columns(self.scope), await self.read_dead_letter_seqs()
+        )
 
-    async def parked(self) -> set[int]:
+    async def read_dead_letter_seqs(self) -> set[int]:
         """Journal positions of turns that were given up."""
-        found = await self.resources.log.parked(self.scope)
-        return {item.seq for item in found if item.projection == NAME and item.attempts >= GIVEN_UP}
+        found = await self.engine.log.dead_letters(self.scope)
+        return {item.seq for item in found if item.projection == NAME and item.attempts >= DEAD_LETTER_ATTEMPTS}
 
     @staticmethod
-    def _key(waiting: Pending) -> tuple[str, str]:
-        return waiting.channel, waiting.conversation_id
+    def _conversation_key(pending: PendingConversation) -> tuple[str, str]:
+        return pending.channel, pending.conversation_id
 
-    async def _conversation(self, waiting: Pending) -> bool:
+    async def _process_conversation(self, pending: PendingConversation) -> bool:
         """Read what waits in one conversation; whether any of it was worth reading."""
-        seat, name = Seat(self.resources, self._scope_of(waiting)), f"conversation {waiting.conversation_id!r}"
+        seat, name = MemoryContext(self.engine, self._scope_of(pending)), f"conversation {pending.conversation_id!r}"
         try:
-            async with leased(self.resources, _lease(seat.scope), name) as fence, displayed(self.resources, seat.scope):
-                desk = _Desk(seat, fence)
+            async with (
+                hold_lease(self.engine, _lease_name(seat.scope), name) as fence,
+                publish_lock(self.engine, seat.scope),
+            ):
+                desk = _LeasedConversation(seat, fence)
                 # Who had it before may have read some of it since we looked.
-                left = [each for each in await self._pending() if self._key(each) == self._key(waiting)]
+                left = [
+                    each
+                    for each in await self._find_pending()
+                    if self._conversation_key(each) == self._conversation_key(pending)
+                ]
                 if not left:
                     return False
-                waiting = left[0]
-                turns = await self._turns(waiting.slots[:READ_AT_ONCE])
-                before = await self._turns(waiting.before)
-                worth = any(worth_reading(turn) for turn in turns)
+                pending = left[0]
+                turns = await self._read_turns(pending.ordinals[:MAX_TURNS_PER_CONVERSATION])
+                before = await self._read_turns(pending.context_ordinals)
+                worth = any(is_substantive(turn) for turn in turns)
                 if self.options.dry_run:
-                    self._foresee(turns)
+                    self._preview(turns)
                 elif worth:
-                    await self._windows(desk, turns, before)
+                    await self._process_windows(desk, turns, before)
                 else:
-                    await self._skip(desk, turns)
+                    await self._mark_skipped(desk, turns)
         except LeaseLost as error:
             self.report.notes.append(str(error))
             return False
         self.report.conversations += 1
         return worth
 
-    async def _windows(self, desk: _Desk, turns: Sequence[Turn], before: Sequence[Turn]) -> None:
-        windows, failed, said = cut(turns), False, list(before)
+    async def _process_windows(
+        self, leased: _LeasedConversation, turns: Sequence[Turn], context_turns: Sequence[Turn]
+    ) -> None:
+        windows, failed, said = split_into_windows(turns), False, list(context_turns)
         for number, window in enumerate(windows, 1):
             last = number == len(windows) and not failed
-            if any(worth_reading(turn) for turn in window):
-                failed |= await self._window(desk, window, said[-6:], last=last)
+            if any(is_substantive(turn) for turn in window):
+                failed |= await self._process_window(leased, window, said[-6:], last=last)
             else:
-                await self._skip(desk, window, last=last)
+                await self._mark_skipped(leased, window, last=last)
             said += window
 
-    async def _window(self, desk: _Desk, turns: Sequence[Turn], before: Sequence[Turn], *, last: bool) -> bool:
+    async def _process_window(
+        self, leased: _LeasedConversation, turns: Sequence[Turn], context_turns: Sequence[Turn], *, last: bool
+    ) -> bool:
         """Read one window and settle it; whether something of it failed."""
-        known, people = Known(desk.seat), (*before, *turns)
+        known, people = CandidateRetriever(leased.context), (*context_turns, *turns)
         window = Window(
             conversation_id=turns[0].conversation_id, channel=turns[0].channel, turns=tuple(turns),
-            before=tuple(before), facts=await self._facts(known, turns), entities=await known.entities(turns),
+            context_turns=tuple(context_turns), known_facts=await self._find_known_facts(known, turns),
+            known_entities=await known.find_entities(turns),
             participants=tuple(dict.fromkeys(turn.speaker for turn in people if turn.speaker)),
             agent_id=_agent_of(turns),
         )  # fmt: skip
-        read = await self._read(window)
+        read = await self._extract(window)
         failed = dict(read.failed)
         good = replace(window, turns=tuple(turn for turn in turns if turn.id not in failed))
         if good.turns:
             try:
-                await self._settle(desk, good, read.draft, last=last and not failed)
+                await self._reconcile(leased, good, read.draft, last=last and not failed)
             except (Conflict, InvalidRecord, NotFound) as error:  # of these turns alone: the others go on
                 failed |= {turn.id: str(error) for turn in good.turns}
-        await self._note_failures([turn for turn in turns if turn.id in failed], failed)
+        await self._record_failures([turn for turn in turns if turn.id in failed], failed)
         return bool(failed)
 
-    async def _settle(self, desk: _Desk, window: Window, draft: Draft, *, last: bool) -> None:
-        settling = Settling(desk.seat, window, draft, self.extractor, rules=self.asker is None, judge=self.judge)
-        operation_id = await self._write(desk, settling, last=last)
+    async def _reconcile(
+        self, leased: _LeasedConversation, window: Window, draft: ExtractionDraft, *, last: bool
+    ) -> None:
+        settling = Reconciler(
+            leased.context, window, draft, self.extractor, by_rules=self.llm is None, classifier=self.classifier
+        )
+        operation_id = await self._write(leased, settling, last=last)
         if operation_id:
             self.report.operation_ids.append(operation_id)
-            self.report.count(turns=len(window.turns), **{kind.lower(): n for kind, n in settling.counts.items()})
+            self.report.add_counts(turns=len(window.turns), **{kind.lower(): n for kind, n in settling.counts.items()})
         self.report.notes += draft.notes
 
-    async def _read(self, window: Window) -> Read:
-        if self.asker is None:
-            return Read(draft=await asyncio.to_thread(rules.extract, window))
-        return await extract(window, self.asker)
+    async def _extract(self, window: Window) -> ExtractionResult:
+        if self.llm is None:
+            return ExtractionResult(draft=await asyncio.to_thread(rules.extract, window))
+        return await extract(window, self.llm)
 
-    async def _facts(self, known: Known, turns: Sequence[Turn]) -> tuple[Fact, ...]:
-        return await (known.facts_of(RULES) if self.asker is None else known.facts(turns))
+    async def _find_known_facts(self, retriever: CandidateRetriever, turns: Sequence[Turn]) -> tuple[Fact, ...]:
+        return await (retriever.find_facts_by_source(RULES_SOURCE) if self.llm is None else retriever.find_facts(turns))
 
-    async def _skip(self, desk: _Desk, turns: Sequence[Turn], *, last: bool = True) -> None:
+    async def _mark_skipped(self, leased: _LeasedConversation, turns: Sequence[Turn], *, last: bool = True) -> None:
         """Mark turns that say nothing, without a call."""
-        for start in range(0, len(turns), AT_ONCE):
-            some = tuple(turns[start : start + AT_ONCE])
+        for start in range(0, len(turns), SKIP_BATCH_SIZE):
+            some = tuple(turns[start : start + SKIP_BATCH_SIZE])
             window = Window(conversation_id=some[0].conversation_id, channel=some[0].channel, turns=some)
-            at_the_end = last and start + AT_ONCE >= len(turns)
-            if await self._write(desk, Settling(desk.seat, window, Draft(), self.extractor), last=at_the_end):
-                self.report.count(skipped=len(some))
+            at_the_end = last and start + SKIP_BATCH_SIZE >= len(turns)
+            if await self._write(
+                leased, Reconciler(leased.context, window, ExtractionDraft(), self.extractor), last=at_the_end
+            ):
+                self.report.add_counts(skipped=len(some))
 
-    async def _write(self, desk: _Desk, settling: Settling, *, last: bool) -> str:
+    async def _write(self, leased: _LeasedConversation, reconciler: Reconciler, *, last: bool) -> str:
         """Commit what a window gave, with the end of its conversation where it is the `last`; "" when others did."""
-        window = settling.window
+        window = reconciler.window
 
-        async def build(write: Write) -> Change | None:
-            change = await settling.change(write)
-            return change if change is None or not last else await self._finished(change, window, write)
+        async def build(write: WriteAttempt) -> Change | None:
+            change = await reconciler.build_change(write)
+            return change if change is None or not last else await self._mark_consolidated(change, window, write)
 
-        entry = await self.resources.write(
-            desk.seat.scope, NAME, build, kind="Fact", details={"turns": len(window.turns)}, fence=desk.fence
+        entry = await self.engine.write(
+            leased.context.scope, NAME, build, kind="Fact", details={"turns": len(window.turns)}, fence=leased.fence
         )
         return "" if entry is None else entry.operation_id
 
-    async def _finished(self, change: Change, window: Window, write: Write) -> Change:
+    async def _mark_consolidated(self, change: Change, window: Window, write: WriteAttempt) -> Change:
         """The change, with which its conversation is noted as consolidated."""
-        found = await self.resources.log.get("Conversation", [window.conversation_id], self.scope)
+        found = await self.engine.log.read_records("Conversation", [window.conversation_id], self.scope)
         for record in found[:1]:
             if isinstance(record, Conversation) and record.superseded_at is None and record.channel == window.channel:
                 done = record.model_copy(update={"consolidated": write.now})
-                expects = {**change.expects, record.key: record.seq}
-                return replace(change, puts=(*change.puts, done), expects=expects)
+                expects = {**change.expected_versions, record.key: record.seq}
+                return replace(change, upserts=(*change.upserts, done), expected_versions=expects)
         return change
 
-    async def _note_failures(self, turns: Sequence[Turn], reasons: Mapping[str, str]) -> None:
+    async def _record_failures(self, turns: Sequence[Turn], reasons: Mapping[str, str]) -> None:
         """Count a try for each turn that failed; parked at the third."""
         if not turns:
             return
-        before = {item.seq: item.attempts for item in await self.resources.log.parked(self.scope)
+        before = {item.seq: item.attempts for item in await self.engine.log.dead_letters(self.scope)
                   if item.projection == NAME}  # fmt: skip
         for turn in turns:
             attempts = before.get(turn.seq, 0) + 1
-            now = self.resources.clock.now()
-            await self.resources.log.park(Parked(NAME, self.scope.user_id, turn.seq, reasons[turn.id], attempts, now))
+            now = self.engine.clock.now()
+            await self.engine.log.write_dead_letter(
+                DeadLetter(NAME, self.scope.user_id, turn.seq, reasons[turn.id], attempts, now)
+            )
             self.report.failed[turn.id] = reasons[turn.id]
-            if attempts >= GIVEN_UP:
+            if attempts >= DEAD_LETTER_ATTEMPTS:
                 self.report.parked[turn.id] = reasons[turn.id]
 
-    def _foresee(self, turns: Sequence[Turn]) -> None:
+    def _preview(self, turns: Sequence[Turn]) -> None:
         """What a run would do with these turns."""
-        for window in cut(turns):
-            worth = any(worth_reading(turn) for turn in window)
-            self.report.count(**{"turns" if worth else "skipped": len(window), "windows": int(worth)})
+        for window in split_into_windows(turns):
+            worth = any(is_substantive(turn) for turn in window)
+            self.report.add_counts(**{"turns" if worth else "skipped": len(window), "windows": int(worth)})
 
     # -- who works
 
-    def _scope_of(self, waiting: Pending) -> Scope:
+    def _scope_of(self, pending: PendingConversation) -> Scope:
         """Writes go where the turns are; an agent's private channel is the agent's."""
-        own = waiting.channel.startswith("_self_")
-        agent = waiting.channel.removeprefix("_self_") if own else None
-        return Scope(self.scope.user_id, waiting.channel, agent, waiting.conversation_id)
+        own = pending.channel.startswith("_self_")
+        agent = pending.channel.removeprefix("_self_") if own else None
+        return Scope(self.scope.user_id, pending.channel, agent, pending.conversation_id)
 
-    async def _turns(self, slots: Sequence[int]) -> list[Turn]:
-        found = await self.resources.log.by_slot(list(slots), self.scope) if slots else []
+    async def _read_turns(self, ordinals: Sequence[int]) -> list[Turn]:
+        found = await self.engine.log.read_by_ordinal(list(ordinals), self.scope) if ordinals else []
         return [record for record in found if isinstance(record, Turn)]
 
 
-def _lease(scope: Scope) -> str:
+def _lease_name(scope: Scope) -> str:
     return f"{NAME}:{scope.user_id}:{scope.channel}:{scope.conversation_id}"
 
 

@@ -13,162 +13,171 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from agentmem.consolidation import JobOptions, JobReport
-from agentmem.consolidation.failures import given_up, note_failure
-from agentmem.consolidation.lease import leased
+from agentmem.consolidation.failures import read_dead_letter_seqs, record_failure
+from agentmem.consolidation.lease import hold_lease
 from agentmem.errors import Conflict, InvalidRecord, LeaseLost
-from agentmem.events import INFO, tell
-from agentmem.extraction.orders import Order, orders
-from agentmem.memory import Seat
-from agentmem.memory.procedural import Procedural
-from agentmem.memory.procedures import Asked
-from agentmem.model.changes import Change, Write, fingerprint
+from agentmem.events import INFO, log_event
+from agentmem.extraction.orders import ExtractedInstruction, extract_instructions
+from agentmem.memory import MemoryContext
+from agentmem.memory.procedural import ProceduralMemory
+from agentmem.memory.procedures import InstructionRequest
+from agentmem.model.changes import Change, WriteAttempt, hash_request
 from agentmem.model.clock import Stopwatch
-from agentmem.model.outline import NEVER, Ints, Outline
+from agentmem.model.outline import MAX_TIME, Ints, RecordColumns
 from agentmem.model.records import Procedure, Turn
 from agentmem.model.scope import Scope
-from agentmem.resources import Resources
+from agentmem.resources import Engine
 
 NAME = "distill_procedures"
 MINUTES = 30.0
 TRIGGER = "changes"
 WATCHES = ("Turn",)
-PAGE = 500
-MOST_TURNS = 5_000  # read in one run for one user
-Found = tuple[Turn, list[Order]]
+PAGE_SIZE = 500
+MAX_TURNS = 5_000  # read in one run for one user
+TurnInstructions = tuple[Turn, list[ExtractedInstruction]]
 
 
-async def run(resources: Resources, scope: Scope, options: JobOptions) -> JobReport:
+async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
     """Read the user's turns that were not read yet, in the order in which they were stored."""
-    resources.check_open()
-    watch = Stopwatch(resources.clock)
+    engine.check_open()
+    watch = Stopwatch(engine.clock)
     report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
-    work = _Run(resources, scope, options, report)
-    if options.again and not options.dry_run:
-        await resources.upkeep.unpark(NAME, scope)
+    work = _DistillProceduresRun(engine, scope, options, report)
+    if options.retry_parked and not options.dry_run:
+        await engine.admin.requeue_dead_letters(NAME, scope)
     if options.dry_run:
-        await work.all(None)
+        await work.run_all(None)
         return report
     try:
-        async with leased(resources, f"{NAME}:{scope.user_id}", "the procedures of this user") as fence:
-            await work.all(fence)
+        async with hold_lease(engine, f"{NAME}:{scope.user_id}", "the procedures of this user") as fence:
+            await work.run_all(fence)
     except LeaseLost as error:
-        report.stopped = str(error)
+        report.stop_reason = str(error)
     report.seconds = watch.milliseconds() / 1000
-    tell(INFO, "procedures_distilled", user_id=scope.user_id, counts=report.counts, pending=report.pending)
+    log_event(INFO, "procedures_distilled", user_id=scope.user_id, counts=report.counts, pending=report.pending)
     return report
 
 
 @dataclass
-class _Run:
+class _DistillProceduresRun:
     """One run for one user."""
 
-    resources: Resources
+    engine: Engine
     scope: Scope
     options: JobOptions
     report: JobReport
-    crowded: dict[tuple[int, int], bool] = field(default_factory=dict)  # by conversation and channel
-    again: list[int] = field(default_factory=list)  # positions of turns that are to be tried again
+    has_several_users: dict[tuple[int, int], bool] = field(default_factory=dict)  # by conversation and channel
+    retry_seqs: list[int] = field(default_factory=list)  # positions of turns that are to be tried again
 
-    async def all(self, fence: int | None) -> None:
+    async def run_all(self, fence: int | None) -> None:
         """Page by page; where a run ends, the next one begins."""
-        state = await self.resources.jobs.state(NAME, self.scope)
-        outline = await self.resources.outline(self.scope)
-        slots = _turns_after(outline, state.seq)
-        parked = await given_up(self.resources, NAME, self.scope)
+        state = await self.engine.job_queue.state(NAME, self.scope)
+        columns = await self.engine.read_columns(self.scope)
+        ordinals = _turn_ordinals_after(columns, state.seq)
+        parked = await read_dead_letter_seqs(self.engine, NAME, self.scope)
         places: set[tuple[int, int]] = set()
-        for start in range(0, min(len(slots), MOST_TURNS), PAGE):
-            page = slots[start : min(start + PAGE, MOST_TURNS)]
-            self.options.progress(NAME, start, len(slots))
-            for turn, found in await self._read(page):
-                places.add(_place(outline, turn))
-                if turn.seq not in parked and await self._alone(outline, turn):
-                    await self._take(outline, turn, found, fence)
+        for start in range(0, min(len(ordinals), MAX_TURNS), PAGE_SIZE):
+            page = ordinals[start : min(start + PAGE_SIZE, MAX_TURNS)]
+            self.options.progress(NAME, start, len(ordinals))
+            for turn, found in await self._extract_instructions(page):
+                places.add(_conversation_codes(columns, turn))
+                if turn.seq not in parked and await self._is_single_user(columns, turn):
+                    await self._add_instructions(columns, turn, found, fence)
             if fence is not None:  # what was read so far need not be read again
-                reached = min([int(outline.seqs[page[-1]]), *(seq - 1 for seq in self.again)])
+                reached = min([int(columns.seqs[page[-1]]), *(seq - 1 for seq in self.retry_seqs)])
                 state = replace(state, seq=max(state.seq, reached))
-                await self.resources.jobs.note(state)
+                await self.engine.job_queue.write_state(state)
         self.report.conversations = len(places)
-        self.report.pending += max(0, len(slots) - MOST_TURNS)
+        self.report.pending += max(0, len(ordinals) - MAX_TURNS)
 
-    async def _read(self, slots: Ints) -> list[Found]:
+    async def _extract_instructions(self, ordinals: Ints) -> list[TurnInstructions]:
         """The turns of users that give orders, with these."""
-        records = await self.resources.log.by_slot([int(slot) for slot in slots], self.scope)
+        records = await self.engine.log.read_by_ordinal([int(ordinal) for ordinal in ordinals], self.scope)
         turns = [record for record in records if isinstance(record, Turn) and record.role == "user"]
-        self.report.count(turns=len(turns))
-        return await asyncio.to_thread(_orders_of, turns)
+        self.report.add_counts(turns=len(turns))
+        return await asyncio.to_thread(_extract_all, turns)
 
-    async def _alone(self, outline: Outline, turn: Turn) -> bool:
+    async def _is_single_user(self, columns: RecordColumns, turn: Turn) -> bool:
         """Whether one person speaks in the turn's conversation: what several say to each other is no order."""
-        place = _place(outline, turn)
-        if place not in self.crowded:
-            here = (outline.kind == outline.kinds.find("Turn")) & (outline.superseded_at == NEVER)
-            here &= (outline.conversation == place[0]) & (outline.channel == place[1]) & (outline.speaker >= 0)
-            slots = np.flatnonzero(here)
-            _, first = np.unique(outline.speaker[slots], return_index=True)
+        place = _conversation_codes(columns, turn)
+        if place not in self.has_several_users:
+            here = (columns.kind == columns.kinds.find_code("Turn")) & (columns.superseded_at == MAX_TIME)
+            here &= (columns.conversation == place[0]) & (columns.channel == place[1]) & (columns.speaker >= 0)
+            ordinals = np.flatnonzero(here)
+            _, first = np.unique(columns.speaker[ordinals], return_index=True)
             users = 0
             if len(first) > 1:
-                said = await self.resources.log.by_slot([int(slot) for slot in slots[first]], self.scope)
+                said = await self.engine.log.read_by_ordinal([int(ordinal) for ordinal in ordinals[first]], self.scope)
                 users = sum(isinstance(one, Turn) and one.role == "user" for one in said)
-            self.crowded[place] = users > 1
-        return not self.crowded[place]
+            self.has_several_users[place] = users > 1
+        return not self.has_several_users[place]
 
-    async def _take(self, outline: Outline, turn: Turn, found: Sequence[Order], fence: int | None) -> None:
+    async def _add_instructions(
+        self, columns: RecordColumns, turn: Turn, instructions: Sequence[ExtractedInstruction], fence: int | None
+    ) -> None:
         """Take in what one turn asks for, once however often the turn is read."""
         if fence is None:
-            self.report.count(orders=len(found))
+            self.report.add_counts(orders=len(instructions))
             return
         agent = turn.channel.removeprefix("_self_") if turn.channel.startswith("_self_") else None
-        seat = Seat(self.resources, Scope(self.scope.user_id, turn.channel, agent, turn.conversation_id))
-        procedural, options = Procedural(seat), self.resources.settings.procedural
-        alike = await procedural.alike([order.instruction or turn.content for order in found])
-        before = _earlier(outline, turn)
+        seat = MemoryContext(self.engine, Scope(self.scope.user_id, turn.channel, agent, turn.conversation_id))
+        procedural, options = ProceduralMemory(seat), self.engine.settings.procedural
+        alike = await procedural.find_similar([order.instruction or turn.content for order in instructions])
+        before = _earlier_turn_ids(columns, turn)
         asked = [
-            Asked(order.instruction, order.trigger, (turn.id,) if order.instruction else before, order.standing,
-                  order.ends, near)
-            for order, near in zip(found, alike, strict=True)
+            InstructionRequest(
+                order.instruction, order.trigger, (turn.id,) if order.instruction else before, order.is_standing,
+                order.is_revocation, near,
+            )
+            for order, near in zip(instructions, alike, strict=True)
         ]  # fmt: skip
 
-        async def make(write: Write) -> Change | None:
-            current = await self.resources.log.get("Turn", [turn.id], seat.scope)
+        async def make(write: WriteAttempt) -> Change | None:
+            current = await self.engine.log.read_records("Turn", [turn.id], seat.scope)
             if not current or current[0].superseded_at is not None:
                 return None
             expects = {current[0].key: current[0].seq}
-            change = await procedural.change_to_ask(write, asked, expects, threshold=options.asked)
-            return change if change.puts else None
+            change = await procedural.build_request_change(write, asked, expects, threshold=options.asked)
+            return change if change.upserts else None
 
         try:
-            entry = await self.resources.write(
-                seat.scope, NAME, make, kind="Procedure", key=turn.id, payload=fingerprint(turn=turn.id), fence=fence
-            )
+            entry = await self.engine.write(
+                seat.scope, NAME, make, kind="Procedure", idempotency_key=turn.id,
+                request_hash=hash_request(turn=turn.id), fence=fence,
+            )  # fmt: skip
         except (Conflict, InvalidRecord) as error:  # of this turn alone: the others go on
-            if await note_failure(self.resources, self.scope, self.report, turn, str(error)):
-                self.again.append(turn.seq)
+            if await record_failure(self.engine, self.scope, self.report, turn, str(error)):
+                self.retry_seqs.append(turn.seq)
             return
-        if entry is not None and not entry.repeated:
+        if entry is not None and not entry.already_applied:
             self.report.operation_ids.append(entry.operation_id)
-            for stored in entry.puts:
+            for stored in entry.upserts:
                 if isinstance(stored.record, Procedure):
-                    self.report.count(**{stored.record.procedure_status: 1})
+                    self.report.add_counts(**{stored.record.procedure_status: 1})
 
 
-def _orders_of(turns: Sequence[Turn]) -> list[Found]:
-    found = [(turn, orders(turn.content)) for turn in turns]
+def _extract_all(turns: Sequence[Turn]) -> list[TurnInstructions]:
+    found = [(turn, extract_instructions(turn.content)) for turn in turns]
     return [(turn, given) for turn, given in found if given]
 
 
-def _turns_after(outline: Outline, seq: int) -> Ints:
+def _turn_ordinals_after(columns: RecordColumns, seq: int) -> Ints:
     """Slots of the current turns stored beyond a journal position, in this order."""
-    mask = (outline.kind == outline.kinds.find("Turn")) & (outline.superseded_at == NEVER) & (outline.seqs > seq)
-    slots = np.flatnonzero(mask & outline.statuses.among(("active",))[outline.status])
-    return np.asarray(slots[np.argsort(outline.seqs[slots], kind="stable")])
+    mask = (
+        (columns.kind == columns.kinds.find_code("Turn")) & (columns.superseded_at == MAX_TIME) & (columns.seqs > seq)
+    )
+    ordinals = np.flatnonzero(mask & columns.statuses.mask_for(("active",))[columns.status])
+    return np.asarray(ordinals[np.argsort(columns.seqs[ordinals], kind="stable")])
 
 
-def _place(outline: Outline, turn: Turn) -> tuple[int, int]:
-    return outline.conversations.find(turn.conversation_id), outline.channels.find(turn.channel)
+def _conversation_codes(columns: RecordColumns, turn: Turn) -> tuple[int, int]:
+    return columns.conversations.find_code(turn.conversation_id), columns.channels.find_code(turn.channel)
 
 
-def _earlier(outline: Outline, turn: Turn) -> tuple[str, ...]:
+def _earlier_turn_ids(columns: RecordColumns, turn: Turn) -> tuple[str, ...]:
     """The turns before this one in its conversation and channel."""
-    conversation, channel = _place(outline, turn)
-    here = (outline.conversation == conversation) & (outline.channel == channel) & (outline.position < turn.index)
-    return tuple(outline.ids[slot] for slot in np.flatnonzero(here & (outline.kind == outline.kinds.find("Turn"))))
+    conversation, channel = _conversation_codes(columns, turn)
+    here = (columns.conversation == conversation) & (columns.channel == channel) & (columns.position < turn.index)
+    return tuple(
+        columns.ids[ordinal] for ordinal in np.flatnonzero(here & (columns.kind == columns.kinds.find_code("Turn")))
+    )

@@ -7,104 +7,108 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from agentmem.consolidation import JobReport
-from agentmem.consolidation.clusters import seat_of
-from agentmem.model.changes import Change, Write
+from agentmem.consolidation.clusters import context_for
+from agentmem.model.changes import Change, WriteAttempt
 from agentmem.model.records import Key, Record
 from agentmem.model.scope import Scope
-from agentmem.resources import Resources
-from agentmem.stores import Usage
-from agentmem.stores.fading import due_of
-from agentmem.stores.jobs import Due
+from agentmem.resources import Engine
+from agentmem.stores import RecordUsage
+from agentmem.stores.fading import build_due_date
+from agentmem.stores.jobs import DueDate
 
-PAGE = 500
-PAGES = 20  # in one run
-BATCH = 200  # records changed by one operation
-NOTES = 50  # reasons that a report gives
+PAGE_SIZE = 500
+MAX_PAGES = 20  # in one run
+BATCH_SIZE = 200  # records changed by one operation
+MAX_NOTES = 50  # reasons that a report gives
 
 
 @dataclass
-class DueRun:
+class DueRecordsRun:
     """One run of a job over what is due for one user."""
 
-    resources: Resources
+    engine: Engine
     scope: Scope
     report: JobReport
     now: datetime
     fence: int
     seen: set[Key] = field(default_factory=set)
 
-    async def pages(self, job: str) -> AsyncIterator[list[Record]]:
+    async def read_pages(self, job: str) -> AsyncIterator[list[Record]]:
         """The records that are due for a job and were not looked at in this run, those due longest first.
 
         What is not stored any more is due no more. Ends when nothing is left, or after enough for one run: then the
         report says that more waits.
         """
-        for _ in range(PAGES):
-            if not (keys := await self._fresh(job)):
+        for _ in range(MAX_PAGES):
+            if not (keys := await self._read_unseen_keys(job)):
                 return
             self.seen.update(keys)
-            records = await self._read(keys)
-            await self.settle([Due(*key, None) for key in keys if key not in records])
+            records = await self._read_records(keys)
+            await self.set_due_dates([DueDate(*key, None) for key in keys if key not in records])
             yield list(records.values())
-        self.report.pending += len(await self._fresh(job))
+        self.report.pending += len(await self._read_unseen_keys(job))
 
-    async def _fresh(self, job: str) -> list[Key]:
-        limit = PAGE + len(self.seen)  # some of what was looked at may still be due: all of it in a dry run
-        keys = await self.resources.jobs.due_records(job, self.now, self.scope, limit=limit)
-        return [key for key in keys if key not in self.seen][:PAGE]
+    async def _read_unseen_keys(self, job: str) -> list[Key]:
+        limit = PAGE_SIZE + len(self.seen)  # some of what was looked at may still be due: all of it in a dry run
+        keys = await self.engine.job_queue.due_records(job, self.now, self.scope, limit=limit)
+        return [key for key in keys if key not in self.seen][:PAGE_SIZE]
 
-    async def _read(self, keys: Sequence[Key]) -> dict[Key, Record]:
+    async def _read_records(self, keys: Sequence[Key]) -> dict[Key, Record]:
         found: dict[Key, Record] = {}
         for kind in dict.fromkeys(kind for kind, _ in keys):
             ids = [name for of, name in keys if of == kind]
-            found |= {record.key: record for record in await self.resources.log.get(kind, ids, self.scope)}
+            found |= {record.key: record for record in await self.engine.log.read_records(kind, ids, self.scope)}
         return {key: found[key] for key in keys if key in found}
 
-    async def usage(self, records: Sequence[Record]) -> dict[Key, Usage]:
+    async def read_usage(self, records: Sequence[Record]) -> dict[Key, RecordUsage]:
         """How these records were used."""
-        return await self.resources.log.usage([record.key for record in records], self.scope)
+        return await self.engine.log.usage([record.key for record in records], self.scope)
 
-    async def look_later(self, records: Sequence[Record]) -> list[Due]:
+    async def reschedule(self, records: Sequence[Record]) -> list[DueDate]:
         """Note when records are due next by the laws."""
-        used, laws = await self.usage(records), self.resources.settings
-        dues = [due_of(record, used.get(record.key), self.now, laws) for record in records]
-        await self.settle(dues)
+        used, laws = await self.read_usage(records), self.engine.settings
+        dues = [build_due_date(record, used.get(record.key), self.now, laws) for record in records]
+        await self.set_due_dates(dues)
         return dues
 
-    async def settle(self, dues: Sequence[Due]) -> None:
+    async def set_due_dates(self, due_dates: Sequence[DueDate]) -> None:
         """Note when records are due, unless this is a dry run."""
         if not self.report.dry_run:
-            await self.resources.jobs.settle(self.scope, dues)
+            await self.engine.job_queue.set_due_dates(self.scope, due_dates)
 
-    def note(self, what: str, record: Record, reason: str) -> None:
+    def add_note(self, action: str, record: Record, reason: str) -> None:
         """Count what is done to a record, and say why."""
-        self.report.count(**{what: 1})
-        if len(self.report.notes) < NOTES:
-            self.report.notes.append(f"{record.kind} {record.id}: {what}: {reason}")
+        self.report.add_counts(**{action: 1})
+        if len(self.report.notes) < MAX_NOTES:
+            self.report.notes.append(f"{record.kind} {record.id}: {action}: {reason}")
 
-    async def put(self, what: str, records: Sequence[Record]) -> None:
+    async def write_records(self, action: str, records: Sequence[Record]) -> None:
         """Write these versions, some at once in each channel: one operation each, which `undo` takes back.
 
         What changed since it was read is left for the next run.
         """
         for channel in sorted({record.channel for record in records}):
             here = [record for record in records if record.channel == channel]
-            for start in range(0, len(here), BATCH):
-                some = here[start : start + BATCH]
-                for record in some if self.report.dry_run else await self._put(channel, some):
-                    self.note(what, record, record.reason)
+            for start in range(0, len(here), BATCH_SIZE):
+                some = here[start : start + BATCH_SIZE]
+                for record in some if self.report.dry_run else await self._write_batch(channel, some):
+                    self.add_note(action, record, record.reason)
 
-    async def _put(self, channel: str, records: Sequence[Record]) -> list[Record]:
-        async def make(write: Write) -> Change | None:
-            stand = await self._read([record.key for record in records])
+    async def _write_batch(self, channel: str, records: Sequence[Record]) -> list[Record]:
+        async def make(write: WriteAttempt) -> Change | None:
+            stand = await self._read_records([record.key for record in records])
             same = [record for record in records if record.key in stand and stand[record.key].seq == record.seq]
-            return write.change(*same, expects={record.key: record.seq for record in same}) if same else None
+            return (
+                write.build_change(*same, expected_versions={record.key: record.seq for record in same})
+                if same
+                else None
+            )
 
-        scope = seat_of(self.resources, self.scope, channel).scope
-        entry = await self.resources.write(
+        scope = context_for(self.engine, self.scope, channel).scope
+        entry = await self.engine.write(
             scope, self.report.job, make, kind=records[0].kind, details={"count": len(records)}, fence=self.fence
         )
         if entry is None:
             return []
         self.report.operation_ids.append(entry.operation_id)
-        return [stored.record for stored in entry.puts]
+        return [stored.record for stored in entry.upserts]

@@ -7,71 +7,73 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentmem.model.outline import NEVER, Bools, Ints, Outline
+from agentmem.model.outline import MAX_TIME, Bools, Ints, RecordColumns
 
-CONTEXT = 6  # turns before
+MAX_CONTEXT_TURNS = 6  # turns before
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingConversation:
     """A conversation in one channel with turns to extract: their slots in order of position, and those just before."""
 
     conversation_id: str
     channel: str
-    slots: tuple[int, ...]
-    before: tuple[int, ...]
+    ordinals: tuple[int, ...]
+    context_ordinals: tuple[int, ...]
 
 
-def pending(outline: Outline, parked: Collection[int] = ()) -> list[Pending]:
+def find_pending_conversations(
+    columns: RecordColumns, dead_letter_seqs: Collection[int] = ()
+) -> list[PendingConversation]:
     """Conversations with turns to extract, the one whose oldest such turn was stored first being first.
 
-    `parked` are journal positions of turns that were given up.
+    `dead_letter_seqs` are journal positions of turns that were given up.
     """
-    waiting = _waiting(outline)
-    if parked:
-        waiting &= ~np.isin(outline.seqs, list(parked))
+    waiting = _pending_turns_mask(columns)
+    if dead_letter_seqs:
+        waiting &= ~np.isin(columns.seqs, list(dead_letter_seqs))
     if not waiting.any():
         return []
-    order = outline.in_order()
+    order = columns.conversation_order()
     found = []
-    for run in _runs(outline, order[_current(outline)[order]]):
+    for run in _split_by_conversation(columns, order[_current_turns_mask(columns)[order]]):
         mine = run[waiting[run]]
         if len(mine):
             first = int(np.flatnonzero(waiting[run])[0])
-            before = tuple(int(slot) for slot in run[max(0, first - CONTEXT) : first])
-            found.append((int(outline.seqs[mine].min()), mine, before))
+            before = tuple(int(ordinal) for ordinal in run[max(0, first - MAX_CONTEXT_TURNS) : first])
+            found.append((int(columns.seqs[mine].min()), mine, before))
     found.sort(key=lambda each: each[0])
     return [
-        Pending(
-            outline.conversations.values[outline.conversation[mine[0]]],
-            outline.channels.values[outline.channel[mine[0]]],
-            tuple(int(slot) for slot in mine),
+        PendingConversation(
+            columns.conversations.values[columns.conversation[mine[0]]],
+            columns.channels.values[columns.channel[mine[0]]],
+            tuple(int(ordinal) for ordinal in mine),
             before,
         )
         for _, mine, before in found
     ]  # fmt: skip
 
 
-def _current(outline: Outline) -> Bools:
-    active = outline.statuses.among(("active",))[outline.status]
-    turns = outline.kind == outline.kinds.find("Turn")
-    return np.asarray(turns & active & (outline.superseded_at == NEVER))
+def _current_turns_mask(columns: RecordColumns) -> Bools:
+    active = columns.statuses.mask_for(("active",))[columns.status]
+    turns = columns.kind == columns.kinds.find_code("Turn")
+    return np.asarray(turns & active & (columns.superseded_at == MAX_TIME))
 
 
-def _waiting(outline: Outline) -> Bools:
+def _pending_turns_mask(columns: RecordColumns) -> Bools:
     """Current turns without a current gloss."""
-    waiting = _current(outline)
-    glosses = (outline.kind == outline.kinds.find("Gloss")) & (outline.superseded_at == NEVER)
-    explained = outline.turn[glosses]
+    waiting = _current_turns_mask(columns)
+    glosses = (columns.kind == columns.kinds.find_code("Gloss")) & (columns.superseded_at == MAX_TIME)
+    explained = columns.turn[glosses]
     waiting[explained[explained >= 0]] = False
     return waiting
 
 
-def _runs(outline: Outline, order: Ints) -> Sequence[Ints]:
+def _split_by_conversation(columns: RecordColumns, order: Ints) -> Sequence[Ints]:
     """Slots in order, cut where channel or conversation change."""
     if not len(order):
         return []
-    same = (outline.channel[order[1:]] == outline.channel[order[:-1]]) & (
-        outline.conversation[order[1:]] == outline.conversation[order[:-1]]
+    same = (columns.channel[order[1:]] == columns.channel[order[:-1]]) & (
+        columns.conversation[order[1:]] == columns.conversation[order[:-1]]
     )
     return np.split(order, np.flatnonzero(~same) + 1)

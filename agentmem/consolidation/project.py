@@ -13,88 +13,88 @@ from dataclasses import dataclass, field
 
 from agentmem.consolidation import JobOptions, JobReport
 from agentmem.errors import LeaseLost, StoreError, StoreUnavailable
-from agentmem.events import INFO, tell
+from agentmem.events import INFO, log_event
 from agentmem.model.clock import Stopwatch
 from agentmem.model.scope import Operator, Scope
-from agentmem.projections import BATCH, GraphProjection, GraphVectorProjection, VectorProjection
-from agentmem.resources import Resources
+from agentmem.projections import CHANGE_BATCH_SIZE, GraphProjection, GraphVectorProjection, VectorProjection
+from agentmem.resources import Engine
 
-Followers = GraphProjection | VectorProjection | GraphVectorProjection
+AnyProjection = GraphProjection | VectorProjection | GraphVectorProjection
 
 OPERATOR = Operator("projector")
 NAME = "project"
 MINUTES = 1.0
 TRIGGER = "clock"
-LEASE = "projector"
+LEASE_NAME = "projector"
 LEASE_SECONDS = 30.0
-USERS_AT_ONCE = 100
-SIDE_BY_SIDE = 2  # users whose texts are embedded at the same time
-LOOK_EVERY = 600.0  # seconds between comparisons of the graph itself with the journals
-LONGEST_REST = 30.0
-Progress = Callable[[str, int, int], None]
+USER_BATCH_SIZE = 100
+MAX_CONCURRENT_USERS = 2  # users whose texts are embedded at the same time
+COMPARE_INTERVAL_SECONDS = 600.0  # seconds between comparisons of the graph itself with the journals
+MAX_BACKOFF_SECONDS = 30.0
+ProgressCallback = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectReport:
+class SyncReport:
     """What one pass did: how many users caught up, changes parked in all, seconds, and why some are still behind."""
 
     users: int
     parked: int
     seconds: float
-    waiting: tuple[str, ...] = ()
+    lag_reasons: tuple[str, ...] = ()
 
 
-async def project(resources: Resources, progress: Progress | None = None) -> ProjectReport:
+async def sync_projections(engine: Engine, progress: ProgressCallback | None = None) -> SyncReport:
     """One pass over all users who lag. Raises LeaseLost while another projector works, ScopeError without the right.
 
     What cannot be applied now, because the graph or a model is away, waits for the next pass.
     """
-    resources.check_open()
-    watch, work = Stopwatch(resources.clock), _Pass(resources, progress or _silent)
-    async with _leased(resources):
-        await work.compare()
+    engine.check_open()
+    watch, work = Stopwatch(engine.clock), _SyncPass(engine, progress or _no_progress)
+    async with _hold_lease(engine):
+        await work.compare_watermarks()
         await work.run()
-    return ProjectReport(
-        len(work.done), len(await resources.log.parked(OPERATOR)), watch.milliseconds() / 1000,
-        tuple(dict.fromkeys(work.waiting)),
+    return SyncReport(
+        len(work.synced_users), len(await engine.log.dead_letters(OPERATOR)), watch.milliseconds() / 1000,
+        tuple(dict.fromkeys(work.lag_reasons)),
     )  # fmt: skip
 
 
-async def run_for_all(resources: Resources, operator: Operator, options: JobOptions) -> JobReport:
+async def run_for_all(engine: Engine, operator: Operator, options: JobOptions) -> JobReport:
     """The pass as a job. Nothing is left to do by itself where stores follow inline; a pass costs one look then."""
     report = JobReport(job=NAME, user_id="", dry_run=options.dry_run)
     if not options.dry_run:
-        done = await project(resources, options.progress)
-        report.counts, report.pending, report.notes = {"users": done.users}, len(done.waiting), [*done.waiting]
+        done = await sync_projections(engine, options.progress)
+        report.counts, report.pending, report.notes = {"users": done.users}, len(done.lag_reasons), [*done.lag_reasons]
     return report
 
 
-async def keep_projecting(
-    resources: Resources, stop: asyncio.Event, beat: Callable[[], None], idle: float = 1.0
+async def sync_until_stopped(
+    engine: Engine, stop: asyncio.Event, on_pass: Callable[[], None], idle_seconds: float = 1.0
 ) -> None:
-    """Pass after pass until `stop` is set, `idle` seconds apart and up to 30 s when a store is away.
+    """Pass after pass until `stop` is set, `idle_seconds` seconds apart and up to 30 s when a store is away.
 
-    `beat` is called after each pass, for who watches. While another projector works, this one stands by.
+    `on_pass` is called after each pass, for who watches. While another projector works, this one stands by.
     """
-    rest, compared = idle, float("-inf")
+    rest, compared = idle_seconds, float("-inf")
     now = asyncio.get_running_loop().time
     while not stop.is_set():
-        work = _Pass(resources, _silent)
+        work = _SyncPass(engine, _no_progress)
         try:
-            async with _leased(resources):
-                if now() - compared > LOOK_EVERY:
-                    await work.compare()
+            async with _hold_lease(engine):
+                if now() - compared > COMPARE_INTERVAL_SECONDS:
+                    await work.compare_watermarks()
                     compared = now()
                 await work.run()
         except LeaseLost:
             rest = LEASE_SECONDS / 3
         except StoreUnavailable:
-            rest = min(2 * rest, LONGEST_REST)
+            rest = min(2 * rest, MAX_BACKOFF_SECONDS)
         else:
-            rest = min(2 * rest, LONGEST_REST) if work.waiting else idle
-        if work.done or work.waiting:
-            tell(INFO, "projected", users=len(work.done), waiting=list(dict.fromkeys(work.waiting)))
-        beat()
+            rest = min(2 * rest, MAX_BACKOFF_SECONDS) if work.lag_reasons else idle_seconds
+        if work.synced_users or work.lag_reasons:
+            log_event(INFO, "projected", users=len(work.synced_users), waiting=list(dict.fromkeys(work.lag_reasons)))
+        on_pass()
         await _pause(stop, rest)
 
 
@@ -106,17 +106,17 @@ async def _pause(stop: asyncio.Event, seconds: float) -> None:
         return
 
 
-def _silent(what: str, done: int, total: int) -> None:
+def _no_progress(stage: str, done: int, total: int) -> None:
     """For callers who do not watch."""
 
 
 @asynccontextmanager
-async def _leased(resources: Resources) -> AsyncIterator[None]:
+async def _hold_lease(engine: Engine) -> AsyncIterator[None]:
     """Work as the only projector. Raises LeaseLost when another one works."""
-    owner = resources.ids.new()
+    owner = engine.ids.new_id()
 
     async def renew() -> bool:
-        return await resources.log.lease(LEASE, LEASE_SECONDS, owner) is not None
+        return await engine.log.acquire_lease(LEASE_NAME, LEASE_SECONDS, owner) is not None
 
     async def keep() -> None:
         while True:
@@ -131,101 +131,101 @@ async def _leased(resources: Resources) -> AsyncIterator[None]:
     finally:
         keeper.cancel()
         await asyncio.gather(keeper, return_exceptions=True)
-        await resources.log.release(LEASE, owner)
+        await engine.log.release_lease(LEASE_NAME, owner)
 
 
 @dataclass
-class _Pass:
-    resources: Resources
-    progress: Progress
-    late: list[str] = field(default_factory=list)  # users whose nodes lack vectors, of those compared
-    done: set[str] = field(default_factory=set)
-    waiting: list[str] = field(default_factory=list)
+class _SyncPass:
+    engine: Engine
+    progress: ProgressCallback
+    lagging_node_users: list[str] = field(default_factory=list)  # users whose nodes lack vectors, of those compared
+    synced_users: set[str] = field(default_factory=set)
+    lag_reasons: list[str] = field(default_factory=list)
 
-    async def compare(self) -> None:
+    async def compare_watermarks(self) -> None:
         """Find users whose graph lacks changes though the log was told otherwise, or was never told."""
-        following = self.resources.following
+        following = self.engine.graph_projection
         if following is None:
             return
         last = ""
-        while heads := await self.resources.upkeep.heads(OPERATOR, after=last):
+        while heads := await self.engine.admin.heads(OPERATOR, after=last):
             last = max(heads)
             try:
                 marks = await following.graph.watermarks(list(heads))
                 behind = [user for user, seq in heads.items() if marks[user] < seq]
-                await asyncio.gather(*(self._graph(following, user) for user in behind))
-                if (nodes := following.vectors) is not None:
+                await asyncio.gather(*(self._sync_graph(following, user) for user in behind))
+                if (nodes := following.graph_vectors) is not None:
                     held = await nodes.nodes.watermarks(list(heads), nodes.name)
-                    self.late += [user for user, seq in heads.items() if held[user][0] < seq]
+                    self.lagging_node_users += [user for user, seq in heads.items() if held[user][0] < seq]
             except StoreUnavailable as error:
-                self.waiting.append(f"graph: {error}")
+                self.lag_reasons.append(f"graph: {error}")
                 return
 
     async def run(self) -> None:
         """Projection by projection, until nobody lags or nothing moves any more."""
-        await self.resources.notice_embedder()
-        if self.resources.following is not None:
-            await self._each(self.resources.following)
-        for projection in self.resources.vectors:
-            await self._each(projection)
-        nodes = None if self.resources.following is None else self.resources.following.vectors
+        await self.engine.adopt_recorded_embedder()
+        if self.engine.graph_projection is not None:
+            await self._sync_projection(self.engine.graph_projection)
+        for projection in self.engine.vector_projections:
+            await self._sync_projection(projection)
+        nodes = None if self.engine.graph_projection is None else self.engine.graph_projection.graph_vectors
         if nodes is not None:
-            await self._each(nodes)
-            for user in self.late:
-                await self._one(nodes, user)
+            await self._sync_projection(nodes)
+            for user in self.lagging_node_users:
+                await self._sync_user(nodes, user)
 
-    async def _each(self, projection: Followers) -> None:
+    async def _sync_projection(self, projection: AnyProjection) -> None:
         stuck: set[str] = set()
-        turn = asyncio.Semaphore(USERS_AT_ONCE if isinstance(projection, GraphProjection) else SIDE_BY_SIDE)
+        turn = asyncio.Semaphore(USER_BATCH_SIZE if isinstance(projection, GraphProjection) else MAX_CONCURRENT_USERS)
         while True:
-            behind = await self.resources.log.behind(projection.name, OPERATOR, USERS_AT_ONCE + len(stuck))
+            behind = await self.engine.log.lagging_users(projection.name, OPERATOR, USER_BATCH_SIZE + len(stuck))
             todo = [user for user in behind if user not in stuck]
             if not todo:
                 return
-            self.progress(projection.name, len(self.done), len(self.done) + len(todo))
+            self.progress(projection.name, len(self.synced_users), len(self.synced_users) + len(todo))
 
             async def one(user: str) -> None:
                 async with turn:
-                    moved = await self._one(projection, user)
+                    moved = await self._sync_user(projection, user)
                     if not moved:
                         stuck.add(user)
 
             await asyncio.gather(*(one(user) for user in todo))
-            if projection.resting():
-                self.waiting.append(f"{projection.name}: {projection.last_error}")
+            if projection.is_backing_off():
+                self.lag_reasons.append(f"{projection.name}: {projection.last_error}")
                 return
 
-    async def _one(self, projection: Followers, user: str) -> bool:
+    async def _sync_user(self, projection: AnyProjection, user: str) -> bool:
         """Serve a user once; False when that changed nothing."""
         if isinstance(projection, GraphProjection):
-            return await self._graph(projection, user)
+            return await self._sync_graph(projection, user)
         scope = Scope(user)
         if isinstance(projection, GraphVectorProjection):
-            return await self._nodes(projection, scope)
+            return await self._sync_node_vectors(projection, scope)
         before = await projection.index.watermark(user)
         try:
-            caught_up = await projection.follow(scope, most=BATCH)
+            caught_up = await projection.sync(scope, limit=CHANGE_BATCH_SIZE)
         except StoreError as error:
             projection.last_error, caught_up = str(error), False
         if caught_up:
-            self.done.add(user)
+            self.synced_users.add(user)
         elif projection.last_error:
-            self.waiting.append(f"{projection.name}: {projection.last_error}")
+            self.lag_reasons.append(f"{projection.name}: {projection.last_error}")
         return caught_up or await projection.index.watermark(user) > before
 
-    async def _nodes(self, nodes: GraphVectorProjection, scope: Scope) -> bool:
-        caught_up = await nodes.follow(scope)
+    async def _sync_node_vectors(self, node_vectors: GraphVectorProjection, scope: Scope) -> bool:
+        caught_up = await node_vectors.sync(scope)
         if caught_up:
-            self.done.add(scope.user_id)
+            self.synced_users.add(scope.user_id)
         else:
-            self.waiting.append(f"{nodes.name}: {nodes.last_error}")
+            self.lag_reasons.append(f"{node_vectors.name}: {node_vectors.last_error}")
         return caught_up
 
-    async def _graph(self, following: GraphProjection, user: str) -> bool:
-        caught_up = await following.follow(Scope(user))
+    async def _sync_graph(self, graph_projection: GraphProjection, user: str) -> bool:
+        caught_up = await graph_projection.sync(Scope(user))
         if caught_up:
-            self.done.add(user)
-            await following.note()
+            self.synced_users.add(user)
+            await graph_projection.write_watermark_hints()
         else:
-            self.waiting.append(f"graph: {following.last_error}")
+            self.lag_reasons.append(f"graph: {graph_projection.last_error}")
         return caught_up

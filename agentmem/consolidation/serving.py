@@ -15,28 +15,28 @@ from typing import Any
 
 from agentmem.consolidation import JobOptions, JobReport
 from agentmem.errors import AgentMemError, LeaseLost, StoreError
-from agentmem.events import INFO, WARNING, tell
-from agentmem.model.clock import Stopwatch, from_micros, micros
+from agentmem.events import INFO, WARNING, log_event
+from agentmem.model.clock import Stopwatch, from_micros, to_micros
 from agentmem.model.scope import Operator, Scope
-from agentmem.resources import Resources
+from agentmem.resources import Engine
 from agentmem.stores.jobs import JobState
 
 OPERATOR = Operator("worker")
-PAGE = 1000
-OVERLAP = timedelta(minutes=5)  # changes may become visible later than their time, by the clocks of several machines
-USERS = 100  # looked for at once
-PAGES = 100  # of them in one run of a job
-EACH = 3  # conversations of one user while others wait
-BACKOFF = timedelta(minutes=1)  # after a failure, then 4, 16, … up to
-LONGEST = timedelta(days=1)
-SHOWN_SECONDS = 86_400.0
+PAGE_SIZE = 1000
+CLOCK_SKEW = timedelta(minutes=5)  # changes may become visible later than their time, by the clocks of several machines
+USER_BATCH_SIZE = 100  # looked for at once
+MAX_USER_BATCHES = 100  # of them in one run of a job
+PER_USER_LIMIT = 3  # conversations of one user while others wait
+INITIAL_BACKOFF = timedelta(minutes=1)  # after a failure, then 4, 16, … up to
+MAX_BACKOFF = timedelta(days=1)
+STATE_TTL_SECONDS = 86_400.0
 
 
 @dataclass(slots=True, kw_only=True)
 class RunReport:
     """What one run of a job did over all users it served.
 
-    `users` were served, `failed` gives the kind of error by user, `waiting` says whether more wait than were served.
+    `users` were served, `failed` gives the kind of error by user, `has_more` says whether more wait than were served.
     """
 
     job: str
@@ -48,9 +48,9 @@ class RunReport:
     cost: float = 0.0
     seconds: float = 0.0
     failed: dict[str, str] = field(default_factory=dict)
-    waiting: bool = False
-    stopped: str = ""
-    halted: bool = False
+    has_more: bool = False
+    stop_reason: str = ""
+    abort_others: bool = False
 
     def add(self, report: JobReport) -> None:
         """Add what the job did for one user."""
@@ -60,8 +60,8 @@ class RunReport:
         self.calls += report.calls
         self.tokens += report.tokens
         self.cost += report.cost or 0.0
-        self.stopped = report.stopped or self.stopped
-        self.halted |= report.halted
+        self.stop_reason = report.stop_reason or self.stop_reason
+        self.abort_others |= report.abort_others
 
 
 def trigger_of(module: ModuleType) -> str:
@@ -69,170 +69,174 @@ def trigger_of(module: ModuleType) -> str:
     return str(getattr(module, "TRIGGER", ""))
 
 
-async def serve(
-    resources: Resources, module: ModuleType, options: JobOptions, *, stopping: Callable[[], bool] = lambda: False
+async def run_job(
+    engine: Engine, module: ModuleType, options: JobOptions, *, should_stop: Callable[[], bool] = lambda: False
 ) -> RunReport:
     """One run of a job for whoever it has something to do for. Raises LeaseLost when a job for all is run elsewhere.
 
-    `stopping` is asked between users. A user whose run fails is tried again later; the others go on.
+    `should_stop` is asked between users. A user whose run fails is tried again later; the others go on.
     """
-    watch = Stopwatch(resources.clock)
-    options = replace(options, spending=resources.llms.spending())  # caps hold for the run, not for each user
+    watch = Stopwatch(engine.clock)
+    options = replace(options, budget=engine.llms.build_budget())  # caps hold for the run, not for each user
     report = RunReport(job=module.NAME, dry_run=options.dry_run)
     if trigger_of(module) == "clock":
-        report.add(await module.run_for_all(resources, OPERATOR, options))
+        report.add(await module.run_for_all(engine, OPERATOR, options))
         report.users = 0
     else:
-        await _serve_users(resources, module, options, report, stopping)
+        await _run_for_users(engine, module, options, report, should_stop)
     report.seconds = watch.milliseconds() / 1000
-    await _note_report(resources, report)
-    tell(INFO, "job_done", job=report.job, users=report.users, failed=len(report.failed), seconds=report.seconds)
+    await _write_report(engine, report)
+    log_event(INFO, "job_done", job=report.job, users=report.users, failed=len(report.failed), seconds=report.seconds)
     return report
 
 
-async def serve_user(resources: Resources, module: ModuleType, scope: Scope, options: JobOptions) -> JobReport:
+async def run_job_for_user(engine: Engine, module: ModuleType, scope: Scope, options: JobOptions) -> JobReport:
     """Run a job for one user and note how far it came. Raises what the job raises."""
-    head = (await resources.log.head(scope)).seq
-    report: JobReport = await module.run(resources, scope, options)
+    head = (await engine.log.head(scope)).seq
+    report: JobReport = await module.run(engine, scope, options)
     if not options.dry_run and trigger_of(module):
         own = {*report.operation_ids}
-        since = await resources.log.changes(scope, head, len(own) + 1) if own else []
+        since = await engine.log.changes(scope, head, len(own) + 1) if own else []
         if since and own >= {entry.operation_id for entry in since}:
             head = since[-1].seq  # nobody wrote but the job itself: it need not look at that again
-        await _note(resources, module, scope, report, head)
+        await _write_state(engine, module, scope, report, head)
     return report
 
 
-async def last_reports(resources: Resources, jobs: Sequence[str]) -> dict[str, dict[str, Any]]:
+async def read_last_reports(engine: Engine, jobs: Sequence[str]) -> dict[str, dict[str, Any]]:
     """What the last run of each of these jobs did, by name; those never run left out."""
-    meta = await resources.log.meta()
-    found = {name: meta.get(_meta_name(name, "report")) for name in jobs}
+    meta = await engine.log.meta()
+    found = {name: meta.get(_meta_key(name, "report")) for name in jobs}
     return {name: json.loads(text) for name, text in found.items() if text}
 
 
 # -- who is served
 
 
-async def _serve_users(
-    resources: Resources, module: ModuleType, options: JobOptions, report: RunReport, stopping: Callable[[], bool]
+async def _run_for_users(
+    engine: Engine, module: ModuleType, options: JobOptions, report: RunReport, should_stop: Callable[[], bool]
 ) -> None:
     seen: set[str] = set()
-    left = options.most
-    for _ in range(PAGES):
-        users = [user for user in await _whom(resources, module) if user not in seen]
+    left = options.limit
+    for _ in range(MAX_USER_BATCHES):
+        users = [user for user in await _eligible_users(engine, module) if user not in seen]
         if not users:
             return
         for number, user_id in enumerate(users):
-            if stopping() or report.halted or left <= 0:
-                report.waiting = True
+            if should_stop() or report.abort_others or left <= 0:
+                report.has_more = True
                 return
             options.progress(module.NAME, len(seen), len(seen) + len(users) - number)
-            most = min(EACH, left) if len(users) > number + 1 else left
+            most = min(PER_USER_LIMIT, left) if len(users) > number + 1 else left
             seen.add(user_id)
-            left -= await _one(resources, module, Scope(user_id), replace(options, most=most), report)
-    report.waiting = True
+            left -= await _run_for_user(engine, module, Scope(user_id), replace(options, limit=most), report)
+    report.has_more = True
 
 
-async def _whom(resources: Resources, module: ModuleType) -> list[str]:
+async def _eligible_users(engine: Engine, module: ModuleType) -> list[str]:
     """The users to serve now, the one who waits longest first."""
-    jobs, name, now = resources.jobs, module.NAME, resources.clock.now()
+    jobs, name, now = engine.job_queue, module.NAME, engine.clock.now()
     if trigger_of(module) == "due":
-        due = await jobs.due(name, now, OPERATOR, USERS)
+        due = await jobs.due_users(name, now, OPERATOR, USER_BATCH_SIZE)
         states = [await jobs.state(name, Scope(user)) for user in due]
         return [state.user_id for state in states if state.due_at is None or state.due_at <= now]
-    await _find_changed(resources, name, frozenset(getattr(module, "WATCHES", ())))
-    return await jobs.waiting(name, now, OPERATOR, USERS)
+    await _enqueue_changed_users(engine, name, frozenset(getattr(module, "WATCHES", ())))
+    return await jobs.pending_users(name, now, OPERATOR, USER_BATCH_SIZE)
 
 
-async def _find_changed(resources: Resources, job: str, watched: Collection[str]) -> None:
+async def _enqueue_changed_users(engine: Engine, job: str, watched_kinds: Collection[str]) -> None:
     """Queue the users who wrote what the job watches since it last looked for such: jobs wake each other the less."""
-    key = _meta_name(job, "seen")
-    seen = from_micros(int((await resources.log.meta()).get(key, "0")))
-    since, after, found = _earlier(seen), "", 0
-    while page := await resources.jobs.changed(since, OPERATOR, after=after, limit=PAGE):
-        await resources.jobs.await_run(job, dict(page), watched)
+    key = _meta_key(job, "seen")
+    seen = from_micros(int((await engine.log.meta()).get(key, "0")))
+    since, after, found = _subtract_clock_skew(seen), "", 0
+    while page := await engine.job_queue.users_changed_since(since, OPERATOR, after=after, limit=PAGE_SIZE):
+        await engine.job_queue.enqueue(job, dict(page), watched_kinds)
         found += len(page)
         after, since = page[-1]
-        if len(page) < PAGE:
+        if len(page) < PAGE_SIZE:
             break
     if found and since > seen:
-        await resources.log.set_meta({key: str(micros(since))})
+        await engine.log.set_meta({key: str(to_micros(since))})
 
 
-def _earlier(moment: datetime) -> datetime:
+def _subtract_clock_skew(moment: datetime) -> datetime:
     first = datetime(1970, 1, 1, tzinfo=UTC)
-    return max(first, moment - OVERLAP) if moment - first > OVERLAP else first
+    return max(first, moment - CLOCK_SKEW) if moment - first > CLOCK_SKEW else first
 
 
-async def _one(
-    resources: Resources, module: ModuleType, scope: Scope, options: JobOptions, total: RunReport
+async def _run_for_user(
+    engine: Engine, module: ModuleType, scope: Scope, options: JobOptions, run_report: RunReport
 ) -> int:  # fmt: skip
     """Serve one user; how much of the run's budget that took."""
     try:
-        report = await serve_user(resources, module, scope, options)
+        report = await run_job_for_user(engine, module, scope, options)
     except LeaseLost:
         return 0
     except StoreError:
         raise  # the store is away for everybody
     except AgentMemError as error:
-        tell(WARNING, "job_failed", job=module.NAME, user_id=scope.user_id, error=type(error).__name__)
-        total.failed[scope.user_id] = type(error).__name__
+        log_event(WARNING, "job_failed", job=module.NAME, user_id=scope.user_id, error=type(error).__name__)
+        run_report.failed[scope.user_id] = type(error).__name__
         if not options.dry_run:
-            await _note_failure(resources, module, scope, error)
+            await _write_failure(engine, module, scope, error)
         return 0
-    total.add(report)
+    run_report.add(report)
     return report.conversations
 
 
 # -- what is noted
 
 
-async def _note(resources: Resources, module: ModuleType, scope: Scope, report: JobReport, head: int) -> None:
+async def _write_state(engine: Engine, module: ModuleType, scope: Scope, report: JobReport, head: int) -> None:
     """Where the job stands now. Who is not done goes to the end of the queue."""
-    now = resources.clock.now()
-    done = not report.pending and not report.stopped
-    before = await resources.jobs.state(module.NAME, scope)
+    now = engine.clock.now()
+    done = not report.pending and not report.stop_reason
+    before = await engine.job_queue.state(module.NAME, scope)
     again = None if done else now
-    if report.stopped:
-        again = now + BACKOFF
+    if report.stop_reason:
+        again = now + INITIAL_BACKOFF
     state = JobState(
         module.NAME, scope.user_id, head if done else before.seq, again, 0, now,
         {"counts": report.counts, "calls": report.calls, "tokens": report.tokens, "seconds": report.seconds,
          "pending": report.pending, "parked": len(report.parked), "operations": report.operation_ids[-20:]},
     )  # fmt: skip
-    await resources.jobs.note(state)
-    await _show(resources, scope, state)
+    await engine.job_queue.write_state(state)
+    await _publish_state(engine, scope, state)
 
 
-async def _note_failure(resources: Resources, module: ModuleType, scope: Scope, error: AgentMemError) -> None:
+async def _write_failure(engine: Engine, module: ModuleType, scope: Scope, error: AgentMemError) -> None:
     """Try again later, each time later."""
-    now, before = resources.clock.now(), await resources.jobs.state(module.NAME, scope)
+    now, before = engine.clock.now(), await engine.job_queue.state(module.NAME, scope)
     attempts = before.attempts + 1
-    again = now + min(LONGEST, BACKOFF * 4 ** min(attempts - 1, 10))
-    state = replace(before, due_at=again, attempts=attempts, at=now, report={"error": type(error).__name__})
-    await resources.jobs.note(state)
-    await _show(resources, scope, state)
+    again = now + min(MAX_BACKOFF, INITIAL_BACKOFF * 4 ** min(attempts - 1, 10))
+    state = replace(before, due_at=again, attempts=attempts, last_run_at=now, report={"error": type(error).__name__})
+    await engine.job_queue.write_state(state)
+    await _publish_state(engine, scope, state)
 
 
-async def _show(resources: Resources, scope: Scope, state: JobState) -> None:
+async def _publish_state(engine: Engine, scope: Scope, state: JobState) -> None:
     """Display a job's state in the session store, for who watches there; nothing depends on it."""
-    value = {"at": state.at.isoformat() if state.at else None, "attempts": state.attempts, **state.report}
+    value = {
+        "at": state.last_run_at.isoformat() if state.last_run_at else None,
+        "attempts": state.attempts,
+        **state.report,
+    }
     try:
-        await resources.session.set(scope, f"consolidation:job:{state.job}", value, ttl=SHOWN_SECONDS)
+        await engine.session.set(scope, f"consolidation:job:{state.job}", value, ttl=STATE_TTL_SECONDS)
     except StoreError as error:
-        tell(INFO, "session_away", error=str(error))
+        log_event(INFO, "session_away", error=str(error))
 
 
-async def _note_report(resources: Resources, report: RunReport) -> None:
+async def _write_report(engine: Engine, report: RunReport) -> None:
     if report.dry_run:
         return
     said = {
-        "at": resources.clock.now().isoformat(), "users": report.users, "counts": report.counts, "calls": report.calls,
+        "at": engine.clock.now().isoformat(), "users": report.users, "counts": report.counts, "calls": report.calls,
         "tokens": report.tokens, "cost": report.cost, "seconds": round(report.seconds, 3),
-        "failed": len(report.failed), "waiting": report.waiting,
+        "failed": len(report.failed), "waiting": report.has_more,
     }  # fmt: skip
-    await resources.log.set_meta({_meta_name(report.job, "report"): json.dumps(said)})
+    await engine.log.set_meta({_meta_key(report.job, "report"): json.dumps(said)})
 
 
-def _meta_name(job: str, what: str) -> str:
-    return f"job:{job}:{what}"
+def _meta_key(job: str, field: str) -> str:
+    return f"job:{job}:{field}"

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agentmem.text.passages import passages
-from agentmem.text.words import terms
+from agentmem.text.passages import chunk_text
+from agentmem.text.words import tokenize
 
-_CLAUSE = re.compile(
+_CLAUSE_BOUNDARY = re.compile(
     r"[.!?;:…]+[\"')\]]*\s+|,\s+|\n+|\s+[–—-]\s+|[–—]"
     r"|\s+(?=(?:but|though|although|however|yet|whereas|because|while|except|instead)\s)"
     r"|\s+(?=(?:and|so|then)\s+(?:i|i'm|i've|we|he|she|they|it|my|our|now|this|that|there)\b)",
     re.IGNORECASE,
 )
-_LONGEST_CLAUSE = 600  # characters beside a quote that may belong to its clause
-_PLAIN = str.maketrans({"’": "'", "‘": "'", "ʼ": "'"})
+_MAX_CLAUSE_CHARS = 600  # characters beside a quote that may belong to its clause
+_APOSTROPHES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'"})
 
 # Said with a negation, meant without one.
 _IDIOMS = re.compile(
@@ -29,36 +29,37 @@ _IDIOMS = re.compile(
     r"|\b(?:am|'m|is|are|get|got|getting|be|been|was|were) used to\b",
     re.IGNORECASE,
 )
-_DENIAL = re.compile(
+_NEGATION = re.compile(
     r"\b(?:not|never|cannot|nobody|nothing|none|neither|nor|without|no|nope|hardly|barely|nicht|kein\w*|niemals"
     r"|jamais|nunca|(?:do|does|did|ca|wo|is|are|was|were|have|has|had|would|could|should)nt)\b|n't\b"
     r"|\bn' ?est pas\b|\bne \w+ pas\b",
     re.IGNORECASE,
 )
-_CEASED = re.compile(
+_DISCONTINUED = re.compile(
     r"\b(?:no longer|any ?more|any longer|stopped|quit|gave up|given up|used to|former\w*)\b", re.IGNORECASE
 )
 _STOPPED = re.compile(r"\b(?:stopped|quit|gave up|given up)\b", re.IGNORECASE)
-_AVERSE = re.compile(
-    r"\b(?:dislik\w*|hat(?:e|es|ed|ing)|avoid\w*|lack\w*|refus\w*|reject\w*|cancel\w*|declin\w*|den(?:y|ied|ies)|fail\w*"
+_AVERSION = re.compile(
+    r"\b(?:dislik\w*|hat(?:e|es|ed|ing)|avoid\w*|lack\w*|refus\w*|reject\w*|cancel\w*|declin\w*|den(?:y|ied|ies)|"
+    r"fail\w*"
     r"|miss(?:ed|es|ing)?|unable|unhappy|unsure|unaware|unlike\w*|away from|free of|instead of|rather than|vegan"
     r"|vegetarian|impossible|impatient|too \w+ to|hard to|difficult\w*|struggl\w*|doubt\w*|allerg\w*|intoleran\w*)\b",
     re.IGNORECASE,
 )
-_LESS = re.compile(
+_WEAK_NEGATION = re.compile(
     r"\b(?:un\w{3,}|dis\w{4,}|\w{3,}less|few|little|only|except|yet|ages|last|left|lost|sold|ended|ex)\b", re.IGNORECASE
 )
 _USED_TO = re.compile(r"\bused to\b", re.IGNORECASE)
-_IMAGINED = re.compile(
+_HYPOTHETICAL = re.compile(
     r"\b(?:if|unless|would|wouldn't|wish|wished|imagine|suppose|supposing|pretend|hypothetical\w*|might|maybe"
     r"|perhaps|as though"
     r"|dreamt|dreamed)\b|'d (?:love|like|rather|prefer|be|want|move|go|have|buy|get|do|take|live)\b",
     re.IGNORECASE,
 )
-_REAL_IF = re.compile(
+_NON_CONDITIONAL_IF = re.compile(
     r"\b(?:let me know|see|ask(?:ed)?|wonder\w*|know|sure|even|as|check|decide\w*) (?:if|though)\b", re.IGNORECASE
 )
-_HEDGED = re.compile(
+_HEDGE = re.compile(
     r"\b(?:would|could|might|may|if|unless|wish\w*|want\w*|hop(?:e|es|ed|ing)|plan\w*|consider\w*|think\w*|thought"
     r"|dream\w*"
     r"|imagin\w*|interest\w*|likes? to|loves? to|prefer\w*|wonder\w*|keen|aspir\w*|intend\w*|goal\w*|possib\w*"
@@ -66,34 +67,35 @@ _HEDGED = re.compile(
     r"|believ\w*|suggest\w*|recommend\w*|offer\w*|open to|looking forward|willing|feels?|felt|ask\w*|sa(?:id|ys))\b",
     re.IGNORECASE,
 )
-_TELLS = re.compile(r"\b(?:ask|suggest|propos|recommend|offer|invit|wonder|consider)\w*", re.IGNORECASE)
-_OF_OTHERS = re.compile(
+_REPORTED_REQUEST = re.compile(r"\b(?:ask|suggest|propos|recommend|offer|invit|wonder|consider)\w*", re.IGNORECASE)
+_OTHER_PERSON_PRONOUN = re.compile(
     r"\b(?:you|your|yours|yourself|we|our|us|ours|we're|we've|you're|you've|y'all|he|she|they|his|her|their|him"
     r"|them)\b",
     re.IGNORECASE,
 )
 
 _QUESTION_END = re.compile(r"[?\u061f\uff1f]!*[\"'”’)\]\s]*$")
-_ASKING = re.compile(
+_QUESTION_START = re.compile(
     r"(?:(?:and|so|but|or|then|well|hey|oh)\s)?(?:is|are|am|was|were|do|does|did|can|could|would|will|should|shall|may"
-    r"|have|has|had|what|who|whom|whose|where|when|why|how|which|any|isn't|aren't|don't|doesn't|didn't|won't|haven't)\b",
+    r"|have|has|had|what|who|whom|whose|where|when|why|how|which|any|isn't|aren't|don't|doesn't|didn't|won't|"
+    r"haven't)\b",
     re.IGNORECASE,
 )
 
 
 def nearest_clauses(quote: str, claim: str) -> list[str]:
     """The clauses of a quote that share the most words with a claim; all of them when none shares any."""
-    clauses = [clause for clause in _CLAUSE.split(quote.translate(_PLAIN)) if clause and clause.strip()]
-    wanted = set(terms(claim))
-    shared = [len(wanted & set(terms(clause))) for clause in clauses]
+    clauses = [clause for clause in _CLAUSE_BOUNDARY.split(quote.translate(_APOSTROPHES)) if clause and clause.strip()]
+    wanted = set(tokenize(claim))
+    shared = [len(wanted & set(tokenize(clause))) for clause in clauses]
     most = max(shared, default=0)
     return [clause for clause, count in zip(clauses, shared, strict=True) if count == most]
 
 
-def widened(text: str, span: tuple[int, int]) -> str:
+def expand_to_clauses(text: str, span: tuple[int, int]) -> str:
     """The whole clauses that a span touches: a quote of "like olives" does not lose the "don't" before it."""
-    start, end = max(0, span[0] - _LONGEST_CLAUSE), min(len(text), span[1] + _LONGEST_CLAUSE)
-    for found in _CLAUSE.finditer(text.translate(_PLAIN), start, end):
+    start, end = max(0, span[0] - _MAX_CLAUSE_CHARS), min(len(text), span[1] + _MAX_CLAUSE_CHARS)
+    for found in _CLAUSE_BOUNDARY.finditer(text.translate(_APOSTROPHES), start, end):
         if found.end() <= span[0]:
             start = found.end()
         elif found.start() >= span[1]:
@@ -102,92 +104,95 @@ def widened(text: str, span: tuple[int, int]) -> str:
     return text[start:end]
 
 
-def denies(text: str) -> bool:
+def is_negated(text: str) -> bool:
     """Whether a text denies something, idioms such as "can't wait" left out."""
-    plain = _IDIOMS.sub(" ", text.translate(_PLAIN))
-    return _DENIAL.search(plain) is not None or _STOPPED.search(plain) is not None
+    plain = _IDIOMS.sub(" ", text.translate(_APOSTROPHES))
+    return _NEGATION.search(plain) is not None or _STOPPED.search(plain) is not None
 
 
-def ceases(text: str) -> bool:
+def is_discontinued(text: str) -> bool:
     """Whether a text says that something came to its end."""
-    return _CEASED.search(_IDIOMS.sub(" ", text.translate(_PLAIN))) is not None
+    return _DISCONTINUED.search(_IDIOMS.sub(" ", text.translate(_APOSTROPHES))) is not None
 
 
-def affirms(claim: str, said: Sequence[str]) -> bool:
+def has_dropped_negation(claim: str, clauses: Sequence[str]) -> bool:
     """Whether a claim affirms what these clauses deny; one that denies in other words ("avoids") does not."""
-    plain = [_IDIOMS.sub(" ", clause.translate(_PLAIN)) for clause in (*said, claim)]
+    plain = [_IDIOMS.sub(" ", clause.translate(_APOSTROPHES)) for clause in (*clauses, claim)]
     claim = plain.pop()
-    if _DENIAL.search(claim):
+    if _NEGATION.search(claim):
         return False
-    if any(map(_DENIAL.search, plain)):
-        return _averse(claim) <= {word for clause in plain for word in _averse(clause)}
-    return any(map(_STOPPED.search, plain)) and not _averse(claim)
+    if any(map(_NEGATION.search, plain)):
+        return _aversion_stems(claim) <= {word for clause in plain for word in _aversion_stems(clause)}
+    return any(map(_STOPPED.search, plain)) and not _aversion_stems(claim)
 
 
-def may_deny(text: str) -> bool:
+def has_negation_cue(text: str) -> bool:
     """Whether a text holds any word that a denial may be taken from."""
-    plain = text.translate(_PLAIN)
-    return any(found.search(plain) for found in (_DENIAL, _CEASED, _AVERSE, _LESS))
+    plain = text.translate(_APOSTROPHES)
+    return any(found.search(plain) for found in (_NEGATION, _DISCONTINUED, _AVERSION, _WEAK_NEGATION))
 
 
 def polarity(text: str) -> tuple[bool, frozenset[str]]:
     """Whether a claim denies, and its words of aversion: two claims affirm and deny alike where these are the same."""
-    return denies(text), frozenset(_averse(text.translate(_PLAIN)))
+    return is_negated(text), frozenset(_aversion_stems(text.translate(_APOSTROPHES)))
 
 
-def _averse(text: str) -> set[str]:
-    return {match[0][:5] for found in (_AVERSE, _CEASED) for match in found.finditer(text.lower())}
+def _aversion_stems(text: str) -> set[str]:
+    return {match[0][:5] for found in (_AVERSION, _DISCONTINUED) for match in found.finditer(text.lower())}
 
 
-def says_used_to(text: str) -> bool:
+def has_used_to(text: str) -> bool:
     """Whether a text says that something used to be; not that somebody is used to it."""
-    return _USED_TO.search(_IDIOMS.sub(" ", text.translate(_PLAIN))) is not None
+    return _USED_TO.search(_IDIOMS.sub(" ", text.translate(_APOSTROPHES))) is not None
 
 
-def imagines(text: str) -> bool:
+def is_hypothetical(text: str) -> bool:
     """Whether a text speaks of what is not so, or not yet: if, would, wish, imagine."""
-    return _IMAGINED.search(_REAL_IF.sub(" ", text.translate(_PLAIN))) is not None
+    return _HYPOTHETICAL.search(_NON_CONDITIONAL_IF.sub(" ", text.translate(_APOSTROPHES))) is not None
 
 
-def hedges(claim: str) -> bool:
+def is_hedged(claim: str) -> bool:
     """Whether a claim itself says that something is wished, planned or thought."""
-    return _HEDGED.search(claim.translate(_PLAIN)) is not None
+    return _HEDGE.search(claim.translate(_APOSTROPHES)) is not None
 
 
-def tells_of_asking(claim: str) -> bool:
+def is_reported_request(claim: str) -> bool:
     """Whether a claim says itself that something was asked or proposed."""
-    return _TELLS.search(claim) is not None
+    return _REPORTED_REQUEST.search(claim) is not None
 
 
-def plain_marks(text: str) -> str:
+def normalize_apostrophes(text: str) -> str:
     """The text with plain apostrophes, of the same length."""
-    return text.translate(_PLAIN)
+    return text.translate(_APOSTROPHES)
 
 
-def speaks_of_others(clause: str) -> bool:
+def has_other_person_pronoun(clause: str) -> bool:
     """Whether a clause speaks to somebody, or of somebody by a pronoun that is not I."""
-    return _OF_OTHERS.search(clause.translate(_PLAIN)) is not None
+    return _OTHER_PERSON_PRONOUN.search(clause.translate(_APOSTROPHES)) is not None
 
 
-def asked_parts(text: str) -> list[tuple[int, int]]:
+def question_spans(text: str) -> list[tuple[int, int]]:
     """The spans of what a text asks: of each sentence with a question mark all from where it begins like a question.
 
     Where no clause does, the last one is what is asked ("I love Rome, and you?").
     """
-    parts = passages(text)
+    parts = chunk_text(text)
     spans = []
     for part in parts[1:] or parts:
         if _QUESTION_END.search(part.text):
-            starts = [0, *(cut.end() for cut in _CLAUSE.finditer(part.text) if cut.end() < len(part.text.rstrip()))]
-            first = next((at for at in starts if _ASKING.match(part.text, at)), starts[-1])
+            starts = [
+                0,
+                *(cut.end() for cut in _CLAUSE_BOUNDARY.finditer(part.text) if cut.end() < len(part.text.rstrip())),
+            ]
+            first = next((at for at in starts if _QUESTION_START.match(part.text, at)), starts[-1])
             spans.append((part.start + first, part.end))
     return spans
 
 
-def only_asks(text: str, span: tuple[int, int], asked: Sequence[tuple[int, int]]) -> bool:
+def is_only_question(text: str, span: tuple[int, int], questions: Sequence[tuple[int, int]]) -> bool:
     """Whether a span of a text holds no word that is not asked."""
     left, at = [], span[0]
-    for start, end in asked:
+    for start, end in questions:
         left.append(text[at : max(at, min(start, span[1]))])
         at = max(at, min(end, span[1]))
     return not any(map(str.isalnum, "".join([*left, text[at : span[1]]])))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from agentmem.text.words import stop_words, terms
+from agentmem.text.words import stop_words, tokenize
 
 _ONES = {
     "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
@@ -16,20 +16,30 @@ _TENS = {
     "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
 }  # fmt: skip
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
-_OTHERS = {"dozen": 12, "couple": 2, "twice": 2, "both": 2, "pair": 2, "single": 1, "once": 1, "twins": 2, "trio": 3}
+_QUANTITY_WORDS = {
+    "dozen": 12,
+    "couple": 2,
+    "twice": 2,
+    "both": 2,
+    "pair": 2,
+    "single": 1,
+    "once": 1,
+    "twins": 2,
+    "trio": 3,
+}
 _ORDINALS = {
     "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9,
     "tenth": 10,
 }  # fmt: skip
-_COUNTED = {**_ORDINALS, "once": 1, "twice": 2, "dozen": 12}
-_SPOKEN = {**_ONES, **_TENS, **_SCALES}
-_SUFFIXES = {"k": 1_000, "m": 1_000_000, "bn": 1_000_000_000}
+_COUNT_WORDS = {**_ORDINALS, "once": 1, "twice": 2, "dozen": 12}
+_NUMBER_WORD_VALUES = {**_ONES, **_TENS, **_SCALES}
+_NUMBER_SUFFIXES = {"k": 1_000, "m": 1_000_000, "bn": 1_000_000_000}
 
 _DIGITS = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d{1,30})(\.\d{1,20})?(?:(k|m|bn)\b)?", re.IGNORECASE)
-_WORDS = re.compile(r"[a-z]+|[^a-z\s-]", re.IGNORECASE)
-_CAPITALISED = re.compile(r"[^\W\d_](?:[^\W_]|['’](?!s\b))*")
+_WORD_TOKEN = re.compile(r"[a-z]+|[^a-z\s-]", re.IGNORECASE)
+_NAME_WORD = re.compile(r"[^\W\d_](?:[^\W_]|['’](?!s\b))*")
 
-_NAME_FIRST = re.compile(
+_AFTER_LEADING_NAME = re.compile(
     r"['’]s\b|['’]\s|\W*$|\s(?:and|or|with|from|of|\w+(?:ed|s)|[^\W\da-z_]\w*|went|had|got|took|bought|met|came"
     r"|made|saw|did"
     r"|gave|found|left|became|began|grew|ate|wrote|read|ran|told|said|lost|won|sold|will|would|can|could|might|may"
@@ -41,73 +51,85 @@ MONTHS = (
     "december",
 )  # fmt: skip
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_DATED = re.compile(
+_CALENDAR_WORD = re.compile(
     r"(?P<before>\b(?:in|of|since|until|last|next|\d+)\s)?\b(?P<day>" + "|".join((*MONTHS, *WEEKDAYS)) + r")\b",
     re.IGNORECASE,
 )
-_WRITTEN = re.compile(
+_WRITTEN_DATE = re.compile(
     r"\b(?P<iso>\d{4}-\d\d(?:-\d\d)?)\b"
     r"|(?:\b(?P<day>\d{1,2})(?:st|nd|rd|th)?(?:\s?[-–]\s?\d{1,2})?\s(?:of\s)?)?"
     r"\b(?P<month>" + "|".join(MONTHS) + r")\b(?:\s(?P<day_after>\d{1,2})(?:st|nd|rd|th)?\b)?(?:,?\s(?P<year>\d{4})\b)?"
     r"|\b(?P<bare>(?:19|20)\d\d)\b",
     re.IGNORECASE,
 )
-_NO_NAMES = frozenset(("user", "users", "agent", "assistant", "the", "i", "mr", "mrs", "ms", "dr", *MONTHS, *WEEKDAYS))
+_NON_NAMES = frozenset(("user", "users", "agent", "assistant", "the", "i", "mr", "mrs", "ms", "dr", *MONTHS, *WEEKDAYS))
 
 
-def numbers_claimed(text: str) -> set[str]:
+def claimed_numbers(text: str) -> set[str]:
     """The numbers that a claim states, in digits or in English words; "one" is too often no number."""
-    found = (*(plain for _, plain, _ in _in_digits(text)), *(number for _, number in _in_words(text)))
+    found = (
+        *(plain for _, plain, _ in _parse_digit_numbers(text)),
+        *(number for _, number in _parse_word_numbers(text)),
+    )
     return {number for number in found if number != "1"}
 
 
-def numbers_compared(text: str) -> list[str]:
+def comparable_numbers(text: str) -> list[str]:
     """All numbers of a claim in their order, "one", ordinals and "once" among them: two claims differ where these do.
 
     How they are written makes no difference: "5k", "5,000" and "five thousand" are one number.
     """
-    counted = ((m.start(), str(_COUNTED[m[0].lower()])) for m in _WORDS.finditer(text) if m[0].lower() in _COUNTED)
-    digits = ((start, scaled) for start, _, scaled in _in_digits(text))
-    return [number for _, number in sorted((*digits, *_in_words(text), *counted))]
+    counted = (
+        (m.start(), str(_COUNT_WORDS[m[0].lower()])) for m in _WORD_TOKEN.finditer(text) if m[0].lower() in _COUNT_WORDS
+    )
+    digits = ((start, scaled) for start, _, scaled in _parse_digit_numbers(text))
+    return [number for _, number in sorted((*digits, *_parse_word_numbers(text), *counted))]
 
 
-def numbers_said(text: str) -> set[str]:
+def quotable_numbers(text: str) -> set[str]:
     """Every number that a text may be quoted with: also parts of larger ones, ordinals, and "a dozen", "twice"."""
-    words = [word.lower() for word in _WORDS.findall(text)]
-    loose = (str(table[word]) for table in (_SPOKEN, _OTHERS, _ORDINALS) for word in words if word in table)
-    digits = (number for _, *both in _in_digits(text) for number in both)
-    return {*digits, *(number for _, number in _in_words(text)), *loose}
+    words = [word.lower() for word in _WORD_TOKEN.findall(text)]
+    loose = (
+        str(table[word])
+        for table in (_NUMBER_WORD_VALUES, _QUANTITY_WORDS, _ORDINALS)
+        for word in words
+        if word in table
+    )
+    digits = (number for _, *both in _parse_digit_numbers(text) for number in both)
+    return {*digits, *(number for _, number in _parse_word_numbers(text)), *loose}
 
 
-def names_claimed(text: str) -> list[str]:
+def claimed_names(text: str) -> list[str]:
     """The capitalised words of a claim that are no stop words, months or days, each once, without 's.
 
     The first word counts where it stands as a name does: alone, before another one, before 's or a verb.
     """
-    found = [match for match in _CAPITALISED.finditer(text) if match[0][0].isupper()]
-    if found and found[0].start() == 0 and not _NAME_FIRST.match(text, found[0].end()):
+    found = [match for match in _NAME_WORD.finditer(text) if match[0][0].isupper()]
+    if found and found[0].start() == 0 and not _AFTER_LEADING_NAME.match(text, found[0].end()):
         del found[0]
-    return list(dict.fromkeys(match[0] for match in found if _may_name(match[0])))
+    return list(dict.fromkeys(match[0] for match in found if _can_be_name(match[0])))
 
 
-def names_compared(text: str) -> list[str]:
+def comparable_names(text: str) -> list[str]:
     """The same for a comparison, where the first word of a claim always counts: two claims differ where these do."""
-    found = (match[0] for match in _CAPITALISED.finditer(text) if match[0][0].isupper())
-    return list(dict.fromkeys(filter(_may_name, found)))
+    found = (match[0] for match in _NAME_WORD.finditer(text) if match[0][0].isupper())
+    return list(dict.fromkeys(filter(_can_be_name, found)))
 
 
-def dates_claimed(text: str) -> list[str]:
+def claimed_calendar_words(text: str) -> list[str]:
     """The months and days of the week that a claim names, lower case; `May` and `March` only behind a small word."""
     return [
         match["day"].lower()
-        for match in _DATED.finditer(text)
+        for match in _CALENDAR_WORD.finditer(text)
         if match["before"] or match["day"].lower() not in ("may", "march")
     ]
 
 
-def dates_written(text: str, year: int) -> Iterator[tuple[str, str]]:
-    """Each date in a text, as it stands there and as `moments.resolve` reads it; `year` where none is written."""
-    for match in _WRITTEN.finditer(text):
+def written_dates(text: str, year: int) -> Iterator[tuple[str, str]]:
+    """Each date in a text, as it stands there and as `moments.parse_date_range` reads it; `year` where none is
+    written.
+    """
+    for match in _WRITTEN_DATE.finditer(text):
         iso = match["iso"] or match["bare"]
         if iso is None:
             day = match["day"] or match["day_after"]
@@ -116,30 +138,30 @@ def dates_written(text: str, year: int) -> Iterator[tuple[str, str]]:
         yield match[0], iso
 
 
-def words_said(text: str) -> set[str]:
+def comparable_words(text: str) -> set[str]:
     """The words of a text as names and claims are compared with it: folded, and as index terms."""
-    return {match[0].casefold() for match in _CAPITALISED.finditer(text)} | set(terms(text))
+    return {match[0].casefold() for match in _NAME_WORD.finditer(text)} | set(tokenize(text))
 
 
-def _may_name(word: str) -> bool:
+def _can_be_name(word: str) -> bool:
     low = word.casefold()
-    return low not in _NO_NAMES and low not in stop_words() and low not in _SPOKEN and bool(terms(word))
+    return low not in _NON_NAMES and low not in stop_words() and low not in _NUMBER_WORD_VALUES and bool(tokenize(word))
 
 
-def _in_digits(text: str) -> Iterator[tuple[int, str, str]]:
+def _parse_digit_numbers(text: str) -> Iterator[tuple[int, str, str]]:
     """Where each number in digits stands, the number, and the same with its suffix: 5 and 5000 for "5k"."""
     for match in _DIGITS.finditer(text):
         digits, fraction, suffix = match[1].replace(",", ""), (match[2] or "").rstrip("0").rstrip("."), match[3]
         number = (digits.lstrip("0") or "0") + fraction
         scaled = suffix and len(digits) < 15
-        yield match.start(), number, f"{float(number) * _SUFFIXES[suffix.lower()]:.0f}" if scaled else number
+        yield match.start(), number, f"{float(number) * _NUMBER_SUFFIXES[suffix.lower()]:.0f}" if scaled else number
 
 
-def _in_words(text: str) -> Iterator[tuple[int, str]]:
+def _parse_word_numbers(text: str) -> Iterator[tuple[int, str]]:
     """Where runs of number words begin, and their values: "twenty-five", "two hundred"."""
     total, part, begun = 0, 0, -1
-    for start, word in (*((match.start(), match[0].lower()) for match in _WORDS.finditer(text)), (len(text), "")):
-        value = _SPOKEN.get(word)
+    for start, word in (*((match.start(), match[0].lower()) for match in _WORD_TOKEN.finditer(text)), (len(text), "")):
+        value = _NUMBER_WORD_VALUES.get(word)
         if value is None:
             if begun >= 0 and word != "and":
                 yield begun, str(total + part)
@@ -150,7 +172,7 @@ def _in_words(text: str) -> Iterator[tuple[int, str]]:
             total, part = total + max(part, 1) * value, 0
         elif word == "hundred":
             part = max(part, 1) * value
-        elif _continues(part, value):
+        elif _extends_number(part, value):
             part += value
         elif part:
             yield begun, str(total + part)
@@ -160,7 +182,7 @@ def _in_words(text: str) -> Iterator[tuple[int, str]]:
         begun = start if begun < 0 else begun
 
 
-def _continues(part: int, value: int) -> bool:
+def _extends_number(part: int, value: int) -> bool:
     """Whether a number word goes on with what was said: twenty | five, two hundred | forty."""
     ones_behind_tens = value < 10 and part >= 20 and part % 10 == 0
     return ones_behind_tens or (value < 100 and part >= 100 and part % 100 == 0)

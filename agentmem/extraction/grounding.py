@@ -15,49 +15,58 @@ from typing import Any, TypeVar
 
 from agentmem.extraction import FactDraft, Window
 from agentmem.extraction.clauses import (
-    affirms,
-    asked_parts,
-    ceases,
-    denies,
-    hedges,
-    imagines,
-    may_deny,
+    expand_to_clauses,
+    has_dropped_negation,
+    has_negation_cue,
+    has_other_person_pronoun,
+    has_used_to,
+    is_discontinued,
+    is_hedged,
+    is_hypothetical,
+    is_negated,
+    is_only_question,
+    is_reported_request,
     nearest_clauses,
-    only_asks,
-    plain_marks,
-    says_used_to,
-    speaks_of_others,
-    tells_of_asking,
-    widened,
+    normalize_apostrophes,
+    question_spans,
 )
-from agentmem.extraction.echo import own_lines, within
+from agentmem.extraction.echo import overlaps_any, recalled_lines
 from agentmem.extraction.figures import (
     MONTHS,
     WEEKDAYS,
-    dates_claimed,
-    dates_written,
-    names_claimed,
-    numbers_claimed,
-    numbers_said,
-    words_said,
+    claimed_calendar_words,
+    claimed_names,
+    claimed_numbers,
+    comparable_words,
+    quotable_numbers,
+    written_dates,
 )
-from agentmem.extraction.moments import Range, is_said, resolve
-from agentmem.extraction.quotes import find_quote
+from agentmem.extraction.moments import TimeRange, is_range_stated, parse_date_range
+from agentmem.extraction.quotes import align_quote
 from agentmem.model.records import Turn
-from agentmem.text.names import normalised_claim, slug
-from agentmem.text.words import terms
+from agentmem.text.names import normalize_claim, slugify
+from agentmem.text.words import tokenize
 
-__all__ = ["LONGEST_READ", "Ground", "doubt", "find_quote", "refusal", "settled", "speaks_of_itself", "turn_time"]
+__all__ = [
+    "MAX_TURN_CHARS",
+    "GroundingContext",
+    "align_quote",
+    "is_assistant_turn",
+    "normalize_draft",
+    "rejection_reason",
+    "review_reason",
+    "turn_time",
+]
 
 T = TypeVar("T")
 
-LONGEST_READ = 24_000
+MAX_TURN_CHARS = 24_000
 """Characters of a turn that are read; what comes after them is not sent and grounds nothing."""
 
-_SUPPORTED = 3  # one in so many words of a claim was given; seldom has a true claim fewer
-_OF_NOBODY = frozenset(terms("user agent assistant"))
-_ALIKE = 4  # letters that two forms of a name share at least: Sweden, Swedish
-_ORDERS = re.compile(
+_MAX_WORDS_PER_SUPPORTED_WORD = 3  # one in so many words of a claim was given; seldom has a true claim fewer
+_ROLE_TERMS = frozenset(tokenize("user agent assistant"))
+_NAME_PREFIX_CHARS = 4  # letters that two forms of a name share at least: Sweden, Swedish
+_PROMPT_INJECTION = re.compile(
     r"\b(?:ignore|disregard|forget|override|bypass)\s(?:\w+\s){0,3}?(?:instructions?|prompts?)\b"
     r"|\b(?:ignore|disregard|override|bypass)\s(?:all|any|your|previous|prior|these)\s(?:\w+\s){0,2}?(?:rules"
     r"|guidelines)\b"
@@ -71,9 +80,11 @@ _ORDERS = re.compile(
     r"|\b(?:replaces|ended|depends_on)\s?[:=]?\s?F\d",
     re.IGNORECASE | re.MULTILINE,
 )
-_DANGLING = re.compile(r"(?:i|i'm|i've|my|we|our|you|your|he|she|they|his|her|their)\b", re.IGNORECASE)
-_FIRST_WORD = re.compile(r"['’]s\b|\s")
-_POINTING = re.compile(r"(?:[Ii]t|[Ii]ts|[Tt]his|[Tt]hat|[Tt]hese|[Tt]hose)\b(?!.*(?:\b[Uu]ser\b|\s[A-Z]))", re.DOTALL)
+_DANGLING_PRONOUN = re.compile(r"(?:i|i'm|i've|my|we|our|you|your|he|she|they|his|her|their)\b", re.IGNORECASE)
+_FIRST_WORD_END = re.compile(r"['’]s\b|\s")
+_DEMONSTRATIVE = re.compile(
+    r"(?:[Ii]t|[Ii]ts|[Tt]his|[Tt]hat|[Tt]hese|[Tt]hose)\b(?!.*(?:\b[Uu]ser\b|\s[A-Z]))", re.DOTALL
+)
 
 
 def turn_time(turn: Turn) -> datetime | None:
@@ -81,63 +92,65 @@ def turn_time(turn: Turn) -> datetime | None:
     return turn.timestamp or turn.recorded_at
 
 
-def speaks_of_itself(turn: Turn) -> bool:
+def is_assistant_turn(turn: Turn) -> bool:
     """Whether a turn is the assistant's."""
     return turn.role == "assistant"
 
 
 @dataclass(frozen=True)
-class Ground:
+class GroundingContext:
     """What the facts of a window may rest on; `prompt` is the fixed text that the model was given."""
 
     window: Window
     prompt: str = ""
-    _kept: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    _cache: dict[tuple[object, ...], Any] = field(default_factory=dict)
 
     def text_of(self, turn: Turn) -> str:
         """What was sent of a turn."""
-        return turn.content[:LONGEST_READ]
+        return turn.content[:MAX_TURN_CHARS]
 
-    def _once(self, key: tuple[object, ...], find: Callable[[], T]) -> T:
+    def _get_or_compute(self, key: tuple[object, ...], compute: Callable[[], T]) -> T:
         """What was found before under this key: many facts rest on one turn, and a turn may be long."""
-        if key not in self._kept:
-            self._kept[key] = find()
-        found: T = self._kept[key]
+        if key not in self._cache:
+            self._cache[key] = compute()
+        found: T = self._cache[key]
         return found
 
-    def own_lines(self, turn: Turn) -> list[tuple[int, int]]:
+    def recalled_lines(self, turn: Turn) -> list[tuple[int, int]]:
         """The lines of a turn that recall made."""
-        return self._once(("own", turn.id), lambda: own_lines(self.text_of(turn)))
+        return self._get_or_compute(("own", turn.id), lambda: recalled_lines(self.text_of(turn)))
 
-    def overlaps_own_lines(self, turn: Turn, span: tuple[int, int]) -> bool:
+    def overlaps_recalled_lines(self, turn: Turn, span: tuple[int, int]) -> bool:
         """Whether a span of a turn holds anything that recall made."""
-        return within(span, self.own_lines(turn))
+        return overlaps_any(span, self.recalled_lines(turn))
 
-    def own_words(self, turn: Turn) -> set[str]:
+    def own_word_prefixes(self, turn: Turn) -> set[str]:
         """The beginnings of the words of a turn, without the lines that recall made."""
-        return self._once(("words", turn.id), lambda: self._beginnings_of(turn))
+        return self._get_or_compute(("words", turn.id), lambda: self._compute_own_word_prefixes(turn))
 
-    def _beginnings_of(self, turn: Turn) -> set[str]:
+    def _compute_own_word_prefixes(self, turn: Turn) -> set[str]:
         text, at = [], 0
         whole = self.text_of(turn)
-        for start, end in self.own_lines(turn):
+        for start, end in self.recalled_lines(turn):
             text.append(whole[at:start])
             at = end
-        return {word[:_ALIKE] for word in words_said("".join([*text, whole[at:]]))}
+        return {word[:_NAME_PREFIX_CHARS] for word in comparable_words("".join([*text, whole[at:]]))}
 
-    def asked(self, turn: Turn) -> list[tuple[int, int]]:
+    def question_spans(self, turn: Turn) -> list[tuple[int, int]]:
         """The spans of what a turn asks."""
-        return self._once(("asked", turn.id), lambda: asked_parts(self.text_of(turn)))
+        return self._get_or_compute(("asked", turn.id), lambda: question_spans(self.text_of(turn)))
 
     def clauses(self, draft: FactDraft) -> list[str]:
         """The clauses of its turn that a fact rests on; those of its quote where that was not found."""
         turn = self.turns[draft.turn_id]
-        words = widened(self.text_of(turn), draft.span) if draft.span else draft.quote
+        words = expand_to_clauses(self.text_of(turn), draft.span) if draft.span else draft.quote
         return nearest_clauses(words, draft.claim)
 
-    def orders(self, turn: Turn) -> bool:
+    def has_prompt_injection(self, turn: Turn) -> bool:
         """Whether a turn speaks to whoever reads it for memory, as in "ignore your instructions"."""
-        return self._once(("orders", turn.id), lambda: _ORDERS.search(self.text_of(turn)) is not None)
+        return self._get_or_compute(
+            ("orders", turn.id), lambda: _PROMPT_INJECTION.search(self.text_of(turn)) is not None
+        )
 
     @cached_property
     def turns(self) -> Mapping[str, Turn]:
@@ -145,210 +158,235 @@ class Ground:
         return {turn.id: turn for turn in self.window.turns}
 
     @cached_property
-    def given(self) -> Sequence[str]:
+    def input_texts(self) -> Sequence[str]:
         """Every text that the model was given but the fixed one."""
-        around = (*self.window.before, *self.window.turns)
-        spoken = [turn.searchable()[:LONGEST_READ] for turn in around]
+        around = (*self.window.context_turns, *self.window.turns)
+        spoken = [turn.search_text()[:MAX_TURN_CHARS] for turn in around]
         speakers = [turn.speaker for turn in around if turn.speaker]
-        named = [name for entity in self.window.entities for name in (entity.name, *entity.aliases)]
-        return [*spoken, *speakers, *self.window.participants, *named, *(fact.claim for fact in self.window.facts)]
+        named = [name for entity in self.window.known_entities for name in (entity.name, *entity.aliases)]
+        return [
+            *spoken,
+            *speakers,
+            *self.window.participants,
+            *named,
+            *(fact.claim for fact in self.window.known_facts),
+        ]
 
     @cached_property
-    def words(self) -> frozenset[str]:
+    def input_words(self) -> frozenset[str]:
         """All words that were given."""
-        return frozenset(word for text in self.given for word in words_said(text))
+        return frozenset(word for text in self.input_texts for word in comparable_words(text))
 
     @cached_property
-    def numbers(self) -> frozenset[str]:
+    def input_numbers(self) -> frozenset[str]:
         """All numbers that were given."""
-        return frozenset(number for text in self.given for number in numbers_said(text))
+        return frozenset(number for text in self.input_texts for number in quotable_numbers(text))
 
-    def says(self, found: Range, turn: Turn, *, vaguely: bool = True) -> bool:
-        """Whether the turn, or another one around it, holds words that allow for this range of time; see `is_said`."""
-        around = (turn, *self.window.turns, *self.window.before)
-        return self._once(
-            ("says", found, turn.id, vaguely),
-            lambda: any(is_said(found, self.text_of(each), turn_time(each), vaguely=vaguely) for each in around),
+    def is_time_stated(self, time_range: TimeRange, turn: Turn, *, allow_vague: bool = True) -> bool:
+        """Whether the turn, or another one around it, holds words that allow for this range of time; see
+        `is_range_stated`.
+        """
+        around = (turn, *self.window.turns, *self.window.context_turns)
+        return self._get_or_compute(
+            ("says", time_range, turn.id, allow_vague),
+            lambda: any(
+                is_range_stated(time_range, self.text_of(each), turn_time(each), allow_vague=allow_vague)
+                for each in around
+            ),
         )
 
-    def undated(self, text: str, turn: Turn) -> str:
+    def strip_stated_dates(self, text: str, turn: Turn) -> str:
         """A text without the dates in it that were said."""
         at = turn_time(turn)
-        for written, iso in list(dates_written(text, at.year if at else 0)):
-            found = resolve(iso)
-            if found is not None and self.says(found, turn, vaguely=False):
+        for written, iso in list(written_dates(text, at.year if at else 0)):
+            found = parse_date_range(iso)
+            if found is not None and self.is_time_stated(found, turn, allow_vague=False):
                 text = text.replace(written, " ", 1)
         return text
 
-    def unsaid_numbers(self, text: str, turn: Turn) -> set[str]:
+    def ungrounded_numbers(self, text: str, turn: Turn) -> set[str]:
         """The numbers of a text that nobody said."""
-        return numbers_claimed(self.undated(text, turn)) - self.numbers
+        return claimed_numbers(self.strip_stated_dates(text, turn)) - self.input_numbers
 
-    def unknown_names(self, text: str) -> list[str]:
+    def ungrounded_names(self, text: str) -> list[str]:
         """The names in a text that nobody named."""
-        return [name for name in names_claimed(text) if not self.knows(name)]
+        return [name for name in claimed_names(text) if not self.is_known_name(name)]
 
     @cached_property
-    def claims(self) -> frozenset[str]:
+    def known_claims(self) -> frozenset[str]:
         """The known claims, normalised."""
-        return frozenset(normalised_claim(fact.claim) for fact in self.window.facts)
+        return frozenset(normalize_claim(fact.claim) for fact in self.window.known_facts)
 
     @cached_property
-    def fixed(self) -> str:
+    def normalized_prompt(self) -> str:
         """The fixed text, normalised."""
-        return normalised_claim(self.prompt)
+        return normalize_claim(self.prompt)
 
     @cached_property
-    def people(self) -> frozenset[str]:
+    def speaker_slugs(self) -> frozenset[str]:
         """The slugs of who speaks."""
-        spoken = (turn.speaker for turn in (*self.window.before, *self.window.turns))
-        return frozenset(slug(name) for name in (*spoken, *self.window.participants) if name)
+        spoken = (turn.speaker for turn in (*self.window.context_turns, *self.window.turns))
+        return frozenset(slugify(name) for name in (*spoken, *self.window.participants) if name)
 
     @cached_property
-    def speakers_terms(self) -> frozenset[str]:
+    def speaker_terms(self) -> frozenset[str]:
         """The index terms of their names."""
-        return frozenset(term for name in self.people for term in terms(name))
+        return frozenset(term for name in self.speaker_slugs for term in tokenize(name))
 
-    def knows(self, name: str) -> bool:
+    def is_known_name(self, name: str) -> bool:
         """Whether a name, or another form of it, was given."""
-        if name.casefold() in self.words:
+        if name.casefold() in self.input_words:
             return True
-        found = terms(name)
-        return all(term in self.words for term in found) or (len(name) >= _ALIKE + 2 and self._begins(name))
+        found = tokenize(name)
+        return all(term in self.input_words for term in found) or (
+            len(name) >= _NAME_PREFIX_CHARS + 2 and self._has_known_prefix(name)
+        )
 
-    def _begins(self, name: str) -> bool:
-        return name[:_ALIKE].casefold() in self._beginnings
+    def _has_known_prefix(self, name: str) -> bool:
+        return name[:_NAME_PREFIX_CHARS].casefold() in self._input_word_prefixes
 
     @cached_property
-    def _beginnings(self) -> frozenset[str]:
-        return frozenset(word[:_ALIKE] for word in self.words if len(word) > _ALIKE)
+    def _input_word_prefixes(self) -> frozenset[str]:
+        return frozenset(word[:_NAME_PREFIX_CHARS] for word in self.input_words if len(word) > _NAME_PREFIX_CHARS)
 
 
-def refusal(draft: FactDraft, ground: Ground) -> str:
+def rejection_reason(draft: FactDraft, grounding: GroundingContext) -> str:
     """Why a fact does not count at all; "" when it does."""
-    turn = ground.turns[draft.turn_id]
-    return _wrong_speaker(draft, turn, ground) or _echo(draft, turn, ground) or _question(draft, turn, ground)
+    turn = grounding.turns[draft.turn_id]
+    return (
+        _check_speaker_role(draft, turn, grounding)
+        or _check_echo(draft, turn, grounding)
+        or _check_question_quote(draft, turn, grounding)
+    )
 
 
-def settled(draft: FactDraft, ground: Ground) -> FactDraft:
+def normalize_draft(draft: FactDraft, grounding: GroundingContext) -> FactDraft:
     """The fact with its label of time and its polarity as its words have them, and with the reasons to doubt it."""
-    if draft.temporal_context == "current" and any(map(says_used_to, ground.clauses(draft))):
+    if draft.temporal_context == "current" and any(map(has_used_to, grounding.clauses(draft))):
         draft = replace(draft, temporal_context="past")
-    draft = replace(draft, negated=draft.negated or denies(draft.claim))
-    return replace(draft, doubt=doubt(draft, ground))
+    draft = replace(draft, negated=draft.negated or is_negated(draft.claim))
+    return replace(draft, review_reason=review_reason(draft, grounding))
 
 
-def doubt(draft: FactDraft, ground: Ground) -> str:
+def review_reason(draft: FactDraft, grounding: GroundingContext) -> str:
     """Why a person should look at a fact first, reasons joined by "; "; "" when nobody need."""
-    turn = ground.turns[draft.turn_id]
+    turn = grounding.turns[draft.turn_id]
     reasons = [] if draft.span else ["ungrounded: its quote does not stand in its turn"]
     reasons += [
-        _polarity(draft, ground), _imagined(draft, ground), _asked(draft, turn, ground),
-        _number(draft, turn, ground), _date(draft, turn, ground),
-        _name(draft, ground), _support(draft, turn, ground), _person(draft, turn, ground), _alone(draft),
-        _order(turn, ground),
+        _check_polarity(draft, grounding), _check_hypothetical(draft, grounding),
+        _check_question_clauses(draft, turn, grounding), _check_numbers(draft, turn, grounding),
+        _check_dates(draft, turn, grounding), _check_names(draft, grounding),
+        _check_lexical_support(draft, turn, grounding), _check_speaker(draft, turn, grounding),
+        _check_standalone(draft), _check_prompt_injection(turn, grounding),
     ]  # fmt: skip
     return "; ".join(reason for reason in reasons if reason)
 
 
-def _wrong_speaker(draft: FactDraft, turn: Turn, ground: Ground) -> str:
-    if draft.private:
-        if not speaks_of_itself(turn):
+def _check_speaker_role(draft: FactDraft, turn: Turn, grounding: GroundingContext) -> str:
+    if draft.agent_private:
+        if not is_assistant_turn(turn):
             return "it is no turn of the assistant"
-        first = slug(_FIRST_WORD.split(draft.claim.removeprefix("The "), maxsplit=1)[0])
-        of_others = draft.subject != "agent" or first == "user" or first in ground.people
+        first = slugify(_FIRST_WORD_END.split(draft.claim.removeprefix("The "), maxsplit=1)[0])
+        of_others = draft.subject != "agent" or first == "user" or first in grounding.speaker_slugs
         return "it is not about the assistant" if of_others else ""
     return "it rests on a turn of the assistant" if turn.role in ("assistant", "system") else ""
 
 
-def _echo(draft: FactDraft, turn: Turn, ground: Ground) -> str:
-    claim, quote = normalised_claim(draft.claim), normalised_claim(draft.quote)
-    if draft.span and ground.overlaps_own_lines(turn, draft.span):
+def _check_echo(draft: FactDraft, turn: Turn, grounding: GroundingContext) -> str:
+    claim, quote = normalize_claim(draft.claim), normalize_claim(draft.quote)
+    if draft.span and grounding.overlaps_recalled_lines(turn, draft.span):
         return "it echoes what recall had put there"
-    if claim in ground.claims and (speaks_of_itself(turn) or draft.span is None or quote == claim):
+    if claim in grounding.known_claims and (is_assistant_turn(turn) or draft.span is None or quote == claim):
         return "it echoes what was known"
-    if any(len(text) >= least and text in ground.fixed for text, least in ((claim, 12), (quote, 40))):
+    if any(len(text) >= least and text in grounding.normalized_prompt for text, least in ((claim, 12), (quote, 40))):
         return "it echoes the prompt"
     return ""
 
 
-def _question(draft: FactDraft, turn: Turn, ground: Ground) -> str:
-    asked = draft.span is not None and only_asks(ground.text_of(turn), draft.span, ground.asked(turn))
+def _check_question_quote(draft: FactDraft, turn: Turn, grounding: GroundingContext) -> str:
+    asked = draft.span is not None and is_only_question(
+        grounding.text_of(turn), draft.span, grounding.question_spans(turn)
+    )
     return "it rests on a question" if asked else ""
 
 
-def _polarity(draft: FactDraft, ground: Ground) -> str:
-    clauses = ground.clauses(draft)
-    over = draft.temporal_context == "past" and any(map(ceases, clauses))
-    if affirms(draft.claim, clauses) and not over:
+def _check_polarity(draft: FactDraft, grounding: GroundingContext) -> str:
+    clauses = grounding.clauses(draft)
+    over = draft.temporal_context == "past" and any(map(is_discontinued, clauses))
+    if has_dropped_negation(draft.claim, clauses) and not over:
         return "polarity: what was said is a denial, the claim is none"
-    if denies(draft.claim) and not (any(map(may_deny, clauses)) or denies(draft.quote)):
+    if is_negated(draft.claim) and not (any(map(has_negation_cue, clauses)) or is_negated(draft.quote)):
         return "polarity: the claim is a denial, what was said is none"
     return ""
 
 
-def _imagined(draft: FactDraft, ground: Ground) -> str:
-    if any(map(imagines, ground.clauses(draft))) and not hedges(draft.claim):
+def _check_hypothetical(draft: FactDraft, grounding: GroundingContext) -> str:
+    if any(map(is_hypothetical, grounding.clauses(draft))) and not is_hedged(draft.claim):
         return "hypothetical: it was not said as something that is so"
     return ""
 
 
-def _asked(draft: FactDraft, turn: Turn, ground: Ground) -> str:
+def _check_question_clauses(draft: FactDraft, turn: Turn, grounding: GroundingContext) -> str:
     """A long quote may hold statements and questions: it counts which of them the claim is nearest to."""
-    text = ground.text_of(turn)
-    asked = [plain_marks(text[start:end]) for start, end in ground.asked(turn)]
-    nearest = ground.clauses(draft)
+    text = grounding.text_of(turn)
+    asked = [normalize_apostrophes(text[start:end]) for start, end in grounding.question_spans(turn)]
+    nearest = grounding.clauses(draft)
     near = bool(nearest) and all(any(clause.strip() in part for part in asked) for clause in nearest)
-    return "question: what it rests on is asked, not said" if near and not tells_of_asking(draft.claim) else ""
+    return "question: what it rests on is asked, not said" if near and not is_reported_request(draft.claim) else ""
 
 
-def _number(draft: FactDraft, turn: Turn, ground: Ground) -> str:
-    unsaid = ground.unsaid_numbers(draft.claim, turn)
+def _check_numbers(draft: FactDraft, turn: Turn, grounding: GroundingContext) -> str:
+    unsaid = grounding.ungrounded_numbers(draft.claim, turn)
     return f"number: {', '.join(sorted(unsaid))} was not said" if unsaid else ""
 
 
-def _date(draft: FactDraft, turn: Turn, ground: Ground) -> str:
+def _check_dates(draft: FactDraft, turn: Turn, grounding: GroundingContext) -> str:
     days = [moment for moment in (turn_time(turn), draft.valid_from, draft.valid_to) if moment]
     dated = {MONTHS[day.month - 1] for day in days} | {WEEKDAYS[day.weekday()] for day in days}
-    said = {word[:3] for word in ground.words}
-    claimed = dates_claimed(ground.undated(draft.claim, turn))
+    said = {word[:3] for word in grounding.input_words}
+    claimed = claimed_calendar_words(grounding.strip_stated_dates(draft.claim, turn))
     unsaid = [name for name in claimed if name not in dated and name[:3] not in said]
     return f"date: {', '.join(unsaid)} was not said" if unsaid else ""
 
 
-def _name(draft: FactDraft, ground: Ground) -> str:
-    unknown = ground.unknown_names(draft.claim)
-    unknown += [name for name in draft.entities if not any(ground.knows(part) for part in name.split())]
+def _check_names(draft: FactDraft, grounding: GroundingContext) -> str:
+    unknown = grounding.ungrounded_names(draft.claim)
+    unknown += [name for name in draft.entities if not any(grounding.is_known_name(part) for part in name.split())]
     return f"name: {', '.join(dict.fromkeys(unknown))} was not named" if unknown else ""
 
 
-def _support(draft: FactDraft, turn: Turn, ground: Ground) -> str:
-    words = set(terms(ground.undated(draft.claim, turn))) - ground.speakers_terms - _OF_NOBODY
-    given = sum(map(ground.knows, words))
-    own = ground.own_words(turn)
-    if words and (given * _SUPPORTED < len(words) or own.isdisjoint(word[:_ALIKE] for word in words)):
+def _check_lexical_support(draft: FactDraft, turn: Turn, grounding: GroundingContext) -> str:
+    words = set(tokenize(grounding.strip_stated_dates(draft.claim, turn))) - grounding.speaker_terms - _ROLE_TERMS
+    given = sum(map(grounding.is_known_name, words))
+    own = grounding.own_word_prefixes(turn)
+    if words and (
+        given * _MAX_WORDS_PER_SUPPORTED_WORD < len(words)
+        or own.isdisjoint(word[:_NAME_PREFIX_CHARS] for word in words)
+    ):
         return "support: hardly a word of the claim was said"
     return ""
 
 
-def _person(draft: FactDraft, turn: Turn, ground: Ground) -> str:
+def _check_speaker(draft: FactDraft, turn: Turn, grounding: GroundingContext) -> str:
     """Somebody's words about themselves, claimed of another who takes part."""
-    if not turn.speaker or slug(turn.speaker) not in ground.people or not draft.span:
+    if not turn.speaker or slugify(turn.speaker) not in grounding.speaker_slugs or not draft.span:
         return ""
-    about = slug(_FIRST_WORD.split(draft.claim, maxsplit=1)[0])
-    others = {part for person in ground.people for part in (person, person.split("-")[0])}
-    others -= {slug(turn.speaker), slug(turn.speaker).split("-")[0]}
-    if about not in others or not set(slug(turn.speaker).split("-")).isdisjoint(slug(draft.claim).split("-")):
+    about = slugify(_FIRST_WORD_END.split(draft.claim, maxsplit=1)[0])
+    others = {part for person in grounding.speaker_slugs for part in (person, person.split("-")[0])}
+    others -= {slugify(turn.speaker), slugify(turn.speaker).split("-")[0]}
+    if about not in others or not set(slugify(turn.speaker).split("-")).isdisjoint(slugify(draft.claim).split("-")):
         return ""
-    addressed = any(speaks_of_others(clause) or about in slug(clause).split("-") for clause in ground.clauses(draft))
+    addressed = any(
+        has_other_person_pronoun(clause) or about in slugify(clause).split("-") for clause in grounding.clauses(draft)
+    )
     return "" if addressed else "person: the speaker does not say it of them"
 
 
-def _alone(draft: FactDraft) -> str:
+def _check_standalone(draft: FactDraft) -> str:
     claim = draft.claim.replace("’", "'")
-    dangling = _DANGLING.match(claim) or _POINTING.match(claim)
+    dangling = _DANGLING_PRONOUN.match(claim) or _DEMONSTRATIVE.match(claim)
     return "alone: the claim does not say of whom or what" if dangling else ""
 
 
-def _order(turn: Turn, ground: Ground) -> str:
-    return "order: the turn speaks to whoever reads it for memory" if ground.orders(turn) else ""
+def _check_prompt_injection(turn: Turn, grounding: GroundingContext) -> str:
+    return "order: the turn speaks to whoever reads it for memory" if grounding.has_prompt_injection(turn) else ""

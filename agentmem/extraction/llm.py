@@ -10,150 +10,154 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from agentmem.errors import BadReply
-from agentmem.extraction import Draft, GlossDraft, Window
-from agentmem.extraction.drafting import KNOWN_ENTITIES, Labels, drafted, drafted_of_agent
-from agentmem.extraction.grounding import LONGEST_READ, speaks_of_itself, turn_time
-from agentmem.extraction.reply import AgentReply, Reply
-from agentmem.extraction.windows import worth_reading
+from agentmem.errors import InvalidModelOutput
+from agentmem.extraction import ExtractionDraft, TurnSummaryDraft, Window
+from agentmem.extraction.drafting import MAX_KNOWN_ENTITIES, LabelMap, parse_agent_reply, parse_reply
+from agentmem.extraction.grounding import MAX_TURN_CHARS, is_assistant_turn, turn_time
+from agentmem.extraction.reply import AgentExtractionReply, ExtractionReply
+from agentmem.extraction.windows import is_substantive
 from agentmem.model.records import Turn
-from agentmem.providers import LLMRequest, estimated_tokens
-from agentmem.providers.asking import Asker
-from agentmem.text.blocks import load_blocks
-from agentmem.text.names import slug
+from agentmem.providers import LLMRequest, estimate_tokens
+from agentmem.providers.asking import StructuredLLM
+from agentmem.text.blocks import load_templates
+from agentmem.text.names import slugify
 
 PURPOSE = "extract"
 PURPOSE_AGENT = "extract agent"
-VERSION = 1
+PROMPT_VERSION = 1
 """Of the prompts: stands in the name of the extractor, so that glosses tell what made them."""
 
-_EARLIER_CHARACTERS = 800
-_FEWEST, _PER_TURN, _MOST = 1_500, 500, 16_000  # tokens of a reply
+_MAX_CONTEXT_TURN_CHARS = 800
+_BASE_REPLY_TOKENS, _REPLY_TOKENS_PER_TURN, _MAX_REPLY_TOKENS = 1_500, 500, 16_000  # tokens of a reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class ExtractionResult:
     """What was read of a window. `failed` gives the reason for each turn, by id, of which no reply could be used.
 
     The draft holds nothing of those, and exactly one gloss for each other turn.
     """
 
-    draft: Draft
+    draft: ExtractionDraft
     failed: Mapping[str, str] = field(default_factory=dict)
 
 
 def extractor_name(identity: str) -> str:
     """The name of this extractor with a model, by the model's identity."""
-    return f"{identity}/{VERSION}"
+    return f"{identity}/{PROMPT_VERSION}"
 
 
-async def extract(window: Window, asker: Asker) -> Read:
+async def extract(window: Window, llm: StructuredLLM) -> ExtractionResult:
     """Ask for all that a window says; a window with nothing worth reading costs no call.
 
-    Raises ModelUnavailable, BudgetSpent and ConfigError as the asker does; then nothing was read.
+    Raises ModelUnavailable, BudgetExceeded and ConfigError as the asker does; then nothing was read.
     """
-    draft, failed = await _twice(window, asker, _ask)
-    if window.agent_id is not None and any(_tells_of_itself(turn) for turn in window.turns):
-        own, lost = await _twice(window, asker, _ask_agent)
-        draft, failed = _joined([draft, own]), {**failed, **lost}
-    return Read(draft=_without(draft, failed), failed=failed)
+    draft, failed = await _extract_with_retry(window, llm, _extract_statements)
+    if window.agent_id is not None and any(_is_readable_assistant_turn(turn) for turn in window.turns):
+        own, lost = await _extract_with_retry(window, llm, _extract_agent_statements)
+        draft, failed = _merge_drafts([draft, own]), {**failed, **lost}
+    return ExtractionResult(draft=_drop_failed_turns(draft, failed), failed=failed)
 
 
-_Ask = Callable[[Window, Asker, int], Awaitable[Draft]]
+_ExtractPass = Callable[[Window, StructuredLLM, int], Awaitable[ExtractionDraft]]
 
 
-async def _twice(window: Window, asker: Asker, ask: _Ask) -> tuple[Draft, dict[str, str]]:
+async def _extract_with_retry(
+    window: Window, llm: StructuredLLM, extract_pass: _ExtractPass
+) -> tuple[ExtractionDraft, dict[str, str]]:
     """The draft of a window, in halves where one reply for all could not be used, and the turns that failed."""
     try:
-        return await ask(window, asker, 1), {}
-    except BadReply:
+        return await extract_pass(window, llm, 1), {}
+    except InvalidModelOutput:
         drafts, failed = [], dict[str, str]()
-    for half in _halves(window):
+    for half in _split_window(window):
         try:
-            drafts.append(await ask(half, asker, 2))
-        except BadReply as error:
-            concerned = half.turns if ask is _ask else filter(speaks_of_itself, half.turns)
+            drafts.append(await extract_pass(half, llm, 2))
+        except InvalidModelOutput as error:
+            concerned = half.turns if extract_pass is _extract_statements else filter(is_assistant_turn, half.turns)
             failed |= {turn.id: str(error) for turn in concerned}
-    return _joined(drafts), failed
+    return _merge_drafts(drafts), failed
 
 
-async def _ask(window: Window, asker: Asker, room: int) -> Draft:
-    if not any(map(worth_reading, window.turns)):
-        return Draft(glosses=tuple(GlossDraft(turn_id=turn.id) for turn in window.turns))
-    blocks = load_blocks("agentmem.extraction", "extract.md")
-    reply = await asker.ask(_request(window, PURPOSE, blocks, room), Reply)
-    return await asyncio.to_thread(drafted, reply, window, blocks["system"])  # it may take a while to check
+async def _extract_statements(window: Window, llm: StructuredLLM, token_factor: int) -> ExtractionDraft:
+    if not any(map(is_substantive, window.turns)):
+        return ExtractionDraft(summaries=tuple(TurnSummaryDraft(turn_id=turn.id) for turn in window.turns))
+    blocks = load_templates("agentmem.extraction", "extract.md")
+    reply = await llm.ask(_build_request(window, PURPOSE, blocks, token_factor), ExtractionReply)
+    return await asyncio.to_thread(parse_reply, reply, window, blocks["system"])  # it may take a while to check
 
 
-async def _ask_agent(window: Window, asker: Asker, room: int) -> Draft:
-    if not any(map(_tells_of_itself, window.turns)):
-        return Draft()
-    blocks = load_blocks("agentmem.extraction", "extract_agent.md")
-    reply = await asker.ask(_request(window, PURPOSE_AGENT, blocks, room), AgentReply)
-    return await asyncio.to_thread(drafted_of_agent, reply, window, blocks["system"])
+async def _extract_agent_statements(window: Window, llm: StructuredLLM, token_factor: int) -> ExtractionDraft:
+    if not any(map(_is_readable_assistant_turn, window.turns)):
+        return ExtractionDraft()
+    blocks = load_templates("agentmem.extraction", "extract_agent.md")
+    reply = await llm.ask(_build_request(window, PURPOSE_AGENT, blocks, token_factor), AgentExtractionReply)
+    return await asyncio.to_thread(parse_agent_reply, reply, window, blocks["system"])
 
 
-def _tells_of_itself(turn: Turn) -> bool:
-    return speaks_of_itself(turn) and worth_reading(turn)
+def _is_readable_assistant_turn(turn: Turn) -> bool:
+    return is_assistant_turn(turn) and is_substantive(turn)
 
 
-def _halves(window: Window) -> list[Window]:
+def _split_window(window: Window) -> list[Window]:
     """The window in two, the second with the first before it; a single turn is tried again as it is."""
     middle = len(window.turns) // 2
     if not middle:
         return [window]
     first, second = window.turns[:middle], window.turns[middle:]
-    return [replace(window, turns=first), replace(window, turns=second, before=(*window.before, *first))]
+    return [replace(window, turns=first), replace(window, turns=second, context_turns=(*window.context_turns, *first))]
 
 
-def _request(window: Window, purpose: str, blocks: Mapping[str, str], room: int) -> LLMRequest:
-    data = json.dumps(_data(window), ensure_ascii=False)
-    said = sum(estimated_tokens(turn.searchable()[:LONGEST_READ]) for turn in window.turns)
-    tokens = min(_MOST, room * (_FEWEST + _PER_TURN * len(window.turns) + 2 * said))
+def _build_request(window: Window, purpose: str, blocks: Mapping[str, str], token_factor: int) -> LLMRequest:
+    data = json.dumps(_build_payload(window), ensure_ascii=False)
+    said = sum(estimate_tokens(turn.search_text()[:MAX_TURN_CHARS]) for turn in window.turns)
+    tokens = min(
+        _MAX_REPLY_TOKENS, token_factor * (_BASE_REPLY_TOKENS + _REPLY_TOKENS_PER_TURN * len(window.turns) + 2 * said)
+    )
     return LLMRequest(purpose, blocks["system"], f"{blocks['content']}\n{data}", max_tokens=tokens)
 
 
-def _data(window: Window) -> dict[str, object]:
+def _build_payload(window: Window) -> dict[str, object]:
     """What the model is given: labels and words, never an id."""
-    labels = Labels.of(window)
-    entities = window.entities[:KNOWN_ENTITIES]
+    labels = LabelMap.from_window(window)
+    entities = window.known_entities[:MAX_KNOWN_ENTITIES]
     return {
         "participants": list(window.participants),
         "known_entities": [{"name": one.name, "type": one.type, "also": list(one.aliases)} for one in entities],
         "known_facts": [{"label": label, "claim": fact.claim} for label, fact in labels.facts.items()],
-        "earlier": [_shown(label, turn, _EARLIER_CHARACTERS) for label, turn in labels.earlier.items()],
-        "turns": [_shown(label, turn, LONGEST_READ) for label, turn in labels.turns.items()],
+        "earlier": [_render_turn(label, turn, _MAX_CONTEXT_TURN_CHARS) for label, turn in labels.context_turns.items()],
+        "turns": [_render_turn(label, turn, MAX_TURN_CHARS) for label, turn in labels.turns.items()],
     }
 
 
-def _shown(label: str, turn: Turn, longest: int) -> dict[str, str]:
+def _render_turn(label: str, turn: Turn, max_chars: int) -> dict[str, str]:
     at = turn_time(turn)
-    shown = {"label": label, "role": turn.role, "speaker": turn.speaker or "", "text": turn.content[:longest]}
+    shown = {"label": label, "role": turn.role, "speaker": turn.speaker or "", "text": turn.content[:max_chars]}
     if at is not None:
         shown["date"] = f"{at:%A} {at.date().isoformat()}"
-    if turn.searchable() != turn.content:
-        shown["shares"] = str(turn.metadata["caption"])[:longest]
+    if turn.search_text() != turn.content:
+        shown["shares"] = str(turn.metadata["caption"])[:max_chars]
     return shown
 
 
-def _joined(drafts: Iterable[Draft]) -> Draft:
+def _merge_drafts(drafts: Iterable[ExtractionDraft]) -> ExtractionDraft:
     drafts = list(drafts)
-    return Draft(
+    return ExtractionDraft(
         facts=tuple(fact for draft in drafts for fact in draft.facts),
         entities=tuple(entity for draft in drafts for entity in draft.entities),
         relations=tuple(relation for draft in drafts for relation in draft.relations),
-        glosses=tuple(gloss for draft in drafts for gloss in draft.glosses),
+        summaries=tuple(gloss for draft in drafts for gloss in draft.summaries),
         notes=tuple(note for draft in drafts for note in draft.notes),
     )
 
 
-def _without(draft: Draft, failed: Mapping[str, str]) -> Draft:
+def _drop_failed_turns(draft: ExtractionDraft, failed: Mapping[str, str]) -> ExtractionDraft:
     """The draft without anything of the turns that failed: they are to be read again as a whole."""
     entities = tuple(entity for entity in draft.entities if entity.turn_id not in failed)
-    lost = {slug(entity.name) for entity in draft.entities} - {slug(entity.name) for entity in entities}
-    return Draft(
+    lost = {slugify(entity.name) for entity in draft.entities} - {slugify(entity.name) for entity in entities}
+    return ExtractionDraft(
         facts=tuple(
-            replace(fact, entities=tuple(name for name in fact.entities if slug(name) not in lost))
+            replace(fact, entities=tuple(name for name in fact.entities if slugify(name) not in lost))
             for fact in draft.facts
             if fact.turn_id not in failed
         ),
@@ -161,8 +165,8 @@ def _without(draft: Draft, failed: Mapping[str, str]) -> Draft:
         relations=tuple(
             each
             for each in draft.relations
-            if each.turn_id not in failed and lost.isdisjoint((slug(each.source), slug(each.target)))
+            if each.turn_id not in failed and lost.isdisjoint((slugify(each.source), slugify(each.target)))
         ),
-        glosses=tuple(gloss for gloss in draft.glosses if gloss.turn_id not in failed),
+        summaries=tuple(gloss for gloss in draft.summaries if gloss.turn_id not in failed),
         notes=draft.notes,
     )

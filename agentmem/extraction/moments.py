@@ -10,45 +10,45 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
 
-from agentmem.model.clock import aware
-from agentmem.text.dates import date_hint
-from agentmem.text.relative import relative_range
+from agentmem.model.clock import to_utc
+from agentmem.text.dates import parse_date_hint
+from agentmem.text.relative import parse_relative_range
 
-Range = tuple[datetime, datetime]
+TimeRange = tuple[datetime, datetime]
 
 _DATE = r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?"
-_POINT = re.compile(_DATE)
-_CLOCK = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]\d{2}:\d{2}\S{0,20}")
-_SPAN = re.compile(rf"({_DATE})\s?/\s?({_DATE})")
-_WEEK = re.compile(r"week of (\d{4}-\d{2}-\d{2})", re.IGNORECASE)
-_EARLIEST, _LATEST = 1000, 9990  # years; far enough from the calendar's ends for any arithmetic
-_LONGEST = 60
+_CALENDAR_DATE = re.compile(_DATE)
+_DATE_TIME = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]\d{2}:\d{2}\S{0,20}")
+_DATE_SPAN = re.compile(rf"({_DATE})\s?/\s?({_DATE})")
+_WEEK_OF = re.compile(r"week of (\d{4}-\d{2}-\d{2})", re.IGNORECASE)
+_MIN_YEAR, _MAX_YEAR = 1000, 9990  # years; far enough from the calendar's ends for any arithmetic
+_MAX_DATE_CHARS = 60
 
-_COUNT = (
+_TIME_COUNT = (
     r"(?P<count>\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:a )?couple(?: of)?"
     r"|(?:a )?few|several|many|some)"
 )
-_NUMBER = {
+_COUNT_VALUES = {
     "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
     "ten": 10, "eleven": 11, "twelve": 12, "many": 50,
 }  # fmt: skip
-_DAYS = {"hour": 1, "day": 1, "night": 1, "week": 7, "weekend": 7, "month": 31, "year": 366, "decade": 3660}
-_UNIT = re.compile(
-    rf"\b(?:{_COUNT}\s)?(?P<unit>hour|day|night|week|weekend|month|year|decade)s?\b", re.IGNORECASE
+_UNIT_DAYS = {"hour": 1, "day": 1, "night": 1, "week": 7, "weekend": 7, "month": 31, "year": 366, "decade": 3660}
+_COUNTED_UNIT = re.compile(
+    rf"\b(?:{_TIME_COUNT}\s)?(?P<unit>hour|day|night|week|weekend|month|year|decade)s?\b", re.IGNORECASE
 )  # fmt: skip
 _DAY_WORDS = re.compile(
     r"\b(?:today|tonight|yesterday|tomorrow|morning|afternoon|evening|noon|midnight|just (?:now|got|came|had)|this time"
     r"|o'clock|\d\s?[ap]\.?m)\b",
     re.IGNORECASE,
 )
-_WEEKDAYS = re.compile(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b", re.IGNORECASE)
-_MONTHS_WORDS = re.compile(r"\b(?:recently|lately|soon|shortly|so far|these days|the other day)\b", re.IGNORECASE)
+_WEEKDAY_WORDS = re.compile(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b", re.IGNORECASE)
+_RECENCY_WORDS = re.compile(r"\b(?:recently|lately|soon|shortly|so far|these days|the other day)\b", re.IGNORECASE)
 _SEASONS = re.compile(
     r"\b(?:spring|summer|autumn|fall|winter|christmas|xmas|easter|new year|thanksgiving|halloween|birthday|anniversary"
     r"|holidays?|vacation|semester|term|season)\b",
     re.IGNORECASE,
 )
-_ANY_TIME = re.compile(
+_UNBOUNDED_TIME = re.compile(
     r"\b(?:ago|since|back (?:in|then|when)|when i was|as a (?:kid|child|boy|girl|teenager)|childhood"
     r"|at (?:the )?age|born"
     r"|grew up|years? old|college|school|retired?|wedding|\d0s|century)\b",
@@ -56,54 +56,56 @@ _ANY_TIME = re.compile(
 )
 
 
-def resolve(text: str | None) -> Range | None:
+def parse_date_range(text: str | None) -> TimeRange | None:
     """The range `[from, to)` in UTC that a model's date stands for; None for what is none. Never raises.
 
     Read are `2023-05-07` (also with a time of day, which is left out), `2023-05`, `2023`, two of them with a slash
     between, and `week of 2023-05-01`: the seven days from then on.
     """
-    if not isinstance(text, str) or len(text) > _LONGEST:
+    if not isinstance(text, str) or len(text) > _MAX_DATE_CHARS:
         return None
     text = text.strip()
-    if match := _WEEK.fullmatch(text):
-        first = _point(match[1])
+    if match := _WEEK_OF.fullmatch(text):
+        first = _parse_calendar_date(match[1])
         return None if first is None else (first[0], first[0] + timedelta(days=7))
-    if match := _SPAN.fullmatch(text):
-        first, last = _point(match[1]), _point(match[5])
+    if match := _DATE_SPAN.fullmatch(text):
+        first, last = _parse_calendar_date(match[1]), _parse_calendar_date(match[5])
         return (first[0], last[1]) if first and last and first[0] <= last[0] else None
-    if match := _CLOCK.fullmatch(text):
-        return _point(match[1])
-    return _point(text)
+    if match := _DATE_TIME.fullmatch(text):
+        return _parse_calendar_date(match[1])
+    return _parse_calendar_date(text)
 
 
-def is_said(found: Range, text: str, turn_timestamp: datetime | None, *, vaguely: bool = True) -> bool:
+def is_range_stated(
+    time_range: TimeRange, text: str, turn_timestamp: datetime | None, *, allow_vague: bool = True
+) -> bool:
     """Whether the words of a turn allow for a range: its own day, week or month, a calendar date, or words of time.
 
-    `vaguely`: words that allow for any time count, too ("when I was a child").
+    `allow_vague`: words that allow for any time count, too ("when I was a child").
     """
     if turn_timestamp is None:
         return False
-    at = aware(turn_timestamp)
+    at = to_utc(turn_timestamp)
     day = datetime.combine(at.date(), time.min, tzinfo=UTC)
-    if found[0] <= at < found[1] and found[1] - found[0] <= timedelta(days=31):
+    if time_range[0] <= at < time_range[1] and time_range[1] - time_range[0] <= timedelta(days=31):
         return True
-    if _fits_calendar(found, text):
+    if _matches_calendar(time_range, text):
         return True
-    if (clear := relative_range(text, at)) is not None:
+    if (clear := parse_relative_range(text, at)) is not None:
         slack = max(clear[1] - clear[0], timedelta(days=1))
-        return found[0] - clear[1] < slack and clear[0] - found[1] < slack
-    reach = max(_reaches(text, vaguely), default=0)
+        return time_range[0] - clear[1] < slack and clear[0] - time_range[1] < slack
+    reach = max(_reach_days(text, allow_vague), default=0)
     # Differences, not sums: those cannot leave the calendar.
-    ahead, back = found[0] - day, day - found[1]
+    ahead, back = time_range[0] - day, day - time_range[1]
     return reach > 0 and ahead <= timedelta(days=reach + 1) and back <= timedelta(days=reach)
 
 
-def _point(text: str) -> Range | None:
-    match = _POINT.fullmatch(text)
+def _parse_calendar_date(text: str) -> TimeRange | None:
+    match = _CALENDAR_DATE.fullmatch(text)
     if match is None or not match[0].isascii():
         return None
     year, month, day = int(match[1]), int(match[2] or 1), int(match[3] or 1)
-    if not _EARLIEST <= year <= _LATEST:
+    if not _MIN_YEAR <= year <= _MAX_YEAR:
         return None
     try:
         first = datetime(year, month, day, tzinfo=UTC)
@@ -116,31 +118,31 @@ def _point(text: str) -> Range | None:
     return first, datetime(year + 1, 1, 1, tzinfo=UTC)
 
 
-def _fits_calendar(found: Range, text: str) -> bool:
+def _matches_calendar(time_range: TimeRange, text: str) -> bool:
     """Whether the text names the year and the month, or the one without the other, that the range begins or ends in."""
-    hint = date_hint(text)
+    hint = parse_date_hint(text)
     if hint is None:
         return False
     return any(
         (not hint.years or day.year in hint.years) and (not hint.months or day.month in hint.months)
-        for day in (found[0], found[1] - timedelta(days=1))
+        for day in (time_range[0], time_range[1] - timedelta(days=1))
     )
 
 
-def _reaches(text: str, vaguely: bool) -> Iterator[int]:
+def _reach_days(text: str, allow_vague: bool) -> Iterator[int]:
     """How many days each expression of time in the text may reach, back or ahead."""
     text = text[:20_000]
-    for match in _UNIT.finditer(text):
+    for match in _COUNTED_UNIT.finditer(text):
         count = (match["count"] or "one").lower()
-        days = _DAYS[match["unit"].lower()]
-        number = int(count) if count.isdecimal() else _NUMBER.get(count, 10)
+        days = _UNIT_DAYS[match["unit"].lower()]
+        number = int(count) if count.isdecimal() else _COUNT_VALUES.get(count, 10)
         yield number * days * 3 // 2 + days // 2 + 1
     for words, days in (
         (_DAY_WORDS, 2),
-        (_WEEKDAYS, 14),
-        (_MONTHS_WORDS, 100),
+        (_WEEKDAY_WORDS, 14),
+        (_RECENCY_WORDS, 100),
         (_SEASONS, 400),
-        (_ANY_TIME, 366 * 120 * vaguely),
+        (_UNBOUNDED_TIME, 366 * 120 * allow_vague),
     ):
         if words.search(text):
             yield days

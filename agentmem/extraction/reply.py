@@ -20,70 +20,70 @@ from pydantic import (
     model_validator,
 )
 
-LONGEST_CLAIM = 500
-LONGEST_SENTENCE = 400
-LONGEST_QUOTE = 4_000
-LONGEST_NAME = 120
-LONGEST_KEY = 60
-KEYS = 6
-NAMES = 12
-ITEMS: Mapping[str, int] = {"turns": 24, "facts": 30, "entities": 30, "relations": 20}
+MAX_CLAIM_CHARS = 500
+MAX_SENTENCE_CHARS = 400
+MAX_QUOTE_CHARS = 4_000
+MAX_NAME_CHARS = 120
+MAX_KEY_CHARS = 60
+MAX_KEYS = 6
+MAX_NAMES = 12
+MAX_ITEMS: Mapping[str, int] = {"turns": 24, "facts": 30, "entities": 30, "relations": 20}
 """Items of each list that are taken; what comes after them is left out."""
 
-_LOOKED_AT = 4  # times as many items are looked at, to fill the places of malformed ones
+_INSPECTION_FACTOR = 4  # times as many items are looked at, to fill the places of malformed ones
 
 
-def _one_line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     """On one line and without control characters, so that no text can look like a part of a prompt."""
-    line = " ".join("".join(c if c.isprintable() or c.isspace() else _unseen(c) for c in text).split())
+    line = " ".join("".join(c if c.isprintable() or c.isspace() else _drop_invisible(c) for c in text).split())
     if not line:
         raise ValueError("must say something")
     return line
 
 
-def _unseen(character: str) -> str:
+def _drop_invisible(character: str) -> str:
     # Joiners belong to words of some scripts; everything else that cannot be seen goes.
     return character if character in "\u200c\u200d" else ""
 
 
-def _word_of(*words: str) -> BeforeValidator:
+def _choice_or_none(*words: str) -> BeforeValidator:
     """One of the words, None for anything else: an unknown label is no reason to lose what is labelled."""
     return BeforeValidator(lambda value: value if isinstance(value, str) and value in words else None)
 
 
-def _few(most: int, longest: int) -> BeforeValidator:
+def _string_list(limit: int, max_chars: int) -> BeforeValidator:
     """The usable strings of a list, each once; nothing for what is no list."""
 
     def few(value: object) -> list[str]:
         given = value if isinstance(value, list) else []
         lines = [" ".join(each.split()) for each in given if isinstance(each, str)]
-        return list(dict.fromkeys(line for line in lines if line.isprintable() and 0 < len(line) <= longest))[:most]
+        return list(dict.fromkeys(line for line in lines if line.isprintable() and 0 < len(line) <= max_chars))[:limit]
 
     return BeforeValidator(few)
 
 
-def _or(otherwise: object, kind: type) -> BeforeValidator:
-    return BeforeValidator(lambda value: value if isinstance(value, kind) else otherwise)
+def _or_default(default: object, kind: type) -> BeforeValidator:
+    return BeforeValidator(lambda value: value if isinstance(value, kind) else default)
 
 
-_Line = Annotated[str, AfterValidator(_one_line)]
-_Labels = Annotated[list[str], _few(NAMES, 8)]
-_Names = Annotated[list[str], _few(NAMES, LONGEST_NAME)]
-_Label = Annotated[str | None, _or(None, str)]
-_Flag = Annotated[bool, _or(False, bool)]
+_SingleLine = Annotated[str, AfterValidator(_to_one_line)]
+_Labels = Annotated[list[str], _string_list(MAX_NAMES, 8)]
+_Names = Annotated[list[str], _string_list(MAX_NAMES, MAX_NAME_CHARS)]
+_Label = Annotated[str | None, _or_default(None, str)]
+_Flag = Annotated[bool, _or_default(False, bool)]
 _CERTAINTIES = ("explicit", "implied", "inferred", "uncertain")
-_TIMES = ("current", "past", "future")
-_KINDS = ("fact", "preference", "context")
+_TEMPORAL_LABELS = ("current", "past", "future")
+_MEMORY_TYPES = ("fact", "preference", "context")
 _SUBJECTS = ("user", "agent", "other")
-_REASONS = ("wrong", "changed")
+_REPLACEMENT_REASONS = ("wrong", "changed")
 
 
 class TurnItem(BaseModel):
     """What one turn says, said so that it stands alone; both parts may be empty."""
 
     turn: str = Field(max_length=8)
-    standalone: Annotated[str, _or("", str)] = ""
-    keys: Annotated[list[str], _few(KEYS, LONGEST_KEY)] = Field(default_factory=list)
+    standalone: Annotated[str, _or_default("", str)] = ""
+    keys: Annotated[list[str], _string_list(MAX_KEYS, MAX_KEY_CHARS)] = Field(default_factory=list)
     leans_on: _Labels = Field(default_factory=list)
 
 
@@ -91,19 +91,21 @@ class FactItem(BaseModel):
     """A claim, the words it rests on, and how it stands to what was known."""
 
     turn: str = Field(max_length=8)
-    claim: _Line = Field(max_length=LONGEST_CLAIM)
-    quote: str = Field(max_length=LONGEST_QUOTE)
-    subject: Annotated[Literal["user", "agent", "other"] | None, _word_of(*_SUBJECTS)] = None
-    certainty: Annotated[Literal["explicit", "implied", "inferred", "uncertain"] | None, _word_of(*_CERTAINTIES)] = None
-    temporal: Annotated[Literal["current", "past", "future"] | None, _word_of(*_TIMES)] = None
-    when: Annotated[str | None, _or(None, str)] = None
-    until: Annotated[str | None, _or(None, str)] = None
+    claim: _SingleLine = Field(max_length=MAX_CLAIM_CHARS)
+    quote: str = Field(max_length=MAX_QUOTE_CHARS)
+    subject: Annotated[Literal["user", "agent", "other"] | None, _choice_or_none(*_SUBJECTS)] = None
+    certainty: Annotated[
+        Literal["explicit", "implied", "inferred", "uncertain"] | None, _choice_or_none(*_CERTAINTIES)
+    ] = None
+    temporal: Annotated[Literal["current", "past", "future"] | None, _choice_or_none(*_TEMPORAL_LABELS)] = None
+    when: Annotated[str | None, _or_default(None, str)] = None
+    until: Annotated[str | None, _or_default(None, str)] = None
     negated: _Flag = False
-    kind: Annotated[Literal["fact", "preference", "context"] | None, _word_of(*_KINDS)] = None
+    kind: Annotated[Literal["fact", "preference", "context"] | None, _choice_or_none(*_MEMORY_TYPES)] = None
     entities: _Names = Field(default_factory=list)
     depends_on: _Labels = Field(default_factory=list)
     replaces: _Label = None
-    why_replaced: Annotated[Literal["wrong", "changed"] | None, _word_of(*_REASONS)] = None
+    why_replaced: Annotated[Literal["wrong", "changed"] | None, _choice_or_none(*_REPLACEMENT_REASONS)] = None
     ended: _Label = None
 
 
@@ -111,8 +113,8 @@ class EntityItem(BaseModel):
     """Somebody or something with a name."""
 
     turn: str = Field(max_length=8)
-    name: _Line = Field(max_length=LONGEST_NAME)
-    type: Annotated[str, _or("thing", str)] = "thing"
+    name: _SingleLine = Field(max_length=MAX_NAME_CHARS)
+    type: Annotated[str, _or_default("thing", str)] = "thing"
     aliases: _Names = Field(default_factory=list)
 
 
@@ -120,13 +122,13 @@ class RelationItem(BaseModel):
     """How two of the named stand to each other."""
 
     turn: str = Field(max_length=8)
-    source: _Line = Field(max_length=LONGEST_NAME)
-    kind: _Line = Field(max_length=40)
-    target: _Line = Field(max_length=LONGEST_NAME)
-    quote: str = Field(max_length=LONGEST_QUOTE)
+    source: _SingleLine = Field(max_length=MAX_NAME_CHARS)
+    kind: _SingleLine = Field(max_length=40)
+    target: _SingleLine = Field(max_length=MAX_NAME_CHARS)
+    quote: str = Field(max_length=MAX_QUOTE_CHARS)
 
 
-class _Envelope(BaseModel):
+class _LenientReply(BaseModel):
     _dropped: tuple[str, ...] = PrivateAttr(())
 
     @property
@@ -136,14 +138,14 @@ class _Envelope(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _item_by_item(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _validate_items(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if not isinstance(data, Mapping):
             return handler(data)
         kept, dropped = dict(data), list[str]()
         for name, field in cls.model_fields.items():
             if isinstance(data.get(name), list):
                 item: type[BaseModel] = get_args(field.annotation)[0]
-                kept[name], notes = _sieved(name, data[name], item.model_validate)
+                kept[name], notes = _filter_items(name, data[name], item.model_validate)
                 dropped += notes
             elif not field.is_required():
                 kept.pop(name, None)
@@ -154,7 +156,7 @@ class _Envelope(BaseModel):
         return reply
 
 
-class Reply(_Envelope):
+class ExtractionReply(_LenientReply):
     """The reply about what people said. `turns` has to be there, the other lists may be missing."""
 
     turns: list[TurnItem]
@@ -163,24 +165,26 @@ class Reply(_Envelope):
     relations: list[RelationItem] = Field(default_factory=list)
 
 
-class AgentReply(_Envelope):
+class AgentExtractionReply(_LenientReply):
     """The reply about what the assistant said of itself."""
 
     facts: list[FactItem]
 
 
-def _sieved(name: str, given: list[Any], read: Callable[[Any], BaseModel]) -> tuple[list[BaseModel], list[str]]:
+def _filter_items(
+    name: str, items: list[Any], validate: Callable[[Any], BaseModel]
+) -> tuple[list[BaseModel], list[str]]:
     """The items that follow the schema, up to the limit, and a note for each that was left out of those looked at."""
     kept: list[BaseModel] = []
     notes: list[str] = []
-    most = ITEMS[name]
-    for value in given[: most * _LOOKED_AT]:
+    most = MAX_ITEMS[name]
+    for value in items[: most * _INSPECTION_FACTOR]:
         if len(kept) == most:
             break
         try:
-            kept.append(read(value))
+            kept.append(validate(value))
         except ValidationError:
             notes.append(f"{name}: a malformed item was left out")
-    if len(given) > len(kept) + len(notes):
+    if len(items) > len(kept) + len(notes):
         notes.append(f"{name}: more than {most} items, the rest was left out")
     return kept, notes

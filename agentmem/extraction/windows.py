@@ -7,14 +7,14 @@ import unicodedata
 from collections.abc import Sequence
 
 from agentmem.model.records import Turn
-from agentmem.providers import estimated_tokens
+from agentmem.providers import estimate_tokens
 
-TURNS = 6
-TOKENS = 1_200
-SHORTEST = 10
+MAX_TURNS = 6
+MAX_TOKENS = 1_200
+MIN_TURN_CHARS = 10
 """Characters below which a turn is not read for itself."""
 
-_LONGEST = 300  # characters up to which a text may be nothing but pleasantries
+_MAX_PLEASANTRY_CHARS = 300  # characters up to which a text may be nothing but pleasantries
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _GREETINGS = (
     "hi", "hi there", "hey", "hey there", "hello", "hello there", "good morning", "good afternoon", "good evening",
@@ -23,7 +23,7 @@ _GREETINGS = (
     "thank you so much", "thank you very much", "thanks for your help", "thank you for your help", "welcome",
     "welcome back", "sorry", "no problem", "no worries", "you're welcome", "youre welcome", "you are welcome",
 )  # fmt: skip
-_NOTHINGS = (
+_FILLERS = (
     "yo", "ok", "okay", "k", "alright", "all right", "right", "sure", "sure thing", "of course", "yes", "yeah", "yep",
     "no", "nope", "not at all", "got it", "i see", "understood", "makes sense", "that makes sense", "sounds good",
     "that sounds good", "sounds great", "that sounds great", "good", "great", "nice", "cool", "awesome", "perfect",
@@ -41,28 +41,32 @@ _NOTHINGS = (
 )  # fmt: skip
 
 
-def _any_of(phrases: Sequence[str]) -> str:
+def _build_alternation(phrases: Sequence[str]) -> str:
     return "|".join(re.escape(phrase).replace("\\ ", " ") for phrase in sorted(phrases, key=len, reverse=True))
 
 
 # Without going back over what was read, the longest phrase first: the time is linear. A greeting may name somebody.
 _PLEASANTRIES = re.compile(
-    rf"(?>(?i:(?:{_any_of(_GREETINGS)}))(?![^ ])(?: (?!(?i:{_any_of(_GREETINGS + _NOTHINGS)})(?![^ ]))[A-Z][^ ]*)?"
-    rf"|(?i:{_any_of(_NOTHINGS)})(?![^ ]))(?: (?=.)|$)"
+    rf"(?>(?i:(?:{_build_alternation(_GREETINGS)}))(?![^ ])(?: "
+    rf"(?!(?i:{_build_alternation(_GREETINGS + _FILLERS)})(?![^ ]))[A-Z][^ ]*)?"
+    rf"|(?i:{_build_alternation(_FILLERS)})(?![^ ]))(?: (?=.)|$)"
 )
 
 
-def cut(turns: Sequence[Turn], *, most: int = TURNS, tokens: int = TOKENS) -> list[list[Turn]]:
-    """Consecutive turns of one conversation in windows of at most `most` turns and `tokens` tokens, in their order.
+def split_into_windows(
+    turns: Sequence[Turn], *, max_turns: int = MAX_TURNS, max_tokens: int = MAX_TOKENS
+) -> list[list[Turn]]:
+    """Consecutive turns of one conversation in windows of at most `max_turns` turns and `max_tokens` tokens, in their
+    order.
 
     Every turn is in exactly one window. A turn of more tokens stands alone. No turns give no windows.
     """
     windows: list[list[Turn]] = []
     size = 0
     for turn in turns:
-        cost = estimated_tokens(turn.searchable())
+        cost = estimate_tokens(turn.search_text())
         last = windows[-1] if windows else []
-        full = len(last) >= most or size + cost > tokens
+        full = len(last) >= max_turns or size + cost > max_tokens
         if not last or full or last[-1].conversation_id != turn.conversation_id:
             windows.append([])
             size = 0
@@ -71,21 +75,21 @@ def cut(turns: Sequence[Turn], *, most: int = TURNS, tokens: int = TOKENS) -> li
     return windows
 
 
-def worth_reading(turn: Turn) -> bool:
+def is_substantive(turn: Turn) -> bool:
     """Whether a turn may say something: it has ten characters or more, and not only English pleasantries.
 
     A character as wide as a Chinese one counts for three. Punctuation and emoji say nothing; what was shared does.
     """
-    text = turn.searchable()
-    if len(text) > _LONGEST:
+    text = turn.search_text()
+    if len(text) > _MAX_PLEASANTRY_CHARS:
         return True
     wide = sum(unicodedata.east_asian_width(character) in "WF" and character.isalnum() for character in text)
-    if len(text.strip()) + 2 * wide < SHORTEST:
+    if len(text.strip()) + 2 * wide < MIN_TURN_CHARS:
         return False
-    return not _only_pleasantries(" ".join(_WORD.findall(text.replace("’", "'"))))
+    return not _is_only_pleasantries(" ".join(_WORD.findall(text.replace("’", "'"))))
 
 
-def _only_pleasantries(words: str) -> bool:
+def _is_only_pleasantries(words: str) -> bool:
     at = 0
     while at < len(words):
         found = _PLEASANTRIES.match(words, at)

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Any, NotRequired, Required, TypedDict, cast
 
 from agentmem.errors import InvalidRecord
-from agentmem.model.clock import aware
-from agentmem.model.records import LONGEST_TEXT
-from agentmem.model.scope import checked_name
+from agentmem.model.clock import to_utc
+from agentmem.model.records import MAX_TEXT_CHARS
+from agentmem.model.scope import check_identifier
 
-ROLES = {
+ROLE_ALIASES = {
     "user": "user",
     "human": "user",
     "assistant": "assistant",
@@ -39,97 +39,97 @@ class TurnInput(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLocation:
     """Where a value stands: the file, the line (0 when the file is one document), and the path inside of it."""
 
     file: str
     line: int = 0
     path: str = ""
 
-    def inside(self, step: str | int) -> Place:
+    def child(self, step: str | int) -> SourceLocation:
         """The place of a field (`qa`) or of an item (`3`) of the value here."""
         if isinstance(step, int):
             return replace(self, path=f"{self.path}[{step}]")
         return replace(self, path=f"{self.path}.{step}" if self.path else step)
 
-    def error(self, field: str, message: str) -> InvalidRecord:
+    def build_error(self, field: str, message: str) -> InvalidRecord:
         """The error to raise for a field of the value here."""
         where = self.file + (f":{self.line}" if self.line else "") + (f": {self.path}" if self.path else "")
         return InvalidRecord(f"{where}: {field} {message}", field=field)
 
 
-def mapping(value: object, field: str, place: Place) -> Mapping[str, Any]:
+def parse_mapping(value: object, field: str, location: SourceLocation) -> Mapping[str, Any]:
     """The value as a JSON object."""
     if not isinstance(value, Mapping):
-        raise place.error(field, f"must be an object, got {shown(value)}")
+        raise location.build_error(field, f"must be an object, got {describe_value(value)}")
     return cast(Mapping[str, Any], value)
 
 
-def sequence(source: Mapping[str, Any], field: str, place: Place) -> list[Any]:
+def parse_list_field(source: Mapping[str, Any], field: str, location: SourceLocation) -> list[Any]:
     """A field that must hold a list."""
     value = source.get(field)
     if not isinstance(value, list):
-        raise place.error(field, f"must be a list, got {shown(value)}")
+        raise location.build_error(field, f"must be a list, got {describe_value(value)}")
     return value
 
 
-def text(source: Mapping[str, Any], field: str, place: Place) -> str:
+def parse_text_field(source: Mapping[str, Any], field: str, location: SourceLocation) -> str:
     """A field that must hold text; it may be empty."""
-    return as_text(source.get(field), field, place)
+    return parse_text(source.get(field), field, location)
 
 
-def as_text(value: object, field: str, place: Place) -> str:
+def parse_text(value: object, field: str, location: SourceLocation) -> str:
     """Text that can be stored: valid Unicode, at most a million characters."""
     if not isinstance(value, str):
-        raise place.error(field, f"must be text, got {shown(value)}")
-    if len(value) > LONGEST_TEXT:
-        raise place.error(field, f"must have at most {LONGEST_TEXT:,} characters, got {len(value):,}")
+        raise location.build_error(field, f"must be text, got {describe_value(value)}")
+    if len(value) > MAX_TEXT_CHARS:
+        raise location.build_error(field, f"must have at most {MAX_TEXT_CHARS:,} characters, got {len(value):,}")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise place.error(field, "must be valid Unicode without lone surrogates") from None
+        raise location.build_error(field, "must be valid Unicode without lone surrogates") from None
     return value
 
 
-def filled(value: object, field: str, place: Place) -> str:
+def parse_nonempty_text(value: object, field: str, location: SourceLocation) -> str:
     """Text that must not be empty."""
-    written = as_text(value, field, place)
+    written = parse_text(value, field, location)
     if not written.strip():
-        raise place.error(field, "must not be empty")
+        raise location.build_error(field, "must not be empty")
     return written
 
 
-def name(value: object, field: str, place: Place) -> str:
+def parse_identifier(value: object, field: str, location: SourceLocation) -> str:
     """An id or a name: 1 to 200 characters without control characters; a whole number is taken as its digits."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     try:
-        return checked_name(value, field)
+        return check_identifier(value, field)
     except InvalidRecord as error:
-        raise place.error(field, str(error).removeprefix(field).strip()) from None
+        raise location.build_error(field, str(error).removeprefix(field).strip()) from None
 
 
-def role(value: object, field: str, place: Place) -> str:
+def parse_role(value: object, field: str, location: SourceLocation) -> str:
     """One of user, assistant, system, tool; the names that vendors use for them are translated."""
-    known = ROLES.get(value.strip().lower()) if isinstance(value, str) else None
+    known = ROLE_ALIASES.get(value.strip().lower()) if isinstance(value, str) else None
     if known is None:
-        raise place.error(field, f"must be user, assistant, system or tool, got {shown(value)}")
+        raise location.build_error(field, f"must be user, assistant, system or tool, got {describe_value(value)}")
     return known
 
 
-def moment(value: object, field: str, place: Place) -> datetime:
+def parse_datetime(value: object, field: str, location: SourceLocation) -> datetime:
     """An ISO 8601 date and time, or seconds since 1970; aware, in UTC. Without an offset it is taken as UTC."""
     try:
         if isinstance(value, str):
-            return aware(datetime.fromisoformat(value.strip()))
+            return to_utc(datetime.fromisoformat(value.strip()))
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
         pass  # the message below covers what cannot be parsed and what is no time at all
-    raise place.error(field, f"must be an ISO 8601 time or seconds since 1970, got {shown(value)}")
+    raise location.build_error(field, f"must be an ISO 8601 time or seconds since 1970, got {describe_value(value)}")
 
 
-def shown(value: object) -> str:
+def describe_value(value: object) -> str:
     """A value for an error message, cut at 60 characters; long lists and objects are only named."""
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}"

@@ -6,50 +6,50 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 
 from agentmem.errors import InvalidRecord, NotFound
-from agentmem.model.changes import JournalEntry, keyed_change_id
-from agentmem.model.clock import derived_id
+from agentmem.model.changes import JournalEntry, derive_change_id
+from agentmem.model.clock import derive_id
 from agentmem.model.records import KINDS, Key, R, Record
 from agentmem.model.scope import Scope
-from agentmem.resources import Resources
+from agentmem.resources import Engine
 from agentmem.stores import Where
 
-AT_ONCE = 500  # ids asked for in one go
-PAGE = 1000  # records read in one go
-NAMED_BY_CALLERS = ("Turn", "Entity", "Goal")  # kinds whose ids callers may choose
+ID_BATCH_SIZE = 500  # ids asked for in one go
+RECORD_PAGE_SIZE = 1000  # records read in one go
+KINDS_WITH_CALLER_IDS = ("Turn", "Entity", "Goal")  # kinds whose ids callers may choose
 
 
 @dataclass
-class Seat:
+class MemoryContext:
     """Where the subsystems of one view sit: shared resources, and the scope they act in, which turns move on."""
 
-    resources: Resources
+    engine: Engine
     scope: Scope
 
-    def conversation(self) -> str:
+    def ensure_conversation_id(self) -> str:
         """The conversation that goes on here; a new one begins when there is none."""
         if self.scope.conversation_id is None:
-            self.scope = replace(self.scope, conversation_id=self.resources.ids.new())
+            self.scope = replace(self.scope, conversation_id=self.engine.ids.new_id())
         assert self.scope.conversation_id is not None
         return self.scope.conversation_id
 
-    def begin(self, session_id: str) -> None:
+    def start_session(self, session_id: str) -> None:
         """Go on in another session, without a conversation yet."""
         self.scope = replace(self.scope, session_id=session_id, conversation_id=None)
 
-    async def one(self, kind: str, record_id: str) -> Record:
+    async def get_one(self, kind: str, record_id: str) -> Record:
         """Return the current record of this id that the scope may read; NotFound otherwise."""
-        for record in await self.resources.log.get(kind, [record_id], self.scope):
-            if record.channel in self.scope.readable():
+        for record in await self.engine.log.read_records(kind, [record_id], self.scope):
+            if record.channel in self.scope.readable_channels():
                 return record
         for record in (await self._find_aliased([kind], [record_id])).values():
             return record
-        raise NotFound(f"no {kind} {record_id!r} in the channels {', '.join(self.scope.readable())}")
+        raise NotFound(f"no {kind} {record_id!r} in the channels {', '.join(self.scope.readable_channels())}")
 
-    async def any(self, record_id: str) -> list[Record]:
+    async def find_by_id(self, record_id: str) -> list[Record]:
         """Return the current records of this id, of any kind, that the scope may read; [] when there is none."""
-        where = Where(kinds=tuple(KINDS), ids=(record_id,), channels=self.scope.readable())
-        found = await self.resources.log.find(self.scope, where, limit=len(KINDS))
-        return found or list((await self._find_aliased(NAMED_BY_CALLERS, [record_id])).values())
+        where = Where(kinds=tuple(KINDS), ids=(record_id,), channels=self.scope.readable_channels())
+        found = await self.engine.log.find(self.scope, where, limit=len(KINDS))
+        return found or list((await self._find_aliased(KINDS_WITH_CALLER_IDS, [record_id])).values())
 
     # -- ids that callers choose
 
@@ -59,9 +59,9 @@ class Seat:
         An id is unique within a user, but a caller must neither learn of a record in another agent's channel nor be
         refused because of it. The alias depends on the channel (the active one when None), so a retry finds it again.
         """
-        return derived_id(self.scope.user_id, "alias", kind, channel or self.scope.channel, given_id)
+        return derive_id(self.scope.user_id, "alias", kind, channel or self.scope.channel, given_id)
 
-    async def locate_conversation(self, conversation_id: str) -> dict[Key, int]:
+    async def require_conversation(self, conversation_id: str) -> dict[Key, int]:
         """Return the journal position of a conversation, for a write to expect; InvalidRecord when there is none."""
         if found := await self.find_conversation(conversation_id):
             return found
@@ -75,25 +75,25 @@ class Seat:
 
         That is its record, or one of its turns where the record lies in a channel that the scope cannot read.
         """
-        readable = self.scope.readable()
-        found = await self.resources.log.get("Conversation", [conversation_id], self.scope)
+        readable = self.scope.readable_channels()
+        found = await self.engine.log.read_records("Conversation", [conversation_id], self.scope)
         if not any(record.channel in readable for record in found):
             where = Where(kinds=("Turn",), channels=readable, conversation_id=conversation_id)
-            found = await self.resources.log.find(self.scope, where, limit=1)
+            found = await self.engine.log.find(self.scope, where, limit=1)
         return {record.key: record.seq for record in found}
 
     async def resolve_ids(self, kind: str, given_ids: Sequence[str]) -> list[str]:
         """Return the stored ids of a kind for ids as a caller knows them; an unknown id is returned unchanged."""
         if not given_ids:
             return []
-        stored = await self.resources.log.get(kind, list(dict.fromkeys(given_ids)), self.scope)
-        known = {record.id for record in stored if record.channel in self.scope.readable()}
+        stored = await self.engine.log.read_records(kind, list(dict.fromkeys(given_ids)), self.scope)
+        known = {record.id for record in stored if record.channel in self.scope.readable_channels()}
         aliased = await self._find_aliased([kind], [name for name in given_ids if name not in known])
         return [aliased[kind, name].id if (kind, name) in aliased else name for name in given_ids]
 
     async def resolve_id(self, record_id: str) -> str:
         """Return the stored id for an id of any kind as a caller knows it; an unknown id is returned unchanged."""
-        found = await self.any(record_id)
+        found = await self.find_by_id(record_id)
         return found[0].id if found else record_id
 
     async def _find_aliased(self, kinds: Sequence[str], given_ids: Sequence[str]) -> dict[Key, Record]:
@@ -105,44 +105,48 @@ class Seat:
         for kind in kinds if given_ids else ():
             aliases = {
                 self.alias_id(kind, name, channel): (kind, name)
-                for channel in reversed(self.scope.readable())
+                for channel in reversed(self.scope.readable_channels())
                 for name in given_ids
             }
-            for record in await self.resources.log.get(kind, list(aliases), self.scope):
-                if kind in NAMED_BY_CALLERS and record.channel in self.scope.readable():
+            for record in await self.engine.log.read_records(kind, list(aliases), self.scope):
+                if kind in KINDS_WITH_CALLER_IDS and record.channel in self.scope.readable_channels():
                     found[aliases[record.id]] = record
         return found
 
-    async def pages(self, where: Where) -> AsyncIterator[list[Record]]:
+    async def iter_pages(self, where: Where) -> AsyncIterator[list[Record]]:
         """Current records that match, in any channel of the user unless `where` names some, by kind and id.
 
         No write between two pages makes one that stands all the while be missed, or come twice.
         """
         for kind in tuple(KINDS) if where.kinds is None else where.kinds:
             page, rest = list[Record](), replace(where, kinds=(kind,))
-            while page := await self.resources.log.find(self.scope, rest, order="id", limit=PAGE):
+            while page := await self.engine.log.find(self.scope, rest, order="id", limit=RECORD_PAGE_SIZE):
                 yield page
-                if len(page) < PAGE:
+                if len(page) < RECORD_PAGE_SIZE:
                     break
-                rest = replace(rest, after=page[-1].id)
+                rest = replace(rest, after_id=page[-1].id)
 
-    async def all(self, kind: str, *, channels: Sequence[str] | None = None) -> list[Record]:
+    async def list_readable(self, kind: str, *, channels: Sequence[str] | None = None) -> list[Record]:
         """Every current record of a kind in the readable channels, in order of `seq`."""
-        where = Where(kinds=(kind,), channels=tuple(channels or self.scope.readable()))
-        return sorted([record async for page in self.pages(where) for record in page], key=lambda record: record.seq)
+        where = Where(kinds=(kind,), channels=tuple(channels or self.scope.readable_channels()))
+        return sorted(
+            [record async for page in self.iter_pages(where) for record in page], key=lambda record: record.seq
+        )
 
-    async def must_exist(self, field: str, kind: str, ids: Sequence[str]) -> dict[Key, int]:
-        """Return the journal position of these records, for a write to expect; see `locate`."""
-        return (await self.locate(field, kind, ids))[1]
+    async def require_existing(self, field: str, kind: str, ids: Sequence[str]) -> dict[Key, int]:
+        """Return the journal position of these records, for a write to expect; see `resolve_existing_ids`."""
+        return (await self.resolve_existing_ids(field, kind, ids))[1]
 
-    async def locate(self, field: str, kind: str, given_ids: Sequence[str]) -> tuple[list[str], dict[Key, int]]:
+    async def resolve_existing_ids(
+        self, field: str, kind: str, given_ids: Sequence[str]
+    ) -> tuple[list[str], dict[Key, int]]:
         """Return the stored ids for ids as a caller knows them, and the journal position of each record.
 
         A write expects the records there. Raises InvalidRecord naming the field unless every id is stored in a channel
         that the scope may read.
         """
-        readable = self.scope.readable()
-        stored = await self.resources.log.get(kind, given_ids, self.scope) if given_ids else []
+        readable = self.scope.readable_channels()
+        stored = await self.engine.log.read_records(kind, given_ids, self.scope) if given_ids else []
         found = {record.id: record for record in stored if record.channel in readable}
         missing = [name for name in given_ids if name not in found]
         found |= {name: record for (_, name), record in (await self._find_aliased([kind], missing)).items()}
@@ -151,22 +155,29 @@ class Seat:
                 raise InvalidRecord(f"{field}: no {kind} {name!r} is stored; store it first", field=field)
         return [found[name].id for name in given_ids], {record.key: record.seq for record in found.values()}
 
-    async def used(self, ids: Sequence[str], context_tags: Sequence[str] = (), *, key: str | None = None) -> int:
-        """Count a use of these records, once per `key`; returns how many were found in the readable channels.
+    async def record_usage(
+        self, ids: Sequence[str], context_tags: Sequence[str] = (), *, idempotency_key: str | None = None
+    ) -> int:
+        """Count a use of these records, once per `idempotency_key`; returns how many were found in the readable
+        channels.
 
         `context_tags` say what the conversation is about: a fact used in another field than its own becomes stronger.
         """
         for field, names in (("ids", ids), ("context_tags", context_tags)):
             if isinstance(names, str):
                 raise InvalidRecord(f"{field} must be a list of strings, got a string", field=field)
-        keys = await self._usable(list(dict.fromkeys(ids)))
-        resources = self.resources
-        use_id = resources.ids.new() if key is None else keyed_change_id(self.scope, "observe_usage", key)
+        keys = await self._find_readable_keys(list(dict.fromkeys(ids)))
+        engine = self.engine
+        use_id = (
+            engine.ids.new_id()
+            if idempotency_key is None
+            else derive_change_id(self.scope, "observe_usage", idempotency_key)
+        )
         tags = tuple(context_tags)
-        await resources.log.touch(
-            keys, self.scope, use_id, used=True, at=resources.clock.now(), context_tags=tags
+        await engine.log.record_usage(
+            keys, self.scope, use_id, used=True, used_at=engine.clock.now(), context_tags=tags
         )  # fmt: skip
-        row = resources.auditor.write(
+        row = engine.auditor.build_write_entry(
             "observe_usage",
             self.scope,
             memory_type="semantic",
@@ -174,29 +185,29 @@ class Seat:
             metadata={"tags": tags[:20]},
         )
         if row is not None:
-            await resources.log.audit([row])
+            await engine.log.write_audit([row])
         return len(keys)
 
-    async def _usable(self, ids: Sequence[str]) -> list[Key]:
+    async def _find_readable_keys(self, ids: Sequence[str]) -> list[Key]:
         """The keys of the current records of these ids that the scope may read, in the order asked."""
         usable = tuple(kind for kind in KINDS if kind != "Gloss")  # a turn's bears the turn's id
         found: list[Key] = []
-        for start in range(0, len(ids), AT_ONCE):
-            some = tuple(ids[start : start + AT_ONCE])
-            where = Where(kinds=usable, ids=some, channels=self.scope.readable())
-            seen = await self.resources.log.find(self.scope, where, limit=len(some) * len(usable))
+        for start in range(0, len(ids), ID_BATCH_SIZE):
+            some = tuple(ids[start : start + ID_BATCH_SIZE])
+            where = Where(kinds=usable, ids=some, channels=self.scope.readable_channels())
+            seen = await self.engine.log.find(self.scope, where, limit=len(some) * len(usable))
             keys = [(record.id, record.key) for record in seen]
             known = {name for name, _ in keys}
-            aliased = await self._find_aliased(NAMED_BY_CALLERS, [name for name in some if name not in known])
+            aliased = await self._find_aliased(KINDS_WITH_CALLER_IDS, [name for name in some if name not in known])
             keys += [(name, record.key) for (_, name), record in aliased.items()]
             place = {name: number for number, name in enumerate(some)}
             found += [key for _, key in sorted(keys, key=lambda item: (place[item[0]], item[1]))]
         return found
 
 
-def first_of(entry: JournalEntry | None, cls: type[R]) -> R:
+def get_written_record(entry: JournalEntry | None, cls: type[R]) -> R:
     """The first record of a class that a write put; NotFound when it was done before and the record erased since."""
-    for stored in () if entry is None else entry.puts:
+    for stored in () if entry is None else entry.upserts:
         if isinstance(stored.record, cls):
             return stored.record
     raise NotFound(f"this write was done before and its {cls.__name__} erased since")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from agentmem.model.records import Record
-from agentmem.stores import Scan
+from agentmem.stores import ErasureScan
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +18,17 @@ class ForgetReceipt:
     hard: bool
     at: datetime
     derived: tuple[str, ...] = ()
-    scan: Scan | None = None
+    scan: ErasureScan | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ErasureReceipt:
-    """Everything of a user was erased. `scan.remnants` is empty, `scan.pending` says what waits, and for whom."""
+    """Everything of a user was erased. `scan.leftovers` is empty, `scan.deferred` says what waits, and for whom."""
 
     operation_id: str
     user_id: str
     at: datetime
-    scan: Scan = field(default_factory=lambda: Scan(()))
+    scan: ErasureScan = field(default_factory=lambda: ErasureScan(()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,33 +14,40 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import ValidationError
 
-from agentmem.errors import BadReply, ConfigError, InvalidRecord, ModelError
-from agentmem.events import WARNING, tell
-from agentmem.memory.buffer_messages import Found, Message, matches, plain, positive, summary_of
+from agentmem.errors import ConfigError, InvalidModelOutput, InvalidRecord, ModelError
+from agentmem.events import WARNING, log_event
+from agentmem.memory.buffer_messages import (
+    Message,
+    MessageMatch,
+    build_summary_message,
+    check_positive_int,
+    matches_metadata,
+    to_json_dict,
+)
 from agentmem.memory.buffer_search import (
     EmbeddingCache,
     Scores,
     Vector,
+    blend_scores,
     check_query,
-    checked_bias,
-    checked_vector,
+    check_recency_bias,
     cosines,
-    hybrid,
+    normalize_query_vector,
     recency,
 )
-from agentmem.memory.buffer_state import Sizes, State, packed, unpacked
-from agentmem.memory.buffer_summary import ModelSummarizer, Summarizer, extractive
+from agentmem.memory.buffer_state import BufferSizes, BufferState, pack_vectors, unpack_vectors
+from agentmem.memory.buffer_summary import LLMSummarizer, Summarizer, summarize_extractive
 from agentmem.model.clock import Clock, Stopwatch, SystemClock
-from agentmem.model.loop import LOOP
-from agentmem.model.records import invalid
-from agentmem.projections.embedders import embedder_options
+from agentmem.model.loop import BACKGROUND_LOOP
+from agentmem.model.records import to_invalid_record
+from agentmem.projections.embedders import build_embedder_options
 from agentmem.providers import Embedder, open_embedder
-from agentmem.providers.llms import LLMs
+from agentmem.providers.llms import LLMRegistry
 from agentmem.settings import Settings, load_settings
 from agentmem.settings_parts import BufferOptions
 
-CACHED = 1000  # vectors of texts
-REST_MS = 30_000.0  # without tries after the embedder failed
+MIN_CACHED_VECTORS = 1000  # vectors of texts
+BACKOFF_MS = 30_000.0  # without tries after the embedder failed
 
 
 class BufferMemory:
@@ -59,13 +66,13 @@ class BufferMemory:
         recency_bias: float = 0.3, summarizer: Summarizer | str | None = None, *, capacity: int | None = None,
         summary_batch: int = 10, max_summaries: int = 500, clock: Clock | None = None, settings: Settings | None = None,
     ) -> None:  # fmt: skip
-        self.sizes = sizes = Sizes.checked(
+        self.sizes = sizes = BufferSizes.build(
             max_size=max_size, buffer_multiplier=buffer_multiplier, recency_bias=recency_bias, capacity=capacity,
             summary_batch=summary_batch, max_summaries=max_summaries,
         )  # fmt: skip
         self._clock = clock or SystemClock()
-        self._owned: list[Embedder | LLMs] = []
-        held = sizes.most + (
+        self._owned: list[Embedder | LLMRegistry] = []
+        held = sizes.max_messages + (
             0 if summarizer is None else sizes.max_summaries
         )  # a search reads all of it, and the query
         self._cache = self._open_cache(embedder, settings, held)
@@ -74,31 +81,31 @@ class BufferMemory:
         self._messages: deque[Message] = deque()
         self._summaries: deque[Message] = deque(maxlen=sizes.max_summaries)
         self._count = 0
-        self._summarising = False
-        self._failed: Stopwatch | None = None
+        self._is_summarizing = False
+        self._since_failure: Stopwatch | None = None
         self._notices: dict[str, str] = {}
 
     def _open_cache(
-        self, embedder: Embedder | str | None, settings: Settings | None, held: int
+        self, embedder: Embedder | str | None, settings: Settings | None, max_texts: int
     ) -> EmbeddingCache | None:
         if embedder is None:
             return None
         if isinstance(embedder, str):
-            embedder = open_embedder(embedder, embedder_options(load_settings(settings)))
+            embedder = open_embedder(embedder, build_embedder_options(load_settings(settings)))
             self._owned.append(embedder)
-        return EmbeddingCache(embedder, max(CACHED, held + 1))
+        return EmbeddingCache(embedder, max(MIN_CACHED_VECTORS, max_texts + 1))
 
     def _open_summarizer(self, summarizer: Summarizer | str | None, settings: Settings | None) -> Summarizer | None:
         if summarizer is None or callable(summarizer):
             return summarizer
         if summarizer == "extractive":
-            return extractive
-        llms = LLMs(load_settings(settings, synopsis_llm=summarizer))
-        asker = llms.asker("synopsis", llms.spending())
+            return summarize_extractive
+        llms = LLMRegistry(load_settings(settings, synopsis_llm=summarizer))
+        asker = llms.for_purpose("synopsis", llms.build_budget())
         if asker is None:
             raise ConfigError(f"summarizer {summarizer!r}: give extractive, a language model, a function, or None")
         self._owned.append(llms)
-        return ModelSummarizer(asker)
+        return LLMSummarizer(asker)
 
     # -- presets
 
@@ -118,7 +125,7 @@ class BufferMemory:
         return cls(10, 10, embedder, 0.3, **more)
 
     @classmethod
-    def summarising(
+    def summarizing(
         cls, embedder: Embedder | str | None = None, summarizer: Summarizer | str = "extractive", *,
         options: BufferOptions | None = None, **more: Any,
     ) -> Self:  # fmt: skip
@@ -139,7 +146,7 @@ class BufferMemory:
         return len(self._messages)
 
     def __repr__(self) -> str:
-        return f"BufferMemory({len(self)} of {self.sizes.most} messages, {len(self._summaries)} summaries)"
+        return f"BufferMemory({len(self)} of {self.sizes.max_messages} messages, {len(self._summaries)} summaries)"
 
     @property
     def messages(self) -> list[Message]:
@@ -158,9 +165,9 @@ class BufferMemory:
         """What does not work as it was set up, in one sentence each; () when all does."""
         return tuple(self._notices.copy().values())
 
-    def recent(self, n: int | None = None) -> list[Message]:
-        """The last `n` messages (None: the context window, `max_size`), oldest first; [] when there are none."""
-        wanted = self.sizes.max_size if n is None else positive(n, "n")
+    def recent(self, limit: int | None = None) -> list[Message]:
+        """The last `limit` messages (None: the context window, `max_size`), oldest first; [] when there are none."""
+        wanted = self.sizes.max_size if limit is None else check_positive_int(limit, "n")
         with self._lock:
             return list(islice(self._messages, max(0, len(self._messages) - wanted), None))
 
@@ -191,58 +198,58 @@ class BufferMemory:
         given: dict[str, Any] = {
             "role": "user" if role is None else role,
             "content": content,
-            "metadata": plain(metadata),
+            "metadata": to_json_dict(metadata),
         }
         try:
             draft = Message(**given, timestamp=self._clock.now() if timestamp is None else timestamp)
         except ValidationError as error:
-            raise invalid(error, "message") from error
+            raise to_invalid_record(error, "message") from error
         with self._lock:
             self._count += 1
             message = draft.model_copy(update={"number": self._count})
             self._messages.append(message)
-        self._make_room()
+        self._evict_oldest()
         return message
 
-    def _make_room(self) -> None:
+    def _evict_oldest(self) -> None:
         """Let the oldest messages go, each once its summary is there."""
         if self._summarizer is None:
             with self._lock:
-                while len(self._messages) > self.sizes.most:
+                while len(self._messages) > self.sizes.max_messages:
                     self._messages.popleft()
             return
-        while batch := self._oldest():
+        while batch := self._claim_oldest_batch():
             try:
-                summary = self._summary(self._summarizer, batch)  # without the lock: a model takes its time
+                summary = self._summarize(self._summarizer, batch)  # without the lock: a model takes its time
                 with self._lock:
                     if self._messages and self._messages[0] is batch[0]:  # not cleared meanwhile
                         self._summaries.append(summary)
                         for _ in batch:
                             self._messages.popleft()
             finally:
-                self._summarising = False
+                self._is_summarizing = False
 
-    def _oldest(self) -> list[Message]:
+    def _claim_oldest_batch(self) -> list[Message]:
         """The messages to sum up next; [] when there is room, or another thread is at it."""
         with self._lock:
-            if self._summarising or len(self._messages) <= self.sizes.most:
+            if self._is_summarizing or len(self._messages) <= self.sizes.max_messages:
                 return []
-            self._summarising = True
-            return list(islice(self._messages, min(self.sizes.summary_batch, self.sizes.most)))
+            self._is_summarizing = True
+            return list(islice(self._messages, min(self.sizes.summary_batch, self.sizes.max_messages)))
 
-    def _summary(self, summarizer: Summarizer, batch: Sequence[Message]) -> Message:
+    def _summarize(self, summarizer: Summarizer, batch: Sequence[Message]) -> Message:
         try:
             said = summarizer(batch)
-            text: object = LOOP.run(_awaited(said)) if inspect.isawaitable(said) else said
+            text: object = BACKGROUND_LOOP.run(_as_coroutine(said)) if inspect.isawaitable(said) else said
             if not isinstance(text, str):
-                raise BadReply(f"a summary must be text, got {type(text).__name__}")
-            summary = summary_of(batch, text)
+                raise InvalidModelOutput(f"a summary must be text, got {type(text).__name__}")
+            summary = build_summary_message(batch, text)
         except Exception as error:  # noqa: BLE001  a caller's function may raise anything, and no message may be lost
             name = type(error).__name__
             if "summarizer" not in self._notices:
-                tell(WARNING, "summariser_failed", error=name, messages=len(batch))
+                log_event(WARNING, "summariser_failed", error=name, messages=len(batch))
             self._notices["summarizer"] = f"The summariser failed ({name}): summaries are sentences as they stand."
-            return summary_of(batch, extractive(batch))
+            return build_summary_message(batch, summarize_extractive(batch))
         self._notices.pop("summarizer", None)
         return summary
 
@@ -251,53 +258,57 @@ class BufferMemory:
     def search(
         self, query: str, limit: int = 10, filter_metadata: Mapping[str, Any] | None = None,
         query_vector: ArrayLike | None = None, recency_bias: float | None = None,
-    ) -> list[Found]:  # fmt: skip
+    ) -> list[MessageMatch]:  # fmt: skip
         """Messages and summaries by (1 - recency_bias) · cosine with the query + recency_bias · recency, best first.
 
         Only those whose metadata hold every entry of `filter_metadata`; [] when there are none. `query_vector` spares
         embedding the query. Without an embedder, or while it is away, the newest of the context window, newest first.
         Raises InvalidRecord naming a wrong argument.
         """
-        positive(limit, "limit")
-        wanted = plain(filter_metadata, "filter_metadata")
-        bias = self.sizes.recency_bias if recency_bias is None else checked_bias(recency_bias)
+        check_positive_int(limit, "limit")
+        wanted = to_json_dict(filter_metadata, "filter_metadata")
+        bias = self.sizes.recency_bias if recency_bias is None else check_recency_bias(recency_bias)
         if query_vector is None:
             check_query(query)
             vector = None
         else:
-            vector = checked_vector(query_vector, None if self._cache is None else self._cache.embedder.dimensions)
+            vector = normalize_query_vector(
+                query_vector, None if self._cache is None else self._cache.embedder.dimensions
+            )
         with self._lock:
             held = [*self._summaries, *self._messages]
         newness = recency(len(held))
-        at = [place for place, message in enumerate(held) if matches(message.metadata, wanted)]
-        semantic = self._cosines(query, vector, [held[place].content for place in at])
+        at = [place for place, message in enumerate(held) if matches_metadata(message.metadata, wanted)]
+        semantic = self._compute_cosines(query, vector, [held[place].content for place in at])
         if semantic is None:
             newest = at[::-1][: min(limit, self.sizes.max_size)]
-            return [Found(held[place], float(newness[place]), None, float(newness[place])) for place in newest]
-        scores = np.round(hybrid(semantic, newness[at], bias), 6)
+            return [MessageMatch(held[place], float(newness[place]), None, float(newness[place])) for place in newest]
+        scores = np.round(blend_scores(semantic, newness[at], bias), 6)
         order = sorted(range(len(at)), key=lambda n: (-scores[n], -at[n]))[:limit]
         return [
-            Found(
+            MessageMatch(
                 held[at[n]], float(scores[n]), None if np.isnan(semantic[n]) else float(semantic[n]),
                 float(newness[at[n]]),
             )
             for n in order
         ]  # fmt: skip
 
-    def _cosines(self, query: str, vector: Vector | None, texts: Sequence[str]) -> Scores | None:
+    def _compute_cosines(self, query: str, vector: Vector | None, texts: Sequence[str]) -> Scores | None:
         """How near each text lies to the query; None when that cannot be told."""
-        cache, failed = self._cache, self._failed
-        if cache is None or (failed is not None and failed.milliseconds() < REST_MS):
+        cache, failed = self._cache, self._since_failure
+        if cache is None or (failed is not None and failed.milliseconds() < BACKOFF_MS):
             return None
         try:
-            *vectors, asked = cache.look_up([*texts, query]) if vector is None else [*cache.look_up(texts), vector]
+            *vectors, asked = (
+                cache.get_or_embed([*texts, query]) if vector is None else [*cache.get_or_embed(texts), vector]
+            )
         except ModelError as error:
             if failed is None:
-                tell(WARNING, "model_away", part="buffer", embedder=cache.embedder.identity, error=str(error))
-            self._failed = Stopwatch(self._clock)
+                log_event(WARNING, "model_away", part="buffer", embedder=cache.embedder.identity, error=str(error))
+            self._since_failure = Stopwatch(self._clock)
             self._notices["embedder"] = f"Messages are found by their newness alone: {error}"
             return None
-        self._failed = None
+        self._since_failure = None
         self._notices.pop("embedder", None)
         return None if asked is None else cosines(asked, vectors)
 
@@ -306,12 +317,12 @@ class BufferMemory:
     def to_json(self, *, vectors: bool = False) -> str:
         """Everything that `from_json` needs, as JSON; with `vectors` also those that a search has made so far."""
         with self._lock:
-            state = State(
+            state = BufferState(
                 sizes=self.sizes, count=self._count, summaries=tuple(self._summaries), messages=tuple(self._messages)
             )
         if vectors and self._cache is not None:
             texts = [message.content for message in (*state.summaries, *state.messages)]
-            of_texts = packed(self._cache.embedder.identity, texts, self._cache.known(texts))
+            of_texts = pack_vectors(self._cache.embedder.identity, texts, self._cache.find_cached(texts))
             state = state.model_copy(update={"vectors": of_texts})
         return state.model_dump_json()
 
@@ -324,7 +335,7 @@ class BufferMemory:
 
         Vectors of another embedder are left out. Raises InvalidRecord naming the field that is wrong.
         """
-        state = State.read(text)
+        state = BufferState.parse(text)
         buffer = cls(
             **state.sizes.model_dump(), embedder=embedder, summarizer=summarizer, clock=clock, settings=settings
         )
@@ -332,10 +343,10 @@ class BufferMemory:
         buffer._messages.extend(state.messages)
         buffer._count = state.count
         if state.vectors is not None:
-            found = unpacked(state.vectors, [message.content for message in (*state.summaries, *state.messages)])
+            found = unpack_vectors(state.vectors, [message.content for message in (*state.summaries, *state.messages)])
             if buffer._cache is not None and buffer._cache.embedder.identity == state.vectors.embedder:
-                buffer._cache.keep(found)
-        buffer._make_room()
+                buffer._cache.add(found)
+        buffer._evict_oldest()
         return buffer
 
     # -- life
@@ -343,7 +354,7 @@ class BufferMemory:
     def close(self) -> None:
         """Close the models that were opened by name; those that were given stay open."""
         while self._owned:
-            LOOP.run(self._owned.pop().close())
+            BACKGROUND_LOOP.run(self._owned.pop().close())
 
     def __enter__(self) -> Self:
         return self
@@ -352,5 +363,5 @@ class BufferMemory:
         self.close()
 
 
-async def _awaited(said: Awaitable[str]) -> str:
-    return await said
+async def _as_coroutine(awaitable: Awaitable[str]) -> str:
+    return await awaitable

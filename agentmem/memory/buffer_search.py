@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from agentmem.errors import BadReply, InvalidRecord
-from agentmem.events import WARNING, tell
-from agentmem.model.loop import LOOP
+from agentmem.errors import InvalidModelOutput, InvalidRecord
+from agentmem.events import WARNING, log_event
+from agentmem.model.loop import BACKGROUND_LOOP
 from agentmem.providers import Embedder
 
 Vector = NDArray[np.float32]
 Scores = NDArray[np.float64]
-LONGEST_QUERY = 10_000
+MAX_QUERY_CHARS = 10_000
 
 
 class EmbeddingCache:
@@ -28,52 +28,52 @@ class EmbeddingCache:
     def __init__(self, embedder: Embedder, size: int) -> None:
         self.embedder = embedder
         self._size = size
-        self._kept: OrderedDict[str, Vector | None] = OrderedDict()
+        self._vectors: OrderedDict[str, Vector | None] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._vectors)
 
-    def known(self, texts: Sequence[str]) -> dict[str, Vector | None]:
+    def find_cached(self, texts: Sequence[str]) -> dict[str, Vector | None]:
         """What is kept of these texts."""
         with self._lock:
-            found = {text: self._kept[text] for text in dict.fromkeys(texts) if text in self._kept}
+            found = {text: self._vectors[text] for text in dict.fromkeys(texts) if text in self._vectors}
             for text in found:
-                self._kept.move_to_end(text)
+                self._vectors.move_to_end(text)
         return found
 
-    def keep(self, vectors: Mapping[str, Vector | None]) -> None:
+    def add(self, vectors: Mapping[str, Vector | None]) -> None:
         """Add vectors; the longest unused ones make room."""
         with self._lock:
             for text, vector in vectors.items():
-                self._kept[text] = vector
-                self._kept.move_to_end(text)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+                self._vectors[text] = vector
+                self._vectors.move_to_end(text)
+            while len(self._vectors) > self._size:
+                self._vectors.popitem(last=False)
 
-    def look_up(self, texts: Sequence[str]) -> list[Vector | None]:
+    def get_or_embed(self, texts: Sequence[str]) -> list[Vector | None]:
         """A unit vector for each text. Raises ModelUnavailable when the embedder cannot be reached."""
-        found = self.known(texts)
+        found = self.find_cached(texts)
         missing = [text for text in dict.fromkeys(texts) if text not in found]
         if missing:  # without a lock: a model takes its time, and at worst two threads ask for the same
-            fresh = LOOP.run(embedded(self.embedder, missing))
-            self.keep(fresh)
+            fresh = BACKGROUND_LOOP.run(embed_texts(self.embedder, missing))
+            self.add(fresh)
             found |= fresh
         return [found[text] for text in texts]
 
 
-async def embedded(embedder: Embedder, texts: Sequence[str]) -> dict[str, Vector | None]:
+async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> dict[str, Vector | None]:
     """A unit vector by text, None for a text that the embedder cannot read. Raises ModelUnavailable when it is away."""
     try:
         rows = np.asarray(await embedder.embed(texts), dtype=np.float32)
         if rows.shape != (len(texts), embedder.dimensions) or not np.isfinite(rows).all():
-            raise BadReply(f"{embedder.identity} gave no {len(texts)} vectors of finite numbers")
-    except BadReply as error:
+            raise InvalidModelOutput(f"{embedder.identity} gave no {len(texts)} vectors of finite numbers")
+    except InvalidModelOutput as error:
         if len(texts) == 1:
-            tell(WARNING, "text_not_embedded", embedder=embedder.identity, error=type(error).__name__)
+            log_event(WARNING, "text_not_embedded", embedder=embedder.identity, error=type(error).__name__)
             return {texts[0]: None}
         half = len(texts) // 2  # so that one text that cannot be read costs the others nothing
-        return {**await embedded(embedder, texts[:half]), **await embedded(embedder, texts[half:])}
+        return {**await embed_texts(embedder, texts[:half]), **await embed_texts(embedder, texts[half:])}
     return dict(zip(texts, rows, strict=True))
 
 
@@ -91,26 +91,26 @@ def cosines(query: Vector, vectors: Sequence[Vector | None]) -> Scores:
     return np.clip(np.round(out, 4), -1.0, 1.0)
 
 
-def hybrid(semantic: Scores, newness: Scores, bias: float) -> Scores:
+def blend_scores(semantic: Scores, newness: Scores, bias: float) -> Scores:
     """(1 - bias) · semantic + bias · recency; what could not be compared counts as unlike."""
     return (1.0 - bias) * np.nan_to_num(semantic, nan=0.0) + bias * newness
 
 
 def check_query(query: object) -> None:
     """Raise InvalidRecord unless a query is text of 1 to 10,000 characters."""
-    if not isinstance(query, str) or not query.strip() or len(query) > LONGEST_QUERY:
+    if not isinstance(query, str) or not query.strip() or len(query) > MAX_QUERY_CHARS:
         got = f"{len(query):,} characters" if isinstance(query, str) else type(query).__name__
-        raise InvalidRecord(f"query must be text of 1 to {LONGEST_QUERY:,} characters, got {got}", field="query")
+        raise InvalidRecord(f"query must be text of 1 to {MAX_QUERY_CHARS:,} characters, got {got}", field="query")
 
 
-def checked_bias(given: object) -> float:
+def check_recency_bias(given: object) -> float:
     """A recency bias; InvalidRecord for what is not within 0 and 1."""
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
         raise InvalidRecord(f"recency_bias must be within 0 and 1, got {given!r}", field="recency_bias")
     return float(given)
 
 
-def checked_vector(given: ArrayLike, dimensions: int | None) -> Vector:
+def normalize_query_vector(given: ArrayLike, dimensions: int | None) -> Vector:
     """A query's vector with length 1; InvalidRecord for what is no vector, or not one of the embedder's."""
     try:
         vector = np.asarray(given, dtype=np.float32)

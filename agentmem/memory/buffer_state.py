@@ -13,15 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from agentmem.errors import InvalidRecord
 from agentmem.memory.buffer_messages import Message
 from agentmem.memory.buffer_search import Vector
-from agentmem.model.records import invalid
-from agentmem.providers import dimensions_of
+from agentmem.model.records import to_invalid_record
+from agentmem.providers import parse_dimensions
 
 
-class _Part(BaseModel):
+class _BufferModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class Sizes(_Part):
+class BufferSizes(_BufferModel):
     """`max_size` messages are the context window; `capacity` (None: `max_size` × `buffer_multiplier`) are kept.
 
     One more, and the oldest `summary_batch` go; of their summaries `max_summaries` are kept, the oldest out first.
@@ -35,71 +35,71 @@ class Sizes(_Part):
     max_summaries: int = Field(default=500, ge=1)
 
     @property
-    def most(self) -> int:
+    def max_messages(self) -> int:
         """How many messages are kept."""
         return self.max_size * self.buffer_multiplier if self.capacity is None else self.capacity
 
     @classmethod
-    def checked(cls, **given: Any) -> Self:
+    def build(cls, **given: Any) -> Self:
         """The sizes; InvalidRecord naming the argument that is wrong."""
         try:
             return cls(**given)
         except ValidationError as error:
-            raise invalid(error, "BufferMemory") from error
+            raise to_invalid_record(error, "BufferMemory") from error
 
 
-class Vectors(_Part):
+class BufferVectors(_BufferModel):
     """Vectors of summaries and messages, in that order: float32 as base64, None where there is none."""
 
     embedder: str = Field(pattern=r":[1-9]\d{0,5}$")
     values: tuple[str | None, ...]
 
 
-class State(_Part):
+class BufferState(_BufferModel):
     """All of a buffer. `count` is how many messages it was ever given."""
 
     version: Literal[1] = 1
-    sizes: Sizes
+    sizes: BufferSizes
     count: int = Field(ge=0)
     summaries: tuple[Message, ...]
     messages: tuple[Message, ...]
-    vectors: Vectors | None = None
+    vectors: BufferVectors | None = None
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _check_order(self) -> Self:
         numbers = [message.number for message in (*self.summaries, *self.messages)]
         if any(after <= before for before, after in pairwise([0, *numbers])) or self.count < max(numbers, default=0):
             raise ValueError("messages must be numbered upwards from 1, up to count")
         return self
 
     @classmethod
-    def read(cls, text: str | bytes) -> Self:
+    def parse(cls, text: str | bytes) -> Self:
         """The state from JSON; InvalidRecord naming the field that is wrong."""
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise invalid(error, "buffer") from error
+            raise to_invalid_record(error, "buffer") from error
 
 
-def packed(embedder: str, texts: Sequence[str], known: Mapping[str, Vector | None]) -> Vectors:
+def pack_vectors(embedder: str, texts: Sequence[str], known: Mapping[str, Vector | None]) -> BufferVectors:
     """The known vectors of texts, to be written."""
     rows = [known.get(text) for text in texts]
     values = [None if row is None else b64encode(row.astype("<f4").tobytes()).decode() for row in rows]
-    return Vectors(embedder=embedder, values=tuple(values))
+    return BufferVectors(embedder=embedder, values=tuple(values))
 
 
-def unpacked(vectors: Vectors, texts: Sequence[str]) -> dict[str, Vector]:
+def unpack_vectors(vectors: BufferVectors, texts: Sequence[str]) -> dict[str, Vector]:
     """Vectors by their text; InvalidRecord when they do not fit the texts or the embedder."""
     if len(vectors.values) != len(texts):
         raise InvalidRecord(f"vectors: {len(vectors.values)} for {len(texts)} texts", field="vectors")
     out: dict[str, Vector] = {}
     for text, value in zip(texts, vectors.values, strict=True):
         if value is not None:
-            out[text] = _vector(value, dimensions_of(vectors.embedder))
+            out[text] = _decode_vector(value, parse_dimensions(vectors.embedder))
     return out
 
 
-def _vector(value: str, dimensions: int) -> Vector:
+def _decode_vector(value: str, dimensions: int) -> Vector:
     try:
         row = np.frombuffer(b64decode(value, validate=True), dtype="<f4").astype(np.float32)
     except ValueError as error:

@@ -11,31 +11,31 @@ from pydantic import BaseModel
 
 from agentmem.memory.buffer_messages import Message
 from agentmem.providers import LLMRequest
-from agentmem.providers.asking import Asker
-from agentmem.text.blocks import load_blocks
-from agentmem.text.features import features
-from agentmem.text.passages import passages
-from agentmem.text.words import terms
+from agentmem.providers.asking import StructuredLLM
+from agentmem.text.blocks import load_templates
+from agentmem.text.features import extract_features
+from agentmem.text.passages import chunk_text
+from agentmem.text.words import tokenize
 
 Summarizer = Callable[[Sequence[Message]], str | Awaitable[str]]
-LONGEST = 500  # characters of an extractive summary
-TOKENS = 400  # of a model's summary
-QUESTION = 0.5  # what a question says, beside a statement of the same words
-_ENDS = (".", "!", "?", ":", ";", "\u2026", "\u3002", "\uff01", "\uff1f", "\u061f", "\u0964")
-SHOWN = 4_000  # characters of a message that the model is shown
+MAX_SUMMARY_CHARS = 500  # characters of an extractive summary
+MAX_SUMMARY_TOKENS = 400  # of a model's summary
+QUESTION_WEIGHT = 0.5  # what a question says, beside a statement of the same words
+_SENTENCE_ENDS = (".", "!", "?", ":", ";", "\u2026", "\u3002", "\uff01", "\uff1f", "\u061f", "\u0964")
+MAX_MESSAGE_CHARS = 4_000  # characters of a message that the model is shown
 
 
-def extractive(messages: Sequence[Message], longest: int = LONGEST) -> str:
+def summarize_extractive(messages: Sequence[Message], max_chars: int = MAX_SUMMARY_CHARS) -> str:
     """The sentences that say most, in their order, each part of them once: the same for the same messages.
 
     A sentence says as much as it has words that no chosen one has, those with figures twice, against the root of its
-    length, so that neither short nor long ones are favoured. At most `longest` characters.
+    length, so that neither short nor long ones are favoured. At most `max_chars` characters.
     """
-    said = [(message.role, part) for message in messages for part in _sentences(message.content, longest // 2)]
-    words = [frozenset(terms(sentence)) for _, sentence in said]
+    said = [(message.role, part) for message in messages for part in _split_sentences(message.content, max_chars // 2)]
+    words = [frozenset(tokenize(sentence)) for _, sentence in said]
     chosen: list[int] = []
     known: frozenset[str] = frozenset()
-    room = longest
+    room = max_chars
     while True:
         fresh = {
             at: _weight(words[at] - known)
@@ -49,14 +49,14 @@ def extractive(messages: Sequence[Message], longest: int = LONGEST) -> str:
         known |= words[best]
         room -= _length(*said[best])
     if not chosen:  # no words at all, or no room
-        return f"{said[0][0]}: {said[0][1]}"[:longest]
-    return _joined([said[at] for at in sorted(chosen)])
+        return f"{said[0][0]}: {said[0][1]}"[:max_chars]
+    return _join_sentences([said[at] for at in sorted(chosen)])
 
 
-def _sentences(text: str, longest: int) -> list[str]:
-    whole, *parts = passages(text)
+def _split_sentences(text: str, max_chars: int) -> list[str]:
+    whole, *parts = chunk_text(text)
     sentences = [part.text.strip() for part in parts or [whole]]
-    return [each if len(each) <= longest else f"{each[: longest - 1]}\u2026" for each in sentences]
+    return [each if len(each) <= max_chars else f"{each[: max_chars - 1]}\u2026" for each in sentences]
 
 
 def _length(role: str, sentence: str) -> int:
@@ -68,15 +68,16 @@ def _weight(words: frozenset[str]) -> int:
 
 
 def _gain(weight: int, sentence: str) -> float:
-    read = features(sentence)
-    return weight / math.sqrt(read.words + 3) * (QUESTION if read.asks else 1.0)  # + 3: one word is no sentence
+    read = extract_features(sentence)
+    # + 3: one word is no sentence
+    return weight / math.sqrt(read.word_count + 3) * (QUESTION_WEIGHT if read.ends_with_question else 1.0)
 
 
-def _joined(chosen: Sequence[tuple[str, str]]) -> str:
+def _join_sentences(chosen: Sequence[tuple[str, str]]) -> str:
     out = ""
     for at, (role, sentence) in enumerate(chosen):
         if out:
-            out += " " if out.endswith(_ENDS) else "; "
+            out += " " if out.endswith(_SENTENCE_ENDS) else "; "
         out += sentence if at and role == chosen[at - 1][0] else f"{role}: {sentence}"
     return out
 
@@ -86,16 +87,16 @@ class _Paragraph(BaseModel):
 
 
 @dataclass(frozen=True)
-class ModelSummarizer:
+class LLMSummarizer:
     """Asks a language model for the summary; raises what asking raises."""
 
-    asker: Asker
+    llm: StructuredLLM
 
     async def __call__(self, messages: Sequence[Message]) -> str:
         """One paragraph."""
-        told = [{"role": message.role, "text": message.content[:SHOWN]} for message in messages]
+        told = [{"role": message.role, "text": message.content[:MAX_MESSAGE_CHARS]} for message in messages]
         request = LLMRequest(
-            purpose="summary", system=load_blocks("agentmem.memory", "buffer_summary.md")["system"],
-            content=json.dumps({"messages": told}, ensure_ascii=False), max_tokens=TOKENS,
+            purpose="summary", system=load_templates("agentmem.memory", "buffer_summary.md")["system"],
+            content=json.dumps({"messages": told}, ensure_ascii=False), max_tokens=MAX_SUMMARY_TOKENS,
         )  # fmt: skip
-        return (await self.asker.ask(request, _Paragraph)).summary.strip()
+        return (await self.llm.ask(request, _Paragraph)).summary.strip()

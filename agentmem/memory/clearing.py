@@ -9,7 +9,7 @@ from agentmem.memory.erasure import Erasure
 from agentmem.model.records import KINDS, Record, Status
 from agentmem.stores import Where
 
-AT_ONCE = 10_000  # records
+MAX_CHANNEL_RECORDS = 10_000  # records
 
 
 @dataclass
@@ -18,21 +18,23 @@ class ChannelErasure(Erasure):
 
     hard: bool = False
 
-    async def _named(self, record_id: str, kind: str | None = None) -> list[Record]:
+    async def _find_targets(self, record_id: str, kind: str | None = None) -> list[Record]:
         live = tuple(status.value for status in Status if status is not Status.FORGOTTEN)
         where = Where(
             kinds=tuple(name for name in KINDS if name != "User"), channels=(record_id,),
             status=None if self.hard else live,
         )  # fmt: skip
         found = list[Record]()
-        async for page in self.seat.pages(where):
+        async for page in self._context.iter_pages(where):
             found += page
-            if len(found) > AT_ONCE:
+            if len(found) > MAX_CHANNEL_RECORDS:
                 raise InvalidRecord(
-                    f"channel {record_id!r} holds more than {AT_ONCE:,} records, too many for one operation; "
-                    "delete its conversations first", field="channel",
-                )  # fmt: skip
+                    f"channel {record_id!r} holds more than {MAX_CHANNEL_RECORDS:,} records, too many for one "
+                    f"operation; "
+                    "delete its conversations first",
+                    field="channel",
+                )
         return found
 
-    async def _kind_of(self, record_id: str) -> str:
+    async def _resolve_kind(self, record_id: str) -> str:
         return "Turn"

@@ -7,35 +7,37 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from agentmem.errors import ConfigError, InvalidRecord
-from agentmem.model.clock import aware
+from agentmem.model.clock import to_utc
 
-FIELDS = 5
-SHAPE = "minute hour day month weekday, such as '0 9 * * 1-5' for nine on working days (weekday 0 is Sunday)"
+CRON_FIELD_COUNT = 5
+CRON_FORMAT_HELP = "minute hour day month weekday, such as '0 9 * * 1-5' for nine on working days (weekday 0 is Sunday)"
 
 
-def next_after(expression: str, timezone: str, after: datetime) -> datetime:
+def next_cron_time(expression: str, timezone: str, after: datetime) -> datetime:
     """The first moment after `after` at which the expression is due, in UTC.
 
     A time that a change of clocks leaves out comes right after it, one that it repeats comes once; what comes every
     hour or minute goes on in real time. Raises InvalidRecord naming `cron` or `timezone`.
     """
-    sim, error_type = _package()
-    place, after = zone(timezone), aware(after)
-    if len(expression.split()) != FIELDS:
-        raise InvalidRecord(f"cron must have {FIELDS} fields, {SHAPE}; got {expression!r}", field="cron")
+    sim, error_type = _import_cronsim()
+    place, after = parse_timezone(timezone), to_utc(after)
+    if len(expression.split()) != CRON_FIELD_COUNT:
+        raise InvalidRecord(
+            f"cron must have {CRON_FIELD_COUNT} fields, {CRON_FORMAT_HELP}; got {expression!r}", field="cron"
+        )
     try:
         for found in sim(expression, after.astimezone(place)):
             moment: datetime = found.astimezone(UTC)
             if moment > after:  # in an hour that comes twice it may be of the first
                 return moment
     except (error_type, ValueError) as error:
-        raise InvalidRecord(f"cron {expression!r}: {error}; it must be {SHAPE}", field="cron") from error
+        raise InvalidRecord(f"cron {expression!r}: {error}; it must be {CRON_FORMAT_HELP}", field="cron") from error
     except OverflowError as error:
         raise InvalidRecord(f"cron {expression!r} comes after the last year of the calendar", field="cron") from error
     raise InvalidRecord(f"cron {expression!r} never comes", field="cron")
 
 
-def zone(name: str) -> tzinfo:
+def parse_timezone(name: str) -> tzinfo:
     """The time zone of this name. Raises InvalidRecord for an unknown one."""
     if name == "UTC":
         return UTC
@@ -48,7 +50,7 @@ def zone(name: str) -> tzinfo:
         ) from error
 
 
-def _package() -> tuple[Any, type[Exception]]:
+def _import_cronsim() -> tuple[Any, type[Exception]]:
     try:
         from cronsim import CronSim, CronSimError
     except ImportError as error:

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentmem.errors import InvalidRecord
-from agentmem.memory import Seat, first_of
-from agentmem.memory.clusters import Cluster, Sign, find_clusters
-from agentmem.memory.facts import holds
-from agentmem.memory.joining import joining, leaning
-from agentmem.memory.promoting import EVERYWHERE, LONG, TARGETS, Promoted, Promoting
-from agentmem.model.changes import Change, Write, fingerprint, keyed_change_id
+from agentmem.memory import MemoryContext, get_written_record
+from agentmem.memory.clusters import Cluster, DedupSignature, find_clusters
+from agentmem.memory.facts import is_current
+from agentmem.memory.joining import build_merge_change, read_dependents
+from agentmem.memory.promoting import ALL_CHANNELS, LONG_TERM, PROMOTION_TARGETS, FactPromotion, PromotionResult
+from agentmem.model.changes import Change, WriteAttempt, derive_change_id, hash_request
 from agentmem.model.decay import review_priority
-from agentmem.model.dues import score_now
+from agentmem.model.dues import decay_score_now
 from agentmem.model.records import Fact
 
-SHORT = "short"
-PAGE = 1000
+SHORT_TERM = "short"
+USAGE_BATCH_SIZE = 1000
 
 
-class Report(Protocol):
+class JobReportProtocol(Protocol):
     """What a job did; see `agentmem.JobReport`."""
 
     @property
@@ -32,12 +32,12 @@ class Report(Protocol):
     def notes(self) -> Sequence[str]: ...
 
 
-Run = Callable[[str, bool], Awaitable[Sequence[Report]]]
+RunJob = Callable[[str, bool], Awaitable[Sequence[JobReportProtocol]]]
 """Runs a job for the user by its name, dry or not: jobs stand above memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class ToReview:
+class ReviewItem:
     """A fact that is about to be forgotten: its score as of now, and how urgent it is to see it again, 0 to 1."""
 
     fact: Fact
@@ -47,29 +47,33 @@ class ToReview:
 
 @dataclass
 class Curation:
-    """The verbs over what fades and what stays. `sign` says what two facts must share to say the same."""
+    """The verbs over what fades and what stays. `signature` says what two facts must share to say the same."""
 
-    seat: Seat
-    sign: Sign
-    run: Run
+    _context: MemoryContext
+    signature: DedupSignature
+    run_job: RunJob
 
-    async def queue(self, limit: int = 10) -> list[ToReview]:
+    async def queue(self, limit: int = 10) -> list[ReviewItem]:
         """Short-lived facts of the readable channels that are in the danger zone now, the most urgent first."""
         if limit < 0:
             raise InvalidRecord(f"limit must be 0 or more, got {limit}", field="limit")
-        resources = self.seat.resources
-        decay, now = resources.settings.decay, resources.clock.now()
-        facts = [fact for fact in await self.seat.all("Fact") if isinstance(fact, Fact) and fact.tier == SHORT]
-        fading = [fact for fact in facts if holds(fact, now)]
+        engine = self._context.engine
+        decay, now = engine.settings.decay, engine.clock.now()
+        facts = [
+            fact
+            for fact in await self._context.list_readable("Fact")
+            if isinstance(fact, Fact) and fact.tier == SHORT_TERM
+        ]
+        fading = [fact for fact in facts if is_current(fact, now)]
         found = []
-        for start in range(0, len(fading), PAGE):
-            page = fading[start : start + PAGE]
-            usage = await resources.log.usage([fact.key for fact in page], self.seat.scope)
+        for start in range(0, len(fading), USAGE_BATCH_SIZE):
+            page = fading[start : start + USAGE_BATCH_SIZE]
+            usage = await engine.log.usage([fact.key for fact in page], self._context.scope)
             for fact in page:
-                score = score_now(fact, usage.get(fact.key), now, decay)
+                score = decay_score_now(fact, usage.get(fact.key), now, decay)
                 priority = review_priority(score, decay.danger_low, decay.danger_high)
                 if priority > 0:
-                    found.append(ToReview(fact, score, priority))
+                    found.append(ReviewItem(fact, score, priority))
         return sorted(found, key=lambda each: (-each.priority, each.fact.id))[:limit]
 
     async def touch(
@@ -82,23 +86,25 @@ class Curation:
         """
         if not 0 <= boost <= 1:
             raise InvalidRecord(f"boost must be within 0 and 1, got {boost!r}", field="boost")
-        fact = await self._fact(fact_id)
-        resources, scope = self.seat.resources, self.seat.scope
-        now, decay = resources.clock.now(), resources.settings.decay
-        before = (await resources.log.usage([fact.key], scope)).get(fact.key)
+        fact = await self._get_fact(fact_id)
+        engine, scope = self._context.engine, self._context.scope
+        now, decay = engine.clock.now(), engine.settings.decay
+        before = (await engine.log.usage([fact.key], scope)).get(fact.key)
         key = idempotency_key
-        use_id = resources.ids.new() if key is None else keyed_change_id(scope, "touch", key)
-        await resources.log.touch([fact.key], scope, use_id, used=True, at=now, boost=boost)
-        after = (await resources.log.usage([fact.key], scope)).get(fact.key)
-        row = resources.auditor.write("touch", scope, memory_type="semantic", count=1, metadata={"ids": [fact_id]})
+        use_id = engine.ids.new_id() if key is None else derive_change_id(scope, "touch", key)
+        await engine.log.record_usage([fact.key], scope, use_id, used=True, used_at=now, boost=boost)
+        after = (await engine.log.usage([fact.key], scope)).get(fact.key)
+        row = engine.auditor.build_write_entry(
+            "touch", scope, memory_type="semantic", count=1, metadata={"ids": [fact_id]}
+        )
         if row is not None:
-            await resources.log.audit([row])
-        return score_now(fact, before, now, decay), score_now(fact, after, now, decay)
+            await engine.log.write_audit([row])
+        return decay_score_now(fact, before, now, decay), decay_score_now(fact, after, now, decay)
 
     async def clusters(self) -> list[Cluster]:
         """Facts of the active channel that may say the same, the closest first; [] where all differ."""
-        await self.seat.resources.follow(self.seat.scope)
-        return await find_clusters(self.seat, self.seat.scope.channel, self.sign)
+        await self._context.engine.sync_projections(self._context.scope)
+        return await find_clusters(self._context, self._context.scope.channel, self.signature)
 
     async def merge(self, cluster: Cluster | Sequence[str], *, idempotency_key: str | None = None) -> Fact:
         """Make one fact of a cluster, or of the facts of these ids, and return it as one operation.
@@ -110,32 +116,37 @@ class Curation:
             raise InvalidRecord("cluster must be a Cluster or a list of ids, got a string", field="cluster")
         ids = [fact.id for fact in cluster.facts] if isinstance(cluster, Cluster) else list(cluster)
 
-        async def make(write: Write) -> Change:
-            return await joining(self.seat, write, ids, await leaning(self.seat))
+        async def make(write: WriteAttempt) -> Change:
+            return await build_merge_change(self._context, write, ids, await read_dependents(self._context))
 
-        entry = await self.seat.resources.write(
-            self.seat.scope, "merge_facts", make, kind="Fact", key=idempotency_key, payload=fingerprint(ids=ids)
+        entry = await self._context.engine.write(
+            self._context.scope,
+            "merge_facts",
+            make,
+            kind="Fact",
+            idempotency_key=idempotency_key,
+            request_hash=hash_request(ids=ids),
         )
-        return first_of(entry, Fact)
+        return get_written_record(entry, Fact)
 
     async def promote(
-        self, fact_id: str, to: str = LONG, reason: str = "by hand", *, idempotency_key: str | None = None
-    ) -> Promoted:
+        self, fact_id: str, to: str = LONG_TERM, reason: str = "by hand", *, idempotency_key: str | None = None
+    ) -> PromotionResult:
         """Keep a fact for `long`, with a note where there is a vault, or make it known in every channel (`global`).
 
         See `semantic.promote_to_global`. Promoted before, nothing changes; a note that is missing is written.
         """
-        if to not in TARGETS:
-            raise InvalidRecord(f"to must be one of {', '.join(TARGETS)}, got {to!r}", field="to")
-        promoting = Promoting(self.seat)
-        verb = promoting.spread if to == EVERYWHERE else promoting.keep
-        return await verb(fact_id, reason, key=idempotency_key)
+        if to not in PROMOTION_TARGETS:
+            raise InvalidRecord(f"to must be one of {', '.join(PROMOTION_TARGETS)}, got {to!r}", field="to")
+        promoting = FactPromotion(self._context)
+        verb = promoting.copy_to_global if to == ALL_CHANNELS else promoting.promote_to_long_term
+        return await verb(fact_id, reason, idempotency_key=idempotency_key)
 
-    async def gc(self, dry_run: bool = True) -> Report:
+    async def gc(self, dry_run: bool = True) -> JobReportProtocol:
         """Collect short-lived facts whose score fell below the threshold; by default only say which."""
-        return (await self.run("gc", dry_run))[0]
+        return (await self.run_job("gc", dry_run))[0]
 
-    async def _fact(self, fact_id: str) -> Fact:
-        fact = await self.seat.one("Fact", fact_id)
+    async def _get_fact(self, fact_id: str) -> Fact:
+        fact = await self._context.get_one("Fact", fact_id)
         assert isinstance(fact, Fact)
         return fact

@@ -8,18 +8,18 @@ from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 from agentmem.errors import InvalidRecord
-from agentmem.memory import Seat, first_of
-from agentmem.memory.goal_graph import GoalTree, below, check_circles, freed, trees
+from agentmem.memory import MemoryContext, get_written_record
+from agentmem.memory.goal_graph import GoalNode, build_trees, check_cycles, descendants, unblock_dependents
 from agentmem.memory.outcomes import Outcomes
-from agentmem.model.changes import Change, JournalEntry, Write, fingerprint
-from agentmem.model.records import Goal, Key, Outcome, build, changed, fields_of
+from agentmem.model.changes import Change, JournalEntry, WriteAttempt, hash_request
+from agentmem.model.records import Goal, Key, Outcome, build_record, extract_fields, replace_validated
 from agentmem.stores import Where
 
-ENDS = ("completed", "abandoned")
-STATUSES = ("active", "blocked", *ENDS)
-DEEPEST = 10  # levels of sub-goals in one answer
+FINAL_STATUSES = ("completed", "abandoned")
+STATUSES = ("active", "blocked", *FINAL_STATUSES)
+MAX_DEPTH = 10  # levels of sub-goals in one answer
 
-Make = Callable[[Write], Awaitable[Change | None]]
+BuildChange = Callable[[WriteAttempt], Awaitable[Change | None]]
 
 
 class GoalFields(TypedDict, total=False):
@@ -36,79 +36,87 @@ class GoalFields(TypedDict, total=False):
 class Goals:
     """What is to be reached."""
 
-    seat: Seat
+    _context: MemoryContext
 
-    async def add(self, goal: Goal | Mapping[str, Any] | str, *, key: str | None = None) -> Goal:
+    async def add(self, goal: Goal | Mapping[str, Any] | str, *, idempotency_key: str | None = None) -> Goal:
         """Store a goal: a description, a mapping of Goal's fields, or a Goal. One with blockers is `blocked`."""
-        return await self._add(goal, key=key)
+        return await self._add(goal, idempotency_key=idempotency_key)
 
-    async def _add(self, goal: Goal | Mapping[str, Any] | str, *, key: str | None = None, pursued: str = "") -> Goal:
-        """Store a goal; with `pursued`, as the active one of that conversation."""
-        fields = fields_of(Goal, {"description": goal} if isinstance(goal, str) else goal)
+    async def _add(
+        self,
+        goal: Goal | Mapping[str, Any] | str,
+        *,
+        idempotency_key: str | None = None,
+        active_in_conversation: str = "",
+    ) -> Goal:
+        """Store a goal; with `active_in_conversation`, as the active one of that conversation."""
+        fields = extract_fields(Goal, {"description": goal} if isinstance(goal, str) else goal)
 
-        async def make(write: Write) -> Change:
-            new, expects = await self._draft(fields, write.now)
-            others = await self._pursued_in(pursued)
-            if pursued:
-                new = new.model_copy(update={"pursued_in": pursued})
+        async def make(write: WriteAttempt) -> Change:
+            new, expects = await self._build_draft(fields, write.now)
+            others = await self._list_active_in_conversation(active_in_conversation)
+            if active_in_conversation:
+                new = new.model_copy(update={"pursued_in": active_in_conversation})
             aside = [other.model_copy(update={"pursued_in": ""}) for other in others]
-            return write.change(new, *aside, expects={**expects, **_seen(others), new.key: None})
+            return write.build_change(
+                new, *aside, expected_versions={**expects, **_expected_versions(others), new.key: None}
+            )
 
-        return first_of(await self._write("add_goal", make, key, fields), Goal)
+        return get_written_record(await self._write("add_goal", make, idempotency_key, fields), Goal)
 
-    async def _draft(self, fields: Mapping[str, Any], now: datetime) -> tuple[Goal, dict[Key, int]]:
+    async def _build_draft(self, fields: Mapping[str, Any], now: datetime) -> tuple[Goal, dict[Key, int]]:
         """The new goal, and where the goals that it names stand."""
-        scope = self.seat.scope
+        scope = self._context.scope
         named = {"conversation_id": scope.conversation_id, "agent_id": scope.agent_id, **fields}
-        draft = build(Goal, **{**named, "channel": scope.channel})
-        draft = await self._with_stored_id(await self._with_stored_links(draft))
-        stamp = {"id": draft.id or self.seat.resources.ids.new(), "created_at": draft.created_at or now}
+        draft = build_record(Goal, **{**named, "channel": scope.channel})
+        draft = await self._resolve_own_id(await self._resolve_links(draft))
+        stamp = {"id": draft.id or self._context.engine.ids.new_id(), "created_at": draft.created_at or now}
         new = draft.model_copy(update=stamp)
-        expects = await self._checked(new, ["parent_id", "blocked_by"])
-        return (new.model_copy(update={"goal_status": "blocked"}) if new.open and new.blocked_by else new), expects
+        expects = await self._check_links(new, ["parent_id", "blocked_by"])
+        return (new.model_copy(update={"goal_status": "blocked"}) if new.is_open and new.blocked_by else new), expects
 
-    async def _with_stored_id(self, draft: Goal) -> Goal:
+    async def _resolve_own_id(self, draft: Goal) -> Goal:
         """Return the draft under the id to store it by: an alias where its own is taken in a channel not readable."""
-        found = await self._goals([draft.id] if draft.id else [])
-        if all(other.channel in self.seat.scope.readable() for other in found):
+        found = await self._read_goals([draft.id] if draft.id else [])
+        if all(other.channel in self._context.scope.readable_channels() for other in found):
             return draft
-        return draft.model_copy(update={"id": self.seat.alias_id("Goal", draft.id), "given_id": draft.id})
+        return draft.model_copy(update={"id": self._context.alias_id("Goal", draft.id), "given_id": draft.id})
 
-    async def _with_stored_links(self, goal: Goal) -> Goal:
+    async def _resolve_links(self, goal: Goal) -> Goal:
         """Return the goal with the stored ids of its parent and its blockers."""
         if not goal.parent_id and not goal.blocked_by:
             return goal
-        parent, *blockers = await self.seat.resolve_ids("Goal", [goal.parent_id or "", *goal.blocked_by])
+        parent, *blockers = await self._context.resolve_ids("Goal", [goal.parent_id or "", *goal.blocked_by])
         return goal.model_copy(update={"parent_id": parent or None, "blocked_by": tuple(blockers)})
 
-    async def _checked(self, goal: Goal, fields: Sequence[str]) -> dict[Key, int]:
+    async def _check_links(self, goal: Goal, fields: Sequence[str]) -> dict[Key, int]:
         """Where the goals stand that these fields lead to. Refuses ids not stored, ended goals and circles."""
         seen: dict[Key, int] = {}
         for field in fields:
             named = [goal.parent_id] if field == "parent_id" else list(goal.blocked_by)
             ids = [name for name in named if name]
-            seen |= await self.seat.must_exist(field, "Goal", ids)
-            for other in await self._goals(ids):
-                if goal.open and not other.open:
+            seen |= await self._context.require_existing(field, "Goal", ids)
+            for other in await self._read_goals(ids):
+                if goal.is_open and not other.is_open:
                     raise InvalidRecord(f"{field}: goal {other.id!r} has ended or is forgotten", field=field)
         # Where they stood at first, not where the walk found them: one may have ended in between, or been erased.
-        return {**await check_circles(self.seat, [goal], fields), **seen}
+        return {**await check_cycles(self._context, [goal], fields), **seen}
 
     async def get(self, goal_id: str) -> Goal:
         """The goal of this id; NotFound when this scope has none."""
-        goal = await self.seat.one("Goal", goal_id)
+        goal = await self._context.get_one("Goal", goal_id)
         assert isinstance(goal, Goal)
         return goal
 
-    async def _open(self, goal_id: str) -> Goal:
+    async def _get_open(self, goal_id: str) -> Goal:
         goal = await self.get(goal_id)
-        if not goal.open:
-            why = f"has ended before ({goal.goal_status})" if goal.goal_status in ENDS else "was forgotten"
+        if not goal.is_open:
+            why = f"has ended before ({goal.goal_status})" if goal.goal_status in FINAL_STATUSES else "was forgotten"
             raise InvalidRecord(f"goal {goal_id!r} {why}", field="goal_id")
         return goal
 
     async def update(self, goal_id: str, *, idempotency_key: str | None = None, **fields: Unpack[GoalFields]) -> Goal:
-        """Change an open goal: `description`, `priority`, `deadline`, `progress` or `parent_id`.
+        """Change an open goal: `description`, `priority`, `deadline`, `record_progress` or `parent_id`.
 
         Raises InvalidRecord naming the field, also where a parent would be a sub-goal of the goal itself.
         """
@@ -118,31 +126,35 @@ class Goals:
                 known = ", ".join(GoalFields.__annotations__)
                 raise InvalidRecord(f"a goal has no field {name!r} to set; it may have {known}", field=name)
 
-        async def make(write: Write) -> Change:
-            old = await self._open(goal_id)
-            new = await self._with_stored_links(changed(old, **given))
-            expects = await self._checked(new, ["parent_id"]) if given.get("parent_id") else {}
-            return write.change(new, expects={**expects, old.key: old.seq})
+        async def make(write: WriteAttempt) -> Change:
+            old = await self._get_open(goal_id)
+            new = await self._resolve_links(replace_validated(old, **given))
+            expects = await self._check_links(new, ["parent_id"]) if given.get("parent_id") else {}
+            return write.build_change(new, expected_versions={**expects, old.key: old.seq})
 
-        return first_of(await self._write("update_goal", make, idempotency_key, {"id": goal_id, **given}), Goal)
+        return get_written_record(
+            await self._write("update_goal", make, idempotency_key, {"id": goal_id, **given}), Goal
+        )
 
-    async def progress(
+    async def record_progress(
         self, goal_id: str, progress: float, note: str = "", *, idempotency_key: str | None = None
     ) -> Goal:
         """Note how far an open goal has come, from 0 to 1, in words too; earlier notes stay in its history."""
 
-        async def make(write: Write) -> Change:
-            old = await self._open(goal_id)
-            return write.change(changed(old, progress=progress, note=note), expects={old.key: old.seq})
+        async def make(write: WriteAttempt) -> Change:
+            old = await self._get_open(goal_id)
+            return write.build_change(
+                replace_validated(old, progress=progress, note=note), expected_versions={old.key: old.seq}
+            )
 
         said = {"id": goal_id, "progress": progress, "note": note}
-        return first_of(await self._write("progress_goal", make, idempotency_key, said), Goal)
+        return get_written_record(await self._write("progress_goal", make, idempotency_key, said), Goal)
 
     # -- ending
 
     async def complete(
         self, goal_id: str, status: str = "completed", result: str = "", *, cascade: bool = False,
-        key: str | None = None,
+        idempotency_key: str | None = None,
     ) -> Goal:  # fmt: skip
         """End a goal as `completed` or `abandoned`, with what came of it.
 
@@ -150,19 +162,24 @@ class Goals:
         becomes active in the same change; an abandoned blocker goes on blocking until `unblock`. How it ended is noted
         as with `reflect`.
         """
-        if status not in ENDS:
+        if status not in FINAL_STATUSES:
             raise InvalidRecord(f"status must be completed or abandoned, got {status!r}", field="status")
-        return await self._end(goal_id, status, result, cascade=cascade, key=key)
+        return await self._end(goal_id, status, result, cascade=cascade, idempotency_key=idempotency_key)
 
     async def _end(
-        self, goal_id: str, status: str, result: str, *, cascade: bool, key: str | None = None, back: Goal | None = None
-    ) -> Goal:
-        """End a goal. `back` is the goal to be active again in the conversation where this one was."""
+        self, goal_id: str, status: str, result: str, *, cascade: bool, idempotency_key: str | None = None,
+        previous: Goal | None = None,
+    ) -> Goal:  # fmt: skip
+        """End a goal. `previous` is the goal to be active again in the conversation where this one was."""
 
-        async def make(write: Write) -> Change:
-            seen = (await self.seat.resources.log.head(self.seat.scope)).seq
-            old, known = await self._open(goal_id), await self._every()
-            parts = [goal for goal in below(old.id, known) if goal.open and goal.channel in self.seat.scope.readable()]
+        async def make(write: WriteAttempt) -> Change:
+            seen = (await self._context.engine.log.head(self._context.scope)).seq
+            old, known = await self._get_open(goal_id), await self._list_across_channels()
+            parts = [
+                goal
+                for goal in descendants(old.id, known)
+                if goal.is_open and goal.channel in self._context.scope.readable_channels()
+            ]
             if parts and not cascade:
                 names = ", ".join(repr(goal.id) for goal in parts[:5])
                 raise InvalidRecord(
@@ -175,34 +192,39 @@ class Goals:
             with_it = {**ended, "goal_status": "abandoned", "result": f"with goal {old.id}"}
             puts += [goal.model_copy(update=with_it) for goal in parts]
             if status == "completed":
-                puts += freed(old.id, known, leave=puts)
-            puts += await self._resumed(back, old, puts)
-            lesson = await self._lesson(write, puts[0], old.pursued_in)
+                puts += unblock_dependents(old.id, known, exclude=puts)
+            puts += await self._reactivate_previous(previous, old, puts)
+            lesson = await self._build_outcome_change(write, puts[0], old.pursued_in)
             # Another part, or another goal that waits, would leave all of these as they are.
             since = {"Goal": seen}
-            return write.change(*puts, *lesson.puts, expects={**lesson.expects, **_seen(puts)}, since=since)
+            return write.build_change(
+                *puts,
+                *lesson.upserts,
+                expected_versions={**lesson.expected_versions, **_expected_versions(puts)},
+                no_new_since=since,
+            )
 
         said = {"id": goal_id, "status": status, "result": result, **({"cascade": True} if cascade else {})}
-        return first_of(await self._write("complete_goal", make, key, said), Goal)
+        return get_written_record(await self._write("complete_goal", make, idempotency_key, said), Goal)
 
-    async def _lesson(self, write: Write, goal: Goal, pursued_in: str) -> Change:
+    async def _build_outcome_change(self, write: WriteAttempt, goal: Goal, active_in_conversation: str) -> Change:
         """What `reflect` makes of the end of a goal, for the strategies that were followed where it was pursued."""
-        scope = self.seat.scope
-        places = [place for place in (pursued_in, scope.conversation_id, goal.conversation_id) if place]
-        stored = [name for name in places if await self.seat.find_conversation(name)]
+        scope = self._context.scope
+        places = [place for place in (active_in_conversation, scope.conversation_id, goal.conversation_id) if place]
+        stored = [name for name in places if await self._context.find_conversation(name)]
         outcome = Outcome(
             success=goal.goal_status == "completed",
             goal_id=goal.id,
             feedback=goal.result,
             conversation_id=stored[0] if stored else "",
         )
-        return await Outcomes(self.seat).change_to_reflect(write, outcome)
+        return await Outcomes(self._context).build_reflect_change(write, outcome)
 
-    async def _resumed(self, back: Goal | None, ended: Goal, puts: Sequence[Goal]) -> list[Goal]:
+    async def _reactivate_previous(self, previous: Goal | None, ended: Goal, puts: Sequence[Goal]) -> list[Goal]:
         """The goal that was active before, active again: unless it has ended, or another one is active by now."""
-        if back is None or not ended.pursued_in or any(goal.id == back.id for goal in puts):
+        if previous is None or not ended.pursued_in or any(goal.id == previous.id for goal in puts):
             return []
-        found = [goal for goal in await self._goals([back.id]) if goal.open]
+        found = [goal for goal in await self._read_goals([previous.id]) if goal.is_open]
         return [goal.model_copy(update={"pursued_in": ended.pursued_in}) for goal in found]
 
     # -- waiting for each other
@@ -212,39 +234,39 @@ class Goals:
 
         Raises InvalidRecord for one that has ended or is not stored, and for a circle, which the message names.
         """
-        blockers = _listed(by)
+        blockers = _normalize_ids(by)
 
-        async def make(write: Write) -> Change:
-            old = await self._open(goal_id)
-            asked = await self._with_stored_links(old.model_copy(update={"blocked_by": blockers}))
-            expects = await self._checked(asked, ["blocked_by"])
+        async def make(write: WriteAttempt) -> Change:
+            old = await self._get_open(goal_id)
+            asked = await self._resolve_links(old.model_copy(update={"blocked_by": blockers}))
+            expects = await self._check_links(asked, ["blocked_by"])
             named = tuple(dict.fromkeys((*old.blocked_by, *asked.blocked_by)))
             new = old.model_copy(update={"goal_status": "blocked", "blocked_by": named})
-            return write.change(new, expects={**expects, old.key: old.seq})
+            return write.build_change(new, expected_versions={**expects, old.key: old.seq})
 
         said = {"id": goal_id, "by": blockers}
-        return first_of(await self._write("block_goal", make, idempotency_key, said), Goal)
+        return get_written_record(await self._write("block_goal", make, idempotency_key, said), Goal)
 
     async def unblock(
         self, goal_id: str, by: str | Sequence[str] | None = None, *, idempotency_key: str | None = None
     ) -> Goal:
         """Let a goal wait no longer for these, or (None) for none: without a blocker left it is active again."""
-        named = None if by is None else _listed(by)
+        named = None if by is None else _normalize_ids(by)
 
-        async def make(write: Write) -> Change:
-            old = await self._open(goal_id)
+        async def make(write: WriteAttempt) -> Change:
+            old = await self._get_open(goal_id)
             if old.goal_status != "blocked":
                 raise InvalidRecord(f"goal {goal_id!r} is not blocked", field="goal_id")
-            ended = await self.seat.resolve_ids("Goal", named or ())
+            ended = await self._context.resolve_ids("Goal", named or ())
             for name in ended:
                 if name not in old.blocked_by:
                     raise InvalidRecord(f"by: goal {goal_id!r} is not blocked by {name!r}", field="by")
             left = () if named is None else tuple(name for name in old.blocked_by if name not in ended)
             new = old.model_copy(update={"blocked_by": left, "goal_status": "blocked" if left else "active"})
-            return write.change(new, expects={old.key: old.seq})
+            return write.build_change(new, expected_versions={old.key: old.seq})
 
         said = {"id": goal_id, "by": named}
-        return first_of(await self._write("unblock_goal", make, idempotency_key, said), Goal)
+        return get_written_record(await self._write("unblock_goal", make, idempotency_key, said), Goal)
 
     # -- looking
 
@@ -252,8 +274,12 @@ class Goals:
         """Goals of the readable channels, of one status or of any but forgotten ones: open first, most urgent first."""
         if status is not None and status not in STATUSES:
             raise InvalidRecord(f"status must be one of {', '.join(STATUSES)}, got {status!r}", field="status")
-        found = [goal for goal in await self.seat.all("Goal") if isinstance(goal, Goal) and goal.superseded_at is None]
-        return sorted((goal for goal in found if status in (None, goal.goal_status)), key=_urgency)
+        found = [
+            goal
+            for goal in await self._context.list_readable("Goal")
+            if isinstance(goal, Goal) and goal.superseded_at is None
+        ]
+        return sorted((goal for goal in found if status in (None, goal.goal_status)), key=_urgency_key)
 
     async def active(self) -> list[Goal]:
         """Active goals of the readable channels, most urgent first (priority 5 to 1, then oldest)."""
@@ -261,125 +287,143 @@ class Goals:
 
     async def overdue(self) -> list[Goal]:
         """Open goals of the readable channels whose deadline has passed by now, most urgent first."""
-        now = await self.seat.resources.now(self.seat.scope)
-        return [goal for goal in await self.all() if goal.overdue(now)]
+        now = await self._context.engine.now(self._context.scope)
+        return [goal for goal in await self.all() if goal.is_overdue(now)]
 
     async def for_conversation(self, conversation_id: str | None = None) -> list[Goal]:
         """Goals that came up in a conversation, or (None) in the current one; [] when there is none."""
-        wanted = self.seat.scope.conversation_id if conversation_id is None else conversation_id
+        wanted = self._context.scope.conversation_id if conversation_id is None else conversation_id
         return [goal for goal in await self.all() if wanted is not None and goal.conversation_id == wanted]
 
-    async def sub_goals(self, goal_id: str, depth: int = 5) -> list[GoalTree]:
+    async def sub_goals(self, goal_id: str, depth: int = 5) -> list[GoalNode]:
         """The goals below a goal as a tree, `depth` (1 to 10) levels of it; [] when it has none."""
-        if not 1 <= depth <= DEEPEST:
-            raise InvalidRecord(f"depth must be between 1 and {DEEPEST}, got {depth}", field="depth")
+        if not 1 <= depth <= MAX_DEPTH:
+            raise InvalidRecord(f"depth must be between 1 and {MAX_DEPTH}, got {depth}", field="depth")
         goal = await self.get(goal_id)
-        return trees(goal.id, await self.all(), depth)
+        return build_trees(goal.id, await self.all(), depth)
 
     # -- the one at hand
 
-    async def pursued(self) -> Goal | None:
+    async def find_active_in_conversation(self) -> Goal | None:
         """The active goal of the current conversation; None when there is none."""
-        found = await self._pursued_in(self.seat.scope.conversation_id or "")
-        return max((goal for goal in found if goal.open), key=lambda goal: goal.seq, default=None)
+        found = await self._list_active_in_conversation(self._context.scope.conversation_id or "")
+        return max((goal for goal in found if goal.is_open), key=lambda goal: goal.seq, default=None)
 
-    async def set_pursued(self, goal_id: str | None, *, key: str | None = None) -> Goal | None:
+    async def set_active_in_conversation(
+        self, goal_id: str | None, *, idempotency_key: str | None = None
+    ) -> Goal | None:
         """Make an open goal the active one of the current conversation; None leaves it without one."""
-        conversation = self.seat.conversation()
+        conversation = self._context.ensure_conversation_id()
 
-        async def make(write: Write) -> Change | None:
-            chosen = [] if goal_id is None else [await self._open(goal_id)]
-            others = [goal for goal in await self._pursued_in(conversation) if goal.id not in {g.id for g in chosen}]
+        async def make(write: WriteAttempt) -> Change | None:
+            chosen = [] if goal_id is None else [await self._get_open(goal_id)]
+            others = [
+                goal
+                for goal in await self._list_active_in_conversation(conversation)
+                if goal.id not in {g.id for g in chosen}
+            ]
             puts = [goal.model_copy(update={"pursued_in": conversation}) for goal in chosen]
             found[:] = puts
-            if puts == chosen and not others and key is None:  # with a key, its use is noted by a version all the same
+            # with a key, its use is noted by a version all the same
+            if puts == chosen and not others and idempotency_key is None:
                 return None
             puts += [goal.model_copy(update={"pursued_in": ""}) for goal in others]
-            return write.change(*puts, expects=_seen([*chosen, *others]))
+            return write.build_change(*puts, expected_versions=_expected_versions([*chosen, *others]))
 
         found: list[Goal] = []
-        entry = await self._write("pursue_goal", make, key, {"id": goal_id, "conversation": conversation})
+        entry = await self._write("pursue_goal", make, idempotency_key, {"id": goal_id, "conversation": conversation})
         if goal_id is None:
             return None
-        return found[-1] if entry is None else first_of(entry, Goal)
+        return found[-1] if entry is None else get_written_record(entry, Goal)
 
-    def pursue(self, description: str, **fields: Any) -> Pursuit:
+    def pursue(self, description: str, **fields: Any) -> GoalSession:
         """Pursue a new goal for the length of a block: `async with memory.goals.pursue("book a flight") as goal:`
 
         It is the active goal inside. At the end it is completed, at an error abandoned with the reason, its open
         sub-goals with it; the goal that was active before is active again. `fields` are fields of Goal.
         """
-        return Pursuit(self, {**fields, "description": description})
+        return GoalSession(self, {**fields, "description": description})
 
     # -- reading and writing
 
-    async def _goals(self, ids: Sequence[str]) -> list[Goal]:
-        found = await self.seat.resources.log.get("Goal", ids, self.seat.scope) if ids else []
+    async def _read_goals(self, ids: Sequence[str]) -> list[Goal]:
+        found = await self._context.engine.log.read_records("Goal", ids, self._context.scope) if ids else []
         return [goal for goal in found if isinstance(goal, Goal)]
 
-    async def _every(self) -> list[Goal]:
+    async def _list_across_channels(self) -> list[Goal]:
         """All goals of the user, in every channel: an agent may wait for what another one completes."""
-        pages = self.seat.pages(Where(kinds=("Goal",)))
+        pages = self._context.iter_pages(Where(kinds=("Goal",)))
         return [goal async for page in pages for goal in page if isinstance(goal, Goal)]
 
-    async def _pursued_in(self, conversation: str) -> list[Goal]:
-        if not conversation:
+    async def _list_active_in_conversation(self, conversation_id: str) -> list[Goal]:
+        if not conversation_id:
             return []
-        where = Where(kinds=("Goal",), channels=self.seat.scope.readable(), key=(conversation,))
-        return [goal for goal in await self.seat.resources.log.find(self.seat.scope, where) if isinstance(goal, Goal)]
+        where = Where(kinds=("Goal",), channels=self._context.scope.readable_channels(), dedup_keys=(conversation_id,))
+        return [
+            goal for goal in await self._context.engine.log.find(self._context.scope, where) if isinstance(goal, Goal)
+        ]
 
-    async def _write(self, operation: str, make: Make, key: str | None, said: Mapping[str, Any]) -> JournalEntry | None:
-        return await self.seat.resources.write(
-            self.seat.scope, operation, make, kind="Goal", key=key, payload=fingerprint(**said)
+    async def _write(
+        self, operation: str, build: BuildChange, idempotency_key: str | None, payload: Mapping[str, Any]
+    ) -> JournalEntry | None:
+        return await self._context.engine.write(
+            self._context.scope,
+            operation,
+            build,
+            kind="Goal",
+            idempotency_key=idempotency_key,
+            request_hash=hash_request(**payload),
         )
 
 
-class Pursuit:
+class GoalSession:
     """A goal for the length of a block; see `Goals.pursue`."""
 
     def __init__(self, goals: Goals, fields: Mapping[str, Any]) -> None:
         self._goals, self._fields = goals, fields
         self._goal: Goal | None = None
-        self._before: Goal | None = None
+        self._previous_goal: Goal | None = None
 
     async def __aenter__(self) -> Goal:
         """Store the goal as the active one."""
-        self._before = await self._goals.pursued()
-        self._goal = await self._goals._add(self._fields, pursued=self._goals.seat.conversation())
+        self._previous_goal = await self._goals.find_active_in_conversation()
+        self._goal = await self._goals._add(
+            self._fields, active_in_conversation=self._goals._context.ensure_conversation_id()
+        )
         return self._goal
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         """Complete or abandon the goal, unless that was done inside."""
         assert self._goal is not None
         if error is None:
-            await self._leave("completed", "")
+            await self._finish("completed", "")
             return
         try:
-            await self._leave("abandoned", f"{type(error).__name__}: {error}"[:1000])
+            await self._finish("abandoned", f"{type(error).__name__}: {error}"[:1000])
         except Exception as late:  # noqa: BLE001 - what happened inside is what the caller must see
             error.add_note(f"its goal {self._goal.id} could not be abandoned: {late}")
 
-    async def _leave(self, status: str, result: str) -> None:
+    async def _finish(self, status: str, result: str) -> None:
         assert self._goal is not None
-        now = await self._goals._goals([self._goal.id])
-        if now and now[0].open:
-            await self._goals._end(self._goal.id, status, result, cascade=True, back=self._before)
-        elif self._before is not None and await self._goals.pursued() is None:
-            before = await self._goals._goals([self._before.id])
-            if before and before[0].open:
-                await self._goals.set_pursued(before[0].id)
+        now = await self._goals._read_goals([self._goal.id])
+        if now and now[0].is_open:
+            await self._goals._end(self._goal.id, status, result, cascade=True, previous=self._previous_goal)
+        elif self._previous_goal is not None and await self._goals.find_active_in_conversation() is None:
+            before = await self._goals._read_goals([self._previous_goal.id])
+            if before and before[0].is_open:
+                await self._goals.set_active_in_conversation(before[0].id)
 
 
-def _seen(goals: Sequence[Goal]) -> dict[Key, int | None]:
+def _expected_versions(goals: Sequence[Goal]) -> dict[Key, int | None]:
     return {goal.key: goal.seq for goal in goals}
 
 
-def _listed(by: str | Sequence[str]) -> tuple[str, ...]:
+def _normalize_ids(by: str | Sequence[str]) -> tuple[str, ...]:
     names = (by,) if isinstance(by, str) else tuple(by)
     if not names or not all(isinstance(name, str) for name in names):
         raise InvalidRecord(f"by must name goals by id, got {by!r}", field="by")
     return tuple(dict.fromkeys(names))
 
 
-def _urgency(goal: Goal) -> tuple[bool, int, int]:
-    return not goal.open, -goal.priority, goal.seq
+def _urgency_key(goal: Goal) -> tuple[bool, int, int]:
+    return not goal.is_open, -goal.priority, goal.seq

@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentmem.errors import Conflict, InvalidRecord
-from agentmem.memory import Seat
-from agentmem.memory.entities import MERGED
-from agentmem.memory.facts import holds, with_sources
-from agentmem.model.changes import Change, Write
-from agentmem.model.clock import derived_id
+from agentmem.memory import MemoryContext
+from agentmem.memory.entities import MERGED_INTO_PREFIX
+from agentmem.memory.facts import is_current, merge_sources
+from agentmem.model.changes import Change, WriteAttempt
+from agentmem.model.clock import derive_id
 from agentmem.model.records import Edge, Fact, Key, Record, Status
 from agentmem.stores import Where
 
-PAGE = 1000
-MOST = 1000  # facts that become one at once
+JOURNAL_PAGE_SIZE = 1000
+MAX_MERGED_FACTS = 1000  # facts that become one at once
 
 
 @dataclass(slots=True)
-class Leaning:
+class Dependents:
     """Which facts rest on a fact as their premise, and which relations it states: ids by the fact's id.
 
     `head` is the journal position as of which none is missing; some may have leaned there only before.
@@ -38,65 +38,74 @@ class Leaning:
             self.edges.setdefault(record.fact_id, []).append(record.id)
 
 
-def same_fact_id(user_id: str, first: str, second: str) -> str:
+def same_fact_review_id(user_id: str, first: str, second: str) -> str:
     """The id of the review that asks whether two facts say the same, in whichever order they are named."""
-    return derived_id(user_id, "same_fact", *sorted((first, second)))
+    return derive_id(user_id, "same_fact", *sorted((first, second)))
 
 
-def best_first(facts: Sequence[Fact]) -> list[Fact]:
+def sort_by_quality(facts: Sequence[Fact]) -> list[Fact]:
     """The fact that stays comes first: kept for long before fading, then the surest, then the oldest."""
     return sorted(facts, key=lambda fact: (fact.tier != "long", -fact.confidence, fact.recorded_at, fact.id))
 
 
-async def leaning(seat: Seat, lean: Leaning | None = None) -> Leaning:
+async def read_dependents(context: MemoryContext, known: Dependents | None = None) -> Dependents:
     """What leans on facts now, in any channel of the user; what was found before is brought up to date."""
-    log, scope = seat.resources.log, seat.scope
-    if lean is None:
-        lean = Leaning((await log.head(scope)).seq)
-        async for page in seat.pages(Where(kinds=("Fact", "Edge"))):
+    log, scope = context.engine.log, context.scope
+    if known is None:
+        known = Dependents((await log.head(scope)).seq)
+        async for page in context.iter_pages(Where(kinds=("Fact", "Edge"))):
             for record in page:
-                lean.add(record)
-    while entries := await log.changes(scope, lean.head, PAGE):
-        for stored in (put for entry in entries for put in entry.puts):
-            lean.add(stored.record)
-        lean.head = entries[-1].seq
-    return lean
+                known.add(record)
+    while entries := await log.changes(scope, known.head, JOURNAL_PAGE_SIZE):
+        for stored in (put for entry in entries for put in entry.upserts):
+            known.add(stored.record)
+        known.head = entries[-1].seq
+    return known
 
 
-async def joining(seat: Seat, write: Write, ids: Sequence[str], lean: Leaning) -> Change:
+async def build_merge_change(
+    context: MemoryContext, write: WriteAttempt, ids: Sequence[str], dependents: Dependents
+) -> Change:
     """The Change that makes one of these facts; the one that stays comes first.
 
     What rests on another one, or was stated by it, then does so by the one that stays: it expects that no fact and no
-    relation was put since `lean` was found. InvalidRecord unless they are at least two, hold, and stand in one channel.
+    relation was put since `dependents` was found. InvalidRecord unless they are at least two, hold, and stand in one
+    channel.
     """
-    facts = await _facts(seat, write, ids)
-    keep, *others = best_first(facts)
+    facts = await _get_mergeable_facts(context, write, ids)
+    keep, *others = sort_by_quality(facts)
     joined = keep
     for other in others:
-        joined = _joined(joined, other)
+        joined = _merge_pair(joined, other)
     gone = {"status": Status.SUPERSEDED, "superseded_at": write.now, "superseded_by": keep.id}
-    gone["reason"] = f"{MERGED}{keep.id}"
+    gone["reason"] = f"{MERGED_INTO_PREFIX}{keep.id}"
     names = {other.id: keep.id for other in others}
     ground = tuple(name for name in joined.depends_on if name not in names and name != keep.id)
     joined = joined.model_copy(update={"depends_on": ground})
-    moved = await _moved(seat, names, lean)
+    moved = await _repoint_dependents(context, names, dependents)
     puts: dict[Key, Record] = {joined.key: joined}
     puts |= {other.key: other.model_copy(update=gone) for other in others}
     puts |= {new.key: new for new in moved.values() if new.key not in puts}
     expects = {record.key: record.seq for record in (*facts, *moved.values())}
-    return write.change(*puts.values(), expects=expects, since={"Fact": lean.head, "Edge": lean.head})
+    return write.build_change(
+        *puts.values(), expected_versions=expects, no_new_since={"Fact": dependents.head, "Edge": dependents.head}
+    )
 
 
-async def _facts(seat: Seat, write: Write, ids: Sequence[str]) -> list[Fact]:
+async def _get_mergeable_facts(context: MemoryContext, write: WriteAttempt, ids: Sequence[str]) -> list[Fact]:
     wanted = list(dict.fromkeys(ids))
-    if not 2 <= len(wanted) <= MOST:
-        raise InvalidRecord(f"cluster must name 2 to {MOST:,} facts, got {len(wanted)}", field="cluster")
-    await seat.must_exist("cluster", "Fact", wanted)
-    found = [record for record in await seat.resources.log.get("Fact", wanted, seat.scope) if isinstance(record, Fact)]
+    if not 2 <= len(wanted) <= MAX_MERGED_FACTS:
+        raise InvalidRecord(f"cluster must name 2 to {MAX_MERGED_FACTS:,} facts, got {len(wanted)}", field="cluster")
+    await context.require_existing("cluster", "Fact", wanted)
+    found = [
+        record
+        for record in await context.engine.log.read_records("Fact", wanted, context.scope)
+        if isinstance(record, Fact)
+    ]
     if len(found) != len(wanted):
         raise Conflict("cluster: one of the facts was erased while it was read", stale=True)
     for fact in found:
-        if not holds(fact, write.now):
+        if not is_current(fact, write.now):
             raise InvalidRecord(f"cluster: fact {fact.id!r} does not hold any more", field="cluster")
         if fact.channel != found[0].channel:
             raise InvalidRecord(
@@ -106,22 +115,27 @@ async def _facts(seat: Seat, write: Write, ids: Sequence[str]) -> list[Fact]:
     return found
 
 
-async def _moved(seat: Seat, names: Mapping[str, str], lean: Leaning) -> dict[Key, Record]:
-    """What leans on facts that go, leaning on the one that stays; `names` gives that for each."""
-    log, scope = seat.resources.log, seat.scope
-    facts = dict.fromkeys(name for old in names for name in lean.facts.get(old, ()))
-    edges = dict.fromkeys(name for old in names for name in lean.edges.get(old, ()))
+async def _repoint_dependents(
+    context: MemoryContext, replacements: Mapping[str, str], dependents: Dependents
+) -> dict[Key, Record]:
+    """What leans on facts that go, leaning on the one that stays; `replacements` gives that for each."""
+    log, scope = context.engine.log, context.scope
+    facts = dict.fromkeys(name for old in replacements for name in dependents.facts.get(old, ()))
+    edges = dict.fromkeys(name for old in replacements for name in dependents.edges.get(old, ()))
     out: dict[Key, Record] = {}
-    for record in (*await log.get("Fact", list(facts), scope), *await log.get("Edge", list(edges), scope)):
-        if isinstance(record, Fact) and record.id not in names and record.id not in names.values():
-            ground = dict.fromkeys(names.get(name, name) for name in record.depends_on)
+    for record in (
+        *await log.read_records("Fact", list(facts), scope),
+        *await log.read_records("Edge", list(edges), scope),
+    ):
+        if isinstance(record, Fact) and record.id not in replacements and record.id not in replacements.values():
+            ground = dict.fromkeys(replacements.get(name, name) for name in record.depends_on)
             out[record.key] = record.model_copy(update={"depends_on": tuple(ground)})
-        elif isinstance(record, Edge) and (stays := names.get(record.fact_id or "")):
+        elif isinstance(record, Edge) and (stays := replacements.get(record.fact_id or "")):
             out[record.key] = record.model_copy(update={"fact_id": stays})
     return out
 
 
-def _joined(keep: Fact, other: Fact) -> Fact:
+def _merge_pair(keep: Fact, other: Fact) -> Fact:
     """The fact that stays, with what the other one rests on; it stands by itself where either does."""
     known = [fact.importance for fact in (keep, other) if fact.importance is not None]
     more = {
@@ -131,4 +145,4 @@ def _joined(keep: Fact, other: Fact) -> Fact:
         "importance": max(known, default=None),
         "trust": max(keep.trust, other.trust),
     }
-    return with_sources(keep, other).model_copy(update=more)
+    return merge_sources(keep, other).model_copy(update=more)

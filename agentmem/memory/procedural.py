@@ -10,5 +10,5 @@ from agentmem.memory.tools import Tools
 
 
 @dataclass
-class Procedural(Tools, Strategies, Procedures):
+class ProceduralMemory(Tools, Strategies, Procedures):
     """Tools, strategies and procedures."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentmem.errors import InvalidRecord
-from agentmem.memory import Seat, first_of
-from agentmem.model.changes import Change, Write, fingerprint
-from agentmem.model.records import PROFILE, User, build
+from agentmem.memory import MemoryContext, get_written_record
+from agentmem.model.changes import Change, WriteAttempt, hash_request
+from agentmem.model.records import PROFILE_ID, User, build_record
 from agentmem.model.scope import GLOBAL
 
 
@@ -17,17 +17,17 @@ from agentmem.model.scope import GLOBAL
 class Profile:
     """Preferences, expertise, style; one record per user."""
 
-    seat: Seat
+    _context: MemoryContext
 
     async def read(self) -> User:
         """The profile; an empty one when nothing was ever set, or what was set is forgotten."""
-        found = await self.seat.resources.log.get("User", [PROFILE], self.seat.scope)
+        found = await self._context.engine.log.read_records("User", [PROFILE_ID], self._context.scope)
         if found and isinstance(found[0], User) and found[0].superseded_at is None:
             return found[0]
-        return User(id=PROFILE, user_id=self.seat.scope.user_id, seq=found[0].seq if found else 0)
+        return User(id=PROFILE_ID, user_id=self._context.scope.user_id, seq=found[0].seq if found else 0)
 
     async def update(
-        self, *, key: str | None = None, preferences: Mapping[str, Any] | None = None,
+        self, *, idempotency_key: str | None = None, preferences: Mapping[str, Any] | None = None,
         expertise_areas: Sequence[str] | None = None, communication_style: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> User:  # fmt: skip
@@ -39,25 +39,33 @@ class Profile:
         if isinstance(expertise_areas, str):
             raise InvalidRecord("expertise_areas must be a list of strings, got a string", field="expertise_areas")
 
-        async def make(write: Write) -> Change:
+        async def make(write: WriteAttempt) -> Change:
             old = await self.read()
             merged: dict[str, Any] = {
-                name: _merged(getattr(old, name), new) for name, new in maps.items() if new is not None
+                name: _merge_mappings(getattr(old, name), new) for name, new in maps.items() if new is not None
             }
             if expertise_areas is not None:
                 merged["expertise_areas"] = tuple(dict.fromkeys((*old.expertise_areas, *expertise_areas)))
-            new = build(
-                User, **{**old.model_dump(exclude=set(User.STAMPED)), **merged, "id": PROFILE, "channel": GLOBAL,
+            new = build_record(
+                User,
+                **{**old.model_dump(
+                    exclude=set(User.NON_PAYLOAD_FIELDS)
+                ), **merged, "id": PROFILE_ID, "channel": GLOBAL,
                          "created_at": old.created_at or write.now, "updated_at": write.now},
             )  # fmt: skip
-            return write.change(new, expects={new.key: old.seq or None})
+            return write.build_change(new, expected_versions={new.key: old.seq or None})
 
-        payload = fingerprint(**maps, expertise_areas=expertise_areas)
-        entry = await self.seat.resources.write(
-            self.seat.scope, "update_profile", make, kind="User", key=key, payload=payload
+        payload = hash_request(**maps, expertise_areas=expertise_areas)
+        entry = await self._context.engine.write(
+            self._context.scope,
+            "update_profile",
+            make,
+            kind="User",
+            idempotency_key=idempotency_key,
+            request_hash=payload,
         )
-        return first_of(entry, User)
+        return get_written_record(entry, User)
 
 
-def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_mappings(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in {**old, **new}.items() if value is not None}

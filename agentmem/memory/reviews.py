@@ -8,16 +8,16 @@ from types import MappingProxyType
 from typing import Any
 
 from agentmem.errors import Conflict, InvalidRecord
-from agentmem.memory import first_of
-from agentmem.memory.entities import followed
+from agentmem.memory import get_written_record
+from agentmem.memory.entities import resolve_merged_ids
 from agentmem.memory.facts import FactFields, Facts
-from agentmem.memory.joining import joining, leaning
-from agentmem.memory.merging import Merging
-from agentmem.model.changes import Change, Write, fingerprint
-from agentmem.model.clock import derived_id
-from agentmem.model.records import Fact, Review, Status, build
+from agentmem.memory.joining import build_merge_change, read_dependents
+from agentmem.memory.merging import EntityMerging
+from agentmem.model.changes import Change, WriteAttempt, hash_request
+from agentmem.model.clock import derive_id
+from agentmem.model.records import Fact, Review, Status, build_record
 
-CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType({
+ALLOWED_DECISIONS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "ungrounded": ("accept", "reject"),
     "doubtful": ("accept", "reject"),
     "contradiction": ("prefer_new", "prefer_old", "keep_both"),
@@ -27,17 +27,17 @@ CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType({
 })  # fmt: skip
 """What may be decided, by what a review is about."""
 
-NOTHING = frozenset({"reject", "prefer_old", "keep_apart"})  # decisions that leave all as it is
-PROPOSED = frozenset({"claim", "source_spans", *FactFields.__annotations__})
+NO_CHANGE_DECISIONS = frozenset({"reject", "prefer_old", "keep_apart"})  # decisions that leave all as it is
+PROPOSABLE_FIELDS = frozenset({"claim", "source_spans", *FactFields.__annotations__})
 
 
-def pair_id(user_id: str, first: str, second: str) -> str:
+def same_entity_review_id(user_id: str, first: str, second: str) -> str:
     """The id of the review that asks whether two entities are one, in whichever order they are named."""
-    return derived_id(user_id, "same_entity", *sorted((first, second)))
+    return derive_id(user_id, "same_entity", *sorted((first, second)))
 
 
 @dataclass
-class Reviews(Facts, Merging):
+class Reviews(Facts, EntityMerging):
     """The verbs over what is doubtful."""
 
     async def reviews(self, about: str | None = None, *, limit: int = 100) -> list[Review]:
@@ -45,18 +45,18 @@ class Reviews(Facts, Merging):
 
         Kinds are ungrounded, doubtful, contradiction, correction, same_entity and same_fact; another is InvalidRecord.
         """
-        if about is not None and about not in CHOICES:
-            raise InvalidRecord(f"about must be one of {', '.join(CHOICES)}, got {about!r}", field="about")
+        if about is not None and about not in ALLOWED_DECISIONS:
+            raise InvalidRecord(f"about must be one of {', '.join(ALLOWED_DECISIONS)}, got {about!r}", field="about")
         if limit < 0:
             raise InvalidRecord(f"limit must be 0 or more, got {limit}", field="limit")
-        found = [review for review in await self.seat.all("Review") if isinstance(review, Review)]
-        waiting = [review for review in found if review.unique() and about in (None, review.about)]
+        found = [review for review in await self._context.list_readable("Review") if isinstance(review, Review)]
+        waiting = [review for review in found if review.dedup_key() and about in (None, review.about)]
         return sorted(waiting, key=lambda review: (review.recorded_at or review.decided_at, review.id))[:limit]
 
-    async def asked_about(self, first: str, second: str) -> Review | None:
+    async def find_same_entity_review(self, first: str, second: str) -> Review | None:
         """The review about whether two entities are one, open or decided; None when it was never asked."""
-        found = await self.seat.resources.log.get(
-            "Review", [pair_id(self.seat.scope.user_id, first, second)], self.seat.scope
+        found = await self._context.engine.log.read_records(
+            "Review", [same_entity_review_id(self._context.scope.user_id, first, second)], self._context.scope
         )
         return found[0] if found and isinstance(found[0], Review) else None
 
@@ -69,32 +69,32 @@ class Reviews(Facts, Merging):
         the proposed fact (the review stays open), and Conflict where it was decided otherwise.
         """
 
-        async def make(write: Write) -> Change | None:
-            review = await self._review(review_id, decision)
+        async def make(write: WriteAttempt) -> Change | None:
+            review = await self._get_decidable_review(review_id, decision)
             if review.review_status != "open":
                 found.append(review)
                 return None
-            change = await self._effect(write, review, decision)
-            learned = [put.id for put in change.puts if isinstance(put, Fact)][:1] if review.proposed else []
+            change = await self._build_decision_change(write, review, decision)
+            learned = [put.id for put in change.upserts if isinstance(put, Fact)][:1] if review.proposed else []
             closed = {
-                "review_status": "rejected" if decision in NOTHING else "accepted", "decision": decision,
+                "review_status": "rejected" if decision in NO_CHANGE_DECISIONS else "accepted", "decision": decision,
                 "decided_at": write.now, "record_ids": tuple(dict.fromkeys((*review.record_ids, *learned))),
             }  # fmt: skip
-            puts = (review.model_copy(update=closed), *change.puts)
-            return replace(change, puts=puts, expects={**change.expects, review.key: review.seq})
+            puts = (review.model_copy(update=closed), *change.upserts)
+            return replace(change, upserts=puts, expected_versions={**change.expected_versions, review.key: review.seq})
 
         found: list[Review] = []
-        entry = await self.seat.resources.write(
-            self.seat.scope, "resolve_review", make, kind="Review", key=idempotency_key,
-            payload=fingerprint(id=review_id, decision=decision),
+        entry = await self._context.engine.write(
+            self._context.scope, "resolve_review", make, kind="Review", idempotency_key=idempotency_key,
+            request_hash=hash_request(id=review_id, decision=decision),
         )  # fmt: skip
-        return first_of(entry, Review) if entry is not None else found[-1]
+        return get_written_record(entry, Review) if entry is not None else found[-1]
 
-    async def _review(self, review_id: str, decision: str) -> Review:
+    async def _get_decidable_review(self, review_id: str, decision: str) -> Review:
         """The review, if this may be decided of it."""
-        review = await self.seat.one("Review", review_id)
+        review = await self._context.get_one("Review", review_id)
         assert isinstance(review, Review)
-        choices = CHOICES[review.about]
+        choices = ALLOWED_DECISIONS[review.about]
         if decision not in choices:
             raise InvalidRecord(
                 f"decision must be one of {', '.join(choices)} (the review is about {review.about}), got {decision!r}",
@@ -106,48 +106,50 @@ class Reviews(Facts, Merging):
             raise InvalidRecord(f"review {review_id!r} was forgotten; restore it first", field="review_id")
         return review
 
-    async def _effect(self, write: Write, review: Review, decision: str) -> Change:
+    async def _build_decision_change(self, write: WriteAttempt, review: Review, decision: str) -> Change:
         """The Change that does what was decided."""
-        if decision in NOTHING:
-            return write.change()
+        if decision in NO_CHANGE_DECISIONS:
+            return write.build_change()
         if decision == "merge":
             if len(review.record_ids) != 2:
                 raise InvalidRecord(f"review {review.id!r} does not name two records", field="record_ids")
             if review.about == "same_fact":
-                return await self._one_fact(write, review)
-            keep, other = await followed(self.seat, review.record_ids)
-            return write.change() if keep == other else await self._merging(write, keep, other)
-        claim, given = _proposal(review)
-        if decision == "prefer_new" and (old := await self._contradicted(review)) is not None:
+                return await self._build_fact_merge_change(write, review)
+            keep, other = await resolve_merged_ids(self._context, review.record_ids)
+            return write.build_change() if keep == other else await self._build_merge_change(write, keep, other)
+        claim, given = _parse_proposal(review)
+        if decision == "prefer_new" and (old := await self._find_contradicted_fact(review)) is not None:
             wrong = review.about == "correction"
-            return await self.change_to_supersede(write, old, claim, given, wrong=wrong, channel=review.channel)
-        change, _ = await self.change_to_learn(write, claim, given, review.channel)
+            return await self.build_supersede_change(
+                write, old, claim, given, is_correction=wrong, channel=review.channel
+            )
+        change, _ = await self.build_learn_change(write, claim, given, review.channel)
         return change
 
-    async def _one_fact(self, write: Write, review: Review) -> Change:
+    async def _build_fact_merge_change(self, write: WriteAttempt, review: Review) -> Change:
         """The Change that makes one fact of two, or of what they have become."""
-        both = {fact.id for fact in [await self.latest(name) for name in review.record_ids]}
+        both = {fact.id for fact in [await self.get_current_successor(name) for name in review.record_ids]}
         if len(both) < 2:
-            return write.change()
-        return await joining(self.seat, write, sorted(both), await leaning(self.seat))
+            return write.build_change()
+        return await build_merge_change(self._context, write, sorted(both), await read_dependents(self._context))
 
-    async def _contradicted(self, review: Review) -> Fact | None:
+    async def _find_contradicted_fact(self, review: Review) -> Fact | None:
         """The fact that the proposed one stands against, or what came in its place; None where it was forgotten."""
         if not review.record_ids:
             raise InvalidRecord(f"review {review.id!r} names no fact that it is about", field="record_ids")
-        named = await self._current(review.record_ids[0])
-        return None if named.status is Status.FORGOTTEN else await self.latest(named.id)
+        named = await self._get_stored_fact(review.record_ids[0])
+        return None if named.status is Status.FORGOTTEN else await self.get_current_successor(named.id)
 
 
-def _proposal(review: Review) -> tuple[str, dict[str, Any]]:
+def _parse_proposal(review: Review) -> tuple[str, dict[str, Any]]:
     """The claim and the fields of the fact that waits, checked like anything that comes from outside."""
     fields = {name: value for name, value in review.proposed.items() if value is not None}
     for name in fields:
-        if name not in PROPOSED:
+        if name not in PROPOSABLE_FIELDS:
             raise InvalidRecord(f"proposed: a fact has no field {name!r} to set", field="proposed")
     if "claim" not in fields:
         raise InvalidRecord("proposed: the fact has no claim", field="proposed")
-    fact = build(Fact, **fields)
+    fact = build_record(Fact, **fields)
     for turn, start, end in fact.source_spans:
         if turn not in fact.source_turn_ids or not 0 <= start < end:
             raise InvalidRecord(f"proposed: source_spans name {turn!r} from {start} to {end}", field="source_spans")

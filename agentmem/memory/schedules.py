@@ -8,27 +8,27 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from agentmem.errors import InvalidRecord, NotFound
-from agentmem.memory import Seat, first_of
-from agentmem.memory.cron import next_after, zone
-from agentmem.model.changes import Change, JournalEntry, Write, fingerprint
-from agentmem.model.clock import aware, derived_id
-from agentmem.model.records import Schedule, Status, build
-from agentmem.model.scope import checked_name
+from agentmem.memory import MemoryContext, get_written_record
+from agentmem.memory.cron import next_cron_time, parse_timezone
+from agentmem.model.changes import Change, JournalEntry, WriteAttempt, hash_request
+from agentmem.model.clock import derive_id, to_utc
+from agentmem.model.records import Schedule, Status, build_record
+from agentmem.model.scope import check_identifier
 
-HAND_OVER = timedelta(seconds=60)  # a run that is not reported as done by then is lost
-LONGEST = timedelta(days=3660)
-CALLBACK = "schedules"  # under this name `Resources.kept` holds who is told of due ones
+CLAIM_TIMEOUT = timedelta(seconds=60)  # a run that is not reported as done by then is lost
+MAX_INTERVAL = timedelta(days=3660)
+CALLBACK_KEY = "schedules"  # under this name `Engine.process_state` holds who is told of due ones
 
-Make = Callable[[Write], Awaitable[Change | None]]
-Callback = Callable[[Schedule], object]
-Found = list[Schedule]  # in the class below `list` is a verb
+BuildChange = Callable[[WriteAttempt], Awaitable[Change | None]]
+DueCallback = Callable[[Schedule], object]
+ScheduleList = list[Schedule]  # in the class below `list` is a verb
 
 
 @dataclass
 class Schedules:
     """Prompts at their times. A name is unique among the schedules that a scope can read."""
 
-    seat: Seat
+    _context: MemoryContext
 
     async def add(
         self, name: str, cron: str = "", prompt: str = "", source: str = "user", *, timezone: str = "UTC",
@@ -39,31 +39,36 @@ class Schedules:
         When several runs were missed, `missed` says whether `once` it is made up for, or `skip`. Raises InvalidRecord
         naming the field, also for a name that is taken, and ConfigError where the package for cron is not installed.
         """
-        seconds = _seconds(every)
+        seconds = _to_seconds(every)
         if (seconds is None) == (not cron):
             raise InvalidRecord("give either cron or every", field="cron")
         if cron and not prompt.strip():
             raise InvalidRecord("prompt must be non-empty text", field="prompt")
-        zone(timezone)
+        parse_timezone(timezone)
         said = {
-            "name": checked_name(name, "name"), "cron": cron, "prompt": prompt, "source": source, "timezone": timezone,
-            "missed": missed, "every_seconds": seconds,
+            "name": check_identifier(name, "name"), "cron": cron, "prompt": prompt, "source": source,
+            "timezone": timezone, "missed": missed, "every_seconds": seconds,
         }  # fmt: skip
 
-        async def make(write: Write) -> Change:
-            scope = self.seat.scope
-            fields = {"id": self._id(name, scope.channel), "channel": scope.channel, "agent_id": scope.agent_id, **said}
-            new = build(Schedule, **fields, created_at=write.now)
-            new = new.model_copy(update={"next_at": _next(new, write.now)})
-            known = await self._find(name)
+        async def make(write: WriteAttempt) -> Change:
+            scope = self._context.scope
+            fields = {
+                "id": self._schedule_id(name, scope.channel),
+                "channel": scope.channel,
+                "agent_id": scope.agent_id,
+                **said,
+            }
+            new = build_record(Schedule, **fields, created_at=write.now)
+            new = new.model_copy(update={"next_at": _next_run_time(new, write.now)})
+            known = await self._find_by_name(name)
             if any(schedule.superseded_at is None for schedule in known):
                 raise InvalidRecord(f"name: a schedule {name!r} exists; remove it first", field="name")
             before = {schedule.key: schedule.seq for schedule in known}
-            return write.change(new, expects={new.key: before.get(new.key)})
+            return write.build_change(new, expected_versions={new.key: before.get(new.key)})
 
-        return first_of(await self._write("add_schedule", make, idempotency_key, said), Schedule)
+        return get_written_record(await self._write("add_schedule", make, idempotency_key, said), Schedule)
 
-    async def heartbeat(
+    async def add_heartbeat(
         self, name: str, every: timedelta | float, *, source: str = "user", idempotency_key: str | None = None
     ) -> Schedule:
         """Be called every so many seconds (or a timedelta), without a prompt; of several missed ones, once."""
@@ -71,126 +76,145 @@ class Schedules:
 
     async def get(self, name: str) -> Schedule:
         """The schedule of this name; NotFound when this scope has none."""
-        for schedule in await self._find(name):
+        for schedule in await self._find_by_name(name):
             if schedule.superseded_at is None:
                 return schedule
-        raise NotFound(f"no schedule {name!r} in the channels {', '.join(self.seat.scope.readable())}")
+        raise NotFound(f"no schedule {name!r} in the channels {', '.join(self._context.scope.readable_channels())}")
 
-    async def list(self) -> Found:
+    async def list(self) -> ScheduleList:
         """The schedules of the readable channels, by name; paused ones too."""
-        found = [item for item in await self.seat.all("Schedule") if isinstance(item, Schedule)]
+        found = [item for item in await self._context.list_readable("Schedule") if isinstance(item, Schedule)]
         return sorted((item for item in found if item.superseded_at is None), key=lambda item: item.name)
 
     async def pause(self, name: str, *, idempotency_key: str | None = None) -> Schedule:
         """Let it rest until `resume`; no run is made up for."""
-        return await self._change("pause_schedule", name, idempotency_key, lambda old, now: {
+        return await self._update("pause_schedule", name, idempotency_key, lambda old, now: {
             "paused": True, "next_at": None,
         })  # fmt: skip
 
     async def resume(self, name: str, *, idempotency_key: str | None = None) -> Schedule:
         """Go on after `pause`, with the first run after now."""
-        return await self._change("resume_schedule", name, idempotency_key, lambda old, now: {
-            "paused": False, "next_at": _next(old, now) if old.paused else old.next_at,
+        return await self._update("resume_schedule", name, idempotency_key, lambda old, now: {
+            "paused": False, "next_at": _next_run_time(old, now) if old.paused else old.next_at,
         })  # fmt: skip
 
     async def remove(self, name: str, *, idempotency_key: str | None = None) -> Schedule:
         """Take a schedule away; `undo` and `restore` bring it back."""
-        return await self._change("remove_schedule", name, idempotency_key, lambda old, now: {
+        return await self._update("remove_schedule", name, idempotency_key, lambda old, now: {
             "status": Status.FORGOTTEN, "superseded_at": now, "reason": "removed",
         })  # fmt: skip
 
     # -- running
 
-    async def due(self, now: datetime | None = None) -> Found:
+    async def due(self, now: datetime | None = None) -> ScheduleList:
         """What is due by now (by the clock, when None), longest waiting first; what somebody runs already is not."""
-        moment = self._now(now)
+        moment = self._resolve_now(now)
         found = [item for item in await self.list() if _is_due(item, moment)]
         return sorted(found, key=lambda item: (item.next_at, item.name))
 
     async def claim(
         self, schedule: Schedule, now: datetime | None = None, *, fence: int | None = None
     ) -> Schedule | None:
-        """Take on a due run; report it with `done` within a minute, or it counts as lost.
+        """Take on a due run; report it with `mark_done` within a minute, or it counts as lost.
 
         None when somebody else has it, when it is not due any more, and when its missed runs are to be skipped. In what
         is returned `running` says when it was due, and `next_at` when it is due again.
         """
-        moment = self._now(now)
+        moment = self._resolve_now(now)
 
-        async def make(write: Write) -> Change | None:
+        async def make(write: WriteAttempt) -> Change | None:
             current = await self._reread(schedule)
             if current is None or current.seq != schedule.seq or not _is_due(current, moment):
                 return None
             assert current.next_at is not None
-            after = _next(current, current.next_at)
-            later = _next(current, moment)
+            after = _next_run_time(current, current.next_at)
+            later = _next_run_time(current, moment)
             several = current.missed == "skip" and after <= moment
-            taken = {} if several else {"running": current.next_at, "lost_at": moment + HAND_OVER, "last_at": moment}
+            taken = (
+                {} if several else {"running": current.next_at, "lost_at": moment + CLAIM_TIMEOUT, "last_at": moment}
+            )
             new = current.model_copy(update={**taken, "next_at": later})
-            return write.change(new, expects={new.key: current.seq})
+            return write.build_change(new, expected_versions={new.key: current.seq})
 
         entry = await self._write("claim_schedule", make, None, {}, fence=fence)
-        claimed = None if entry is None else first_of(entry, Schedule)
+        claimed = None if entry is None else get_written_record(entry, Schedule)
         return claimed if claimed is not None and claimed.running is not None else None
 
-    async def done(self, schedule: Schedule, *, fence: int | None = None) -> bool:
+    async def mark_done(self, schedule: Schedule, *, fence: int | None = None) -> bool:
         """Report a run that `claim` gave as done; False when it counted as lost by then, or the schedule is gone."""
 
-        async def make(write: Write) -> Change | None:
+        async def make(write: WriteAttempt) -> Change | None:
             current = await self._reread(schedule)
             if current is None or current.running is None or current.running != schedule.running:
                 return None
             new = current.model_copy(update={"running": None, "lost_at": None})
-            return write.change(new, expects={new.key: current.seq})
+            return write.build_change(new, expected_versions={new.key: current.seq})
 
         return await self._write("done_schedule", make, None, {}, fence=fence) is not None
 
-    async def on_due(self, callback: Callback | None) -> None:
+    async def on_due(self, callback: DueCallback | None) -> None:
         """Have due schedules handed to this function (or coroutine) by the worker of this process; None for nobody.
 
         Without one they go to the setting `worker.webhook`, else into the session store.
         """
-        kept = self.seat.resources.kept
+        kept = self._context.engine.process_state
         if callback is None:
-            kept.pop(CALLBACK, None)
+            kept.pop(CALLBACK_KEY, None)
         elif callable(callback):
-            kept[CALLBACK] = callback
+            kept[CALLBACK_KEY] = callback
         else:
             raise InvalidRecord(f"callback must be a function, got {type(callback).__name__}", field="callback")
 
     # -- reading and writing
 
-    def _now(self, now: datetime | None) -> datetime:
-        return self.seat.resources.clock.now() if now is None else aware(now, "now")
+    def _resolve_now(self, now: datetime | None) -> datetime:
+        return self._context.engine.clock.now() if now is None else to_utc(now, "now")
 
-    def _id(self, name: str, channel: str) -> str:
-        return derived_id(self.seat.scope.user_id, "schedule", channel, name)
+    def _schedule_id(self, name: str, channel: str) -> str:
+        return derive_id(self._context.scope.user_id, "schedule", channel, name)
 
-    async def _find(self, name: str) -> Found:
+    async def _find_by_name(self, name: str) -> ScheduleList:
         """The schedules of this name in the readable channels, the active channel first; removed ones too."""
-        ids = [self._id(name, channel) for channel in self.seat.scope.readable()]
-        found = await self.seat.resources.log.get("Schedule", ids, self.seat.scope)
+        ids = [self._schedule_id(name, channel) for channel in self._context.scope.readable_channels()]
+        found = await self._context.engine.log.read_records("Schedule", ids, self._context.scope)
         return [item for item in found if isinstance(item, Schedule)]
 
     async def _reread(self, schedule: Schedule) -> Schedule | None:
         """The schedule as it is stored now; None when it is gone."""
-        found = await self.seat.resources.log.get("Schedule", [schedule.id], self.seat.scope)
+        found = await self._context.engine.log.read_records("Schedule", [schedule.id], self._context.scope)
         return found[0] if found and isinstance(found[0], Schedule) else None
 
-    async def _change(
-        self, operation: str, name: str, key: str | None, fields: Callable[[Schedule, datetime], Mapping[str, Any]]
+    async def _update(
+        self,
+        operation: str,
+        name: str,
+        idempotency_key: str | None,
+        fields: Callable[[Schedule, datetime], Mapping[str, Any]],
     ) -> Schedule:
-        async def make(write: Write) -> Change:
+        async def make(write: WriteAttempt) -> Change:
             old = await self.get(name)
-            return write.change(old.model_copy(update=fields(old, write.now)), expects={old.key: old.seq})
+            return write.build_change(
+                old.model_copy(update=fields(old, write.now)), expected_versions={old.key: old.seq}
+            )
 
-        return first_of(await self._write(operation, make, key, {"name": name}), Schedule)
+        return get_written_record(await self._write(operation, make, idempotency_key, {"name": name}), Schedule)
 
     async def _write(
-        self, operation: str, make: Make, key: str | None, said: Mapping[str, Any], fence: int | None = None
+        self,
+        operation: str,
+        build: BuildChange,
+        idempotency_key: str | None,
+        payload: Mapping[str, Any],
+        fence: int | None = None,
     ) -> JournalEntry | None:
-        return await self.seat.resources.write(
-            self.seat.scope, operation, make, kind="Schedule", key=key, payload=fingerprint(**said), fence=fence
+        return await self._context.engine.write(
+            self._context.scope,
+            operation,
+            build,
+            kind="Schedule",
+            idempotency_key=idempotency_key,
+            request_hash=hash_request(**payload),
+            fence=fence,
         )
 
 
@@ -204,23 +228,23 @@ def _is_due(schedule: Schedule, now: datetime) -> bool:
     return standing and schedule.next_at is not None and schedule.next_at <= now
 
 
-def _next(schedule: Schedule, after: datetime) -> datetime:
+def _next_run_time(schedule: Schedule, after: datetime) -> datetime:
     """The first run after a moment; those of an interval stay in step with the run before."""
     if schedule.every_seconds is None:
-        return next_after(schedule.cron, schedule.timezone, after)
+        return next_cron_time(schedule.cron, schedule.timezone, after)
     every, last = timedelta(seconds=schedule.every_seconds), schedule.next_at
     if last is None or last > after:
         return after + every
     return last + ((after - last) // every + 1) * every
 
 
-def _seconds(every: timedelta | float | None) -> float | None:
+def _to_seconds(every: timedelta | float | None) -> float | None:
     if every is None:
         return None
     try:
         length = every if isinstance(every, timedelta) else timedelta(seconds=every)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidRecord(f"every must be a timedelta or seconds, got {every!r}", field="every") from error
-    if not timedelta(seconds=1) <= length <= LONGEST:
+    if not timedelta(seconds=1) <= length <= MAX_INTERVAL:
         raise InvalidRecord(f"every must be between 1 second and 10 years, got {every!r}", field="every")
     return length.total_seconds()

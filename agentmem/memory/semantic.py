@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentmem.memory.promoting import Promoting
+from agentmem.memory.promoting import FactPromotion
 from agentmem.memory.reviews import Reviews
 
 
 @dataclass
-class Semantic(Reviews, Promoting):
+class SemanticMemory(Reviews, FactPromotion):
     """Facts, entities, relations and reviews."""

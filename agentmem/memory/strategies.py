@@ -10,28 +10,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentmem.errors import InvalidRecord, ModelError, NotFound
-from agentmem.memory import Seat, first_of
-from agentmem.memory.tools import tool_id, tool_of
-from agentmem.model.changes import Change, Write, fingerprint
-from agentmem.model.outline import Outline
-from agentmem.model.procedures import MOST_NAMED
-from agentmem.model.records import Key, Status, Strategy, build
-from agentmem.model.scope import Scope, checked_name
-from agentmem.model.success import wilson, word_shares
-from agentmem.resources import Resources
+from agentmem.memory import MemoryContext, get_written_record
+from agentmem.memory.tools import build_tool, tool_id
+from agentmem.model.changes import Change, WriteAttempt, hash_request
+from agentmem.model.outline import RecordColumns
+from agentmem.model.procedures import MAX_REFERENCES
+from agentmem.model.records import Key, Status, Strategy, build_record
+from agentmem.model.scope import Scope, check_identifier
+from agentmem.model.success import term_overlap, wilson_interval
+from agentmem.resources import Engine
 from agentmem.stores import WHOLE, Where
-from agentmem.text.names import normalised_claim
-from agentmem.text.words import terms
+from agentmem.text.names import normalize_claim
+from agentmem.text.words import tokenize
 
-MOST_TOOLS = 64  # in one sequence
-MOST_FOUND = 100
-LONGEST_TASK = 10_000  # characters of a task that are looked for
-FOUND = "strategies found"  # by conversation, in the process
-MOST_CONVERSATIONS = 1_000  # of which that is remembered
+MAX_TOOLS = 64  # in one sequence
+MAX_TOP_K = 100
+MAX_TASK_CHARS = 10_000  # characters of a task that are looked for
+SUGGESTIONS_KEY = "strategies found"  # by conversation, in the process
+MAX_TRACKED_CONVERSATIONS = 1_000  # of which that is remembered
 
 
 @dataclass(frozen=True, slots=True)
-class FoundStrategy:
+class StrategyMatch:
     """A strategy for a task: `score` is `relevance` × `success_low`, the lower bound of its rate of success."""
 
     strategy: Strategy
@@ -43,16 +43,16 @@ class FoundStrategy:
 
 def strategy_hash(description: str, tool_sequence: Sequence[str]) -> str:
     """What two strategies share that are one: the normalised description and the tools in their order."""
-    text = "\x1f".join((normalised_claim(description), *tool_sequence))
+    text = "\x1f".join((normalize_claim(description), *tool_sequence))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def credited(strategy: Strategy, success: bool, write: Write, conversation_id: str = "") -> Strategy:
+def record_outcome(strategy: Strategy, success: bool, write: WriteAttempt, conversation_id: str = "") -> Strategy:
     """The strategy after it was followed once more, with this outcome."""
     counted = "success_count" if success else "failure_count"
     places = strategy.conversation_ids
     if success and conversation_id:
-        places = tuple(dict.fromkeys((*places, conversation_id)))[-MOST_NAMED:]
+        places = tuple(dict.fromkeys((*places, conversation_id)))[-MAX_REFERENCES:]
     more = {counted: getattr(strategy, counted) + 1, "last_used": write.now, "conversation_ids": places}
     return strategy.model_copy(update=more)
 
@@ -61,7 +61,7 @@ def credited(strategy: Strategy, success: bool, write: Write, conversation_id: s
 class Strategies:
     """The verbs over strategies."""
 
-    seat: Seat
+    _context: MemoryContext
 
     async def learn_strategy(
         self, description: str, *, context_pattern: str = "", tool_sequence: Sequence[str] = (), task_type: str = "",
@@ -73,7 +73,7 @@ class Strategies:
         The same description and tools again strengthen (or weaken) what is known. `context_pattern` says when it
         applies. Raises InvalidRecord naming the field, also for a conversation or a turn that is not stored.
         """
-        payload = fingerprint(
+        payload = hash_request(
             description=description, context_pattern=context_pattern, tool_sequence=list(tool_sequence),
             task_type=task_type, conversation_id=conversation_id, success=success, turns=list(source_turn_ids),
         )  # fmt: skip
@@ -81,48 +81,58 @@ class Strategies:
         for name, value in (("tool_sequence", tool_sequence), ("source_turn_ids", source_turn_ids)):
             if isinstance(value, str):
                 raise InvalidRecord(f"{name} must be a list of strings, got a string", field=name)
-        draft = build(
+        draft = build_record(
             Strategy, description=description, context_pattern=context_pattern, task_type=task_type,
-            tool_sequence=tuple(tool_sequence), source_turn_ids=tuple(source_turn_ids), channel=self.seat.scope.channel,
+            tool_sequence=tuple(tool_sequence), source_turn_ids=tuple(source_turn_ids),
+            channel=self._context.scope.channel,
         )  # fmt: skip
 
-        async def make(write: Write) -> Change:
-            turns, expects = await self.seat.locate("source_turn_ids", "Turn", draft.source_turn_ids)
+        async def make(write: WriteAttempt) -> Change:
+            turns, expects = await self._context.resolve_existing_ids("source_turn_ids", "Turn", draft.source_turn_ids)
             if conversation_id is not None:
-                expects |= await self.seat.locate_conversation(conversation_id)
-            place = conversation_id or self.seat.scope.conversation_id or ""
+                expects |= await self._context.require_conversation(conversation_id)
+            place = conversation_id or self._context.scope.conversation_id or ""
             new = draft.model_copy(update={"source_turn_ids": tuple(turns)})
-            return await self.change_to_learn(write, new, expects, success=success, conversation_id=place)
+            return await self.build_learn_change(write, new, expects, success=success, conversation_id=place)
 
-        entry = await self.seat.resources.write(
-            self.seat.scope, "learn_strategy", make, kind="Strategy", key=idempotency_key, payload=payload
-        )
-        return first_of(entry, Strategy)
+        entry = await self._context.engine.write(
+            self._context.scope, "learn_strategy", make, kind="Strategy", idempotency_key=idempotency_key,
+            request_hash=payload,
+        )  # fmt: skip
+        return get_written_record(entry, Strategy)
 
-    async def change_to_learn(
-        self, write: Write, draft: Strategy, expects: dict[Key, int], *, success: bool, conversation_id: str
+    async def build_learn_change(
+        self,
+        write: WriteAttempt,
+        draft: Strategy,
+        expected_versions: dict[Key, int],
+        *,
+        success: bool,
+        conversation_id: str,
     ) -> Change:
         """The Change that makes a strategy known, or counts one more outcome of the one that is."""
-        if len(draft.tool_sequence) > MOST_TOOLS:
-            raise InvalidRecord(f"tool_sequence may name at most {MOST_TOOLS} tools", field="tool_sequence")
+        if len(draft.tool_sequence) > MAX_TOOLS:
+            raise InvalidRecord(f"tool_sequence may name at most {MAX_TOOLS} tools", field="tool_sequence")
         channel = draft.channel
         for name in draft.tool_sequence:
-            checked_name(name, "tool_sequence")
+            check_identifier(name, "tool_sequence")
         digest = strategy_hash(draft.description, draft.tool_sequence)
-        where = Where(kinds=("Strategy",), channels=(channel,), key=(digest,))
-        for known in await self.seat.resources.log.find(self.seat.scope, where, limit=1):
+        where = Where(kinds=("Strategy",), channels=(channel,), dedup_keys=(digest,))
+        for known in await self._context.engine.log.find(self._context.scope, where, limit=1):
             if isinstance(known, Strategy):
-                sources = tuple(dict.fromkeys((*known.source_turn_ids, *draft.source_turn_ids)))[-MOST_NAMED:]
-                again = credited(known, success, write, conversation_id)
+                sources = tuple(dict.fromkeys((*known.source_turn_ids, *draft.source_turn_ids)))[-MAX_REFERENCES:]
+                again = record_outcome(known, success, write, conversation_id)
                 again = again.model_copy(update={"source_turn_ids": sources, "status": Status.ACTIVE})
-                return write.change(again, expects={known.key: known.seq, **expects})
-        tools = {tool_id(name, channel): tool_of(name, channel) for name in draft.tool_sequence}
+                return write.build_change(again, expected_versions={known.key: known.seq, **expected_versions})
+        tools = {tool_id(name, channel): build_tool(name, channel) for name in draft.tool_sequence}
         stamp = {
-            "id": self.seat.resources.ids.new(), "created_at": write.now, "strategy_hash": digest,
+            "id": self._context.engine.ids.new_id(), "created_at": write.now, "strategy_hash": digest,
             "tool_ids": tuple(tools),
         }  # fmt: skip
-        new = credited(draft.model_copy(update=stamp), success, write, conversation_id)
-        return write.change(new, ensures=tuple(tools.values()), expects={new.key: None, **expects})
+        new = record_outcome(draft.model_copy(update=stamp), success, write, conversation_id)
+        return write.build_change(
+            new, inserts_if_absent=tuple(tools.values()), expected_versions={new.key: None, **expected_versions}
+        )
 
     async def reinforce_strategy(
         self, strategy_id: str, success: bool, *, idempotency_key: str | None = None
@@ -130,25 +140,25 @@ class Strategies:
         """Count one more success or failure of a strategy; NotFound when this scope has none of that id."""
         _check_flag(success)
 
-        async def make(write: Write) -> Change:
-            known = await self.strategy(strategy_id)
-            new = credited(known, success, write, self.seat.scope.conversation_id or "")
-            return write.change(new, expects={known.key: known.seq})
+        async def make(write: WriteAttempt) -> Change:
+            known = await self.get_strategy(strategy_id)
+            new = record_outcome(known, success, write, self._context.scope.conversation_id or "")
+            return write.build_change(new, expected_versions={known.key: known.seq})
 
-        entry = await self.seat.resources.write(
-            self.seat.scope, "reinforce_strategy", make, kind="Strategy", key=idempotency_key,
-            payload=fingerprint(id=strategy_id, success=success),
+        entry = await self._context.engine.write(
+            self._context.scope, "reinforce_strategy", make, kind="Strategy", idempotency_key=idempotency_key,
+            request_hash=hash_request(id=strategy_id, success=success),
         )  # fmt: skip
-        return first_of(entry, Strategy)
+        return get_written_record(entry, Strategy)
 
-    async def strategy(self, strategy_id: str) -> Strategy:
+    async def get_strategy(self, strategy_id: str) -> Strategy:
         """The current strategy of this id; NotFound when this scope has none, or it was forgotten."""
-        found = await self.seat.one("Strategy", strategy_id)
+        found = await self._context.get_one("Strategy", strategy_id)
         if not isinstance(found, Strategy) or found.superseded_at is not None:
             raise NotFound(f"strategy {strategy_id!r} was forgotten; restore it first")
         return found
 
-    async def find_strategies(self, task: str, top_k: int = 5) -> list[FoundStrategy]:
+    async def find_strategies(self, task: str, top_k: int = 5) -> list[StrategyMatch]:
         """The strategies of the readable channels for a task, best first by relevance × lower bound of success.
 
         Relevance is the mean of the cosine with the task and of the share of its words, rare ones counting more; of the
@@ -158,78 +168,82 @@ class Strategies:
         said: object = task
         if not isinstance(said, str) or not said.strip():
             raise InvalidRecord("task must be non-empty text", field="task")
-        if type(top_k) is not int or not 1 <= top_k <= MOST_FOUND:
-            raise InvalidRecord(f"top_k must be between 1 and {MOST_FOUND}, got {top_k!r}", field="top_k")
-        resources, scope, task = self.seat.resources, self.seat.scope, task[:LONGEST_TASK]
-        outline = await resources.outline(scope)
-        view = outline.view(scope.readable(), now=await resources.now(scope), kinds=("Strategy",))
-        slots = {int(slot) for slot in np.flatnonzero(view.mask)}
-        if not slots:
+        if type(top_k) is not int or not 1 <= top_k <= MAX_TOP_K:
+            raise InvalidRecord(f"top_k must be between 1 and {MAX_TOP_K}, got {top_k!r}", field="top_k")
+        engine, scope, task = self._context.engine, self._context.scope, task[:MAX_TASK_CHARS]
+        columns = await engine.read_columns(scope)
+        view = columns.build_visibility_mask(
+            scope.readable_channels(), now=await engine.now(scope), kinds=("Strategy",)
+        )
+        ordinals = {int(ordinal) for ordinal in np.flatnonzero(view.mask)}
+        if not ordinals:
             return []
-        await resources.catch_up(scope, outline)
-        cosines, shares = await self._cosines(task, slots), await self._shares(task, slots)
-        parts = {slot: _relevance(cosines, shares, slot) for slot in slots}
-        least = resources.settings.procedural.least_relevance
-        wanted = [slot for slot, relevance in parts.items() if relevance > 0 and relevance >= least]
-        found = await self._ranked(wanted, parts, cosines, shares, outline)
+        await engine.wait_for_own_writes(scope, columns)
+        cosines, shares = await self._score_by_vector(task, ordinals), await self._score_by_terms(task, ordinals)
+        parts = {ordinal: _relevance(cosines, shares, ordinal) for ordinal in ordinals}
+        least = engine.settings.procedural.least_relevance
+        wanted = [ordinal for ordinal, relevance in parts.items() if relevance > 0 and relevance >= least]
+        found = await self._rank(wanted, parts, cosines, shares, columns)
         if found:
-            note_found(resources, scope, found[0].strategy.id)
+            remember_suggestion(engine, scope, found[0].strategy.id)
         return found[:top_k]
 
-    async def _ranked(
-        self, slots: Sequence[int], parts: dict[int, float], cosines: dict[int, float] | None, shares: dict[int, float],
-        outline: Outline,
-    ) -> list[FoundStrategy]:  # fmt: skip
+    async def _rank(
+        self, ordinals: Sequence[int], relevances: dict[int, float], cosines: dict[int, float] | None,
+        overlaps: dict[int, float], columns: RecordColumns,
+    ) -> list[StrategyMatch]:  # fmt: skip
         found = []
-        for record in await self.seat.resources.log.by_slot(slots, self.seat.scope) if slots else []:
+        for record in await self._context.engine.log.read_by_ordinal(ordinals, self._context.scope) if ordinals else []:
             if isinstance(record, Strategy):
-                slot = outline.slots[record.key]
-                low = wilson(record.success_count, record.success_count + record.failure_count).low
-                like = "" if cosines is None else f"cosine {cosines.get(slot, 0.0):.2f}, "
+                ordinal = columns.ordinals_by_key[record.key]
+                low = wilson_interval(record.success_count, record.success_count + record.failure_count).low
+                like = "" if cosines is None else f"cosine {cosines.get(ordinal, 0.0):.2f}, "
                 why = (
-                    f"{like}words {shares.get(slot, 0.0):.2f}; worked {record.success_count} of "
+                    f"{like}words {overlaps.get(ordinal, 0.0):.2f}; worked {record.success_count} of "
                     f"{record.success_count + record.failure_count} times (at least {low:.2f})"
                 )
-                found.append(FoundStrategy(record, round(parts[slot] * low, 6), round(parts[slot], 6), low, why))
+                found.append(
+                    StrategyMatch(record, round(relevances[ordinal] * low, 6), round(relevances[ordinal], 6), low, why)
+                )
         return sorted(found, key=lambda item: (-item.score, -item.relevance, item.strategy.id))
 
-    async def _cosines(self, task: str, slots: set[int]) -> dict[int, float] | None:
+    async def _score_by_vector(self, task: str, ordinals: set[int]) -> dict[int, float] | None:
         """Cosines with the task by slot; None without an embedder that answers."""
-        if not (served := self.seat.resources.vectors):
+        if not (served := self._context.engine.vector_projections):
             return None
         try:
             vector = (await served[0].embedder.embed([task]))[0]
         except ModelError:  # words are enough
             return None
         query = np.asarray(vector.astype(np.float16), dtype=np.float32)
-        found = await served[0].index.nearest(query, self.seat.scope, Where(kinds=("Strategy",)), WHOLE)
-        pairs = zip(found.slots.tolist(), found.scores.tolist(), strict=True)
-        return {slot: score for slot, score in pairs if slot in slots}
+        found = await served[0].index.search(query, self._context.scope, Where(kinds=("Strategy",)), WHOLE)
+        pairs = zip(found.ordinals.tolist(), found.scores.tolist(), strict=True)
+        return {ordinal: score for ordinal, score in pairs if ordinal in ordinals}
 
-    async def _shares(self, task: str, slots: set[int]) -> dict[int, float]:
+    async def _score_by_terms(self, task: str, ordinals: set[int]) -> dict[int, float]:
         """The share of the task's words that each strategy has, by slot."""
-        words = list(dict.fromkeys(terms(task)))
-        matched = await self.seat.resources.log.match(words, self.seat.scope) if words else {}
-        having = {word: slots & set(matched[word].slots.tolist()) if word in matched else set() for word in words}
-        return word_shares(having, len(slots))
+        words = list(dict.fromkeys(tokenize(task)))
+        matched = await self._context.engine.log.match(words, self._context.scope) if words else {}
+        having = {word: ordinals & set(matched[word].ordinals.tolist()) if word in matched else set() for word in words}
+        return term_overlap(having, len(ordinals))
 
 
-def note_found(resources: Resources, scope: Scope, strategy_id: str) -> None:
+def remember_suggestion(engine: Engine, scope: Scope, strategy_id: str) -> None:
     """Note that a strategy was found first in the conversation that goes on, for `reflect`."""
     if scope.conversation_id is None:
         return
-    kept: OrderedDict[tuple[str, str], list[str]] = resources.kept.setdefault(FOUND, OrderedDict())
+    kept: OrderedDict[tuple[str, str], list[str]] = engine.process_state.setdefault(SUGGESTIONS_KEY, OrderedDict())
     key = (scope.user_id, scope.conversation_id)
-    kept[key] = list(dict.fromkeys((*kept.pop(key, ()), strategy_id)))[-MOST_NAMED:]
-    while len(kept) > MOST_CONVERSATIONS:
+    kept[key] = list(dict.fromkeys((*kept.pop(key, ()), strategy_id)))[-MAX_REFERENCES:]
+    while len(kept) > MAX_TRACKED_CONVERSATIONS:
         kept.popitem(last=False)
 
 
-def followed_in(resources: Resources, scope: Scope, conversation_id: str) -> list[str]:
+def list_suggestions(engine: Engine, scope: Scope, conversation_id: str) -> list[str]:
     """The strategies that were the first of a recall or of `find_strategies` in this conversation, in this process."""
-    kept = resources.kept.get(FOUND, {})
+    kept = engine.process_state.get(SUGGESTIONS_KEY, {})
     first = list(kept.get((scope.user_id, conversation_id), ()))
-    for receipt in resources.receipts.values():
+    for receipt in engine.receipts.values():
         if (receipt.scope.user_id, receipt.scope.conversation_id) == (scope.user_id, conversation_id):
             first += [name for kind, name in receipt.delivered if kind == "Strategy"][:1]
     return list(dict.fromkeys(first))
@@ -240,6 +254,6 @@ def _check_flag(success: object) -> None:
         raise InvalidRecord(f"success must be True or False, got {success!r}", field="success")
 
 
-def _relevance(cosines: dict[int, float] | None, shares: dict[int, float], slot: int) -> float:
-    share = shares.get(slot, 0.0)
-    return share if cosines is None else (max(0.0, cosines.get(slot, 0.0)) + share) / 2
+def _relevance(cosines: dict[int, float] | None, overlaps: dict[int, float], ordinal: int) -> float:
+    share = overlaps.get(ordinal, 0.0)
+    return share if cosines is None else (max(0.0, cosines.get(ordinal, 0.0)) + share) / 2

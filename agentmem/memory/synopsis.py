@@ -14,198 +14,211 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from agentmem.errors import InvalidRecord, StoreError
-from agentmem.memory import Seat
+from agentmem.memory import MemoryContext
 from agentmem.memory.synopsis_material import (
-    FACTS,
-    Basis,
-    Material,
-    bases,
-    context_of,
-    fitting,
-    gather,
-    identity_of,
-    tier,
+    MADE_FROM_FACTS,
+    SourceSnapshot,
+    SynopsisSources,
+    build_section,
+    context_sentences,
+    fit_to_budget,
+    identity_sentences,
+    read_sources,
+    take_snapshots,
 )
-from agentmem.model.changes import Change, JournalEntry, Write
-from agentmem.model.clock import aware, derived_id
-from agentmem.model.outline import Outline
-from agentmem.model.records import Key, build
+from agentmem.model.changes import Change, JournalEntry, WriteAttempt
+from agentmem.model.clock import derive_id, to_utc
+from agentmem.model.outline import RecordColumns
+from agentmem.model.records import Key, build_record
 from agentmem.model.scope import GLOBAL, Scope
-from agentmem.model.synopsis import Sentence, Synopsis, Tier
+from agentmem.model.synopsis import Synopsis, SynopsisSection, SynopsisSentence
 from agentmem.settings_parts import SynopsisOptions
-from agentmem.text.tokens import Counter, quarter
+from agentmem.text.tokens import TokenCounter, estimate_tokens
 
-TIERS = ("identity", "context")
-REFRESHED = 0.1  # of its time to live has passed before an access renews it
+SECTIONS = ("identity", "context")
+REFRESH_AFTER_TTL_FRACTION = 0.1  # of its time to live has passed before an access renews it
 
 
 @dataclass
 class Synopses:
     """The synopsis of the channels that a scope may read: what each says, the active one first, within the budget."""
 
-    seat: Seat
+    _context: MemoryContext
 
-    async def read(self, max_tokens: int | None = None, counter: Counter | None = None) -> Synopsis:
+    async def read(self, max_tokens: int | None = None, counter: TokenCounter | None = None) -> Synopsis:
         """Who the user is and what goes on lately, in at most `max_tokens` tokens (the setting when None).
 
         Without facts, goals and conversations it is empty. No model is asked: what one wrote is used while all that it
         was written from stands as it stood. `counter` gives the tokens of a text; a quarter of its characters if None.
         """
-        options, scope = self.seat.resources.settings.synopsis, self.seat.scope
+        options, scope = self._context.engine.settings.synopsis, self._context.scope
         most = options.max_tokens if max_tokens is None else max_tokens
         if most < 1:
             raise InvalidRecord(f"max_tokens must be at least 1, got {max_tokens}", field="max_tokens")
-        outline, now = await self.seat.resources.outline(scope), await self.seat.resources.now(scope)
-        found = await bases(outline, scope.readable(), now)
-        parts = [_Part(self.seat, name, outline, each, now) for name, each in found.items() if each.visible.any()]
-        tiers = await asyncio.gather(*(part.tiers() for part in parts))
-        return joined(scope, [dict(zip(TIERS, each, strict=True)) for each in tiers], options, most, counter)
+        columns, now = await self._context.engine.read_columns(scope), await self._context.engine.now(scope)
+        found = await take_snapshots(columns, scope.readable_channels(), now)
+        parts = [
+            _ChannelSynopsis(self._context, name, columns, each, now)
+            for name, each in found.items()
+            if each.visible.any()
+        ]
+        tiers = await asyncio.gather(*(part.read_sections() for part in parts))
+        return merge_channels(scope, [dict(zip(SECTIONS, each, strict=True)) for each in tiers], options, most, counter)
 
 
 @dataclass(frozen=True)
-class _Part:
+class _ChannelSynopsis:
     """What one channel contributes, and where that is kept."""
 
-    seat: Seat
+    _context: MemoryContext
     channel: str
-    outline: Outline
-    basis: Basis
+    columns: RecordColumns
+    snapshot: SourceSnapshot
     now: datetime
 
-    async def tiers(self) -> list[Tier]:
+    async def read_sections(self) -> list[SynopsisSection]:
         """Both tiers, made anew where neither the session store nor the log has one that still holds."""
-        kept = await asyncio.gather(*(self._kept(name) for name in TIERS))
+        kept = await asyncio.gather(*(self._find_cached(name) for name in SECTIONS))
         if all(kept):
             return [found for found in kept if found is not None]
-        stored = await self._stored()
-        made: dict[str, Tier] | None = None
+        stored = await self._find_stored()
+        made: dict[str, SynopsisSection] | None = None
         out = []
-        for name, found in zip(TIERS, kept, strict=True):
+        for name, found in zip(SECTIONS, kept, strict=True):
             if found is None:
                 found = getattr(stored, name) if stored is not None else None
-                if found is None or not holds(found, self.basis, name, self._fresh_for(name, self.now)):
-                    made = made or await self._assembled()
+                if found is None or not is_fresh(found, self.snapshot, name, self._fresh_since(name, self.now)):
+                    made = made or await self._assemble()
                     found = made[name]
-                await self._keep(name, found)
+                await self._write_cache(name, found)
             out.append(found)
         return out
 
-    def _key(self, name: str) -> str:
-        return _key(self.channel, name)
+    def _session_key(self, name: str) -> str:
+        return _build_session_key(self.channel, name)
 
     def _ttl(self, name: str) -> float:
-        options = self.seat.resources.settings.synopsis
+        options = self._context.engine.settings.synopsis
         return options.identity_ttl if name == "identity" else options.context_ttl
 
-    def _fresh_for(self, name: str, now: datetime) -> datetime:
-        return aware(now) - timedelta(seconds=min(self._ttl(name), 1e9))
+    def _fresh_since(self, name: str, now: datetime) -> datetime:
+        return to_utc(now) - timedelta(seconds=min(self._ttl(name), 1e9))
 
-    async def _kept(self, name: str) -> Tier | None:
-        found = await self._cached(name)
-        self.seat.resources.lookups.add("synopsis", found is not None)
+    async def _find_cached(self, name: str) -> SynopsisSection | None:
+        found = await self._read_cache(name)
+        self._context.engine.cache_stats.add("synopsis", found is not None)
         return found
 
-    async def _cached(self, name: str) -> Tier | None:
+    async def _read_cache(self, name: str) -> SynopsisSection | None:
         """The tier in the session store, while it holds; read now and then, it stays."""
-        resources, scope = self.seat.resources, self.seat.scope
+        engine, scope = self._context.engine, self._context.scope
         try:
-            value = await resources.session.get(scope, self._key(name))
+            value = await engine.session.get(scope, self._session_key(name))
         except StoreError:
             return None
         try:
-            found, kept_at = Tier.model_validate(value["tier"]), aware(datetime.fromisoformat(value["at"]))
+            found, kept_at = SynopsisSection.model_validate(value["tier"]), to_utc(datetime.fromisoformat(value["at"]))
         except (ValidationError, KeyError, TypeError, ValueError):  # absent, or another program's
             return None
-        if not holds(found, self.basis, name, self._fresh_for(name, self.now)):
+        if not is_fresh(found, self.snapshot, name, self._fresh_since(name, self.now)):
             return None
-        if not self.basis.shows(self.outline, found.shown):
+        if not self.snapshot.has_all(self.columns, found.shown):
             return None
-        late = (self.now - kept_at).total_seconds() > REFRESHED * self._ttl(name)
-        if late and resources.settings.synopsis.refresh_on_access:
-            await self._keep(name, found)
+        late = (self.now - kept_at).total_seconds() > REFRESH_AFTER_TTL_FRACTION * self._ttl(name)
+        if late and engine.settings.synopsis.refresh_on_access:
+            await self._write_cache(name, found)
         return found
 
-    async def _keep(self, name: str, found: Tier) -> None:
+    async def _write_cache(self, name: str, section: SynopsisSection) -> None:
         """Put a tier into the session store; best effort. What was erased meanwhile does not come back by this."""
-        resources, scope = self.seat.resources, self.seat.scope
-        value = {"tier": found.model_dump(mode="json"), "at": self.now.isoformat()}
+        engine, scope = self._context.engine, self._context.scope
+        value = {"tier": section.model_dump(mode="json"), "at": self.now.isoformat()}
         with suppress(StoreError):
-            await resources.session.set(scope, self._key(name), value, ttl=self._ttl(name))
-            if (await resources.log.head(scope)).seq != self.outline.seq:
-                await resources.session.delete(scope, self._key(name))
+            await engine.session.set(scope, self._session_key(name), value, ttl=self._ttl(name))
+            if (await engine.log.head(scope)).seq != self.columns.seq:
+                await engine.session.delete(scope, self._session_key(name))
 
-    async def _stored(self) -> Synopsis | None:
-        found = await stored(self.seat, self.channel)
-        if found is None or found.superseded_at is not None or found.seq > self.outline.seq:
+    async def _find_stored(self) -> Synopsis | None:
+        found = await find_stored_synopsis(self._context, self.channel)
+        if found is None or found.superseded_at is not None or found.seq > self.columns.seq:
             return None
-        return found if self.basis.shows(self.outline, found.grounds()) else None
+        return found if self.snapshot.has_all(self.columns, found.source_keys()) else None
 
-    async def _assembled(self) -> dict[str, Tier]:
-        resources = self.seat.resources
-        scope = scope_of(self.seat.scope.user_id, self.channel)
-        return assembled(
-            await gather(resources, scope, self.outline, self.basis), self.basis, self.now, resources.settings.synopsis
+    async def _assemble(self) -> dict[str, SynopsisSection]:
+        engine = self._context.engine
+        scope = channel_scope(self._context.scope.user_id, self.channel)
+        return assemble_sections(
+            await read_sources(engine, scope, self.columns, self.snapshot),
+            self.snapshot,
+            self.now,
+            engine.settings.synopsis,
         )
 
 
-def holds(found: Tier, now: Basis, name: str, since: datetime) -> bool:
+def is_fresh(section: SynopsisSection, current: SourceSnapshot, name: str, since: datetime) -> bool:
     """Whether a tier says what is known now. Turns that came since make the context old only with its time."""
     if name == "identity":
-        return found.basis == now.identity and bool(found.made_by)
-    fresh = found.turns == now.turns or (found.made_at is not None and found.made_at > since)
-    return found.basis == now.context and bool(found.made_by) and fresh
+        return section.basis == current.identity_digest and bool(section.made_by)
+    fresh = section.turns == current.last_turn_seq or (section.made_at is not None and section.made_at > since)
+    return section.basis == current.context_digest and bool(section.made_by) and fresh
 
 
-def assembled(material: Material, found: Basis, now: datetime, options: SynopsisOptions) -> dict[str, Tier]:
+def assemble_sections(
+    sources: SynopsisSources, snapshot: SourceSnapshot, now: datetime, options: SynopsisOptions
+) -> dict[str, SynopsisSection]:
     """Both tiers from facts alone, the same for the same facts."""
-    rooms = shares(options.max_tokens, options)
-    made = (FACTS, now)
-    identity = fitting(identity_of(material), rooms["identity"], quarter)
-    context = fitting(context_of(material), rooms["context"], quarter)
+    rooms = split_token_budget(options.max_tokens, options)
+    made = (MADE_FROM_FACTS, now)
+    identity = fit_to_budget(identity_sentences(sources), rooms["identity"], estimate_tokens)
+    context = fit_to_budget(context_sentences(sources), rooms["context"], estimate_tokens)
     return {
-        "identity": tier(identity, found.identity, found.turns, made),
-        "context": tier(context, found.context, found.turns, made),
+        "identity": build_section(identity, snapshot.identity_digest, snapshot.last_turn_seq, made),
+        "context": build_section(context, snapshot.context_digest, snapshot.last_turn_seq, made),
     }
 
 
-def shares(max_tokens: int, options: SynopsisOptions) -> dict[str, int]:
+def split_token_budget(max_tokens: int, options: SynopsisOptions) -> dict[str, int]:
     """How many tokens each tier may take."""
     identity = int(max_tokens * options.identity_share)
     return {"identity": identity, "context": max_tokens - identity}
 
 
-def joined(
-    scope: Scope, parts: Sequence[dict[str, Tier]], options: SynopsisOptions, max_tokens: int, counter: Counter | None
+def merge_channels(
+    scope: Scope,
+    parts: Sequence[dict[str, SynopsisSection]],
+    options: SynopsisOptions,
+    max_tokens: int,
+    counter: TokenCounter | None,
 ) -> Synopsis:
     """The parts of several channels as one synopsis of at most so many tokens: of each in turn the next sentence."""
-    count, rooms = counter or quarter, shares(max_tokens, options)
-    found: dict[str, Tier] = {}
-    for name in TIERS:
+    count, rooms = counter or estimate_tokens, split_token_budget(max_tokens, options)
+    found: dict[str, SynopsisSection] = {}
+    for name in SECTIONS:
         tiers = [part[name] for part in parts if part[name].sentences]
         rows = zip_longest(*(each.sentences for each in tiers))
-        kept = fitting([sentence for row in rows for sentence in row if sentence is not None], rooms[name], count)
-        found[name] = _of(tiers, kept)
-    made = build(Synopsis, user_id=scope.user_id, channel=scope.channel, **found)
+        kept = fit_to_budget([sentence for row in rows for sentence in row if sentence is not None], rooms[name], count)
+        found[name] = _combine_sections(tiers, kept)
+    made = build_record(Synopsis, user_id=scope.user_id, channel=scope.channel, **found)
     while made.text and count(made.text) > max_tokens:  # the headings take some, too
         name = "context" if made.context.sentences else "identity"
-        found[name] = _of([found[name]], found[name].sentences[:-1])
-        made = build(Synopsis, user_id=scope.user_id, channel=scope.channel, **found)
+        found[name] = _combine_sections([found[name]], found[name].sentences[:-1])
+        made = build_record(Synopsis, user_id=scope.user_id, channel=scope.channel, **found)
     return made
 
 
-def _of(tiers: Sequence[Tier], sentences: Sequence[Sentence]) -> Tier:
+def _combine_sections(sections: Sequence[SynopsisSection], sentences: Sequence[SynopsisSentence]) -> SynopsisSection:
     """A tier of some of the sentences of others."""
-    if not tiers:
-        return Tier()
-    makers = dict.fromkeys(each.made_by for each in tiers)
-    return Tier(
-        sentences=tuple(sentences), shown=tuple(dict.fromkeys(key for each in tiers for key in each.shown)),
-        turns=max(each.turns for each in tiers), made_by=", ".join(makers),
-        made_at=min((each.made_at for each in tiers if each.made_at is not None), default=None),
+    if not sections:
+        return SynopsisSection()
+    makers = dict.fromkeys(each.made_by for each in sections)
+    return SynopsisSection(
+        sentences=tuple(sentences), shown=tuple(dict.fromkeys(key for each in sections for key in each.shown)),
+        turns=max(each.turns for each in sections), made_by=", ".join(makers),
+        made_at=min((each.made_at for each in sections if each.made_at is not None), default=None),
     )  # fmt: skip
 
 
-def _key(channel: str, name: str) -> str:
+def _build_session_key(channel: str, name: str) -> str:
     # The documents' keys, identity:{user} and context:{user}; the store adds the user behind the first part.
     return name if channel == GLOBAL else f"{name}:{quote(channel, safe='')}"
 
@@ -213,7 +226,7 @@ def _key(channel: str, name: str) -> str:
 # -- what is stored
 
 
-def scope_of(user_id: str, channel: str) -> Scope:
+def channel_scope(user_id: str, channel: str) -> Scope:
     """The scope that writes to a channel of a user and reads nothing else."""
     agent = channel.removeprefix("_self_") if channel.startswith("_self_") else None
     return Scope(user_id, channel, agent, channels=(channel,))
@@ -221,42 +234,49 @@ def scope_of(user_id: str, channel: str) -> Scope:
 
 def synopsis_id(user_id: str, channel: str) -> str:
     """The id of the synopsis of a channel."""
-    return derived_id(user_id, "synopsis", channel)
+    return derive_id(user_id, "synopsis", channel)
 
 
-async def stored(seat: Seat, channel: str) -> Synopsis | None:
+async def find_stored_synopsis(context: MemoryContext, channel: str) -> Synopsis | None:
     """The synopsis of a channel that the log holds; None when there is none."""
-    user_id = seat.scope.user_id
-    found = await seat.resources.log.get("Synopsis", [synopsis_id(user_id, channel)], seat.scope)
+    user_id = context.scope.user_id
+    found = await context.engine.log.read_records("Synopsis", [synopsis_id(user_id, channel)], context.scope)
     return found[0] if found and isinstance(found[0], Synopsis) else None
 
 
-async def store(
-    seat: Seat, tiers: dict[str, Tier], expects: dict[Key, int], *, unless: Callable[[], Awaitable[bool]], fence: int
+async def write_synopsis(
+    context: MemoryContext,
+    sections: dict[str, SynopsisSection],
+    expected_versions: dict[Key, int],
+    *,
+    is_obsolete: Callable[[], Awaitable[bool]],
+    fence: int,
 ) -> JournalEntry | None:
-    """Keep the synopsis of the seat's channel; None when `unless` says that what it was made from is no more."""
-    scope = seat.scope
+    """Keep the synopsis of the seat's channel; None when `is_obsolete` says that what it was made from is no more."""
+    scope = context.scope
 
-    async def put(write: Write) -> Change | None:
-        if await unless():
+    async def put(write: WriteAttempt) -> Change | None:
+        if await is_obsolete():
             return None
-        old = await stored(seat, scope.channel)
-        new = build(Synopsis, id=synopsis_id(scope.user_id, scope.channel), channel=scope.channel, **tiers)
+        old = await find_stored_synopsis(context, scope.channel)
+        new = build_record(Synopsis, id=synopsis_id(scope.user_id, scope.channel), channel=scope.channel, **sections)
         if old is not None and old.superseded_at is None and (old.identity, old.context) == (new.identity, new.context):
             return None
-        return write.change(new, expects={**expects, new.key: old.seq if old is not None else None})
+        return write.build_change(
+            new, expected_versions={**expected_versions, new.key: old.seq if old is not None else None}
+        )
 
-    entry = await seat.resources.write(scope, "synopsis", put, kind="Synopsis", fence=fence)
+    entry = await context.engine.write(scope, "synopsis", put, kind="Synopsis", fence=fence)
     if entry is not None:  # what was put together before is not read any more
         with suppress(StoreError):
-            for name in TIERS:
-                await seat.resources.session.delete(scope, _key(scope.channel, name))
+            for name in SECTIONS:
+                await context.engine.session.delete(scope, _build_session_key(scope.channel, name))
     return entry
 
 
-async def synopses_written(seat: Seat) -> list[Key]:
+async def list_synopsis_keys(context: MemoryContext) -> list[Key]:
     """The synopses of every channel that were ever stored: what is erased may stand in any version of any of them."""
-    outline = await seat.resources.outline(seat.scope)
-    keys = [("Synopsis", synopsis_id(seat.scope.user_id, channel)) for channel in sorted(outline.channels.values)]
-    found: Any = await seat.resources.log.touched_since(keys, seat.scope, 0) if keys else {}
+    columns = await context.engine.read_columns(context.scope)
+    keys = [("Synopsis", synopsis_id(context.scope.user_id, channel)) for channel in sorted(columns.channels.values)]
+    found: Any = await context.engine.log.changed_keys_since(keys, context.scope, 0) if keys else {}
     return list(found)

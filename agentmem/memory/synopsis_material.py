@@ -13,273 +13,299 @@ from typing import NamedTuple
 import numpy as np
 
 from agentmem.memory.buffer_messages import Message
-from agentmem.memory.buffer_summary import extractive
-from agentmem.model.clock import EPOCH, aware
+from agentmem.memory.buffer_summary import summarize_extractive
+from agentmem.model.clock import EPOCH, to_utc
 from agentmem.model.decay import importance
-from agentmem.model.outline import Bools, Ints, Outline
-from agentmem.model.premises import fallen, with_premises
+from agentmem.model.outline import Bools, Ints, RecordColumns
+from agentmem.model.premises import find_stale, read_premises
 from agentmem.model.records import Fact, Goal, Key, Record, Turn, User
 from agentmem.model.scope import Scope
-from agentmem.model.synopsis import Sentence, Tier
-from agentmem.resources import Resources
-from agentmem.stores import Usage
-from agentmem.text.names import slug
+from agentmem.model.synopsis import SynopsisSection, SynopsisSentence
+from agentmem.resources import Engine
+from agentmem.stores import RecordUsage
+from agentmem.text.names import slugify
 
-FACTS = "facts"  # who made a tier that no model wrote
-TALKED = 20  # turns of a conversation that are read
-TURN_CHARACTERS = 1000  # of each
-TALK_CHARACTERS = 160
-LONGEST = 300  # characters of a sentence
-FEW = 16_384  # records, up to which a change of threads takes longer than looking at them
-GOALS, GOALS_READ = 20, 1000
-BEFORE = 15  # facts about the user that come before preferences
-_COMMON = 101  # uses from which more of them say nothing
-_THE_USER = frozenset({"user", "the-user"})
+MADE_FROM_FACTS = "facts"  # who made a tier that no model wrote
+MAX_TURNS_PER_CONVERSATION = 20  # turns of a conversation that are read
+MAX_TURN_CHARS = 1000  # of each
+MAX_CONVERSATION_SUMMARY_CHARS = 160
+MAX_SENTENCE_CHARS = 300  # characters of a sentence
+MAX_RECORDS_ON_LOOP = 16_384  # records, up to which a change of threads takes longer than looking at them
+MAX_GOALS, MAX_GOALS_READ = 20, 1000
+MAX_FACTS_BEFORE_PREFERENCES = 15  # facts about the user that come before preferences
+_USAGE_SATURATION = 101  # uses from which more of them say nothing
+_USER_NAMES = frozenset({"user", "the-user"})
 
 
-class Basis(NamedTuple):
+class SourceSnapshot(NamedTuple):
     """What a part of a synopsis depends on: digests of the current records, and the position of the latest turn."""
 
-    identity: str
-    context: str
-    turns: int
+    identity_digest: str
+    context_digest: str
+    last_turn_seq: int
     visible: Bools
 
-    def shows(self, outline: Outline, keys: Iterable[Key]) -> bool:
+    def has_all(self, columns: RecordColumns, keys: Iterable[Key]) -> bool:
         """Whether all of these records are still current in the channel."""
-        slots = [outline.slots.get(key, -1) for key in keys]
-        return all(slot >= 0 and bool(self.visible[slot]) for slot in slots)
+        ordinals = [columns.ordinals_by_key.get(key, -1) for key in keys]
+        return all(ordinal >= 0 and bool(self.visible[ordinal]) for ordinal in ordinals)
 
 
-def basis(outline: Outline, channel: str, now: datetime) -> Basis:
+def take_snapshot(columns: RecordColumns, channel: str, now: datetime) -> SourceSnapshot:
     """The basis of a channel's synopsis now; the digests are empty where there is nothing of that kind."""
-    visible = outline.view((channel,), now=now).mask
-    facts = _digest(outline, visible, ("Fact", "User"))
-    turns = outline.seqs[visible & (outline.kind == outline.kinds.find("Turn"))]
-    goals = _digest(outline, visible, ("Goal",))
-    return Basis(facts, f"{facts}.{goals}" if facts or goals else "", int(turns.max(initial=0)), visible)
+    visible = columns.build_visibility_mask((channel,), now=now).mask
+    facts = _compute_digest(columns, visible, ("Fact", "User"))
+    turns = columns.seqs[visible & (columns.kind == columns.kinds.find_code("Turn"))]
+    goals = _compute_digest(columns, visible, ("Goal",))
+    return SourceSnapshot(facts, f"{facts}.{goals}" if facts or goals else "", int(turns.max(initial=0)), visible)
 
 
-async def bases(outline: Outline, channels: Iterable[str], now: datetime) -> dict[str, Basis]:
+async def take_snapshots(columns: RecordColumns, channels: Iterable[str], now: datetime) -> dict[str, SourceSnapshot]:
     """The basis of each of these channels; of a large memory on a thread, so that the loop is not held."""
 
-    def all_of_them() -> dict[str, Basis]:
-        return {channel: basis(outline, channel, now) for channel in channels}
+    def all_of_them() -> dict[str, SourceSnapshot]:
+        return {channel: take_snapshot(columns, channel, now) for channel in channels}
 
-    return all_of_them() if outline.size <= FEW else await asyncio.to_thread(all_of_them)
+    return all_of_them() if columns.size <= MAX_RECORDS_ON_LOOP else await asyncio.to_thread(all_of_them)
 
 
-def _digest(outline: Outline, visible: Bools, kinds: Sequence[str]) -> str:
-    slots = np.flatnonzero(visible & outline.kinds.among(kinds)[outline.kind])
-    if not len(slots):
+def _compute_digest(columns: RecordColumns, visible: Bools, kinds: Sequence[str]) -> str:
+    ordinals = np.flatnonzero(visible & columns.kinds.mask_for(kinds)[columns.kind])
+    if not len(ordinals):
         return ""
-    rows = np.stack((slots, outline.seqs[slots]))
+    rows = np.stack((ordinals, columns.seqs[ordinals]))
     return blake2b(rows.tobytes(), digest_size=12).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class RecentConversation:
     """A conversation of late: when its last turn was, its turns at hand, and what they say in short."""
 
-    at: datetime
+    last_turn_at: datetime
     turns: tuple[Turn, ...]
-    text: str
+    summary: str
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class SynopsisSources:
     """What is known in one channel, each list with the most telling first."""
 
     profile: User | None = None
-    about: Sequence[Fact] = ()
+    about_user: Sequence[Fact] = ()
     preferences: Sequence[Fact] = ()
-    others: Sequence[Fact] = ()
-    lately: Sequence[Fact] = ()
+    about_others: Sequence[Fact] = ()
+    recent_facts: Sequence[Fact] = ()
     goals: Sequence[Goal] = ()
-    talks: Sequence[Talk] = ()
-    seqs: Mapping[Key, int] = field(default_factory=dict)
+    conversations: Sequence[RecentConversation] = ()
+    versions: Mapping[Key, int] = field(default_factory=dict)
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether nothing is known."""
-        lists = (self.about, self.preferences, self.others, self.lately, self.goals, self.talks)
+        lists = (
+            self.about_user,
+            self.preferences,
+            self.about_others,
+            self.recent_facts,
+            self.goals,
+            self.conversations,
+        )
         return self.profile is None and not any(lists)
 
 
-async def gather(resources: Resources, scope: Scope, outline: Outline, found: Basis) -> Material:
+async def read_sources(
+    engine: Engine, scope: Scope, columns: RecordColumns, snapshot: SourceSnapshot
+) -> SynopsisSources:
     """Read what a synopsis of the scope's channel is made from; as much of it as the settings allow."""
-    options, visible = resources.settings.synopsis, found.visible
-    facts = _most(outline, visible & (outline.kind == outline.kinds.find("Fact")), options.facts)
-    goals = np.flatnonzero(visible & (outline.kind == outline.kinds.find("Goal")))[-GOALS_READ:]
-    users = np.flatnonzero(visible & (outline.kind == outline.kinds.find("User")))[:1]
-    talks = _talks(outline, visible, options.conversations)
-    slots = [int(slot) for slot in (*facts, *goals, *users, *(slot for talk in talks for slot in talk))]
-    records = {record.key: record for record in await resources.log.by_slot(slots, scope)} if slots else {}
+    options, visible = engine.settings.synopsis, snapshot.visible
+    facts = _select_most_salient(columns, visible & (columns.kind == columns.kinds.find_code("Fact")), options.facts)
+    goals = np.flatnonzero(visible & (columns.kind == columns.kinds.find_code("Goal")))[-MAX_GOALS_READ:]
+    users = np.flatnonzero(visible & (columns.kind == columns.kinds.find_code("User")))[:1]
+    talks = _select_recent_turns(columns, visible, options.conversations)
+    ordinals = [int(ordinal) for ordinal in (*facts, *goals, *users, *(ordinal for talk in talks for ordinal in talk))]
+    records = {record.key: record for record in await engine.log.read_by_ordinal(ordinals, scope)} if ordinals else {}
     known = [record for record in records.values() if isinstance(record, Fact)]
-    ranked = await _ranked(resources, scope, [fact for fact in known if fact.confidence >= options.least_confidence])
-    lasting = [fact for fact in ranked if not _of_the_moment(fact)]
-    names = {*_THE_USER, slug(scope.user_id)}
-    about = [fact for fact in lasting if slug(fact.subject or "user") in names]
+    ranked = await _rank_facts(engine, scope, [fact for fact in known if fact.confidence >= options.least_confidence])
+    lasting = [fact for fact in ranked if not _is_transient(fact)]
+    names = {*_USER_NAMES, slugify(scope.user_id)}
+    about = [fact for fact in lasting if slugify(fact.subject or "user") in names]
     profiles = [record for record in records.values() if isinstance(record, User)]
-    return Material(
+    return SynopsisSources(
         profile=profiles[0] if profiles else None,
-        about=[fact for fact in about if fact.memory_type != "preference"],
+        about_user=[fact for fact in about if fact.memory_type != "preference"],
         preferences=[fact for fact in about if fact.memory_type == "preference"],
-        others=[fact for fact in lasting if slug(fact.subject or "user") not in names],
-        lately=[fact for fact in ranked if _of_the_moment(fact)],
-        goals=_goals(records.values()),
-        talks=[told for talk in talks if (told := _talk(outline, talk, records)).turns],
-        seqs={key: record.seq for key, record in records.items()},
+        about_others=[fact for fact in lasting if slugify(fact.subject or "user") not in names],
+        recent_facts=[fact for fact in ranked if _is_transient(fact)],
+        goals=_select_goals(records.values()),
+        conversations=[told for talk in talks if (told := _build_conversation(columns, talk, records)).turns],
+        versions={key: record.seq for key, record in records.items()},
     )  # fmt: skip
 
 
-def _most(outline: Outline, mask: Bools, most: int) -> Ints:
+def _select_most_salient(columns: RecordColumns, mask: Bools, limit: int) -> Ints:
     """The most salient slots, newest first among equals."""
-    slots = np.flatnonzero(mask)
-    weight = outline.salience[slots].astype(np.float64) * outline.confidence[slots]
-    order = np.lexsort((-outline.seqs[slots], -weight))
-    return np.asarray(slots[order[:most]])
+    ordinals = np.flatnonzero(mask)
+    weight = columns.salience[ordinals].astype(np.float64) * columns.confidence[ordinals]
+    order = np.lexsort((-columns.seqs[ordinals], -weight))
+    return np.asarray(ordinals[order[:limit]])
 
 
-def _talks(outline: Outline, visible: Bools, most: int) -> list[Ints]:
+def _select_recent_turns(columns: RecordColumns, visible: Bools, limit: int) -> list[Ints]:
     """The last turns of the conversations of late, in their order, the latest conversation first."""
-    turns = np.flatnonzero(visible & (outline.kind == outline.kinds.find("Turn")))
+    turns = np.flatnonzero(visible & (columns.kind == columns.kinds.find_code("Turn")))
     latest: dict[int, int] = {}
-    for slot in turns[np.argsort(outline.seqs[turns], kind="stable")][-1000:]:
-        latest[int(outline.conversation[slot])] = int(outline.seqs[slot])
-    codes = sorted(latest, key=lambda code: -latest[code])[:most]
-    found = (turns[outline.conversation[turns] == code] for code in codes)
-    return [slots[np.argsort(outline.position[slots], kind="stable")][-TALKED:] for slots in found]
+    for ordinal in turns[np.argsort(columns.seqs[turns], kind="stable")][-1000:]:
+        latest[int(columns.conversation[ordinal])] = int(columns.seqs[ordinal])
+    codes = sorted(latest, key=lambda code: -latest[code])[:limit]
+    found = (turns[columns.conversation[turns] == code] for code in codes)
+    return [
+        ordinals[np.argsort(columns.position[ordinals], kind="stable")][-MAX_TURNS_PER_CONVERSATION:]
+        for ordinals in found
+    ]
 
 
-def _talk(outline: Outline, slots: Ints, records: Mapping[Key, Record]) -> Talk:
-    found = (records.get(("Turn", outline.ids[slot])) for slot in slots)
+def _build_conversation(columns: RecordColumns, ordinals: Ints, records: Mapping[Key, Record]) -> RecentConversation:
+    found = (records.get(("Turn", columns.ids[ordinal])) for ordinal in ordinals)
     turns = tuple(turn for turn in found if isinstance(turn, Turn))
-    moments = [aware(moment) for turn in turns if (moment := turn.timestamp or turn.recorded_at) is not None]
+    moments = [to_utc(moment) for turn in turns if (moment := turn.timestamp or turn.recorded_at) is not None]
     at = max(moments, default=EPOCH)
     said = [
         Message(role=(turn.speaker or turn.role)[:20], content=shown, timestamp=at)
         for turn in turns
-        if (shown := turn.content[:TURN_CHARACTERS].strip())
+        if (shown := turn.content[:MAX_TURN_CHARS].strip())
     ]
-    text = " ".join(extractive(said, TALK_CHARACTERS).split()) if said else ""
-    return Talk(at, turns, text)
+    text = " ".join(summarize_extractive(said, MAX_CONVERSATION_SUMMARY_CHARS).split()) if said else ""
+    return RecentConversation(at, turns, text)
 
 
-async def _ranked(resources: Resources, scope: Scope, facts: Sequence[Fact]) -> list[Fact]:
+async def _rank_facts(engine: Engine, scope: Scope, facts: Sequence[Fact]) -> list[Fact]:
     """The facts that hold and whose premises do, by importance, salience and use."""
 
     async def read(ids: Sequence[str]) -> Sequence[Record]:
-        return await resources.log.get("Fact", ids, scope)
+        return await engine.log.read_records("Fact", ids, scope)
 
-    now = await resources.now(scope)
+    now = await engine.now(scope)
     resting = [fact for fact in facts if fact.depends_on]
-    stale = fallen(await with_premises(resting, read), now) if resting else {}
+    stale = find_stale(await read_premises(resting, read), now) if resting else {}
     kept = [fact for fact in facts if fact.stale_since is None and fact.id not in stale]
     kept = [fact for fact in kept if fact.temporal_context != "past"]
-    usage = await resources.log.usage([fact.key for fact in kept], scope) if kept else {}
+    usage = await engine.log.usage([fact.key for fact in kept], scope) if kept else {}
 
     def place(fact: Fact) -> tuple[float, int, str]:
-        weight = _weight(fact, usage.get(fact.key), now, resources) * fact.confidence * fact.trust
+        weight = _weight(fact, usage.get(fact.key), now, engine) * fact.confidence * fact.trust
         return -round(weight, 6), -fact.seq, fact.id
 
     return sorted(kept, key=place)
 
 
-def _weight(fact: Fact, usage: Usage | None, now: datetime, resources: Resources) -> float:
+def _weight(fact: Fact, usage: RecordUsage | None, now: datetime, engine: Engine) -> float:
     used = 0 if usage is None else usage.access_count + usage.use_count
-    familiar = min(1.0, math.log(used + 1) / math.log(_COMMON))
-    stated = importance(fact.recorded_at or now, 0, fact.importance, now, resources.settings.decay)
+    familiar = min(1.0, math.log(used + 1) / math.log(_USAGE_SATURATION))
+    stated = importance(fact.recorded_at or now, 0, fact.importance, now, engine.settings.decay)
     return stated + 0.3 * fact.salience + 0.3 * familiar
 
 
-def _of_the_moment(fact: Fact) -> bool:
+def _is_transient(fact: Fact) -> bool:
     return fact.memory_type == "context" or fact.tier == "short"
 
 
-def _goals(records: Iterable[Record]) -> list[Goal]:
-    goals = [record for record in records if isinstance(record, Goal) and record.open]
+def _select_goals(records: Iterable[Record]) -> list[Goal]:
+    goals = [record for record in records if isinstance(record, Goal) and record.is_open]
     goals.sort(key=lambda goal: (not goal.pursued_in, goal.goal_status != "active", -goal.priority, goal.seq))
-    return goals[:GOALS]
+    return goals[:MAX_GOALS]
 
 
 # -- sentences without a model
 
 
-def identity_of(material: Material) -> list[Sentence]:
+def identity_sentences(sources: SynopsisSources) -> list[SynopsisSentence]:
     """Who the user is: the profile, what is known about the user, preferences, then what is known of others."""
-    known = (*material.about[:BEFORE], *material.preferences, *material.about[BEFORE:], *material.others)
-    return [*_of_profile(material.profile), *_claims(known)]
+    known = (
+        *sources.about_user[:MAX_FACTS_BEFORE_PREFERENCES],
+        *sources.preferences,
+        *sources.about_user[MAX_FACTS_BEFORE_PREFERENCES:],
+        *sources.about_others,
+    )
+    return [*_profile_sentences(sources.profile), *_claim_sentences(known)]
 
 
-def context_of(material: Material) -> list[Sentence]:
+def context_sentences(sources: SynopsisSources) -> list[SynopsisSentence]:
     """What goes on: open goals, facts of the moment, then what was talked about."""
-    goals = [Sentence(text=cut(goal_text(goal)), grounds=(goal.key,)) for goal in material.goals]
+    goals = [SynopsisSentence(text=truncate(render_goal(goal)), grounds=(goal.key,)) for goal in sources.goals]
     talks = [
-        Sentence(text=cut(f"On {day(talk.at)}: {talk.text}"), grounds=tuple(turn.key for turn in talk.turns))
-        for talk in material.talks
-        if talk.text
+        SynopsisSentence(
+            text=truncate(f"On {render_date(talk.last_turn_at)}: {talk.summary}"),
+            grounds=tuple(turn.key for turn in talk.turns),
+        )
+        for talk in sources.conversations
+        if talk.summary
     ]
-    return [*goals, *talks[:1], *_claims(material.lately), *talks[1:]]
+    return [*goals, *talks[:1], *_claim_sentences(sources.recent_facts), *talks[1:]]
 
 
-def goal_text(goal: Goal) -> str:
+def render_goal(goal: Goal) -> str:
     """What is to be reached, and by when."""
     blocked = "blocked" if goal.goal_status == "blocked" else ""
-    told = "; ".join(part for part in (blocked, f"by {day(goal.deadline)}" if goal.deadline else "") if part)
+    told = "; ".join(part for part in (blocked, f"by {render_date(goal.deadline)}" if goal.deadline else "") if part)
     return f"Goal: {goal.description}{f' ({told})' if told else ''}"
 
 
-def day(moment: datetime) -> str:
+def render_date(moment: datetime) -> str:
     """A date as `7 May 2023`."""
     return f"{moment.day} {moment:%B %Y}"
 
 
-def cut(text: str) -> str:
+def truncate(text: str) -> str:
     """On one line, and not too long."""
     plain = " ".join(text.split())
-    return plain if len(plain) <= LONGEST else plain[: LONGEST - 1].rstrip() + "…"
+    return plain if len(plain) <= MAX_SENTENCE_CHARS else plain[: MAX_SENTENCE_CHARS - 1].rstrip() + "…"
 
 
-def tier(sentences: Sequence[Sentence], basis: str, turns: int, made: tuple[str, datetime]) -> Tier:
+def build_section(
+    sentences: Sequence[SynopsisSentence], digest: str, last_turn_seq: int, made: tuple[str, datetime]
+) -> SynopsisSection:
     """A tier of sentences that rest on what they name alone."""
     shown = tuple(dict.fromkeys(key for sentence in sentences for key in sentence.grounds))
-    return Tier(sentences=tuple(sentences), shown=shown, basis=basis, turns=turns, made_by=made[0], made_at=made[1])
+    return SynopsisSection(
+        sentences=tuple(sentences), shown=shown, basis=digest, turns=last_turn_seq, made_by=made[0], made_at=made[1]
+    )
 
 
-def fitting(sentences: Iterable[Sentence], room: int, counter: Callable[[str], int]) -> list[Sentence]:
+def fit_to_budget(
+    sentences: Iterable[SynopsisSentence], max_tokens: int, counter: Callable[[str], int]
+) -> list[SynopsisSentence]:
     """As many sentences as fit into so many tokens, each once, in their order; one that is too long is passed over."""
-    kept: list[Sentence] = []
+    kept: list[SynopsisSentence] = []
     said: set[str] = set()
     for sentence in sentences:
         if sentence.text.casefold() in said:
             continue
         text = "\n".join(f"- {each.text}" for each in (*kept, sentence))
-        if counter(text) <= room:
+        if counter(text) <= max_tokens:
             kept.append(sentence)
             said.add(sentence.text.casefold())
     return kept
 
 
-def _claims(facts: Iterable[Fact]) -> list[Sentence]:
-    return [Sentence(text=cut(claim_text(fact)), grounds=(fact.key,)) for fact in facts]
+def _claim_sentences(facts: Iterable[Fact]) -> list[SynopsisSentence]:
+    return [SynopsisSentence(text=truncate(render_claim(fact)), grounds=(fact.key,)) for fact in facts]
 
 
-def claim_text(fact: Fact) -> str:
+def render_claim(fact: Fact) -> str:
     """The claim, and until when it holds where that is known."""
-    return f"{fact.claim} (until {day(fact.valid_to)})" if fact.valid_to else fact.claim
+    return f"{fact.claim} (until {render_date(fact.valid_to)})" if fact.valid_to else fact.claim
 
 
-def _of_profile(user: User | None) -> list[Sentence]:
+def _profile_sentences(user: User | None) -> list[SynopsisSentence]:
     if user is None:
         return []
     fields = ("preferences", "expertise_areas", "communication_style")
     told = {name: getattr(user, name) for name in fields if getattr(user, name)}
-    return [Sentence(text=cut(f"{name.replace('_', ' ')}: {_plain(value)}"), grounds=(user.key,))
+    return [SynopsisSentence(text=truncate(f"{name.replace('_', ' ')}: {_render_value(value)}"), grounds=(user.key,))
             for name, value in told.items()]  # fmt: skip
 
 
-def _plain(value: object) -> str:
+def _render_value(value: object) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_plain(each)}" for name, each in value.items())
+        return ", ".join(f"{name} {_render_value(each)}" for name, each in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

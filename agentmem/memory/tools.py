@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from agentmem.errors import InvalidRecord
-from agentmem.memory import Seat, first_of
-from agentmem.memory.payloads import bounded
-from agentmem.model.changes import Change, Write, fingerprint
-from agentmem.model.clock import derived_id
-from agentmem.model.records import Conversation, Key, Tool, ToolInvocation, Turn, build
-from agentmem.model.scope import GLOBAL, checked_name
-from agentmem.model.success import wilson
+from agentmem.memory import MemoryContext, get_written_record
+from agentmem.memory.payloads import truncate_json
+from agentmem.model.changes import Change, WriteAttempt, hash_request
+from agentmem.model.clock import derive_id
+from agentmem.model.records import Conversation, Key, Tool, ToolInvocation, Turn, build_record
+from agentmem.model.scope import GLOBAL, check_identifier
+from agentmem.model.success import wilson_interval
 
-PAGE = 500
-TIMED = 10_000  # of each tool the latest calls of known latency, over which quantiles are taken
+CALL_PAGE_SIZE = 500
+MAX_LATENCY_SAMPLES = 10_000  # of each tool the latest calls of known latency, over which quantiles are taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +53,20 @@ def tool_id(name: str, channel: str) -> str:
     It does not depend on the user, so that it is the same after an import under another name.
     """
     own = (channel,) if channel.startswith("_self_") else ()
-    return derived_id("Tool", name, *own)
+    return derive_id("Tool", name, *own)
 
 
-def tool_of(name: str, channel: str) -> Tool:
+def build_tool(name: str, channel: str) -> Tool:
     """The tool as it is when it is first called."""
     home = channel if channel.startswith("_self_") else GLOBAL
-    return build(Tool, id=tool_id(name, channel), channel=home, name=checked_name(name, "tool_name"))
+    return build_record(Tool, id=tool_id(name, channel), channel=home, name=check_identifier(name, "tool_name"))
 
 
 @dataclass
 class Tools:
     """The verbs over tools and their calls."""
 
-    seat: Seat
+    _context: MemoryContext
 
     async def record_invocation(
         self, tool_name: str, tool_input: Any = None, tool_output: Any = None, *, success: bool | None = None,
@@ -83,29 +83,32 @@ class Tools:
             "tool_name": tool_name, "success": success, "latency_ms": latency_ms, "error_message": error_message,
             "turn_id": turn_id, "conversation_id": conversation_id, "task_type": task_type, "timestamp": timestamp,
         }  # fmt: skip
-        payload = fingerprint(tool_input=tool_input, tool_output=tool_output, **given)
-        draft = self._draft(tool_input, tool_output, {k: v for k, v in given.items() if v is not None})
+        payload = hash_request(tool_input=tool_input, tool_output=tool_output, **given)
+        draft = self._build_draft(tool_input, tool_output, {k: v for k, v in given.items() if v is not None})
 
-        async def make(write: Write) -> Change:
-            made, expects = await self._placed(draft)
+        async def make(write: WriteAttempt) -> Change:
+            made, expects = await self._attach_to_conversation(draft)
             made = made.model_copy(
-                update={"id": self.seat.resources.ids.new(), "timestamp": draft.timestamp or write.now}
+                update={"id": self._context.engine.ids.new_id(), "timestamp": draft.timestamp or write.now}
             )
             # The tool itself is written once, and no call waits for another: the job `patterns` brings its counts up.
-            tool = tool_of(made.tool_name, made.channel)
+            tool = build_tool(made.tool_name, made.channel)
             begun = Conversation(
                 id=made.conversation_id, channel=made.channel, started_at=made.timestamp, agent_id=made.agent_id
             )
-            return write.change(made, ensures=(tool, begun), expects={made.key: None, **expects})
+            return write.build_change(
+                made, inserts_if_absent=(tool, begun), expected_versions={made.key: None, **expects}
+            )
 
-        entry = await self.seat.resources.write(
-            self.seat.scope, "record_invocation", make, kind="ToolInvocation", key=idempotency_key, payload=payload
-        )
-        return first_of(entry, ToolInvocation)
+        entry = await self._context.engine.write(
+            self._context.scope, "record_invocation", make, kind="ToolInvocation", idempotency_key=idempotency_key,
+            request_hash=payload,
+        )  # fmt: skip
+        return get_written_record(entry, ToolInvocation)
 
-    def _draft(self, tool_input: Any, tool_output: Any, given: dict[str, Any]) -> ToolInvocation:
-        scope, most = self.seat.scope, self.seat.resources.settings.procedural.payload_characters
-        checked_name(given["tool_name"], "tool_name")
+    def _build_draft(self, tool_input: Any, tool_output: Any, given: dict[str, Any]) -> ToolInvocation:
+        scope, most = self._context.scope, self._context.engine.settings.procedural.payload_characters
+        check_identifier(given["tool_name"], "tool_name")
         latency: object = given.get("latency_ms", 0)
         if isinstance(latency, bool) or not isinstance(latency, int | float) or not math.isfinite(latency):
             raise InvalidRecord(
@@ -113,17 +116,17 @@ class Tools:
             )
         if isinstance(said := given["error_message"], str):
             given["error_message"] = said[:most]
-        return build(
-            ToolInvocation, tool_input=bounded(tool_input, "tool_input", most),
-            tool_output=bounded(tool_output, "tool_output", most), channel=scope.channel, agent_id=scope.agent_id,
+        return build_record(
+            ToolInvocation, tool_input=truncate_json(tool_input, "tool_input", most),
+            tool_output=truncate_json(tool_output, "tool_output", most), channel=scope.channel, agent_id=scope.agent_id,
             tool_id=tool_id(given["tool_name"], scope.channel), **given,
         )  # fmt: skip
 
-    async def _placed(self, draft: ToolInvocation) -> tuple[ToolInvocation, dict[Key, int]]:
+    async def _attach_to_conversation(self, draft: ToolInvocation) -> tuple[ToolInvocation, dict[Key, int]]:
         """The call in its conversation and at its turn, and what the write expects of these."""
         if draft.turn_id:
-            (turn_id,), expects = await self.seat.locate("turn_id", "Turn", [draft.turn_id])
-            turn = await self.seat.one("Turn", turn_id)
+            (turn_id,), expects = await self._context.resolve_existing_ids("turn_id", "Turn", [draft.turn_id])
+            turn = await self._context.get_one("Turn", turn_id)
             assert isinstance(turn, Turn)
             if draft.conversation_id not in ("", turn.conversation_id):
                 raise InvalidRecord(
@@ -132,7 +135,9 @@ class Tools:
                 )
             place = {"turn_id": turn_id, "conversation_id": turn.conversation_id, "turn_index": turn.index}
             return draft.model_copy(update=place), expects
-        return draft.model_copy(update={"conversation_id": draft.conversation_id or self.seat.conversation()}), {}
+        return draft.model_copy(
+            update={"conversation_id": draft.conversation_id or self._context.ensure_conversation_id()}
+        ), {}
 
     async def tool_stats(self, task_type: str | None = None, channel: str | None = None) -> list[ToolStats]:
         """How each tool did, the one called most first; [] when none was called.
@@ -140,36 +145,38 @@ class Tools:
         Over the calls of the readable channels, or of one of them, and of one type of task where given. What calls took
         in and gave is read page by page and not kept.
         """
-        found: dict[str, _Tally] = {}
-        async for call in self.calls(channel):
+        found: dict[str, _ToolTally] = {}
+        async for call in self.iter_calls(channel):
             if task_type is None or call.task_type == task_type:
-                found.setdefault(call.tool_name, _Tally()).add(call)
-        told = [tally.told(name) for name, tally in found.items()]
+                found.setdefault(call.tool_name, _ToolTally()).add(call)
+        told = [tally.to_stats(name) for name, tally in found.items()]
         return sorted(told, key=lambda stats: (-stats.calls, stats.tool_name))
 
-    async def calls(self, channel: str | None = None) -> AsyncIterator[ToolInvocation]:
+    async def iter_calls(self, channel: str | None = None) -> AsyncIterator[ToolInvocation]:
         """Every current call in the readable channels, or in one of them, in the order in which they were stored."""
-        resources, scope = self.seat.resources, self.seat.scope.reading(None if channel is None else [channel])
-        outline = await resources.outline(scope)
-        now = await resources.now(scope)
-        slots = np.flatnonzero(outline.view(scope.readable(), now=now, kinds=("ToolInvocation",)).mask)
-        for start in range(0, len(slots), PAGE):
-            page = [int(slot) for slot in slots[start : start + PAGE]]
-            for record in await resources.log.by_slot(page, scope):
+        engine, scope = self._context.engine, self._context.scope.with_channels(None if channel is None else [channel])
+        columns = await engine.read_columns(scope)
+        now = await engine.now(scope)
+        ordinals = np.flatnonzero(
+            columns.build_visibility_mask(scope.readable_channels(), now=now, kinds=("ToolInvocation",)).mask
+        )
+        for start in range(0, len(ordinals), CALL_PAGE_SIZE):
+            page = [int(ordinal) for ordinal in ordinals[start : start + CALL_PAGE_SIZE]]
+            for record in await engine.log.read_by_ordinal(page, scope):
                 if isinstance(record, ToolInvocation):
                     yield record
 
 
 @dataclass
-class _Tally:
+class _ToolTally:
     """What is counted of one tool."""
 
     calls: int = 0
     successes: int = 0
     failures: int = 0
-    timed: int = 0
+    timed_calls: int = 0
     total_ms: float = 0.0
-    latest_ms: deque[float] = field(default_factory=lambda: deque(maxlen=TIMED))
+    latest_ms: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_LATENCY_SAMPLES))
     last_called: datetime | None = None
     last_error: str = ""
     last_error_at: datetime | None = None
@@ -179,7 +186,7 @@ class _Tally:
         self.successes += call.success is True
         self.failures += call.success is False
         if call.latency_ms is not None:
-            self.timed += 1
+            self.timed_calls += 1
             self.total_ms += call.latency_ms
             self.latest_ms.append(call.latency_ms)
         if self.last_called is None or (call.timestamp is not None and call.timestamp >= self.last_called):
@@ -189,14 +196,14 @@ class _Tally:
             if known is None or (call.timestamp is not None and call.timestamp >= known):
                 self.last_error, self.last_error_at = call.error_message, call.timestamp
 
-    def told(self, name: str) -> ToolStats:
+    def to_stats(self, name: str) -> ToolStats:
         known = self.successes + self.failures
-        bounds = wilson(self.successes, known)
+        bounds = wilson_interval(self.successes, known)
         half, most = quantiles(self.latest_ms, (0.5, 0.95))
         return ToolStats(
             tool_name=name, calls=self.calls, successes=self.successes, failures=self.failures,
             success_rate=self.successes / known if known else None, success_low=bounds.low, success_high=bounds.high,
-            mean_ms=self.total_ms / self.timed if self.timed else None, p50_ms=half, p95_ms=most,
+            mean_ms=self.total_ms / self.timed_calls if self.timed_calls else None, p50_ms=half, p95_ms=most,
             last_called=self.last_called, last_error=self.last_error, last_error_at=self.last_error_at,
         )  # fmt: skip
 

@@ -20,23 +20,23 @@ from typing import NamedTuple
 
 from agentmem.memory.current import folder_name
 from agentmem.model.records import Entity, Fact
-from agentmem.text.names import slug
+from agentmem.text.names import slugify
 
-FOLDER = "STM"
-LONGEST_SLUG = 80  # bytes
-LONGEST_TITLE = 80  # characters
-_HERE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_SUM = re.compile(r"^content_hash: ([0-9a-f]{64})\n", re.MULTILINE)
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+VAULT_FOLDER = "STM"
+MAX_SLUG_BYTES = 80  # bytes
+MAX_TITLE_CHARS = 80  # characters
+_OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_CHECKSUM_LINE = re.compile(r"^content_hash: ([0-9a-f]{64})\n", re.MULTILINE)
+_QUOTED_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _NOTE_ID = re.compile(r'\A---\r?\nid: ("(?:[^"\\]|\\.)*")\r?\n')
-_NAMED = re.compile(r"\A.* ([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.md\Z")
-_NO_LINK = re.compile(r"[\[\]|#^\\\s\"]+")
-_BREAKS = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
+_NOTE_FILE_NAME = re.compile(r"\A.* ([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\.md\Z")
+_UNLINKABLE_CHARS = re.compile(r"[\[\]|#^\\\s\"]+")
+_CONTROL_CHARS = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
 
 
-class Note(NamedTuple):
+class VaultNote(NamedTuple):
     """A note that is to stand in the vault: the name of its file, and its text."""
 
     name: str
@@ -44,54 +44,57 @@ class Note(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class NoteWriteResult:
     """Where a note stands, below the vault. `edited`: somebody changed it, and so it was left as it is."""
 
     path: str
     edited: bool = False
 
 
-def note_of(fact: Fact, user_id: str, entities: Sequence[Entity], reason: str, now: datetime) -> Note:
+def build_note(fact: Fact, user_id: str, entities: Sequence[Entity], reason: str, now: datetime) -> VaultNote:
     """The note of a fact that is kept from now on."""
     title = " ".join(fact.claim.split())
-    short = title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1].rstrip()}…"
+    short = title if len(title) <= MAX_TITLE_CHARS else f"{title[: MAX_TITLE_CHARS - 1].rstrip()}…"
     front = [
-        f"id: {_quoted(fact.id)}", f"user: {_quoted(user_id)}", f"channel: {_quoted(fact.channel)}",
-        f"created: {_written(fact.recorded_at)}", f"promoted_at: {_written(now)}", *_listed("tags", _tags(fact.tags)),
-        f"confidence: {fact.confidence:g}", *_listed("sources", fact.source_turn_ids),
+        f"id: {_quote(fact.id)}", f"user: {_quote(user_id)}", f"channel: {_quote(fact.channel)}",
+        f"created: {_render_time(fact.recorded_at)}", f"promoted_at: {_render_time(now)}",
+        *_render_list("tags", _normalize_tags(fact.tags)), f"confidence: {fact.confidence:g}",
+        *_render_list("sources", fact.source_turn_ids),
     ]  # fmt: skip
-    said = [f"- Kind: {fact.memory_type}", f"- Said by: {_plain(fact.source)}"]
-    said += [f"- Certainty: {_plain(fact.certainty)}"] if fact.certainty else []
-    said += [f"- True from: {_written(fact.valid_from)}"] if fact.valid_from else []
-    said += [f"- True until: {_written(fact.valid_to)}"] if fact.valid_to else []
-    about = [f"- [[{_NO_LINK.sub(' ', each.name).strip()}]] {_quoted(each.id)}" for each in entities]
-    sources = [f"- turn {_quoted(name)}" for name in fact.source_turn_ids]
-    parts = [f"# {_plain(short)}", "\n".join(f"> {line}" for line in fact.claim.splitlines())]
+    said = [f"- Kind: {fact.memory_type}", f"- Said by: {_to_single_line(fact.source)}"]
+    said += [f"- Certainty: {_to_single_line(fact.certainty)}"] if fact.certainty else []
+    said += [f"- True from: {_render_time(fact.valid_from)}"] if fact.valid_from else []
+    said += [f"- True until: {_render_time(fact.valid_to)}"] if fact.valid_to else []
+    about = [f"- [[{_UNLINKABLE_CHARS.sub(' ', each.name).strip()}]] {_quote(each.id)}" for each in entities]
+    sources = [f"- turn {_quote(name)}" for name in fact.source_turn_ids]
+    parts = [f"# {_to_single_line(short)}", "\n".join(f"> {line}" for line in fact.claim.splitlines())]
     sections = (
-        ("What is known", said), ("Why it is kept", [f"- {_plain(reason)}"]), ("About", about), ("Sources", sources)
+        ("What is known", said), ("Why it is kept", [f"- {_to_single_line(reason)}"]), ("About", about),
+        ("Sources", sources)
     )  # fmt: skip
     parts += [f"## {name}\n\n" + "\n".join(lines) for name, lines in sections if lines]
     text = "\n".join(["---", *front, "---", "", "\n\n".join(parts), ""])
-    return Note(_file_name(fact), _summed(text))
+    return VaultNote(_file_name(fact), _add_checksum(text))
 
 
-def write_note(vault: Path, user_id: str, note: Note, *, missing: bool = False) -> Kept:
-    """Put a note into the user's folder, in one step, readable by its owner only; see `Kept`. Raises OSError.
+def write_note(vault: Path, user_id: str, note: VaultNote, *, only_if_missing: bool = False) -> NoteWriteResult:
+    """Put a note into the user's folder, in one step, readable by its owner only; see `NoteWriteResult`. Raises
+    OSError.
 
-    A note of the same text is not touched; with `missing`, none that stands there is.
+    A note of the same text is not touched; with `only_if_missing`, none that stands there is.
     """
     vault.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place = f"{FOLDER}/{folder_name(user_id)}/{note.name}"
-    with _opened(vault, user_id, make=True) as folder:
-        standing = _read(folder, note.name)
+    place = f"{VAULT_FOLDER}/{folder_name(user_id)}/{note.name}"
+    with _open_folder(vault, user_id, create=True) as folder:
+        standing = _load_file(folder, note.name)
         if standing == note.text:
-            return Kept(place)
-        if standing is not None and not _ours(standing):
-            return Kept(place, edited=True)
-        if standing is not None and missing:
-            return Kept(place)
-        _put(folder, note.name, note.text)
-    return Kept(place)
+            return NoteWriteResult(place)
+        if standing is not None and not _is_unedited(standing):
+            return NoteWriteResult(place, edited=True)
+        if standing is not None and only_if_missing:
+            return NoteWriteResult(place)
+        _write_file(folder, note.name, note.text)
+    return NoteWriteResult(place)
 
 
 def remove_notes(vault: Path, user_id: str, ids: Collection[str] | None) -> int:
@@ -101,16 +104,16 @@ def remove_notes(vault: Path, user_id: str, ids: Collection[str] | None) -> int:
     the folder cannot be read or changed.
     """
     touched = 0
-    with suppress(FileNotFoundError), _opened(vault, user_id, make=False) as folder:
+    with suppress(FileNotFoundError), _open_folder(vault, user_id, create=False) as folder:
         for _, _, files, inner in os.fwalk(".", dir_fd=folder, follow_symlinks=False, onerror=_raise):
             for name in sorted(files):
                 if name.endswith(".part") and name.startswith("."):
                     os.unlink(name, dir_fd=inner)  # begun by a process that was killed
                 elif name.endswith(".md"):
-                    touched += _without(inner, name, ids)
+                    touched += _erase_from_file(inner, name, ids)
         if ids is None:
             with suppress(OSError):  # others may have put something there, which is not ours to remove
-                os.rmdir(vault / FOLDER / folder_name(user_id))
+                os.rmdir(vault / VAULT_FOLDER / folder_name(user_id))
     return touched
 
 
@@ -118,23 +121,23 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _without(folder: int, name: str, ids: Collection[str] | None) -> int:
+def _erase_from_file(folder: int, name: str, ids: Collection[str] | None) -> int:
     """Take what is erased out of one file; whether there was anything."""
-    text = _read(folder, name) or ""
-    front, called = _NOTE_ID.match(text), _NAMED.match(name)
-    own = {found for found in (front and front[1], called and _quoted(called[1])) if found}
+    text = _load_file(folder, name) or ""
+    front, called = _NOTE_ID.match(text), _NOTE_FILE_NAME.match(name)
+    own = {found for found in (front and front[1], called and _quote(called[1])) if found}
     if not own:  # no note of ours
         return 0
-    erased = own if ids is None else {_quoted(each) for each in ids}
+    erased = own if ids is None else {_quote(each) for each in ids}
     if own & erased:
         os.unlink(name, dir_fd=folder)
         return 1
     lines = text.splitlines(keepends=True)
-    left = [line for line in lines if erased.isdisjoint(_QUOTED.findall(line))]
+    left = [line for line in lines if erased.isdisjoint(_QUOTED_STRING.findall(line))]
     if len(left) == len(lines):
         return 0
     rest = "".join(left)
-    _put(folder, name, _summed(_SUM.sub("", rest, count=1)) if _ours(text) else rest)
+    _write_file(folder, name, _add_checksum(_CHECKSUM_LINE.sub("", rest, count=1)) if _is_unedited(text) else rest)
     return 1
 
 
@@ -143,43 +146,43 @@ def _without(folder: int, name: str, ids: Collection[str] | None) -> int:
 
 def _file_name(fact: Fact) -> str:
     """The claim for people to read, and the id: no path, no hidden file, and never another fact's."""
-    readable = slug(fact.claim).encode()[:LONGEST_SLUG].decode(errors="ignore").rstrip("-") or "note"
+    readable = slugify(fact.claim).encode()[:MAX_SLUG_BYTES].decode(errors="ignore").rstrip("-") or "note"
     return f"{readable} {folder_name(fact.id)}.md"
 
 
-def _summed(text: str) -> str:
+def _add_checksum(text: str) -> str:
     """The text with its checksum at the end of the front matter."""
     head, _, rest = text.partition("\n---\n")
     return f"{head}\ncontent_hash: {sha256(text.encode()).hexdigest()}\n---\n{rest}"
 
 
-def _ours(text: str) -> bool:
+def _is_unedited(text: str) -> bool:
     """Whether a note is as we wrote it."""
-    found = _SUM.search(text)
-    return found is not None and found[1] == sha256(_SUM.sub("", text, count=1).encode()).hexdigest()
+    found = _CHECKSUM_LINE.search(text)
+    return found is not None and found[1] == sha256(_CHECKSUM_LINE.sub("", text, count=1).encode()).hexdigest()
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A text as YAML takes it for one, whatever it holds."""
-    return _BREAKS.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
+    return _CONTROL_CHARS.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
-def _written(moment: datetime | None) -> str:
+def _render_time(moment: datetime | None) -> str:
     return "" if moment is None else moment.isoformat(timespec="seconds")
 
 
-def _plain(text: str) -> str:
-    return " ".join(_BREAKS.sub(" ", text).split())
+def _to_single_line(text: str) -> str:
+    return " ".join(_CONTROL_CHARS.sub(" ", text).split())
 
 
-def _listed(name: str, values: Iterable[str]) -> list[str]:
-    items = [f"  - {_quoted(value)}" for value in values]
+def _render_list(name: str, values: Iterable[str]) -> list[str]:
+    items = [f"  - {_quote(value)}" for value in values]
     return [f"{name}:", *items] if items else [f"{name}: []"]
 
 
-def _tags(tags: Iterable[str]) -> list[str]:
+def _normalize_tags(tags: Iterable[str]) -> list[str]:
     """Tags as the graph view of a vault takes them: no spaces, not of digits alone."""
-    found = (slug(tag) for tag in ("agentmem", *tags))
+    found = (slugify(tag) for tag in ("agentmem", *tags))
     return list(dict.fromkeys(tag for tag in found if tag and not tag.isdigit()))
 
 
@@ -187,37 +190,37 @@ def _tags(tags: Iterable[str]) -> list[str]:
 
 
 @contextmanager
-def _opened(vault: Path, user_id: str, *, make: bool) -> Iterator[int]:
+def _open_folder(vault: Path, user_id: str, *, create: bool) -> Iterator[int]:
     """The user's folder, as a descriptor; where a link stands in its place, nothing is done through it."""
     descriptors = [os.open(vault, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
     try:
-        for part in (FOLDER, folder_name(user_id)):
-            if make:
+        for part in (VAULT_FOLDER, folder_name(user_id)):
+            if create:
                 with suppress(FileExistsError):
                     os.mkdir(part, 0o700, dir_fd=descriptors[-1])
-            descriptors.append(os.open(part, _HERE, dir_fd=descriptors[-1]))
+            descriptors.append(os.open(part, _OPEN_FOLDER_FLAGS, dir_fd=descriptors[-1]))
         yield descriptors[-1]
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _read(folder: int, name: str) -> str | None:
+def _load_file(folder: int, name: str) -> str | None:
     """The text of a file; None where there is none."""
     try:
-        descriptor = os.open(name, _READ, dir_fd=folder)
+        descriptor = os.open(name, _READ_FILE_FLAGS, dir_fd=folder)
     except FileNotFoundError:
         return None
     with open(descriptor, encoding="utf-8", errors="surrogateescape", newline="") as file:
         return file.read()
 
 
-def _put(folder: int, name: str, text: str) -> None:
+def _write_file(folder: int, name: str, text: str) -> None:
     part = f".{sha256(name.encode()).hexdigest()[:16]}.{os.getpid()}.part"
     with suppress(FileNotFoundError):  # of a process that had this number and was killed
         os.unlink(part, dir_fd=folder)
     try:
-        descriptor = os.open(part, _NEW, 0o600, dir_fd=folder)
+        descriptor = os.open(part, _CREATE_FILE_FLAGS, 0o600, dir_fd=folder)
         with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(text)
             file.flush()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from agentmem.model.clock import derived_id
+from agentmem.model.clock import derive_id
 from agentmem.model.records import Key, Record
 from agentmem.model.scope import Scope
 
@@ -18,24 +18,24 @@ from agentmem.model.scope import Scope
 class Change:
     """Records put and taken by one write, and the state it was built on.
 
-    `puts` are full after-images. `ensures` are written only where no record of that key exists. `retracts` leave the
-    current state but stay in history. `expects` maps keys to the `seq` of the version seen, or None for absent; the log
-    checks it, and that no put shares its `unique()` value with another current record, under the user's lock. `since`
-    is for what rests on there being no more of a kind: the journal position at which all of that kind were read; the
-    log checks that none was put since. `payload` is a fingerprint of the arguments as given: a change_id used again
-    with another one is a Conflict.
+    `upserts` are full after-images. `inserts_if_absent` are written only where no record of that key exists. `deletes`
+    leave the current state but stay in history. `expected_versions` maps keys to the `seq` of the version seen, or None
+    for absent; the log checks it, and that no put shares its `dedup_key()` value with another current record, under the
+    user's lock. `no_new_since` is for what rests on there being no more of a kind: the journal position at which all of
+    that kind were read; the log checks that none was put since. `request_hash` is a fingerprint of the arguments as
+    given: a change_id used again with another one is a Conflict.
     """
 
     scope: Scope
     operation: str
     operation_id: str
     change_id: str
-    puts: tuple[Record, ...] = ()
-    ensures: tuple[Record, ...] = ()
-    retracts: tuple[Key, ...] = ()
-    expects: Mapping[Key, int | None] = field(default_factory=dict)
-    since: Mapping[str, int] = field(default_factory=dict)
-    payload: str = ""
+    upserts: tuple[Record, ...] = ()
+    inserts_if_absent: tuple[Record, ...] = ()
+    deletes: tuple[Key, ...] = ()
+    expected_versions: Mapping[Key, int | None] = field(default_factory=dict)
+    no_new_since: Mapping[str, int] = field(default_factory=dict)
+    request_hash: str = ""
     cause: str = ""
 
     @property
@@ -45,42 +45,43 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteAttempt:
     """One attempt at one write: its identity, and the Change made from what the subsystem has read."""
 
     scope: Scope
     operation: str
     operation_id: str
     change_id: str
-    payload: str
+    request_hash: str
     now: datetime
 
-    def change(
-        self, *puts: Record, ensures: Sequence[Record] = (), retracts: Sequence[Key] = (),
-        expects: Mapping[Key, int | None] | None = None, since: Mapping[str, int] | None = None,
+    def build_change(
+        self, *upserts: Record, inserts_if_absent: Sequence[Record] = (), deletes: Sequence[Key] = (),
+        expected_versions: Mapping[Key, int | None] | None = None, no_new_since: Mapping[str, int] | None = None,
         cause: str = "",
     ) -> Change:  # fmt: skip
         """The Change that puts these records, expecting what was read."""
         return Change(
             scope=self.scope, operation=self.operation, operation_id=self.operation_id, change_id=self.change_id,
-            payload=self.payload, puts=puts, ensures=tuple(ensures), retracts=tuple(retracts),
-            expects=dict(expects or {}), since=dict(since or {}), cause=cause,
+            request_hash=self.request_hash, upserts=upserts, inserts_if_absent=tuple(inserts_if_absent),
+            deletes=tuple(deletes), expected_versions=dict(expected_versions or {}),
+            no_new_since=dict(no_new_since or {}), cause=cause,
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """A record as the log holds it. `slot` is its dense number within the user, the same for all versions."""
+class StoredRecord:
+    """A record as the log holds it. `ordinal` is its dense number within the user, the same for all versions."""
 
-    slot: int
+    ordinal: int
     record: Record
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class RemovedRecord:
     """A record that left the current state. `erased` means that nothing of it is kept."""
 
-    slot: int
+    ordinal: int
     kind: str
     id: str
     erased: bool = False
@@ -97,13 +98,13 @@ class JournalEntry:
     operation: str
     actor: str
     cause: str
-    at: datetime
-    puts: tuple[Stored, ...] = ()
-    gone: tuple[Gone, ...] = ()
-    repeated: bool = False  # append found the change_id already applied and returns what it did then
+    recorded_at: datetime
+    upserts: tuple[StoredRecord, ...] = ()
+    removals: tuple[RemovedRecord, ...] = ()
+    already_applied: bool = False  # append found the change_id already applied and returns what it did then
 
 
-class Promotion(NamedTuple):
+class PromotionAudit(NamedTuple):
     """What a promotion leaves in the audit log: the channel it came from, and how well it was known and used there.
 
     `thresholds` are those that a job went by; None where somebody promoted by hand.
@@ -121,11 +122,11 @@ class Promotion(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
+class AuditEntry:
     """One row of memory_audit_log; the log adds id and time. Text and payloads only at the levels that allow them.
 
-    `seen` is the journal position from before what it tells was read: the log leaves its texts out where something of
-    the user was erased since.
+    `seen_seq` is the journal position from before what it tells was read: the log leaves its texts out where something
+    of the user was erased since.
     """
 
     operation: str
@@ -144,21 +145,21 @@ class Audit:
     promotion_conversation_count: int | None = None
     config_snapshot: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    seen: int | None = None
+    seen_seq: int | None = None
 
 
-def keyed_change_id(scope: Scope, operation: str, key: str) -> str:
+def derive_change_id(scope: Scope, operation: str, idempotency_key: str) -> str:
     """Return the id of what an operation does under a caller's key in the scope's active channel.
 
     A key belongs to its channel, so that it neither shows nor blocks what another channel did under it.
     """
-    return derived_id(scope.user_id, operation, scope.channel, key)
+    return derive_id(scope.user_id, operation, scope.channel, idempotency_key)
 
 
-_ARGUMENTS = json.JSONEncoder(sort_keys=True, default=str, ensure_ascii=False)
+_ARGUMENT_ENCODER = json.JSONEncoder(sort_keys=True, default=str, ensure_ascii=False)
 
 
-def fingerprint(**arguments: Any) -> str:
+def hash_request(**arguments: Any) -> str:
     """A digest of a verb's arguments as the caller gave them, the same for equal arguments."""
-    text = _ARGUMENTS.encode(arguments)
+    text = _ARGUMENT_ENCODER.encode(arguments)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

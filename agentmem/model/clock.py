@@ -15,7 +15,7 @@ from agentmem.errors import InvalidRecord
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMESPACE = uuid.NAMESPACE_OID.bytes
 _MICROSECOND = timedelta(microseconds=1)
-LONGEST_KEY = 64  # bytes that the hash takes as its key
+MAX_KEY_BYTES = 64  # bytes that the hash takes as its key
 
 
 @runtime_checkable
@@ -41,14 +41,14 @@ class Stopwatch:
         self._start = self._read()
 
     def _read(self) -> float:
-        return time.perf_counter() * 1000 if self._clock is None else micros(self._clock.now()) / 1000
+        return time.perf_counter() * 1000 if self._clock is None else to_micros(self._clock.now()) / 1000
 
     def milliseconds(self) -> float:
         """Elapsed milliseconds, never negative."""
         return max(0.0, self._read() - self._start)
 
 
-def aware(moment: datetime, field: str | None = None) -> datetime:
+def to_utc(moment: datetime, field: str | None = None) -> datetime:
     """The same moment in UTC; a naive datetime is taken as UTC. InvalidRecord, naming the field, for anything else."""
     if not isinstance(moment, datetime):
         raise InvalidRecord(f"{field or 'a moment'} must be a datetime, got {moment!r}", field=field)
@@ -60,9 +60,9 @@ def aware(moment: datetime, field: str | None = None) -> datetime:
         raise InvalidRecord(f"{field or 'a moment'} lies outside of the years 1 to 9999 in UTC", field=field) from error
 
 
-def micros(moment: datetime) -> int:
+def to_micros(moment: datetime) -> int:
     """Microseconds since 1970, exact."""
-    return (aware(moment) - EPOCH) // _MICROSECOND
+    return (to_utc(moment) - EPOCH) // _MICROSECOND
 
 
 def from_micros(value: int) -> datetime:
@@ -73,7 +73,7 @@ def from_micros(value: int) -> datetime:
 class IdSource(Protocol):
     """Makes ids that were never made before."""
 
-    def new(self) -> str: ...
+    def new_id(self) -> str: ...
 
 
 class RandomIds:
@@ -82,9 +82,9 @@ class RandomIds:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def new(self) -> str:
+    def new_id(self) -> str:
         """A new UUIDv7."""
-        return _uuid7(micros(self._clock.now()) // 1000, os.urandom(10))
+        return _uuid7(to_micros(self._clock.now()) // 1000, os.urandom(10))
 
 
 class SeededIds:
@@ -96,31 +96,31 @@ class SeededIds:
     def __init__(self, clock: Clock, seed: int | str, opening: int) -> None:
         self._clock = clock
         key = f"{seed}:{opening}".encode()
-        self._key = key if len(key) <= LONGEST_KEY else hashlib.blake2b(key).digest()
+        self._key = key if len(key) <= MAX_KEY_BYTES else hashlib.blake2b(key).digest()
         self._n = 0
         self._lock = threading.Lock()
 
-    def new(self) -> str:
+    def new_id(self) -> str:
         """The next id of this opening."""
         with self._lock:
             self._n += 1
             n = self._n
         digest = hashlib.blake2b(str(n).encode(), key=self._key, digest_size=10).digest()
-        return _uuid7(micros(self._clock.now()) // 1000, digest)
+        return _uuid7(to_micros(self._clock.now()) // 1000, digest)
 
 
-def _uuid7(milliseconds: int, tail: bytes) -> str:
-    return _written((milliseconds & ((1 << 48) - 1)) << 80 | int.from_bytes(tail, "big"), version=7)
+def _uuid7(milliseconds: int, random_bytes: bytes) -> str:
+    return _format_uuid((milliseconds & ((1 << 48) - 1)) << 80 | int.from_bytes(random_bytes, "big"), version=7)
 
 
-def derived_id(*parts: str) -> str:
+def derive_id(*parts: str) -> str:
     """A UUIDv5 of the parts: the same parts give the same id, and no two lists of parts share one."""
     name = "\x1f".join(f"{len(part)}:{part}" for part in parts)
     digest = hashlib.sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest()
-    return _written(int.from_bytes(digest[:16], "big"), version=5)
+    return _format_uuid(int.from_bytes(digest[:16], "big"), version=5)
 
 
-def _written(value: int, version: int) -> str:
+def _format_uuid(value: int, version: int) -> str:
     """128 bits as a UUID of a version, as uuid.UUID writes it, in a third of the time."""
     value = value & ~(0xF << 76) | version << 76
     value = value & ~(0x3 << 62) | 0x2 << 62

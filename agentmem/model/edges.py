@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentmem.model.clock import derived_id
+from agentmem.model.clock import derive_id
 from agentmem.model.records import (
-    PROFILE,
-    RELATIONS,
+    PROFILE_ID,
+    RELATION_KINDS,
     Edge,
     EdgeKind,
     Fact,
@@ -18,16 +18,16 @@ from agentmem.model.records import (
     Strategy,
     ToolInvocation,
     Turn,
-    build,
+    build_record,
 )
-from agentmem.model.scope import checked_name
+from agentmem.model.scope import check_identifier
 
-Link = tuple[EdgeKind, Key, Key]  # kind, source, target
+EdgeTriple = tuple[EdgeKind, Key, Key]  # kind, source, target
 
-PLACE = "Turn at"
+TURN_POSITION_KIND = "Turn at"
 """Kind of a Key that names a turn by where it stands, because a record does not know the id of the turn before it."""
 
-ENDS: Mapping[EdgeKind, tuple[str, str]] = {
+ENDPOINT_LABELS: Mapping[EdgeKind, tuple[str, str]] = {
     EdgeKind.HAS_TURN: ("Conversation", "Turn"),
     EdgeKind.FOLLOWED_BY: ("Turn", "Turn"),
     EdgeKind.MENTIONS: ("Turn", "Entity"),
@@ -44,27 +44,28 @@ ENDS: Mapping[EdgeKind, tuple[str, str]] = {
     EdgeKind.SUCCEEDED_IN: ("Strategy", "Conversation"),
     EdgeKind.USED_TOOL: ("Conversation", "ToolInvocation"),
     EdgeKind.INVOKED: ("ToolInvocation", "Tool"),
-    **dict.fromkeys(sorted(RELATIONS), ("Entity", "Entity")),
+    **dict.fromkeys(sorted(RELATION_KINDS), ("Entity", "Entity")),
 }
 """The labels of source and target of each kind."""
 
 
-def turn_at(conversation_id: str, index: int) -> Key:
+def turn_position_key(conversation_id: str, index: int) -> Key:
     """The Key of whichever turn stands at this index of a conversation."""
-    return PLACE, f"{index}:{conversation_id}"
+    return TURN_POSITION_KIND, f"{index}:{conversation_id}"
 
 
-def structural_edges(record: Record) -> list[Link]:
+def structural_edges(record: Record) -> list[EdgeTriple]:
     """The edges that a record states by its own fields, each once, in the order of the fields.
 
-    One end is always the record itself. An end need not be stored. The turn before a turn is named by `turn_at`.
+    One end is always the record itself. An end need not be stored. The turn before a turn is named by
+    `turn_position_key`.
     """
     if isinstance(record, Turn):
-        links = _of_turn(record)
+        links = _turn_edges(record)
     elif isinstance(record, Fact):
-        links = _of_fact(record)
+        links = _fact_edges(record)
     elif isinstance(record, Goal):
-        links = [(EdgeKind.HAS_GOAL, ("User", PROFILE), record.key)]
+        links = [(EdgeKind.HAS_GOAL, ("User", PROFILE_ID), record.key)]
         links += [(EdgeKind.SUBGOAL_OF, record.key, ("Goal", parent)) for parent in (record.parent_id,) if parent]
         links += [(EdgeKind.BLOCKED_BY, record.key, ("Goal", other)) for other in record.blocked_by]
     elif isinstance(record, ToolInvocation):
@@ -80,17 +81,17 @@ def structural_edges(record: Record) -> list[Link]:
     return list(dict.fromkeys(links))
 
 
-def _of_turn(turn: Turn) -> list[Link]:
+def _turn_edges(turn: Turn) -> list[EdgeTriple]:
     if not turn.conversation_id:
         return []
-    links: list[Link] = [(EdgeKind.HAS_TURN, ("Conversation", turn.conversation_id), turn.key)]
+    links: list[EdgeTriple] = [(EdgeKind.HAS_TURN, ("Conversation", turn.conversation_id), turn.key)]
     if turn.index > 0:
-        links.append((EdgeKind.FOLLOWED_BY, turn_at(turn.conversation_id, turn.index - 1), turn.key))
+        links.append((EdgeKind.FOLLOWED_BY, turn_position_key(turn.conversation_id, turn.index - 1), turn.key))
     return links
 
 
-def _of_fact(fact: Fact) -> list[Link]:
-    links: list[Link] = [(EdgeKind.DERIVED_FROM, fact.key, ("Turn", turn)) for turn in fact.source_turn_ids]
+def _fact_edges(fact: Fact) -> list[EdgeTriple]:
+    links: list[EdgeTriple] = [(EdgeKind.DERIVED_FROM, fact.key, ("Turn", turn)) for turn in fact.source_turn_ids]
     links += [(EdgeKind.ABOUT, fact.key, ("Entity", entity)) for entity in fact.entity_ids]
     links += [(EdgeKind.DEPENDS_ON, fact.key, ("Fact", premise)) for premise in fact.depends_on]
     links += [(EdgeKind.SUPERSEDES, fact.key, ("Fact", old)) for old in (fact.supersedes,) if old]
@@ -98,32 +99,34 @@ def _of_fact(fact: Fact) -> list[Link]:
     return links
 
 
-def stated_link(edge: Edge) -> Link:
+def edge_triple(edge: Edge) -> EdgeTriple:
     """What an Edge record states, its ends labelled by its kind."""
-    source, target = ENDS[edge.edge_kind]
+    source, target = ENDPOINT_LABELS[edge.edge_kind]
     return edge.edge_kind, (source, edge.source), (target, edge.target)
 
 
-def related(user_id: str, channel: str, ends: tuple[str, str], kind: str, **said: Any) -> Edge:
-    """The Edge that states a relation between two entities, `ends` being the ids of source and target.
+def build_relation(user_id: str, channel: str, endpoints: tuple[str, str], kind: str, **fields: Any) -> Edge:
+    """The Edge that states a relation between two entities, `endpoints` being the ids of source and target.
 
     A name that is no known kind is kept as the property `name` of a RELATED_TO. The same relation has the same id.
     """
-    known = checked_name(kind, "kind").upper().replace(" ", "_")
-    edge_kind = EdgeKind(known) if known in RELATIONS else EdgeKind.RELATED_TO
+    known = check_identifier(kind, "kind").upper().replace(" ", "_")
+    edge_kind = EdgeKind(known) if known in RELATION_KINDS else EdgeKind.RELATED_TO
     extra = {} if edge_kind.value == known else {"name": kind}
-    said["properties"] = {**extra, **(said.get("properties") or {})}
-    name = derived_id(user_id, channel, ends[0], edge_kind, ends[1], extra.get("name", ""))
-    return build(Edge, id=name, channel=channel, edge_kind=edge_kind, source=ends[0], target=ends[1], **said)
+    fields["properties"] = {**extra, **(fields.get("properties") or {})}
+    name = derive_id(user_id, channel, endpoints[0], edge_kind, endpoints[1], extra.get("name", ""))
+    return build_record(
+        Edge, id=name, channel=channel, edge_kind=edge_kind, source=endpoints[0], target=endpoints[1], **fields
+    )
 
 
-def mentioned(user_id: str, channel: str, turn_id: str, entity_id: str) -> Edge:
+def build_mention(user_id: str, channel: str, turn_id: str, entity_id: str) -> Edge:
     """The Edge that says that a turn names an entity."""
-    name = derived_id(user_id, channel, turn_id, EdgeKind.MENTIONS, entity_id)
-    return build(Edge, id=name, channel=channel, edge_kind=EdgeKind.MENTIONS, source=turn_id, target=entity_id)
+    name = derive_id(user_id, channel, turn_id, EdgeKind.MENTIONS, entity_id)
+    return build_record(Edge, id=name, channel=channel, edge_kind=EdgeKind.MENTIONS, source=turn_id, target=entity_id)
 
 
-def link_id(link: Link) -> str:
+def structural_edge_id(triple: EdgeTriple) -> str:
     """The id of the Edge that stands for a structural link: the same link has the same id."""
-    kind, source, target = link
-    return derived_id(kind, *source, *target)
+    kind, source, target = triple
+    return derive_id(kind, *source, *target)

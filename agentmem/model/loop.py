@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Loop:
+class BackgroundLoop:
     """An event loop in a daemon thread, made at first use and again after a fork."""
 
     def __init__(self) -> None:
@@ -20,20 +20,20 @@ class Loop:
         self._thread: threading.Thread | None = None
         self._pid = 0
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns, once it has; raises what it raises.
 
         Raises RuntimeError on the loop's own thread, where waiting for the loop would never end.
         """
-        loop = self._running()
+        loop = self._ensure_running()
         if self._thread is threading.current_thread():
-            work.close()
+            coroutine.close()
             raise RuntimeError(
                 "this call waits, and was made from a coroutine that agentmem runs; use asyncio.to_thread"
             )
-        return asyncio.run_coroutine_threadsafe(work, loop).result()
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _ensure_running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None or self._pid != os.getpid():
                 self._loop, self._pid = asyncio.new_event_loop(), os.getpid()
@@ -42,4 +42,4 @@ class Loop:
             return self._loop
 
 
-LOOP = Loop()  # holds a thread only once a blocking verb has been called
+BACKGROUND_LOOP = BackgroundLoop()  # holds a thread only once a blocking verb has been called

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import Field
 
-from agentmem.model.record import Moment, Name, Record, Text, Unit
+from agentmem.model.record import Identifier, Record, Text, UnitInterval, UtcDatetime
 
-MOST_NAMED = 32  # conversations, calls or outcomes that a learned record names; counts go on
+MAX_REFERENCES = 32  # conversations, calls or outcomes that a learned record names; counts go on
 
 
 class Tool(Record):
@@ -27,7 +27,7 @@ class Tool(Record):
     timed_count: int = Field(default=0, ge=0)  # calls of known latency
     counted: int = Field(default=0, ge=0)
 
-    def unique(self) -> str:
+    def dedup_key(self) -> str:
         """One per name."""
         return self.name
 
@@ -35,25 +35,25 @@ class Tool(Record):
 class ToolInvocation(Record):
     """One call of a tool: what went in, what came out, and whether it did what it should."""
 
-    conversation_id: Name = ""
+    conversation_id: Identifier = ""
     turn_index: int = Field(default=-1, ge=-1)
-    turn_id: Name = ""
-    timestamp: Moment | None = None
+    turn_id: Identifier = ""
+    timestamp: UtcDatetime | None = None
     tool_name: str = Field(min_length=1, max_length=200)
-    tool_id: Name = ""
+    tool_id: Identifier = ""
     tool_input: Any = None
     tool_output: Any = None
     success: bool | None = None
     latency_ms: float | None = Field(default=None, ge=0)
     error_message: str = ""
     task_type: str = Field(default="", max_length=200)
-    agent_id: Name | None = None
+    agent_id: Identifier | None = None
 
-    def span(self) -> tuple[datetime | None, datetime | None]:
+    def valid_interval(self) -> tuple[datetime | None, datetime | None]:
         """From its timestamp on."""
         return self.timestamp, None
 
-    def place(self) -> tuple[str, int]:
+    def position_key(self) -> tuple[str, int]:
         """Its conversation, and the index of the turn that called."""
         return self.conversation_id, self.turn_index
 
@@ -61,22 +61,22 @@ class ToolInvocation(Record):
 class Outcome(Record):
     """How a conversation or a task ended, as somebody said: what strategies are learned from."""
 
-    conversation_id: Name = ""
-    goal_id: Name | None = None
+    conversation_id: Identifier = ""
+    goal_id: Identifier | None = None
     success: bool
-    score: Unit | None = None
+    score: UnitInterval | None = None
     feedback: str = ""
     task_type: str = Field(default="", max_length=200)
     strategy_ids: tuple[str, ...] = ()
     learned: bool = False  # whether the job `patterns` has looked at it
-    agent_id: Name | None = None
-    timestamp: Moment | None = None
+    agent_id: Identifier | None = None
+    timestamp: UtcDatetime | None = None
 
-    def span(self) -> tuple[datetime | None, datetime | None]:
+    def valid_interval(self) -> tuple[datetime | None, datetime | None]:
         """From its timestamp on."""
         return self.timestamp, None
 
-    def place(self) -> tuple[str, int]:
+    def position_key(self) -> tuple[str, int]:
         """Its conversation."""
         return self.conversation_id, -1
 
@@ -90,18 +90,18 @@ class Strategy(Record):
     tool_sequence: tuple[str, ...] = ()
     success_count: int = Field(default=0, ge=0)
     failure_count: int = Field(default=0, ge=0)
-    created_at: Moment | None = None
-    last_used: Moment | None = None
+    created_at: UtcDatetime | None = None
+    last_used: UtcDatetime | None = None
     conversation_ids: tuple[str, ...] = ()  # where it succeeded, at most MOST_NAMED
     tool_ids: tuple[str, ...] = ()
     source_turn_ids: tuple[str, ...] = ()  # the turns whose words the description has, if any
     strategy_hash: str = ""
 
-    def searchable(self) -> str:
+    def search_text(self) -> str:
         """The description and when it applies."""
         return f"{self.description} {self.context_pattern}".strip()
 
-    def unique(self) -> str:
+    def dedup_key(self) -> str:
         """One current strategy per description and sequence of tools."""
         return self.strategy_hash if self.superseded_at is None else ""
 
@@ -112,18 +112,18 @@ class Procedure(Record):
     instruction: Text
     trigger: str = ""  # when it applies; empty for always
     strength: int = Field(default=1, ge=1)  # how often it was asked for
-    confidence: Unit = 0.8
+    confidence: UnitInterval = 0.8
     source: str = "user"
     source_turn_ids: tuple[str, ...] = ()
     procedure_status: str = Field(default="candidate", pattern="^(candidate|active|retired)$")
-    created_at: Moment | None = None
-    last_asked: Moment | None = None
+    created_at: UtcDatetime | None = None
+    last_asked: UtcDatetime | None = None
     instruction_hash: str = ""
 
-    def searchable(self) -> str:
+    def search_text(self) -> str:
         """The instruction and when it applies."""
         return f"{self.instruction} {self.trigger}".strip()
 
-    def unique(self) -> str:
+    def dedup_key(self) -> str:
         """One current procedure per normalised instruction."""
         return self.instruction_hash if self.superseded_at is None else ""

@@ -8,24 +8,24 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from agentmem.model.clock import aware
-from agentmem.model.scope import GLOBAL, checked_name
+from agentmem.model.clock import to_utc
+from agentmem.model.scope import GLOBAL, check_identifier
 
-Moment = Annotated[datetime, AfterValidator(aware)]
-Unit = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+UtcDatetime = Annotated[datetime, AfterValidator(to_utc)]
+UnitInterval = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 Key = tuple[str, str]  # (kind, id); unique within a user
-LONGEST_TEXT = 1_000_000
+MAX_TEXT_CHARS = 1_000_000
 
 
-def _id(value: str) -> str:
-    return checked_name(value, "id") if value else value
+def _check_id(value: str) -> str:
+    return check_identifier(value, "id") if value else value
 
 
-def _text(value: str) -> str:
+def _check_text(value: str) -> str:
     if not value.strip():
         raise ValueError("must not be empty")
-    if len(value) > LONGEST_TEXT:
-        raise ValueError(f"must have at most {LONGEST_TEXT:,} characters, got {len(value):,}")
+    if len(value) > MAX_TEXT_CHARS:
+        raise ValueError(f"must have at most {MAX_TEXT_CHARS:,} characters, got {len(value):,}")
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -33,8 +33,8 @@ def _text(value: str) -> str:
     return value
 
 
-Name = Annotated[str, AfterValidator(_id)]
-Text = Annotated[str, AfterValidator(_text)]
+Identifier = Annotated[str, AfterValidator(_check_id)]
+Text = Annotated[str, AfterValidator(_check_text)]
 
 
 class Status(StrEnum):
@@ -53,18 +53,18 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null", hide_input_in_errors=True)
 
     user_id: str = ""
-    id: Name = ""
-    channel: Name = GLOBAL
+    id: Identifier = ""
+    channel: Identifier = GLOBAL
     status: Status = Status.ACTIVE
-    recorded_at: Moment | None = None
-    superseded_at: Moment | None = None
+    recorded_at: UtcDatetime | None = None
+    superseded_at: UtcDatetime | None = None
     seq: int = 0
     operation_id: str = ""
     reason: str = ""
     given_id: str = ""  # the id that the caller gave, where the record is stored under another one
 
     # Set by the log or at reading, not part of the stored payload.
-    STAMPED: ClassVar[frozenset[str]] = frozenset(
+    NON_PAYLOAD_FIELDS: ClassVar[frozenset[str]] = frozenset(
         {"user_id", "id", "channel", "recorded_at", "seq", "operation_id", "fallen_premise"}
     )
 
@@ -78,22 +78,22 @@ class Record(BaseModel):
         """(kind, id), unique within the user."""
         return self.kind, self.id
 
-    def searchable(self) -> str:
+    def search_text(self) -> str:
         """The text that recall searches; empty for records that are not searched."""
         return ""
 
-    def embeddable(self) -> str:
+    def embedding_text(self) -> str:
         """The text that is embedded; what is searched, unless a kind says otherwise."""
-        return self.searchable()
+        return self.search_text()
 
-    def unique(self) -> str:
+    def dedup_key(self) -> str:
         """What no other current record of this kind and channel may share; empty when nothing."""
         return ""
 
-    def span(self) -> tuple[datetime | None, datetime | None]:
+    def valid_interval(self) -> tuple[datetime | None, datetime | None]:
         """World time: true from (inclusive) and until (exclusive); None is unbounded."""
         return None, None
 
-    def place(self) -> tuple[str, int]:
+    def position_key(self) -> tuple[str, int]:
         """Conversation and position in it; ("", -1) for records outside of conversations."""
         return "", -1

@@ -12,48 +12,78 @@ from pydantic import Field, ValidationError
 
 from agentmem.errors import InvalidRecord
 from agentmem.model.procedures import Outcome, Procedure, Strategy, Tool, ToolInvocation
-from agentmem.model.record import LONGEST_TEXT, Key, Moment, Name, Record, Status, Text, Unit
+from agentmem.model.record import MAX_TEXT_CHARS, Identifier, Key, Record, Status, Text, UnitInterval, UtcDatetime
 from agentmem.model.schedules import Schedule
-from agentmem.model.scope import LONGEST_NAME, SWARM
+from agentmem.model.scope import MAX_IDENTIFIER_CHARS, SWARM
 from agentmem.model.synopsis import Synopsis
 
 __all__ = [
-    "ANNOUNCEMENT", "KINDS", "LONGEST_TEXT", "PROFILE", "RELATIONS", "Conversation", "Edge", "EdgeKind", "Entity",
-    "Fact", "Gloss", "Goal", "Key", "Moment", "Name", "Outcome", "Procedure", "R", "Record", "Review", "Schedule",
-    "Status", "Strategy", "Synopsis", "Text", "Tool", "ToolInvocation", "Turn", "Unit", "User", "build", "changed",
-    "fields_of", "invalid",
+    "ANNOUNCEMENT_TAG",
+    "KINDS",
+    "MAX_TEXT_CHARS",
+    "PROFILE_ID",
+    "RELATION_KINDS",
+    "Conversation",
+    "Edge",
+    "EdgeKind",
+    "Entity",
+    "Fact",
+    "Gloss",
+    "Goal",
+    "Identifier",
+    "Key",
+    "Outcome",
+    "Procedure",
+    "R",
+    "Record",
+    "Review",
+    "Schedule",
+    "Status",
+    "Strategy",
+    "Synopsis",
+    "Text",
+    "Tool",
+    "ToolInvocation",
+    "Turn",
+    "UnitInterval",
+    "User",
+    "UtcDatetime",
+    "build_record",
+    "extract_fields",
+    "replace_validated",
+    "to_invalid_record",
 ]  # fmt: skip
 
 
-ANNOUNCEMENT = "announcement"  # the tag of a fact in `_swarm` that an agent told the others
+ANNOUNCEMENT_TAG = "announcement"  # the tag of a fact in `_swarm` that an agent told the others
 
 
 class Turn(Record):
     """One utterance of a conversation, verbatim. True from its `timestamp`."""
 
-    conversation_id: Name = ""
+    conversation_id: Identifier = ""
     index: int = Field(default=-1, ge=-1)
-    timestamp: Moment | None = None
+    timestamp: UtcDatetime | None = None
     role: str = Field(default="user", min_length=1, max_length=20)
     content: Text
-    speaker: str | None = Field(default=None, max_length=LONGEST_NAME)
-    agent_id: Name | None = None
-    session_id: Name | None = None
+    speaker: str | None = Field(default=None, max_length=MAX_IDENTIFIER_CHARS)
+    agent_id: Identifier | None = None
+    session_id: Identifier | None = None
     token_count: int | None = Field(default=None, ge=0)
     model: str | None = Field(default=None, max_length=100)
     embedding: tuple[float, ...] | None = Field(default=None, exclude=True, repr=False)
     metadata: dict[str, Any] = Field(default_factory=dict)
 
-    def searchable(self) -> str:
+    def search_text(self) -> str:
         """The content, with what was shared beside it."""
         caption = self.metadata.get("caption")
         return f"{self.content} [shares {caption}]" if isinstance(caption, str) and caption.strip() else self.content
 
-    def span(self) -> tuple[datetime | None, datetime | None]:
+    def valid_interval(self) -> tuple[datetime | None, datetime | None]:
         """From its timestamp on."""
         return self.timestamp, None
 
-    def place(self) -> tuple[str, int]:
+    def position_key(self) -> tuple[str, int]:
         """Its conversation and index."""
         return self.conversation_id, self.index
 
@@ -62,13 +92,13 @@ class Conversation(Record):
     """A run of turns."""
 
     title: str = ""
-    started_at: Moment | None = None
-    consolidated: Moment | None = None
+    started_at: UtcDatetime | None = None
+    consolidated: UtcDatetime | None = None
     patterns_extracted: bool = False
     archived: bool = False
-    agent_id: Name | None = None
+    agent_id: Identifier | None = None
 
-    def span(self) -> tuple[datetime | None, datetime | None]:
+    def valid_interval(self) -> tuple[datetime | None, datetime | None]:
         """From its start on."""
         return self.started_at, None
 
@@ -78,7 +108,7 @@ class Fact(Record):
 
     claim: Text
     claim_hash: str = ""
-    confidence: Unit = 0.8
+    confidence: UnitInterval = 0.8
     certainty: str = ""
     source: str = "user"
     source_turn_ids: tuple[str, ...] = ()
@@ -86,35 +116,35 @@ class Fact(Record):
     subject: str = ""
     entity_ids: tuple[str, ...] = ()
     temporal_context: str = Field(default="", pattern="^(current|past|future|)$")
-    valid_from: Moment | None = None
-    valid_to: Moment | None = None
+    valid_from: UtcDatetime | None = None
+    valid_to: UtcDatetime | None = None
     superseded_by: str | None = None
     supersedes: str | None = None
     promoted_from: str | None = None
     promoted_to: str | None = None  # its copy in `_global`
     vault_path: str = ""  # where its note stands, below the vault
-    salience: Unit = 0.5
-    importance: Unit | None = None
+    salience: UnitInterval = 0.5
+    importance: UnitInterval | None = None
     tier: str = Field(default="long", pattern="^(short|long)$")
     tags: tuple[str, ...] = ()
     memory_type: str = Field(default="fact", pattern="^(fact|preference|context)$")
-    trust: Unit = 1.0
+    trust: UnitInterval = 1.0
     depends_on: tuple[str, ...] = ()
-    stale_since: Moment | None = None
+    stale_since: UtcDatetime | None = None
     fallen_premise: str = ""  # set by recall: the claim this one rested on, which no longer holds
 
-    def searchable(self) -> str:
+    def search_text(self) -> str:
         """The claim."""
         return self.claim
 
-    def unique(self) -> str:
+    def dedup_key(self) -> str:
         """One current fact per claim, and one per claim and time where an end is known beforehand; announced, one.
 
         What was archived makes room, so that the claim learned again is a new fact.
         """
         if self.superseded_at is not None or self.status in (Status.FORGOTTEN, Status.SUPERSEDED):
             return ""
-        if self.channel == SWARM and ANNOUNCEMENT in self.tags:
+        if self.channel == SWARM and ANNOUNCEMENT_TAG in self.tags:
             return self.claim_hash
         if self.status is Status.ARCHIVED:
             return ""
@@ -122,7 +152,7 @@ class Fact(Record):
             return self.claim_hash
         return f"{self.claim_hash} {self.valid_from} {self.valid_to}"
 
-    def span(self) -> tuple[datetime | None, datetime | None]:
+    def valid_interval(self) -> tuple[datetime | None, datetime | None]:
         """As the fact says."""
         return self.valid_from, self.valid_to
 
@@ -136,20 +166,20 @@ class Gloss(Record):
     queries are embedded. `extractor` names what made it.
     """
 
-    conversation_id: Name = ""
-    standalone: str = Field(default="", max_length=LONGEST_TEXT)
+    conversation_id: Identifier = ""
+    standalone: str = Field(default="", max_length=MAX_TEXT_CHARS)
     keys: tuple[str, ...] = ()
     source_turn_ids: tuple[str, ...] = ()
-    bare: str = Field(default="", max_length=2 * LONGEST_TEXT)
+    bare: str = Field(default="", max_length=2 * MAX_TEXT_CHARS)
     extractor: str = ""
 
-    def searchable(self) -> str:
+    def search_text(self) -> str:
         """The sentence, and each key as one more."""
         return " ".join(part for part in (self.standalone, *(f"{key}." for key in self.keys)) if part)
 
-    def embeddable(self) -> str:
+    def embedding_text(self) -> str:
         """Without the names of who speaks."""
-        return self.bare or self.searchable()
+        return self.bare or self.search_text()
 
 
 class Review(Record):
@@ -165,10 +195,10 @@ class Review(Record):
     record_ids: tuple[str, ...] = ()
     source_turn_ids: tuple[str, ...] = ()
     review_status: str = Field(default="open", pattern="^(open|accepted|rejected)$")
-    decided_at: Moment | None = None
+    decided_at: UtcDatetime | None = None
     decision: str = ""
 
-    def unique(self) -> str:
+    def dedup_key(self) -> str:
         """One open review per question."""
         if self.review_status != "open" or self.superseded_at is not None:
             return ""
@@ -183,16 +213,16 @@ class Entity(Record):
     slug: str = ""
     aliases: tuple[str, ...] = ()
     description: str = ""
-    salience: Unit = 0.5
-    first_seen: Moment | None = None
+    salience: UnitInterval = 0.5
+    first_seen: UtcDatetime | None = None
     properties: dict[str, Any] = Field(default_factory=dict)
 
-    def searchable(self) -> str:
+    def search_text(self) -> str:
         """Name, aliases and description."""
         names = ", ".join(dict.fromkeys((self.name, *self.aliases)))
         return f"{names}: {self.description}" if self.description else names
 
-    def unique(self) -> str:
+    def dedup_key(self) -> str:
         """One current entity per type and slug."""
         return f"{self.type}:{self.slug}" if self.superseded_at is None and self.slug else ""
 
@@ -203,44 +233,44 @@ class Goal(Record):
     description: Text
     goal_status: str = Field(default="active", pattern="^(active|completed|abandoned|blocked)$")
     priority: int = Field(default=3, ge=1, le=5)
-    created_at: Moment | None = None
-    completed_at: Moment | None = None
-    deadline: Moment | None = None
+    created_at: UtcDatetime | None = None
+    completed_at: UtcDatetime | None = None
+    deadline: UtcDatetime | None = None
     result: str = ""
-    progress: Unit = 0.0
-    parent_id: Name | None = None
+    progress: UnitInterval = 0.0
+    parent_id: Identifier | None = None
     blocked_by: tuple[str, ...] = ()
-    conversation_id: Name | None = None
-    agent_id: Name | None = None
+    conversation_id: Identifier | None = None
+    agent_id: Identifier | None = None
     note: str = ""  # the last word on how far it has come
-    pursued_in: Name = ""  # the conversation in which it is the active goal
+    pursued_in: Identifier = ""  # the conversation in which it is the active goal
 
-    def searchable(self) -> str:
+    def search_text(self) -> str:
         """The description."""
         return self.description
 
-    def unique(self) -> str:
+    def dedup_key(self) -> str:
         """One active goal per conversation."""
         return self.pursued_in if self.superseded_at is None else ""
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether it is still to be reached: active or blocked, and not forgotten."""
         return self.goal_status in ("active", "blocked") and self.superseded_at is None
 
-    def overdue(self, now: datetime) -> bool:
+    def is_overdue(self, now: datetime) -> bool:
         """Whether it is open and its deadline has passed."""
-        return self.open and self.deadline is not None and self.deadline <= now
+        return self.is_open and self.deadline is not None and self.deadline <= now
 
 
-PROFILE = "profile"  # the id of the one User record of a user
+PROFILE_ID = "profile"  # the id of the one User record of a user
 
 
 class User(Record):
     """The profile of the user."""
 
-    created_at: Moment | None = None
-    updated_at: Moment | None = None
+    created_at: UtcDatetime | None = None
+    updated_at: UtcDatetime | None = None
     preferences: dict[str, Any] = Field(default_factory=dict)
     expertise_areas: tuple[str, ...] = ()
     communication_style: dict[str, Any] = Field(default_factory=dict)
@@ -275,22 +305,22 @@ class EdgeKind(StrEnum):
     REFERENCES = "REFERENCES"
 
 
-RELATIONS = frozenset(list(EdgeKind)[list(EdgeKind).index(EdgeKind.RELATED_TO) :])
+RELATION_KINDS = frozenset(list(EdgeKind)[list(EdgeKind).index(EdgeKind.RELATED_TO) :])
 
 
 class Edge(Record):
     """A typed relation between two records of one user, stated by somebody, with both times."""
 
     edge_kind: EdgeKind
-    source: Name
-    target: Name
+    source: Identifier
+    target: Identifier
     properties: dict[str, Any] = Field(default_factory=dict)
-    confidence: Unit = 1.0
-    fact_id: Name | None = None
-    valid_from: Moment | None = None
-    valid_to: Moment | None = None
+    confidence: UnitInterval = 1.0
+    fact_id: Identifier | None = None
+    valid_from: UtcDatetime | None = None
+    valid_to: UtcDatetime | None = None
 
-    def span(self) -> tuple[datetime | None, datetime | None]:
+    def valid_interval(self) -> tuple[datetime | None, datetime | None]:
         """As stated."""
         return self.valid_from, self.valid_to
 
@@ -320,38 +350,40 @@ KINDS: Mapping[str, type[Record]] = {
 }
 
 
-def build(cls: type[R], **fields: Any) -> R:
+def build_record(cls: type[R], **fields: Any) -> R:
     """Make a record, raising InvalidRecord with the first wrong field's name instead of pydantic's own error."""
     try:
         return cls(**fields)
     except ValidationError as error:
-        raise invalid(error, cls.__name__) from error
+        raise to_invalid_record(error, cls.__name__) from error
 
 
-def fields_of(cls: type[R], given: R | Mapping[str, Any]) -> dict[str, Any]:
+def extract_fields(cls: type[R], source: R | Mapping[str, Any]) -> dict[str, Any]:
     """What a caller said of a record, as a record or as a mapping of its fields; InvalidRecord for anything else."""
     name = cls.__name__.lower()
-    if isinstance(given, cls):
-        return given.model_dump(exclude_unset=True)
-    if not isinstance(given, Mapping):
-        raise InvalidRecord(f"{name} must be a {cls.__name__} or a mapping, got {type(given).__name__}", field=name)
-    for field in given:
+    if isinstance(source, cls):
+        return source.model_dump(exclude_unset=True)
+    if not isinstance(source, Mapping):
+        raise InvalidRecord(f"{name} must be a {cls.__name__} or a mapping, got {type(source).__name__}", field=name)
+    for field in source:
         if field not in cls.model_fields:
             raise InvalidRecord(f"a {cls.__name__} has no field {field!r}", field=str(field))
-    return dict(given)
+    return dict(source)
 
 
-def changed(record: R, **fields: Any) -> R:
+def replace_validated(record: R, **fields: Any) -> R:
     """The record with some fields changed, validated like a new one."""
-    return build(type(record), **{**{name: getattr(record, name) for name in type(record).model_fields}, **fields})
+    return build_record(
+        type(record), **{**{name: getattr(record, name) for name in type(record).model_fields}, **fields}
+    )
 
 
-def invalid(error: ValidationError, what: str) -> InvalidRecord:
+def to_invalid_record(error: ValidationError, label: str) -> InvalidRecord:
     """The InvalidRecord for pydantic's error: one sentence, the field, what was expected and what came."""
     first = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or what
+    field = ".".join(str(part) for part in first["loc"]) or label
     message = first["msg"].removeprefix("Value error, ")
     shown = repr(first["input"])
     return InvalidRecord(
-        f"{what}.{field}: {message}, got {shown if len(shown) <= 80 else shown[:77] + '...'}", field=field
+        f"{label}.{field}: {message}, got {shown if len(shown) <= 80 else shown[:77] + '...'}", field=field
     )

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from agentmem.model.record import Moment, Name, Record
+from agentmem.model.record import Identifier, Record, UtcDatetime
 
 
 class Schedule(Record):
@@ -22,21 +22,21 @@ class Schedule(Record):
     timezone: str = Field(default="UTC", max_length=100)
     prompt: str = Field(default="", max_length=100_000)
     source: str = Field(default="user", max_length=200)
-    created_at: Moment | None = None
+    created_at: UtcDatetime | None = None
     paused: bool = False
     missed: str = Field(default="once", pattern="^(once|skip)$")  # of several missed runs: one now, or none
-    next_at: Moment | None = None
-    last_at: Moment | None = None
-    running: Moment | None = None
-    lost_at: Moment | None = None
-    agent_id: Name | None = None
+    next_at: UtcDatetime | None = None
+    last_at: UtcDatetime | None = None
+    running: UtcDatetime | None = None
+    lost_at: UtcDatetime | None = None
+    agent_id: Identifier | None = None
 
-    def unique(self) -> str:
+    def dedup_key(self) -> str:
         """One current schedule per name."""
         return self.name if self.superseded_at is None else ""
 
     @property
-    def wakes_at(self) -> datetime | None:
+    def due_at(self) -> datetime | None:
         """When somebody has to look at it: for its next run, or for one that is lost by then; None for never."""
         if self.superseded_at is not None:
             return None

@@ -11,20 +11,22 @@ from agentmem.errors import InvalidRecord, ScopeError
 GLOBAL = "_global"
 SWARM = "_swarm"
 SYSTEM_USER = "_system"
-LONGEST_NAME = 200
-_CONTROL = re.compile("[\x00-\x1f\ud800-\udfff]")
+MAX_IDENTIFIER_CHARS = 200
+_CONTROL_CHARS = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 
-def checked_name(value: object, field: str) -> str:
+def check_identifier(value: object, field: str) -> str:
     """A user, channel, agent, conversation or record id: 1 to 200 characters, no control characters.
 
     Raises InvalidRecord naming the field.
     """
     if not isinstance(value, str) or not value.strip():
         raise InvalidRecord(f"{field} must be a non-empty string, got {value!r}", field=field)
-    if len(value) > LONGEST_NAME:
-        raise InvalidRecord(f"{field} must have at most {LONGEST_NAME} characters, got {len(value)}", field=field)
-    if _CONTROL.search(value):
+    if len(value) > MAX_IDENTIFIER_CHARS:
+        raise InvalidRecord(
+            f"{field} must have at most {MAX_IDENTIFIER_CHARS} characters, got {len(value)}", field=field
+        )
+    if _CONTROL_CHARS.search(value):
         raise InvalidRecord(f"{field} must not hold control characters", field=field)
     return value
 
@@ -50,32 +52,32 @@ class Scope:
     channels: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        checked_name(self.user_id, "user_id")
-        checked_name(self.channel, "channel")
+        check_identifier(self.user_id, "user_id")
+        check_identifier(self.channel, "channel")
         for field in ("agent_id", "conversation_id", "session_id"):
             if getattr(self, field) is not None:
-                checked_name(getattr(self, field), field)
+                check_identifier(getattr(self, field), field)
         if self.user_id == SYSTEM_USER:
             raise ScopeError(f"user_id {SYSTEM_USER!r} is kept for the system")
-        if self.agent_id is not None and len(self.agent_id) > LONGEST_NAME - 6:
-            raise InvalidRecord(f"agent_id must have at most {LONGEST_NAME - 6} characters", field="agent_id")
+        if self.agent_id is not None and len(self.agent_id) > MAX_IDENTIFIER_CHARS - 6:
+            raise InvalidRecord(f"agent_id must have at most {MAX_IDENTIFIER_CHARS - 6} characters", field="agent_id")
         if self.channel.startswith("_self_") and (self.agent_id is None or self.channel != self_channel(self.agent_id)):
             raise ScopeError(f"channel {self.channel!r} is private to its agent; give its agent_id")
 
-    def readable(self) -> tuple[str, ...]:
+    def readable_channels(self) -> tuple[str, ...]:
         """The channels a read covers, each once, the active one first."""
         if self.channels is not None:
             return tuple(dict.fromkeys(self.channels))
         own = (self_channel(self.agent_id),) if self.agent_id else ()
         return tuple(dict.fromkeys((self.channel, *own, SWARM, GLOBAL)))
 
-    def reading(self, channels: Sequence[str] | None) -> Scope:
+    def with_channels(self, channels: Sequence[str] | None) -> Scope:
         """The same scope, reading exactly these channels; None keeps what it reads."""
         if channels is None:
             return self
         if isinstance(channels, str) or not channels:
             raise InvalidRecord("channels must be a non-empty list of channel names", field="channels")
-        names = tuple(checked_name(name, "channels") for name in channels)
+        names = tuple(check_identifier(name, "channels") for name in channels)
         for name in names:
             if name.startswith("_self_") and (self.agent_id is None or name != self_channel(self.agent_id)):
                 raise ScopeError(f"channel {name!r} is private to its agent")

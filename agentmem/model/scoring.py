@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 S = TypeVar("S", float, NDArray[np.float64])
 
 
-def scaled_by(scores: NDArray[np.float64], factors: NDArray[np.float64]) -> NDArray[np.float64]:
+def apply_factors(scores: NDArray[np.float64], factors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Scores times factors, shape of both; below zero divided, so that more than 1 always raises."""
     return np.asarray(np.where(scores >= 0, scores * factors, scores / factors))
 

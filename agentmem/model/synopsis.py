@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentmem.model.record import Key, Moment, Record
+from agentmem.model.record import Key, Record, UtcDatetime
 
 IDENTITY_HEADING, CONTEXT_HEADING = "# About the user", "# What the user is up to"
 
 
-class Sentence(BaseModel):
+class SynopsisSentence(BaseModel):
     """One sentence, and the (kind, id) of the records that it rests on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -18,7 +18,7 @@ class Sentence(BaseModel):
     grounds: tuple[Key, ...] = ()
 
 
-class Tier(BaseModel):
+class SynopsisSection(BaseModel):
     """One of the two parts, its sentences the most telling first.
 
     `shown` are all records that it was made from, `basis` a digest of those that were current then, `turns` the journal
@@ -27,12 +27,12 @@ class Tier(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    sentences: tuple[Sentence, ...] = ()
+    sentences: tuple[SynopsisSentence, ...] = ()
     shown: tuple[Key, ...] = ()
     basis: str = ""
     turns: int = 0
     made_by: str = ""
-    made_at: Moment | None = None
+    made_at: UtcDatetime | None = None
 
     @property
     def text(self) -> str:
@@ -46,8 +46,8 @@ class Synopsis(Record):
     `identity` says who the user is, `context` what goes on lately. It rests on other records and goes with them.
     """
 
-    identity: Tier = Tier()
-    context: Tier = Tier()
+    identity: SynopsisSection = SynopsisSection()
+    context: SynopsisSection = SynopsisSection()
 
     @property
     def text(self) -> str:
@@ -59,6 +59,6 @@ class Synopsis(Record):
         """The text."""
         return self.text
 
-    def grounds(self) -> frozenset[Key]:
+    def source_keys(self) -> frozenset[Key]:
         """Every record that it was made from."""
         return frozenset((*self.identity.shown, *self.context.shown))

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from agentmem.projections.graph import GraphProjection
 from agentmem.projections.graph_vectors import GraphVectorProjection
-from agentmem.projections.outlines import Outlines
-from agentmem.projections.retries import Retries
-from agentmem.projections.vectors import BATCH, REST, VectorProjection
+from agentmem.projections.outlines import ColumnCache
+from agentmem.projections.retries import SyncRetrier
+from agentmem.projections.vectors import BACKOFF_SECONDS, CHANGE_BATCH_SIZE, VectorProjection
 
-__all__ = ["BATCH", "REST", "GraphProjection", "GraphVectorProjection", "Outlines", "Retries", "VectorProjection"]
+__all__ = [
+    "BACKOFF_SECONDS",
+    "CHANGE_BATCH_SIZE",
+    "ColumnCache",
+    "GraphProjection",
+    "GraphVectorProjection",
+    "SyncRetrier",
+    "VectorProjection",
+]

@@ -10,23 +10,23 @@ from agentmem.stores import LogStore
 from agentmem.stores.stack import OpenIndex
 
 
-def embedder_options(settings: Settings) -> EmbedderOptions:
+def build_embedder_options(settings: Settings) -> EmbedderOptions:
     """What the settings say to any embedder."""
     return EmbedderOptions(
-        models=settings.model_folder, threads=settings.threads, timeout=settings.model_timeout,
+        models_dir=settings.model_folder, threads=settings.threads, timeout=settings.model_timeout,
         dimensions=settings.dimensions, base_url=settings.base_url, log_errors=settings.log_model_errors,
     )  # fmt: skip
 
 
-async def recorded_embedders(settings: Settings, log: LogStore, notices: list[str]) -> list[Embedder]:
+async def open_recorded_embedders(settings: Settings, log: LogStore, notices: list[str]) -> list[Embedder]:
     """The recorded embedder, then the one being built beside it. A new store records what the settings resolve to."""
-    options = embedder_options(settings)
+    options = build_embedder_options(settings)
     meta = await log.meta()
     spec = settings.embedder
     recorded = meta.get("embedder")
     if recorded is None:
         chosen = open_embedder(resolve_auto(options) if spec == "auto" else spec, options)
-        recorded = (await log.default_meta({"embedder": chosen.identity}))["embedder"]
+        recorded = (await log.init_meta({"embedder": chosen.identity}))["embedder"]
         if spec == "auto" and recorded.startswith("hash:"):
             notices.append(
                 "No local model was found, so text is matched by its words (embedder hash). "
@@ -43,9 +43,9 @@ async def recorded_embedders(settings: Settings, log: LogStore, notices: list[st
 
 
 async def open_projection(
-    embedder: Embedder, open_index: OpenIndex, log: LogStore, clock: Clock, settings: Settings
+    embedder: Embedder, open_vector_index: OpenIndex, log: LogStore, clock: Clock, settings: Settings
 ) -> VectorProjection:
     """The vectors of an embedder, neither written nor served yet."""
     budget = settings.vector_cache_mb * 1024 * 1024
-    index = await open_index(embedder.identity, embedder.dimensions, budget)
+    index = await open_vector_index(embedder.identity, embedder.dimensions, budget)
     return VectorProjection(embedder, index, log, clock, keep_tokens=settings.recall_profile == "best")

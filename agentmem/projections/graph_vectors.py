@@ -13,28 +13,28 @@ from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from agentmem.errors import AgentMemError, StoreError, StoreUnavailable
-from agentmem.events import WARNING, tell
+from agentmem.events import WARNING, log_event
 from agentmem.model.changes import JournalEntry
 from agentmem.model.records import Key
 from agentmem.model.scope import Scope
 from agentmem.projections.vectors import VectorProjection
-from agentmem.stores import LogStore, NodeVectors
+from agentmem.stores import GraphNodeVectors, LogStore
 
-BATCH = 500  # changes written at once
-USERS = 4  # side by side
-USERS_KNOWN = 10_000  # that wait
-REST = 5.0  # seconds without tries after the graph was away
+CHANGE_BATCH_SIZE = 500  # changes written at once
+MAX_CONCURRENT_USERS = 4  # side by side
+MAX_TRACKED_USERS = 10_000  # that wait
+BACKOFF_SECONDS = 5.0  # seconds without tries after the graph was away
 
 
 @dataclass
 class GraphVectorProjection:
-    """Vectors of the embedder that serves, on nodes. `follow` waits for a user, `nudge` does not."""
+    """Vectors of the embedder that serves, on nodes. `sync` waits for a user, `notify` does not."""
 
-    nodes: NodeVectors
+    nodes: GraphNodeVectors
     log: LogStore
-    served: Callable[[], VectorProjection]
+    served_projection: Callable[[], VectorProjection]
     last_error: str = ""
-    _wanted: dict[str, None] = field(default_factory=dict)
+    _queue: dict[str, None] = field(default_factory=dict)
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _failed_at: float = float("-inf")
     _closing: bool = False
@@ -43,34 +43,34 @@ class GraphVectorProjection:
     @property
     def name(self) -> str:
         """The projection's name in watermarks and lag."""
-        return f"graph_vectors/{self.served().embedder.identity}"
+        return f"graph_vectors/{self.served_projection().embedder.identity}"
 
-    def resting(self) -> bool:
+    def is_backing_off(self) -> bool:
         """Whether the graph was away a moment ago and is left alone."""
-        return _now() - self._failed_at < REST
+        return _loop_time() - self._failed_at < BACKOFF_SECONDS
 
-    def nudge(self, user_id: str) -> None:
+    def notify(self, user_id: str) -> None:
         """The graph has come further for this user: follow in the background."""
-        self._wanted[user_id] = None
-        while len(self._wanted) > USERS_KNOWN:  # the log knows that they are behind
-            del self._wanted[next(iter(self._wanted))]
+        self._queue[user_id] = None
+        while len(self._queue) > MAX_TRACKED_USERS:  # the log knows that they are behind
+            del self._queue[next(iter(self._queue))]
         if self._task is None or self._task.done():
-            self._task = asyncio.ensure_future(self._drain())
+            self._task = asyncio.ensure_future(self._run())
 
-    async def follow(self, scope: Scope, *, through: int | None = None, again: bool = False) -> bool:
-        """Write what graph and vectors have of the user's journal, `again` from its start.
+    async def sync(self, scope: Scope, *, through_seq: int | None = None, from_start: bool = False) -> bool:
+        """Write what graph and vectors have of the user's journal, `from_start` from its start.
 
-        True when that is all of it, or goes `through` this position. False also when the graph is away, or another
+        True when that is all of it, or goes `through_seq` this position. False also when the graph is away, or another
         embedder serves the store by now; `last_error` says which.
         """
         async with self._locks.setdefault(scope.user_id, asyncio.Lock()):
             try:
-                if again:
+                if from_start:
                     await self.nodes.clear(scope.user_id)
-                return await self._follow(scope, self.served(), through)
+                return await self._sync(scope, self.served_projection(), through_seq)
             except StoreError as error:
-                tell(WARNING, "graph_vectors_away", user_id=scope.user_id, error=str(error))
-                self.last_error, self._failed_at = str(error), _now()
+                log_event(WARNING, "graph_vectors_away", user_id=scope.user_id, error=str(error))
+                self.last_error, self._failed_at = str(error), _loop_time()
                 return False
 
     async def watermark(self, user_id: str) -> int:
@@ -79,44 +79,44 @@ class GraphVectorProjection:
             return (await self.nodes.watermarks([user_id], self.name))[user_id][0]
         return 0
 
-    def after_fork(self) -> None:
+    def reset_after_fork(self) -> None:
         """Forget what belongs to the loop of another process."""
         self._task = None
-        self._wanted.clear()
+        self._queue.clear()
         self._locks.clear()
 
-    async def close(self, seconds: float | None) -> None:
+    async def close(self, timeout_seconds: float | None) -> None:
         """Finish what is wanted when the graph is well, for at most so long."""
         self._closing = True
         if self._task is not None:
-            if self.resting():
+            if self.is_backing_off():
                 self._task.cancel()
-            await asyncio.wait({self._task}, timeout=seconds)
+            await asyncio.wait({self._task}, timeout=timeout_seconds)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _drain(self) -> None:
-        while self._wanted:
-            if self.resting():
+    async def _run(self) -> None:
+        while self._queue:
+            if self.is_backing_off():
                 if self._closing:
                     return
-                await asyncio.sleep(REST)
-            users = list(self._wanted)[:USERS]
+                await asyncio.sleep(BACKOFF_SECONDS)
+            users = list(self._queue)[:MAX_CONCURRENT_USERS]
             for user in users:
-                del self._wanted[user]
-            await asyncio.gather(*(self._bring(user) for user in users))
+                del self._queue[user]
+            await asyncio.gather(*(self._sync_user(user) for user in users))
 
-    async def _bring(self, user: str) -> None:
+    async def _sync_user(self, user: str) -> None:
         """Follow once the user's vectors are made; whose are not is for the projector, or for the next write."""
         scope = Scope(user)
         try:
-            await self.served().follow(scope)
+            await self.served_projection().sync(scope)
         except AgentMemError as error:
             self.last_error = str(error)
-        if not await self.follow(scope) and self.resting():
-            self._wanted.setdefault(user)
+        if not await self.sync(scope) and self.is_backing_off():
+            self._queue.setdefault(user)
 
-    async def _follow(self, scope: Scope, vectors: VectorProjection, through: int | None) -> bool:
+    async def _sync(self, scope: Scope, vectors: VectorProjection, through_seq: int | None) -> bool:
         user, identity = scope.user_id, vectors.embedder.identity
         name, before = f"graph_vectors/{identity}", -1
         if (await self.log.meta()).get("embedder") != identity:  # its own vectors would be taken for the new one's
@@ -125,34 +125,34 @@ class GraphVectorProjection:
         while True:
             after, graph = (await self.nodes.watermarks([user], name))[user]
             reach = min(graph, await vectors.index.watermark(user))
-            entries = await self.log.changes(scope, after, BATCH)
+            entries = await self.log.changes(scope, after, CHANGE_BATCH_SIZE)
             todo = [entry for entry in entries if entry.seq <= reach]
             if not todo or after == before:  # the latter when the graph is being rebuilt
                 break
             before = after
-            slots = _slots(todo)
-            found = await vectors.index.whole(list(slots.values()), scope)
+            ordinals = _ordinals_by_key(todo)
+            found = await vectors.index.read_vectors(list(ordinals.values()), scope)
             if await vectors.index.watermark(user) < todo[-1].seq:  # they are being made again
                 break
-            rows = {key: (slot, found.get(slot)) for key, slot in slots.items()}
+            rows = {key: (ordinal, found.get(ordinal)) for key, ordinal in ordinals.items()}
             await self.nodes.write(scope, name, after, todo[-1].seq, rows)
         with suppress(StoreError):  # only a hint; the projector looks for itself
-            await self.log.note_reached(name, {user: after})
+            await self.log.write_watermark_hints(name, {user: after})
         if entries:
             self.last_error = "the graph or the vectors have not come so far yet"
-        return not entries if through is None else after >= through
+        return not entries if through_seq is None else after >= through_seq
 
 
-def _slots(entries: Sequence[JournalEntry]) -> dict[Key, int]:
+def _ordinals_by_key(entries: Sequence[JournalEntry]) -> dict[Key, int]:
     """What these changes put and leave there."""
-    slots: dict[Key, int] = {}
+    ordinals: dict[Key, int] = {}
     for entry in entries:
-        for item in entry.gone:
-            slots.pop((item.kind, item.id), None)
-        slots |= {stored.record.key: stored.slot for stored in entry.puts if stored.record.kind != "Edge"}
-    return slots
+        for item in entry.removals:
+            ordinals.pop((item.kind, item.id), None)
+        ordinals |= {stored.record.key: stored.ordinal for stored in entry.upserts if stored.record.kind != "Edge"}
+    return ordinals
 
 
-def _now() -> float:
+def _loop_time() -> float:
     """Seconds on the loop's own clock, which never goes back."""
     return asyncio.get_running_loop().time()

@@ -8,65 +8,65 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from agentmem.events import Lookups
-from agentmem.model.outline import Outline
+from agentmem.events import CacheStats
+from agentmem.model.outline import RecordColumns
 from agentmem.model.scope import Scope
 from agentmem.stores import LogStore
 
-ROWS = 1_000_000  # of all kept outlines together; at some 300 bytes a row
+MAX_CACHED_ROWS = 1_000_000  # of all kept outlines together; at some 300 bytes a row
 
 
 @dataclass
-class Outlines:
-    """Outlines by user, the least lately used given up first. `erased` is told whom another process erased from."""
+class ColumnCache:
+    """Outlines by user, the least lately used given up first. `on_erasure` is told whom another process erased from."""
 
-    erased: Callable[[str], None]
-    lookups: Lookups
-    recorded: str = ""  # the embedder that the store named when it was last asked
-    _rows: int = 0  # of all that are kept
-    _kept: OrderedDict[str, tuple[int, Outline]] = field(default_factory=OrderedDict)
+    on_erasure: Callable[[str], None]
+    cache_stats: CacheStats
+    recorded_embedder: str = ""  # the embedder that the store named when it was last asked
+    _cached_rows: int = 0  # of all that are kept
+    _columns_by_user: OrderedDict[str, tuple[int, RecordColumns]] = field(default_factory=OrderedDict)
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
-    async def get(self, log: LogStore, scope: Scope, through: int | None = None) -> Outline:
+    async def get(self, log: LogStore, scope: Scope, through_seq: int | None = None) -> RecordColumns:
         """The user's outline as of now, or as it was at a journal position."""
         user = scope.user_id
         async with self._locks.setdefault(user, asyncio.Lock()):
-            erasures, outline = self._kept.pop(user, (-1, Outline()))
-            self._rows -= outline.size
-            self.lookups.add("outlines", outline.seq > 0)
-            if outline.seq:
+            erasures, columns = self._columns_by_user.pop(user, (-1, RecordColumns()))
+            self._cached_rows -= columns.size
+            self.cache_stats.add("outlines", columns.seq > 0)
+            if columns.seq:
                 head = await log.head(scope)
             else:  # with the rows comes the head as well
-                rows, _, head = await log.outline(scope, 0)
+                rows, _, head = await log.read_columns(scope, 0)
                 erasures = head.erasures
-                outline.put(rows, head.seq)
-            while head.seq != outline.seq or head.erasures != erasures:
-                if head.erasures != erasures or head.seq < outline.seq:  # the latter when a backup was restored
-                    if outline.seq:
-                        self.erased(user)
-                    outline, erasures = Outline(), head.erasures
-                rows, gone, head = await log.outline(scope, outline.seq)
+                columns.put(rows, head.seq)
+            while head.seq != columns.seq or head.erasures != erasures:
+                if head.erasures != erasures or head.seq < columns.seq:  # the latter when a backup was restored
+                    if columns.seq:
+                        self.on_erasure(user)
+                    columns, erasures = RecordColumns(), head.erasures
+                rows, gone, head = await log.read_columns(scope, columns.seq)
                 if head.erasures == erasures:
-                    outline.put(rows, head.seq)
-                    outline.drop(gone, head.seq)
-            outline.at, outline.marks, self.recorded = head.at, head.marks, head.embedder
-            self._kept[user] = (head.erasures, outline)
-            self._rows += outline.size
-            snapshot = outline.snapshot()
-        self._trim()
-        if through is None or through >= snapshot.seq:
+                    columns.put(rows, head.seq)
+                    columns.drop(gone, head.seq)
+            columns.last_at, columns.watermarks, self.recorded_embedder = head.last_at, head.watermarks, head.embedder
+            self._columns_by_user[user] = (head.erasures, columns)
+            self._cached_rows += columns.size
+            snapshot = columns.snapshot()
+        self._evict()
+        if through_seq is None or through_seq >= snapshot.seq:
             return snapshot
-        earlier, absent = await log.outline_at(scope, through)
+        earlier, absent = await log.read_columns_patch(scope, through_seq)
         patched = snapshot.copy()
         patched.drop(absent, snapshot.seq)
         patched.put(earlier, snapshot.seq)
         return patched
 
-    def after_fork(self) -> None:
+    def reset_after_fork(self) -> None:
         """Forget locks that another process holds; nobody here would ever release them."""
         self._locks.clear()
 
-    def _trim(self) -> None:
-        while self._rows > ROWS and len(self._kept) > 1:
-            _, (_, outline) = self._kept.popitem(last=False)
-            self._rows -= outline.size
+    def _evict(self) -> None:
+        while self._cached_rows > MAX_CACHED_ROWS and len(self._columns_by_user) > 1:
+            _, (_, columns) = self._columns_by_user.popitem(last=False)
+            self._cached_rows -= columns.size

@@ -8,30 +8,30 @@ from dataclasses import dataclass, field
 
 from agentmem.model.scope import Scope
 
-EVERY = 5.0  # seconds between two tries
-USERS_KNOWN = 10_000  # beyond these, whoever waited longest is left to the projector
+RETRY_INTERVAL_SECONDS = 5.0  # seconds between two tries
+MAX_TRACKED_USERS = 10_000  # beyond these, whoever waited longest is left to the projector
 
 
 @dataclass
-class Retries:
-    """`follow` brings a user's projections along and says whether they are there; what fails in it is its own care."""
+class SyncRetrier:
+    """`sync` brings a user's projections along and says whether they are there; what fails in it is its own care."""
 
-    follow: Callable[[Scope], Awaitable[bool]]
-    _behind: dict[str, Scope] = field(default_factory=dict)
+    sync: Callable[[Scope], Awaitable[bool]]
+    _lagging: dict[str, Scope] = field(default_factory=dict)
     _task: asyncio.Task[None] | None = None
 
     def add(self, scope: Scope) -> None:
         """This user is behind."""
-        self._behind[scope.user_id] = Scope(scope.user_id)
-        while len(self._behind) > USERS_KNOWN:
-            self._behind.pop(next(iter(self._behind)))
+        self._lagging[scope.user_id] = Scope(scope.user_id)
+        while len(self._lagging) > MAX_TRACKED_USERS:
+            self._lagging.pop(next(iter(self._lagging)))
         if self._task is None or self._task.done():
-            self._task = asyncio.ensure_future(self._work())
+            self._task = asyncio.ensure_future(self._run())
 
-    def after_fork(self) -> None:
+    def reset_after_fork(self) -> None:
         """Forget what belongs to the loop of another process."""
         self._task = None
-        self._behind.clear()
+        self._lagging.clear()
 
     async def close(self) -> None:
         """Stop trying; the next who opens the store, or the projector, goes on."""
@@ -39,12 +39,12 @@ class Retries:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _work(self) -> None:
-        while self._behind:
-            await self._once()
+    async def _run(self) -> None:
+        while self._lagging:
+            await self._retry_all()
 
-    async def _once(self) -> None:
-        await asyncio.sleep(EVERY)
-        for user, scope in list(self._behind.items()):
-            if await self.follow(scope):
-                self._behind.pop(user, None)
+    async def _retry_all(self) -> None:
+        await asyncio.sleep(RETRY_INTERVAL_SECONDS)
+        for user, scope in list(self._lagging.items()):
+            if await self.sync(scope):
+                self._lagging.pop(user, None)

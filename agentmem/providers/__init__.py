@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentmem.errors import ConfigError
-from agentmem.events import WARNING, tell
+from agentmem.events import WARNING, log_event
 
 MAX_LOGGED_CHARS = 500
 LOG_HINT = "the setting log_model_errors logs"
@@ -33,16 +33,17 @@ Vectors = NDArray[np.float32]
 class EmbedderOptions:
     """What any embedder may need; secrets never show in repr.
 
-    `models` is the folder of local weights and built graphs, `threads` how many texts a local model reads at a time,
-    `timeout` seconds for one request, `tries` how often a request is sent at most, `dimensions` the length of the
-    vectors where the model leaves a choice, `base_url` and `api_key` where and as whom a remote model is asked (None:
-    as its SDK finds them in the environment). `log_errors` logs what a failing model says; see `log_model_error`.
+    `models_dir` is the folder of local weights and built graphs, `threads` how many texts a local model reads at a
+    time, `timeout` seconds for one request, `max_attempts` how often a request is sent at most, `dimensions` the length
+    of the vectors where the model leaves a choice, `base_url` and `api_key` where and as whom a remote model is asked
+    (None: as its SDK finds them in the environment). `log_errors` logs what a failing model says; see
+    `log_model_error`.
     """
 
-    models: Path
+    models_dir: Path
     threads: int = 1
     timeout: float = 60.0
-    tries: int = 3
+    max_attempts: int = 3
     dimensions: int | None = None
     base_url: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
@@ -53,7 +54,7 @@ class Embedder(Protocol):
     """Text becomes unit vectors.
 
     `identity` is `vendor:model:dimensions`; vectors of different identities are never compared.
-    `grains` names what is worth embedding: `whole` texts, and `sentence` parts where the model gains by them.
+    `granularities` names what is worth embedding: `whole` texts, and `sentence` parts where the model gains by them.
     """
 
     @property
@@ -63,13 +64,13 @@ class Embedder(Protocol):
     def dimensions(self) -> int: ...
 
     @property
-    def grains(self) -> tuple[str, ...]: ...
+    def granularities(self) -> tuple[str, ...]: ...
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Unit vectors, shape (len(texts), dimensions), float32, in the order given; shape (0, dimensions) for none.
 
-        Raises ModelUnavailable when the model cannot be reached (try again later) and BadReply when it answered with
-        something unusable.
+        Raises ModelUnavailable when the model cannot be reached (try again later) and InvalidModelOutput when it
+        answered with something unusable.
         """
         ...
 
@@ -100,7 +101,7 @@ class TokenEmbedder(Protocol):
         ...
 
 
-class InstantEmbedder(ABC):
+class SyncEmbedder(ABC):
     """An embedder that is no model: it reckons its vectors in microseconds and neither waits for anything nor loads.
 
     So the log may have them in its own transaction, where a model must never be called. No protocol, because nobody
@@ -108,7 +109,7 @@ class InstantEmbedder(ABC):
     """
 
     @abstractmethod
-    def vectors(self, texts: Sequence[str]) -> Vectors:
+    def embed_sync(self, texts: Sequence[str]) -> Vectors:
         """The same as `embed`, on the calling thread. Thread-safe."""
 
 
@@ -116,13 +117,14 @@ class InstantEmbedder(ABC):
 class LLMOptions:
     """What any language model may need; secrets never show in repr.
 
-    `timeout` seconds for one request, `tries` how often a request is sent at most, `concurrency` how many requests an
-    `Asker` keeps under way, `base_url` and `api_key` where and as whom a remote model is asked (None: as its SDK finds
-    them in the environment). `work_dir` is where a program works, `log_errors` as in `EmbedderOptions`.
+    `timeout` seconds for one request, `max_attempts` how often a request is sent at most, `concurrency` how many
+    requests a `StructuredLLM` keeps under way, `base_url` and `api_key` where and as whom a remote model is asked
+    (None: as its SDK finds them in the environment). `work_dir` is where a program works, `log_errors` as in
+    `EmbedderOptions`.
     """
 
     timeout: float = 60.0
-    tries: int = 3
+    max_attempts: int = 3
     concurrency: int = 4
     base_url: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
@@ -169,8 +171,8 @@ class LLM(Protocol):
         """The whole answer; its text is not empty, and not yet known to follow the schema.
 
         Raises ModelUnavailable when the model cannot be reached, is overloaded, too slow or out of quota (try again
-        later), BadReply when it answered with something unusable (cut off at `max_tokens`, refused, empty), ConfigError
-        when the key was refused or the model is unknown, and Closed after `close`.
+        later), InvalidModelOutput when it answered with something unusable (cut off at `max_tokens`, refused, empty),
+        ConfigError when the key was refused or the model is unknown, and Closed after `close`.
         """
         ...
 
@@ -178,10 +180,10 @@ class LLM(Protocol):
 
 
 _AUTO = "auto"
-_LOCAL = "local:all-MiniLM-L6-v2"
-_LEXICAL = "hash:v1"
+_LOCAL_SPEC = "local:all-MiniLM-L6-v2"
+_LEXICAL_SPEC = "hash:v1"
 _NONE = "none"
-_EXAMPLE = "anthropic:claude-haiku-4-5"
+_LLM_SPEC_EXAMPLE = "anthropic:claude-haiku-4-5"
 
 
 def open_embedder(spec: str, options: EmbedderOptions) -> Embedder:
@@ -191,16 +193,16 @@ def open_embedder(spec: str, options: EmbedderOptions) -> Embedder:
     is loaded or sent before the first text. Raises ConfigError for an unknown vendor, with the vendors there are, and
     for dimensions that contradict `options`.
     """
-    vendor, model, dimensions = _parse(spec)
+    vendor, model, dimensions = _parse_spec(spec)
     if vendor == _AUTO:
         if model or dimensions:
-            raise ConfigError(f"embedder: 'auto' takes no model, got {spec!r}; name the vendor, as in '{_LOCAL}'")
+            raise ConfigError(f"embedder: 'auto' takes no model, got {spec!r}; name the vendor, as in '{_LOCAL_SPEC}'")
         return open_embedder(resolve_auto(options), options)
     if dimensions is not None:
         if options.dimensions not in (None, dimensions):
             raise ConfigError(f"embedder {spec!r} has {dimensions} dimensions, but {options.dimensions} are asked for")
         options = replace(options, dimensions=dimensions)
-    embedder: Embedder = _opener("embedder", vendor)(model, options)
+    embedder: Embedder = _get_opener("embedder", vendor)(model, options)
     return embedder
 
 
@@ -210,14 +212,14 @@ def open_llm(spec: str, options: LLMOptions) -> LLM | None:
     For `command:` the model is a whole command line. Nothing is loaded or sent before the first request. Raises
     ConfigError for an unknown vendor, with the vendors there are, and for a key or an SDK that is missing.
     """
-    vendor, model = _split(spec)
+    vendor, model = _split_spec(spec)
     if vendor in ("", _NONE) and not model:
         return None
-    llm: LLM = _opener("llm", vendor)(model, options)
+    llm: LLM = _get_opener("llm", vendor)(model, options)
     return llm
 
 
-def dimensions_of(identity: str) -> int:
+def parse_dimensions(identity: str) -> int:
     """How many numbers the vectors of an embedder have, by its identity."""
     return int(identity.rpartition(":")[2])
 
@@ -226,10 +228,10 @@ def resolve_auto(options: EmbedderOptions) -> str:
     """The spec that `auto` stands for on this machine; looks at files only, imports no runtime and asks no network."""
     from agentmem.providers import local
 
-    return _LOCAL if local.is_ready(options) else _LEXICAL
+    return _LOCAL_SPEC if local.is_ready(options) else _LEXICAL_SPEC
 
 
-def vendors(kind: str = "embedder") -> list[str]:
+def list_vendors(kind: str = "embedder") -> list[str]:
     """The vendors whose module offers embeddings (`embedder`) or a language model (`llm`), in alphabetical order."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     return [name for name in names if hasattr(importlib.import_module(f"{__name__}.{name}"), kind)]
@@ -241,40 +243,40 @@ def log_model_error(options: EmbedderOptions | LLMOptions, model: str, text: str
     Nothing else does: the text may repeat the user's words or the key.
     """
     if options.log_errors:
-        tell(WARNING, "model_error_text", model=model, text=text[:MAX_LOGGED_CHARS])
+        log_event(WARNING, "model_error_text", model=model, text=text[:MAX_LOGGED_CHARS])
 
 
-def estimated_tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Tokens of a text whose model does not count them: a quarter of its characters, rounded up."""
     return -(-len(text) // 4)
 
 
-def _split(spec: str) -> tuple[str, str]:
+def _split_spec(spec: str) -> tuple[str, str]:
     cut = next((at for at, character in enumerate(spec) if character in ":/"), len(spec))
     return spec[:cut].strip(), spec[cut + 1 :].strip()
 
 
-def _parse(spec: str) -> tuple[str, str, int | None]:
-    vendor, model = _split(spec)
+def _parse_spec(spec: str) -> tuple[str, str, int | None]:
+    vendor, model = _split_spec(spec)
     front, colon, last = model.rpartition(":")
     if colon and last.isascii() and last.isdigit():
         return vendor, front, int(last)
     return vendor, model, None
 
 
-def _opener(kind: str, name: str) -> Callable[[str, Any], Any]:
+def _get_opener(kind: str, vendor: str) -> Callable[[str, Any], Any]:
     """What the vendor's module defines under the name of the kind."""
     # Only an identifier: a name with dots would reach modules outside of this folder.
-    if name.isidentifier() and importlib.util.find_spec(f"{__name__}.{name}"):
-        module = importlib.import_module(f"{__name__}.{name}")
+    if vendor.isidentifier() and importlib.util.find_spec(f"{__name__}.{vendor}"):
+        module = importlib.import_module(f"{__name__}.{vendor}")
         if hasattr(module, kind):
             opener: Callable[[str, Any], Any] = getattr(module, kind)
             return opener
-    first, example = (_AUTO, _LOCAL) if kind == "embedder" else (_NONE, _EXAMPLE)
-    known = ", ".join([first, *vendors(kind)])
-    raise ConfigError(f"{kind}: no vendor{quoted_vendor(name)}; known are {known}; write it as in '{example}'")
+    first, example = (_AUTO, _LOCAL_SPEC) if kind == "embedder" else (_NONE, _LLM_SPEC_EXAMPLE)
+    known = ", ".join([first, *list_vendors(kind)])
+    raise ConfigError(f"{kind}: no vendor{quote_vendor(vendor)}; known are {known}; write it as in '{example}'")
 
 
-def quoted_vendor(vendor: str) -> str:
+def quote_vendor(vendor: str) -> str:
     """A vendor's name for a message; nothing of what is no name, for it may be a whole command line."""
     return f" {vendor!r}" if vendor.isidentifier() else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agentmem.errors import ConfigError
 
-_SLICES, _SLICE = 64, 4096
+_SLICE_COUNT, _SLICE_BYTES = 64, 4096
 
 
 def fingerprint(path: Path) -> str:
@@ -21,9 +21,9 @@ def fingerprint(path: Path) -> str:
     size = path.stat().st_size
     digest = blake2b(str(size).encode(), digest_size=8)
     with path.open("rb") as file:
-        for number in range(_SLICES):
-            file.seek(max(0, size - _SLICE) * number // (_SLICES - 1))
-            digest.update(file.read(_SLICE))
+        for number in range(_SLICE_COUNT):
+            file.seek(max(0, size - _SLICE_BYTES) * number // (_SLICE_COUNT - 1))
+            digest.update(file.read(_SLICE_BYTES))
     return digest.hexdigest()
 
 
@@ -39,25 +39,25 @@ def build_once(target: Path, write: Callable[[Path], None]) -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _unwritable(target, error) from error
+        raise _write_error(target, error) from error
     try:
         write(part)
-        _sync(part)
+        _fsync(part)
         os.replace(part, target)
         if os.name == "posix":  # elsewhere a folder cannot be opened
-            _sync(target.parent)
+            _fsync(target.parent)
     except OSError as error:
-        raise _unwritable(target, error) from error
+        raise _write_error(target, error) from error
     finally:
         part.unlink(missing_ok=True)
     return target
 
 
-def _unwritable(target: Path, error: OSError) -> ConfigError:
+def _write_error(target: Path, error: OSError) -> ConfigError:
     return ConfigError(f"models: cannot write {target}: {error}; choose another folder for models")
 
 
-def _sync(path: Path) -> None:
+def _fsync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(handle)

@@ -15,18 +15,18 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from agentmem.errors import BadReply, Closed, ConfigError, ModelUnavailable
-from agentmem.providers import LLM, LOG_HINT, LLMOptions, LLMReply, LLMRequest, estimated_tokens, log_model_error
+from agentmem.errors import Closed, ConfigError, InvalidModelOutput, ModelUnavailable
+from agentmem.providers import LLM, LOG_HINT, LLMOptions, LLMReply, LLMRequest, estimate_tokens, log_model_error
 from agentmem.redaction import failure_reason
 
-LONGEST_REPLY = 1_000_000
+MAX_REPLY_BYTES = 1_000_000
 """Bytes of standard output that are taken; a program that writes more is stopped."""
 
 MAX_ERROR_BYTES = 4_096
 """Bytes of standard error that are kept, for the log of those who switched it on."""
 
-_NEUTRAL_FOLDER = Path("/")
-_OUTPUT, _ERRORS = 1, 2
+_FALLBACK_DIR = Path("/")
+_STDOUT_FD, _STDERR_FD = 1, 2
 
 
 def llm(model: str, options: LLMOptions) -> LLM:
@@ -58,9 +58,9 @@ class CommandLLM:
     standard output. It works in the folder of the memory. Its tokens are estimated, four characters each.
     """
 
-    def __init__(self, words: list[str], options: LLMOptions) -> None:
-        self._program = find_program(words[0])
-        self._arguments = words[1:]
+    def __init__(self, command: list[str], options: LLMOptions) -> None:
+        self._program = find_program(command[0])
+        self._arguments = command[1:]
         self._options = options
         self._closed = False
 
@@ -79,12 +79,12 @@ class CommandLLM:
         """
         if self._closed:
             raise Closed("the language model was closed")
-        text = self._read(*await self._run(_written(request)), request)
+        text = self._parse_reply(*await self._run(_encode_request(request)), request)
         return LLMReply(
             text=text,
-            input_tokens=estimated_tokens(request.system + request.content),
+            input_tokens=estimate_tokens(request.system + request.content),
             cached_tokens=0,
-            output_tokens=estimated_tokens(text),
+            output_tokens=estimate_tokens(text),
             model=self.identity.partition(":")[2],
         )
 
@@ -92,7 +92,7 @@ class CommandLLM:
         """Take no more requests; those under way are finished."""
         self._closed = True
 
-    async def _start(self) -> tuple[asyncio.SubprocessTransport, _Talk]:
+    async def _start(self) -> tuple[asyncio.SubprocessTransport, _ProcessOutput]:
         if self._program is None:
             raise ConfigError(
                 "llm command: the program cannot be started: there is no such executable file; "
@@ -102,85 +102,89 @@ class CommandLLM:
         try:
             # A group of its own, so that what the program starts can be stopped with it.
             return await asyncio.get_running_loop().subprocess_exec(
-                _Talk, self._program, *self._arguments, start_new_session=True,
-                cwd=folder if folder is not None and folder.is_dir() else _NEUTRAL_FOLDER,
+                _ProcessOutput, self._program, *self._arguments, start_new_session=True,
+                cwd=folder if folder is not None and folder.is_dir() else _FALLBACK_DIR,
             )  # fmt: skip
         except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
             raise ConfigError(f"{self.identity}: cannot be started ({failure_reason(error)})") from None
         except (OSError, ValueError) as error:
             raise ModelUnavailable(f"{self.identity}: cannot be started ({failure_reason(error)})") from None
 
-    async def _run(self, written: bytes) -> tuple[int, bytes, _Talk]:
+    async def _run(self, stdin: bytes) -> tuple[int, bytes, _ProcessOutput]:
         """The program's exit code, standard output, and what else is known of its run."""
         transport, talk = await self._start()
         try:
-            talk.say(transport, written)
+            talk.write_stdin(transport, stdin)
             async with asyncio.timeout(self._options.timeout):
                 await talk.finished.wait()
         except TimeoutError:
             raise ModelUnavailable(f"{self.identity}: no answer within {self._options.timeout:g} s") from None
         finally:
-            if not talk.over:
+            if not talk.is_closed:
                 with suppress(ProcessLookupError):
                     os.killpg(transport.get_pid(), signal.SIGKILL)
             try:
                 await talk.exited.wait()
             finally:
                 transport.close()  # not before: it would take the exit code that the loop waits for
-        return transport.get_returncode() or 0, bytes(talk.output), talk
+        return transport.get_returncode() or 0, bytes(talk.stdout), talk
 
-    def _read(self, code: int, output: bytes, talk: _Talk, request: LLMRequest) -> str:
+    def _parse_reply(self, exit_code: int, stdout: bytes, process_output: _ProcessOutput, request: LLMRequest) -> str:
         what = f"{self.identity}: {request.purpose}:"
-        if len(output) > LONGEST_REPLY:
-            raise BadReply(f"{what} the reply is longer than {LONGEST_REPLY:,} bytes")
-        if code:
-            log_model_error(self._options, self.identity, talk.errors.decode("utf-8", "replace"))
-            ended = f"ended with code {code}" if code > 0 else f"was ended by signal {-code}"
-            hint = f"; {LOG_HINT} its {talk.error_bytes:,} bytes of standard error" if talk.error_bytes else ""
+        if len(stdout) > MAX_REPLY_BYTES:
+            raise InvalidModelOutput(f"{what} the reply is longer than {MAX_REPLY_BYTES:,} bytes")
+        if exit_code:
+            log_model_error(self._options, self.identity, process_output.stderr.decode("utf-8", "replace"))
+            ended = f"ended with code {exit_code}" if exit_code > 0 else f"was ended by signal {-exit_code}"
+            hint = (
+                f"; {LOG_HINT} its {process_output.stderr_bytes:,} bytes of standard error"
+                if process_output.stderr_bytes
+                else ""
+            )
             raise ModelUnavailable(f"{self.identity} {ended}{hint}")
         try:
-            text = output.decode()
+            text = stdout.decode()
         except UnicodeDecodeError as error:
-            raise BadReply(f"{what} the reply is not UTF-8 (byte {error.start})") from None
+            raise InvalidModelOutput(f"{what} the reply is not UTF-8 (byte {error.start})") from None
         if not text.strip():
-            raise BadReply(f"{what} the reply was empty")
+            raise InvalidModelOutput(f"{what} the reply was empty")
         return text
 
 
-class _Talk(asyncio.SubprocessProtocol):
-    """Takes what a program writes, up to the bounds. `over` once it has exited and its pipes are closed."""
+class _ProcessOutput(asyncio.SubprocessProtocol):
+    """Takes what a program writes, up to the bounds. `is_closed` once it has exited and its pipes are closed."""
 
     def __init__(self) -> None:
-        self.output, self.errors, self.error_bytes = bytearray(), bytearray(), 0
-        self.over = False
+        self.stdout, self.stderr, self.stderr_bytes = bytearray(), bytearray(), 0
+        self.is_closed = False
         self.exited = asyncio.Event()
         self.finished = asyncio.Event()  # over, or so much was written that nobody needs the rest
 
-    def say(self, transport: asyncio.SubprocessTransport, written: bytes) -> None:
+    def write_stdin(self, transport: asyncio.SubprocessTransport, data: bytes) -> None:
         pipe = transport.get_pipe_transport(0)
         assert isinstance(pipe, asyncio.WriteTransport)
-        pipe.write(written)
+        pipe.write(data)
         pipe.close()  # after what is still to be written
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
         assert isinstance(data, bytes)
-        if fd == _OUTPUT:
-            self.output += data
-            if len(self.output) > LONGEST_REPLY:
+        if fd == _STDOUT_FD:
+            self.stdout += data
+            if len(self.stdout) > MAX_REPLY_BYTES:
                 self.finished.set()
-        elif fd == _ERRORS:
-            self.error_bytes += len(data)
-            self.errors += data[: MAX_ERROR_BYTES - len(self.errors)]
+        elif fd == _STDERR_FD:
+            self.stderr_bytes += len(data)
+            self.stderr += data[: MAX_ERROR_BYTES - len(self.stderr)]
 
     def process_exited(self) -> None:
         self.exited.set()
 
     def connection_lost(self, _: Exception | None) -> None:
-        self.over = True
+        self.is_closed = True
         self.finished.set()
 
 
-def _written(request: LLMRequest) -> bytes:
+def _encode_request(request: LLMRequest) -> bytes:
     names = ("purpose", "system", "content", "max_tokens", "temperature")
     schema = None if request.schema is None else dict(request.schema)
     return json.dumps({**{name: getattr(request, name) for name in names}, "schema": schema}).encode()

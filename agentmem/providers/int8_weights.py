@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agentmem.providers.made_up_text import sentences
+from agentmem.providers.made_up_text import generate_sentences
 
 Floats = NDArray[np.float32]
 
-_SENTENCES = 100
-_USUAL = 0.99
+_CALIBRATION_SENTENCES = 100
+_OUTLIER_QUANTILE = 0.99
 """The share of channels that counts as usual; the widest of them is the limit for all."""
-_LARGEST_WEIGHT = 127
-_LARGEST_PAIR = 128
+_MAX_WEIGHT = 127
+_MAX_PAIR_SUM = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Channels:
+class ActivationRanges:
     """Smallest, largest and mean value of every channel of a layer's input, each of shape (channels,)."""
 
     low: Floats
@@ -37,32 +37,34 @@ class Channels:
     mean: Floats
 
     @property
-    def centre(self) -> Floats:
+    def center(self) -> Floats:
         """The middle of each channel's range."""
         return np.asarray((self.low + self.high) / 2, dtype=np.float32)
 
     @property
-    def excess(self) -> Floats:
+    def outlier_scale(self) -> Floats:
         """How many times each centred channel exceeds the usual range; 1 for most."""
-        return _excess(self.high - self.low)
+        return _outlier_scale(self.high - self.low)
 
     @property
-    def copies(self) -> NDArray[np.int_]:
+    def split_counts(self) -> NDArray[np.int_]:
         """How many copies bring each channel, not centred, into the usual range; 1 for most."""
-        return np.ceil(_excess(np.maximum(np.abs(self.low), np.abs(self.high)))).astype(int)
+        return np.ceil(_outlier_scale(np.maximum(np.abs(self.low), np.abs(self.high)))).astype(int)
 
     @property
-    def shares(self) -> Floats:
+    def split_factors(self) -> Floats:
         """What each copy keeps of its channel, in the order of copies."""
-        return np.repeat(1 / self.copies, self.copies).astype(np.float32)
+        return np.repeat(1 / self.split_counts, self.split_counts).astype(np.float32)
 
-    def shared(self) -> Channels:
+    def split(self) -> ActivationRanges:
         """The channels that the copies make."""
-        low, high, mean = (np.repeat(part, self.copies) * self.shares for part in (self.low, self.high, self.mean))
-        return Channels(low, high, mean)
+        low, high, mean = (
+            np.repeat(part, self.split_counts) * self.split_factors for part in (self.low, self.high, self.mean)
+        )
+        return ActivationRanges(low, high, mean)
 
 
-def measure(model: Any, names: list[str], folder: Path) -> dict[str, Channels]:
+def calibrate(model: Any, names: list[str], folder: Path) -> dict[str, ActivationRanges]:
     """The channels of the values named in an ONNX model, over made-up sentences; `folder` holds its `tokenizer.json`.
 
     Raises ValueError when the vocabulary holds no words to make sentences of.
@@ -78,16 +80,16 @@ def measure(model: Any, names: list[str], folder: Path) -> dict[str, Channels]:
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     seen: list[list[Floats]] = [[] for _ in names]
-    for text in sentences(tokenizer.get_vocab(), _SENTENCES):
+    for text in generate_sentences(tokenizer.get_vocab(), _CALIBRATION_SENTENCES):
         ids = np.array([tokenizer.encode(text).ids], np.int32)
         values = session.run(names, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
         for rows, value in zip(seen, values, strict=True):
             rows.append(value[0])
     joined = {name: np.concatenate(rows) for name, rows in zip(names, seen, strict=True)}
-    return {name: Channels(rows.min(0), rows.max(0), rows.mean(0)) for name, rows in joined.items()}
+    return {name: ActivationRanges(rows.min(0), rows.max(0), rows.mean(0)) for name, rows in joined.items()}
 
 
-def quantise(weights: Floats) -> tuple[NDArray[np.int8], Floats]:
+def quantize(weights: Floats) -> tuple[NDArray[np.int8], Floats]:
     """Round a matrix (in, out) to int8 with one scale per column; returns both.
 
     Processors without VNNI add the products of two neighbouring weights in 16 bits: 255 * 128 is the most that fits. So
@@ -97,11 +99,11 @@ def quantise(weights: Floats) -> tuple[NDArray[np.int8], Floats]:
     pairs = np.abs([np.maximum(even, 0), np.minimum(even, 0)])
     pair = (pairs[:, ::2] + pairs[:, 1::2]).max(axis=(0, 1))
     # Two roundings add at most one to a pair.
-    scales = np.maximum(np.abs(weights).max(axis=0) / _LARGEST_WEIGHT, pair / (_LARGEST_PAIR - 1))
+    scales = np.maximum(np.abs(weights).max(axis=0) / _MAX_WEIGHT, pair / (_MAX_PAIR_SUM - 1))
     scales = np.maximum(scales, np.finfo(np.float32).tiny).astype(np.float32)
     return np.rint(weights / scales).astype(np.int8), scales
 
 
-def _excess(widths: NDArray[np.floating[Any]]) -> Floats:
-    usual = np.sort(widths)[int(len(widths) * _USUAL) - 1]
+def _outlier_scale(widths: NDArray[np.floating[Any]]) -> Floats:
+    usual = np.sort(widths)[int(len(widths) * _OUTLIER_QUANTILE) - 1]
     return np.asarray(np.maximum(widths / max(float(usual), 1e-6), 1), dtype=np.float32)

@@ -7,31 +7,31 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel
 
-from agentmem.errors import BadReply, Closed, ConfigError
+from agentmem.errors import Closed, ConfigError, InvalidModelOutput
 from agentmem.providers import LLMRequest
 from agentmem.providers.rerankers import RerankerOptions
-from agentmem.text.blocks import load_blocks
+from agentmem.text.blocks import load_templates
 
-LONGEST_TEXT = 600
+MAX_TEXT_CHARS = 600
 """Characters that are sent of one text."""
 
-LONGEST_QUERY = 2_000
-BEST = 10
-TOKENS_EACH = 24
+MAX_QUERY_CHARS = 2_000
+MAX_SCORE = 10
+REPLY_TOKENS_PER_TEXT = 24
 """Room in the reply for one score."""
 
 
-class Scored(BaseModel):
+class RerankScore(BaseModel):
     """How well one text answers."""
 
     number: int
     score: float
 
 
-class Scores(BaseModel):
+class RerankScores(BaseModel):
     """What the model is asked for."""
 
-    scores: list[Scored]
+    scores: list[RerankScore]
 
 
 def reranker(model: str, options: RerankerOptions) -> LLMReranker:
@@ -47,31 +47,31 @@ class LLMReranker:
     identity = "llm:"
 
     def __init__(self, options: RerankerOptions) -> None:
-        self._asker = options.asker
+        self._llm_factory = options.llm_factory
         self._closed = False
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """See `Reranker.score`. BadReply: fewer than half of the texts were given a score."""
+        """See `Reranker.score`. InvalidModelOutput: fewer than half of the texts were given a score."""
         if self._closed:
             raise Closed("the reranker was closed")
         if not texts:
             return []
-        asker = self._asker()
+        asker = self._llm_factory()
         if asker is None:
             raise ConfigError("needs a language model: set llm (or recall_llm), as in llm='anthropic:claude-haiku-4-5'")
-        numbered = {str(number): text[:LONGEST_TEXT] for number, text in enumerate(texts, 1)}
+        numbered = {str(number): text[:MAX_TEXT_CHARS] for number, text in enumerate(texts, 1)}
         request = LLMRequest(
-            "rerank", load_blocks("agentmem.providers", "llm.md")["system"],
-            json.dumps({"question": query[:LONGEST_QUERY], "texts": numbered}, ensure_ascii=False),
-            max_tokens=100 + TOKENS_EACH * len(texts), temperature=0.0,
+            "rerank", load_templates("agentmem.providers", "llm.md")["system"],
+            json.dumps({"question": query[:MAX_QUERY_CHARS], "texts": numbered}, ensure_ascii=False),
+            max_tokens=100 + REPLY_TOKENS_PER_TEXT * len(texts), temperature=0.0,
         )  # fmt: skip
-        found = (await asker.ask(request, Scores)).scores
+        found = (await asker.ask(request, RerankScores)).scores
         given: dict[int, float] = {}
         for each in found:
             if 1 <= each.number <= len(texts):
-                given.setdefault(each.number, min(max(each.score, 0.0), float(BEST)))
+                given.setdefault(each.number, min(max(each.score, 0.0), float(MAX_SCORE)))
         if 2 * len(given) < len(texts):
-            raise BadReply(f"rerank: {len(given)} of {len(texts)} texts were given a score")
+            raise InvalidModelOutput(f"rerank: {len(given)} of {len(texts)} texts were given a score")
         return [given.get(number, 0.0) for number in range(1, len(texts) + 1)]
 
     async def close(self) -> None:

@@ -20,13 +20,13 @@ from agentmem.providers import Embedder, EmbedderOptions, TokenVectors, Vectors
 from agentmem.providers import model_folder as folders
 from agentmem.providers.rerankers import Reranker, RerankerOptions
 from agentmem.providers.sentence_model import SentenceModel
-from agentmem.providers.token_projection import pack, projection
+from agentmem.providers.token_projection import load_projection, quantize_tokens
 
 _Result = TypeVar("_Result")
 
-_CHUNK_TEXTS, _CHUNK_CHARACTERS = 8, 1500
+_MAX_BATCH_TEXTS, _MAX_BATCH_CHARS = 8, 1500
 """Work handed over at a time, some 20 to 40 ms: a query waits no longer than that behind an import."""
-_FIXED_CHARACTERS = 40
+_TEXT_OVERHEAD_CHARS = 40
 """What reading an empty text costs, in characters of a longer one."""
 
 
@@ -36,13 +36,13 @@ def embedder(model: str, options: EmbedderOptions) -> Embedder:
     Raises ConfigError for a folder without a model, an impossible name, or dimensions the model does not have.
     """
     name, _, variant = (model or folders.DEFAULT_MODEL).partition("@")
-    folder = folders.find(name, variant, options.models)
+    folder = folders.find_model(name, variant, options.models_dir)
     if folder:
         _check_dimensions(model, folder, options)
     if folder and folders.is_path(name):
         name = str(folder.path)
     # What is not here yet is most likely an ordinary export, which gives its last hidden states.
-    kind = LocalTokenEmbedder if folder is None or folder.gives_tokens() else LocalEmbedder
+    kind = LocalTokenEmbedder if folder is None or folder.has_token_outputs() else LocalEmbedder
     return kind(f"{name}@{variant}" if variant else name, folder, options)
 
 
@@ -56,8 +56,8 @@ def reranker(model: str, options: RerankerOptions) -> Reranker:
 def is_ready(options: EmbedderOptions) -> bool:
     """Whether the default model can be used at once: weights and libraries are there. Looks at files only."""
     needed = ["onnxruntime", "tokenizers"]
-    folder = folders.find(folders.DEFAULT_MODEL, "", options.models)
-    if folder and not folder.graph():
+    folder = folders.find_model(folders.DEFAULT_MODEL, "", options.models_dir)
+    if folder and not folder.find_graph():
         needed.append("onnx")
     return folder is not None and all(importlib.util.find_spec(name) for name in needed)
 
@@ -66,32 +66,34 @@ class LocalEmbedder:
     """See `Embedder`. Each text is read by itself, so its vector never depends on its company."""
 
     def __init__(self, model: str, folder: folders.ModelFolder | None, options: EmbedderOptions) -> None:
-        self._model = model
+        self._model_name = model
         self._folder = folder
         self._options = options
         self._threads = max(1, options.threads)
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="agentmem-local")
-        self._loading = threading.Lock()
-        self._loaded: SentenceModel | None = None
+        self._load_lock = threading.Lock()
+        self._sentence_model: SentenceModel | None = None
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._model!r})"
+        return f"{type(self).__name__}({self._model_name!r})"
 
     @property
     def identity(self) -> str:
         """`local:model:dimensions`. Downloads a hub model that is not here yet, unless its dimensions were given."""
-        return f"local:{self._model}:{self.dimensions}"
+        return f"local:{self._model_name}:{self.dimensions}"
 
     @property
     def dimensions(self) -> int:
-        found = self._options.dimensions or self._found().dimensions
+        found = self._options.dimensions or self._ensure_folder().dimensions
         if not found:
-            raise ConfigError(f"local:{self._model} does not state its dimensions; write local:{self._model}:384 or so")
+            raise ConfigError(
+                f"local:{self._model_name} does not state its dimensions; write local:{self._model_name}:384 or so"
+            )
         return found
 
     @property
-    def grains(self) -> tuple[str, ...]:
+    def granularities(self) -> tuple[str, ...]:
         return ("whole", "sentence")
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
@@ -100,29 +102,35 @@ class LocalEmbedder:
         ModelUnavailable: the weights are not here and cannot be fetched. ConfigError: a library or a usable model is
         missing.
         """
-        return self._stacked(await self._each(texts, lambda model, text: model.read(text).vector))
+        return self._stack(await self._encode_each(texts, lambda model, text: model.encode(text).vector))
 
     async def close(self) -> None:
         """Let go of the model; what is being read is finished first."""
         self._closed = True
         await asyncio.to_thread(self._pool.shutdown)
-        self._loaded = None
+        self._sentence_model = None
 
-    async def _each(self, texts: Sequence[str], read: Callable[[SentenceModel, str], _Result]) -> list[_Result]:
-        """`read(model, text)` of every text, in order; equal texts are read once."""
+    async def _encode_each(
+        self, texts: Sequence[str], encode: Callable[[SentenceModel, str], _Result]
+    ) -> list[_Result]:
+        """`encode(model, text)` of every text, in order; equal texts are read once."""
         self._check_open()
         unique = list(dict.fromkeys(texts))
-        found = await asyncio.gather(*(self._lane(lane, read) for lane in _lanes(unique, self._threads)))
+        found = await asyncio.gather(
+            *(self._encode_share(lane, encode) for lane in _balance_texts(unique, self._threads))
+        )
         known = {text: result for lane in found for text, result in lane.items()}
         return [known[text] for text in texts]
 
-    async def _lane(self, texts: list[str], read: Callable[[SentenceModel, str], _Result]) -> dict[str, _Result]:
+    async def _encode_share(
+        self, texts: list[str], encode: Callable[[SentenceModel, str], _Result]
+    ) -> dict[str, _Result]:
         def work(chunk: list[str]) -> dict[str, _Result]:
-            model = self._ready()
-            return {text: read(model, text) for text in chunk}
+            model = self._ensure_loaded()
+            return {text: encode(model, text) for text in chunk}
 
         found: dict[str, _Result] = {}
-        for chunk in _chunks(texts):
+        for chunk in _iter_batches(texts):
             self._check_open()
             found |= await asyncio.get_running_loop().run_in_executor(self._pool, work, chunk)
         return found
@@ -131,50 +139,52 @@ class LocalEmbedder:
         if self._closed:
             raise Closed("the embedder was closed")
 
-    def _ready(self) -> SentenceModel:
-        if self._loaded is None:
-            with self._loading:
-                if self._loaded is None:
-                    self._loaded = SentenceModel(self._found(), self._options.models, dimensions=self.dimensions)
-        return self._loaded
+    def _ensure_loaded(self) -> SentenceModel:
+        if self._sentence_model is None:
+            with self._load_lock:
+                if self._sentence_model is None:
+                    self._sentence_model = SentenceModel(
+                        self._ensure_folder(), self._options.models_dir, dimensions=self.dimensions
+                    )
+        return self._sentence_model
 
-    def _found(self) -> folders.ModelFolder:
+    def _ensure_folder(self) -> folders.ModelFolder:
         if self._folder is None:
-            name, _, variant = self._model.partition("@")
-            models = self._options.models
-            found = folders.find(name, variant, models) or folders.download(name, variant, models)
-            _check_dimensions(self._model, found, self._options)
+            name, _, variant = self._model_name.partition("@")
+            models = self._options.models_dir
+            found = folders.find_model(name, variant, models) or folders.download_model(name, variant, models)
+            _check_dimensions(self._model_name, found, self._options)
             self._folder = found
         return self._folder
 
-    def _stacked(self, vectors: list[Vectors]) -> Vectors:
+    def _stack(self, vectors: list[Vectors]) -> Vectors:
         return np.stack(vectors) if vectors else np.empty((0, self.dimensions), np.float32)
 
 
 class LocalTokenEmbedder(LocalEmbedder):
     """See `TokenEmbedder`; for graphs that also give their last hidden states."""
 
-    _matrix: Vectors | None = None
+    _projection_matrix: Vectors | None = None
 
     async def embed_tokens(self, texts: Sequence[str]) -> tuple[Vectors, list[TokenVectors]]:
         """See `TokenEmbedder.embed_tokens`. The first call on a machine also fits the model's matrix, some 4 s."""
-        matrix = await self._projection()
+        matrix = await self._ensure_projection()
 
         def read(model: SentenceModel, text: str) -> tuple[Vectors, TokenVectors]:
-            reading = model.read(text, tokens=True)
-            return reading.vector, TokenVectors(reading.ids, pack(reading.states, matrix))
+            reading = model.encode(text, with_tokens=True)
+            return reading.vector, TokenVectors(reading.ids, quantize_tokens(reading.states, matrix))
 
-        found = await self._each(texts, read)
-        return self._stacked([vector for vector, _ in found]), [tokens for _, tokens in found]
+        found = await self._encode_each(texts, read)
+        return self._stack([vector for vector, _ in found]), [tokens for _, tokens in found]
 
-    async def _projection(self) -> Vectors:
+    async def _ensure_projection(self) -> Vectors:
         self._check_open()
-        if self._matrix is None:
+        if self._projection_matrix is None:
             loop = asyncio.get_running_loop()
-            self._matrix = await loop.run_in_executor(
-                self._pool, lambda: projection(self._ready(), self._options.models)
+            self._projection_matrix = await loop.run_in_executor(
+                self._pool, lambda: load_projection(self._ensure_loaded(), self._options.models_dir)
             )
-        return self._matrix
+        return self._projection_matrix
 
 
 def _check_dimensions(model: str, folder: folders.ModelFolder, options: EmbedderOptions) -> None:
@@ -182,22 +192,22 @@ def _check_dimensions(model: str, folder: folders.ModelFolder, options: Embedder
         raise ConfigError(f"embedder local:{model} has {folder.dimensions} dimensions, not {options.dimensions}")
 
 
-def _lanes(texts: list[str], most: int) -> list[list[str]]:
+def _balance_texts(texts: list[str], max_shares: int) -> list[list[str]]:
     """The texts in so many parts that take about as long as one another: the longest first, to who has least."""
-    lanes: list[list[str]] = [[] for _ in range(min(most, len(texts)))]
+    lanes: list[list[str]] = [[] for _ in range(min(max_shares, len(texts)))]
     loads = [0] * len(lanes)
     for text in sorted(texts, key=len, reverse=True):
         least = loads.index(min(loads))
         lanes[least].append(text)
-        loads[least] += len(text) + _FIXED_CHARACTERS
+        loads[least] += len(text) + _TEXT_OVERHEAD_CHARS
     return lanes
 
 
-def _chunks(texts: list[str]) -> Iterator[list[str]]:
+def _iter_batches(texts: list[str]) -> Iterator[list[str]]:
     chunk: list[str] = []
     size = 0
     for text in texts:
-        if chunk and (len(chunk) == _CHUNK_TEXTS or size + len(text) > _CHUNK_CHARACTERS):
+        if chunk and (len(chunk) == _MAX_BATCH_TEXTS or size + len(text) > _MAX_BATCH_CHARS):
             yield chunk
             chunk, size = [], 0
         chunk.append(text)

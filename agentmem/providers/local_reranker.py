@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from agentmem.errors import BadReply, Closed, ConfigError
+from agentmem.errors import Closed, ConfigError, InvalidModelOutput
 from agentmem.providers import model_folder as folders
 from agentmem.providers.rerankers import RerankerOptions
-from agentmem.providers.sentence_model import TYPES, encodable, open_graph, open_tokenizer
+from agentmem.providers.sentence_model import INPUT_DTYPES, open_onnx_session, open_tokenizer, replace_surrogates
 
-ROLE = "reranker"
+RERANKER_ROLE = "reranker"
 
 
 class CrossEncoder:
@@ -26,30 +26,40 @@ class CrossEncoder:
 
     def __init__(self, folder: folders.ModelFolder) -> None:
         self._name = f"local:{folder.path.name}"
-        graph = folder.graph()
+        graph = folder.find_graph()
         if graph is None:
             raise ConfigError(f"reranker {self._name}: needs an ONNX graph (model.onnx, onnx/model.onnx)")
-        self._session, self._tokenizer = open_graph(graph), open_tokenizer(folder)
-        self._inputs = {node.name: TYPES.get(node.type) for node in self._session.get_inputs()}
+        self._session, self._tokenizer = open_onnx_session(graph), open_tokenizer(folder)
+        self._input_dtypes = {node.name: INPUT_DTYPES.get(node.type) for node in self._session.get_inputs()}
         outputs = self._session.get_outputs()
         self._output = next((node.name for node in outputs if node.name == "logits"), outputs[0].name)
         known = {"input_ids", "attention_mask", "token_type_ids"}
-        if not set(self._inputs) <= known or "input_ids" not in self._inputs or None in self._inputs.values():
-            raise ConfigError(f"reranker {self._name}: inputs {sorted(self._inputs)} are not those of a cross-encoder")
+        if (
+            not set(self._input_dtypes) <= known
+            or "input_ids" not in self._input_dtypes
+            or None in self._input_dtypes.values()
+        ):
+            raise ConfigError(
+                f"reranker {self._name}: inputs {sorted(self._input_dtypes)} are not those of a cross-encoder"
+            )
 
     def score(self, query: str, text: str) -> float:
-        """How well the text answers the query; what is too long loses its end. Raises BadReply for no score."""
-        encoding = self._tokenizer.encode(encodable(query), encodable(text))
+        """How well the text answers the query; what is too long loses its end. Raises InvalidModelOutput for no
+        score.
+        """
+        encoding = self._tokenizer.encode(replace_surrogates(query), replace_surrogates(text))
         feeds = {
             "input_ids": encoding.ids, "attention_mask": encoding.attention_mask, "token_type_ids": encoding.type_ids,
         }  # fmt: skip
-        given = {name: np.array([feeds[name]]).astype(kind) for name, kind in self._inputs.items()}
+        given = {name: np.array([feeds[name]]).astype(kind) for name, kind in self._input_dtypes.items()}
         try:
             logits = np.asarray(self._session.run([self._output], given)[0], dtype=np.float64).reshape(-1)
         except Exception as error:  # onnxruntime raises classes of its own, without a common one
-            raise BadReply(f"{self._name} failed on a pair of {len(encoding.ids)} tokens: {error}") from error
+            raise InvalidModelOutput(f"{self._name} failed on a pair of {len(encoding.ids)} tokens: {error}") from error
         if len(logits) not in (1, 2) or not np.isfinite(logits).all():
-            raise BadReply(f"{self._name} should give one or two finite numbers for a pair, gave {len(logits)}")
+            raise InvalidModelOutput(
+                f"{self._name} should give one or two finite numbers for a pair, gave {len(logits)}"
+            )
         return float(logits[-1] - (logits[0] if len(logits) == 2 else 0.0))
 
 
@@ -61,12 +71,12 @@ class LocalReranker:
         if not name:
             raise ConfigError("reranker local: name a folder or a model of the hub, as in 'local:/path/to/it'")
         self.identity = f"local:{model}"
-        self._name, self._variant, self._models = name, variant, options.models
+        self._name, self._variant, self._models_dir = name, variant, options.models_dir
         if folders.is_path(name):
-            folders.find(name, variant, options.models, ROLE)  # refuses one without a model at once
+            folders.find_model(name, variant, options.models_dir, RERANKER_ROLE)  # refuses one without a model at once
         self._pool = ThreadPoolExecutor(max(1, options.threads), thread_name_prefix="agentmem-reranker")
-        self._loading = threading.Lock()
-        self._loaded: CrossEncoder | None = None
+        self._load_lock = threading.Lock()
+        self._cross_encoder: CrossEncoder | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -84,13 +94,13 @@ class LocalReranker:
         """Let go of the model; what is being read is finished first."""
         self._closed = True
         await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
-        self._loaded = None
+        self._cross_encoder = None
 
     def _score(self, query: str, text: str) -> float:
-        if self._loaded is None:
-            with self._loading:
-                if self._loaded is None:
-                    wanted = (self._name, self._variant, self._models, ROLE)
-                    found = folders.find(*wanted) or folders.download(*wanted)
-                    self._loaded = CrossEncoder(found)
-        return self._loaded.score(query, text)
+        if self._cross_encoder is None:
+            with self._load_lock:
+                if self._cross_encoder is None:
+                    wanted = (self._name, self._variant, self._models_dir, RERANKER_ROLE)
+                    found = folders.find_model(*wanted) or folders.download_model(*wanted)
+                    self._cross_encoder = CrossEncoder(found)
+        return self._cross_encoder.score(query, text)

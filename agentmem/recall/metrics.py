@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agentmem.recall.receipt import Line
+from agentmem.recall.receipt import TraceLine
 
-LATEST = 1_000
+MAX_SAMPLES = 1_000
 
 
 @dataclass
@@ -25,18 +25,18 @@ class TechniqueMetrics:
     timeouts: int = 0
     results: int = 0
     contributions: int = 0
-    latest: deque[float] = field(default_factory=lambda: deque(maxlen=LATEST), repr=False)
+    samples: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES), repr=False)
 
-    def milliseconds(self, percent: float) -> float:
-        """A percentile of the latest 1,000 times, as in `milliseconds(95)`; 0 before the first."""
-        return float(np.percentile(self.latest, percent)) if self.latest else 0.0
+    def percentile_ms(self, percent: float) -> float:
+        """A percentile of the latest 1,000 times, as in `percentile_ms(95)`; 0 before the first."""
+        return float(np.percentile(self.samples, percent)) if self.samples else 0.0
 
     def as_dict(self) -> dict[str, float]:
         """The figures as plain values, with the median and the 95th percentile of the time."""
         return {
             "calls": self.calls, "failures": self.failures, "timeouts": self.timeouts, "results": self.results,
-            "contributions": self.contributions, "p50_ms": round(self.milliseconds(50), 3),
-            "p95_ms": round(self.milliseconds(95), 3),
+            "contributions": self.contributions, "p50_ms": round(self.percentile_ms(50), 3),
+            "p95_ms": round(self.percentile_ms(95), 3),
         }  # fmt: skip
 
 
@@ -48,7 +48,7 @@ class RecallMetrics:
     recalls: int = 0
     irrelevant: int = 0
 
-    def count(self, trace: Iterable[Line], *, relevant: bool = True) -> None:
+    def add_recall(self, trace: Iterable[TraceLine], *, relevant: bool = True) -> None:
         """Add one recall; `relevant` tells whether anything was found that the question is about."""
         self.recalls += 1
         self.irrelevant += not relevant
@@ -59,7 +59,7 @@ class RecallMetrics:
             one.timeouts += line.late
             one.results += sum(line.lists.values())
             one.contributions += line.contributed
-            one.latest.append(line.milliseconds)
+            one.samples.append(line.milliseconds)
 
     def as_dict(self) -> dict[str, object]:
         """All of it as plain values, ready for JSON."""

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentmem.errors import ConfigError, InvalidRecord
-from agentmem.model.ranking import RRF_K, Method
+from agentmem.model.ranking import RRF_K, FusionMethod
 from agentmem.model.records import KINDS
 from agentmem.recall import techniques
-from agentmem.recall.rerank import RerankOptions
-from agentmem.recall.technique import Options
+from agentmem.recall.rerank import LateInteractionOptions
+from agentmem.recall.technique import TechniqueOptions
 
-O = TypeVar("O", bound=BaseModel)  # noqa: E741
-BEST_PRIOR = 0.1
+OptionsT = TypeVar("OptionsT", bound=BaseModel)
+BEST_PROFILE_PRIOR = 0.1
 
 
 class RankingOptions(BaseModel):
@@ -28,16 +28,16 @@ class RankingOptions(BaseModel):
     `pool`: candidates per kind that are looked at closely, at least twice top_k. `conversation_prior`: added to the
     turns of a conversation with good matches (.1 in profile `best`). `per_conversation`: turns beyond so many of one
     conversation go behind the rest, 0 for off. `few_turns`: below so many, scales are taken over all kinds and
-    `calm` is unknown. `stale`: what a fact counts whose premise fell. `goal`: by how much at most what serves an active
-    goal counts more; 0 for off. `review`: share of the places among facts that go to those about to be forgotten, of
-    which at least `review_fit` of the best one's score is asked; 0 for off. `deadline`: seconds in which techniques and
-    models are asked, beside the deadline of each; there is none when ids are seeded.
+    `statement_ratio` is unknown. `stale`: what a fact counts whose premise fell. `goal`: by how much at most what
+    serves an active goal counts more; 0 for off. `review`: share of the places among facts that go to those about to be
+    forgotten, of which at least `review_fit` of the best one's score is asked; 0 for off. `deadline`: seconds in which
+    techniques and models are asked, beside the deadline of each; there is none when ids are seeded.
     `kinds` and `recency` count where kinds are ranked together; a kind not named counts `other`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    fusion: Method = "minmax"
+    fusion: FusionMethod = "minmax"
     rrf_k: int = Field(default=RRF_K, ge=1)
     pool: int = Field(default=50, ge=1, le=1000)
     conversation_prior: float = Field(default=0.0, ge=0)
@@ -76,7 +76,7 @@ class ContextOptions(BaseModel):
     synopsis_room: float = Field(default=0.15, ge=0, le=1)
 
 
-class RerankingOptions(BaseModel):
+class BoundedRerankOptions(BaseModel):
     """For the model that the setting `reranker` names: it looks at the first `depth` turns, and none of them falls by
     more than `most` places. `deadline` is in seconds; there is none when ids are seeded."""
 
@@ -93,7 +93,7 @@ class Technique:
 
     name: str
     module: ModuleType
-    options: Options
+    options: TechniqueOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +103,11 @@ class RecallOptions:
     profile: str
     techniques: tuple[Technique, ...]
     ranking: RankingOptions
-    rerank: RerankOptions | None
-    reranker: RerankingOptions
+    rerank: LateInteractionOptions | None
+    reranker: BoundedRerankOptions
     context: ContextOptions
 
-    def enabled(self, chosen: Collection[str] | None) -> list[Technique]:
+    def select_techniques(self, chosen: Collection[str] | None) -> list[Technique]:
         """The techniques that run: those enabled, or exactly those chosen. Raises InvalidRecord for an unknown name."""
         if chosen is None:
             return [technique for technique in self.techniques if technique.options.enabled]
@@ -118,7 +118,7 @@ class RecallOptions:
         return [technique for technique in self.techniques if technique.name in chosen]
 
 
-def find_techniques() -> dict[str, ModuleType]:
+def discover_techniques() -> dict[str, ModuleType]:
     """The modules in `recall/techniques/`, by name. Raises ConfigError for one without `Options` and `search`."""
     found = {}
     for item in sorted(pkgutil.iter_modules(techniques.__path__), key=lambda item: item.name):
@@ -129,64 +129,69 @@ def find_techniques() -> dict[str, ModuleType]:
     return found
 
 
-Where = Callable[..., str]
+DescribeOrigin = Callable[..., str]
 
 
-def _nowhere(*path: str) -> str:
+def _unknown_origin(*path: str) -> str:
     """For options that nobody knows the source of."""
     return ""
 
 
-def read_options(
-    raw: Mapping[str, Mapping[str, Any]], profile: str = "default", where: Where = _nowhere
+def parse_options(
+    raw: Mapping[str, Mapping[str, Any]], profile: str = "default", describe_origin: DescribeOrigin = _unknown_origin
 ) -> RecallOptions:
     """Check the `recall` settings. Raises ConfigError naming the section or option, where it is from, the known ones.
 
-    `where` gives the source of an option by its path, to be put behind its name; see `Settings.where`.
+    `describe_origin` gives the source of an option by its path, to be put behind its name; see `Settings.where`.
     """
-    modules = find_techniques()
+    modules = discover_techniques()
     sections = {"ranking", "rerank", "reranker", "context"}
     for name in raw:
         if name not in sections and name not in modules:
             known = ", ".join(sorted({*modules, *sections}))
-            raise ConfigError(f"unknown section recall.{name}{where('recall', name)}; known ones: {known}")
+            raise ConfigError(f"unknown section recall.{name}{describe_origin('recall', name)}; known ones: {known}")
     ranking = dict(raw.get("ranking", {}))
     if profile == "best":
-        ranking.setdefault("conversation_prior", BEST_PRIOR)
+        ranking.setdefault("conversation_prior", BEST_PROFILE_PRIOR)
     weights = ranking.get("kinds")
     if isinstance(weights, Mapping):
         ranking["kinds"] = {**RankingOptions().kinds, **weights}
-    rerank = _read(RerankOptions, "rerank", raw, where)  # checked in either profile
+    rerank = _parse_section(LateInteractionOptions, "rerank", raw, describe_origin)  # checked in either profile
     options = RecallOptions(
         profile=profile,
         techniques=tuple(
-            Technique(name, module, _read(module.Options, name, raw, where)) for name, module in modules.items()
+            Technique(name, module, _parse_section(module.Options, name, raw, describe_origin))
+            for name, module in modules.items()
         ),
-        ranking=_read(RankingOptions, "ranking", {"ranking": ranking}, where),
+        ranking=_parse_section(RankingOptions, "ranking", {"ranking": ranking}, describe_origin),
         rerank=rerank if profile == "best" else None,
-        reranker=_read(RerankingOptions, "reranker", raw, where),
-        context=_read(ContextOptions, "context", raw, where),
+        reranker=_parse_section(BoundedRerankOptions, "reranker", raw, describe_origin),
+        context=_parse_section(ContextOptions, "context", raw, describe_origin),
     )
     for kind, weight in options.ranking.kinds.items():
         if weight > 0 and kind in {*KINDS, "Strategy", "Procedure"}:
             continue
-        origin = where("recall", "ranking", "kinds", kind)
+        origin = describe_origin("recall", "ranking", "kinds", kind)
         if weight <= 0:
             raise ConfigError(f"recall.ranking.kinds.{kind}{origin} must be above 0, got {weight}")
         raise ConfigError(f"recall.ranking.kinds{origin}: unknown kind {kind!r}; known ones: {', '.join(KINDS)}")
     return options
 
 
-def _read(model: type[O], section: str, raw: Mapping[str, Mapping[str, Any]], where: Where) -> O:
+def _parse_section(
+    options_type: type[OptionsT], section: str, raw: Mapping[str, Mapping[str, Any]], describe_origin: DescribeOrigin
+) -> OptionsT:
     given = raw.get(section, {})
     if not isinstance(given, Mapping):
-        raise ConfigError(f"recall.{section}{where('recall', section)} must be a table of options, got {given!r}")
+        raise ConfigError(
+            f"recall.{section}{describe_origin('recall', section)} must be a table of options, got {given!r}"
+        )
     try:
-        return model.model_validate(dict(given))
+        return options_type.model_validate(dict(given))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
     path = [section, *(str(part) for part in first["loc"])]
-    name, origin = ".".join(path), where("recall", *path)
+    name, origin = ".".join(path), describe_origin("recall", *path)
     if first["type"] == "extra_forbidden":
-        raise ConfigError(f"unknown option recall.{name}{origin}; known ones: {', '.join(model.model_fields)}")
+        raise ConfigError(f"unknown option recall.{name}{origin}; known ones: {', '.join(options_type.model_fields)}")
     raise ConfigError(f"recall.{name}{origin}: {first['msg']}, got {first['input']!r}")

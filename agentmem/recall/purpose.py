@@ -7,59 +7,68 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from agentmem.model.outline import Bools, Ints
-from agentmem.model.ranking import Doubles, filled
+from agentmem.model.ranking import Doubles, nan_to_zero
 from agentmem.model.records import Goal, Record
-from agentmem.recall.technique import Memory
+from agentmem.recall.technique import SearchContext
 
-MOST = 3  # goals that count: what serves every one of many serves none
-SAME_PLACE = 0.5  # how far a record of a goal's conversation serves it, whatever it says; a cosine says the rest
+MAX_GOALS = 3  # goals that count: what serves every one of many serves none
+# how far a record of a goal's conversation serves it, whatever it says; a cosine says the rest
+SAME_CONVERSATION_SCORE = 0.5
 
 
-async def purpose(
-    lists: Mapping[str, Ints], memory: Memory, records: Mapping[int, Record], weight: float
+async def goal_boost(
+    shortlists: Mapping[str, Ints], context: SearchContext, records: Mapping[int, Record], weight: float
 ) -> dict[str, Doubles]:
     """The factor of the shortlisted records, from 1 to 1 + `weight`; nothing where there is no active goal."""
-    goals = _counting(memory, records)
-    slots = np.concatenate([*(each for kind, each in lists.items() if kind != "Goal"), np.zeros(0, dtype=np.int64)])
-    if not goals or not weight or not len(slots):
+    goals = _active_goals(context, records)
+    ordinals = np.concatenate(
+        [*(each for kind, each in shortlists.items() if kind != "Goal"), np.zeros(0, dtype=np.int64)]
+    )
+    if not goals or not weight or not len(ordinals):
         return {}
-    serves = np.where(_in_their_conversations(memory, slots, [records[slot] for slot in goals]), SAME_PLACE, 0.0)
-    if memory.vectors is not None:
-        left, right = np.repeat(np.array(goals, dtype=np.int64), len(slots)), np.tile(slots, len(goals))
-        cosines = filled(await memory.vectors.between(left, right, memory.scope)).reshape(len(goals), len(slots))
+    serves = np.where(
+        _goal_conversation_mask(context, ordinals, [records[ordinal] for ordinal in goals]),
+        SAME_CONVERSATION_SCORE,
+        0.0,
+    )
+    if context.vectors is not None:
+        left, right = np.repeat(np.array(goals, dtype=np.int64), len(ordinals)), np.tile(ordinals, len(goals))
+        cosines = nan_to_zero(await context.vectors.score_pairs(left, right, context.scope)).reshape(
+            len(goals), len(ordinals)
+        )
         serves = np.maximum(serves, cosines.max(axis=0))
-    factor = np.ones(memory.outline.size)
-    factor[slots] = 1.0 + weight * np.clip(serves, 0.0, 1.0)
+    factor = np.ones(context.columns.size)
+    factor[ordinals] = 1.0 + weight * np.clip(serves, 0.0, 1.0)
     return {"goal": factor}
 
 
-def open_first(slots: Ints, memory: Memory, records: Mapping[int, Record]) -> Ints:
+def open_goals_first(ordinals: Ints, context: SearchContext, records: Mapping[int, Record]) -> Ints:
     """Goals with those still to be reached first, of these the one that the conversation pursues, else as they were."""
-    here = memory.scope.conversation_id
+    here = context.scope.conversation_id
 
-    def place(slot: int) -> int:
-        goal = records.get(slot)
-        if not isinstance(goal, Goal) or not goal.open:
+    def place(ordinal: int) -> int:
+        goal = records.get(ordinal)
+        if not isinstance(goal, Goal) or not goal.is_open:
             return 2
         return 0 if here and goal.pursued_in == here else 1
 
-    return np.array(sorted((int(slot) for slot in slots), key=place), dtype=np.int64)
+    return np.array(sorted((int(ordinal) for ordinal in ordinals), key=place), dtype=np.int64)
 
 
-def _counting(memory: Memory, records: Mapping[int, Record]) -> list[int]:
+def _active_goals(context: SearchContext, records: Mapping[int, Record]) -> list[int]:
     """The slots of the active goals that count: the one pursued here first, then the most urgent."""
-    here = memory.scope.conversation_id
-    found = [(slot, goal) for slot, goal in records.items() if isinstance(goal, Goal) and goal.open]
-    active = [(slot, goal) for slot, goal in found if goal.goal_status == "active"]
+    here = context.scope.conversation_id
+    found = [(ordinal, goal) for ordinal, goal in records.items() if isinstance(goal, Goal) and goal.is_open]
+    active = [(ordinal, goal) for ordinal, goal in found if goal.goal_status == "active"]
     active.sort(key=lambda each: (not here or each[1].pursued_in != here, -each[1].priority, each[1].seq))
-    return [slot for slot, _ in active[:MOST]]
+    return [ordinal for ordinal, _ in active[:MAX_GOALS]]
 
 
-def _in_their_conversations(memory: Memory, slots: Ints, goals: Sequence[Record]) -> Bools:
+def _goal_conversation_mask(context: SearchContext, ordinals: Ints, goals: Sequence[Record]) -> Bools:
     """Whether a record was said, or learned from what was said, where one of these goals came up or is pursued."""
-    outline = memory.outline
+    columns = context.columns
     named = [name for goal in goals if isinstance(goal, Goal) for name in (goal.conversation_id, goal.pursued_in)]
-    codes = [code for name in named if name and (code := outline.conversations.find(name)) >= 0]
-    source = outline.turn[slots]
-    place = np.where(source >= 0, outline.conversation[np.maximum(source, 0)], outline.conversation[slots])
+    codes = [code for name in named if name and (code := columns.conversations.find_code(name)) >= 0]
+    source = columns.turn[ordinals]
+    place = np.where(source >= 0, columns.conversation[np.maximum(source, 0)], columns.conversation[ordinals])
     return np.isin(place, codes)

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from agentmem.errors import InvalidRecord
-from agentmem.model.clock import aware
-from agentmem.text.query import QueryText
+from agentmem.model.clock import to_utc
+from agentmem.text.query import ParsedQuery
 
-LONGEST_QUERY = 10_000
-MOST_RESULTS = 100
-GROUPS = {"episodic": ("Turn",), "semantic": ("Fact", "Entity"), "procedural": ("Strategy", "Procedure")}
-ALWAYS_INCLUDED = ("Goal",)
+MAX_QUERY_CHARS = 10_000
+MAX_RESULTS = 100
+KINDS_BY_GROUP = {"episodic": ("Turn",), "semantic": ("Fact", "Entity"), "procedural": ("Strategy", "Procedure")}
+ALWAYS_INCLUDED_KINDS = ("Goal",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RecallRequest:
     """The arguments of one recall, as the caller gave them.
 
     `as_of` is a moment of the world, `known_at` a moment of the record; `since` and `until` bound, half open, where the
@@ -33,18 +33,20 @@ class Request:
     until: datetime | None = None
     time_window_hours: float | None = None
     min_confidence: float | None = None
-    include: tuple[str, ...] = tuple(GROUPS)
+    include: tuple[str, ...] = tuple(KINDS_BY_GROUP)
     techniques: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        _check_text(self.query)
+        _check_query(self.query)
         for name in ("as_of", "known_at", "since", "until"):
             if (moment := getattr(self, name)) is not None:
-                aware(moment, name)
-        if type(self.top_k) is not int or not 1 <= self.top_k <= MOST_RESULTS:
-            raise InvalidRecord(f"top_k must be between 1 and {MOST_RESULTS}, got {self.top_k!r}", field="top_k")
-        if not self.include or any(group not in GROUPS for group in self.include):
-            raise InvalidRecord(f"include must name some of {', '.join(GROUPS)}, got {self.include!r}", field="include")
+                to_utc(moment, name)
+        if type(self.top_k) is not int or not 1 <= self.top_k <= MAX_RESULTS:
+            raise InvalidRecord(f"top_k must be between 1 and {MAX_RESULTS}, got {self.top_k!r}", field="top_k")
+        if not self.include or any(group not in KINDS_BY_GROUP for group in self.include):
+            raise InvalidRecord(
+                f"include must name some of {', '.join(KINDS_BY_GROUP)}, got {self.include!r}", field="include"
+            )
         if self.time_window_hours is not None and not self.time_window_hours > 0:
             raise InvalidRecord(
                 f"time_window_hours must be above 0, got {self.time_window_hours}", field="time_window_hours"
@@ -53,37 +55,40 @@ class Request:
             raise InvalidRecord(
                 f"min_confidence must be between 0 and 1, got {self.min_confidence}", field="min_confidence"
             )
-        if self.since and self.until and aware(self.since) >= aware(self.until):
+        if self.since and self.until and to_utc(self.since) >= to_utc(self.until):
             raise InvalidRecord(f"since must be before until, got {self.since} and {self.until}", field="since")
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of record that may be found."""
-        return (*(kind for group in GROUPS if group in self.include for kind in GROUPS[group]), *ALWAYS_INCLUDED)
+        return (
+            *(kind for group in KINDS_BY_GROUP if group in self.include for kind in KINDS_BY_GROUP[group]),
+            *ALWAYS_INCLUDED_KINDS,
+        )
 
-    def starts(self, now: datetime) -> datetime | None:
+    def window_start(self, now: datetime) -> datetime | None:
         """The later of `since` and the beginning of the time window."""
         if self.time_window_hours is None:
             return self.since
         hours = min(self.time_window_hours, 24 * 365 * 1000)
-        window = aware(self.as_of or now) - timedelta(hours=hours)
-        return window if self.since is None else max(window, aware(self.since))
+        window = to_utc(self.as_of or now) - timedelta(hours=hours)
+        return window if self.since is None else max(window, to_utc(self.since))
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """What a technique sees: the request, its text as read (`read_query`), and the moment that counts as now."""
+class RecallQuery:
+    """What a technique sees: the request, its text as read (`parse_query`), and the moment that counts as now."""
 
-    request: Request
-    read: QueryText
+    request: RecallRequest
+    parsed: ParsedQuery
     now: datetime
 
 
-def _check_text(text: object) -> None:
+def _check_query(text: object) -> None:
     if not isinstance(text, str):
         raise InvalidRecord(f"query must be a string, got {type(text).__name__}", field="query")
-    if not text.strip() or len(text) > LONGEST_QUERY:
+    if not text.strip() or len(text) > MAX_QUERY_CHARS:
         raise InvalidRecord(
-            f"query must have 1 to {LONGEST_QUERY:,} characters, not all of them blank, got {len(text):,}",
+            f"query must have 1 to {MAX_QUERY_CHARS:,} characters, not all of them blank, got {len(text):,}",
             field="query",
         )

@@ -12,98 +12,107 @@ from datetime import datetime
 
 import numpy as np
 
-from agentmem.model.clock import micros
-from agentmem.model.outline import ALWAYS, ASKS_LAST, NEVER, Bools, Outline
+from agentmem.model.clock import to_micros
+from agentmem.model.outline import ENDS_WITH_QUESTION, MAX_TIME, MIN_TIME, Bools, RecordColumns
 from agentmem.model.scope import Scope
-from agentmem.recall.kept import Kept
-from agentmem.recall.neighbours import Neighbours, leaning
-from agentmem.recall.query import Request
+from agentmem.recall.kept import UserCache
+from agentmem.recall.neighbours import TurnNeighbors, context_window
+from agentmem.recall.query import RecallRequest
 
-UNKNOWN_CALM = 0.5  # with fewer turns than say anything; a guess
-MOST_SIGHTS = 4  # of one user
+DEFAULT_STATEMENT_RATIO = 0.5  # with fewer turns than say anything; a guess
+MAX_CACHED_VIEWS = 4  # of one user
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sight:
-    """See `technique.Memory` for the fields; `names` are those of who speaks in visible turns."""
+class VisibleRecords:
+    """See `technique.SearchContext` for the fields; `speaker_names` are those of who speaks in visible turns."""
 
     mask: Bools
-    turns: Bools
-    current: Bools
-    basis: Bools
-    links: Neighbours
-    near: Neighbours
-    calm: float
-    names: tuple[str, ...]
+    turn_mask: Bools
+    current_mask: Bools
+    normalization_mask: Bools
+    all_neighbors: TurnNeighbors
+    context_neighbors: TurnNeighbors
+    statement_ratio: float
+    speaker_names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Held:
+class _CachedVisibility:
     """A sight with the journal position it was made at, and the span of moments, half open, in which it is the same."""
 
     seq: int
     since: int
     until: int
-    sight: Sight
+    visible: VisibleRecords
 
 
-Filters = tuple[object, ...]
+FilterKey = tuple[object, ...]
 
 
-def look(outline: Outline, request: Request, scope: Scope, now: datetime, kept: Kept, few_turns: int) -> Sight:
-    """What this request may see. `few_turns` is how many turns it takes to speak of their nature."""
-    starts = request.starts(now)
-    filters: Filters = (
-        scope.readable(), request.as_of, request.kinds, starts, request.until, request.min_confidence, few_turns
+def visible_records(
+    columns: RecordColumns, request: RecallRequest, scope: Scope, now: datetime, cache: UserCache, min_turns: int
+) -> VisibleRecords:
+    """What this request may see. `min_turns` is how many turns it takes to speak of their nature."""
+    starts = request.window_start(now)
+    filters: FilterKey = (
+        scope.readable_channels(), request.as_of, request.kinds, starts, request.until, request.min_confidence,
+        min_turns
     )  # fmt: skip
-    moment = micros(now)
-    held: OrderedDict[Filters, _Held] = kept.sights
+    moment = to_micros(now)
+    held: OrderedDict[FilterKey, _CachedVisibility] = cache.visible_records
     found = held.pop(filters, None)
-    if found is None or found.seq != outline.seq or not found.since <= moment < found.until:
-        since, until = (ALWAYS, NEVER) if request.as_of is not None else _unchanged(outline, moment)
-        found = _Held(outline.seq, since, until, _look(outline, request, scope, now, kept, few_turns))
+    if found is None or found.seq != columns.seq or not found.since <= moment < found.until:
+        since, until = (MIN_TIME, MAX_TIME) if request.as_of is not None else _stable_interval(columns, moment)
+        found = _CachedVisibility(
+            columns.seq, since, until, _build_visible_records(columns, request, scope, now, cache, min_turns)
+        )
     held[filters] = found
-    while len(held) > MOST_SIGHTS:
+    while len(held) > MAX_CACHED_VIEWS:
         held.popitem(last=False)
-    return found.sight
+    return found.visible
 
 
-def _look(outline: Outline, request: Request, scope: Scope, now: datetime, kept: Kept, few_turns: int) -> Sight:
-    mask = outline.view(
-        scope.readable(), now=now, as_of=request.as_of, kinds=request.kinds, since=request.starts(now),
+def _build_visible_records(
+    columns: RecordColumns, request: RecallRequest, scope: Scope, now: datetime, cache: UserCache, min_turns: int
+) -> VisibleRecords:
+    mask = columns.build_visibility_mask(
+        scope.readable_channels(), now=now, as_of=request.as_of, kinds=request.kinds, since=request.window_start(now),
         until=request.until, min_confidence=request.min_confidence,
     ).mask  # fmt: skip
-    turns = mask & (outline.kind == outline.kinds.find("Turn"))
-    current = outline.view(outline.channels.values, now=now, as_of=request.as_of).mask
+    turns = mask & (columns.kind == columns.kinds.find_code("Turn"))
+    current = columns.build_visibility_mask(columns.channels.values, now=now, as_of=request.as_of).mask
     for column in (mask, turns, current):
         column.setflags(write=False)  # other recalls see the same
-    links, few, count = kept.links(outline), max(few_turns, 1), int(turns.sum())
-    return Sight(
+    links, few, count = cache.all_neighbors(columns), max(min_turns, 1), int(turns.sum())
+    return VisibleRecords(
         mask=mask,
-        turns=turns,
-        current=current,
-        basis=turns if few <= count < int(mask.sum()) else mask,
-        links=links,
-        near=kept.once("near", outline, mask, lambda: leaning(links, mask, outline.words)),
-        calm=_calm(outline, turns) if count >= few else UNKNOWN_CALM,
-        names=_names(outline, turns),
+        turn_mask=turns,
+        current_mask=current,
+        normalization_mask=turns if few <= count < int(mask.sum()) else mask,
+        all_neighbors=links,
+        context_neighbors=cache.get_or_compute(
+            "near", columns, mask, lambda: context_window(links, mask, columns.words)
+        ),
+        statement_ratio=_statement_ratio(columns, turns) if count >= few else DEFAULT_STATEMENT_RATIO,
+        speaker_names=_speaker_names(columns, turns),
     )
 
 
-def _unchanged(outline: Outline, moment: int) -> tuple[int, int]:
+def _stable_interval(columns: RecordColumns, moment: int) -> tuple[int, int]:
     """The span around a moment, half open, in which nothing ends."""
-    ends = outline.valid_to
+    ends = columns.valid_to
     over = ends <= moment
-    return int(ends[over].max(initial=ALWAYS)), int(ends[~over].min(initial=NEVER))
+    return int(ends[over].max(initial=MIN_TIME)), int(ends[~over].min(initial=MAX_TIME))
 
 
-def _calm(outline: Outline, turns: Bools) -> float:
+def _statement_ratio(columns: RecordColumns, turn_mask: Bools) -> float:
     """1 where nobody asks, 0 where at least every second turn asks."""
-    return max(0.0, 1.0 - 2.0 * float(((outline.asks[turns] & ASKS_LAST) != 0).mean()))
+    return max(0.0, 1.0 - 2.0 * float(((columns.asks[turn_mask] & ENDS_WITH_QUESTION) != 0).mean()))
 
 
-def _names(outline: Outline, turns: Bools) -> tuple[str, ...]:
+def _speaker_names(columns: RecordColumns, turn_mask: Bools) -> tuple[str, ...]:
     """Names of those who speak in visible turns; a name in lower case, such as a role's, is none."""
-    codes = outline.speaker[turns]
-    names = (outline.speakers.values[code] for code in np.flatnonzero(np.bincount(codes[codes >= 0])))
+    codes = columns.speaker[turn_mask]
+    names = (columns.speakers.values[code] for code in np.flatnonzero(np.bincount(codes[codes >= 0])))
     return tuple(name for name in names if not name[:1].islower())

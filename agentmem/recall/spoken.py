@@ -8,33 +8,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentmem.model.outline import Ints
-from agentmem.recall.technique import Memory
+from agentmem.recall.technique import SearchContext
 
-GLOSS, FACT, TURN = "Gloss", "Fact", "Turn"
+TURN_SUMMARY, FACT, TURN = "Gloss", "Fact", "Turn"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Speakers:
+class DocumentExpansion:
     """Slots of current records that speak for visible turns, in ascending order, and the slots of those turns."""
 
-    slots: Ints
-    turns: Ints
+    ordinals: Ints
+    turn_ordinals: Ints
 
 
-def speaking_for_turns(kinds: Collection[str]) -> tuple[str, ...]:
+def expansion_kinds(kinds: Collection[str]) -> tuple[str, ...]:
     """Kinds to be scored beside these, because they speak for turns among them."""
-    return tuple(kind for kind in (GLOSS, FACT) if kind not in kinds) if TURN in kinds else ()
+    return tuple(kind for kind in (TURN_SUMMARY, FACT) if kind not in kinds) if TURN in kinds else ()
 
 
-def speakers(memory: Memory, kind: str) -> Speakers:
+def find_expansions(context: SearchContext, kind: str) -> DocumentExpansion:
     """What of a kind speaks for the turns of a memory: only what the scope may read and what is not retired."""
-    outline = memory.outline
+    columns = context.columns
 
-    def find() -> Speakers:
-        speaks = memory.current & (outline.kind == outline.kinds.find(kind)) & (outline.turn >= 0)
-        speaks &= outline.channels.among(memory.scope.readable())[outline.channel]
-        speaks &= memory.turns[outline.turn]
-        slots = np.flatnonzero(speaks)
-        return Speakers(slots, outline.turn[slots])
+    def find() -> DocumentExpansion:
+        speaks = context.current_mask & (columns.kind == columns.kinds.find_code(kind)) & (columns.turn >= 0)
+        speaks &= columns.channels.mask_for(context.scope.readable_channels())[columns.channel]
+        speaks &= context.turn_mask[columns.turn]
+        ordinals = np.flatnonzero(speaks)
+        return DocumentExpansion(ordinals, columns.turn[ordinals])
 
-    return memory.kept.once(("speakers for turns", kind), outline, memory.mask, find, memory.current)
+    return context.cache.get_or_compute(("speakers for turns", kind), columns, context.mask, find, context.current_mask)

@@ -8,63 +8,63 @@ from datetime import datetime
 from typing import Any
 
 from agentmem.errors import AgentMemError, NotFound, StoreUnavailable
-from agentmem.events import DEBUG, WARNING, tell
-from agentmem.memory import Seat
-from agentmem.model.clock import Stopwatch, aware
+from agentmem.events import DEBUG, WARNING, log_event
+from agentmem.memory import MemoryContext
+from agentmem.model.clock import Stopwatch, to_utc
 from agentmem.model.scope import Scope, self_channel
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.kept_receipt import from_json, to_json
 from agentmem.recall.layer import RecallLayer
-from agentmem.recall.query import Request
-from agentmem.recall.receipt import Receipt, WhyNot
-from agentmem.resources import Resources
+from agentmem.recall.query import RecallRequest
+from agentmem.recall.receipt import Exclusion, Receipt
+from agentmem.resources import Engine
 
 
 @dataclass(frozen=True)
-class Trail:
+class RecallAudit:
     """What one recall leaves: a receipt in the process, and where the audit level asks for it a row and a kept receipt.
 
     What was erased while the recall was under way is told by none of them.
     """
 
-    resources: Resources
+    engine: Engine
     scope: Scope
     operation: str
-    request: Request
-    watch: Stopwatch
-    erasures: int
-    seen: int | None
+    request: RecallRequest
+    stopwatch: Stopwatch
+    erasure_count: int
+    seen_seq: int | None
 
     @classmethod
-    async def begin(cls, resources: Resources, scope: Scope, operation: str, request: Request) -> Trail:
+    async def begin(cls, engine: Engine, scope: Scope, operation: str, request: RecallRequest) -> RecallAudit:
         """To be called before anything is read."""
-        watch, erasures = Stopwatch(resources.clock), resources.erasures[scope.user_id]
-        seen = (await resources.log.head(scope)).seq if resources.auditor.reads else None
-        return cls(resources, scope, operation, request, watch, erasures, seen)
+        watch, erasures = Stopwatch(engine.clock), engine.erasure_counts[scope.user_id]
+        seen = (await engine.log.head(scope)).seq if engine.auditor.audits_reads else None
+        return cls(engine, scope, operation, request, watch, erasures, seen)
 
-    def hold(self, bundle: MemoryBundle) -> None:
+    def publish(self, bundle: MemoryBundle) -> None:
         """Keep the receipt in this process for a while, and tell that there was a recall."""
-        resources, receipt = self.resources, bundle.receipt
-        if resources.erasures[self.scope.user_id] == self.erasures:
-            resources.keep_receipt(receipt.id, receipt)
-        resources.timings.add("recall", receipt.milliseconds)
-        tell(DEBUG, "recalled", user_id=self.scope.user_id, receipt_id=receipt.id, items=len(bundle.items),
+        engine, receipt = self.engine, bundle.receipt
+        if engine.erasure_counts[self.scope.user_id] == self.erasure_count:
+            engine.cache_receipt(receipt.id, receipt)
+        engine.latency_stats.add("recall", receipt.milliseconds)
+        log_event(DEBUG, "recalled", user_id=self.scope.user_id, receipt_id=receipt.id, items=len(bundle.items),
              notices=len(bundle.notices), ms=receipt.milliseconds)  # fmt: skip
 
-    async def reinforced(self, bundle: MemoryBundle) -> MemoryBundle:
+    async def reinforce(self, bundle: MemoryBundle) -> MemoryBundle:
         """Count what was delivered; where that cannot be written, the answer is given all the same, with a notice."""
-        resources, receipt = self.resources, bundle.receipt
+        engine, receipt = self.engine, bundle.receipt
         try:
-            await resources.log.touch(receipt.delivered, self.scope, receipt.id, at=resources.clock.now())
+            await engine.log.record_usage(receipt.delivered, self.scope, receipt.id, used_at=engine.clock.now())
         except StoreUnavailable as error:
             return replace(bundle, notices=(*bundle.notices, f"That this was recalled could not be noted: {error}"))
         return bundle
 
-    async def end(self, receipt: Receipt | None, *, error: str | None = None) -> None:
+    async def write_row(self, receipt: Receipt | None, *, error: str | None = None) -> None:
         """Write the row: what was delivered, from where, how long it took."""
-        resources, request = self.resources, self.request
-        auditor = resources.auditor
-        if not auditor.reads or error == StoreUnavailable.__name__:  # to ask the log again would double the wait
+        engine, request = self.engine, self.request
+        auditor = engine.auditor
+        if not auditor.audits_reads or error == StoreUnavailable.__name__:  # to ask the log again would double the wait
             return
         details: dict[str, Any] = {}
         if receipt is not None:
@@ -75,31 +75,33 @@ class Trail:
             }  # fmt: skip
             if auditor.level == "verbose":
                 details["candidates"] = receipt.as_dict()["candidates"]
-        row = auditor.read(
-            self.operation, self.scope.reading(request.channels), memory_type="recall", query=request.query,
-            count=None if receipt is None else len(receipt.delivered), latency_ms=self.watch.milliseconds(),
+        row = auditor.build_read_entry(
+            self.operation, self.scope.with_channels(request.channels), memory_type="recall", query=request.query,
+            count=None if receipt is None else len(receipt.delivered), latency_ms=self.stopwatch.milliseconds(),
             metadata=details, error=error,
         )  # fmt: skip
         if row is not None:
-            await resources.log.audit([replace(row, seen=self.seen)])
+            await engine.log.write_audit([replace(row, seen_seq=self.seen_seq)])
             if receipt is not None:
-                await self._keep(receipt)
+                await self._write_receipt(receipt)
 
-    async def _keep(self, receipt: Receipt) -> None:
+    async def _write_receipt(self, receipt: Receipt) -> None:
         """Keep a receipt beside its row. That this fails costs nobody an answer: the process has it for a while."""
-        log, scope = self.resources.log, self.scope
+        log, scope = self.engine.log, self.scope
         try:
             text = await asyncio.to_thread(to_json, receipt)
-            await log.keep_receipt(scope, receipt.id, text, receipt.at, self.seen)
+            await log.write_receipt(scope, receipt.id, text, receipt.at, self.seen_seq)
         except AgentMemError as error:
-            tell(WARNING, "receipt not kept", user_id=scope.user_id, receipt_id=receipt.id, error=type(error).__name__)
+            log_event(
+                WARNING, "receipt not kept", user_id=scope.user_id, receipt_id=receipt.id, error=type(error).__name__
+            )
 
 
 @dataclass
 class AuditView:
     """What was done, and why a recall answered as it did."""
 
-    seat: Seat
+    context: MemoryContext
     recall: RecallLayer
 
     async def query(
@@ -111,7 +113,7 @@ class AuditView:
         The view of an agent leaves out rows about the private channels of other agents. A view without an agent, which
         is the user's or an auditor's, has all rows.
         """
-        agent = self.seat.scope.agent_id
+        agent = self.context.scope.agent_id
         filters: dict[str, Any] = {
             "operation": operation, "memory_type": memory_type, "since": since, "until": until,
             "session_id": session_id, "success": success, "limit": limit,
@@ -120,19 +122,19 @@ class AuditView:
         given = {name: value for name, value in filters.items() if value is not None}
         for name in ("since", "until"):
             if name in given:
-                given[name] = aware(given[name], name)
-        return await self.seat.resources.log.audit_rows(self.seat.scope, **given)
+                given[name] = to_utc(given[name], name)
+        return await self.context.engine.log.audit_rows(self.context.scope, **given)
 
     async def receipt(self, receipt_id: str) -> Receipt:
         """The receipt of a recall: one of the last 1,000 of this process, at audit levels reads and verbose any one.
 
         Raises NotFound when it was neither, is past retention, or was erased with what it names.
         """
-        resources, scope = self.seat.resources, self.seat.scope
-        found = resources.receipts.get(receipt_id)
-        if found is None and (kept := await resources.log.receipt(receipt_id, scope)) is not None:
+        engine, scope = self.context.engine, self.context.scope
+        found = engine.receipts.get(receipt_id)
+        if found is None and (kept := await engine.log.find_receipt(receipt_id, scope)) is not None:
             found = from_json(kept)
-        if not isinstance(found, Receipt) or not _may_see(scope, found.scope):
+        if not isinstance(found, Receipt) or not _may_read(scope, found.scope):
             raise NotFound(
                 f"no receipt {receipt_id!r} of this user; the last 1,000 recalls of a process are kept,"
                 " and at audit levels reads and verbose all of them"
@@ -143,16 +145,16 @@ class AuditView:
         """What each technique took and gave in the recalls of this process, of all its users, without any text."""
         return self.recall.metrics.as_dict()
 
-    async def why_not(self, receipt_id: str, record_id: str) -> WhyNot:
+    async def why_not(self, receipt_id: str, record_id: str) -> Exclusion:
         """Why a record was not delivered: not visible, found too weak (ranks and scores by list), or cut."""
-        return await self.recall.why_not(await self.receipt(receipt_id), await self.seat.resolve_id(record_id))
+        return await self.recall.why_not(await self.receipt(receipt_id), await self.context.resolve_id(record_id))
 
     async def replay(self, receipt_id: str) -> MemoryBundle:
         """The bundle that a recall delivered, rendered again from its receipt with the records as they were then."""
         return await self.recall.replay(await self.receipt(receipt_id))
 
 
-def _may_see(scope: Scope, seen: Scope) -> bool:
+def _may_read(scope: Scope, recalled_scope: Scope) -> bool:
     """Whether what was recalled from one place may be told in another: not what an agent keeps to itself."""
-    private = {channel for channel in seen.readable() if channel.startswith("_self_")}
-    return seen.user_id == scope.user_id and private <= set(scope.readable())
+    private = {channel for channel in recalled_scope.readable_channels() if channel.startswith("_self_")}
+    return recalled_scope.user_id == scope.user_id and private <= set(scope.readable_channels())

@@ -4,49 +4,55 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentmem.model.clock import micros
-from agentmem.model.outline import HIDDEN, NEVER
-from agentmem.recall.query import Query
-from agentmem.recall.receipt import WhyNot
-from agentmem.recall.select import Selection
-from agentmem.recall.technique import Memory
+from agentmem.model.clock import to_micros
+from agentmem.model.outline import HIDDEN_STATUSES, MAX_TIME
+from agentmem.recall.query import RecallQuery
+from agentmem.recall.receipt import Exclusion
+from agentmem.recall.select import RankedSelection
+from agentmem.recall.technique import SearchContext
 
 
-def unseen(query: Query, memory: Memory, selection: Selection, record_id: str) -> WhyNot:
+def explain_exclusion(
+    query: RecallQuery, context: SearchContext, selection: RankedSelection, record_id: str
+) -> Exclusion:
     """The reason, from a recall repeated with a deeper pool."""
-    slots = [slot for (_, key), slot in memory.outline.slots.items() if key == record_id and slot < memory.outline.size]
-    slots = [slot for slot in slots if memory.outline.kind[slot] >= 0]
-    if not slots:
-        return WhyNot(False, "no record of this id was known then")
-    slot = slots[0]
-    if slot in selection.unsure:
-        return WhyNot(False, "its confidence has faded below min_confidence")
-    if memory.mask[slot]:
-        return WhyNot(False, _too_far(slot, selection))
-    return WhyNot(False, f"not visible: {_hidden(slot, query, memory)}")
+    ordinals = [
+        ordinal
+        for (_, key), ordinal in context.columns.ordinals_by_key.items()
+        if key == record_id and ordinal < context.columns.size
+    ]
+    ordinals = [ordinal for ordinal in ordinals if context.columns.kind[ordinal] >= 0]
+    if not ordinals:
+        return Exclusion(False, "no record of this id was known then")
+    ordinal = ordinals[0]
+    if ordinal in selection.below_confidence:
+        return Exclusion(False, "its confidence has faded below min_confidence")
+    if context.mask[ordinal]:
+        return Exclusion(False, _describe_rank(ordinal, selection))
+    return Exclusion(False, f"not visible: {_describe_invisibility(ordinal, query, context)}")
 
 
-def _too_far(slot: int, selection: Selection) -> str:
-    for kind, slots in selection.kinds.items():
-        if len(found := np.flatnonzero(slots == slot)):
+def _describe_rank(ordinal: int, selection: RankedSelection) -> str:
+    for kind, ordinals in selection.ordinals_by_kind.items():
+        if len(found := np.flatnonzero(ordinals == ordinal)):
             return f"too far behind: place {int(found[0]) + 1} among {kind} records"
     return "too far behind to be given a place"
 
 
-def _hidden(slot: int, query: Query, memory: Memory) -> str:
-    outline, request, scope = memory.outline, query.request, memory.scope
-    channel = outline.channels.values[outline.channel[slot]]
-    status = outline.statuses.values[outline.status[slot]]
-    kind = outline.kinds.values[outline.kind[slot]]
-    begins = int(outline.valid_from[slot])
-    now = micros(query.now)
-    weak = request.min_confidence is not None and bool(outline.confidence[slot] < request.min_confidence)
+def _describe_invisibility(ordinal: int, query: RecallQuery, context: SearchContext) -> str:
+    columns, request, scope = context.columns, query.request, context.scope
+    channel = columns.channels.values[columns.channel[ordinal]]
+    status = columns.statuses.values[columns.status[ordinal]]
+    kind = columns.kinds.values[columns.kind[ordinal]]
+    begins = int(columns.valid_from[ordinal])
+    now = to_micros(query.now)
+    weak = request.min_confidence is not None and bool(columns.confidence[ordinal] < request.min_confidence)
     tests = (
-        (channel not in scope.readable(), f"its channel {channel!r} is not read here"),
+        (channel not in scope.readable_channels(), f"its channel {channel!r} is not read here"),
         (kind not in request.kinds, f"{kind} records are not included"),
-        (status in HIDDEN, f"it is {status}"),
-        (outline.superseded_at[slot] != NEVER, "it was superseded"),
-        (outline.valid_to[slot] <= now, "it had ended by then"),
+        (status in HIDDEN_STATUSES, f"it is {status}"),
+        (columns.superseded_at[ordinal] != MAX_TIME, "it was superseded"),
+        (columns.valid_to[ordinal] <= now, "it had ended by then"),
         (request.as_of is not None and begins > now, "it was not true yet"),
         (weak, "its confidence is below min_confidence"),
     )

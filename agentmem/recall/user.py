@@ -8,48 +8,50 @@ from typing import Any
 import numpy as np
 
 from agentmem.model.records import Synopsis, User
-from agentmem.model.synopsis import Tier
-from agentmem.recall.technique import Memory
+from agentmem.model.synopsis import SynopsisSection
+from agentmem.recall.technique import SearchContext
 from agentmem.settings_parts import SynopsisOptions
 
-FIELDS = ("preferences", "expertise_areas", "communication_style", "metadata")
-SYNOPSIS = "synopsis"
+PROFILE_FIELDS = ("preferences", "expertise_areas", "communication_style", "metadata")
+SYNOPSIS_KEY = "synopsis"
 
 
-async def profile_of(memory: Memory) -> dict[str, Any]:
+async def read_profile(context: SearchContext) -> dict[str, Any]:
     """The user's profile as it stood, without what is empty."""
-    outline = memory.outline
-    slots = np.flatnonzero(memory.current & (outline.kind == outline.kinds.find("User")))
-    for user in await memory.read([int(slot) for slot in slots[:1]]):
+    columns = context.columns
+    ordinals = np.flatnonzero(context.current_mask & (columns.kind == columns.kinds.find_code("User")))
+    for user in await context.read([int(ordinal) for ordinal in ordinals[:1]]):
         if isinstance(user, User):
-            return {name: value for name in FIELDS if (value := getattr(user, name))}
+            return {name: value for name in PROFILE_FIELDS if (value := getattr(user, name))}
     return {}
 
 
-async def user_context(memory: Memory, options: SynopsisOptions) -> dict[str, Any]:
+async def read_user_context(context: SearchContext, options: SynopsisOptions) -> dict[str, Any]:
     """The profile, and under `synopsis` what is stored of the readable channels and still holds."""
-    told, synopsis = await profile_of(memory), await _synopsis(memory, options)
-    return {**told, SYNOPSIS: synopsis} if synopsis is not None else told
+    told, synopsis = await read_profile(context), await _read_synopsis(context, options)
+    return {**told, SYNOPSIS_KEY: synopsis} if synopsis is not None else told
 
 
-async def _synopsis(memory: Memory, options: SynopsisOptions) -> Synopsis | None:
-    outline, readable = memory.outline, memory.scope.readable()
-    mine = memory.current & (outline.kind == outline.kinds.find(Synopsis.__name__))
-    slots = np.flatnonzero(mine & outline.channels.among(readable)[outline.channel])
-    if not len(slots):
+async def _read_synopsis(context: SearchContext, options: SynopsisOptions) -> Synopsis | None:
+    columns, readable = context.columns, context.scope.readable_channels()
+    mine = context.current_mask & (columns.kind == columns.kinds.find_code(Synopsis.__name__))
+    ordinals = np.flatnonzero(mine & columns.channels.mask_for(readable)[columns.channel])
+    if not len(ordinals):
         return None
-    from agentmem.memory.synopsis import TIERS, holds, joined
-    from agentmem.memory.synopsis_material import bases
+    from agentmem.memory.synopsis import SECTIONS, is_fresh, merge_channels
+    from agentmem.memory.synopsis_material import take_snapshots
 
-    since, parts = memory.moment - timedelta(seconds=min(options.context_ttl, 1e9)), {}
-    stand = await bases(outline, readable, memory.moment)
-    for found in await memory.read([int(slot) for slot in slots]):
+    since, parts = context.now - timedelta(seconds=min(options.context_ttl, 1e9)), {}
+    stand = await take_snapshots(columns, readable, context.now)
+    for found in await context.read([int(ordinal) for ordinal in ordinals]):
         if isinstance(found, Synopsis):
-            now, part = stand[found.channel], dict[str, Tier]()
-            for name in TIERS:
-                tier: Tier = getattr(found, name)
-                good = holds(tier, now, name, since) and now.shows(outline, tier.shown)
-                part[name] = tier if good else Tier()
+            now, part = stand[found.channel], dict[str, SynopsisSection]()
+            for name in SECTIONS:
+                tier: SynopsisSection = getattr(found, name)
+                good = is_fresh(tier, now, name, since) and now.has_all(columns, tier.shown)
+                part[name] = tier if good else SynopsisSection()
             parts[found.channel] = part
-    made = joined(memory.scope, [parts[name] for name in readable if name in parts], options, options.max_tokens, None)
+    made = merge_channels(
+        context.scope, [parts[name] for name in readable if name in parts], options, options.max_tokens, None
+    )
     return made if made.text else None

@@ -15,58 +15,62 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from agentmem.model.changes import Audit, Change, JournalEntry
-from agentmem.model.outline import Floats, Ints, OutlineRows
+from agentmem.model.changes import AuditEntry, Change, JournalEntry
+from agentmem.model.outline import Floats, Ints, RecordColumnBatch
 from agentmem.model.records import Edge, Key, Record
 from agentmem.model.scope import Operator, Scope
 from agentmem.stores.values import (
     SENTENCE,
     WHOLE,
-    Batch,
+    ChunkScores,
+    DeadLetter,
+    ErasureScan,
     Head,
-    Neighbour,
-    Parked,
-    Passage,
+    Neighbor,
     Postings,
-    Scan,
-    Scores,
-    Usage,
+    RecordUsage,
+    VectorBatch,
+    VectorRow,
     Where,
 )
 
 __all__ = [
     "SENTENCE",
     "WHOLE",
-    "Batch",
-    "FollowingGraph",
+    "ChunkScores",
+    "DeadLetter",
+    "ErasureScan",
+    "GraphNodeVectors",
     "GraphStore",
     "Head",
     "LogStore",
-    "Neighbour",
-    "NodeVectors",
-    "Parked",
-    "Passage",
+    "Neighbor",
     "Postings",
-    "RecordStore",
-    "Scan",
-    "Scores",
+    "RecordReader",
+    "RecordUsage",
+    "ReplicatedGraph",
     "SessionStore",
-    "Usage",
+    "TermIndex",
+    "VectorBatch",
     "VectorIndex",
+    "VectorRow",
     "Where",
-    "WordIndex",
 ]
 
 
-class RecordStore(Protocol):
+class RecordReader(Protocol):
     """Reading current records."""
 
-    async def get(self, kind: str, ids: Sequence[str], scope: Scope) -> list[Record]:
+    async def read_records(self, kind: str, ids: Sequence[str], scope: Scope) -> list[Record]:
         """The records of these ids in the order asked, missing ones left out. Any channel of the user."""
         ...
 
-    async def by_slot(self, slots: Sequence[int], scope: Scope, through: int | None = None) -> list[Record]:
-        """The records of these slots in the order asked, missing ones left out; as of journal position `through`."""
+    async def read_by_ordinal(
+        self, ordinals: Sequence[int], scope: Scope, through_seq: int | None = None
+    ) -> list[Record]:
+        """The records of these slots in the order asked, missing ones left out; as of journal position
+        `through_seq`.
+        """
         ...
 
     async def find(
@@ -86,16 +90,18 @@ class RecordStore(Protocol):
         """How many current records match."""
         ...
 
-    async def outline(self, scope: Scope, after: int) -> tuple[OutlineRows, list[int], Head]:
-        """Rows of the records changed after `after`, slots gone since, and the head they are complete up to."""
+    async def read_columns(self, scope: Scope, after_seq: int) -> tuple[RecordColumnBatch, list[int], Head]:
+        """Rows of the records changed after `after_seq`, slots gone since, and the head they are complete up to."""
         ...
 
-    async def outline_at(self, scope: Scope, through: int) -> tuple[OutlineRows, list[int]]:
-        """What to patch into the current outline to get the one at `through`: earlier rows, and slots not there yet."""
+    async def read_columns_patch(self, scope: Scope, through_seq: int) -> tuple[RecordColumnBatch, list[int]]:
+        """What to patch into the current outline to get the one at `through_seq`: earlier rows, and slots not there
+        yet.
+        """
         ...
 
 
-class WordIndex(Protocol):
+class TermIndex(Protocol):
     """The user's own word index."""
 
     async def match(self, terms: Sequence[str], scope: Scope) -> dict[str, Postings]:
@@ -103,11 +109,11 @@ class WordIndex(Protocol):
         ...
 
 
-class LogStore(RecordStore, WordIndex, Protocol):
+class LogStore(RecordReader, TermIndex, Protocol):
     """The truth: journal, current records, words, usage, audit, leases."""
 
     async def append(
-        self, changes: Sequence[Change], audit: Audit | None = None, fence: int | None = None
+        self, changes: Sequence[Change], audit: AuditEntry | None = None, fence: int | None = None
     ) -> list[JournalEntry]:
         """Commit all changes of one user in one transaction, under the user's lock, and return what the journal holds.
 
@@ -116,17 +122,17 @@ class LogStore(RecordStore, WordIndex, Protocol):
         """
         ...
 
-    async def applied(self, change_id: str, payload: str, scope: Scope) -> JournalEntry | None:
+    async def find_applied(self, change_id: str, request_hash: str, scope: Scope) -> JournalEntry | None:
         """The entry of a change_id applied before, `repeated`; None when it is new; Conflict with another payload."""
         ...
 
     async def head(self, scope: Scope) -> Head: ...
 
-    async def seq_at(self, scope: Scope, moment: datetime) -> int:
+    async def seq_at_time(self, scope: Scope, moment: datetime) -> int:
         """The last journal position recorded at or before a moment; 0 before the first."""
         ...
 
-    async def changes(self, scope: Scope, after: int, limit: int) -> list[JournalEntry]:
+    async def changes(self, scope: Scope, after_seq: int, limit: int) -> list[JournalEntry]:
         """The journal after a position, in `seq` order."""
         ...
 
@@ -134,19 +140,19 @@ class LogStore(RecordStore, WordIndex, Protocol):
         """All kept versions of a record, oldest first."""
         ...
 
-    async def states(self, keys: Sequence[Key] | None, scope: Scope, through: int) -> dict[Key, Record]:
-        """The records of these keys (None: all changed after `through`) as they were at a journal position."""
+    async def snapshot_at(self, keys: Sequence[Key] | None, scope: Scope, through_seq: int) -> dict[Key, Record]:
+        """The records of these keys (None: all changed after `through_seq`) as they were at a journal position."""
         ...
 
     async def operation(self, operation_id: str, scope: Scope) -> list[JournalEntry]:
         """The journal entries of one operation."""
         ...
 
-    async def touched_since(self, keys: Sequence[Key], scope: Scope, after: int) -> dict[Key, int]:
+    async def changed_keys_since(self, keys: Sequence[Key], scope: Scope, after_seq: int) -> dict[Key, int]:
         """Which of these records changed after a position, with the latest `seq`."""
         ...
 
-    async def audit(self, entries: Sequence[Audit]) -> None:
+    async def write_audit(self, entries: Sequence[AuditEntry]) -> None:
         """Add rows to the audit log, in order; without texts where something was erased since their `seen`."""
         ...
 
@@ -154,21 +160,21 @@ class LogStore(RecordStore, WordIndex, Protocol):
         """Audit rows, newest first. Filters: operation, memory_type, since, until, session_id, success, limit."""
         ...
 
-    async def keep_receipt(
-        self, scope: Scope, receipt_id: str, receipt: str, at: datetime, seen: int | None = None
+    async def write_receipt(
+        self, scope: Scope, receipt_id: str, receipt: str, created_at: datetime, seen_seq: int | None = None
     ) -> None:
         """Keep how a recall was answered, as JSON; the same one again replaces it.
 
-        `seen` is the journal position from before that recall: nothing is kept where something was erased since.
+        `seen_seq` is the journal position from before that recall: nothing is kept where something was erased since.
         """
         ...
 
-    async def receipt(self, receipt_id: str, scope: Scope) -> str | None:
+    async def find_receipt(self, receipt_id: str, scope: Scope) -> str | None:
         """A kept receipt of this user; None when there is none."""
         ...
 
-    async def touch(
-        self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, at: datetime,
+    async def record_usage(
+        self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, used_at: datetime,
         context_tags: Sequence[str] = (), boost: float = 0.0,
     ) -> None:  # fmt: skip
         """Count a delivery (or a use) of each record, once per receipt, and note when it is due next.
@@ -177,34 +183,40 @@ class LogStore(RecordStore, WordIndex, Protocol):
         """
         ...
 
-    async def usage(self, keys: Sequence[Key], scope: Scope) -> dict[Key, Usage]: ...
+    async def usage(self, keys: Sequence[Key], scope: Scope) -> dict[Key, RecordUsage]: ...
 
     async def erase(
-        self, scope: Scope, keys: Sequence[Key] | None, *, operation_id: str, at: datetime, seen: int | None = None
-    ) -> Scan:
+        self,
+        scope: Scope,
+        keys: Sequence[Key] | None,
+        *,
+        operation_id: str,
+        erased_at: datetime,
+        seen_seq: int | None = None,
+    ) -> ErasureScan:
         """Remove records (None: all of the user) with versions, words, usage, audit text, vectors; leave tombstones.
 
-        `seen` is the journal position at which the caller looked for what rests on them: a fact or an edge written
+        `seen_seq` is the journal position at which the caller looked for what rests on them: a fact or an edge written
         since is a Conflict (`stale`), and nothing is removed.
         """
         ...
 
     async def users(self, operator: Operator, limit: int = 1000, after: str = "") -> list[str]: ...
 
-    async def behind(self, projection: str, operator: Operator, limit: int = 100) -> list[str]:
+    async def lagging_users(self, projection: str, operator: Operator, limit: int = 100) -> list[str]:
         """Users whose projection lags, longest waiting first; a hint."""
         ...
 
-    async def note_reached(self, projection: str, marks: Mapping[str, int]) -> None:
-        """Note up to where a projection outside of the log has come for these users: a hint for `behind`.
+    async def write_watermark_hints(self, projection: str, watermarks: Mapping[str, int]) -> None:
+        """Note up to where a projection outside of the log has come for these users: a hint for `lagging_users`.
 
         Never lowers a mark.
         """
         ...
 
-    async def park(self, parked: Parked) -> None: ...
+    async def write_dead_letter(self, dead_letter: DeadLetter) -> None: ...
 
-    async def parked(self, scope: Scope | Operator) -> list[Parked]: ...
+    async def dead_letters(self, scope: Scope | Operator) -> list[DeadLetter]: ...
 
     async def meta(self) -> dict[str, str]:
         """What is recorded of the store: store_id, embedder, openings, schema version."""
@@ -212,19 +224,19 @@ class LogStore(RecordStore, WordIndex, Protocol):
 
     async def set_meta(self, values: Mapping[str, str]) -> None: ...
 
-    async def default_meta(self, values: Mapping[str, str]) -> dict[str, str]:
+    async def init_meta(self, values: Mapping[str, str]) -> dict[str, str]:
         """Record those names that are absent; returns all. Two openers at once agree on one value."""
         ...
 
-    async def count_opening(self) -> int:
+    async def increment_openings(self) -> int:
         """Count one more opening of the store and return the count (for seeded ids)."""
         ...
 
-    async def lease(self, name: str, ttl: float, owner: str) -> int | None:
+    async def acquire_lease(self, name: str, ttl: float, owner: str) -> int | None:
         """A fencing token, larger each time, or None while another owner holds the lease. Timed by the database."""
         ...
 
-    async def release(self, name: str, owner: str) -> None: ...
+    async def release_lease(self, name: str, owner: str) -> None: ...
 
     async def maintain(self, now: datetime, keep_audit_days: int) -> dict[str, int]:
         """Fold the word tail into packed segments, drop audit days and receipts past retention."""
@@ -242,32 +254,38 @@ class LogStore(RecordStore, WordIndex, Protocol):
 class VectorIndex(Protocol):
     """Vectors of passages of one embedder, exact within the user."""
 
-    async def apply(self, batches: Mapping[str, Batch]) -> dict[str, int]:
+    async def apply(self, batches: Mapping[str, VectorBatch]) -> dict[str, int]:
         """Write each user's batch whose `after` is the stored watermark; return the watermarks as they are now."""
         ...
 
     async def watermark(self, user_id: str) -> int: ...
 
-    async def nearest(self, vector: Floats, scope: Scope, where: Where, grain: str, k: int | None = None) -> Scores:
-        """Cosine in [-1, 1] of passages, best first when `k` is given, else of every one in slot order.
+    async def search(
+        self, vector: Floats, scope: Scope, where: Where, granularity: str, top_k: int | None = None
+    ) -> ChunkScores:
+        """Cosine in [-1, 1] of passages, best first when `top_k` is given, else of every one in slot order.
 
         The scope's channels and `where.kinds` are applied before any cut. Rounded to 1e-4.
         """
         ...
 
-    async def scores(self, vector: Floats, scope: Scope, where: Where, grains: Sequence[str]) -> list[Scores]:
-        """What `nearest` gives for each of these grains without `k`, at one moment and in one go."""
+    async def score_all(
+        self, vector: Floats, scope: Scope, where: Where, granularities: Sequence[str]
+    ) -> list[ChunkScores]:
+        """What `search` gives for each of these grains without `k`, at one moment and in one go."""
         ...
 
-    async def between(self, left: Ints, right: Ints, scope: Scope) -> Floats:
+    async def score_pairs(self, left: Ints, right: Ints, scope: Scope) -> Floats:
         """Cosines of the whole vectors of pairs of records, shape (len(left),), float32; NaN where one has none."""
         ...
 
-    async def whole(self, slots: Sequence[int], scope: Scope) -> dict[int, NDArray[np.float16]]:
+    async def read_vectors(self, ordinals: Sequence[int], scope: Scope) -> dict[int, NDArray[np.float16]]:
         """The whole vectors of these records as they are stored; those without one left out."""
         ...
 
-    async def tokens(self, slots: Sequence[int], scope: Scope) -> dict[int, tuple[NDArray[np.int32], NDArray[np.int8]]]:
+    async def read_token_vectors(
+        self, ordinals: Sequence[int], scope: Scope
+    ) -> dict[int, tuple[NDArray[np.int32], NDArray[np.int8]]]:
         """Token vectors of these records, where they are kept."""
         ...
 
@@ -275,15 +293,15 @@ class VectorIndex(Protocol):
         """Forget the user's vectors and watermark, so that they are built again."""
         ...
 
-    async def erase(self, scope: Scope, slots: Iterable[int] | None) -> None: ...
+    async def erase(self, scope: Scope, ordinals: Iterable[int] | None) -> None: ...
 
 
 class GraphStore(Protocol):
     """The graph, kept by the log's own transaction when embedded."""
 
-    async def neighbours(
+    async def neighbors(
         self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, depth: int = 2, limit: int = 50
-    ) -> list[Neighbour]:
+    ) -> list[Neighbor]:
         """Records within `depth` steps in either direction, nearest first, never through a retired one."""
         ...
 
@@ -300,7 +318,7 @@ class GraphStore(Protocol):
         ...
 
 
-class FollowingGraph(GraphStore, Protocol):
+class ReplicatedGraph(GraphStore, Protocol):
     """A graph outside of the log, which follows the journal and may lag."""
 
     async def apply(self, batches: Mapping[str, tuple[int, Sequence[JournalEntry]]]) -> dict[str, int]:
@@ -314,7 +332,7 @@ class FollowingGraph(GraphStore, Protocol):
         """`watermark` of each of these users; 0 for one never followed."""
         ...
 
-    async def followed(self, after: str = "", limit: int = 1000) -> dict[str, int]:
+    async def watermarks_page(self, after: str = "", limit: int = 1000) -> dict[str, int]:
         """A page of all users that the graph follows, by name, with their watermarks."""
         ...
 
@@ -322,14 +340,14 @@ class FollowingGraph(GraphStore, Protocol):
         """Take these records out, or (None) everything of the user, watermark included."""
         ...
 
-    async def holding(self, scope: Scope, keys: Sequence[Key] | None) -> int:
+    async def count_present(self, scope: Scope, keys: Sequence[Key] | None) -> int:
         """How many of these records, or (None) of all records of the user, are there, be it by name only.
 
         Of these records not what is merely named by one that stays.
         """
         ...
 
-    async def erased(self, scope: Scope, after: Key | None = None, limit: int = 1000) -> dict[Key, datetime]:
+    async def tombstones(self, scope: Scope, after: Key | None = None, limit: int = 1000) -> dict[Key, datetime]:
         """A page of the user's records that the journal said were erased, and when; erasing keeps them."""
         ...
 
@@ -337,14 +355,14 @@ class FollowingGraph(GraphStore, Protocol):
         """Note these records as erased, too."""
         ...
 
-    async def get(self, kind: str, scope: Scope, after: str = "", limit: int = 1000) -> dict[str, int]:
+    async def record_seqs(self, kind: str, scope: Scope, after: str = "", limit: int = 1000) -> dict[str, int]:
         """Ids and `seq` of the records of a kind that the graph holds, by id; `Edge`: of the stated relations."""
         ...
 
     async def close(self) -> None: ...
 
 
-class NodeVectors(Protocol):
+class GraphNodeVectors(Protocol):
     """Vectors on the nodes of a graph that follows, for people who search there. They are written after it."""
 
     async def watermarks(self, users: Collection[str], name: str) -> dict[str, tuple[int, int]]:
@@ -355,14 +373,14 @@ class NodeVectors(Protocol):
         self,
         scope: Scope,
         name: str,
-        after: int,
-        through: int,
+        after_seq: int,
+        through_seq: int,
         vectors: Mapping[Key, tuple[int, NDArray[np.float16] | None]],
     ) -> bool:
         """Put these vectors, each with its record's slot, on the nodes that are there; None takes one off.
 
-        Nothing, and False, unless the watermark is `after` and the graph is at `through` or beyond. What was followed
-        under another name begins anew.
+        Nothing, and False, unless the watermark is `after_seq` and the graph is at `through_seq` or beyond. What was
+        followed under another name begins anew.
         """
         ...
 
@@ -375,14 +393,14 @@ class SessionStore(Protocol):
     """A cache with time to live. Nothing depends on a key's survival. Values are JSON."""
 
     @property
-    def shared(self) -> bool:
+    def is_shared(self) -> bool:
         """Whether other programs can look into it."""
         ...
 
     async def push(self, scope: Scope, key: str, value: Any, *, keep: int, ttl: float) -> None: ...
 
-    async def tail(self, scope: Scope, key: str, n: int) -> list[Any]:
-        """The last `n` values pushed, oldest first."""
+    async def tail(self, scope: Scope, key: str, limit: int) -> list[Any]:
+        """The last `limit` values pushed, oldest first."""
         ...
 
     async def set(self, scope: Scope, key: str, value: Any, *, ttl: float) -> None: ...

@@ -7,24 +7,24 @@ from dataclasses import replace
 from datetime import datetime
 
 from agentmem.errors import InvalidRecord
-from agentmem.model.changes import Audit
-from agentmem.model.clock import aware
+from agentmem.model.changes import AuditEntry
+from agentmem.model.clock import to_utc
 
-FILTERS = ("operation", "memory_type", "since", "until", "session_id", "success", "own_channel", "limit")
+AUDIT_FILTERS = ("operation", "memory_type", "since", "until", "session_id", "success", "own_channel", "limit")
 
 
-def check_filters(names: Iterable[str]) -> None:
+def check_audit_filters(names: Iterable[str]) -> None:
     """Raise InvalidRecord for a filter that is none."""
     for name in names:
-        if name not in FILTERS:
-            raise InvalidRecord(f"audit rows are filtered by {', '.join(FILTERS)}, got {name!r}", field=name)
+        if name not in AUDIT_FILTERS:
+            raise InvalidRecord(f"audit rows are filtered by {', '.join(AUDIT_FILTERS)}, got {name!r}", field=name)
 
 
-def stamp(moment: datetime) -> str:
+def format_timestamp(timestamp: datetime) -> str:
     """A moment as the audit log writes it, in UTC with microseconds: text order is time order."""
-    return aware(moment).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return to_utc(timestamp).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def bare(entry: Audit) -> Audit:
+def redact_audit(entry: AuditEntry) -> AuditEntry:
     """The row without query, error and details, as erasure leaves one."""
     return replace(entry, query_text=None, error_message=None, metadata={})

@@ -8,182 +8,193 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentmem.errors import Conflict, InvalidRecord
-from agentmem.model.changes import Change, Gone, JournalEntry, Stored
+from agentmem.model.changes import Change, JournalEntry, RemovedRecord, StoredRecord
 from agentmem.model.clock import from_micros
-from agentmem.model.edges import turn_at
+from agentmem.model.edges import turn_position_key
 from agentmem.model.records import Key, Record, Turn
-from agentmem.stores.payload import FORMAT, Stamp, encode, stamped
+from agentmem.stores.payload import PAYLOAD_FORMAT, RecordMetadata, attach_metadata, encode
 
-LAST_INDEX = 1_000_000_000  # ranking keeps positions in 32 bits
+MAX_TURN_INDEX = 1_000_000_000  # ranking keeps positions in 32 bits
 
 
 @dataclass(slots=True)
-class Held:
+class CurrentVersion:
     """What the log holds under one key. `seq` is None where nothing is current; slot and first time stay for good."""
 
-    slot: int
+    ordinal: int
     recorded_at: int
     seq: int | None = None
     channel: str = ""
-    unique: str = ""
-    place: tuple[str, int] = ("", -1)
+    dedup_key: str = ""
+    position_key: tuple[str, int] = ("", -1)
 
 
 @dataclass(slots=True)
-class State:
+class ReadSet:
     """The part of a user's state that some changes touch."""
 
     head: int = 0
-    slots: int = 0
+    next_ordinal: int = 0
     last_at: int = 0
-    held: dict[Key, Held] = field(default_factory=dict)
-    sharing: dict[tuple[str, str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
-    newest: dict[str, int] = field(default_factory=dict)  # the position of the latest current record of a kind
-    last: dict[str, int] = field(default_factory=dict)  # the highest position of a conversation
-    taken: dict[tuple[str, int], int] = field(default_factory=dict)  # (conversation, position): slot
+    versions: dict[Key, CurrentVersion] = field(default_factory=dict)
+    ordinals_by_dedup_key: dict[tuple[str, str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
+    # the position of the latest current record of a kind
+    last_seq_by_kind: dict[str, int] = field(default_factory=dict)
+    # the highest position of a conversation
+    last_position_by_conversation: dict[str, int] = field(default_factory=dict)
+    ordinal_by_position: dict[tuple[str, int], int] = field(default_factory=dict)  # (conversation, position): slot
 
-    def holds(self, kind: str, held: Held) -> None:
+    def claim(self, kind: str, version: CurrentVersion) -> None:
         """Note the unique value and the position that a current record has."""
-        if held.unique:
-            self.sharing[kind, held.channel, held.unique].add(held.slot)
-        conversation, position = held.place
+        if version.dedup_key:
+            self.ordinals_by_dedup_key[kind, version.channel, version.dedup_key].add(version.ordinal)
+        conversation, position = version.position_key
         if position >= 0 and kind == "Turn":
-            self.taken[held.place] = held.slot
-            self.last[conversation] = max(self.last.get(conversation, -1), position)
+            self.ordinal_by_position[version.position_key] = version.ordinal
+            self.last_position_by_conversation[conversation] = max(
+                self.last_position_by_conversation.get(conversation, -1), position
+            )
 
-    def releases(self, kind: str, held: Held) -> None:
+    def release(self, kind: str, version: CurrentVersion) -> None:
         """Free the unique value and the position that a record had."""
-        if held.unique:
-            self.sharing[kind, held.channel, held.unique].discard(held.slot)
-        if kind == "Turn" and self.taken.get(held.place) == held.slot:
-            del self.taken[held.place]
+        if version.dedup_key:
+            self.ordinals_by_dedup_key[kind, version.channel, version.dedup_key].discard(version.ordinal)
+        if kind == "Turn" and self.ordinal_by_position.get(version.position_key) == version.ordinal:
+            del self.ordinal_by_position[version.position_key]
 
-    def slots_by_key(self) -> dict[Key, int]:
+    def ordinals_by_key(self) -> dict[Key, int]:
         """The slots of the current records that are known here, turns by where they stand too."""
-        found = {key: held.slot for key, held in self.held.items() if held.seq is not None}
-        return found | {turn_at(*place): slot for place, slot in self.taken.items()}
+        found = {key: held.ordinal for key, held in self.versions.items() if held.seq is not None}
+        return found | {turn_position_key(*place): ordinal for place, ordinal in self.ordinal_by_position.items()}
 
 
 @dataclass
-class Draft:
+class WritePlan:
     """The changes of one write, applied one after the other to what was read of the current state."""
 
     user_id: str
-    state: State
-    at: int
+    read_set: ReadSet
+    recorded_at: int
     entries: list[JournalEntry] = field(default_factory=list)
-    changes: list[tuple[Any, ...]] = field(default_factory=list)  # rows of memory_changes
-    versions: list[tuple[Any, ...]] = field(default_factory=list)  # rows of memory_versions
-    written: dict[int, Stored] = field(default_factory=dict)  # what is current in the end, by slot
-    given: dict[int, Record] = field(default_factory=dict)  # the same, as the caller gave it
-    left: dict[int, Gone] = field(default_factory=dict)
-    was_current: set[int] = field(default_factory=set)
-    was_known: set[int] = field(default_factory=set)
+    change_rows: list[tuple[Any, ...]] = field(default_factory=list)  # rows of memory_changes
+    version_rows: list[tuple[Any, ...]] = field(default_factory=list)  # rows of memory_versions
+    upserts: dict[int, StoredRecord] = field(default_factory=dict)  # what is current in the end, by slot
+    originals: dict[int, Record] = field(default_factory=dict)  # the same, as the caller gave it
+    removed: dict[int, RemovedRecord] = field(default_factory=dict)
+    current_before: set[int] = field(default_factory=set)
+    known_before: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.at = max(self.at, self.state.last_at)  # record time never runs backwards, whatever the clock does
-        self.was_known = {held.slot for held in self.state.held.values()}
-        self.was_current = {held.slot for held in self.state.held.values() if held.seq is not None}
+        # record time never runs backwards, whatever the clock does
+        self.recorded_at = max(self.recorded_at, self.read_set.last_at)
+        self.known_before = {held.ordinal for held in self.read_set.versions.values()}
+        self.current_before = {held.ordinal for held in self.read_set.versions.values() if held.seq is not None}
 
-    def new(self) -> Set[int]:
+    def new_ordinals(self) -> Set[int]:
         """Slots that this write is the first to use."""
-        return self.written.keys() - self.was_known
+        return self.upserts.keys() - self.known_before
 
     def add(self, change: Change) -> None:
         """Work out one change. Raises Conflict or InvalidRecord; then the whole write is given up."""
         _check_keys(change)
         self._check_expectations(change)
-        self.state.head += 1
-        gone = [departure for key in change.retracts if (departure := self._retract(key))]
-        missing = [record for record in change.ensures if self._current(record.key) is None]
-        puts = [self._put(record, change) for record in (*missing, *change.puts)]
+        self.read_set.head += 1
+        gone = [departure for key in change.deletes if (departure := self._delete(key))]
+        missing = [record for record in change.inserts_if_absent if self._find_current(record.key) is None]
+        puts = [self._upsert(record, change) for record in (*missing, *change.upserts)]
         self._check_unique(stored.record for stored in puts)
-        self.changes.append((
-            self.user_id, self.state.head, change.change_id, change.operation_id, change.operation, change.actor,
-            change.cause, change.payload, self.at,
+        self.change_rows.append((
+            self.user_id, self.read_set.head, change.change_id, change.operation_id, change.operation, change.actor,
+            change.cause, change.request_hash, self.recorded_at,
         ))  # fmt: skip
         self.entries.append(
             JournalEntry(
                 user_id=self.user_id,
-                seq=self.state.head,
+                seq=self.read_set.head,
                 change_id=change.change_id,
                 operation_id=change.operation_id,
                 operation=change.operation,
                 actor=change.actor,
                 cause=change.cause,
-                at=from_micros(self.at),
-                puts=tuple(puts),
-                gone=tuple(gone),
+                recorded_at=from_micros(self.recorded_at),
+                upserts=tuple(puts),
+                removals=tuple(gone),
             )
         )
 
-    def _current(self, key: Key) -> Held | None:
-        held = self.state.held.get(key)
+    def _find_current(self, key: Key) -> CurrentVersion | None:
+        held = self.read_set.versions.get(key)
         return held if held is not None and held.seq is not None else None
 
     def _check_expectations(self, change: Change) -> None:
-        for kind, position in change.since.items():
-            if (newest := self.state.newest.get(kind, 0)) > position:
+        for kind, position in change.no_new_since.items():
+            if (newest := self.read_set.last_seq_by_kind.get(kind, 0)) > position:
                 raise Conflict(f"a {kind} was put at {newest}; this write expected none since {position}", stale=True)
-        for (kind, record_id), expected in change.expects.items():
-            held = self._current((kind, record_id))
+        for (kind, record_id), expected in change.expected_versions.items():
+            held = self._find_current((kind, record_id))
             found = None if held is None else held.seq
             if found != expected:
                 raise Conflict(
-                    f"{kind} {record_id!r} {_standing(found)}; this write expected that it {_standing(expected)}",
+                    f"{kind} {record_id!r} {_describe_version(found)}; this write expected that it "
+                    f"{_describe_version(expected)}",
                     stale=True,
                 )
 
     def _check_unique(self, records: Any) -> None:
         for record in records:
-            unique = record.unique()
-            if unique and len(self.state.sharing[record.kind, record.channel, unique]) > 1:
+            unique = record.dedup_key()
+            if unique and len(self.read_set.ordinals_by_dedup_key[record.kind, record.channel, unique]) > 1:
                 raise Conflict(
                     f"another current {record.kind} in channel {record.channel!r} says the same as {record.id!r}",
                     stale=True,
                 )
 
-    def _retract(self, key: Key) -> Gone | None:
-        held = self._current(key)
+    def _delete(self, key: Key) -> RemovedRecord | None:
+        held = self._find_current(key)
         if held is None:
             return None
-        self.state.releases(key[0], held)
-        self.versions.append((
-            self.user_id, held.slot, self.state.head, *key, held.channel, held.recorded_at, None, FORMAT
+        self.read_set.release(key[0], held)
+        self.version_rows.append((
+            self.user_id, held.ordinal, self.read_set.head, *key, held.channel, held.recorded_at, None, PAYLOAD_FORMAT
         ))  # fmt: skip
-        held.seq, held.unique, held.place = None, "", ("", -1)
-        self.written.pop(held.slot, None)
-        self.left[held.slot] = Gone(held.slot, *key)
-        return self.left[held.slot]
+        held.seq, held.dedup_key, held.position_key = None, "", ("", -1)
+        self.upserts.pop(held.ordinal, None)
+        self.removed[held.ordinal] = RemovedRecord(held.ordinal, *key)
+        return self.removed[held.ordinal]
 
-    def _put(self, record: Record, change: Change) -> Stored:
-        key, seq = record.key, self.state.head
-        kind, held = key[0], self.state.held.get(key)
+    def _upsert(self, record: Record, change: Change) -> StoredRecord:
+        key, seq = record.key, self.read_set.head
+        kind, held = key[0], self.read_set.versions.get(key)
         if held is None:
-            held = self.state.held[key] = Held(self.state.slots, self.at)
-            self.state.slots += 1
-        fields = {"index": self._position(record, held)} if isinstance(record, Turn) else {}
-        self.state.releases(kind, held)
-        stamp = Stamp(self.user_id, record.id, record.channel, held.recorded_at, seq, change.operation_id)
-        full = stamped(record, stamp, **fields)
-        held.seq, held.channel, held.unique, held.place = seq, full.channel, full.unique(), full.place()
-        self.state.holds(kind, held)
-        self.versions.append((
-            self.user_id, held.slot, seq, kind, full.id, full.channel, held.recorded_at, encode(full), FORMAT
+            held = self.read_set.versions[key] = CurrentVersion(self.read_set.next_ordinal, self.recorded_at)
+            self.read_set.next_ordinal += 1
+        fields = {"index": self._assign_index(record, held)} if isinstance(record, Turn) else {}
+        self.read_set.release(kind, held)
+        stamp = RecordMetadata(self.user_id, record.id, record.channel, held.recorded_at, seq, change.operation_id)
+        full = attach_metadata(record, stamp, **fields)
+        held.seq, held.channel, held.dedup_key, held.position_key = (
+            seq,
+            full.channel,
+            full.dedup_key(),
+            full.position_key(),
+        )
+        self.read_set.claim(kind, held)
+        self.version_rows.append((
+            self.user_id, held.ordinal, seq, kind, full.id, full.channel, held.recorded_at, encode(full), PAYLOAD_FORMAT
         ))  # fmt: skip
-        self.left.pop(held.slot, None)
-        stored = self.written[held.slot] = Stored(held.slot, full)
-        self.given[held.slot] = record
+        self.removed.pop(held.ordinal, None)
+        stored = self.upserts[held.ordinal] = StoredRecord(held.ordinal, full)
+        self.originals[held.ordinal] = record
         return stored
 
-    def _position(self, turn: Turn, held: Held) -> int:
+    def _assign_index(self, turn: Turn, version: CurrentVersion) -> int:
         """The index of a turn: as given when it is free, else the one it has, else the next of its conversation."""
         conversation = turn.conversation_id
         if turn.index < 0:
-            if held.place[0] == conversation and held.place[1] >= 0:
-                return held.place[1]
-            return self.state.last.get(conversation, -1) + 1
-        if self.state.taken.get((conversation, turn.index), held.slot) != held.slot:
+            if version.position_key[0] == conversation and version.position_key[1] >= 0:
+                return version.position_key[1]
+            return self.read_set.last_position_by_conversation.get(conversation, -1) + 1
+        if self.read_set.ordinal_by_position.get((conversation, turn.index), version.ordinal) != version.ordinal:
             raise InvalidRecord(
                 f"index {turn.index} of conversation {conversation!r} is taken by another turn; "
                 "leave it out to get the next one",
@@ -192,12 +203,12 @@ class Draft:
         return turn.index
 
 
-def _standing(seq: int | None) -> str:
+def _describe_version(seq: int | None) -> str:
     return "is absent" if seq is None else f"stands at {seq}"
 
 
 def _check_keys(change: Change) -> None:
-    keys = [record.key for record in (*change.puts, *change.ensures)] + list(change.retracts)
+    keys = [record.key for record in (*change.upserts, *change.inserts_if_absent)] + list(change.deletes)
     if len(set(keys)) != len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
         raise InvalidRecord(f"a change names {twice[0]} {twice[1]!r} twice", field="id")
@@ -212,5 +223,5 @@ def check_records(user_id: str, records: Collection[Record]) -> None:
             raise InvalidRecord(f"user_id: {record.kind} {record.id!r} belongs to another user", field="user_id")
         if isinstance(record, Turn) and not record.conversation_id:
             raise InvalidRecord(f"Turn {record.id!r} has no conversation_id", field="conversation_id")
-        if isinstance(record, Turn) and record.index > LAST_INDEX:
-            raise InvalidRecord(f"index must be at most {LAST_INDEX:,}, got {record.index}", field="index")
+        if isinstance(record, Turn) and record.index > MAX_TURN_INDEX:
+            raise InvalidRecord(f"index must be at most {MAX_TURN_INDEX:,}, got {record.index}", field="index")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from agentmem.model.changes import JournalEntry
-from agentmem.stores import Batch, VectorIndex
+from agentmem.stores import VectorBatch, VectorIndex
 
 
-class InstantVectors(Protocol):
+class InlineVectors(Protocol):
     """A projection that makes vectors on the calling thread, with no model that could be slow or away.
 
     A log calls it while it holds the user's lock: in a file on the writer's thread, on a server on the loop.
@@ -18,21 +18,21 @@ class InstantVectors(Protocol):
     @property
     def index(self) -> VectorIndex: ...
 
-    def at_once(self, entries: Sequence[JournalEntry]) -> Batch | None:
+    def embed_now(self, entries: Sequence[JournalEntry]) -> VectorBatch | None:
         """The batch of entries about to be committed, without gaps; None when they are too many to wait for.
 
         It may raise anything; then the vectors follow as those of a model do.
         """
         ...
 
-    def committed(self, entries: Sequence[JournalEntry]) -> None:
+    def on_committed(self, entries: Sequence[JournalEntry]) -> None:
         """Told that these entries are committed, together with their batch."""
         ...
 
 
-Served = Callable[[], InstantVectors | None]
+VectorSource = Callable[[], InlineVectors | None]
 """The projection that recalls are served with now; None when its vectors can only follow."""
 
 
-def nothing_served() -> None:
+def no_vectors() -> None:
     """Of a log that nobody told of vectors."""

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from agentmem.text.words import terms
+from agentmem.text.words import tokenize
 
 _COMPOUND = re.compile(r"\w(?:[\w'@./:+-]*\w)?")
 _PIECE = re.compile(r"[^\W_]+")
-_SHORTEST_WORD = 3
-_SHORTEST_PHRASE = 12
-_PHRASE = 40  # characters compared: errors quote no more than the beginning of a text
-_MOST_PHRASES = 256
+_MIN_WORD_CHARS = 3
+_MIN_PHRASE_CHARS = 12
+_MAX_PHRASE_CHARS = 40  # characters compared: errors quote no more than the beginning of a text
+_MAX_PHRASES = 256
 
 
-_MADE = re.compile(
+_GENERATED = re.compile(
     # An id, or a reason that is one; all those of one minute begin alike.
     r"(merged into )?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     r"|\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)"  # a moment
@@ -27,41 +27,41 @@ _MADE = re.compile(
 )
 
 
-def is_made(text: str) -> bool:
+def is_generated(text: str) -> bool:
     """Whether a string was made by us and says nothing: other rows may well hold the same."""
-    return _MADE.fullmatch(text) is not None
+    return _GENERATED.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Needles:
+class ErasureTerms:
     """Pieces of erased text: words that only it held, beginnings of its longer strings, and all its strings."""
 
     words: frozenset[str] = frozenset()
     phrases: tuple[str, ...] = ()
     strings: frozenset[str] = frozenset()
 
-    def in_text(self, text: str) -> bool:
+    def matches_text(self, text: str) -> bool:
         """Whether a text holds one of the words or phrases."""
-        return not self.words.isdisjoint(_words(text)) or self._phrase_in(text)
+        return not self.words.isdisjoint(_words(text)) or self._has_phrase(text)
 
-    def in_json(self, text: str, *, words: bool = True) -> bool:
+    def matches_json(self, text: str, *, words: bool = True) -> bool:
         """Whether JSON holds one of the phrases, or one of the words in a value: its keys are mostly our own."""
-        keys, values = strings_of(text)
+        keys, values = collect_json_strings(text)
         said = "\n".join(values)
-        return (words and self.in_text(said)) or self._phrase_in("\n".join((*keys, said)))
+        return (words and self.matches_text(said)) or self._has_phrase("\n".join((*keys, said)))
 
-    def quoted_in(self, text: str) -> bool:
+    def matches_json_value(self, text: str) -> bool:
         """Whether JSON holds one of the strings as a value, however short."""
-        return any(value in self.strings for value in strings_of(text)[1])
+        return any(value in self.strings for value in collect_json_strings(text)[1])
 
-    def _phrase_in(self, text: str) -> bool:
+    def _has_phrase(self, text: str) -> bool:
         return any(phrase in text for phrase in self.phrases)
 
 
-def surfaces(texts: Iterable[str]) -> dict[str, list[str]]:
+def surface_forms(texts: Iterable[str]) -> dict[str, list[str]]:
     """The words of some texts, lower case, each with the index terms it is found by; stop words are left out."""
-    words = {word for text in texts for word in _words(text) if len(word) >= _SHORTEST_WORD}
-    return {word: found for word in words if (found := terms(word))}
+    words = {word for text in texts for word in _words(text) if len(word) >= _MIN_WORD_CHARS}
+    return {word: found for word in words if (found := tokenize(word))}
 
 
 def _words(text: str) -> set[str]:
@@ -69,15 +69,16 @@ def _words(text: str) -> set[str]:
     return {*_COMPOUND.findall(text), *_PIECE.findall(text)}
 
 
-def needles(strings: Collection[str], words: Iterable[str]) -> Needles:
+def build_erasure_terms(strings: Collection[str], words: Iterable[str]) -> ErasureTerms:
     """The needles for these strings and the words that are left nowhere else."""
     long = sorted(
-        {text[:_PHRASE] for text in strings if len(text) >= _SHORTEST_PHRASE}, key=lambda text: (-len(text), text)
+        {text[:_MAX_PHRASE_CHARS] for text in strings if len(text) >= _MIN_PHRASE_CHARS},
+        key=lambda text: (-len(text), text),
     )
-    return Needles(frozenset(words), tuple(long[:_MOST_PHRASES]), frozenset(strings))
+    return ErasureTerms(frozenset(words), tuple(long[:_MAX_PHRASES]), frozenset(strings))
 
 
-def strings_of(text: str) -> tuple[list[str], list[str]]:
+def collect_json_strings(text: str) -> tuple[list[str], list[str]]:
     """The keys and the string values of a JSON text, nested ones included."""
     keys: list[str] = []
     values: list[str] = []
@@ -94,17 +95,17 @@ def strings_of(text: str) -> tuple[list[str], list[str]]:
     return keys, values
 
 
-def texts_of(payloads: Sequence[tuple[Any, ...]]) -> set[str]:
+def collect_user_texts(payloads: Sequence[tuple[Any, ...]]) -> set[str]:
     """What callers wrote in these records, given as rows whose third column is a payload; what we made is left out."""
     return {
         text
         for row in payloads
         for value in json.loads(row[2]).values()
-        for text in chain(*strings_of(json.dumps(value)))
-        if not is_made(text)
+        for text in chain(*collect_json_strings(json.dumps(value)))
+        if not is_generated(text)
     }
 
 
-def is_told(receipt: str, wanted: Needles, ids: Collection[str]) -> bool:
+def has_erased_content(receipt: str, erasure_terms: ErasureTerms, ids: Collection[str]) -> bool:
     """Whether a receipt (JSON) names one of these records or holds erased text."""
-    return any(json.dumps(name) in receipt for name in ids) or wanted.in_json(receipt)
+    return any(json.dumps(name) in receipt for name in ids) or erasure_terms.matches_json(receipt)

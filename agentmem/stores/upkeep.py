@@ -20,16 +20,16 @@ class Finding:
     """One thing that a check looked at. `fix` says what to do about a warning or an error; empty when all is well."""
 
     level: Literal["ok", "warning", "error"]
-    what: str
+    check: str
     detail: str
     fix: str = ""
 
 
-GIVEN_UP = 3
+DEAD_LETTER_ATTEMPTS = 3
 """Tries after which what keeps failing is passed over: before, it is only waiting for the next one."""
 
 
-def mend_parked(names: Collection[str]) -> str:
+def requeue_hint(names: Collection[str]) -> str:
     """What to do about things that were passed over, by the names they were parked under."""
     kinds = sorted({name.partition("/")[0] for name in names})
     steps = ["agentmem consolidate --again" if kind == "consolidate" else
@@ -97,7 +97,7 @@ class RawUsage(NamedTuple):
     due_for: str = ""
 
 
-class Reach(NamedTuple):
+class JournalCounters(NamedTuple):
     """How far a user's journal goes: last `seq`, next free slot, erasures so far, and the latest record time."""
 
     head: int
@@ -106,22 +106,22 @@ class Reach(NamedTuple):
     last_at: int
 
 
-class Lag(NamedTuple):
-    """A user whose projection is behind, and by how many changes; `behind` is negative when it is ahead of the log."""
+class ProjectionLag(NamedTuple):
+    """A user whose projection is behind, and by how many changes; `lag` is negative when it is ahead of the log."""
 
     user_id: str
     projection: str
-    behind: int
+    lag: int
 
 
-class Upkeep(Protocol):
-    """What a backend offers for looking after it; see `open_upkeep` of the backend."""
+class StoreAdmin(Protocol):
+    """What a backend offers for looking after it; see `open_admin` of the backend."""
 
-    async def reach(self, scope: Scope) -> Reach:
+    async def journal_counters(self, scope: Scope) -> JournalCounters:
         """All zero for a user never seen."""
         ...
 
-    async def raw_changes(self, scope: Scope, after: int, limit: int) -> list[RawChange]:
+    async def raw_changes(self, scope: Scope, after_seq: int, limit: int) -> list[RawChange]:
         """The journal after a position as it is stored, in `seq` order."""
         ...
 
@@ -129,7 +129,7 @@ class Upkeep(Protocol):
         """Usage rows after a (kind, id), in that order."""
         ...
 
-    async def restore(self, scope: Scope, changes: Sequence[RawChange]) -> None:
+    async def import_changes(self, scope: Scope, changes: Sequence[RawChange]) -> None:
         """Put raw changes back, with positions, slots, times and ids as they were, in one transaction.
 
         Current records, words and graph follow. They must continue the user's journal without a gap, otherwise
@@ -137,24 +137,26 @@ class Upkeep(Protocol):
         """
         ...
 
-    async def restore_usage(self, scope: Scope, rows: Sequence[RawUsage]) -> None: ...
+    async def import_usage(self, scope: Scope, rows: Sequence[RawUsage]) -> None: ...
 
-    async def settle(self, scope: Scope, reach: Reach) -> None:
+    async def set_counters(self, scope: Scope, counters: JournalCounters) -> None:
         """Set the counters of a user whose journal was put back whole; Conflict when it ends elsewhere.
 
         Records that fade and for which no moment was put back are due at once, so that a job looks at them.
         """
         ...
 
-    async def rebuild_words(self, scope: Scope) -> int:
+    async def rebuild_terms(self, scope: Scope) -> int:
         """Make the user's word index again from current records; how many records it holds."""
         ...
 
-    async def unpark(self, projection: str, scope: Scope) -> int:
+    async def requeue_dead_letters(self, projection: str, scope: Scope) -> int:
         """Forget which changes of the user were parked, so that they are tried again; how many those were."""
         ...
 
-    async def lagging(self, projections: Collection[str], operator: Operator, limit: int = 100) -> list[Lag]:
+    async def lagging_projections(
+        self, projections: Collection[str], operator: Operator, limit: int = 100
+    ) -> list[ProjectionLag]:
         """Users of whom a projection is not exactly at the head of the journal, furthest behind first."""
         ...
 
@@ -167,12 +169,12 @@ class Upkeep(Protocol):
         """
         ...
 
-    async def erased(self, scope: Scope, after: Key = ("", ""), limit: int = 1000) -> dict[Key, datetime]:
+    async def tombstones(self, scope: Scope, after: Key = ("", ""), limit: int = 1000) -> dict[Key, datetime]:
         """A page of the user's tombstones, those after a key by kind and id, with when each was erased last."""
         ...
 
-    async def switch_embedder(self, identity: str, behind: int = 0) -> bool:
-        """Make an embedder the recorded one, when its vectors lack at most `behind` changes of all users; else False.
+    async def switch_embedder(self, identity: str, max_lag: int = 0) -> bool:
+        """Make an embedder the recorded one, when its vectors lack at most `max_lag` changes of all users; else False.
 
         One transaction: no write comes between the look and the switch. Conflict when another embedder is being built;
         StoreUnavailable when a server's writers do not make way within seconds.

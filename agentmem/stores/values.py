@@ -25,9 +25,9 @@ class Where:
     channels: tuple[str, ...] | None = None
     conversation_id: str | None = None
     status: tuple[str, ...] | None = None
-    key: tuple[str, ...] | None = None  # Record.unique() values
+    dedup_keys: tuple[str, ...] | None = None  # Record.unique() values
     ids: tuple[str, ...] | None = None
-    after: str | None = None  # ids that come after this one
+    after_id: str | None = None  # ids that come after this one
     since: datetime | None = None  # world time begins at or after
     until: datetime | None = None  # world time begins before
 
@@ -35,74 +35,75 @@ class Where:
 class Head(NamedTuple):
     """How far a user's journal reaches. `erasures` grows when something was erased: then caches are dropped whole.
 
-    `at` is the latest record time, in microseconds since 1970: what is known now may be no older. `embedder` is the
-    identity that the store records now, "" before the first one. `marks` are positions that projections have reached,
-    by name, where a log on a server has them at hand: exact for vectors, for a graph as it was last noted.
+    `last_at` is the latest record time, in microseconds since 1970: what is known now may be no older. `embedder` is
+    the identity that the store records now, "" before the first one. `watermarks` are positions that projections have
+    reached, by name, where a log on a server has them at hand: exact for vectors, for a graph as it was last noted.
     """
 
     seq: int
     erasures: int
-    at: int
+    last_at: int
     embedder: str = ""
-    marks: Mapping[str, int] = MappingProxyType({})
+    watermarks: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Postings:
     """Matches of one term: slots (ascending) and how often it occurs in each."""
 
-    slots: Ints
+    ordinals: Ints
     counts: Floats
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
-    """A score per passage. `slots` name the records; a record with several passages occurs several times.
+class ChunkScores:
+    """A score per passage. `ordinals` name the records; a record with several passages occurs several times.
 
-    `asks` is `Passage.asks`: whether that passage ends by asking.
+    `is_question` is `VectorRow.is_question`: whether that passage ends by asking.
     """
 
-    slots: Ints
+    ordinals: Ints
     parts: NDArray[np.int32]
     scores: Floats
-    asks: NDArray[np.bool_]
+    is_question: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class VectorRow:
     """A searchable piece of a record with its vector: grain `whole` or `sentence`, part, span in characters.
 
     `vector` is float16, unit length. `tokens`: int32 ids and int8 vectors of the word pieces, when they are kept.
-    `asks`: the passage ends with a question mark.
+    `is_question`: the passage ends with a question mark.
     """
 
-    slot: int
+    ordinal: int
     kind: str
     channel: str
-    grain: str
+    granularity: str
     part: int
     span: tuple[int, int]
     vector: NDArray[np.float16]
     tokens: tuple[NDArray[np.int32], NDArray[np.int8]] | None = None
-    asks: bool = False
+    is_question: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """What a vector projection writes for one user: `after` is the watermark it is built on, `through` the next one.
+class VectorBatch:
+    """What a vector projection writes for one user: `after_seq` is the watermark it is built on, `through_seq` the next
+    one.
 
-    The passages of every slot in `replaced` are taken out first. It applies only when the stored watermark equals
-    `after`; otherwise nothing happens.
+    The passages of every slot in `replaced_ordinals` are taken out first. It applies only when the stored watermark
+    equals `after_seq`; otherwise nothing happens.
     """
 
-    after: int
-    through: int
-    passages: Sequence[Passage] = ()
-    replaced: Collection[int] = ()
+    after_seq: int
+    through_seq: int
+    rows: Sequence[VectorRow] = ()
+    replaced_ordinals: Collection[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class RecordUsage:
     """How a record was used; truth beside the journal."""
 
     kind: str
@@ -119,7 +120,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
+class DeadLetter:
     """A change that a projection could not apply and passed over."""
 
     projection: str
@@ -127,19 +128,19 @@ class Parked:
     seq: int
     reason: str
     attempts: int
-    at: datetime
+    failed_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
-    """What an erasure looked through, and what it still found: `remnants` maps a place to a number of rows."""
+class ErasureScan:
+    """What an erasure looked through, and what it still found: `leftovers` maps a place to a number of rows."""
 
-    places: tuple[str, ...]
-    remnants: Mapping[str, int] = field(default_factory=dict)
-    pending: tuple[str, ...] = ()
+    checked: tuple[str, ...]
+    leftovers: Mapping[str, int] = field(default_factory=dict)
+    deferred: tuple[str, ...] = ()
 
 
-class Neighbour(NamedTuple):
+class Neighbor(NamedTuple):
     """A record reached over the graph: how far, and over which edge it was first reached."""
 
     key: Key

@@ -11,19 +11,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-_NAME = re.compile(r"^(?:--|//|<!--)\s*name:\s*(\w+)\s*(?:-->)?\s*$", re.MULTILINE)
-_STEP = re.compile(r"(\d{4})_(\w+)\.(?:sql|cypher)")
+_BLOCK_NAME = re.compile(r"^(?:--|//|<!--)\s*name:\s*(\w+)\s*(?:-->)?\s*$", re.MULTILINE)
+_MIGRATION_FILE = re.compile(r"(\d{4})_(\w+)\.(?:sql|cypher)")
 
 
 @cache
-def load_blocks(package: str, filename: str) -> Mapping[str, str]:
+def load_templates(package: str, filename: str) -> Mapping[str, str]:
     """Return `{name: text}` for every `-- name: x` block of a file inside `package`.
 
     Text before the first name is ignored. Each file is read once. Raises FileNotFoundError when it is missing and
     ValueError when two blocks share a name.
     """
     text = files(package).joinpath(filename).read_text(encoding="utf-8")
-    pieces = _NAME.split(text)[1:]
+    pieces = _BLOCK_NAME.split(text)[1:]
     names, bodies = pieces[::2], pieces[1::2]
     if len(set(names)) != len(names):
         raise ValueError(f"{package}/{filename} names a block twice")
@@ -31,7 +31,7 @@ def load_blocks(package: str, filename: str) -> Mapping[str, str]:
     return MappingProxyType(blocks)
 
 
-class SchemaStep(NamedTuple):
+class Migration(NamedTuple):
     """One numbered file of a schema: applied once, in order, and recorded in `schema_version`."""
 
     version: int
@@ -39,7 +39,7 @@ class SchemaStep(NamedTuple):
     text: str
 
 
-def load_schema(backend: str, folder: Path | None = None) -> list[SchemaStep]:
+def load_migrations(backend: str, folder: Path | None = None) -> list[Migration]:
     """Return the steps of a backend's schema by version, from `folder` or else from where the package keeps them.
 
     A wheel carries the folder `schema/` as `agentmem/_schema`; a checkout has it beside the package. Raises
@@ -47,9 +47,9 @@ def load_schema(backend: str, folder: Path | None = None) -> list[SchemaStep]:
     """
     source: Traversable = folder or _schema_folder() / backend
     steps = sorted(
-        SchemaStep(int(match[1]), match[2], file.read_text(encoding="utf-8"))
+        Migration(int(match[1]), match[2], file.read_text(encoding="utf-8"))
         for file in source.iterdir()
-        if (match := _STEP.fullmatch(file.name))
+        if (match := _MIGRATION_FILE.fullmatch(file.name))
     )
     if not steps:
         raise FileNotFoundError(f"no schema files NNNN_name.sql in {source}")

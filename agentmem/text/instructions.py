@@ -6,12 +6,13 @@ import re
 from dataclasses import dataclass
 from hashlib import sha256
 
-from agentmem.text.names import normalised_claim
-from agentmem.text.words import terms
+from agentmem.text.names import normalize_claim
+from agentmem.text.words import tokenize
 
 # What may stand before an instruction without changing what it says.
-_LEAD = re.compile(
-    r"(?:(?:please|also|and|but|so|ok|okay|hey|hi|well|now|then|just|really|always|ever|kindly|thanks|again|assistant)\b"
+_LEADING_PHRASE = re.compile(
+    r"(?:(?:please|also|and|but|so|ok|okay|hey|hi|well|now|then|just|really|always|ever|kindly|thanks|again|"
+    r"assistant)\b"
     r"|(?:from now on|from here on(?: out)?|from this point on|going forward|moving forward|henceforth|every time"
     r"|in (?:the )?future|for (?:the )?future(?: reference)?)\b"
     r"|(?:make|be) sure (?:that you|you|to)\b|remember to\b"
@@ -20,21 +21,21 @@ _LEAD = re.compile(
     r"(?:to\b|(?=not to\b|never\b))"
     r"|to (?=always\b|never\b|not\b))[\s,:.!-]*"
 )
-_DENIED = re.compile(
+_NEGATION_PREFIX = re.compile(
     r"(?:never|(?:do|did) ?n[o']t(?: ever)?|don't(?: ever)?|not to|not|no more|no|avoid|stop|quit|refrain from|without"
     r"|mustn't|shouldn't|won't|must not|should not)(?![\w'-])[\s,:]*"
 )
-_TRAIL = re.compile(
+_TRAILING_PHRASE = re.compile(
     r"[\s,.!;:]*(?:\b(?:please|thanks|thank you|thx|from now on|going forward|in (?:the )?future|anymore|any more|again"
     r"|ok|okay|at all|always)\b|[.!,;:])\s*$"
 )
 _WORD = re.compile(r"\w+(?:[.'-]\w+)*")
-_NOT = frozenset({"not", "no", "never", "without", "nor", "neither", "none", "cannot", "except", "unless"})
-_EMPTY = frozenset({
+_NEGATION_WORDS = frozenset({"not", "no", "never", "without", "nor", "neither", "none", "cannot", "except", "unless"})
+_FILLER_WORDS = frozenset({
     "a", "an", "the", "my", "your", "our", "me", "us", "you", "i", "please", "just", "really", "very", "always",
     "ever", "any", "some", "of", "to",
 })  # fmt: skip
-_GENERIC = frozenset(
+_GENERIC_TERMS = frozenset(
     {"use", "add", "put", "includ", "give", "write", "do", "make", "show", "be", "with", "ani", "so", "in"}
 )
 _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
@@ -45,49 +46,51 @@ _NUMBER_WORDS = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
-    """What an instruction says: `words` in order, stemmed, negations in them as "not"; `negative` when it forbids."""
+class NormalizedInstruction:
+    """What an instruction says: `terms` in order, stemmed, negations in them as "not"; `is_prohibition` when it
+    forbids.
+    """
 
-    negative: bool
-    words: tuple[str, ...]
+    is_prohibition: bool
+    terms: tuple[str, ...]
 
     @property
-    def content(self) -> frozenset[str]:
+    def content_terms(self) -> frozenset[str]:
         """The words that tell it from others, without verbs such as use and add that nearly all have."""
-        told = frozenset(self.words)
-        return told - _GENERIC or told
+        told = frozenset(self.terms)
+        return told - _GENERIC_TERMS or told
 
     @property
-    def shape(self) -> tuple[str, ...]:
+    def number_masked_terms(self) -> tuple[str, ...]:
         """The words with every number as "#"."""
-        return tuple("#" if _NUMBER.fullmatch(word) or word in _NUMBER_WORDS else word for word in self.words)
+        return tuple("#" if _NUMBER.fullmatch(word) or word in _NUMBER_WORDS else word for word in self.terms)
 
 
-def read_instruction(text: str) -> Instruction:
+def normalize_instruction(text: str) -> NormalizedInstruction:
     """Read an instruction; polite and general words around it say nothing."""
-    left, denied = normalised_claim(text), False
+    left, denied = normalize_claim(text), False
     while True:
-        lead = _LEAD.match(left)
+        lead = _LEADING_PHRASE.match(left)
         if lead and lead.end() < len(left):
             left = left[lead.end() :]
             continue
-        no = _DENIED.match(left)
+        no = _NEGATION_PREFIX.match(left)
         if no is None or no.end() == len(left):
             break
         left, denied = left[no.end() :], not denied
-    while (trail := _TRAIL.search(left)) and trail.start() > 0:
+    while (trail := _TRAILING_PHRASE.search(left)) and trail.start() > 0:
         left = left[: trail.start()]
     words: list[str] = []
     for word in _WORD.findall(left):
-        if word in _NOT or word.endswith("n't"):
+        if word in _NEGATION_WORDS or word.endswith("n't"):
             words.append("not")
-        elif word not in _EMPTY:
-            words += terms(word) or [word]
-    return Instruction(denied, tuple(words) or (left,))
+        elif word not in _FILLER_WORDS:
+            words += tokenize(word) or [word]
+    return NormalizedInstruction(denied, tuple(words) or (left,))
 
 
-def instruction_hash(instruction: str, trigger: str = "") -> str:
+def hash_instruction(instruction: str, trigger: str = "") -> str:
     """What two instructions share that say the same, SHA-256 in hexadecimal: what to do, or not, and when."""
-    read, when = read_instruction(instruction), read_instruction(trigger).words if trigger.strip() else ()
-    text = "\x1e".join(("not" if read.negative else "do", "\x1f".join(read.words), "\x1f".join(when)))
+    read, when = normalize_instruction(instruction), normalize_instruction(trigger).terms if trigger.strip() else ()
+    text = "\x1e".join(("not" if read.is_prohibition else "do", "\x1f".join(read.terms), "\x1f".join(when)))
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

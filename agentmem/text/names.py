@@ -11,7 +11,7 @@ _CLAIM_END = " .!?,;:…。、"
 _QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"'}
 
 
-def slug(name: str) -> str:
+def slugify(name: str) -> str:
     """Return a name as letters, digits and single hyphens, the same for all its spellings in case, accents and spaces.
 
     Letters of every script are kept; Latin letters lose their accents. `C++` becomes `c-plus-plus` and `C#` `c-sharp`.
@@ -20,11 +20,11 @@ def slug(name: str) -> str:
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold())
     folded = unicodedata.normalize("NFC", _LATIN_ACCENT.sub("", folded))
     folded = re.sub(r"(?<=\w)#(?!\w)", "-sharp", re.sub(r"(?<=[\w+])\+(?=\+*(?!\w))", "-plus", folded))
-    kept = "".join(_slug_character(character) for character in folded)
+    kept = "".join(_slugify_character(character) for character in folded)
     return re.sub("-+", "-", kept).strip("-") or _code_points(name)
 
 
-def normalised_claim(text: str) -> str:
+def normalize_claim(text: str) -> str:
     """Return a claim as it is compared: NFKC, case folded, white space and quotes plain, no punctuation at its end.
 
     Words, numbers and negations stay. A claim of punctuation alone is kept as it is.
@@ -34,12 +34,12 @@ def normalised_claim(text: str) -> str:
     return plain.rstrip(_CLAIM_END) or plain
 
 
-def claim_hash(text: str) -> str:
+def hash_claim(text: str) -> str:
     """Return the SHA-256 of the normalised claim, 64 hexadecimal digits."""
-    return sha256(normalised_claim(text).encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(normalize_claim(text).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _slug_character(character: str) -> str:
+def _slugify_character(character: str) -> str:
     category = unicodedata.category(character)
     if category[0] in "LNM":
         return character

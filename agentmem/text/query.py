@@ -6,17 +6,17 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from agentmem.text.dates import DateHint, date_hint
-from agentmem.text.relative import relative_range
-from agentmem.text.words import stop_words, terms
+from agentmem.text.dates import DateHint, parse_date_hint
+from agentmem.text.relative import parse_relative_range
+from agentmem.text.words import stop_words, tokenize
 
-__all__ = ["DateHint", "QueryText", "read_query", "relative_range"]
+__all__ = ["DateHint", "ParsedQuery", "parse_query", "parse_relative_range"]
 
 _ROLES = frozenset({"user", "assistant", "system", "tool", "human", "agent"})
 # Scripts that put no space between words, so that a name has no word boundary.
-_NO_SPACES = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]"
+_UNSPACED_SCRIPTS = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]"
 # Names that a query in lower case more probably means as a word; stop words (will) are known as such.
-_WORD_LIKE_NAME = re.compile(
+_AMBIGUOUS_NAME = re.compile(
     "art|angel|april|august|bill|bob|chip|christian|dawn|faith|frank|grace|hope|iris|ivy|jack|jade|jasmine|joy|june|lily|"
     "mark|may|melody|mercy|miles|olive|page|pat|ray|rich|robin|rob|rose|ruby|sandy|summer|sue|violet"
 )
@@ -31,11 +31,11 @@ _ASKS_WHEN = re.compile(
       | \b(?:since|until|by)\s+when\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-_VERB = "is|are|was|were|am|do|does|did|has|have|had|will|would|can|could|should|shall|might|may|must"
-_WORD = rf"(?!(?:{_VERB}|the|this|that|else)\b)[\w'\u2019-]+"
-_PLURAL = rf"(?:people|children|men|women|(?!(?:{_VERB}|this)\b)\w\w+s(?<!ss|us|is))"
+_AUXILIARY_VERB = "is|are|was|were|am|do|does|did|has|have|had|will|would|can|could|should|shall|might|may|must"
+_WORD = rf"(?!(?:{_AUXILIARY_VERB}|the|this|that|else)\b)[\w'\u2019-]+"
+_PLURAL = rf"(?:people|children|men|women|(?!(?:{_AUXILIARY_VERB}|this)\b)\w\w+s(?<!ss|us|is))"
 _ASKS_LIST = re.compile(
-    rf"""\b(?:what|which)\s+(?:{_WORD}\s+){{0,3}}?{_PLURAL}\s+(?:{_VERB}|i|you|we|they|in|for|of|from)\b
+    rf"""\b(?:what|which)\s+(?:{_WORD}\s+){{0,3}}?{_PLURAL}\s+(?:{_AUXILIARY_VERB}|i|you|we|they|in|for|of|from)\b
       | ^\s*(?:what|who|where)\s+(?:all\s+)?(?:are|were)\s+(?!you\b)
       | ^\s*(?:what|where|whom?)\s+(?:has|have)\b
       | \b(?:kinds|types|sorts|forms|categories)\s+of\b
@@ -55,77 +55,78 @@ _ASKS_LIST = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class QueryText:
+class ParsedQuery:
     """A query as recall reads it.
 
-    `bare` is the text without the names of speakers, `named` those names in the order of the text; `terms` are the
-    index terms of `bare`, or of `text` where `bare` has none, and may be empty. `asks_when` and `asks_list` tell
-    whether it asks for a time and for several things (English only). `dates` is None when it names no year or month.
+    `text_without_names` is the text without the names of speakers, `named_speakers` those names in the order of the
+    text; `terms` are the index terms of `text_without_names`, or of `text` where `text_without_names` has none, and may
+    be empty. `asks_when` and `asks_list` tell whether it asks for a time and for several things (English only).
+    `date_hint` is None when it names no year or month.
     """
 
     text: str
-    bare: str
-    named: tuple[str, ...]
+    text_without_names: str
+    named_speakers: tuple[str, ...]
     terms: list[str]
     asks_when: bool
     asks_list: bool
-    dates: DateHint | None
+    date_hint: DateHint | None
 
 
-def read_query(text: str, names: Collection[str] = ()) -> QueryText:
+def parse_query(text: str, names: Collection[str] = ()) -> ParsedQuery:
     """Read a query; `names` are the speakers whose names are metadata and not matched as words.
 
     Names count as whole words in the case given, in a query without capitals in any case unless they are ordinary words
     too. Roles such as `user` are no names. A query that is nothing but names keeps them.
     """
-    places = _places(text, names)
-    bare = without_names(text, names)
-    return QueryText(
+    places = _find_name_spans(text, names)
+    bare = strip_names(text, names)
+    return ParsedQuery(
         text=text,
-        bare=bare,
-        named=tuple(dict.fromkeys(name for _, _, name in places)),
-        terms=terms(bare) or terms(text),
+        text_without_names=bare,
+        named_speakers=tuple(dict.fromkeys(name for _, _, name in places)),
+        terms=tokenize(bare) or tokenize(text),
         asks_when=_ASKS_WHEN.search(text) is not None,
         asks_list=_ASKS_LIST.search(text) is not None,
-        dates=date_hint(bare),
+        date_hint=parse_date_hint(bare),
     )
 
 
-def without_names(text: str, names: Collection[str]) -> str:
-    """The text as `read_query` bares it; the text itself where nothing else is in it."""
-    bare = _without(text, _places(text, names))
+def strip_names(text: str, names: Collection[str]) -> str:
+    """The text as `parse_query` bares it; the text itself where nothing else is in it."""
+    bare = _remove_spans(text, _find_name_spans(text, names))
     return bare if any(character.isalnum() for character in bare) else text
 
 
-def _places(text: str, names: Collection[str]) -> list[tuple[int, int, str]]:
+def _find_name_spans(text: str, names: Collection[str]) -> list[tuple[int, int, str]]:
     """Where names stand in the text, with their 's and the white space behind it; a long name before its parts."""
     without_capitals = text == text.lower()
     written: dict[str, str] = {}
     for name in sorted(set(names), key=lambda name: (-len(name), name)):
         sought = name.strip()
-        if without_capitals and sought not in text and not _is_word(sought.lower()):
+        if without_capitals and sought not in text and not _is_ordinary_word(sought.lower()):
             sought = sought.lower()
         if sought and sought in text and sought.lower() not in _ROLES:
             written.setdefault(sought, name)
     if not written:
         return []
-    pattern = rf"({'|'.join(map(_whole_word, written))})(?:['\u2019](?:s(?!\w)|(?!\w)))?\s*"
+    pattern = rf"({'|'.join(map(_whole_word_pattern, written))})(?:['\u2019](?:s(?!\w)|(?!\w)))?\s*"
     return [(found.start(), found.end(), written[found[1]]) for found in re.finditer(pattern, text)]
 
 
-def _is_word(name: str) -> bool:
-    return name in stop_words() or _WORD_LIKE_NAME.fullmatch(name) is not None
+def _is_ordinary_word(name: str) -> bool:
+    return name in stop_words() or _AMBIGUOUS_NAME.fullmatch(name) is not None
 
 
-def _whole_word(name: str) -> str:
-    before = "" if re.match(_NO_SPACES, name) else r"(?<!\w)"
-    after = "" if re.match(_NO_SPACES, name[-1]) else r"(?!\w)"
+def _whole_word_pattern(name: str) -> str:
+    before = "" if re.match(_UNSPACED_SCRIPTS, name) else r"(?<!\w)"
+    after = "" if re.match(_UNSPACED_SCRIPTS, name[-1]) else r"(?!\w)"
     return before + re.escape(name) + after
 
 
-def _without(text: str, places: list[tuple[int, int, str]]) -> str:
+def _remove_spans(text: str, spans: list[tuple[int, int, str]]) -> str:
     kept, at = [], 0
-    for start, end, _ in places:
+    for start, end, _ in spans:
         kept.append(text[at:start])
         at = end
     return "".join([*kept, text[at:]])

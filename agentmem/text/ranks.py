@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentmem.text.words import terms
+from agentmem.text.words import tokenize
 
 
-def best_matches(query: str, texts: Sequence[str], limit: int) -> list[int]:
+def rank_by_bm25(query: str, texts: Sequence[str], limit: int) -> list[int]:
     """Positions of the texts that share a term with the query, best first, later ones first among equals.
 
     BM25+ (Lv & Zhai 2011), which stays positive in small corpora; [] when nothing matches.
     """
-    wanted = terms(query)
-    documents = [terms(text) for text in texts]
+    wanted = tokenize(query)
+    documents = [tokenize(text) for text in texts]
     if not wanted or not any(documents):
         return []
     from rank_bm25 import BM25Plus  # lazy: not needed by recall

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-Counter = Callable[[str], int]
-CHARACTERS = 4  # of a token
+TokenCounter = Callable[[str], int]
+CHARS_PER_TOKEN = 4  # of a token
 
 
-def quarter(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Tokens as a quarter of the characters, rounded up."""
-    return -(-len(text) // CHARACTERS)
+    return -(-len(text) // CHARS_PER_TOKEN)

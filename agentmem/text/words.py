@@ -12,13 +12,13 @@ import unicodedata
 from collections import Counter
 from functools import lru_cache
 
-LONGEST_TERM = 100
+MAX_TERM_CHARS = 100
 """Characters of the longest index term; a longer word is cut, a longer identifier is indexed by its parts alone."""
 
-_ASCII_WORD = re.compile(rf"([a-z0-9]{{1,{LONGEST_TERM}}})[a-z0-9]*")
+_ASCII_WORD = re.compile(rf"([a-z0-9]{{1,{MAX_TERM_CHARS}}})[a-z0-9]*")
 
 # Combining marks are no word characters to `re`, so without them Hindi or pointed Hebrew would fall apart.
-_MARKS = (
+_COMBINING_MARKS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc"
     "\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0711\u0730-\u074a\u07a6-\u07b0\u0816-\u082d\u0859-\u085b\u08d3-\u0903\u093a-\u094f"
     "\u0951-\u0957\u0962\u0963\u0981-\u0983\u09bc-\u09cd\u09d7\u09e2\u09e3\u0a01-\u0a03\u0a3c-\u0a51\u0a70\u0a71\u0a81-\u0a83"
@@ -27,14 +27,14 @@ _MARKS = (
     "\u0ec8-\u0ece\u0f18\u0f19\u0f35\u0f37\u0f39\u0f3e\u0f3f\u0f71-\u0f84\u0f86-\u0fbc\u102b-\u103e\u1056-\u1059\u135d-\u135f"
     "\u17b4-\u17d3\u1ab0-\u1ace\u1b00-\u1b04\u1b34-\u1b44\u1dc0-\u1dff\u3099\u309a\ua802\ua8e0-\ua8f1"
 )
-_WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*")
+_WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_COMBINING_MARKS}])*")
 _CJK_RUN = re.compile(
     "[\u3005-\u3007\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3\uf900-\ufaff\U00020000-\U000323af]+"
 )
 # Read before NFKC, which would glue a trademark sign to the name as letters. Joiners, soft hyphens and direction marks
 # stand inside a word without being part of it; with plain quotes and dashes most English text takes the fast path.
-_REPLACED: dict[int, str | None] = {
+_CHARACTER_REPLACEMENTS: dict[int, str | None] = {
     **dict.fromkeys([0xAD, 0x200C, 0x200D, 0x200E, 0x200F, 0x2060, 0xFEFF, *range(0x202A, 0x202F)]),
     **dict.fromkeys([0x2120, 0x2122, 0x2013, 0x2014, 0x201C, 0x201D], " "),
     **dict.fromkeys([0x2018, 0x2019], "'"),
@@ -59,7 +59,7 @@ _COMPOUND = re.compile(
 )
 _PART = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"[A-Za-z]*(?:[a-z][A-Z]|[A-Z]{2}[a-z]{3})[A-Za-z0-9]*")
-_HUMP = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]+")
+_CAMEL_PART = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]+")
 _DOTTED_CAPITALS = re.compile(r"[A-Z](?:\.[A-Z])+")
 _THOUSANDS = re.compile(r"\d+(?:,\d+)+")
 _GLUED_SENTENCES = re.compile(r"[\w'-]*[a-z]\.[A-Z][\w'-]*")
@@ -68,30 +68,30 @@ _PATH_STARTS = ("/", "~", "\\")
 _ACRONYM_STOP_WORDS = ("IT", "WHO")
 
 
-def terms(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     """Return the index terms of `text` in order, with repeats; an empty list when it holds no word but stop words.
 
     Words are normalised (NFKC, case folded); English stop words are out and words of the letters a-z are stemmed. An
     identifier gives itself, unstemmed, and then its parts. The same function must read texts and queries.
     """
     if not text.isascii():
-        text = _normalised(text)
+        text = _normalize(text)
     if not _MAYBE_COMPOUND.search(text):
-        return _plain(text)
+        return _tokenize_plain(text)
     found: list[str] = []
     at = 0
     for match in _COMPOUND.finditer(text):
         if match.start() > at:
-            found += _plain(text[at : match.start()])
-        found += _compound(match.group(), text[max(0, match.start() - 1) : match.start()])
+            found += _tokenize_plain(text[at : match.start()])
+        found += _tokenize_compound(match.group(), text[max(0, match.start() - 1) : match.start()])
         at = match.end()
-    found += _plain(text[at:] if at else text)
+    found += _tokenize_plain(text[at:] if at else text)
     return found
 
 
-def counts(text: str) -> dict[str, int]:
+def count_terms(text: str) -> dict[str, int]:
     """Return how often each index term occurs in `text`, keys in order of first occurrence; empty for none."""
-    return dict(Counter(terms(text)))
+    return dict(Counter(tokenize(text)))
 
 
 @lru_cache(maxsize=1)
@@ -103,33 +103,33 @@ def stop_words() -> frozenset[str]:
     return frozenset(word for line in lines if not line.startswith("#") for word in line.split())
 
 
-def _normalised(text: str) -> str:
-    return unicodedata.normalize("NFKC", text.translate(_REPLACED))
+def _normalize(text: str) -> str:
+    return unicodedata.normalize("NFKC", text.translate(_CHARACTER_REPLACEMENTS))
 
 
-def _plain(text: str) -> list[str]:
+def _tokenize_plain(text: str) -> list[str]:
     """The terms of a stretch without compounds."""
     if text.isascii():
-        return [term for term in map(_term, _ASCII_WORD.findall(text.lower())) if term]
+        return [term for term in map(_to_term, _ASCII_WORD.findall(text.lower())) if term]
     folded = unicodedata.normalize("NFKC", text.casefold())
-    return [term for word in _WORD.findall(folded) for term in _word_terms(word)]
+    return [term for word in _WORD.findall(folded) for term in _tokenize_word(word)]
 
 
-def _word_terms(word: str) -> list[str]:
+def _tokenize_word(word: str) -> list[str]:
     """The terms of one folded word: CJK runs in it as bigrams, what stands between them as words."""
     if word.isascii():
-        return _single(word)
+        return _tokenize_single(word)
     found: list[str] = []
     at = 0
     for run in _CJK_RUN.finditer(word):
-        found += _single(word[at : run.start()])
+        found += _tokenize_single(word[at : run.start()])
         found += _bigrams(run.group())
         at = run.end()
-    return found + _single(word[at:])
+    return found + _tokenize_single(word[at:])
 
 
-def _single(word: str) -> list[str]:
-    term = _term(word[:LONGEST_TERM])
+def _tokenize_single(word: str) -> list[str]:
+    term = _to_term(word[:MAX_TERM_CHARS])
     return [term] if term else []
 
 
@@ -138,7 +138,7 @@ def _bigrams(run: str) -> list[str]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _term(word: str) -> str:
+def _to_term(word: str) -> str:
     """The index term of one folded word; "" for a stop word."""
     if word in stop_words():
         return ""
@@ -152,22 +152,22 @@ def _stem(word: str) -> str:
     return str(Stemmer.Stemmer("english").stemWord(word))
 
 
-def _compound(text: str, before: str) -> list[str]:
-    """The terms of a compound that follows `before`: the whole where it is an identifier, then its parts."""
+def _tokenize_compound(text: str, preceding: str) -> list[str]:
+    """The terms of a compound that follows `preceding`: the whole where it is an identifier, then its parts."""
     if text in _ACRONYM_STOP_WORDS:
         return [text.lower()]
     if text.startswith(("http://", "https://")):
         text = text.rstrip(".,;:!?)]}*_")
     parts: list[str] = []
     for word in _PART.findall(text) if text.isascii() else [text]:
-        parts += _plain(word)
+        parts += _tokenize_plain(word)
         if word.isascii() and _CAMEL.fullmatch(word):
-            parts += [term for hump in _HUMP.findall(word) if (term := _term(hump.lower()))]
-    whole = _whole(text, before)
-    return [whole, *parts] if 0 < len(whole) <= LONGEST_TERM else parts
+            parts += [term for hump in _CAMEL_PART.findall(word) if (term := _to_term(hump.lower()))]
+    whole = _identifier_term(text, preceding)
+    return [whole, *parts] if 0 < len(whole) <= MAX_TERM_CHARS else parts
 
 
-def _whole(text: str, before: str) -> str:
+def _identifier_term(text: str, preceding: str) -> str:
     """What an identifier is indexed as besides its parts; "" for a compound of ordinary words (well-known, and/or)."""
     if _DOTTED_CAPITALS.fullmatch(text):
         return text.replace(".", "").lower()
@@ -176,11 +176,11 @@ def _whole(text: str, before: str) -> str:
     marked = any(mark in text for mark in _CODE_MARKS)
     numbered = not text.isalnum() and any(character.isdigit() for character in text)
     dotted = "." in text and max(map(len, text.split("."))) > 1 and not _GLUED_SENTENCES.fullmatch(text)
-    path = text.count("/") > 1 or ("/" in text and before in _PATH_STARTS)
+    path = text.count("/") > 1 or ("/" in text and preceding in _PATH_STARTS)
     return text.casefold().strip("/") if marked or numbered or dotted or path else ""
 
 
-def reordered(first: str, second: str) -> bool:
+def is_reordering(first: str, second: str) -> bool:
     """Whether two texts are of the same words in another order: "the dog bit the man" is not "the man bit the dog"."""
-    one, other = terms(first), terms(second)
+    one, other = tokenize(first), tokenize(second)
     return one != other and sorted(one) == sorted(other)

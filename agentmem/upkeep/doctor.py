@@ -9,18 +9,18 @@ from functools import partial
 from pathlib import Path
 
 from agentmem.errors import AgentMemError, StoreError
-from agentmem.model.clock import SystemClock, micros
-from agentmem.projections.embedders import embedder_options
-from agentmem.providers import dimensions_of, open_embedder
+from agentmem.model.clock import SystemClock, to_micros
+from agentmem.projections.embedders import build_embedder_options
+from agentmem.providers import open_embedder, parse_dimensions
 from agentmem.settings import Settings
 from agentmem.stores.upkeep import Finding
-from agentmem.upkeep.isolation import left_behind
+from agentmem.upkeep.isolation import find_stale_copies
 
-LITTLE_ROOM = 100 * 1024 * 1024
-PATIENCE = 30.0  # seconds for the embedder to answer
+MIN_FREE_BYTES = 100 * 1024 * 1024
+EMBEDDER_TIMEOUT_SECONDS = 30.0  # seconds for the embedder to answer
 
 
-async def doctor(settings: Settings) -> list[Finding]:
+async def diagnose(settings: Settings) -> list[Finding]:
     """Check the stores, their schema, invariants, lag, clock, leases, the session cache and the embedder.
 
     Of an embedded store also files, permissions and the disk; of servers also versions, roles, audit partitions,
@@ -28,34 +28,34 @@ async def doctor(settings: Settings) -> list[Finding]:
     `warning` or `error`, what and why, and the fix. Works on a damaged store, which is a finding and no exception, and
     while others use it. The embedder is asked for one vector.
     """
-    if settings.log_server is not None and settings.graph_server is not None:
-        findings, meta = await _servers(settings, settings.log_server, settings.graph_server)
+    if settings.log_server_url is not None and settings.graph_server_url is not None:
+        findings, meta = await _check_servers(settings, settings.log_server_url, settings.graph_server_url)
     else:
-        findings, meta = await asyncio.to_thread(_look, settings)
-    if settings.session_server is not None:
-        findings.append(await _session(settings, settings.session_server))
+        findings, meta = await asyncio.to_thread(_check_embedded_store, settings)
+    if settings.session_server_url is not None:
+        findings.append(await _check_session(settings, settings.session_server_url))
     if recorded := meta.get("embedder"):
-        findings.append(await _embedder(settings, recorded))
+        findings.append(await _check_embedder(settings, recorded))
     return findings
 
 
-def _look(settings: Settings) -> tuple[list[Finding], dict[str, str]]:
-    from agentmem.stores.sqlite.checks import inspect  # lazy: loads the driver
+def _check_embedded_store(settings: Settings) -> tuple[list[Finding], dict[str, str]]:
+    from agentmem.stores.sqlite.checks import diagnose  # lazy: loads the driver
 
     path = settings.database
     if not path.exists():
         fix = "it is made when something is stored; if there should be one, check home and log_url"
         return [Finding("warning", "store", f"there is none at {path}", fix)], {}
-    findings = _place(settings)
+    findings = _check_files(settings)
     if any(finding.level == "error" for finding in findings):
         return findings, {}
-    found = inspect(path, settings.session_file, (settings.clock or SystemClock()).now())
+    found = diagnose(path, settings.session_file, (settings.clock or SystemClock()).now())
     return findings + found.findings, found.meta
 
 
-def _place(settings: Settings) -> list[Finding]:
+def _check_files(settings: Settings) -> list[Finding]:
     """The files from outside: reachable, private, on a local disk with room."""
-    from agentmem.stores.sqlite.place import NETWORK, file_system, too_open
+    from agentmem.stores.sqlite.place import NETWORK_FILE_SYSTEMS, check_permissions, file_system
 
     path, folder = settings.database, settings.database.resolve().parent
     if not path.is_file() or not os.access(path, os.R_OK):
@@ -65,7 +65,7 @@ def _place(settings: Settings) -> list[Finding]:
     if not os.access(path, os.W_OK):
         findings.append(Finding("warning", "store", f"{path} cannot be written", f"run: chmod 600 {path}"))
     files = [path] if settings.session_file is None else [path, settings.session_file]
-    shared = [line for file in files for line in too_open(file)]
+    shared = [line for file in files for line in check_permissions(file)]
     if (mode := folder.stat().st_mode & 0o777) & 0o077:
         shared.append(f"others can look into {folder} (mode {mode:o}); run: chmod 700 {folder}")
     for line in shared:
@@ -73,46 +73,46 @@ def _place(settings: Settings) -> list[Finding]:
         findings.append(Finding("warning", "permissions", detail, fix))
     if not shared:
         findings.append(Finding("ok", "permissions", "only the owner can read the files"))
-    if (kind := file_system(folder)) in NETWORK:
+    if (kind := file_system(folder)) in NETWORK_FILE_SYSTEMS:
         fix = "move the files to a local disk and set AGENTMEM_HOME"
         findings.append(Finding("error", "disk", f"{folder} is on a network file system ({kind}): locks fail", fix))
-    elif (free := shutil.disk_usage(folder).free) < LITTLE_ROOM:
+    elif (free := shutil.disk_usage(folder).free) < MIN_FREE_BYTES:
         findings.append(Finding("warning", "disk", f"{free:,} bytes are free", "make room before the next write fails"))
     else:
         findings.append(Finding("ok", "disk", f"{free:,} bytes are free"))
-    return findings + _copies(folder)
+    return findings + _check_stale_copies(folder)
 
 
-def _copies(folder: Path) -> list[Finding]:
-    now = micros(SystemClock().now()) / 1e6
+def _check_stale_copies(folder: Path) -> list[Finding]:
+    now = to_micros(SystemClock().now()) / 1e6
     return [
         Finding("warning", "copies", f"{copy} holds a copy that a killed verification left", f"run: rm -r {copy}")
-        for copy in left_behind(folder, now)
+        for copy in find_stale_copies(folder, now)
     ]
 
 
-async def _servers(settings: Settings, log_url: str, graph_url: str) -> tuple[list[Finding], dict[str, str]]:
+async def _check_servers(settings: Settings, log_url: str, graph_url: str) -> tuple[list[Finding], dict[str, str]]:
     from agentmem.stores.neo4j import checks as graph  # lazy: extras
     from agentmem.stores.postgres import checks as log
 
-    seen = await log.inspect(log_url, (settings.clock or SystemClock()).now())
+    seen = await log.diagnose(log_url, (settings.clock or SystemClock()).now())
     if (store_id := seen.meta.get("store_id")) is None:
         return seen.findings, seen.meta
     embedder = seen.meta.get("embedder") if settings.graph_vectors else None
-    found = await graph.inspect(
+    found = await graph.diagnose(
         graph_url, store_id, partial(log.heads, log_url), partial(log.heads_after, log_url),
-        dimensions=dimensions_of(embedder) if embedder else None,
+        dimensions=parse_dimensions(embedder) if embedder else None,
     )  # fmt: skip
     return seen.findings + found, seen.meta
 
 
-async def _session(settings: Settings, url: str) -> Finding:
+async def _check_session(settings: Settings, url: str) -> Finding:
     """The Redis that is the session cache: there, and set to let go of keys when its memory is full."""
     from agentmem.stores import redis  # lazy: an extra
 
     session = await redis.open_session(url, settings.clock or SystemClock())
     try:
-        server = await session.server()
+        server = await session.server_info()
     except StoreError as error:
         fix = "memory goes on without short-lived values; start it, or check session_url"
         return Finding("warning", "session", str(error), fix)
@@ -125,17 +125,17 @@ async def _session(settings: Settings, url: str) -> Finding:
     return Finding("ok", "session", detail)
 
 
-async def _embedder(settings: Settings, recorded: str) -> Finding:
+async def _check_embedder(settings: Settings, recorded: str) -> Finding:
     try:
-        model = open_embedder(recorded, embedder_options(settings))
+        model = open_embedder(recorded, build_embedder_options(settings))
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(EMBEDDER_TIMEOUT_SECONDS):
                 vectors = await model.embed(["doctor"])
         finally:
             await model.close()
     except TimeoutError:
         fix = "recall goes on by words; check the model or its server"
-        return Finding("error", "embedder", f"{recorded} did not answer within {PATIENCE:.0f} s", fix)
+        return Finding("error", "embedder", f"{recorded} did not answer within {EMBEDDER_TIMEOUT_SECONDS:.0f} s", fix)
     except AgentMemError as error:
         fix = "recall goes on by words; install what is missing, or run: agentmem rebuild --embedder hash"
         return Finding("error", "embedder", f"{recorded}: {error}", fix)

@@ -14,47 +14,47 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentmem.errors import InvalidRecord
-from agentmem.model.records import KINDS, Key, Record, Turn, invalid
-from agentmem.model.scope import LONGEST_NAME, checked_name
-from agentmem.stores.upkeep import RawChange, RawUsage, RawVersion, Reach
+from agentmem.model.records import KINDS, Key, Record, Turn, to_invalid_record
+from agentmem.model.scope import MAX_IDENTIFIER_CHARS, check_identifier
+from agentmem.stores.upkeep import JournalCounters, RawChange, RawUsage, RawVersion
 
 FORMAT = "agentmem-export"
-SLOTS = 2**31  # slots are 32-bit numbers in the word index
+MAX_ORDINALS = 2**31  # slots are 32-bit numbers in the word index
 
 Count = Annotated[int, Field(ge=0, le=2**62)]
-Slot = Annotated[int, Field(ge=0, lt=SLOTS)]
+Ordinal = Annotated[int, Field(ge=0, lt=MAX_ORDINALS)]
 Micros = Annotated[int, Field(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)]  # years 1 to 9999
-Name = Annotated[str, Field(max_length=LONGEST_NAME)]
+Name = Annotated[str, Field(max_length=MAX_IDENTIFIER_CHARS)]
 Amount = Annotated[float, Field(allow_inf_nan=False)]
-L = TypeVar("L", bound="Line")
+L = TypeVar("L", bound="ExportLine")
 
 
-class Line(BaseModel):
+class ExportLine(BaseModel):
     """One line, exactly these fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
 
-class Header(Line):
+class HeaderLine(ExportLine):
     """The first line."""
 
     format: Literal["agentmem-export"] = "agentmem-export"
     version: Literal[1] = 1
     user_id: Name
     head: Count
-    slots: Annotated[int, Field(ge=0, le=SLOTS)]
+    slots: Annotated[int, Field(ge=0, le=MAX_ORDINALS)]
     erasures: Count
     last_at: Micros
 
-    def reach(self) -> Reach:
+    def journal_counters(self) -> JournalCounters:
         """The counters of the user."""
-        return Reach(self.head, self.slots, self.erasures, self.last_at)
+        return JournalCounters(self.head, self.slots, self.erasures, self.last_at)
 
 
-class Version(Line):
+class RecordVersion(ExportLine):
     """A record as a change left it: its after-image, or null where it left."""
 
-    slot: Slot
+    slot: Ordinal
     kind: Name
     id: Name
     channel: Name
@@ -64,7 +64,7 @@ class Version(Line):
     erased: bool
 
 
-class ChangeLine(Line):
+class ChangeLine(ExportLine):
     """One change of the journal."""
 
     type: Literal["change"] = "change"
@@ -76,12 +76,12 @@ class ChangeLine(Line):
     cause: str
     payload: Name
     at: Micros
-    versions: list[Version]
+    versions: list[RecordVersion]
 
-    def raw(self) -> RawChange:
+    def to_raw(self) -> RawChange:
         """As the store takes it."""
         versions = tuple(
-            RawVersion(v.slot, v.kind, v.id, v.channel, v.recorded_at, v.format, written(v.record), v.erased)
+            RawVersion(v.slot, v.kind, v.id, v.channel, v.recorded_at, v.format, to_json(v.record), v.erased)
             for v in self.versions
         )
         return RawChange(
@@ -90,7 +90,7 @@ class ChangeLine(Line):
         )  # fmt: skip
 
 
-class UsageLine(Line):
+class UsageLine(ExportLine):
     """One usage row."""
 
     type: Literal["usage"] = "usage"
@@ -108,13 +108,13 @@ class UsageLine(Line):
     due_at: Micros | None
     due_for: Name = ""  # files of the first versions do not say
 
-    def raw(self) -> RawUsage:
+    def to_raw(self) -> RawUsage:
         """As the store takes it."""
         row = self.model_dump(exclude={"type"})
         return RawUsage(**{**row, "conversations": tuple(self.conversations)})
 
 
-class EndLine(Line):
+class EndLine(ExportLine):
     """The last line."""
 
     type: Literal["end"] = "end"
@@ -122,37 +122,37 @@ class EndLine(Line):
     usage: Count
 
 
-def written(value: Any) -> str | None:
+def to_json(value: Any) -> str | None:
     """Compact JSON with sorted keys; None stays None."""
     if value is None:
         return None
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def text_of(line: Line) -> str:
+def render_line(line: ExportLine) -> str:
     """The line as it stands in the file."""
-    return f"{written(line.model_dump())}\n"
+    return f"{to_json(line.model_dump())}\n"
 
 
-def change_line(change: RawChange) -> ChangeLine:
+def build_change_line(change: RawChange) -> ChangeLine:
     """The line of a stored change."""
     listed = [
-        Version.model_construct(**{**v._asdict(), "record": None if v.record is None else json.loads(v.record)})
+        RecordVersion.model_construct(**{**v._asdict(), "record": None if v.record is None else json.loads(v.record)})
         for v in change.versions
     ]
     return ChangeLine.model_construct(**{**change._asdict(), "versions": listed})
 
 
-def usage_line(row: RawUsage) -> UsageLine:
+def build_usage_line(row: RawUsage) -> UsageLine:
     """The line of a stored usage row."""
     return UsageLine.model_construct(**{**row._asdict(), "conversations": list(row.conversations)})
 
 
-def parse(number: int, line: str) -> Line:
+def parse_line(number: int, line: str) -> ExportLine:
     """One line of a file, its shape checked. Raises InvalidRecord with the line's number and the field."""
     try:
-        value = json.loads(line, object_pairs_hook=_once, parse_constant=_refuse)
-        written(value)  # refuses numbers beyond all bounds, such as 1e999
+        value = json.loads(line, object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant)
+        to_json(value)  # refuses numbers beyond all bounds, such as 1e999
         line.encode()
         json.dumps(value, ensure_ascii=False).encode()  # lone surrogates written as \ud800
     except (ValueError, RecursionError) as error:
@@ -162,205 +162,205 @@ def parse(number: int, line: str) -> Line:
     if number == 1:
         if value.get("format") != FORMAT:
             raise InvalidRecord(f"line 1: an export begins with a header of format {FORMAT!r}", field="format")
-        return _checked(Header, number, value)
-    kinds: dict[object, type[Line]] = {"change": ChangeLine, "usage": UsageLine, "end": EndLine}
+        return _validate(HeaderLine, number, value)
+    kinds: dict[object, type[ExportLine]] = {"change": ChangeLine, "usage": UsageLine, "end": EndLine}
     named = value.get("type")
     kind = kinds.get(named) if isinstance(named, str) else None
     if kind is None:
         raise InvalidRecord(f"line {number}: type must be change, usage or end, got {named!r}", field="type")
-    return _checked(kind, number, value)
+    return _validate(kind, number, value)
 
 
-def _checked(kind: type[L], number: int, value: dict[str, Any]) -> L:
+def _validate(kind: type[L], number: int, value: dict[str, Any]) -> L:
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        wrong = invalid(error, kind.__name__)
+        wrong = to_invalid_record(error, kind.__name__)
         raise InvalidRecord(f"line {number}: {wrong}", field=wrong.field) from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key is given twice")
     return found
 
 
-def _refuse(constant: str) -> NoReturn:
+def _reject_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no number")
 
 
 @dataclass
-class _Held:
+class _OrdinalState:
     """What a slot holds: whose it is, and while it is current its unique value and its place in a conversation."""
 
     key: Key
     recorded_at: int
-    seen: bool = False
-    claims: tuple[tuple[str, ...], ...] = ()
+    has_record: bool = False
+    unique_keys: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass
-class Review:
+class ExportValidator:
     """Reads a file from top to bottom and refuses what no journal can hold, before anything is written.
 
     Positions without gaps, times that never run backwards, ids used once, one slot per record and one record per slot,
-    after-images that are valid records, no two current records in one place. `take` returns the line with its records
-    in the form in which they are stored.
+    after-images that are valid records, no two current records in one place. `check_line` returns the line with its
+    records in the form in which they are stored.
     """
 
-    header: Header | None = None
+    header: HeaderLine | None = None
     seq: int = 0
-    usage: int = 0
-    records: int = 0
-    ended: bool = False
-    _at: int | None = None
+    usage_count: int = 0
+    record_count: int = 0
+    is_ended: bool = False
+    _last_at: int | None = None
     _change_ids: set[str] = field(default_factory=set)
-    _slots: dict[int, _Held] = field(default_factory=dict)
-    _keys: dict[Key, int] = field(default_factory=dict)
-    _claims: dict[tuple[str, ...], int] = field(default_factory=dict)
-    _used: tuple[str, str] = ("", "")
+    _states_by_ordinal: dict[int, _OrdinalState] = field(default_factory=dict)
+    _ordinals_by_key: dict[Key, int] = field(default_factory=dict)
+    _ordinals_by_unique_key: dict[tuple[str, ...], int] = field(default_factory=dict)
+    _last_usage_key: tuple[str, str] = ("", "")
 
-    def take(self, number: int, text: str) -> Line:
+    def check_line(self, number: int, text: str) -> ExportLine:
         """Check one line. Raises InvalidRecord with its number and the field."""
         try:
-            line = parse(number, text)
-            if self.ended:
-                _wrong("nothing may follow the end line", "line")
-            if self.header is None and not isinstance(line, Header):
-                _wrong("an export begins with its header", "format")
+            line = parse_line(number, text)
+            if self.is_ended:
+                _reject("nothing may follow the end line", "line")
+            if self.header is None and not isinstance(line, HeaderLine):
+                _reject("an export begins with its header", "format")
             if isinstance(line, ChangeLine):
-                self._change(line)
+                self._check_change(line)
             elif isinstance(line, UsageLine):
-                self._usage(line)
+                self._check_usage(line)
             elif isinstance(line, EndLine):
-                self._end(line)
-            elif isinstance(line, Header):
-                checked_name(line.user_id, "user_id")
+                self._check_end(line)
+            elif isinstance(line, HeaderLine):
+                check_identifier(line.user_id, "user_id")
                 self.header = line
         except InvalidRecord as error:
             message = str(error) if str(error).startswith("line ") else f"line {number}: {error}"
             raise InvalidRecord(message, field=error.field) from error
         return line
 
-    def finish(self) -> Header:
+    def finish(self) -> HeaderLine:
         """The header of a file that was read to its end. Raises InvalidRecord for one that was cut short."""
         if self.header is None:
             raise InvalidRecord("the file is empty; an export begins with a header", field="line")
-        if not self.ended:
+        if not self.is_ended:
             message = f"the file was cut short after change {self.seq}: its end line is missing"
             raise InvalidRecord(message, field="line")
         return self.header
 
-    def _change(self, line: ChangeLine) -> None:
-        if self.usage:
-            _wrong("changes come before usage", "type")
+    def _check_change(self, line: ChangeLine) -> None:
+        if self.usage_count:
+            _reject("changes come before usage", "type")
         if line.seq != self.seq + 1:
-            _wrong(f"seq must be {self.seq + 1}, got {line.seq}", "seq")
-        if self._at is not None and line.at < self._at:
-            _wrong("at must not be before the change above", "at")
+            _reject(f"seq must be {self.seq + 1}, got {line.seq}", "seq")
+        if self._last_at is not None and line.at < self._last_at:
+            _reject("at must not be before the change above", "at")
         if not line.change_id or line.change_id in self._change_ids:
-            _wrong(f"change_id must be new in this file, got {line.change_id!r}", "change_id")
-        slots = [version.slot for version in line.versions]
-        if len(set(slots)) != len(slots):
-            _wrong("a change holds each slot once", "slot")
-        self.seq, self._at = line.seq, line.at
+            _reject(f"change_id must be new in this file, got {line.change_id!r}", "change_id")
+        ordinals = [version.slot for version in line.versions]
+        if len(set(ordinals)) != len(ordinals):
+            _reject("a change holds each slot once", "slot")
+        self.seq, self._last_at = line.seq, line.at
         self._change_ids.add(line.change_id)
-        for slot in slots:
-            self._release(slot)
+        for ordinal in ordinals:
+            self._release_unique_keys(ordinal)
         for version in line.versions:
-            self._version(line, version)
+            self._check_version(line, version)
 
-    def _version(self, line: ChangeLine, version: Version) -> None:
+    def _check_version(self, line: ChangeLine, version: RecordVersion) -> None:
         assert self.header is not None, "the first line is a header"
-        key = (version.kind, checked_name(version.id, "id"))
+        key = (version.kind, check_identifier(version.id, "id"))
         if version.kind not in KINDS:
-            _wrong(f"kind must be one of {', '.join(KINDS)}, got {version.kind!r}", "kind")
+            _reject(f"kind must be one of {', '.join(KINDS)}, got {version.kind!r}", "kind")
         if version.slot >= self.header.slots:
-            _wrong(f"slot must be below the header's {self.header.slots}, got {version.slot}", "slot")
-        held = self._slots.get(version.slot) or _Held(key, version.recorded_at)
-        if held.key != key or (self._keys.get(key, version.slot) != version.slot and not version.erased):
-            _wrong(f"slot {version.slot} and {key[0]} {key[1]!r} belong to others above", "slot")
-        self._slots[version.slot] = held
+            _reject(f"slot must be below the header's {self.header.slots}, got {version.slot}", "slot")
+        held = self._states_by_ordinal.get(version.slot) or _OrdinalState(key, version.recorded_at)
+        if held.key != key or (self._ordinals_by_key.get(key, version.slot) != version.slot and not version.erased):
+            _reject(f"slot {version.slot} and {key[0]} {key[1]!r} belong to others above", "slot")
+        self._states_by_ordinal[version.slot] = held
         if version.record is None:
-            if version.erased and self._keys.get(key) == version.slot:
-                del self._keys[key]  # the same key given again is a new record
+            if version.erased and self._ordinals_by_key.get(key) == version.slot:
+                del self._ordinals_by_key[key]  # the same key given again is a new record
             return
         if version.erased:
-            _wrong("what was erased holds no record", "erased")
+            _reject("what was erased holds no record", "erased")
         if version.recorded_at > line.at or version.recorded_at != held.recorded_at:
-            _wrong("recorded_at must be when the record was first stored", "recorded_at")
-        self._keys[key] = version.slot
-        self.records, held.seen = self.records + (not held.seen), True
-        record = _record(version)
-        version.record = json.loads(_encoded(record))
-        self._claim(version, record)
+            _reject("recorded_at must be when the record was first stored", "recorded_at")
+        self._ordinals_by_key[key] = version.slot
+        self.record_count, held.has_record = self.record_count + (not held.has_record), True
+        record = _parse_record(version)
+        version.record = json.loads(_encode_record(record))
+        self._reserve_unique_keys(version, record)
 
-    def _claim(self, version: Version, record: Record) -> None:
-        conversation, position = record.place()
+    def _reserve_unique_keys(self, version: RecordVersion, record: Record) -> None:
+        conversation, position = record.position_key()
         claims: list[tuple[str, ...]] = []
         if position >= 0 and isinstance(record, Turn):
             claims.append(("place", record.kind, conversation, str(position)))
-        if unique := record.unique():
+        if unique := record.dedup_key():
             claims.append(("unique", record.kind, version.channel, unique))
         for claim in claims:
-            if claim in self._claims:
-                _wrong(f"{record.kind} {version.id!r} takes what another current record has: {claim[-1]!r}", "record")
-            self._claims[claim] = version.slot
-        self._slots[version.slot].claims = tuple(claims)
+            if claim in self._ordinals_by_unique_key:
+                _reject(f"{record.kind} {version.id!r} takes what another current record has: {claim[-1]!r}", "record")
+            self._ordinals_by_unique_key[claim] = version.slot
+        self._states_by_ordinal[version.slot].unique_keys = tuple(claims)
 
-    def _release(self, slot: int) -> None:
-        if (held := self._slots.get(slot)) is not None:
-            for claim in held.claims:
-                self._claims.pop(claim, None)
-            held.claims = ()
+    def _release_unique_keys(self, ordinal: int) -> None:
+        if (held := self._states_by_ordinal.get(ordinal)) is not None:
+            for claim in held.unique_keys:
+                self._ordinals_by_unique_key.pop(claim, None)
+            held.unique_keys = ()
 
-    def _usage(self, line: UsageLine) -> None:
+    def _check_usage(self, line: UsageLine) -> None:
         key = (line.kind, line.id)
-        if key not in self._keys:
-            _wrong(f"usage of {line.kind} {line.id!r}, which the journal does not hold", "id")
-        if key <= self._used:
-            _wrong("usage rows are in order of kind and id, each once", "id")
+        if key not in self._ordinals_by_key:
+            _reject(f"usage of {line.kind} {line.id!r}, which the journal does not hold", "id")
+        if key <= self._last_usage_key:
+            _reject("usage rows are in order of kind and id, each once", "id")
         if len(line.conversations) != len(set(line.conversations)):
-            _wrong("conversations holds each id once", "conversations")
-        self._used, self.usage = key, self.usage + 1
+            _reject("conversations holds each id once", "conversations")
+        self._last_usage_key, self.usage_count = key, self.usage_count + 1
 
-    def _end(self, line: EndLine) -> None:
+    def _check_end(self, line: EndLine) -> None:
         assert self.header is not None, "the first line is a header"
-        if (line.changes, line.usage) != (self.seq, self.usage) or self.header.head != self.seq:
-            found = f"{self.seq} changes and {self.usage} usage rows"
-            _wrong(f"the file holds {found}, which is not what its header and end say", "changes")
-        if self._at is not None and self.header.last_at < self._at:
-            _wrong("the header's last_at is before the last change", "last_at")
-        self.ended = True
+        if (line.changes, line.usage) != (self.seq, self.usage_count) or self.header.head != self.seq:
+            found = f"{self.seq} changes and {self.usage_count} usage rows"
+            _reject(f"the file holds {found}, which is not what its header and end say", "changes")
+        if self._last_at is not None and self.header.last_at < self._last_at:
+            _reject("the header's last_at is before the last change", "last_at")
+        self.is_ended = True
 
 
-def _record(version: Version) -> Record:
+def _parse_record(version: RecordVersion) -> Record:
     assert version.record is not None, "asked only where there is one"
-    checked_name(version.channel, "channel")
-    if stamped := Record.STAMPED & version.record.keys():
-        _wrong(f"record holds {', '.join(sorted(stamped))}, which stand beside it", "record")
+    check_identifier(version.channel, "channel")
+    if stamped := Record.NON_PAYLOAD_FIELDS & version.record.keys():
+        _reject(f"record holds {', '.join(sorted(stamped))}, which stand beside it", "record")
     try:
         record = KINDS[version.kind].model_validate_json(json.dumps(version.record))
     except ValidationError as error:
-        raise invalid(error, version.kind) from error
+        raise to_invalid_record(error, version.kind) from error
     if isinstance(record, Turn) and (not record.conversation_id or record.index < 0):
-        _wrong("a turn has a conversation_id and an index", "conversation_id")
+        _reject("a turn has a conversation_id and an index", "conversation_id")
     return record.model_copy(update={"id": version.id, "channel": version.channel})
 
 
-def _encoded(record: Record) -> str:
+def _encode_record(record: Record) -> str:
     try:
-        return record.model_dump_json(exclude_defaults=True, exclude=set(Record.STAMPED))
+        return record.model_dump_json(exclude_defaults=True, exclude=set(Record.NON_PAYLOAD_FIELDS))
     except ValueError as error:
         message = f"{record.kind} {record.id!r} holds what cannot be stored: {error}"
         raise InvalidRecord(message, field="record") from error
 
 
-def _wrong(message: str, field: str) -> NoReturn:
+def _reject(message: str, field: str) -> NoReturn:
     raise InvalidRecord(message, field=field)
 
 
-def numbered(lines: Iterable[str]) -> Iterable[tuple[int, str]]:
+def number_lines(lines: Iterable[str]) -> Iterable[tuple[int, str]]:
     """Lines with their numbers from 1; empty ones at the end of a file are passed over."""
     return ((number, line) for number, line in enumerate(lines, 1) if line.strip())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentmem.model.clock import SystemClock
-from agentmem.projections.embedders import recorded_embedders
-from agentmem.providers import dimensions_of
+from agentmem.projections.embedders import open_recorded_embedders
+from agentmem.providers import parse_dimensions
 from agentmem.settings import Settings
 from agentmem.stores import LogStore
 
@@ -29,34 +29,34 @@ async def migrate(settings: Settings) -> MigrateReport:
     a store of a newer version, of another program or of another log, StoreUnavailable when one cannot be reached.
     """
     clock = settings.clock or SystemClock()
-    if settings.log_server is None or settings.graph_server is None:
-        return await _embedded(settings)
+    if settings.log_server_url is None or settings.graph_server_url is None:
+        return await _migrate_embedded(settings)
     from agentmem.stores import neo4j, postgres  # lazy: extras
 
-    applied = {"log": await postgres.migrate(settings.log_server, clock.now())}
-    log = await postgres.open_log(settings.log_server, clock)
+    applied = {"log": await postgres.migrate(settings.log_server_url, clock.now())}
+    log = await postgres.open_log(settings.log_server_url, clock)
     try:
         store_id = (await log.meta())["store_id"]
-        dimensions = await _dimensions(settings, log) if settings.graph_vectors else 0
+        dimensions = await _read_dimensions(settings, log) if settings.graph_vectors else 0
     finally:
         await log.close()
-    applied["graph"] = await neo4j.migrate(settings.graph_server, clock.now(), store_id=store_id)
+    applied["graph"] = await neo4j.migrate(settings.graph_server_url, clock.now(), store_id=store_id)
     if dimensions:
-        applied["graph vectors"] = await neo4j.make_indexes(settings.graph_server, dimensions)
+        applied["graph vectors"] = await neo4j.create_indexes(settings.graph_server_url, dimensions)
     return MigrateReport(applied, store_id)
 
 
-async def _dimensions(settings: Settings, log: LogStore) -> int:
+async def _read_dimensions(settings: Settings, log: LogStore) -> int:
     """Of the recorded embedder's vectors; a new store records now what it would at its first opening."""
     recorded = (await log.meta()).get("embedder")
     if recorded is None:
-        (model,) = await recorded_embedders(settings, log, [])
+        (model,) = await open_recorded_embedders(settings, log, [])
         recorded = model.identity
         await model.close()
-    return dimensions_of(recorded)
+    return parse_dimensions(recorded)
 
 
-async def _embedded(settings: Settings) -> MigrateReport:
+async def _migrate_embedded(settings: Settings) -> MigrateReport:
     from agentmem.stores import sqlite  # lazy: loads the driver
 
     log = await sqlite.open_log(settings.database, settings.clock or SystemClock())

@@ -29,19 +29,19 @@ def main() -> int:
     """Run, and print the tables; 2 for what the caller can mend."""
     given = parser().parse_args()
     try:
-        plan = suite.Plan(
+        plan = suite.BenchmarkPlan(
             out=given.out,
             data=tuple(given.data),
             embedders=tuple(given.embedder),
-            configurations=suite.read_configurations(given.configurations)
+            configurations=suite.load_configurations(given.configurations)
             if given.configurations
-            else (suite.DEFAULT, suite.BEST),
-            context_tokens=0 if given.no_contexts else suite.Plan.context_tokens,
-            loads=suite.SIZES if given.sizes is None else tuple(map(suite.parse_load, given.sizes)),
+            else (suite.DEFAULT_CONFIGURATION, suite.BEST_CONFIGURATION),
+            context_tokens=0 if given.no_contexts else suite.BenchmarkPlan.context_tokens,
+            workloads=suite.DEFAULT_WORKLOADS if given.sizes is None else tuple(map(suite.parse_workload, given.sizes)),
             startup=True,
             scratch=given.scratch,
         )
-        written = suite.run(plan, say=lambda line: print(line, file=sys.stderr))
+        written = suite.run(plan, on_step=lambda line: print(line, file=sys.stderr))
     except AgentMemError as error:
         print(f"bench: error: {error}", file=sys.stderr)
         return 2

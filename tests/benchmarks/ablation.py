@@ -23,13 +23,13 @@ from typing import Any, cast
 
 from agentmem import AsyncAgentMemory
 from agentmem.bench import recall, report
-from agentmem.bench.datasets import Dialogue, Question, load
-from agentmem.bench.metrics import Scores, paired
+from agentmem.bench.datasets import BenchmarkDialogue, Question, load_dialogues
+from agentmem.bench.metrics import ConfigurationScores, paired_difference
 from agentmem.bench.recall import Configuration
-from agentmem.bench.suite import read_configurations
-from agentmem.bench.target import Memory, Target
+from agentmem.bench.suite import load_configurations
+from agentmem.bench.target import BenchmarkMemory, MemoryFactory
 from agentmem.providers import LLMReply, LLMRequest
-from agentmem.providers.llms import LLMs
+from agentmem.providers.llms import LLMRegistry
 
 SETTINGS = Path(__file__).with_name("ablation.json")
 METRICS = ("R@5", "R@10", "MRR", "nDCG@10")
@@ -61,30 +61,30 @@ class Replies:
 
 
 @dataclass(frozen=True)
-class Answered(Target):
+class Answered(MemoryFactory):
     """A memory whose model has the recorded replies."""
 
     replies: Replies = Replies({})
 
-    def __call__(self, user_id: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[Memory]:
+    def __call__(self, user_id: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[BenchmarkMemory]:
         """Open the memory of a user, to be used with `async with`."""
 
         @asynccontextmanager
-        async def opened() -> AsyncIterator[Memory]:
-            async with Target.__call__(self, user_id, {"llm": SPEC, **settings}) as memory:
-                inside = cast(AsyncAgentMemory, memory).resources
-                inside.llms = LLMs(inside.settings, {SPEC: self.replies})
+        async def opened() -> AsyncIterator[BenchmarkMemory]:
+            async with MemoryFactory.__call__(self, user_id, {"llm": SPEC, **settings}) as memory:
+                inside = cast(AsyncAgentMemory, memory).engine
+                inside.llms = LLMRegistry(inside.settings, {SPEC: self.replies})
                 yield memory
 
         return opened()
 
 
-def in_pairs(dialogue: Dialogue) -> Dialogue:
+def in_pairs(dialogue: BenchmarkDialogue) -> BenchmarkDialogue:
     """The dialogue with its questions two by two, the first with the middle one, and so on: each pair is one question.
 
     Both want all their evidence. A third of the questions is taken.
     """
-    asked = dialogue.scored[::3]
+    asked = dialogue.scored_questions[::3]
     half = len(asked) // 2
     return replace(dialogue, questions=tuple(map(_together, asked[:half], asked[half : 2 * half])))
 
@@ -95,29 +95,29 @@ def _together(one: Question, other: Question) -> Question:
     return replace(one, id=f"{one.id} {other.id}", text=text, category_name="two in one", evidence=both)
 
 
-def rows(group: str, scores: Sequence[Scores]) -> list[Row]:
+def rows(group: str, scores: Sequence[ConfigurationScores]) -> list[Row]:
     """What the first configuration reached, and the differences of the others to it, with 95 % intervals."""
     first, *others = scores
     reached = {metric: f"{first.column(metric).mean():.3f}" for metric in METRICS}
-    found: list[Row] = [{"group": group, "configuration": first.name, "n": len(first.asked), **reached}]
+    found: list[Row] = [{"group": group, "configuration": first.name, "n": len(first.questions), **reached}]
     for other in others:
         differences = {}
         for metric in METRICS:
-            each = paired(other, first, metric)
+            each = paired_difference(other, first, metric)
             differences[metric] = f"{each.mean:+.3f} [{each.low:+.3f}, {each.high:+.3f}]"
-        found.append({"group": group, "configuration": other.name, "n": len(other.asked), **differences})
+        found.append({"group": group, "configuration": other.name, "n": len(other.questions), **differences})
     return found
 
 
 async def compared(
-    group: str, target: Target, dialogues: Sequence[Dialogue], configurations: Sequence[Configuration]
+    group: str, target: MemoryFactory, dialogues: Sequence[BenchmarkDialogue], configurations: Sequence[Configuration]
 ) -> list[Row]:
     """`rows` of these configurations; the dialogues are stored where they are not yet."""
     result = await recall.evaluate(target, dialogues, configurations, context_tokens=0)
-    return rows(group, [reading.scores for reading in result.readings])
+    return rows(group, [reading.scores for reading in result.runs])
 
 
-async def consolidate(target: Target, dialogues: Sequence[Dialogue]) -> None:
+async def consolidate(target: MemoryFactory, dialogues: Sequence[BenchmarkDialogue]) -> None:
     """Let the rules read the dialogues."""
     for dialogue in dialogues:
         async with target(f"{dialogue.dataset}/{dialogue.id}", {"llm": "none"}) as opened:
@@ -129,9 +129,9 @@ async def consolidate(target: Target, dialogues: Sequence[Dialogue]) -> None:
 
 async def measure(data: Path, replies: Path | None, folder: Path, embedder: str) -> list[Row]:
     """All rows of one data set."""
-    dialogues = load([data])
-    target = Target(str(folder / "plain"), embedder, {"seed": 1})  # no deadlines: a busy machine finds the same
-    found = await compared("settings", target, dialogues, read_configurations(SETTINGS))
+    dialogues = load_dialogues([data])
+    target = MemoryFactory(str(folder / "plain"), embedder, {"seed": 1})  # no deadlines: a busy machine finds the same
+    found = await compared("settings", target, dialogues, load_configurations(SETTINGS))
     paired_up = [in_pairs(dialogue) for dialogue in dialogues]
     by_rule = switched("decompose by its rule", "decompose", on=True)
     found += await compared("two questions in one", target, paired_up, [PLAIN, by_rule])
@@ -148,10 +148,12 @@ async def measure(data: Path, replies: Path | None, folder: Path, embedder: str)
     return found + await compared("with the rules' graph", linked, dialogues, configurations)
 
 
-async def _asking(dialogues: Sequence[Dialogue], replies: Path, target: Target) -> list[Row]:
+async def _asking(dialogues: Sequence[BenchmarkDialogue], replies: Path, target: MemoryFactory) -> list[Row]:
     """The techniques that ask a model, over the questions with recorded replies."""
     lines = {line["question"]: line for line in map(json.loads, replies.read_text(encoding="utf-8").splitlines())}
-    some = [replace(one, questions=tuple(each for each in one.scored if each.id in lines)) for one in dialogues]
+    some = [
+        replace(one, questions=tuple(each for each in one.scored_questions if each.id in lines)) for one in dialogues
+    ]
     some = [dialogue for dialogue in some if dialogue.questions]
     if not some:
         return []
@@ -170,7 +172,7 @@ def main() -> None:
     for data in given.data:
         with tempfile.TemporaryDirectory() as folder:
             found = asyncio.run(measure(data, given.replies, Path(folder), given.embedder))
-        print(f"## {data}\n\n{report.table(found)}\n", flush=True)
+        print(f"## {data}\n\n{report.render_table(found)}\n", flush=True)
 
 
 if __name__ == "__main__":

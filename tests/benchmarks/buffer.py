@@ -15,21 +15,21 @@ from pathlib import Path
 
 import numpy as np
 
-from agentmem.bench.datasets import Dialogue, load
-from agentmem.memory.buffer_search import Scores, hybrid, recency
-from agentmem.model.loop import LOOP
+from agentmem.bench.datasets import BenchmarkDialogue, load_dialogues
+from agentmem.memory.buffer_search import Scores, blend_scores, recency
+from agentmem.model.loop import BACKGROUND_LOOP
 from agentmem.providers import Embedder, EmbedderOptions, open_embedder
 
 KEPT, EVERY, BEST = 100, 25, 10
 BIASES = (0.0, 0.1, 0.3, 0.6)
 
 
-def asked(dialogue: Dialogue, embedder: Embedder) -> Iterator[tuple[Scores, list[int]]]:
+def asked(dialogue: BenchmarkDialogue, embedder: Embedder) -> Iterator[tuple[Scores, list[int]]]:
     """The cosines of what the buffer holds with a question, and the places of its evidence."""
     place = {turn["turn_id"]: at for at, turn in enumerate(dialogue.turns)}
-    turns = LOOP.run(embedder.embed([turn["content"] for turn in dialogue.turns]))
-    queries = LOOP.run(embedder.embed([question.text for question in dialogue.scored]))
-    for question, query in zip(dialogue.scored, queries, strict=True):
+    turns = BACKGROUND_LOOP.run(embedder.embed([turn["content"] for turn in dialogue.turns]))
+    queries = BACKGROUND_LOOP.run(embedder.embed([question.text for question in dialogue.scored_questions]))
+    for question, query in zip(dialogue.scored_questions, queries, strict=True):
         evidence = sorted(place[name] for name in question.evidence)
         for end in range(EVERY, len(turns) + 1, EVERY):
             start = max(0, end - KEPT)
@@ -49,14 +49,14 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--embedder", default="local")
     options = parser.parse_args()
-    embedder = open_embedder(options.embedder, EmbedderOptions(models=Path("~/.agentmem/models").expanduser()))
+    embedder = open_embedder(options.embedder, EmbedderOptions(models_dir=Path("~/.agentmem/models").expanduser()))
     found: dict[tuple[str, float], list[float]] = defaultdict(list)
-    for dialogue in load([options.data]):
+    for dialogue in load_dialogues([options.data]):
         for near, evidence in asked(dialogue, embedder):
             newness = recency(len(near))
             for bias in BIASES:
-                found["cosine and newness, ours", bias].append(share(hybrid(near, newness, bias), evidence))
-                document = hybrid(1 / (1 + np.maximum(0.0, 2 - 2 * near)), newness[::-1], bias)
+                found["cosine and newness, ours", bias].append(share(blend_scores(near, newness, bias), evidence))
+                document = blend_scores(1 / (1 + np.maximum(0.0, 2 - 2 * near)), newness[::-1], bias)
                 found["1 / (1 + distance) and age, the document's", bias].append(share(document, evidence))
     for (formula, bias), shares in sorted(found.items()):
         print(f"{formula:45} bias {bias:.1f}  {np.mean(shares):.3f}  ({len(shares)} searches)")

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from agentmem import AsyncAgentMemory
-from agentmem.bench.datasets import Dialogue, load
+from agentmem.bench.datasets import BenchmarkDialogue, load_dialogues
 from agentmem.bench.metrics import percentiles
-from agentmem.bench.recall import rendered_whole, store
-from agentmem.bench.report import table
+from agentmem.bench.recall import find_rendered_turns, store_turns
+from agentmem.bench.report import render_table
 
 TOKENS = 4_000
 SAVED, KEPT = 0.70, 0.85
@@ -35,7 +35,7 @@ ROUNDS = 200  # of all jobs
 class Found:
     """What the contexts of one dialogue came to."""
 
-    dialogue: Dialogue
+    dialogue: BenchmarkDialogue
     full: int = 0
     largest: int = 0
     told: list[float] = field(default_factory=list)  # what the contexts themselves say they save
@@ -46,31 +46,31 @@ class Found:
 
     @property
     def asked(self) -> int:
-        return len(self.dialogue.scored)
+        return len(self.dialogue.scored_questions)
 
     @property
     def saved(self) -> float:
         return 1 - self.largest / self.full
 
 
-async def measure(dialogue: Dialogue, home: Path, jobs: bool, settings: dict[str, Any]) -> Found:
+async def measure(dialogue: BenchmarkDialogue, home: Path, jobs: bool, settings: dict[str, Any]) -> Found:
     """Store one dialogue, let it be worked on, and ask its questions."""
     found = Found(dialogue, full=sum(math.ceil(len(turn["content"]) / 4) for turn in dialogue.turns))
     contents = {turn["turn_id"]: " ".join(turn["content"].split()) for turn in dialogue.turns}
     async with AsyncAgentMemory(dialogue.id, home=home / dialogue.id, **settings) as memory:
-        await store(memory, dialogue.turns)
+        await store_turns(memory, dialogue.turns)
         for _ in range(ROUNDS if jobs else 0):
             if not any(report.pending for report in await memory.consolidate()):
                 break
         await memory.flush()
         found.synopsis = math.ceil(len(str(await memory.synopsis())) / 4)
-        for question in dialogue.scored:
+        for question in dialogue.scored_questions:
             begun = time.perf_counter()
             context = await memory.context(question.text, max_tokens=TOKENS)
             found.seconds.append(time.perf_counter() - begun)
             found.largest = max(found.largest, context.tokens)
             found.told.append(context.savings)
-            whole = rendered_whole(context, contents)
+            whole = find_rendered_turns(context, contents)
             found.kept += question.evidence <= whole
             found.shares += len(question.evidence & whole) / len(question.evidence)
     return found
@@ -87,7 +87,7 @@ def shown(results: Sequence[Found]) -> str:
     kept, shares = sum(each.kept for each in results) / asked, sum(each.shares for each in results) / asked
     least = min(each.saved for each in results)
     rows.append({"dialogue": "all", "saved": least, "all evidence": kept, "evidence": shares})
-    return table(rows)
+    return render_table(rows)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -107,7 +107,7 @@ def main() -> int:
     settings = {"embedder": given.embedder, "models": given.models, "recall": {"context": given.rooms}}
     results = []
     with tempfile.TemporaryDirectory() as home:
-        for dialogue in load(given.data):
+        for dialogue in load_dialogues(given.data):
             results.append(asyncio.run(measure(dialogue, Path(home), not given.no_jobs, settings)))
     print(shown(results))
     took = percentiles([second for each in results for second in each.seconds])

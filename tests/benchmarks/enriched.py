@@ -66,26 +66,26 @@ def _lines(data: Path, folder: Path) -> dict[tuple[str, str], Mapping[str, Any]]
 
 
 async def _ask(memory: Any, questions: Sequence[Any]) -> list[tuple[float, ...]]:
-    from agentmem.bench.metrics import DEPTH, ranking_values
+    from agentmem.bench.metrics import MAX_CUTOFF, score_ranking
 
     values = []
     for question in questions:
-        bundle = await memory.remember(question.text, top_k=DEPTH, reinforce=False)
-        values.append(ranking_values([turn.id for turn in bundle.turns][:DEPTH], question.evidence))
+        bundle = await memory.remember(question.text, top_k=MAX_CUTOFF, reinforce=False)
+        values.append(score_ranking([turn.id for turn in bundle.turns][:MAX_CUTOFF], question.evidence))
     return values
 
 
 async def _one(memory: Any, dialogue: Any, told: Counter[str]) -> tuple[list[tuple[float, ...]], ...]:
     """Values of one conversation's questions before and after consolidation; what that took is added to `told`."""
-    from agentmem.bench.recall import store
+    from agentmem.bench.recall import store_turns
 
-    await store(memory, dialogue.turns)
-    before = await _ask(memory, dialogue.scored)
+    await store_turns(memory, dialogue.turns)
+    before = await _ask(memory, dialogue.scored_questions)
     pending = 1
     while pending:
         (report,) = await memory.consolidate("consolidate")
         pending = report.pending
-        for purpose, used in report.spent.items():
+        for purpose, used in report.usage.items():
             told.update({
                 f"{purpose}: calls": used.calls, f"{purpose}: tokens in": used.input_tokens,
                 f"{purpose}: tokens out": used.output_tokens,
@@ -96,7 +96,7 @@ async def _one(memory: Any, dialogue: Any, told: Counter[str]) -> tuple[list[tup
         turns=len(dialogue.turns), reviews=len(await memory.semantic.reviews(limit=ALL)),
         facts=len(await memory.semantic.facts(limit=ALL)), entities=len(await memory.semantic.entities(limit=ALL)),
     )  # fmt: skip
-    return before, await _ask(memory, dialogue.scored)
+    return before, await _ask(memory, dialogue.scored_questions)
 
 
 async def measure(data: Path, lines: Path | None, home: str, embedder: str) -> dict[str, Any]:
@@ -104,20 +104,20 @@ async def measure(data: Path, lines: Path | None, home: str, embedder: str) -> d
     import numpy as np
 
     from agentmem import AsyncAgentMemory
-    from agentmem.bench.datasets import load
-    from agentmem.bench.metrics import CUTS
+    from agentmem.bench.datasets import load_dialogues
+    from agentmem.bench.metrics import CUTOFFS
 
     program = [sys.executable, str(Path(__file__).resolve()), "--answer", str(data), str(lines)]
     llm = "none" if lines is None else f"command:{shlex.join(program)}"
     counts: Counter[str] = Counter()
     values: tuple[list[tuple[float, ...]], ...] = ([], [])
-    for dialogue in load([data]):
+    for dialogue in load_dialogues([data]):
         if lines is None or (lines / f"{dialogue.id}.jsonl").exists():
             settings = {"home": home, "embedder": embedder, "llm": llm}
             async with AsyncAgentMemory(dialogue.id, **settings) as memory:
                 for all_of_them, found in zip(values, await _one(memory, dialogue, counts), strict=True):
                     all_of_them += found
-    places = {f"R@{k}": CUTS.index(k) for k in (5, 10)} | {"MRR": len(CUTS)}
+    places = {f"R@{k}": CUTOFFS.index(k) for k in (5, 10)} | {"MRR": len(CUTOFFS)}
     means = [np.asarray(each, dtype=float).mean(axis=0) for each in values]
     return {
         **counts,

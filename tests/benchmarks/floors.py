@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from agentmem import AsyncAgentMemory
-from agentmem.bench.datasets import ADVERSARIAL, Dialogue, load
-from agentmem.bench.recall import store
+from agentmem.bench.datasets import ADVERSARIAL_CATEGORY, BenchmarkDialogue, load_dialogues
+from agentmem.bench.recall import store_turns
 
 UNRELATED = [
     "What is the boiling point of tungsten?",
@@ -62,22 +62,22 @@ UNRELATED = [
 QUANTILES = (0.01, 0.05, 0.5, 0.95, 0.99)
 
 
-def questions(dialogue: Dialogue) -> list[tuple[str, str]]:
+def questions(dialogue: BenchmarkDialogue) -> list[tuple[str, str]]:
     """What is asked of a dialogue, each with the name of its group."""
-    adversarial = [question for question in dialogue.questions if question.category == ADVERSARIAL]
+    adversarial = [question for question in dialogue.questions if question.category == ADVERSARIAL_CATEGORY]
     return [
-        *(("answered there", question.text) for question in dialogue.scored),
+        *(("answered there", question.text) for question in dialogue.scored_questions),
         *(("adversarial", question.text) for question in adversarial),
         *(("of something else", text) for text in UNRELATED),
     ]
 
 
-async def ask(dialogues: list[Dialogue], embedder: str, home: str) -> dict[str, list[tuple[bool, float]]]:
+async def ask(dialogues: list[BenchmarkDialogue], embedder: str, home: str) -> dict[str, list[tuple[bool, float]]]:
     """By group, whether each question was held to be answered, and the best cosine of a whole turn."""
     found = defaultdict(list)
     for dialogue in dialogues:
         async with AsyncAgentMemory(dialogue.id, home=home, embedder=embedder) as memory:
-            await store(memory, dialogue.turns)
+            await store_turns(memory, dialogue.turns)
             for group, text in questions(dialogue):
                 bundle = await memory.remember(text, reinforce=False)
                 found[group].append((bundle.relevant, _nearest(bundle.receipt.pool)))
@@ -85,7 +85,7 @@ async def ask(dialogues: list[Dialogue], embedder: str, home: str) -> dict[str, 
 
 
 def _nearest(pool: Any) -> float:
-    return float(np.nanmax(pool.values[:, pool.lists.index("whole")]))
+    return float(np.nanmax(pool.values[:, pool.list_names.index("whole")]))
 
 
 def main() -> None:
@@ -95,7 +95,7 @@ def main() -> None:
     given.add_argument("--embedder", default="local")
     args = given.parse_args()
     with tempfile.TemporaryDirectory() as home:
-        for group, seen in asyncio.run(ask(load(args.data), args.embedder, home)).items():
+        for group, seen in asyncio.run(ask(load_dialogues(args.data), args.embedder, home)).items():
             cosines = np.quantile([cosine for _, cosine in seen], QUANTILES).round(3)
             missed = sum(not relevant for relevant, _ in seen) / len(seen)
             print(f"{group:18} {len(seen):5} questions, nothing relevant {missed:6.2%}, best cosine {cosines.tolist()}")

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from agentmem import AsyncAgentMemory
-from agentmem.consolidation import JobOptions, scheduled_jobs
-from agentmem.consolidation.serving import serve
-from agentmem.model.clock import micros
+from agentmem.consolidation import JobOptions, list_scheduled_jobs
+from agentmem.consolidation.serving import run_job
+from agentmem.model.clock import to_micros
 
 JOBS = ("consolidate", "promote", "gc", "clusters")
 BUSY = 10
@@ -23,9 +23,9 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 async def measure(home: Path, idle: int) -> dict[str, tuple[float, float]]:
     """Milliseconds of processor time of a run without work, and of one for ten users who wrote, by job."""
     async with AsyncAgentMemory("operator", home=home, embedder="hash") as memory:
-        resources, jobs = memory.resources, scheduled_jobs()
-        database: Any = resources.log
-        rows = [(f"idle {number}", micros(LONG_AGO + timedelta(seconds=number))) for number in range(idle)]
+        engine, jobs = memory.engine, list_scheduled_jobs()
+        database: Any = engine.log
+        rows = [(f"idle {number}", to_micros(LONG_AGO + timedelta(seconds=number))) for number in range(idle)]
 
         def fill(db: Any) -> None:
             db.executemany("INSERT INTO memory_users (user_id, head, last_at) VALUES (?, 1, ?)", rows)
@@ -35,23 +35,23 @@ async def measure(home: Path, idle: int) -> dict[str, tuple[float, float]]:
                 )
             db.executemany(
                 "INSERT INTO memory_usage (user_id, kind, id, due_at, due_for) VALUES (?, 'Fact', 'f', ?, 'gc')",
-                [(user, micros(datetime(2099, 1, 1, tzinfo=UTC))) for user, _ in rows],
+                [(user, to_micros(datetime(2099, 1, 1, tzinfo=UTC))) for user, _ in rows],
             )
 
         await database.database.write(fill)
         found = {}
         for job in JOBS:
-            await serve(resources, jobs[job], JobOptions())  # its cursor passes the idle ones once
-            nothing = await _timed(resources, jobs[job])
+            await run_job(engine, jobs[job], JobOptions())  # its cursor passes the idle ones once
+            nothing = await _timed(engine, jobs[job])
             for number in range(BUSY):
                 await memory.scoped(user_id=f"{job} {number}").store_turn("My friend Tom got nails.")
-            found[job] = nothing, await _timed(resources, jobs[job])
+            found[job] = nothing, await _timed(engine, jobs[job])
         return found
 
 
 async def _timed(resources: Any, module: Any) -> float:
     started = time.process_time()
-    await serve(resources, module, JobOptions())
+    await run_job(resources, module, JobOptions())
     return (time.process_time() - started) * 1000
 
 

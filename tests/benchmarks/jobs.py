@@ -21,47 +21,50 @@ from typing import cast
 
 from agentmem import AsyncAgentMemory
 from agentmem.bench import recall, report
-from agentmem.bench.datasets import Dialogue, load
+from agentmem.bench.datasets import BenchmarkDialogue, load_dialogues
 from agentmem.bench.recall import Configuration
-from agentmem.bench.target import Target
+from agentmem.bench.target import MemoryFactory
 from agentmem.worker import ConsolidationWorker
 from tests.benchmarks.ablation import Row, rows
 
 RUNS = 1000  # of all jobs, at most
 
 
-class Ahead:
+class OffsetClock:
     """A clock that runs some time ahead."""
 
     def __init__(self) -> None:
-        self.by = timedelta()
+        self.offset = timedelta()
 
     def now(self) -> datetime:
         """The time by this clock."""
-        return datetime.now(UTC) + self.by
+        return datetime.now(UTC) + self.offset
 
 
-async def work(target: Target, clock: Ahead, nights: int) -> Counter[str]:
+async def work(target: MemoryFactory, clock: OffsetClock, nights: int) -> Counter[str]:
     """Let all jobs run; what they did, by job and count."""
     did: Counter[str] = Counter()
     async with target("nobody", {"llm": "none", "clock": clock}) as opened:
-        worker = ConsolidationWorker(cast(AsyncAgentMemory, opened).resources)
+        worker = ConsolidationWorker(cast(AsyncAgentMemory, opened).engine)
         for _ in range(nights + 1):
             for _ in range(RUNS):
                 reports = await worker.run_once()
-                failed = [(each.job, each.failed or each.stopped) for each in reports if each.failed or each.stopped]
+                failed = [
+                    (each.job, each.failed or each.stop_reason) for each in reports if each.failed or each.stop_reason
+                ]
                 assert not failed, failed
                 did.update({f"{each.job}: {what}": n for each in reports for what, n in each.counts.items() if n})
-                if not any(each.users or each.waiting for each in reports):
+                if not any(each.users or each.has_more for each in reports):
                     break
-            clock.by += timedelta(days=1)
+            clock.offset += timedelta(days=1)
     return did
 
 
-async def measure(dialogues: Sequence[Dialogue], folder: Path, embedder: str, nights: int) -> list[Row]:
+async def measure(dialogues: Sequence[BenchmarkDialogue], folder: Path, embedder: str, nights: int) -> list[Row]:
     """The rows of one data set."""
-    clock = Ahead()
-    target = Target(str(folder / "without"), embedder, {"seed": 1})  # no deadlines: a busy machine finds the same
+    clock = OffsetClock()
+    # no deadlines: a busy machine finds the same
+    target = MemoryFactory(str(folder / "without"), embedder, {"seed": 1})
     without = await recall.evaluate(target, dialogues, [Configuration("without jobs")], context_tokens=0)
     shutil.copytree(folder / "without", folder / "with")
     worked = replace(target, home=str(folder / "with"))
@@ -77,7 +80,7 @@ async def measure(dialogues: Sequence[Dialogue], folder: Path, embedder: str, ni
     )
     worked = replace(worked, settings={"seed": 1, "clock": clock})
     after = await recall.evaluate(worked, dialogues, [Configuration("with all jobs")], context_tokens=0)
-    return rows("jobs", [reading.scores for result in (without, after) for reading in result.readings])
+    return rows("jobs", [reading.scores for result in (without, after) for reading in result.runs])
 
 
 def main() -> None:
@@ -89,8 +92,8 @@ def main() -> None:
     given = parser.parse_args()
     for data in given.data:
         with tempfile.TemporaryDirectory() as folder:
-            found = asyncio.run(measure(load([data]), Path(folder), given.embedder, given.nights))
-        print(f"## {data}, {given.nights} nights\n\n{report.table(found)}\n", flush=True)
+            found = asyncio.run(measure(load_dialogues([data]), Path(folder), given.embedder, given.nights))
+        print(f"## {data}, {given.nights} nights\n\n{report.render_table(found)}\n", flush=True)
 
 
 if __name__ == "__main__":

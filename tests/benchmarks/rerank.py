@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from agentmem.bench.datasets import Dialogue
+    from agentmem.bench.datasets import BenchmarkDialogue
     from agentmem.providers import TokenEmbedder
 
 ALL = 1_000_000
@@ -107,15 +107,15 @@ async def measure(data: Path, questions: int, folder: Path) -> str:
     from contextlib import AsyncExitStack
 
     from agentmem.bench import recall, report
-    from agentmem.bench.datasets import load
-    from agentmem.bench.target import Target
-    from agentmem.projections.embedders import embedder_options
+    from agentmem.bench.datasets import load_dialogues
+    from agentmem.bench.target import MemoryFactory
+    from agentmem.projections.embedders import build_embedder_options
     from agentmem.providers import TokenEmbedder, open_embedder
     from agentmem.settings import load_settings
 
-    embedder = open_embedder("local", embedder_options(load_settings(home=folder)))
+    embedder = open_embedder("local", build_embedder_options(load_settings(home=folder)))
     assert isinstance(embedder, TokenEmbedder)
-    asked = _spread(load([data]), questions)
+    asked = _spread(load_dialogues([data]), questions)
     reader = Reader(embedder)
     await reader.know([f"{turn['speaker']}: {turn['content']}" for one in asked for turn in one.turns])
     models = {"MaxSim": MaxSim(reader, rarity=False), "MaxSim by rarity": MaxSim(reader, rarity=True)}
@@ -128,13 +128,13 @@ async def measure(data: Path, questions: int, folder: Path) -> str:
                 settings = {"reranker": "llm:", "recall_llm": f"command:{program(place)}"}
                 options = {"recall": {"reranker": {"most": most, "deadline": PATIENT}}}
                 configurations.append(recall.Configuration(name + bound, {**settings, **options}))
-        result = await recall.evaluate(Target(str(folder), "local"), asked, configurations, context_tokens=0)
+        result = await recall.evaluate(MemoryFactory(str(folder), "local"), asked, configurations, context_tokens=0)
     total = sum(len(one.questions) for one in asked)
     reached = sum(model.asked for model in models.values())
     told = f"{total} questions; {reached} of {total * (len(configurations) - 1)} requests reached a model"
-    scores = [reading.scores for reading in result.readings]
+    scores = [reading.scores for reading in result.runs]
     rows = [{"reranker": one.name, **report.group_rows(one)[0]} for one in scores]
-    return "\n\n".join([told, report.table(rows), report.table(report.difference_rows(scores))])
+    return "\n\n".join([told, report.render_table(rows), report.render_table(report.difference_rows(scores))])
 
 
 def program(place: str) -> str:
@@ -142,13 +142,13 @@ def program(place: str) -> str:
     return shlex.join([sys.executable, "-S", str(Path(__file__).resolve()), "--answer", place])
 
 
-def _spread(dialogues: list[Dialogue], questions: int) -> list[Dialogue]:
+def _spread(dialogues: list[BenchmarkDialogue], questions: int) -> list[BenchmarkDialogue]:
     """The dialogues with so many of their questions that count, spread over all of them; 0 for all."""
     each = -(-questions // len(dialogues)) or ALL
     found = []
     for one in dialogues:
-        step = max(1, len(one.scored) // each)
-        found.append(replace(one, questions=one.scored[::step][:each]))
+        step = max(1, len(one.scored_questions) // each)
+        found.append(replace(one, questions=one.scored_questions[::step][:each]))
     return found
 
 

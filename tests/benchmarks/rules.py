@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from agentmem.bench.datasets import Dialogue, load
-from agentmem.bench.report import table
-from agentmem.extraction import Draft, FactDraft, Window
+from agentmem.bench.datasets import BenchmarkDialogue, load_dialogues
+from agentmem.bench.report import render_table
+from agentmem.extraction import ExtractionDraft, FactDraft, Window
 from agentmem.extraction.rules import extract
 from agentmem.model.records import Entity, Fact, Turn
-from agentmem.text.names import claim_hash, slug
+from agentmem.text.names import hash_claim, slugify
 
 VERDICTS = Path(__file__).with_name("rules_verdicts.json")
 TURNS = 6
@@ -42,7 +42,7 @@ class Claim:
 
     @property
     def key(self) -> str:
-        return f"{self.fact.turn_id} of {self.dialogue}|{self.rule}|{claim_hash(self.fact.claim)[:16]}"
+        return f"{self.fact.turn_id} of {self.dialogue}|{self.rule}|{hash_claim(self.fact.claim)[:16]}"
 
     @property
     def order(self) -> str:
@@ -63,7 +63,7 @@ class Found:
         return sorted(self.claims, key=lambda claim: claim.order)[:JUDGED]
 
 
-def find(dialogues: Sequence[Dialogue]) -> Found:
+def find(dialogues: Sequence[BenchmarkDialogue]) -> Found:
     """Read every dialogue in windows of 6 turns, each beside what the ones before it gave."""
     found = Found([], set())
     for dialogue in dialogues:
@@ -77,14 +77,14 @@ def find(dialogues: Sequence[Dialogue]) -> Found:
                 assert fact.span is not None
                 assert turn.content[fact.span[0] : fact.span[1]] == fact.quote
                 found.claims.append(Claim(dialogue.id, fact, turn))
-            found.entities |= {(dialogue.id, slug(entity.name)) for entity in draft.entities}
+            found.entities |= {(dialogue.id, slugify(entity.name)) for entity in draft.entities}
             found.relations += len(draft.relations)
-            found.replaced += sum(bool(fact.replaces or fact.ended) for fact in draft.facts)
+            found.replaced += sum(bool(fact.supersedes_id or fact.ends_fact_id) for fact in draft.facts)
             learn(draft, facts, entities)
     return found
 
 
-def windows(dialogue: Dialogue, facts: list[Fact], entities: dict[str, Entity]) -> Iterator[Window]:
+def windows(dialogue: BenchmarkDialogue, facts: list[Fact], entities: dict[str, Entity]) -> Iterator[Window]:
     turns = [
         Turn(
             id=turn["turn_id"], conversation_id=turn["conversation_id"], index=number, content=turn["content"],
@@ -98,18 +98,18 @@ def windows(dialogue: Dialogue, facts: list[Fact], entities: dict[str, Entity]) 
         for start in range(0, len(said), TURNS):
             yield Window(
                 conversation_id=conversation, channel="_global", turns=tuple(said[start : start + TURNS]),
-                before=tuple(said[max(0, start - TURNS) : start]), facts=tuple(facts),
-                entities=tuple(entities.values()), participants=speakers,
+                context_turns=tuple(said[max(0, start - TURNS) : start]), known_facts=tuple(facts),
+                known_entities=tuple(entities.values()), participants=speakers,
             )  # fmt: skip
 
 
-def learn(draft: Draft, facts: list[Fact], entities: dict[str, Entity]) -> None:
+def learn(draft: ExtractionDraft, facts: list[Fact], entities: dict[str, Entity]) -> None:
     for fact in draft.facts:
         facts.append(
             Fact(id=f"f{len(facts)}", claim=fact.claim, tags=fact.tags, temporal_context=fact.temporal_context)
         )
     for entity in draft.entities:
-        entities.setdefault(slug(entity.name), Entity(id=entity.name, name=entity.name, type=entity.type))
+        entities.setdefault(slugify(entity.name), Entity(id=entity.name, name=entity.name, type=entity.type))
 
 
 def report(found: Found, verdicts: dict[str, bool]) -> int:
@@ -118,7 +118,7 @@ def report(found: Found, verdicts: dict[str, bool]) -> int:
     judged = [claim for claim in found.claims if claim.key in verdicts]
     checked = Counter(claim.rule for claim in judged)
     right.update(claim.rule for claim in judged if verdicts[claim.key])
-    print(table([
+    print(render_table([
         {"rule": rule, "facts": n, "checked": checked[rule], "right": right[rule]} for rule, n in made.most_common()
     ]))  # fmt: skip
     precision = right.total() / len(judged) if judged else 0.0
@@ -152,7 +152,7 @@ def main() -> int:
     if options.judge:
         verdicts |= json.loads(options.judge.read_text(encoding="utf-8"))
         VERDICTS.write_text(json.dumps(dict(sorted(verdicts.items())), indent=0) + "\n", encoding="utf-8")
-    found = find(load(options.files))
+    found = find(load_dialogues(options.files))
     if options.sample:
         print(*unjudged(found, verdicts), sep="\n")
         return 0

@@ -9,22 +9,22 @@ from pathlib import Path
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.model.scope import Scope
 from agentmem.stores.redis import RedisSession, open_session
-from tests.conformance.stores import Hand
+from tests.conformance.stores import ManualClock
 
 ANN, BOB = Scope("ann"), Scope("bob")
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[RedisSession]:
+async def open_redis_session(url: str) -> AsyncIterator[RedisSession]:
     """The cache at a URL, closed in the end."""
-    session = await open_session(url, Hand())
+    session = await open_session(url, ManualClock())
     try:
         yield session
     finally:
         await session.close()
 
 
-async def fill(session: RedisSession, scope: Scope = ANN) -> None:
+async def write_sample_keys(session: RedisSession, scope: Scope = ANN) -> None:
     """A key of each kind, each ways of reading, and two that are gone again."""
     await session.set(scope, "identity", {"name": "Ann"}, ttl=60)
     await session.set(scope, "working:_global:talk:context:city", "Oslo", ttl=60)
@@ -41,9 +41,9 @@ async def fill(session: RedisSession, scope: Scope = ANN) -> None:
 
 
 @asynccontextmanager
-async def remembering(home: Path, session: RedisSession, **scope: str) -> AsyncIterator[AsyncAgentMemory]:
+async def open_memory_with_session(home: Path, session: RedisSession, **scope: str) -> AsyncIterator[AsyncAgentMemory]:
     """A memory whose session cache is this one."""
     async with AsyncAgentMemory("ann:b {c}", home=home, embedder="hash", **scope) as memory:
-        await memory.resources.session.close()
-        memory.resources.session = session
+        await memory.engine.session.close()
+        memory.engine.session = session
         yield memory

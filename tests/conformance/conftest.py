@@ -15,13 +15,13 @@ import pytest
 from agentmem.model.clock import Clock
 from agentmem.model.scope import Scope
 from agentmem.stores import LogStore
-from tests.conformance.writing import START, SetClock
+from tests.conformance.writing import START, SettableClock
 
 if TYPE_CHECKING:
     import psycopg
 
 OpenLog = Callable[[], Awaitable[LogStore]]
-EMPTIED = """
+TRUNCATE_ALL_SQL = """
 SELECT 'TRUNCATE ' || string_agg(attrelid::regclass::text, ', ') FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
 WHERE attname = 'user_id' AND relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace
 UNION ALL
@@ -74,7 +74,7 @@ def postgres_log(postgres_migrated: tuple[str, str]) -> str:
     owned, url = postgres_migrated
     with psycopg.connect(owned) as connection:
         connection.execute("SET session_replication_role = replica")  # else the audit log refuses
-        for (statement,) in connection.execute(EMPTIED).fetchall():
+        for (statement,) in connection.execute(TRUNCATE_ALL_SQL).fetchall():
             connection.execute(statement)
     return url
 
@@ -97,9 +97,9 @@ def database_url(url: str, name: str, login: str = "") -> str:
 
 
 @pytest.fixture
-def clock() -> SetClock:
+def clock() -> SettableClock:
     """The clock of every log of a test."""
-    return SetClock()
+    return SettableClock()
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def stranger() -> Scope:
 
 
 @pytest.fixture(params=PARAMETERS)
-async def open_log(request: pytest.FixtureRequest, clock: SetClock) -> AsyncIterator[OpenLog]:
+async def open_log(request: pytest.FixtureRequest, clock: SettableClock) -> AsyncIterator[OpenLog]:
     """Opens the test's store; called again, once more, as another process would. All are closed in the end."""
     opened: list[LogStore] = []
 

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from agentmem.errors import SchemaMismatch
 from agentmem.model.clock import Clock
-from agentmem.model.records import PROFILE, Conversation, Edge, EdgeKind, Key, Record, User, build
+from agentmem.model.records import PROFILE_ID, Conversation, Edge, EdgeKind, Key, Record, User, build_record
 from agentmem.model.scope import Scope
 from agentmem.stores import GraphStore
 from agentmem.stores.neo4j import Neo4jGraph, migrate, open_graph
 from agentmem.stores.sqlite import SqliteLog
 from tests.conformance import stores
-from tests.conformance.stores import START, Hand, entity, fact, goal, turn
+from tests.conformance.stores import START, ManualClock, build_entity, build_fact, build_goal, build_turn
 
-STORE = "tests"  # all tests share the one database that a server has, each with users of its own
+STORE_ID = "tests"  # all tests share the one database that a server has, each with users of its own
 
 
 def _user(name: str) -> Scope:
@@ -29,45 +29,45 @@ def _user(name: str) -> Scope:
 
 
 @dataclass
-class Kept:
+class LogWithGraph:
     """A log with its graph, and two users that no other test knows."""
 
     log: SqliteLog
-    walks: GraphStore
+    graph: GraphStore
     ann: Scope = field(default_factory=lambda: _user("ann"))
     bob: Scope = field(default_factory=lambda: _user("bob"))
 
-    async def put(self, *records: Record, scope: Scope | None = None) -> None:
+    async def write_records(self, *records: Record, scope: Scope | None = None) -> None:
         """Store records of Ann, or of the scope's user, in one change."""
-        await stores.put(self.log, scope or self.ann, *records)
-        await self.follow(scope or self.ann)
+        await stores.write_records(self.log, scope or self.ann, *records)
+        await self.sync_graph(scope or self.ann)
 
-    async def retract(self, *keys: Key) -> None:
+    async def delete_records(self, *keys: Key) -> None:
         """Take records of Ann out of the current state."""
-        await stores.retract(self.log, self.ann, *keys)
-        await self.follow(self.ann)
+        await stores.delete_records(self.log, self.ann, *keys)
+        await self.sync_graph(self.ann)
 
-    async def reached(self, *keys: Key, scope: Scope | None = None, **bounds: Any) -> list[tuple[str, int]]:
+    async def find_neighbors(self, *keys: Key, scope: Scope | None = None, **bounds: Any) -> list[tuple[str, int]]:
         """Ids and distances of the neighbours, as Ann sees them."""
-        return [(near.key[1], near.distance) for near in await self.walks.neighbours(keys, scope or self.ann, **bounds)]
+        return [(near.key[1], near.distance) for near in await self.graph.neighbors(keys, scope or self.ann, **bounds)]
 
-    async def follow(self, scope: Scope) -> None:
+    async def sync_graph(self, scope: Scope) -> None:
         """Bring a graph that lags up to the log."""
-        if isinstance(self.walks, Neo4jGraph):
-            after = await self.walks.watermark(scope.user_id)
+        if isinstance(self.graph, Neo4jGraph):
+            after = await self.graph.watermark(scope.user_id)
             entries = await self.log.changes(scope, after, 500)
-            await self.walks.apply({scope.user_id: (after, entries)})
+            await self.graph.apply({scope.user_id: (after, entries)})
 
 
 @asynccontextmanager
-async def kept_on(url: str, log: SqliteLog, clock: Clock | None = None) -> AsyncIterator[Neo4jGraph]:
+async def open_server_graph(url: str, log: SqliteLog, clock: Clock | None = None) -> AsyncIterator[Neo4jGraph]:
     """The graph of a log on a server, whose schema is made by whoever comes first."""
-    clock = clock or Hand()
+    clock = clock or ManualClock()
     try:
-        graph = await open_graph(url, clock, log, store_id=STORE)
+        graph = await open_graph(url, clock, log, store_id=STORE_ID)
     except SchemaMismatch:
-        await migrate(url, START, store_id=STORE)
-        graph = await open_graph(url, clock, log, store_id=STORE)
+        await migrate(url, START, store_id=STORE_ID)
+        graph = await open_graph(url, clock, log, store_id=STORE_ID)
     try:
         yield graph
     finally:
@@ -75,38 +75,38 @@ async def kept_on(url: str, log: SqliteLog, clock: Clock | None = None) -> Async
 
 
 @asynccontextmanager
-async def kept_in(folder: Path, backend: str, url: str = "") -> AsyncIterator[Kept]:
+async def open_log_with_graph(folder: Path, backend: str, url: str = "") -> AsyncIterator[LogWithGraph]:
     """A log in a folder, with the graph of a backend."""
     from agentmem.stores.sqlite import open_graph as open_embedded
 
-    async with stores.opened(folder / "memory.db") as log:
+    async with stores.open_sqlite_log(folder / "memory.db") as log:
         if backend == "sqlite":
-            yield Kept(log, open_embedded(log.database, Hand()))
+            yield LogWithGraph(log, open_embedded(log.database, ManualClock()))
         else:
-            async with kept_on(url, log) as graph:
-                yield Kept(log, graph)
+            async with open_server_graph(url, log) as graph:
+                yield LogWithGraph(log, graph)
 
 
-def edge(name: str, kind: EdgeKind, source: str, target: str, **fields: Any) -> Edge:
+def build_edge(name: str, kind: EdgeKind, source: str, target: str, **fields: Any) -> Edge:
     """A relation that somebody stated."""
-    return build(Edge, id=name, edge_kind=kind, source=source, target=target, **fields)
+    return build_record(Edge, id=name, edge_kind=kind, source=source, target=target, **fields)
 
 
-def conversation(name: str) -> Conversation:
+def build_conversation(name: str) -> Conversation:
     """A conversation."""
-    return build(Conversation, id=name)
+    return build_record(Conversation, id=name)
 
 
 NAMES = st.sampled_from("abcd")
 RECORDS = st.one_of(
-    st.builds(turn, NAMES, st.integers(0, 2), st.sampled_from(["c1", "c2"])),
-    st.builds(lambda n, t, e, s: fact(n, source_turn_ids=tuple(t), entity_ids=tuple(e), supersedes=s), NAMES,
+    st.builds(build_turn, NAMES, st.integers(0, 2), st.sampled_from(["c1", "c2"])),
+    st.builds(lambda n, t, e, s: build_fact(n, source_turn_ids=tuple(t), entity_ids=tuple(e), supersedes=s), NAMES,
               st.lists(NAMES, max_size=2), st.lists(NAMES, max_size=2), st.none() | NAMES),
-    st.builds(entity, NAMES),
-    st.builds(lambda n, p: goal(n, parent_id=p), NAMES, st.none() | NAMES),
-    st.builds(lambda: build(Conversation, id="c1")),
-    st.builds(lambda: build(User, id=PROFILE)),
-    st.builds(edge, NAMES,
+    st.builds(build_entity, NAMES),
+    st.builds(lambda n, p: build_goal(n, parent_id=p), NAMES, st.none() | NAMES),
+    st.builds(lambda: build_record(Conversation, id="c1")),
+    st.builds(lambda: build_record(User, id=PROFILE_ID)),
+    st.builds(build_edge, NAMES,
               st.sampled_from([EdgeKind.KNOWS, EdgeKind.MENTIONS, EdgeKind.FOLLOWED_BY]), NAMES, NAMES),
 )  # fmt: skip
 HISTORIES = st.lists(

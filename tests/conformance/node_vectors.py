@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import neo4j
 
-from agentmem.stores.neo4j.vectors import INDEXES
+from agentmem.stores.neo4j.vectors import VECTOR_INDEXES
 
 
 @contextmanager
-def alone_with_indexes(url: str) -> Iterator[None]:
+def lock_vector_indexes(url: str) -> Iterator[None]:
     """Have the database's vector indexes for oneself; there are none before and after."""
     place = urlsplit(url)
     with (Path(tempfile.gettempdir()) / f"agentmem-vector-indexes-{place.port}.lock").open("w") as lock:
@@ -25,5 +25,5 @@ def alone_with_indexes(url: str) -> Iterator[None]:
         finally:
             address, login = f"bolt://{place.hostname}:{place.port}", (place.username or "", place.password or "")
             with neo4j.GraphDatabase.driver(address, auth=login) as driver:
-                for name in INDEXES:
+                for name in VECTOR_INDEXES:
                     driver.execute_query(f"DROP INDEX {name} IF EXISTS")

@@ -12,52 +12,52 @@ from typing import Any
 import apsw
 
 from agentmem.model.changes import Change
-from agentmem.model.records import Entity, Fact, Goal, Key, Record, Turn, build
+from agentmem.model.records import Entity, Fact, Goal, Key, Record, Turn, build_record
 from agentmem.model.scope import Scope
 from agentmem.stores import LogStore, VectorIndex
 from agentmem.stores.sqlite import SqliteLog, open_log
-from agentmem.stores.upkeep import Upkeep
+from agentmem.stores.upkeep import StoreAdmin
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _CHANGES = count(1)
 
 
-class Hand:
+class ManualClock:
     """A clock that stands still until it is moved."""
 
     def __init__(self, now: datetime = START) -> None:
-        self._now = now
+        self._time = now
 
     def now(self) -> datetime:
-        return self._now
+        return self._time
 
-    def move(self, seconds: float) -> None:
-        self._now += timedelta(seconds=seconds)
+    def advance(self, seconds: float) -> None:
+        self._time += timedelta(seconds=seconds)
 
 
 @asynccontextmanager
-async def opened(path: Path, clock: Hand | None = None) -> AsyncIterator[SqliteLog]:
+async def open_sqlite_log(path: Path, clock: ManualClock | None = None) -> AsyncIterator[SqliteLog]:
     """The log of a file, closed at the end."""
-    log = await open_log(path, clock or Hand())
+    log = await open_log(path, clock or ManualClock())
     try:
         yield log
     finally:
         await log.close()
 
 
-def upkeep_of(log: LogStore) -> Upkeep:
+def admin_of(log: LogStore) -> StoreAdmin:
     """The upkeep face of a log, whatever its backend is."""
     if isinstance(log, SqliteLog):
-        from agentmem.stores.sqlite import open_upkeep
+        from agentmem.stores.sqlite import open_admin
 
-        return open_upkeep(log.database)
+        return open_admin(log.database)
     from agentmem.stores import postgres
 
     assert isinstance(log, postgres.PostgresLog)
-    return postgres.open_upkeep(log.database)
+    return postgres.open_admin(log.database)
 
 
-async def index_of(log: LogStore, identity: str, dimensions: int) -> VectorIndex:
+async def open_vector_index(log: LogStore, identity: str, dimensions: int) -> VectorIndex:
     """The vectors of an embedder beside a log, whatever its backend is."""
     if isinstance(log, SqliteLog):
         from agentmem.stores.sqlite import open_vectors
@@ -69,66 +69,66 @@ async def index_of(log: LogStore, identity: str, dimensions: int) -> VectorIndex
     return await postgres.open_vectors(log.database, identity, dimensions)
 
 
-def pending_of(log: LogStore) -> tuple[str, ...]:
+def deferred_places(log: LogStore) -> tuple[str, ...]:
     """What an erasure leaves to others: nothing in a file that nobody else reads, vacuum and backups on a server."""
     if isinstance(log, SqliteLog):
         return ()
-    from agentmem.stores.postgres.log import PENDING
+    from agentmem.stores.postgres.log import DEFERRED_REMOVALS
 
-    return PENDING
+    return DEFERRED_REMOVALS
 
 
-def change(scope: Scope, puts: Iterable[Record] = (), retracts: Iterable[Key] = ()) -> Change:
+def build_change(scope: Scope, puts: Iterable[Record] = (), retracts: Iterable[Key] = ()) -> Change:
     """A change with ids of its own that nothing else is expected of."""
     name = f"change-{next(_CHANGES)}"
     return Change(
-        scope=scope, operation="test", operation_id=name, change_id=name, puts=tuple(puts), retracts=tuple(retracts)
+        scope=scope, operation="test", operation_id=name, change_id=name, upserts=tuple(puts), deletes=tuple(retracts)
     )
 
 
-async def put(log: LogStore, scope: Scope, *records: Record) -> None:
+async def write_records(log: LogStore, scope: Scope, *records: Record) -> None:
     """Store records in one change, each in its own channel."""
-    await log.append([change(scope, [_owned(record, scope) for record in records])])
+    await log.append([build_change(scope, [_owned(record, scope) for record in records])])
 
 
-async def retract(log: LogStore, scope: Scope, *keys: Key) -> None:
+async def delete_records(log: LogStore, scope: Scope, *keys: Key) -> None:
     """Take records out of the current state."""
-    await log.append([change(scope, retracts=keys)])
+    await log.append([build_change(scope, retracts=keys)])
 
 
 def _owned(record: Record, scope: Scope) -> Record:
     return record.model_copy(update={"user_id": scope.user_id})
 
 
-def turn(name: str, index: int, conversation: str = "c1", /, **fields: Any) -> Turn:
+def build_turn(name: str, index: int, conversation: str = "c1", /, **fields: Any) -> Turn:
     """A turn with some text."""
-    return build(
+    return build_record(
         Turn, **{"id": name, "conversation_id": conversation, "index": index, "content": f"text {name}", **fields}
     )
 
 
-def fact(name: str, /, **fields: Any) -> Fact:
+def build_fact(name: str, /, **fields: Any) -> Fact:
     """A fact with a claim of its own."""
-    return build(Fact, **{"id": name, "claim": f"claim {name}", "claim_hash": name, **fields})
+    return build_record(Fact, **{"id": name, "claim": f"claim {name}", "claim_hash": name, **fields})
 
 
-def entity(name: str, /, **fields: Any) -> Entity:
+def build_entity(name: str, /, **fields: Any) -> Entity:
     """An entity with a slug of its own."""
-    return build(Entity, **{"id": name, "name": name, "slug": name, **fields})
+    return build_record(Entity, **{"id": name, "name": name, "slug": name, **fields})
 
 
-def goal(name: str, /, **fields: Any) -> Goal:
+def build_goal(name: str, /, **fields: Any) -> Goal:
     """A goal."""
-    return build(Goal, **{"id": name, "description": f"reach {name}", **fields})
+    return build_record(Goal, **{"id": name, "description": f"reach {name}", **fields})
 
 
-def plan(db: apsw.Connection, statement: str, values: Mapping[str, Any]) -> list[str]:
+def explain_query(db: apsw.Connection, statement: str, values: Mapping[str, Any]) -> list[str]:
     """The lines of the query plan."""
     known = {name: value for name, value in values.items() if f":{name}" in statement}
     return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", known)]
 
 
-def scans(lines: list[str]) -> list[str]:
+def find_full_scans(lines: list[str]) -> list[str]:
     """The lines that read a table or an index from end to end; lists given as JSON are read whole, of course."""
     harmless = ("VIRTUAL TABLE", "CONSTANT ROW", "(subquery")
     return [line for line in lines if line.startswith("SCAN") and not any(mark in line for mark in harmless)]

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from agentmem.agent_memory import AsyncAgentMemory
-from tests.conformance.congruence import Both
-from tests.flows.given import StoppedClock
+from tests.conformance.congruence import MemoryPair
+from tests.flows.given import ManualClock
 from tests.servers.stack import Stack
 
 STEPS = 12
@@ -33,7 +33,7 @@ GIVEN: dict[str, Any] = {
 @pytest.mark.timeout(300 + len(HISTORIES) * 2)
 @pytest.mark.parametrize("part", range(PARTS))
 async def test_random_histories_give_the_same_on_both_stacks(home: Path, stack: Stack, part: int) -> None:
-    clock = StoppedClock()
+    clock = ManualClock()
     async with AsyncExitStack() as opened:
         memories = {
             name: await opened.enter_async_context(
@@ -42,4 +42,4 @@ async def test_random_histories_give_the_same_on_both_stacks(home: Path, stack: 
             for name, urls in (("embedded", {}), ("servers", stack.urls))
         }
         for number in HISTORIES[part::PARTS]:
-            await Both(memories, clock, stack.user(f"user {number}"), number).run(STEPS)
+            await MemoryPair(memories, clock, stack.user(f"user {number}"), number).run(STEPS)

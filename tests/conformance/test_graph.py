@@ -12,44 +12,64 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from agentmem.errors import InvalidRecord
-from agentmem.model.changes import Gone, Stored
-from agentmem.model.edges import ENDS, link_id, structural_edges, turn_at
-from agentmem.model.records import PROFILE, RELATIONS, EdgeKind, Key, Record, Status, User, build, changed
+from agentmem.model.changes import RemovedRecord, StoredRecord
+from agentmem.model.edges import ENDPOINT_LABELS, structural_edge_id, structural_edges, turn_position_key
+from agentmem.model.records import (
+    PROFILE_ID,
+    RELATION_KINDS,
+    EdgeKind,
+    Key,
+    Record,
+    Status,
+    User,
+    build_record,
+    replace_validated,
+)
 from agentmem.model.scope import Scope
 from agentmem.stores.sqlite import SqliteLog, graph, open_graph
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.text.blocks import load_blocks
-from tests.conformance.graphs import HISTORIES, Kept, conversation, edge, kept_in
-from tests.conformance.stores import START, entity, fact, goal, opened, plan, put, scans, turn
+from agentmem.text.blocks import load_templates
+from tests.conformance.graphs import HISTORIES, LogWithGraph, build_conversation, build_edge, open_log_with_graph
+from tests.conformance.stores import (
+    START,
+    build_entity,
+    build_fact,
+    build_goal,
+    build_turn,
+    explain_query,
+    find_full_scans,
+    open_sqlite_log,
+    write_records,
+)
 
 ANN, BOB = Scope("ann"), Scope("bob")
-SQL = load_blocks("agentmem.stores.sqlite", "graph.sql")
+SQL = load_templates("agentmem.stores.sqlite", "graph.sql")
 
 
 @pytest.fixture
 async def log(tmp_path: Path) -> AsyncIterator[SqliteLog]:
-    async with opened(tmp_path / "memory.db") as made:
+    async with open_sqlite_log(tmp_path / "memory.db") as made:
         yield made
 
 
 @pytest.fixture(params=[pytest.param("neo4j", marks=pytest.mark.server("neo4j")), "sqlite"])
-async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Kept]:
+async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LogWithGraph]:
     """A log with the graph of each backend."""
     url = request.getfixturevalue("neo4j_url") if request.param == "neo4j" else ""
-    async with kept_in(tmp_path, request.param, url) as made:
+    async with open_log_with_graph(tmp_path, request.param, url) as made:
         yield made
 
 
 def test_every_kind_of_edge_says_what_it_joins() -> None:
-    assert set(ENDS) == set(EdgeKind)
-    assert {ENDS[kind] for kind in RELATIONS} == {("Entity", "Entity")}
+    assert set(ENDPOINT_LABELS) == set(EdgeKind)
+    assert {ENDPOINT_LABELS[kind] for kind in RELATION_KINDS} == {("Entity", "Entity")}
 
 
 def test_records_state_their_edges() -> None:
-    first, second = turn("a", 0), turn("b", 1)
+    first, second = build_turn("a", 0), build_turn("b", 1)
     assert structural_edges(first) == [(EdgeKind.HAS_TURN, ("Conversation", "c1"), ("Turn", "a"))]
-    assert structural_edges(second)[1] == (EdgeKind.FOLLOWED_BY, turn_at("c1", 0), ("Turn", "b"))
-    claim = fact(
+    assert structural_edges(second)[1] == (EdgeKind.FOLLOWED_BY, turn_position_key("c1", 0), ("Turn", "b"))
+    claim = build_fact(
         "f", source_turn_ids=("a", "b", "a"), entity_ids=("e",), depends_on=("g",), supersedes="h", promoted_from="i"
     )
     found = [(kind.value, source[1], target) for kind, source, target in structural_edges(claim)]
@@ -61,22 +81,24 @@ def test_records_state_their_edges() -> None:
         ("SUPERSEDES", "f", ("Fact", "h")),
         ("PROMOTED_FROM", "f", ("Fact", "i")),
     ]
-    aim = goal("g", parent_id="top", user_id="ann")
+    aim = build_goal("g", parent_id="top", user_id="ann")
     assert [(kind.value, source) for kind, source, _ in structural_edges(aim)] == [
         ("HAS_GOAL", ("User", "profile")),
         ("SUBGOAL_OF", ("Goal", "g")),
     ]
-    assert structural_edges(entity("e")) == []
-    assert link_id(structural_edges(first)[0]) != link_id(structural_edges(second)[0])
+    assert structural_edges(build_entity("e")) == []
+    assert structural_edge_id(structural_edges(first)[0]) != structural_edge_id(structural_edges(second)[0])
 
 
-async def test_nearest_come_first_then_ids(kept: Kept) -> None:
-    await kept.put(conversation("c1"), *(turn(name, index) for index, name in enumerate("dcba")))
-    await kept.put(
-        fact("f2", source_turn_ids=("d",), entity_ids=("e",)), fact("f1", source_turn_ids=("d",)), entity("e")
+async def test_nearest_come_first_then_ids(kept: LogWithGraph) -> None:
+    await kept.write_records(build_conversation("c1"), *(build_turn(name, index) for index, name in enumerate("dcba")))
+    await kept.write_records(
+        build_fact("f2", source_turn_ids=("d",), entity_ids=("e",)),
+        build_fact("f1", source_turn_ids=("d",)),
+        build_entity("e"),
     )
-    assert await kept.reached(("Turn", "d"), depth=1) == [("c", 1), ("c1", 1), ("f1", 1), ("f2", 1)]
-    assert await kept.reached(("Turn", "d")) == [
+    assert await kept.find_neighbors(("Turn", "d"), depth=1) == [("c", 1), ("c1", 1), ("f1", 1), ("f2", 1)]
+    assert await kept.find_neighbors(("Turn", "d")) == [
         ("c", 1),
         ("c1", 1),
         ("f1", 1),
@@ -85,7 +107,7 @@ async def test_nearest_come_first_then_ids(kept: Kept) -> None:
         ("b", 2),
         ("e", 2),
     ]
-    assert await kept.reached(("Turn", "d"), limit=6) == [
+    assert await kept.find_neighbors(("Turn", "d"), limit=6) == [
         ("c", 1),
         ("c1", 1),
         ("f1", 1),
@@ -93,20 +115,27 @@ async def test_nearest_come_first_then_ids(kept: Kept) -> None:
         ("a", 2),
         ("b", 2),
     ]
-    assert await kept.reached(("Turn", "d"), ("Fact", "f2"), depth=1) == [("c", 1), ("c1", 1), ("e", 1), ("f1", 1)]
-    assert await kept.reached(("Entity", "e"), kinds=["ABOUT", "DERIVED_FROM"], depth=3) == [
+    assert await kept.find_neighbors(("Turn", "d"), ("Fact", "f2"), depth=1) == [
+        ("c", 1),
+        ("c1", 1),
+        ("e", 1),
+        ("f1", 1),
+    ]
+    assert await kept.find_neighbors(("Entity", "e"), kinds=["ABOUT", "DERIVED_FROM"], depth=3) == [
         ("f2", 1),
         ("d", 2),
         ("f1", 3),
     ]
-    assert await kept.reached(("Turn", "d"), depth=0) == await kept.reached(("Turn", "d"), limit=0) == []
-    assert await kept.reached(("Turn", "nobody")) == await kept.reached() == []
+    assert await kept.find_neighbors(("Turn", "d"), depth=0) == await kept.find_neighbors(("Turn", "d"), limit=0) == []
+    assert await kept.find_neighbors(("Turn", "nobody")) == await kept.find_neighbors() == []
 
 
-async def test_the_edge_says_how_a_record_was_reached(kept: Kept) -> None:
-    await kept.put(entity("p"), entity("q"), edge("r", EdgeKind.KNOWS, "p", "q", properties={"since": 2020}))
-    await kept.put(fact("f", entity_ids=("q",), channel="_global"))
-    found = await kept.walks.neighbours([("Entity", "p")], kept.ann)
+async def test_the_edge_says_how_a_record_was_reached(kept: LogWithGraph) -> None:
+    await kept.write_records(
+        build_entity("p"), build_entity("q"), build_edge("r", EdgeKind.KNOWS, "p", "q", properties={"since": 2020})
+    )
+    await kept.write_records(build_fact("f", entity_ids=("q",), channel="_global"))
+    found = await kept.graph.neighbors([("Entity", "p")], kept.ann)
     assert [(near.key, near.distance, near.edge.edge_kind) for near in found] == [
         (("Entity", "q"), 1, EdgeKind.KNOWS),
         (("Fact", "f"), 2, EdgeKind.ABOUT),
@@ -115,24 +144,26 @@ async def test_the_edge_says_how_a_record_was_reached(kept: Kept) -> None:
     assert (stated.id, stated.properties, stated.user_id) == ("r", {"since": 2020}, kept.ann.user_id)
     assert (structural.source, structural.target, structural.recorded_at) == ("f", "q", START)
     assert structural.operation_id
-    assert await kept.walks.edges([("Entity", "q")], kept.ann) == [structural, stated]
-    assert await kept.walks.edges([("Entity", "q")], kept.ann, limit=1) == [structural]
-    assert await kept.walks.edges([("Entity", "q")], kept.ann, kinds=[EdgeKind.KNOWS]) == [stated]
+    assert await kept.graph.edges([("Entity", "q")], kept.ann) == [structural, stated]
+    assert await kept.graph.edges([("Entity", "q")], kept.ann, limit=1) == [structural]
+    assert await kept.graph.edges([("Entity", "q")], kept.ann, kinds=[EdgeKind.KNOWS]) == [stated]
 
 
-async def test_of_several_edges_the_one_recorded_last_says_how(kept: Kept) -> None:
-    await kept.put(entity("p"), fact("f", entity_ids=("p",)), edge("a", EdgeKind.ABOUT, "f", "p"))
-    await kept.put(edge("c", EdgeKind.ABOUT, "f", "p"), edge("b", EdgeKind.ABOUT, "f", "p"))
-    await kept.put(edge("a", EdgeKind.ABOUT, "f", "p", confidence=0.5))
+async def test_of_several_edges_the_one_recorded_last_says_how(kept: LogWithGraph) -> None:
+    await kept.write_records(
+        build_entity("p"), build_fact("f", entity_ids=("p",)), build_edge("a", EdgeKind.ABOUT, "f", "p")
+    )
+    await kept.write_records(build_edge("c", EdgeKind.ABOUT, "f", "p"), build_edge("b", EdgeKind.ABOUT, "f", "p"))
+    await kept.write_records(build_edge("a", EdgeKind.ABOUT, "f", "p", confidence=0.5))
     for key in (("Entity", "p"), ("Fact", "f")):
-        (found,) = await kept.walks.neighbours([key], kept.ann)
+        (found,) = await kept.graph.neighbors([key], kept.ann)
         assert found.edge.id == "b"
-        assert [stated.id for stated in await kept.walks.edges([key], kept.ann)][1:] == ["a", "b", "c"]
+        assert [stated.id for stated in await kept.graph.edges([key], kept.ann)][1:] == ["a", "b", "c"]
 
 
-async def test_unknown_kinds_are_refused(kept: Kept) -> None:
+async def test_unknown_kinds_are_refused(kept: LogWithGraph) -> None:
     with pytest.raises(InvalidRecord, match="LIKES") as caught:
-        await kept.walks.neighbours([("Turn", "a")], kept.ann, kinds=["LIKES"])
+        await kept.graph.neighbors([("Turn", "a")], kept.ann, kinds=["LIKES"])
     assert caught.value.field == "kinds"
 
 
@@ -146,75 +177,91 @@ RETIRED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("why", RETIRED)
-async def test_what_is_retired_or_elsewhere_is_no_way_through(kept: Kept, why: str) -> None:
-    middle = fact("m", entity_ids=("e",), source_turn_ids=("t",))
-    await kept.put(entity("e"), turn("t", 0), middle)
-    assert await kept.reached(("Entity", "e")) == [("m", 1), ("t", 2)]
-    await kept.put(changed(middle, **RETIRED[why]))
-    assert await kept.reached(("Entity", "e")) == []
-    assert await kept.reached(("Fact", "m")) == []
-    assert await kept.walks.edges([("Entity", "e"), ("Fact", "m")], kept.ann) == []
+async def test_what_is_retired_or_elsewhere_is_no_way_through(kept: LogWithGraph, why: str) -> None:
+    middle = build_fact("m", entity_ids=("e",), source_turn_ids=("t",))
+    await kept.write_records(build_entity("e"), build_turn("t", 0), middle)
+    assert await kept.find_neighbors(("Entity", "e")) == [("m", 1), ("t", 2)]
+    await kept.write_records(replace_validated(middle, **RETIRED[why]))
+    assert await kept.find_neighbors(("Entity", "e")) == []
+    assert await kept.find_neighbors(("Fact", "m")) == []
+    assert await kept.graph.edges([("Entity", "e"), ("Fact", "m")], kept.ann) == []
 
 
 @pytest.mark.parametrize("why", RETIRED)
-async def test_a_relation_that_is_retired_or_elsewhere_is_no_way_either(kept: Kept, why: str) -> None:
-    await kept.put(entity("p"), entity("q"), edge("r", EdgeKind.KNOWS, "p", "q", **RETIRED[why]))
-    assert await kept.reached(("Entity", "p")) == []
-    assert await kept.walks.edges([("Entity", "p")], kept.ann) == []
-    await kept.put(edge("s", EdgeKind.KNOWS, "q", "p", valid_to=START + timedelta(seconds=1)))
-    assert await kept.reached(("Entity", "p")) == [("q", 1)]
+async def test_a_relation_that_is_retired_or_elsewhere_is_no_way_either(kept: LogWithGraph, why: str) -> None:
+    await kept.write_records(
+        build_entity("p"), build_entity("q"), build_edge("r", EdgeKind.KNOWS, "p", "q", **RETIRED[why])
+    )
+    assert await kept.find_neighbors(("Entity", "p")) == []
+    assert await kept.graph.edges([("Entity", "p")], kept.ann) == []
+    await kept.write_records(build_edge("s", EdgeKind.KNOWS, "q", "p", valid_to=START + timedelta(seconds=1)))
+    assert await kept.find_neighbors(("Entity", "p")) == [("q", 1)]
 
 
-async def test_channels_are_those_of_the_scope(kept: Kept) -> None:
-    await kept.put(entity("e"), fact("f", entity_ids=("e",), channel="work"), fact("g", entity_ids=("e",)))
-    assert await kept.reached(("Entity", "e")) == [("g", 1)]
-    assert await kept.reached(("Entity", "e"), scope=Scope(kept.ann.user_id, channel="work")) == [("f", 1), ("g", 1)]
-    assert await kept.reached(("Fact", "f"), scope=Scope(kept.ann.user_id, channels=("work",))) == []
+async def test_channels_are_those_of_the_scope(kept: LogWithGraph) -> None:
+    await kept.write_records(
+        build_entity("e"), build_fact("f", entity_ids=("e",), channel="work"), build_fact("g", entity_ids=("e",))
+    )
+    assert await kept.find_neighbors(("Entity", "e")) == [("g", 1)]
+    assert await kept.find_neighbors(("Entity", "e"), scope=Scope(kept.ann.user_id, channel="work")) == [
+        ("f", 1),
+        ("g", 1),
+    ]
+    assert await kept.find_neighbors(("Fact", "f"), scope=Scope(kept.ann.user_id, channels=("work",))) == []
 
 
-async def test_history_is_shown_when_it_is_asked_for(kept: Kept) -> None:
-    await kept.put(fact("old", superseded_at=START), fact("new", supersedes="old"))
-    assert await kept.walks.edges([("Fact", "new")], kept.ann) == []
-    (found,) = await kept.walks.edges([("Fact", "old")], kept.ann, kinds=["SUPERSEDES"])
+async def test_history_is_shown_when_it_is_asked_for(kept: LogWithGraph) -> None:
+    await kept.write_records(build_fact("old", superseded_at=START), build_fact("new", supersedes="old"))
+    assert await kept.graph.edges([("Fact", "new")], kept.ann) == []
+    (found,) = await kept.graph.edges([("Fact", "old")], kept.ann, kinds=["SUPERSEDES"])
     assert (found.source, found.target) == ("new", "old")
-    assert await kept.reached(("Fact", "new"), kinds=["SUPERSEDES"]) == []
+    assert await kept.find_neighbors(("Fact", "new"), kinds=["SUPERSEDES"]) == []
 
 
-async def test_users_do_not_meet(kept: Kept) -> None:
+async def test_users_do_not_meet(kept: LogWithGraph) -> None:
     for name, scope in (("bob", kept.bob), ("ann", kept.ann)):
-        await kept.put(fact("f", entity_ids=("e",)), fact("g" + name, entity_ids=("e",)), scope=scope)
-    await kept.put(entity("e"), scope=kept.bob)
-    assert await kept.reached(("Fact", "f")) == []
-    assert await kept.reached(("Fact", "f"), scope=kept.bob) == [("e", 1), ("gbob", 2)]
+        await kept.write_records(
+            build_fact("f", entity_ids=("e",)), build_fact("g" + name, entity_ids=("e",)), scope=scope
+        )
+    await kept.write_records(build_entity("e"), scope=kept.bob)
+    assert await kept.find_neighbors(("Fact", "f")) == []
+    assert await kept.find_neighbors(("Fact", "f"), scope=kept.bob) == [("e", 1), ("gbob", 2)]
 
 
-async def test_a_hub_of_one_kind_does_not_hide_the_others(kept: Kept) -> None:
-    await kept.put(entity("hub"), entity("friend"), edge("k", EdgeKind.KNOWS, "hub", "friend"))
-    mentions = [edge(f"m{n}", EdgeKind.MENTIONS, f"t{n:03}", "hub") for n in range(200)]
-    await kept.put(*(turn(f"t{n:03}", n) for n in range(200)), *mentions)
-    found = await kept.reached(("Entity", "hub"), depth=1, limit=10)
+async def test_a_hub_of_one_kind_does_not_hide_the_others(kept: LogWithGraph) -> None:
+    await kept.write_records(
+        build_entity("hub"), build_entity("friend"), build_edge("k", EdgeKind.KNOWS, "hub", "friend")
+    )
+    mentions = [build_edge(f"m{n}", EdgeKind.MENTIONS, f"t{n:03}", "hub") for n in range(200)]
+    await kept.write_records(*(build_turn(f"t{n:03}", n) for n in range(200)), *mentions)
+    found = await kept.find_neighbors(("Entity", "hub"), depth=1, limit=10)
     assert ("friend", 1) in found
     assert [name for name, _ in found][1:] == [f"t{n:03}" for n in range(190, 199)]
 
 
-async def test_a_goal_belongs_to_the_user_record_once_there_is_one(kept: Kept) -> None:
-    await kept.put(goal("g"), goal("h", parent_id="g"))
-    assert await kept.reached(("Goal", "h"), depth=1) == [("g", 1)]
-    await kept.put(build(User, id=PROFILE))
-    assert await kept.reached(("Goal", "h"), depth=1) == [("g", 1), (PROFILE, 1)]
+async def test_a_goal_belongs_to_the_user_record_once_there_is_one(kept: LogWithGraph) -> None:
+    await kept.write_records(build_goal("g"), build_goal("h", parent_id="g"))
+    assert await kept.find_neighbors(("Goal", "h"), depth=1) == [("g", 1)]
+    await kept.write_records(build_record(User, id=PROFILE_ID))
+    assert await kept.find_neighbors(("Goal", "h"), depth=1) == [("g", 1), (PROFILE_ID, 1)]
 
 
-async def test_clear_and_rebuild(kept: Kept) -> None:
-    await kept.put(conversation("c1"), turn("a", 0), turn("b", 1, channel="work"), fact("f", source_turn_ids=("zz",)))
-    assert await kept.walks.watermark(kept.ann.user_id) == 1
-    before = await kept.walks.edges([("Turn", "a"), ("Turn", "b")], Scope(kept.ann.user_id, channel="work"))
-    await kept.walks.clear(kept.ann.user_id)
-    assert await kept.walks.watermark(kept.ann.user_id) == 0
-    assert await kept.walks.edges([("Turn", "a")], kept.ann) == []
-    assert await kept.walks.rebuild(kept.ann) == len(before) == 3
-    assert await kept.walks.watermark(kept.ann.user_id) == 1
-    assert await kept.walks.edges([("Turn", "a"), ("Turn", "b")], Scope(kept.ann.user_id, channel="work")) == before
-    assert await kept.walks.watermark("nobody") == 0
+async def test_clear_and_rebuild(kept: LogWithGraph) -> None:
+    await kept.write_records(
+        build_conversation("c1"),
+        build_turn("a", 0),
+        build_turn("b", 1, channel="work"),
+        build_fact("f", source_turn_ids=("zz",)),
+    )
+    assert await kept.graph.watermark(kept.ann.user_id) == 1
+    before = await kept.graph.edges([("Turn", "a"), ("Turn", "b")], Scope(kept.ann.user_id, channel="work"))
+    await kept.graph.clear(kept.ann.user_id)
+    assert await kept.graph.watermark(kept.ann.user_id) == 0
+    assert await kept.graph.edges([("Turn", "a")], kept.ann) == []
+    assert await kept.graph.rebuild(kept.ann) == len(before) == 3
+    assert await kept.graph.watermark(kept.ann.user_id) == 1
+    assert await kept.graph.edges([("Turn", "a"), ("Turn", "b")], Scope(kept.ann.user_id, channel="work")) == before
+    assert await kept.graph.watermark("nobody") == 0
 
 
 @given(history=HISTORIES)
@@ -222,12 +269,14 @@ async def test_clear_and_rebuild(kept: Kept) -> None:
 async def test_any_history_gives_the_edges_of_a_rebuild(
     history: list[tuple[str, list[Record]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    slots: dict[Key, int] = {}
+    ordinals: dict[Key, int] = {}
     current: dict[Key, Record] = {}
 
     def fits(record: Record) -> bool:
         return not any(
-            r.place() == record.place() and r.key != record.key for r in current.values() if r.kind == "Turn"
+            r.position_key() == record.position_key() and r.key != record.key
+            for r in current.values()
+            if r.kind == "Turn"
         )
 
     def step(db: Connection, name: str, records: list[Record]) -> None:
@@ -236,17 +285,17 @@ async def test_any_history_gives_the_edges_of_a_rebuild(
             if name == "put" and (record.kind != "Turn" or fits(record)):
                 record = record.model_copy(update={"user_id": "ann"})
                 current[record.key] = record
-                puts.append(Stored(slots.setdefault(record.key, len(slots)), record))
+                puts.append(StoredRecord(ordinals.setdefault(record.key, len(ordinals)), record))
             elif name == "gone" and record.key in current:
                 del current[record.key]
-                gone.append(Gone(slots[record.key], *record.key))
-        write_current(db, slots, current)
+                gone.append(RemovedRecord(ordinals[record.key], *record.key))
+        write_current(db, ordinals, current)
         graph.apply(db, "ann", puts, gone)
 
     def edges(db: Connection) -> list[tuple[Any, ...]]:
         return db.execute("SELECT * FROM graph_edges ORDER BY user_id, source, kind, target, edge").fetchall()
 
-    async with opened(tmp_path_factory.mktemp("graph") / "memory.db") as log:
+    async with open_sqlite_log(tmp_path_factory.mktemp("graph") / "memory.db") as log:
         for name, records in history:
             await log.database.write(partial(step, name=name, records=records))
         incremental = await log.database.read(edges)
@@ -259,8 +308,8 @@ def write_current(db: Connection, slots: dict[Key, int], current: dict[Key, Reco
     for table in ("memory_records", "memory_versions"):
         db.execute(f"DELETE FROM {table}")
     for key, record in current.items():
-        place, position = record.place()
-        payload = record.model_dump_json(exclude_defaults=True, exclude=set(Record.STAMPED))
+        place, position = record.position_key()
+        payload = record.model_dump_json(exclude_defaults=True, exclude=set(Record.NON_PAYLOAD_FIELDS))
         db.execute(
             "INSERT INTO memory_versions (user_id, slot, seq, kind, id, payload) VALUES ('ann', ?, 1, ?, ?, ?)",
             (slots[key], *key, payload),
@@ -273,25 +322,29 @@ def write_current(db: Connection, slots: dict[Key, int], current: dict[Key, Reco
         )
 
 
-async def test_edges_wait_for_ends_that_come_later_and_come_back(kept: Kept) -> None:
-    await kept.put(turn("b", 1), fact("f", source_turn_ids=("a",)), edge("r", EdgeKind.KNOWS, "p", "q"))
-    assert await kept.reached(("Turn", "b"), ("Fact", "f")) == []
-    await kept.put(turn("a", 0), entity("q"), entity("p"), conversation("c1"))
-    assert await kept.reached(("Turn", "a"), depth=1) == [("b", 1), ("c1", 1), ("f", 1)]
-    assert await kept.reached(("Entity", "p"), depth=1) == [("q", 1)]
-    await kept.retract(("Turn", "a"), ("Entity", "q"))
-    assert await kept.reached(("Turn", "b"), depth=1) == [("c1", 1)]
-    assert await kept.reached(("Entity", "p")) == []
-    await kept.put(turn("a", 0), entity("q"))
-    assert await kept.reached(("Turn", "b"), depth=1) == [("a", 1), ("c1", 1)]
-    assert await kept.reached(("Entity", "q")) == [("p", 1)]
+async def test_edges_wait_for_ends_that_come_later_and_come_back(kept: LogWithGraph) -> None:
+    await kept.write_records(
+        build_turn("b", 1), build_fact("f", source_turn_ids=("a",)), build_edge("r", EdgeKind.KNOWS, "p", "q")
+    )
+    assert await kept.find_neighbors(("Turn", "b"), ("Fact", "f")) == []
+    await kept.write_records(build_turn("a", 0), build_entity("q"), build_entity("p"), build_conversation("c1"))
+    assert await kept.find_neighbors(("Turn", "a"), depth=1) == [("b", 1), ("c1", 1), ("f", 1)]
+    assert await kept.find_neighbors(("Entity", "p"), depth=1) == [("q", 1)]
+    await kept.delete_records(("Turn", "a"), ("Entity", "q"))
+    assert await kept.find_neighbors(("Turn", "b"), depth=1) == [("c1", 1)]
+    assert await kept.find_neighbors(("Entity", "p")) == []
+    await kept.write_records(build_turn("a", 0), build_entity("q"))
+    assert await kept.find_neighbors(("Turn", "b"), depth=1) == [("a", 1), ("c1", 1)]
+    assert await kept.find_neighbors(("Entity", "q")) == [("p", 1)]
 
 
 @pytest.mark.parametrize("analysed", [False, True])
 async def test_every_statement_goes_through_an_index(log: SqliteLog, analysed: bool) -> None:
     for scope in (ANN, BOB):
-        await put(log, scope, entity("e"), *(turn(f"t{n}", n) for n in range(60)))
-        await put(log, scope, *(fact(f"f{n}", source_turn_ids=(f"t{n}",), entity_ids=("e",)) for n in range(60)))
+        await write_records(log, scope, build_entity("e"), *(build_turn(f"t{n}", n) for n in range(60)))
+        await write_records(
+            log, scope, *(build_fact(f"f{n}", source_turn_ids=(f"t{n}",), entity_ids=("e",)) for n in range(60))
+        )
     if analysed:
         await log.database.write(lambda db: db.execute("ANALYZE").fetchall())
     values: dict[str, Any] = {
@@ -303,7 +356,7 @@ async def test_every_statement_goes_through_an_index(log: SqliteLog, analysed: b
         name: text.replace("?", "0") for name, text in SQL.items()
     }  # what is bound by position is stored only
     found = await log.database.read(
-        lambda db: {name: scans(plan(db, text, values)) for name, text in statements.items()}
+        lambda db: {name: find_full_scans(explain_query(db, text, values)) for name, text in statements.items()}
     )
     allowed = {"forget_user", "count"}  # for a user who owns most of the file, reading all of it is right
     assert {name: lines for name, lines in found.items() if lines and name not in allowed} == {}

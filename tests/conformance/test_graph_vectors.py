@@ -13,26 +13,26 @@ import pytest
 from numpy.typing import NDArray
 
 from agentmem import AsyncAgentMemory, ConfigError
-from agentmem.consolidation.project import project
+from agentmem.consolidation.project import sync_projections
 from agentmem.errors import StoreUnavailable
-from agentmem.model.clock import SystemClock, micros
+from agentmem.model.clock import SystemClock, to_micros
 from agentmem.model.records import EdgeKind
 from agentmem.model.scope import Scope
 from agentmem.projections import GraphProjection
 from agentmem.settings import load_settings
 from agentmem.stores.neo4j import Neo4jGraph, Neo4jNodeVectors, migrate
-from agentmem.stores.neo4j.connection import rows
-from agentmem.stores.neo4j.vectors import INDEXES
+from agentmem.stores.neo4j.connection import fetch_rows
+from agentmem.stores.neo4j.vectors import VECTOR_INDEXES
 from agentmem.stores.sqlite import open_graph as open_embedded
-from agentmem.text.blocks import load_blocks
-from agentmem.upkeep.doctor import doctor
+from agentmem.text.blocks import load_templates
+from agentmem.upkeep.doctor import diagnose
 from agentmem.upkeep.migrate import migrate as migrate_all
 from agentmem.upkeep.rebuild import rebuild
 from tests.conformance import stores
-from tests.conformance.graphs import STORE, Kept, conversation, edge, kept_in
-from tests.conformance.indexes import ANN, BACKENDS, BOB, add, opened_place, passage
-from tests.conformance.node_vectors import alone_with_indexes
-from tests.conformance.stores import Hand, entity, fact, goal, turn
+from tests.conformance.graphs import STORE_ID, LogWithGraph, build_conversation, build_edge, open_log_with_graph
+from tests.conformance.indexes import ANN, BACKENDS, BOB, apply_batch, build_vector_row, open_backend
+from tests.conformance.node_vectors import lock_vector_indexes
+from tests.conformance.stores import ManualClock, build_entity, build_fact, build_goal, build_turn
 from tests.conformance.test_neo4j import LEAVES, content, operators
 from tests.flows.test_servers import PATIENT
 from tests.servers.local import free_port
@@ -62,8 +62,8 @@ def graph_url(request: pytest.FixtureRequest, release: str) -> str:
 @pytest.fixture
 async def indexed(stack: Stack, graph_url: str) -> AsyncIterator[Stack]:
     """The three servers with the graph of that release, migrated for vectors on nodes."""
-    await migrate(graph_url, SystemClock().now(), store_id=STORE)
-    with alone_with_indexes(graph_url):
+    await migrate(graph_url, SystemClock().now(), store_id=STORE_ID)
+    with lock_vector_indexes(graph_url):
         made = replace(stack, graph_url=graph_url)
         await migrate_all(settings(made))
         yield made
@@ -86,15 +86,15 @@ def opened(home: Path, stack: Stack, **more: Any) -> AsyncAgentMemory:
 
 
 def following(memory: AsyncAgentMemory) -> GraphProjection:
-    assert memory.resources.following is not None
-    return memory.resources.following
+    assert memory.engine.graph_projection is not None
+    return memory.engine.graph_projection
 
 
 async def asked(memory: AsyncAgentMemory, statement: str, **values: Any) -> list[list[Any]]:
     """What somebody gets who asks the graph in Cypher."""
     graph = following(memory).graph
     assert isinstance(graph, Neo4jGraph)
-    return await graph.database.read(lambda tx: rows(tx, statement, user_id=memory.scope.user_id, **values))
+    return await graph.database.read(lambda tx: fetch_rows(tx, statement, user_id=memory.scope.user_id, **values))
 
 
 async def held(memory: AsyncAgentMemory) -> dict[str, NDArray[np.float64]]:
@@ -107,11 +107,11 @@ async def held(memory: AsyncAgentMemory) -> dict[str, NDArray[np.float64]]:
 
 async def due(memory: AsyncAgentMemory) -> dict[str, NDArray[np.float64]]:
     """The vectors that the log has of the user's records, by the same key."""
-    log, scope = memory.resources.log, memory.scope
-    outline, _, _ = await log.outline(scope, 0)
-    names = {row.slot: f"{row.kind}:{row.id}" for row in outline}
-    found = await memory.resources.vectors[0].index.whole(list(names), scope)
-    return {names[slot]: vector.astype(np.float64) for slot, vector in found.items()}
+    log, scope = memory.engine.log, memory.scope
+    columns, _, _ = await log.read_columns(scope, 0)
+    names = {row.slot: f"{row.kind}:{row.id}" for row in columns}
+    found = await memory.engine.vector_projections[0].index.read_vectors(list(names), scope)
+    return {names[ordinal]: vector.astype(np.float64) for ordinal, vector in found.items()}
 
 
 async def same(memory: AsyncAgentMemory) -> set[str]:
@@ -125,7 +125,7 @@ async def same(memory: AsyncAgentMemory) -> set[str]:
 
 
 async def query_of(memory: AsyncAgentMemory, text: str) -> list[float]:
-    return [float(x) for x in (await memory.resources.vectors[0].embedder.embed([text]))[0]]
+    return [float(x) for x in (await memory.engine.vector_projections[0].embedder.embed([text]))[0]]
 
 
 @BOTH
@@ -140,7 +140,7 @@ async def test_people_find_by_vectors_in_cypher(home: Path, indexed: Stack) -> N
         near = memory.scoped(user_id=indexed.user("bob"))
         await near.store_turns([{"content": "Roses and lime and roses"}] * 5)
         await near.flush()
-        vector, now = await query_of(memory, "roses and lime and roses"), micros(memory.resources.clock.now())
+        vector, now = await query_of(memory, "roses and lime and roses"), to_micros(memory.engine.clock.now())
         exact, filtered, afterwards = examples(PAGE.read_text(encoding="utf-8"))
         values = {"vector": vector, "channels": ["_global"], "now": now, "k": 3}
         best = await asked(memory, exact, **values)
@@ -177,13 +177,13 @@ async def test_what_is_rebuilt_gets_its_vectors_back(memory: AsyncAgentMemory) -
     await memory.store_turns([{"content": f"bees number {n}"} for n in range(7)])
     keys = await same(memory)
     for what in ("graph", "vectors"):
-        report = await rebuild(memory.resources, [memory.scope.user_id], what=[what])
+        report = await rebuild(memory.engine, [memory.scope.user_id], targets=[what])
         assert report.notes == ()
         assert await same(memory) == keys
     await following(memory).graph.rebuild(memory.scope)  # by somebody without the setting
     assert await held(memory) == {}
     assert (await memory.lag())[NAME] > 0
-    assert (await project(memory.resources)).users >= 1
+    assert (await sync_projections(memory.engine)).users >= 1
     assert await same(memory) == keys
 
 
@@ -195,20 +195,20 @@ async def test_what_is_erased_leaves_with_its_vector(memory: AsyncAgentMemory) -
     assert gone.scan is not None
     assert await same(memory) == {f"Turn:{second.id}"}
     receipt = await memory.erase()
-    assert (dict(gone.scan.remnants), dict(receipt.scan.remnants)) == ({}, {})
+    assert (dict(gone.scan.leftovers), dict(receipt.scan.leftovers)) == ({}, {})
     assert await same(memory) == set()
     assert await asked(memory, "MATCH (n:Record {user_id: $user_id}) RETURN n") == []
 
 
 async def test_users_left_behind_get_their_vectors(memory: AsyncAgentMemory, stack: Stack) -> None:
     user = stack.user("ann")
-    await stores.put(memory.resources.log, Scope(user), *(turn(f"t{n}", n) for n in range(5)))
+    await stores.write_records(memory.engine.log, Scope(user), *(build_turn(f"t{n}", n) for n in range(5)))
     other = memory.scoped(user_id=user)
     assert (await other.lag())[NAME] == 1
-    assert user not in str((await project(memory.resources)).waiting)
+    assert user not in str((await sync_projections(memory.engine)).lag_reasons)
     assert set((await other.lag()).values()) == {0}
     assert len(await held(other)) == 5
-    assert (await project(memory.resources)).users == 0
+    assert (await sync_projections(memory.engine)).users == 0
 
 
 async def test_they_come_by_themselves(memory: AsyncAgentMemory, home: Path, stack: Stack) -> None:
@@ -228,80 +228,81 @@ async def test_another_embedder_takes_over(home: Path, indexed: Stack) -> None:
     async with opened(home, indexed) as memory:
         said = await memory.store_turn("Roses want lime.")
         await same(memory)
-        report = await rebuild(memory.resources, None, what=["vectors"], embedder="hash:v1:64")
+        report = await rebuild(memory.engine, None, targets=["vectors"], embedder="hash:v1:64")
         assert "agentmem migrate" in " ".join(report.notes)
         assert {found.fix for found in await looked(indexed) if found.level == "error"} == {"run: agentmem migrate"}
-        assert (await migrate_all(settings(indexed))).applied["graph vectors"] == len(INDEXES)
+        assert (await migrate_all(settings(indexed))).applied["graph vectors"] == len(VECTOR_INDEXES)
         assert (await migrate_all(settings(indexed))).applied["graph vectors"] == 0
         assert [found.level for found in await looked(indexed)] == ["ok"]
-        await project(memory.resources)
+        await sync_projections(memory.engine)
         await same(memory)
         assert len((await held(memory))[f"Turn:{said.id}"]) == 64
         vector = await query_of(memory, "lime for roses")
         near = "CALL db.index.vector.queryNodes('turn_embeddings', 9, $vector) YIELD node RETURN node.id"
         assert [said.id] in await asked(memory, near, vector=vector)
-        await rebuild(memory.resources, None, what=["vectors"], embedder="hash:v1:512")
+        await rebuild(memory.engine, None, targets=["vectors"], embedder="hash:v1:512")
         await same(memory)
         assert len((await held(memory))[f"Turn:{said.id}"]) == 512
 
 
 async def looked(stack: Stack) -> list[Any]:
-    return [found for found in await doctor(settings(stack)) if found.what == "graph vectors"]
+    return [found for found in await diagnose(settings(stack)) if found.check == "graph vectors"]
 
 
 # -- what is written, and when
 
 
 @pytest.fixture
-async def kept(graph_url: str, tmp_path: Path) -> AsyncIterator[Kept]:
-    async with kept_in(tmp_path, "neo4j", graph_url) as made:
+async def kept(graph_url: str, tmp_path: Path) -> AsyncIterator[LogWithGraph]:
+    async with open_log_with_graph(tmp_path, "neo4j", graph_url) as made:
         yield made
 
 
 @BOTH
-async def test_vectors_come_after_the_graph_and_once(kept: Kept) -> None:
-    graph, user = kept.walks, kept.ann.user_id
+async def test_vectors_come_after_the_graph_and_once(kept: LogWithGraph) -> None:
+    graph, user = kept.graph, kept.ann.user_id
     assert isinstance(graph, Neo4jGraph)
     nodes = Neo4jNodeVectors(graph.database)
     one, two = np.array([1, 0.5], dtype=np.float16), np.array([0, 0.25], dtype=np.float16)
     key, absent = ("Entity", "e"), ("Entity", "absent")
     assert await nodes.watermarks([user], "graph_vectors/a") == {user: (0, 0)}
     assert not await nodes.write(kept.ann, "graph_vectors/a", 0, 1, {key: (0, one)})
-    await kept.put(entity("e"), edge("r", EdgeKind.KNOWS, "e", "absent"))
-    slot = next(iter((await kept.log.outline(kept.ann, 0))[0])).slot
+    await kept.write_records(build_entity("e"), build_edge("r", EdgeKind.KNOWS, "e", "absent"))
+    ordinal = next(iter((await kept.log.read_columns(kept.ann, 0))[0])).slot
 
     async def vector() -> list[Any]:
         text = "MATCH (n:Record {user_id: $user_id}) WHERE n.embedding IS NOT NULL RETURN n.key, n.embedding"
-        return await graph.database.read(lambda tx: rows(tx, text, user_id=user))
+        return await graph.database.read(lambda tx: fetch_rows(tx, text, user_id=user))
 
-    assert not await nodes.write(kept.ann, "graph_vectors/a", 0, 2, {key: (slot, one)})
-    assert not await nodes.write(kept.ann, "graph_vectors/a", 1, 1, {key: (slot, one)})
+    assert not await nodes.write(kept.ann, "graph_vectors/a", 0, 2, {key: (ordinal, one)})
+    assert not await nodes.write(kept.ann, "graph_vectors/a", 1, 1, {key: (ordinal, one)})
     assert await vector() == []
-    both = {key: (slot, one), absent: (slot, one), ("Fact", "other"): (7, one)}
+    both = {key: (ordinal, one), absent: (ordinal, one), ("Fact", "other"): (7, one)}
     assert await nodes.write(kept.ann, "graph_vectors/a", 0, 1, both)
     assert await vector() == [["Entity:e", [1.0, 0.5]]]
-    assert not await nodes.write(kept.ann, "graph_vectors/a", 0, 1, {key: (slot, two)})
-    assert await nodes.write(kept.ann, "graph_vectors/b", 0, 1, {key: (slot + 1, two)})  # of another record of that id
+    assert not await nodes.write(kept.ann, "graph_vectors/a", 0, 1, {key: (ordinal, two)})
+    # of another record of that id
+    assert await nodes.write(kept.ann, "graph_vectors/b", 0, 1, {key: (ordinal + 1, two)})
     assert await vector() == [["Entity:e", [1.0, 0.5]]]
     assert await nodes.watermarks([user], "graph_vectors/a") == {user: (0, 1)}
-    assert await nodes.write(kept.ann, "graph_vectors/a", 0, 1, {key: (slot, None)})
+    assert await nodes.write(kept.ann, "graph_vectors/a", 0, 1, {key: (ordinal, None)})
     assert await vector() == []
     await graph.clear(user)
     assert await nodes.watermarks([user, "nobody"], "graph_vectors/a") == {user: (0, 0), "nobody": (0, 0)}
-    await kept.follow(kept.ann)
+    await kept.sync_graph(kept.ann)
     await nodes.write(kept.ann, "graph_vectors/a", 0, 1, {})
     await nodes.clear(user)
     assert await nodes.watermarks([user], "graph_vectors/a") == {user: (0, 1)}
     await graph.erase(kept.ann, None)
     marks = "MATCH (p:Projection {user_id: $user_id}) RETURN p"
-    assert await graph.database.read(lambda tx: rows(tx, marks, user_id=user)) == []
+    assert await graph.database.read(lambda tx: fetch_rows(tx, marks, user_id=user)) == []
 
 
-async def test_every_statement_starts_from_an_index(kept: Kept) -> None:
-    graph = kept.walks
+async def test_every_statement_starts_from_an_index(kept: LogWithGraph) -> None:
+    graph = kept.graph
     assert isinstance(graph, Neo4jGraph)
-    await kept.put(*(turn(f"t{n}", n) for n in range(30)))
-    blocks = load_blocks("agentmem.stores.neo4j", "vectors.cypher")
+    await kept.write_records(*(build_turn(f"t{n}", n) for n in range(30)))
+    blocks = load_templates("agentmem.stores.neo4j", "vectors.cypher")
     texts = [text for name, text in blocks.items() if name not in ("indexes", "drop", "make", "make_filtered")]
 
     async def explain(tx: Any, text: str) -> dict[str, Any]:
@@ -317,22 +318,31 @@ async def test_every_statement_starts_from_an_index(kept: Kept) -> None:
 
 
 @ON_NEWEST
-async def test_the_graph_itself_is_the_same_on_the_newest_release(kept: Kept) -> None:
-    graph, embedded = kept.walks, open_embedded(kept.log.database, Hand())
+async def test_the_graph_itself_is_the_same_on_the_newest_release(kept: LogWithGraph) -> None:
+    graph, embedded = kept.graph, open_embedded(kept.log.database, ManualClock())
     assert isinstance(graph, Neo4jGraph)
-    await kept.put(conversation("c1"), *(turn(name, n) for n, name in enumerate("abc")), entity("p"), entity("q"))
-    await kept.put(fact("f", source_turn_ids=("a",), entity_ids=("p",)), edge("r", EdgeKind.KNOWS, "p", "q"), goal("g"))
-    await kept.retract(("Turn", "b"))
-    await kept.put(turn("b", 1), fact("f", source_turn_ids=("b",), entity_ids=("q",)))
+    await kept.write_records(
+        build_conversation("c1"),
+        *(build_turn(name, n) for n, name in enumerate("abc")),
+        build_entity("p"),
+        build_entity("q"),
+    )
+    await kept.write_records(
+        build_fact("f", source_turn_ids=("a",), entity_ids=("p",)),
+        build_edge("r", EdgeKind.KNOWS, "p", "q"),
+        build_goal("g"),
+    )
+    await kept.delete_records(("Turn", "b"))
+    await kept.write_records(build_turn("b", 1), build_fact("f", source_turn_ids=("b",), entity_ids=("q",)))
     keys = [("Turn", "a"), ("Turn", "b"), ("Fact", "f"), ("Entity", "p"), ("Goal", "g")]
     assert await graph.edges(keys, kept.ann) == await embedded.edges(keys, kept.ann)
     for key in keys:
-        assert await graph.neighbours([key], kept.ann) == await embedded.neighbours([key], kept.ann)
+        assert await graph.neighbors([key], kept.ann) == await embedded.neighbors([key], kept.ann)
     followed = await content(graph, kept.ann)
     assert await graph.rebuild(kept.ann) == await embedded.rebuild(kept.ann)
     assert await content(graph, kept.ann) == followed
     await graph.erase(kept.ann, [("Turn", "a")])
-    assert await graph.holding(kept.ann, [("Turn", "a")]) == 0
+    assert await graph.count_present(kept.ann, [("Turn", "a")]) == 0
 
 
 async def test_a_graph_that_is_away_costs_a_lag(stack: Stack, home: Path) -> None:
@@ -340,10 +350,10 @@ async def test_a_graph_that_is_away_costs_a_lag(stack: Stack, home: Path) -> Non
     async with opened(home, away, catch_up_ms=1000) as memory:
         said = await memory.store_turn("Roses want lime.")
         assert [item.record.id for item in (await memory.remember("lime")).items] == [said.id]
-        nodes = following(memory).vectors
+        nodes = following(memory).graph_vectors
         assert nodes is not None
-        assert not await nodes.follow(memory.scope)
-        assert nodes.resting()
+        assert not await nodes.sync(memory.scope)
+        assert nodes.is_backing_off()
         assert "cannot be reached" in nodes.last_error
         assert (await memory.lag())[NAME] == 1
         with pytest.raises(StoreUnavailable):
@@ -360,13 +370,13 @@ def test_an_embedded_graph_has_no_vectors_of_its_own(home: Path) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_whole_vectors_come_back_as_they_were(request: pytest.FixtureRequest, backend: str) -> None:
-    async with opened_place(request, backend) as place:
+    async with open_backend(request, backend) as place:
         index = await place.open()
-        made = [passage(slot) for slot in (3, 1, 2)]
-        await add(index, ANN, [*made, passage(1, "sentence", 1), passage(2, "sentence", 1)])
-        await add(index, BOB, [passage(9)])
-        found = await index.whole([1, 9, 3, 77], ANN)
+        made = [build_vector_row(ordinal) for ordinal in (3, 1, 2)]
+        await apply_batch(index, ANN, [*made, build_vector_row(1, "sentence", 1), build_vector_row(2, "sentence", 1)])
+        await apply_batch(index, BOB, [build_vector_row(9)])
+        found = await index.read_vectors([1, 9, 3, 77], ANN)
         assert sorted(found) == [1, 3]
         for kept in made[:2]:
-            np.testing.assert_array_equal(found[kept.slot], kept.vector)
-        assert await index.whole([], ANN) == {}
+            np.testing.assert_array_equal(found[kept.ordinal], kept.vector)
+        assert await index.read_vectors([], ANN) == {}

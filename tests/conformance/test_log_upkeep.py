@@ -9,43 +9,53 @@ import numpy as np
 import pytest
 
 from agentmem.errors import Conflict, InvalidRecord
-from agentmem.model.changes import Audit
+from agentmem.model.changes import AuditEntry
 from agentmem.model.scope import Operator, Scope
-from agentmem.stores import Batch, LogStore, Parked, Passage, Usage, Where
-from agentmem.stores.upkeep import Lag, Reach
+from agentmem.stores import DeadLetter, LogStore, RecordUsage, VectorBatch, VectorRow, Where
+from agentmem.stores.upkeep import JournalCounters, ProjectionLag
 from tests.conformance.conftest import OpenLog
-from tests.conformance.histories import contents, portrait, restore, write_history
-from tests.conformance.stores import index_of, upkeep_of
-from tests.conformance.writing import START, SetClock, fact, put, retract, said, turn
+from tests.conformance.histories import read_snapshot, restore_snapshot, turn_contents, write_history
+from tests.conformance.stores import admin_of, open_vector_index
+from tests.conformance.writing import (
+    START,
+    SettableClock,
+    build_fact,
+    build_turn,
+    build_turn_changes,
+    delete_records,
+    write_records,
+)
 
 OPERATOR = Operator("test")
 
 
-async def test_receipts_are_kept_by_user_until_they_are_past_retention(log: LogStore, clock: SetClock) -> None:
+async def test_receipts_are_kept_by_user_until_they_are_past_retention(log: LogStore, clock: SettableClock) -> None:
     alice, bob = Scope("alice"), Scope("bob", channel="work")
-    await log.keep_receipt(alice, "r", '{"first": "\\ud800"}', START)
-    await log.keep_receipt(alice, "r", '{"second": 1}', START)
-    await log.keep_receipt(bob, "r", "{}", clock.advance(days=2))
-    assert await log.receipt("r", alice) == '{"second": 1}'
-    assert await log.receipt("r", bob) == "{}"
-    assert await log.receipt("other", alice) is None
+    await log.write_receipt(alice, "r", '{"first": "\\ud800"}', START)
+    await log.write_receipt(alice, "r", '{"second": 1}', START)
+    await log.write_receipt(bob, "r", "{}", clock.advance(days=2))
+    assert await log.find_receipt("r", alice) == '{"second": 1}'
+    assert await log.find_receipt("r", bob) == "{}"
+    assert await log.find_receipt("other", alice) is None
     done = await log.maintain(START + timedelta(days=11), keep_audit_days=10)
     assert done["receipts_dropped"] == 1
-    assert await log.receipt("r", alice) is None
-    assert await log.receipt("r", bob) == "{}"
+    assert await log.find_receipt("r", alice) is None
+    assert await log.find_receipt("r", bob) == "{}"
 
 
-async def test_audit_rows_are_filtered_and_newest_first(log: LogStore, scope: Scope, clock: SetClock) -> None:
+async def test_audit_rows_are_filtered_and_newest_first(log: LogStore, scope: Scope, clock: SettableClock) -> None:
     named = Scope("alice", channel="work", agent_id="bot", session_id="s1", conversation_id="c1")
-    await log.audit([
-        Audit(operation="recall", memory_type="semantic", scope=named, target_channels=("work", "_global"),
+    await log.write_audit([
+        AuditEntry(operation="recall", memory_type="semantic", scope=named, target_channels=("work", "_global"),
               query_text="wo ist Köln? 🙂 \ud800", result_count=2, latency_ms=1.5, config_snapshot={"top_k": 10},
               metadata={"ids": ["a"]}, operation_id="op"),
-        Audit(operation="store", memory_type="episodic", scope=scope, success=False, error_message="Conflict"),
+        AuditEntry(operation="store", memory_type="episodic", scope=scope, success=False, error_message="Conflict"),
     ])  # fmt: skip
     later = clock.advance(hours=1)
-    await log.audit([Audit(operation="maintain", memory_type="working", scope=None)])
-    await log.audit([Audit(operation="promote", memory_type="semantic", scope=scope, promotion_confidence=0.9)])
+    await log.write_audit([AuditEntry(operation="maintain", memory_type="working", scope=None)])
+    await log.write_audit(
+        [AuditEntry(operation="promote", memory_type="semantic", scope=scope, promotion_confidence=0.9)]
+    )
     rows = await log.audit_rows(scope)
     assert [row["operation"] for row in rows] == ["promote", "store", "recall"]
     recall = rows[2]
@@ -69,10 +79,10 @@ async def test_audit_rows_are_filtered_and_newest_first(log: LogStore, scope: Sc
         await log.audit_rows(scope, colour="red")
 
 
-async def test_audit_days_past_retention_go_whole(log: LogStore, scope: Scope, clock: SetClock) -> None:
+async def test_audit_days_past_retention_go_whole(log: LogStore, scope: Scope, clock: SettableClock) -> None:
     for hour in (-49, -36, -25, -13, -12, 0):
-        clock.moment = START + timedelta(hours=hour)
-        await log.audit([Audit(operation=f"at {hour}", memory_type="episodic", scope=scope)])
+        clock.time = START + timedelta(hours=hour)
+        await log.write_audit([AuditEntry(operation=f"at {hour}", memory_type="episodic", scope=scope)])
     done = await log.maintain(START, keep_audit_days=1)
     assert done["audit_rows_dropped"] == 1
     kept = [row["operation"] for row in await log.audit_rows(scope)]
@@ -82,16 +92,16 @@ async def test_audit_days_past_retention_go_whole(log: LogStore, scope: Scope, c
 
 
 async def test_a_receipt_counts_each_record_once(log: LogStore, scope: Scope) -> None:
-    await put(log, scope, fact("a"), fact("b"), turn("t"))
+    await write_records(log, scope, build_fact("a"), build_fact("b"), build_turn("t"))
     keys = [("Fact", "a"), ("Turn", "t"), ("Fact", "missing"), ("Fact", "a")]
     talk = Scope("alice", conversation_id="talk")
-    await log.touch(keys, talk, "r1", at=START)
-    await log.touch([("Fact", "b")], scope, "r2", at=START + timedelta(1))
-    await log.touch([*keys, ("Fact", "b")], talk, "r1", at=START + timedelta(2))
-    await log.touch([("Fact", "a")], scope, "r1", used=True, at=START - timedelta(1))
+    await log.record_usage(keys, talk, "r1", used_at=START)
+    await log.record_usage([("Fact", "b")], scope, "r2", used_at=START + timedelta(1))
+    await log.record_usage([*keys, ("Fact", "b")], talk, "r1", used_at=START + timedelta(2))
+    await log.record_usage([("Fact", "a")], scope, "r1", used=True, used_at=START - timedelta(1))
     asked = [("Fact", "a"), ("Fact", "b"), ("Turn", "t"), ("Fact", "missing")]
     assert await log.usage(asked, scope) == {
-        ("Fact", "a"): Usage(
+        ("Fact", "a"): RecordUsage(
             "Fact",
             "a",
             access_count=1,
@@ -101,47 +111,49 @@ async def test_a_receipt_counts_each_record_once(log: LogStore, scope: Scope) ->
             last_review_at=START - timedelta(1),
             review_count=1,
         ),
-        ("Fact", "b"): Usage("Fact", "b", access_count=2, last_accessed=START + timedelta(2), conversations=1),
-        ("Turn", "t"): Usage("Turn", "t", access_count=1, last_accessed=START, conversations=1),
+        ("Fact", "b"): RecordUsage("Fact", "b", access_count=2, last_accessed=START + timedelta(2), conversations=1),
+        ("Turn", "t"): RecordUsage("Turn", "t", access_count=1, last_accessed=START, conversations=1),
     }
     assert (await log.head(scope))[:2] == (1, 0)
 
 
 async def test_distinct_conversations_are_counted(log: LogStore, scope: Scope) -> None:
-    await put(log, scope, fact("a"))
+    await write_records(log, scope, build_fact("a"))
     for number in range(40):
-        await log.touch([("Fact", "a")], Scope("alice", conversation_id=f"c{number % 3}"), f"r{number}", at=START)
+        await log.record_usage(
+            [("Fact", "a")], Scope("alice", conversation_id=f"c{number % 3}"), f"r{number}", used_at=START
+        )
     usage = (await log.usage([("Fact", "a")], scope))["Fact", "a"]
     assert (usage.access_count, usage.conversations) == (40, 3)
 
 
 async def test_a_lease_is_one_owners_until_it_ends(open_log: OpenLog) -> None:
     log, other = await open_log(), await open_log()
-    first = await log.lease("job", 30.0, "one")
+    first = await log.acquire_lease("job", 30.0, "one")
     assert first is not None
-    assert await other.lease("job", 30.0, "two") is None
-    assert await log.lease("job", 30.0, "one") == first
-    free = await other.lease("another job", 30.0, "two")
+    assert await other.acquire_lease("job", 30.0, "two") is None
+    assert await log.acquire_lease("job", 30.0, "one") == first
+    free = await other.acquire_lease("another job", 30.0, "two")
     assert free is not None
     assert free > first
-    await other.release("job", "two")
-    assert await other.lease("job", 30.0, "two") is None
-    await log.release("job", "one")
-    second = await other.lease("job", 0.05, "two")
+    await other.release_lease("job", "two")
+    assert await other.acquire_lease("job", 30.0, "two") is None
+    await log.release_lease("job", "one")
+    second = await other.acquire_lease("job", 0.05, "two")
     assert second is not None
     assert second > free
     await asyncio.sleep(0.1)
-    third = await log.lease("job", 30.0, "one")
+    third = await log.acquire_lease("job", 30.0, "one")
     assert third is not None
     assert third > second
 
 
-async def test_a_lease_follows_the_database_and_not_our_clock(log: LogStore, clock: SetClock) -> None:
-    await log.lease("job", 30.0, "one")
+async def test_a_lease_follows_the_database_and_not_our_clock(log: LogStore, clock: SettableClock) -> None:
+    await log.acquire_lease("job", 30.0, "one")
     clock.advance(days=2)
-    assert await log.lease("job", 30.0, "two") is None
+    assert await log.acquire_lease("job", 30.0, "two") is None
     with pytest.raises(InvalidRecord, match="ttl"):
-        await log.lease("job", 0.0, "two")
+        await log.acquire_lease("job", 0.0, "two")
 
 
 async def test_meta_data_outlives_the_process(open_log: OpenLog) -> None:
@@ -150,53 +162,53 @@ async def test_meta_data_outlives_the_process(open_log: OpenLog) -> None:
     assert len(first["store_id"]) == 36
     assert first["schema_version"].isdigit()
     await log.set_meta({"embedder": "hash:64", "x": "1"})
-    assert (await log.default_meta({"embedder": "other", "y": "2"}))["embedder"] == "hash:64"
-    assert [await log.count_opening(), await log.count_opening()] == [1, 2]
+    assert (await log.init_meta({"embedder": "other", "y": "2"}))["embedder"] == "hash:64"
+    assert [await log.increment_openings(), await log.increment_openings()] == [1, 2]
     again = await (await open_log()).meta()
     assert (again["store_id"], again["embedder"], again["x"], again["y"]) == (first["store_id"], "hash:64", "1", "2")
     assert again["openings"] == "2"
 
 
-async def test_users_and_lagging_projections_are_listed(log: LogStore, clock: SetClock) -> None:
+async def test_users_and_lagging_projections_are_listed(log: LogStore, clock: SettableClock) -> None:
     for number, name in enumerate(("carol", "alice", "bob", "gone")):
-        clock.moment = START + timedelta(minutes=number)
-        await put(log, Scope(name), fact("a"))
-    await retract(log, Scope("gone"), ("Fact", "a"))
+        clock.time = START + timedelta(minutes=number)
+        await write_records(log, Scope(name), build_fact("a"))
+    await delete_records(log, Scope("gone"), ("Fact", "a"))
     assert await log.users(OPERATOR) == ["alice", "bob", "carol"]
     assert await log.users(OPERATOR, limit=1, after="alice") == ["bob"]
-    assert await log.behind("vectors/x", OPERATOR) == ["carol", "alice", "bob", "gone"]
-    assert await log.behind("vectors/x", OPERATOR, limit=2) == ["carol", "alice"]
+    assert await log.lagging_users("vectors/x", OPERATOR) == ["carol", "alice", "bob", "gone"]
+    assert await log.lagging_users("vectors/x", OPERATOR, limit=2) == ["carol", "alice"]
 
 
 async def test_parked_changes_are_kept_once_each(log: LogStore, scope: Scope, stranger: Scope) -> None:
-    first = Parked("vectors/x", "alice", 1, "no model", 1, START)
-    again = Parked("vectors/x", "alice", 1, "still no model", 2, START + timedelta(1))
-    theirs = Parked("vectors/x", "mallory", 4, "no model", 1, START)
+    first = DeadLetter("vectors/x", "alice", 1, "no model", 1, START)
+    again = DeadLetter("vectors/x", "alice", 1, "still no model", 2, START + timedelta(1))
+    theirs = DeadLetter("vectors/x", "mallory", 4, "no model", 1, START)
     for item in (first, again, theirs):
-        await log.park(item)
-    assert await log.parked(scope) == [again]
-    assert await log.parked(stranger) == [theirs]
-    assert await log.parked(OPERATOR) == [again, theirs]
+        await log.write_dead_letter(item)
+    assert await log.dead_letters(scope) == [again]
+    assert await log.dead_letters(stranger) == [theirs]
+    assert await log.dead_letters(OPERATOR) == [again, theirs]
 
 
 async def test_maintenance_changes_no_answer(log: LogStore, scope: Scope, stranger: Scope) -> None:
-    await log.append(said(scope, "a", "b"))
-    await log.append(said(stranger, "c"))
-    await log.touch([("Turn", "a")], scope, "old receipt", at=START)
+    await log.append(build_turn_changes(scope, "a", "b"))
+    await log.append(build_turn_changes(stranger, "c"))
+    await log.record_usage([("Turn", "a")], scope, "old receipt", used_at=START)
     before = await log.match(["b"], scope)
     done = await log.maintain(START + timedelta(60), 365)
     assert done == {"words_folded": 3, "audit_rows_dropped": 0, "receipts_dropped": 0, "usage_receipts_dropped": 1}
     after = await log.match(["b"], scope)
-    assert [postings.slots.tolist() for postings in after.values()] == [
-        postings.slots.tolist() for postings in before.values()
+    assert [postings.ordinals.tolist() for postings in after.values()] == [
+        postings.ordinals.tolist() for postings in before.values()
     ]
     assert (await log.maintain(START + timedelta(60), 365))["words_folded"] == 0
 
 
 async def test_a_store_in_use_is_healthy_and_says_how_large_it_is(log: LogStore, scope: Scope) -> None:
-    await log.append(said(scope, "a", "b"))
-    await retract(log, scope, ("Turn", "a"))
-    await log.erase(scope, [("Turn", "b")], operation_id="e", at=START)
+    await log.append(build_turn_changes(scope, "a", "b"))
+    await delete_records(log, scope, ("Turn", "a"))
+    await log.erase(scope, [("Turn", "b")], operation_id="e", erased_at=START)
     assert await log.check(OPERATOR) == []
     stats = await log.stats(OPERATOR)
     assert (stats["users"], stats["changes"], stats["records"]) == (1, 4, {"Conversation": 1})
@@ -209,109 +221,119 @@ async def test_a_store_in_use_is_healthy_and_says_how_large_it_is(log: LogStore,
 
 @pytest.mark.parametrize("at_once", [1, 2, 1000])
 async def test_a_journal_is_put_back_as_it_was(
-    log: LogStore, scope: Scope, stranger: Scope, clock: SetClock, at_once: int
+    log: LogStore, scope: Scope, stranger: Scope, clock: SettableClock, at_once: int
 ) -> None:
-    face = upkeep_of(log)
+    face = admin_of(log)
     await write_history(log, scope, clock)
     await log.maintain(START, 365)
-    saved = await portrait(log, face, scope)
+    saved = await read_snapshot(log, face, scope)
     assert [change.seq for change in saved[1]] == list(range(1, 11))
     assert (saved[0].head, saved[0].slots, saved[0].erasures) == (10, 11, 1)
-    assert set(contents(saved)) == {"c", "odd"}
+    assert set(turn_contents(saved)) == {"c", "odd"}
     assert "zanzibar" not in saved[4]
     assert {"boat", "harbour", "köln"} < set(saved[4])
     assert await face.raw_changes(scope, 3, 2) == saved[1][3:5]
     assert await face.raw_usage(scope, saved[2][0][:2], 1) == saved[2][1:2]
     clock.advance(days=1)
-    await restore(face, stranger, saved, at_once)
-    assert await portrait(log, face, stranger) == saved
-    assert await portrait(log, face, scope) == saved
+    await restore_snapshot(face, stranger, saved, at_once)
+    assert await read_snapshot(log, face, stranger) == saved
+    assert await read_snapshot(log, face, scope) == saved
     assert (await log.changes(stranger, 0, 99))[-1].operation == "store"
-    await log.append(said(stranger, "next"))
-    assert [record.place() for record in await log.get("Turn", ["next"], stranger)] == [("talk", 4)]
+    await log.append(build_turn_changes(stranger, "next"))
+    assert [record.position_key() for record in await log.read_records("Turn", ["next"], stranger)] == [("talk", 4)]
     assert await log.check(OPERATOR) == []
 
 
 async def test_what_does_not_fit_is_not_put_back(
-    log: LogStore, scope: Scope, stranger: Scope, clock: SetClock
+    log: LogStore, scope: Scope, stranger: Scope, clock: SettableClock
 ) -> None:  # fmt: skip
-    face = upkeep_of(log)
+    face = admin_of(log)
     await write_history(log, scope, clock)
-    reach, changes, *_ = await portrait(log, face, scope)
-    await face.restore(stranger, [])
+    reach, changes, *_ = await read_snapshot(log, face, scope)
+    await face.import_changes(stranger, [])
     for holed in ([changes[0], changes[2]], changes[1:]):
         with pytest.raises(Conflict):
-            await face.restore(stranger, holed)
+            await face.import_changes(stranger, holed)
     odd, first = changes[4], changes[0].versions[0]
     for wrong in (
         first._replace(record='{"index": "no number"}', kind="Turn"), first._replace(kind="Dream"),
         first._replace(format=99),
     ):  # fmt: skip
         with pytest.raises(InvalidRecord):
-            await face.restore(stranger, [odd._replace(seq=1, versions=()), odd._replace(seq=2, versions=(wrong,))])
-    assert await face.reach(stranger) == Reach(0, 0, 0, 0)
+            await face.import_changes(
+                stranger, [odd._replace(seq=1, versions=()), odd._replace(seq=2, versions=(wrong,))]
+            )
+    assert await face.journal_counters(stranger) == JournalCounters(0, 0, 0, 0)
     assert (await log.stats(OPERATOR))["users"] == 1
-    await face.restore(stranger, changes[:4])
+    await face.import_changes(stranger, changes[:4])
     with pytest.raises(Conflict, match="ends at 4"):
-        await face.settle(stranger, reach)
+        await face.set_counters(stranger, reach)
     with pytest.raises(Conflict, match="does not follow"):
-        await face.restore(stranger, changes[3:])
+        await face.import_changes(stranger, changes[3:])
     assert await face.raw_changes(stranger, 0, 99) == changes[:4]
 
 
-async def test_words_are_made_again(log: LogStore, scope: Scope, stranger: Scope, clock: SetClock) -> None:
-    face = upkeep_of(log)
+async def test_words_are_made_again(log: LogStore, scope: Scope, stranger: Scope, clock: SettableClock) -> None:
+    face = admin_of(log)
     await write_history(log, scope, clock)
     await write_history(log, stranger, clock)
-    before, theirs = await portrait(log, face, scope), await portrait(log, face, stranger)
-    assert await face.rebuild_words(scope) == 7
+    before, theirs = await read_snapshot(log, face, scope), await read_snapshot(log, face, stranger)
+    assert await face.rebuild_terms(scope) == 7
     await log.maintain(START, 365)
-    assert await face.rebuild_words(scope) == 7
-    assert await portrait(log, face, scope) == before
-    assert await portrait(log, face, stranger) == theirs
-    assert await face.rebuild_words(Scope("nobody")) == 0
+    assert await face.rebuild_terms(scope) == 7
+    assert await read_snapshot(log, face, scope) == before
+    assert await read_snapshot(log, face, stranger) == theirs
+    assert await face.rebuild_terms(Scope("nobody")) == 0
     assert (await log.stats(OPERATOR))["users"] == 2
-    await asyncio.gather(face.rebuild_words(scope), *(log.append(said(scope, f"new {n}")) for n in range(5)))
-    assert len((await log.match(["new"], scope))["new"].slots) == 5
+    await asyncio.gather(
+        face.rebuild_terms(scope), *(log.append(build_turn_changes(scope, f"new {n}")) for n in range(5))
+    )
+    assert len((await log.match(["new"], scope))["new"].ordinals) == 5
 
 
 async def test_parked_changes_can_be_tried_again(log: LogStore, scope: Scope, stranger: Scope) -> None:
     items = [
-        Parked(name, user, 1, "no model", 1, START) for name in ("vectors/x", "graph") for user in ("alice", "mallory")
+        DeadLetter(name, user, 1, "no model", 1, START)
+        for name in ("vectors/x", "graph")
+        for user in ("alice", "mallory")
     ]
     for item in items:
-        await log.park(item)
-    face = upkeep_of(log)
-    assert [await face.unpark("vectors/x", scope), await face.unpark("vectors/x", scope)] == [1, 0]
-    assert await log.parked(scope) == [items[2]]
-    assert len(await log.parked(stranger)) == 2
+        await log.write_dead_letter(item)
+    face = admin_of(log)
+    assert [
+        await face.requeue_dead_letters("vectors/x", scope),
+        await face.requeue_dead_letters("vectors/x", scope),
+    ] == [1, 0]
+    assert await log.dead_letters(scope) == [items[2]]
+    assert len(await log.dead_letters(stranger)) == 2
 
 
-async def test_how_far_projections_have_come_is_noted(log: LogStore, clock: SetClock) -> None:
-    face = upkeep_of(log)
+async def test_how_far_projections_have_come_is_noted(log: LogStore, clock: SettableClock) -> None:
+    face = admin_of(log)
     for number, name in enumerate(("carol", "alice", "bob")):
-        clock.moment = START + timedelta(minutes=number)
-        await log.append(said(Scope(name), "a", "b"))
-    assert await log.behind("graph", OPERATOR) == ["carol", "alice", "bob"]
-    await log.note_reached("graph", {})
-    await log.note_reached("graph", {"carol": 2, "alice": 1})
-    assert await log.behind("graph", OPERATOR) == ["alice", "bob"]
-    await log.note_reached("graph", {"carol": 1, "bob": 2, "alice": 1})
-    assert await log.behind("graph", OPERATOR) == ["alice"]
-    assert await face.lagging(["graph", "vectors/x"], OPERATOR) == [
-        *(Lag(name, "vectors/x", 2) for name in ("alice", "bob", "carol")), Lag("alice", "graph", 1),
+        clock.time = START + timedelta(minutes=number)
+        await log.append(build_turn_changes(Scope(name), "a", "b"))
+    assert await log.lagging_users("graph", OPERATOR) == ["carol", "alice", "bob"]
+    await log.write_watermark_hints("graph", {})
+    await log.write_watermark_hints("graph", {"carol": 2, "alice": 1})
+    assert await log.lagging_users("graph", OPERATOR) == ["alice", "bob"]
+    await log.write_watermark_hints("graph", {"carol": 1, "bob": 2, "alice": 1})
+    assert await log.lagging_users("graph", OPERATOR) == ["alice"]
+    assert await face.lagging_projections(["graph", "vectors/x"], OPERATOR) == [
+        *(ProjectionLag(name, "vectors/x", 2) for name in ("alice", "bob", "carol")),
+        ProjectionLag("alice", "graph", 1),
     ]  # fmt: skip
-    await log.note_reached("graph", {"alice": 5})
-    assert await face.lagging(["graph"], OPERATOR) == [Lag("alice", "graph", -3)]
+    await log.write_watermark_hints("graph", {"alice": 5})
+    assert await face.lagging_projections(["graph"], OPERATOR) == [ProjectionLag("alice", "graph", -3)]
     assert [line for line in await log.check(OPERATOR) if "graph of alice" in line]
 
 
 async def test_heads_are_listed_by_user(log: LogStore) -> None:
-    face = upkeep_of(log)
+    face = admin_of(log)
     assert await face.heads(OPERATOR) == {}
     for name in ("carol", "alice", "bob", "Zoë"):
-        await log.append(said(Scope(name), "a", "b"))
-    await log.erase(Scope("bob"), None, operation_id="e", at=START)
+        await log.append(build_turn_changes(Scope(name), "a", "b"))
+    await log.erase(Scope("bob"), None, operation_id="e", erased_at=START)
     assert list((await face.heads(OPERATOR)).items()) == [("Zoë", 2), ("alice", 2), ("bob", 3), ("carol", 2)]
     assert await face.heads(OPERATOR, after="alice", limit=1) == {"bob": 3}
     assert await face.heads(OPERATOR, ["carol", "nobody", "bob"]) == {"bob": 3, "carol": 2}
@@ -320,11 +342,11 @@ async def test_heads_are_listed_by_user(log: LogStore) -> None:
 
 
 async def test_an_embedder_serves_when_its_vectors_are_there(log: LogStore, scope: Scope, stranger: Scope) -> None:
-    face = upkeep_of(log)
+    face = admin_of(log)
     await log.set_meta({"embedder": "hash:old:4"})
-    old, new = await index_of(log, "hash:old:4", 4), await index_of(log, "hash:new:8", 8)
-    await log.append(said(scope, "a"))
-    await log.append(said(stranger, "a", "b"))
+    old, new = await open_vector_index(log, "hash:old:4", 4), await open_vector_index(log, "hash:new:8", 8)
+    await log.append(build_turn_changes(scope, "a"))
+    await log.append(build_turn_changes(stranger, "a", "b"))
     with pytest.raises(Conflict, match="hash:old:4 was chosen"):
         await face.switch_embedder("hash:new:8")
     await face.start_embedder("hash:other:8")
@@ -338,36 +360,36 @@ async def test_an_embedder_serves_when_its_vectors_are_there(log: LogStore, scop
     assert await face.switch_embedder("hash:new:8")
     await face.start_embedder("hash:old:4")
     vector = np.array([1, 0, 0, 0], dtype=np.float16)
-    one = Passage(0, "Turn", "_global", "whole", 0, (0, 9), vector)
-    marks = {"alice": Batch(0, 1, [one]), "mallory": Batch(0, 2, [one])}
+    one = VectorRow(0, "Turn", "_global", "whole", 0, (0, 9), vector)
+    marks = {"alice": VectorBatch(0, 1, [one]), "mallory": VectorBatch(0, 2, [one])}
     assert await old.apply(marks) == {"alice": 1, "mallory": 2}
     assert await face.switch_embedder("hash:old:4")
     assert await new.watermark("alice") == 0
 
 
 async def test_embedders_are_taken_out_with_all_they_left(log: LogStore, scope: Scope, stranger: Scope) -> None:
-    face = upkeep_of(log)
-    old, new = await index_of(log, "hash:old:4", 4), await index_of(log, "hash:new:4", 4)
+    face = admin_of(log)
+    old, new = await open_vector_index(log, "hash:old:4", 4), await open_vector_index(log, "hash:new:4", 4)
     vector = np.array([1, 0, 0, 0], dtype=np.float16)
-    one = Passage(0, "Turn", "_global", "whole", 0, (0, 9), vector)
+    one = VectorRow(0, "Turn", "_global", "whole", 0, (0, 9), vector)
     for who in (scope, stranger):
-        await log.append(said(who, "a"))
-        await old.apply({who.user_id: Batch(0, 1, [one])})
-        await new.apply({who.user_id: Batch(0, 1, [one])})
-        await log.park(Parked("vectors/hash:old:4", who.user_id, 1, "no", 1, START))
-        await log.park(Parked("vectors/hash:new:4", who.user_id, 1, "no", 1, START))
+        await log.append(build_turn_changes(who, "a"))
+        await old.apply({who.user_id: VectorBatch(0, 1, [one])})
+        await new.apply({who.user_id: VectorBatch(0, 1, [one])})
+        await log.write_dead_letter(DeadLetter("vectors/hash:old:4", who.user_id, 1, "no", 1, START))
+        await log.write_dead_letter(DeadLetter("vectors/hash:new:4", who.user_id, 1, "no", 1, START))
     assert (await face.counts(scope))["passages"] == {"hash:new:4": 1, "hash:old:4": 1}
     assert await face.drop_embedders(["hash:new:4", "unheard of"]) == ["hash:old:4"]
     assert await face.drop_embedders(["hash:new:4"]) == []
     for who in (scope, stranger):
         assert (await face.counts(who))["passages"] == {"hash:new:4": 1}
-        assert [item.projection for item in await log.parked(who)] == ["vectors/hash:new:4"]
-    assert len(await face.lagging(["vectors/hash:old:4"], OPERATOR)) == 2
-    assert await face.lagging(["vectors/hash:new:4"], OPERATOR) == []
+        assert [item.projection for item in await log.dead_letters(who)] == ["vectors/hash:new:4"]
+    assert len(await face.lagging_projections(["vectors/hash:old:4"], OPERATOR)) == 2
+    assert await face.lagging_projections(["vectors/hash:new:4"], OPERATOR) == []
 
 
-async def test_what_a_user_has_is_counted(log: LogStore, scope: Scope, clock: SetClock) -> None:
-    face = upkeep_of(log)
+async def test_what_a_user_has_is_counted(log: LogStore, scope: Scope, clock: SettableClock) -> None:
+    face = admin_of(log)
     await write_history(log, scope, clock)
     counts = await face.counts(scope)
     assert counts["kind"] == {"Conversation": 1, "Edge": 1, "Entity": 2, "Fact": 2, "Turn": 2}

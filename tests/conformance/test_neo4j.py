@@ -16,34 +16,51 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from agentmem.errors import Conflict, SchemaMismatch, StoreUnavailable
-from agentmem.model.edges import ENDS
-from agentmem.model.records import KINDS, EdgeKind, Key, Record, Status, User, build
+from agentmem.model.edges import ENDPOINT_LABELS
+from agentmem.model.records import KINDS, EdgeKind, Key, Record, Status, User, build_record
 from agentmem.model.scope import Scope
-from agentmem.stores import FollowingGraph
+from agentmem.stores import ReplicatedGraph
 from agentmem.stores.neo4j import Neo4jGraph, graph, migrate, open_graph
-from agentmem.stores.neo4j.connection import rows
-from agentmem.stores.neo4j.statements import walking, writing
+from agentmem.stores.neo4j.connection import fetch_rows
+from agentmem.stores.neo4j.statements import graph_query, graph_update
 from agentmem.stores.sqlite import SqliteLog
 from agentmem.stores.sqlite import open_graph as open_embedded
-from agentmem.text.blocks import load_blocks, load_schema
-from tests.conformance.graphs import HISTORIES, STORE, Kept, conversation, edge, kept_in, kept_on
-from tests.conformance.stores import START, Hand, change, entity, fact, goal, put, turn
+from agentmem.text.blocks import load_migrations, load_templates
+from tests.conformance.graphs import (
+    HISTORIES,
+    STORE_ID,
+    LogWithGraph,
+    build_conversation,
+    build_edge,
+    open_log_with_graph,
+    open_server_graph,
+)
+from tests.conformance.stores import (
+    START,
+    ManualClock,
+    build_change,
+    build_entity,
+    build_fact,
+    build_goal,
+    build_turn,
+    write_records,
+)
 
 
 @pytest.fixture
-async def kept(neo4j_url: str, tmp_path: Path) -> AsyncIterator[Kept]:
-    async with kept_in(tmp_path, "neo4j", neo4j_url) as made:
+async def kept(neo4j_url: str, tmp_path: Path) -> AsyncIterator[LogWithGraph]:
+    async with open_log_with_graph(tmp_path, "neo4j", neo4j_url) as made:
         yield made
 
 
 @pytest.fixture
-def walks(kept: Kept) -> Neo4jGraph:
-    assert isinstance(kept.walks, Neo4jGraph)
-    return kept.walks
+def walks(kept: LogWithGraph) -> Neo4jGraph:
+    assert isinstance(kept.graph, Neo4jGraph)
+    return kept.graph
 
 
 async def read(walks: Neo4jGraph, statement: str, **values: Any) -> list[list[Any]]:
-    return await walks.database.read(lambda tx: rows(tx, statement, **values))
+    return await walks.database.read(lambda tx: fetch_rows(tx, statement, **values))
 
 
 async def content(walks: Neo4jGraph, scope: Scope) -> list[Any]:
@@ -63,9 +80,9 @@ def fitting(steps: list[tuple[str, list[Record]]]) -> Iterator[tuple[str, list[R
         taken = []
         for record in {record.key: record for record in records}.values():
             if name == "put" and record.kind == "Turn":
-                if record.place() in [place for key, place in places.items() if key != record.key]:
+                if record.position_key() in [place for key, place in places.items() if key != record.key]:
                     continue
-                places[record.key] = record.place()
+                places[record.key] = record.position_key()
             elif name == "gone":
                 places.pop(record.key, None)
             taken.append(record)
@@ -79,64 +96,70 @@ def fitting(steps: list[tuple[str, list[Record]]]) -> Iterator[tuple[str, list[R
 async def test_any_history_is_answered_as_by_the_embedded_graph(
     history: list[tuple[str, list[Record]]], neo4j_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    async with kept_in(tmp_path_factory.mktemp("graph"), "neo4j", neo4j_url) as kept:
-        walks, embedded = kept.walks, open_embedded(kept.log.database, Hand())
+    async with open_log_with_graph(tmp_path_factory.mktemp("graph"), "neo4j", neo4j_url) as kept:
+        walks, embedded = kept.graph, open_embedded(kept.log.database, ManualClock())
         assert isinstance(walks, Neo4jGraph)
         keys: dict[Key, None] = {}
         for number, (name, records) in enumerate(fitting(history)):
             keys |= dict.fromkeys(record.key for record in records)
             gone = [record.key for record in records]
-            await kept.log.append([change(kept.ann, records) if name == "put" else change(kept.ann, retracts=gone)])
+            await kept.log.append(
+                [build_change(kept.ann, records) if name == "put" else build_change(kept.ann, retracts=gone)]
+            )
             if number % 3 == 0:
-                await kept.follow(kept.ann)
-        await kept.follow(kept.ann)
+                await kept.sync_graph(kept.ann)
+        await kept.sync_graph(kept.ann)
         named = list(keys)
         assert await walks.edges(named, kept.ann) == await embedded.edges(named, kept.ann)
         for key in named:
-            assert await walks.neighbours([key], kept.ann) == await embedded.neighbours([key], kept.ann)
+            assert await walks.neighbors([key], kept.ann) == await embedded.neighbors([key], kept.ann)
         followed = await content(walks, kept.ann)
         assert await walks.rebuild(kept.ann) == await embedded.rebuild(kept.ann)
         assert await content(walks, kept.ann) == followed
         await walks.erase(kept.ann, None)
 
 
-async def test_a_batch_applies_from_the_watermark_only(kept: Kept, walks: Neo4jGraph) -> None:
-    following: FollowingGraph = walks
+async def test_a_batch_applies_from_the_watermark_only(kept: LogWithGraph, walks: Neo4jGraph) -> None:
+    following: ReplicatedGraph = walks
     ann, bob = kept.ann.user_id, kept.bob.user_id
     for scope in (kept.ann, kept.bob):
-        await put(kept.log, scope, entity("e"), fact("f", entity_ids=("e",)))
-        await put(kept.log, scope, fact("g", entity_ids=("e",)))
+        await write_records(kept.log, scope, build_entity("e"), build_fact("f", entity_ids=("e",)))
+        await write_records(kept.log, scope, build_fact("g", entity_ids=("e",)))
     first, second = await kept.log.changes(kept.ann, 0, 9)
     of_bob = await kept.log.changes(kept.bob, 0, 9)
     assert await following.apply({}) == {}
     assert await following.apply({ann: (1, [second]), bob: (0, of_bob)}) == {ann: 0, bob: 2}
-    assert await walks.get("Fact", kept.ann) == {}
-    assert await walks.get("Fact", kept.bob) == {"f": 1, "g": 2}
+    assert await walks.record_seqs("Fact", kept.ann) == {}
+    assert await walks.record_seqs("Fact", kept.bob) == {"f": 1, "g": 2}
     assert await following.apply({ann: (0, [first])}) == {ann: 1}
     before = await content(walks, kept.ann)
     assert await following.apply({ann: (0, [first])}) == {ann: 1}  # sent again because the answer was lost
     assert await content(walks, kept.ann) == before
     assert await following.apply({ann: (1, []), bob: (2, [])}) == {ann: 1, bob: 2}
     assert await following.apply({ann: (1, [second]), bob: (1, of_bob[1:])}) == {ann: 2, bob: 2}
-    assert await kept.reached(("Fact", "g"), scope=kept.ann) == [("e", 1), ("f", 2)]
+    assert await kept.find_neighbors(("Fact", "g"), scope=kept.ann) == [("e", 1), ("f", 2)]
     assert (await walks.watermark(ann), await walks.watermark("nobody")) == (2, 0)
 
 
-async def test_many_users_in_one_go(kept: Kept, walks: Neo4jGraph) -> None:
+async def test_many_users_in_one_go(kept: LogWithGraph, walks: Neo4jGraph) -> None:
     users = [Scope(f"{kept.ann.user_id} {n}") for n in range(40)]
     for scope in users:
-        await put(kept.log, scope, entity("e"), *(fact(f"f{n}", entity_ids=("e",)) for n in range(5)))
+        await write_records(
+            kept.log, scope, build_entity("e"), *(build_fact(f"f{n}", entity_ids=("e",)) for n in range(5))
+        )
     batches = {scope.user_id: (0, await kept.log.changes(scope, 0, 500)) for scope in users}
     assert set((await walks.apply(batches)).values()) == {1}
-    assert [len(await kept.reached(("Entity", "e"), scope=scope)) for scope in users] == [5] * 40
+    assert [len(await kept.find_neighbors(("Entity", "e"), scope=scope)) for scope in users] == [5] * 40
 
 
-async def test_two_writers_at_once_write_once(neo4j_url: str, kept: Kept, walks: Neo4jGraph) -> None:
+async def test_two_writers_at_once_write_once(neo4j_url: str, kept: LogWithGraph, walks: Neo4jGraph) -> None:
     for n in range(30):
-        await put(kept.log, kept.ann, entity(f"e{n}"), edge(f"k{n}", EdgeKind.KNOWS, f"e{n}", f"e{n // 2}"))
+        await write_records(
+            kept.log, kept.ann, build_entity(f"e{n}"), build_edge(f"k{n}", EdgeKind.KNOWS, f"e{n}", f"e{n // 2}")
+        )
     ann, entries = kept.ann.user_id, await kept.log.changes(kept.ann, 0, 500)
     reached = 0
-    async with kept_on(neo4j_url, kept.log) as other:
+    async with open_server_graph(neo4j_url, kept.log) as other:
         while reached < 30:
             batches = [{ann: (reached, entries[reached : reached + size])} for size in (2, 4, 3, 1)]
             done = await asyncio.gather(*(graph.apply(b) for graph, b in zip([walks, other] * 2, batches, strict=True)))
@@ -149,24 +172,30 @@ async def test_two_writers_at_once_write_once(neo4j_url: str, kept: Kept, walks:
     assert await content(walks, kept.ann) == followed
 
 
-async def test_erasing_leaves_nothing(kept: Kept, walks: Neo4jGraph) -> None:
-    await kept.put(conversation("c1"), turn("a", 0), turn("b", 1), fact("f", source_turn_ids=("a", "zz")), entity("p"))
-    await kept.put(edge("r", EdgeKind.KNOWS, "p", "q"))
+async def test_erasing_leaves_nothing(kept: LogWithGraph, walks: Neo4jGraph) -> None:
+    await kept.write_records(
+        build_conversation("c1"),
+        build_turn("a", 0),
+        build_turn("b", 1),
+        build_fact("f", source_turn_ids=("a", "zz")),
+        build_entity("p"),
+    )
+    await kept.write_records(build_edge("r", EdgeKind.KNOWS, "p", "q"))
     await walks.erase(kept.ann, [("Turn", "a"), ("Edge", "r"), ("Goal", "unheard of")])
     names = [key for key, *_ in (await content(walks, kept.ann))[0]]
     assert names == ["Conversation:c1", "Entity:p", "Fact:f", "Turn:a", "Turn:b", "Turn:zz"]
     empty = "MATCH (n:Record {user_id: $user_id}) WHERE n.slot IS NULL RETURN properties(n) ORDER BY n.key"
     left = await read(walks, empty, user_id=kept.ann.user_id)
     assert left == [[{"user_id": kept.ann.user_id, "key": key}] for key in ("Turn:a", "Turn:zz")]
-    assert await kept.reached(("Fact", "f")) == []
+    assert await kept.find_neighbors(("Fact", "f")) == []
     await walks.erase(kept.ann, [("Fact", "f")])
     assert [key for key, *_ in (await content(walks, kept.ann))[0]] == ["Conversation:c1", "Entity:p", "Turn:b"]
     await walks.erase(kept.ann, None)
     everything = "MATCH (n {user_id: $user_id}) RETURN count(n)"
     assert await read(walks, everything, user_id=kept.ann.user_id) == [[0]]
     assert await walks.watermark(kept.ann.user_id) == 0
-    await kept.follow(kept.ann)
-    assert await kept.reached(("Turn", "b")) == [("a", 1), ("c1", 1), ("f", 2)]
+    await kept.sync_graph(kept.ann)
+    assert await kept.find_neighbors(("Turn", "b")) == [("a", 1), ("c1", 1), ("f", 2)]
 
 
 class Watched:
@@ -179,30 +208,32 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    async def by_slot(self, slots: Any, scope: Scope, through: int | None = None) -> list[Record]:
-        found = await self._log.by_slot(slots, scope, through)
+    async def read_by_ordinal(self, ordinals: Any, scope: Scope, through_seq: int | None = None) -> list[Record]:
+        found = await self._log.read_by_ordinal(ordinals, scope, through_seq)
         await self._meanwhile()
         return found
 
 
 async def test_a_rebuild_while_others_write_ends_like_one_at_rest(
-    kept: Kept, walks: Neo4jGraph, monkeypatch: pytest.MonkeyPatch
+    kept: LogWithGraph, walks: Neo4jGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graph, "RECORDS_AT_ONCE", 7)
-    await kept.put(entity("e"), *(fact(f"f{n:02}", entity_ids=("e",)) for n in range(40)))
+    monkeypatch.setattr(graph, "RECORD_BATCH_SIZE", 7)
+    await kept.write_records(build_entity("e"), *(build_fact(f"f{n:02}", entity_ids=("e",)) for n in range(40)))
     count = iter(range(40))
 
     async def write() -> None:
         n = next(count)
-        await kept.put(fact(f"f{n:02}", entity_ids=("e", "later")), fact(f"new{n}", depends_on=(f"f{39 - n:02}",)))
-        await kept.retract(("Fact", f"f{n + 20:02}"))
+        await kept.write_records(
+            build_fact(f"f{n:02}", entity_ids=("e", "later")), build_fact(f"new{n}", depends_on=(f"f{39 - n:02}",))
+        )
+        await kept.delete_records(("Fact", f"f{n + 20:02}"))
         assert await walks.watermark(kept.ann.user_id) == 0
 
     walks._records = Watched(kept.log, write)
     await walks.rebuild(kept.ann)
     assert next(count) == 6
     assert await walks.watermark(kept.ann.user_id) == 1
-    await kept.follow(kept.ann)
+    await kept.sync_graph(kept.ann)
     followed = await content(walks, kept.ann)
     walks._records = kept.log
     await walks.rebuild(kept.ann)
@@ -210,28 +241,30 @@ async def test_a_rebuild_while_others_write_ends_like_one_at_rest(
 
 
 async def test_a_rebuild_that_was_cut_off_is_made_good_by_the_journal(
-    kept: Kept, walks: Neo4jGraph, monkeypatch: pytest.MonkeyPatch
+    kept: LogWithGraph, walks: Neo4jGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail() -> None:
         raise StoreUnavailable("the log is away")
 
-    await kept.put(turn("a", 0), turn("b", 1), turn("c", 2), fact("f", source_turn_ids=("a", "b")))
+    await kept.write_records(
+        build_turn("a", 0), build_turn("b", 1), build_turn("c", 2), build_fact("f", source_turn_ids=("a", "b"))
+    )
     before = await content(walks, kept.ann)
-    monkeypatch.setattr(graph, "RECORDS_AT_ONCE", 2)
+    monkeypatch.setattr(graph, "RECORD_BATCH_SIZE", 2)
     walks._records = Watched(kept.log, fail)
     with pytest.raises(StoreUnavailable, match="the log is away"):
         await walks.rebuild(kept.ann)
-    await kept.follow(kept.ann)
+    await kept.sync_graph(kept.ann)
     assert await walks.watermark(kept.ann.user_id) == 0  # it might still be at work
-    monkeypatch.setattr(graph, "HELD_MILLISECONDS", -1)
+    monkeypatch.setattr(graph, "REBUILD_LEASE_MS", -1)
     with pytest.raises(StoreUnavailable, match="the log is away"):
         await walks.rebuild(kept.ann)
-    await kept.follow(kept.ann)
+    await kept.sync_graph(kept.ann)
     assert await content(walks, kept.ann) == before
 
 
-async def test_of_two_rebuilds_the_later_one_ends(kept: Kept, walks: Neo4jGraph) -> None:
-    await kept.put(turn("a", 0), turn("b", 1))
+async def test_of_two_rebuilds_the_later_one_ends(kept: LogWithGraph, walks: Neo4jGraph) -> None:
+    await kept.write_records(build_turn("a", 0), build_turn("b", 1))
     before = await content(walks, kept.ann)
 
     async def take_over() -> None:
@@ -245,26 +278,30 @@ async def test_of_two_rebuilds_the_later_one_ends(kept: Kept, walks: Neo4jGraph)
     assert await walks.watermark(kept.ann.user_id) == 1
 
 
-async def test_what_is_there_is_listed_by_kind(kept: Kept, walks: Neo4jGraph) -> None:
-    await kept.put(*(entity(name) for name in "bca"), fact("f", entity_ids=("waits",), channel="work"))
-    await kept.put(edge("s", EdgeKind.KNOWS, "a", "b"), edge("r", EdgeKind.PART_OF, "a", "gone"), goal("x"))
-    assert await walks.get("Entity", kept.ann) == {"a": 1, "b": 1, "c": 1}
-    assert list(await walks.get("Entity", kept.ann, after="a", limit=1)) == ["b"]
-    assert list((await walks.get("Edge", kept.ann)).items()) == [("r", 2), ("s", 2)]
-    assert await walks.get("Edge", kept.ann, after="r") == {"s": 2}
-    assert await walks.get("Fact", kept.ann) == {"f": 1}
-    assert await walks.get("Goal", kept.bob) == await walks.get("Strategy", kept.ann) == {}
+async def test_what_is_there_is_listed_by_kind(kept: LogWithGraph, walks: Neo4jGraph) -> None:
+    await kept.write_records(
+        *(build_entity(name) for name in "bca"), build_fact("f", entity_ids=("waits",), channel="work")
+    )
+    await kept.write_records(
+        build_edge("s", EdgeKind.KNOWS, "a", "b"), build_edge("r", EdgeKind.PART_OF, "a", "gone"), build_goal("x")
+    )
+    assert await walks.record_seqs("Entity", kept.ann) == {"a": 1, "b": 1, "c": 1}
+    assert list(await walks.record_seqs("Entity", kept.ann, after="a", limit=1)) == ["b"]
+    assert list((await walks.record_seqs("Edge", kept.ann)).items()) == [("r", 2), ("s", 2)]
+    assert await walks.record_seqs("Edge", kept.ann, after="r") == {"s": 2}
+    assert await walks.record_seqs("Fact", kept.ann) == {"f": 1}
+    assert await walks.record_seqs("Goal", kept.bob) == await walks.record_seqs("Strategy", kept.ann) == {}
 
 
-async def test_nodes_and_relationships_say_what_the_records_say(kept: Kept, walks: Neo4jGraph) -> None:
+async def test_nodes_and_relationships_say_what_the_records_say(kept: LogWithGraph, walks: Neo4jGraph) -> None:
     edges = [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)]
     said = {"tone": ["calm", {"deep": None}], "big": 10**30, "when": START}
-    await kept.put(
-        turn("t", 0, metadata={"a": [1]}, token_count=10**30, timestamp=edges[0], status=Status.ARCHIVED),
-        fact("f", source_turn_ids=("t",), source_spans=(("t", 1, 2),), valid_from=edges[0], valid_to=edges[1]),
-        goal("g", goal_status="blocked"), build(User, id="profile", preferences=said),
-        entity("p"), entity("q"),
-        edge("r", EdgeKind.RELATED_TO, "p", "q", properties={"name": "a`]->() DETACH DELETE n //", **said}),
+    await kept.write_records(
+        build_turn("t", 0, metadata={"a": [1]}, token_count=10**30, timestamp=edges[0], status=Status.ARCHIVED),
+        build_fact("f", source_turn_ids=("t",), source_spans=(("t", 1, 2),), valid_from=edges[0], valid_to=edges[1]),
+        build_goal("g", goal_status="blocked"), build_record(User, id="profile", preferences=said),
+        build_entity("p"), build_entity("q"),
+        build_edge("r", EdgeKind.RELATED_TO, "p", "q", properties={"name": "a`]->() DETACH DELETE n //", **said}),
     )  # fmt: skip
     nodes, relations = await content(walks, kept.ann)
     found = {key: (sorted(labels), values) for key, labels, values in nodes}
@@ -283,14 +320,14 @@ async def test_nodes_and_relationships_say_what_the_records_say(kept: Kept, walk
     (stated,) = [values for _, kind, _, values in relations if kind == "RELATED_TO"]
     assert stated["properties"].startswith('{"name":"a`]->() DETACH DELETE n //","tone"')
     (known,) = await walks.edges([("Entity", "p")], kept.ann)
-    assert [known] == await kept.log.get("Edge", ["r"], kept.ann)
+    assert [known] == await kept.log.read_records("Edge", ["r"], kept.ann)
 
 
-async def test_a_forged_way_to_another_user_is_not_walked(kept: Kept, walks: Neo4jGraph) -> None:
+async def test_a_forged_way_to_another_user_is_not_walked(kept: LogWithGraph, walks: Neo4jGraph) -> None:
     for scope in (kept.ann, kept.bob):
-        await kept.put(entity("e"), fact("f", entity_ids=("e",)), scope=scope)
+        await kept.write_records(build_entity("e"), build_fact("f", entity_ids=("e",)), scope=scope)
     await walks.database.write(
-        lambda tx: rows(
+        lambda tx: fetch_rows(
             tx,
             "MATCH (a:Record {user_id: $ann, key: 'Fact:f'})-[r:ABOUT]->() WITH a, r LIMIT 1 "
             "MATCH (b:Record {user_id: $bob, key: 'Entity:e'}) "
@@ -299,40 +336,40 @@ async def test_a_forged_way_to_another_user_is_not_walked(kept: Kept, walks: Neo
         )
     )  # fmt: skip
     for scope in (kept.ann, kept.bob):
-        assert await kept.reached(("Fact", "f"), scope=scope) == [("e", 1)]
-        assert await kept.reached(("Entity", "e"), scope=scope) == [("f", 1)]
+        assert await kept.find_neighbors(("Fact", "f"), scope=scope) == [("e", 1)]
+        assert await kept.find_neighbors(("Entity", "e"), scope=scope) == [("f", 1)]
         assert len(await walks.edges([("Entity", "e"), ("Fact", "f")], scope)) == 1
 
 
 # -- the schema
 
 
-async def test_every_label_and_type_has_its_constraint(kept: Kept, walks: Neo4jGraph) -> None:
+async def test_every_label_and_type_has_its_constraint(kept: LogWithGraph, walks: Neo4jGraph) -> None:
     found = await read(
         walks, "SHOW CONSTRAINTS YIELD labelsOrTypes, properties, type RETURN labelsOrTypes[0], properties, type"
     )
     unique = {(name, tuple(fields)) for name, fields, kind in found if "UNIQUE" in kind}
-    labels = {label for ends in ENDS.values() for label in ends} | set(KINDS) - {"Edge"}
+    labels = {label for ends in ENDPOINT_LABELS.values() for label in ends} | set(KINDS) - {"Edge"}
     assert {(name, ("user_id", "id")) for name in labels | set(EdgeKind)} <= unique
     assert {(name, ("user_id", "id")) for name in ("Procedure", "Outcome", "Review")} <= unique
     states = await read(walks, "SHOW INDEXES YIELD state, type WHERE type <> 'VECTOR' RETURN DISTINCT state")
     assert states == [["ONLINE"]]
 
 
-async def test_a_database_of_another_store_is_refused(kept: Kept, neo4j_url: str) -> None:
+async def test_a_database_of_another_store_is_refused(kept: LogWithGraph, neo4j_url: str) -> None:
     with pytest.raises(SchemaMismatch, match="belongs to another store"):
-        await open_graph(neo4j_url, Hand(), kept.log, store_id="somebody else's")
+        await open_graph(neo4j_url, ManualClock(), kept.log, store_id="somebody else's")
     with pytest.raises(SchemaMismatch, match="belongs to another store"):
         await migrate(neo4j_url, START, store_id="somebody else's")
-    assert await migrate(neo4j_url, START, store_id=STORE) == 0
+    assert await migrate(neo4j_url, START, store_id=STORE_ID) == 0
 
 
-async def test_a_database_that_lacks_a_step_is_refused(kept: Kept, neo4j_url: str, tmp_path: Path) -> None:
-    for step in load_schema("neo4j"):
+async def test_a_database_that_lacks_a_step_is_refused(kept: LogWithGraph, neo4j_url: str, tmp_path: Path) -> None:
+    for step in load_migrations("neo4j"):
         (tmp_path / f"{step.version:04}_{step.name}.cypher").write_text(step.text, encoding="utf-8")
-    (tmp_path / f"{len(load_schema('neo4j')) + 1:04}_more.cypher").write_text("// nothing yet", encoding="utf-8")
+    (tmp_path / f"{len(load_migrations('neo4j')) + 1:04}_more.cypher").write_text("// nothing yet", encoding="utf-8")
     with pytest.raises(SchemaMismatch, match="run agentmem migrate"):
-        await open_graph(neo4j_url, Hand(), kept.log, store_id=STORE, schema=tmp_path)
+        await open_graph(neo4j_url, ManualClock(), kept.log, store_id=STORE_ID, schema=tmp_path)
 
 
 # -- the statements
@@ -344,16 +381,19 @@ LEAVES = {
 }  # fmt: skip
 STATEMENTS = {
     **{
-        f"graph {name}": walking(name)
-        for name in load_blocks("agentmem.stores.neo4j", "graph.cypher")
+        f"graph {name}": graph_query(name)
+        for name in load_templates("agentmem.stores.neo4j", "graph.cypher")
         if name != "stated"
     },
     **{
-        f"apply {name}": writing(name)
-        for name in load_blocks("agentmem.stores.neo4j", "apply.cypher")
+        f"apply {name}": graph_update(name)
+        for name in load_templates("agentmem.stores.neo4j", "apply.cypher")
         if name != "stated"
     },
-    **{f"migrations {name}": text for name, text in load_blocks("agentmem.stores.neo4j", "migrations.cypher").items()},
+    **{
+        f"migrations {name}": text
+        for name, text in load_templates("agentmem.stores.neo4j", "migrations.cypher").items()
+    },
 }
 
 
@@ -366,8 +406,10 @@ def operators(plan: dict[str, Any]) -> Iterator[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-async def test_every_statement_starts_from_an_index(kept: Kept, walks: Neo4jGraph, name: str) -> None:
-    await kept.put(*(turn(f"t{n}", n) for n in range(30)), *(fact(f"f{n}", source_turn_ids=("t1",)) for n in range(30)))
+async def test_every_statement_starts_from_an_index(kept: LogWithGraph, walks: Neo4jGraph, name: str) -> None:
+    await kept.write_records(
+        *(build_turn(f"t{n}", n) for n in range(30)), *(build_fact(f"f{n}", source_turn_ids=("t1",)) for n in range(30))
+    )
     values = {"limit": 1, "count": 1, "groups": 1, "cap": 1, "after": "", "until": "x"}
     given = {word: value for word, value in values.items() if f"${word}" in STATEMENTS[name]}
 
@@ -385,7 +427,7 @@ def test_every_match_by_label_names_its_index() -> None:
     """A plan depends on how much there was when it was made; of an index with hardly anything in it, it reads all."""
     found: list[str] = []
     for name in ("apply", "graph", "vectors", "checks"):
-        for text in load_blocks("agentmem.stores.neo4j", f"{name}.cypher").values():
+        for text in load_templates("agentmem.stores.neo4j", f"{name}.cypher").values():
             found += re.findall(r"(?m)^.*MATCH \(\w+:.*\n.*", text)
     assert len(found) > 25
     assert [line for line in found if "\nUSING INDEX " not in line] == []

@@ -17,13 +17,13 @@ import pytest
 from agentmem.errors import ConfigError, StoreUnavailable
 from agentmem.model.scope import Scope
 from agentmem.stores.neo4j import Neo4jGraph, checks, migrate, open_graph
-from agentmem.stores.neo4j.checks import inspect
-from agentmem.stores.neo4j.connection import Database, read_address, rows
-from agentmem.stores.neo4j.statements import writing
+from agentmem.stores.neo4j.checks import diagnose
+from agentmem.stores.neo4j.connection import Neo4jDatabase, fetch_rows, parse_address
+from agentmem.stores.neo4j.statements import graph_update
 from agentmem.stores.sqlite import SqliteLog
 from agentmem.stores.upkeep import Finding
-from tests.conformance.graphs import STORE
-from tests.conformance.stores import START, Hand, entity, opened, put
+from tests.conformance.graphs import STORE_ID
+from tests.conformance.stores import START, ManualClock, build_entity, open_sqlite_log, write_records
 from tests.servers.local import LocalServer, free_port
 from tests.servers.neo4j import Neo4j
 
@@ -50,16 +50,16 @@ class Place:
     graph: Neo4jGraph
 
     async def run(self, *statements: str, **values: Any) -> None:
-        database = Database(read_address(self.url))
+        database = Neo4jDatabase(parse_address(self.url))
         for statement in statements:
-            await database.write(lambda tx, text=statement: rows(tx, text, **values))  # type: ignore[misc]
+            await database.write(lambda tx, text=statement: fetch_rows(tx, text, **values))  # type: ignore[misc]
         await database.close()
 
     async def put(self, *scopes: Scope) -> None:
         """One more change of each of these users."""
         for scope in scopes:
             count = (await self.log.head(scope)).seq
-            await put(self.log, scope, entity(f"e{count}"))
+            await write_records(self.log, scope, build_entity(f"e{count}"))
 
     async def follow(self, *scopes: Scope) -> None:
         for scope in scopes:
@@ -76,21 +76,21 @@ class Place:
         return await self.heads([name for name in known if name > after][:1])
 
     async def look(self) -> list[Finding]:
-        return await inspect(self.url, STORE, self.heads, self.heads_after)
+        return await diagnose(self.url, STORE_ID, self.heads, self.heads_after)
 
     async def wrong(self) -> dict[str, Finding]:
         found = await self.look()
         assert all(bool(finding.fix) == (finding.level != "ok") for finding in found)
-        bad = {f"{finding.what} {finding.level}": finding for finding in found if finding.level != "ok"}
+        bad = {f"{finding.check} {finding.level}": finding for finding in found if finding.level != "ok"}
         assert len(bad) == len([finding for finding in found if finding.level != "ok"])
         return bad
 
 
 @pytest.fixture
 async def place(server: LocalServer, tmp_path: Path) -> AsyncIterator[Place]:
-    await migrate(server.url, START, store_id=STORE)
-    async with opened(tmp_path / "memory.db") as log:
-        graph = await open_graph(server.url, Hand(), log, store_id=STORE)
+    await migrate(server.url, START, store_id=STORE_ID)
+    async with open_sqlite_log(tmp_path / "memory.db") as log:
+        graph = await open_graph(server.url, ManualClock(), log, store_id=STORE_ID)
         made = Place(server.url, log, graph)
         yield made
         await made.run("MATCH (n) WHERE n:Record OR n:Projection DETACH DELETE n")
@@ -112,8 +112,8 @@ async def nobody(asked: object) -> dict[str, int]:
 
 
 async def test_a_server_that_is_away_is_a_finding() -> None:
-    (found,) = await inspect(f"neo4j://neo4j:{SECRET}@127.0.0.1:{free_port()}", STORE, nobody, nobody)
-    assert (found.what, found.level) == ("neo4j", "error")
+    (found,) = await diagnose(f"neo4j://neo4j:{SECRET}@127.0.0.1:{free_port()}", STORE_ID, nobody, nobody)
+    assert (found.check, found.level) == ("neo4j", "error")
     assert "cannot be reached" in found.detail
     assert "graph_url" in found.fix
     assert SECRET not in str(found)
@@ -121,15 +121,15 @@ async def test_a_server_that_is_away_is_a_finding() -> None:
 
 async def test_a_wrong_password_is_said_and_not_shown(neo4j_url: str) -> None:
     parts = urlsplit(neo4j_url)
-    (found,) = await inspect(f"bolt://neo4j:{SECRET}@{parts.hostname}:{parts.port}", STORE, nobody, nobody)
-    assert (found.what, found.level) == ("neo4j", "error")
+    (found,) = await diagnose(f"bolt://neo4j:{SECRET}@{parts.hostname}:{parts.port}", STORE_ID, nobody, nobody)
+    assert (found.check, found.level) == ("neo4j", "error")
     assert "refused the user or the password" in found.detail
     assert SECRET not in str(found)
 
 
 async def test_a_url_that_cannot_work_is_refused() -> None:
     with pytest.raises(ConfigError, match="graph_url"):
-        await inspect("http://localhost", STORE, nobody, nobody)
+        await diagnose("http://localhost", STORE_ID, nobody, nobody)
 
 
 # -- the schema
@@ -137,13 +137,15 @@ async def test_a_url_that_cannot_work_is_refused() -> None:
 
 async def test_a_database_from_nothing_to_newer_than_us(server: LocalServer, place: Place) -> None:
     assert await place.wrong() == {}
-    assert [finding.what for finding in await place.look()] == EVERYTHING
+    assert [finding.check for finding in await place.look()] == EVERYTHING
     await place.run("MATCH (v:SchemaVersion) DELETE v", "MATCH (s:Store) DELETE s")
     told(await place.wrong(), "graph schema error", "version 0 of ", "run: agentmem migrate")
-    await migrate(server.url, START, store_id=STORE)
+    await migrate(server.url, START, store_id=STORE_ID)
     assert await place.wrong() == {}
-    found = await inspect(server.url, "another", nobody, nobody)
-    told({finding.what: finding for finding in found[1:]}, "graph owner", f"another store ({STORE}), ours is another")
+    found = await diagnose(server.url, "another", nobody, nobody)
+    told(
+        {finding.check: finding for finding in found[1:]}, "graph owner", f"another store ({STORE_ID}), ours is another"
+    )
     await place.run("CREATE (:SchemaVersion {version: 99})")
     told(await place.wrong(), "graph schema error", "version 99 is newer", "pip install --upgrade")
     await place.run("MATCH (v:SchemaVersion {version: 99}) DELETE v")
@@ -156,7 +158,7 @@ async def test_a_migration_waits_for_an_index_of_another_one_without_holding_it_
     await place.run("UNWIND range(1, 200000) AS number CREATE (:Beside {id: number})")  # so that it takes a moment
     made = asyncio.ensure_future(place.run("CREATE CONSTRAINT made_beside FOR (n:Beside) REQUIRE n.id IS UNIQUE"))
     async with asyncio.timeout(60):
-        assert await migrate(server.url, START, store_id=STORE) == 1
+        assert await migrate(server.url, START, store_id=STORE_ID) == 1
         await made
     await place.run("DROP CONSTRAINT made_beside", "MATCH (n:Beside) DELETE n")
     assert await place.wrong() == {}
@@ -175,7 +177,7 @@ async def test_dropped_indexes_are_made_again_by_the_fix(place: Place) -> None:
 
 
 async def test_who_is_behind_and_whom_the_graph_never_saw(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "USERS_AT_ONCE", 1)
+    monkeypatch.setattr(checks, "USER_PAGE_SIZE", 1)
     await place.put(ANN, BOB)
     await place.follow(ANN, BOB)
     assert await place.wrong() == {}
@@ -189,7 +191,7 @@ async def test_who_is_behind_and_whom_the_graph_never_saw(place: Place, monkeypa
 async def test_a_log_that_was_restored_leaves_the_graph_ahead(place: Place, tmp_path: Path) -> None:
     await place.put(ANN, ANN, BOB, CAROL)
     await place.follow(ANN, BOB, CAROL)
-    async with opened(tmp_path / "earlier.db") as earlier:
+    async with open_sqlite_log(tmp_path / "earlier.db") as earlier:
         restored = Place(place.url, earlier, place.graph)
         await restored.put(ANN, CAROL, CAROL)
         found = await restored.wrong()
@@ -204,10 +206,10 @@ async def test_a_log_that_was_restored_leaves_the_graph_ahead(place: Place, tmp_
 async def test_a_rebuild_is_seen_under_way_and_cut_off(place: Place) -> None:
     await place.put(ANN, BOB)
     await place.follow(ANN, BOB)
-    await place.run(writing("hold"), user_id="bob", holder="x", milliseconds=60_000)
+    await place.run(graph_update("hold"), user_id="bob", holder="x", milliseconds=60_000)
     assert await place.wrong() == {}
     assert "under way for 1 users: bob 1" in str(await place.look())
-    await place.run(writing("hold"), user_id="bob", holder="x", milliseconds=-1000)
+    await place.run(graph_update("hold"), user_id="bob", holder="x", milliseconds=-1000)
     told(await place.wrong(), "graph rebuilds warning", "a rebuild of 1 users was cut off: bob 1", "agentmem project")
     await place.follow(BOB)
     assert await place.wrong() == {}
@@ -217,6 +219,6 @@ async def test_a_log_that_cannot_be_asked_is_a_finding(place: Place) -> None:
     async def away(asked: object) -> dict[str, int]:
         raise StoreUnavailable("the log is away")
 
-    found = await inspect(place.url, STORE, away, away)
-    assert [finding.what for finding in found] == [*EVERYTHING[:4], "graph"]
+    found = await diagnose(place.url, STORE_ID, away, away)
+    assert [finding.check for finding in found] == [*EVERYTHING[:4], "graph"]
     assert (found[-1].level, found[-1].detail) == ("error", "the log is away")

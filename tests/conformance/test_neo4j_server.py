@@ -14,10 +14,10 @@ import pytest
 from agentmem.errors import Closed, ConfigError, SchemaMismatch, StoreUnavailable
 from agentmem.model.records import EdgeKind
 from agentmem.stores.neo4j import Neo4jGraph, connection, migrate, open_graph
-from agentmem.stores.neo4j.connection import read_address, rows
+from agentmem.stores.neo4j.connection import fetch_rows, parse_address
 from agentmem.stores.sqlite import SqliteLog
-from tests.conformance.graphs import STORE, Kept, edge, kept_on
-from tests.conformance.stores import START, Hand, entity, opened
+from tests.conformance.graphs import STORE_ID, LogWithGraph, build_edge, open_server_graph
+from tests.conformance.stores import START, ManualClock, build_entity, open_sqlite_log
 from tests.servers.local import LocalServer, free_port
 
 SECRET = "s3cret-word"
@@ -25,12 +25,12 @@ SECRET = "s3cret-word"
 
 @pytest.fixture
 async def log(tmp_path: Path) -> AsyncIterator[SqliteLog]:
-    async with opened(tmp_path / "memory.db") as made:
+    async with open_sqlite_log(tmp_path / "memory.db") as made:
         yield made
 
 
 async def opened_graph(url: str, log: SqliteLog) -> Neo4jGraph:
-    return await open_graph(url, Hand(), log, store_id=STORE)
+    return await open_graph(url, ManualClock(), log, store_id=STORE_ID)
 
 
 def told(error: BaseException) -> str:
@@ -45,13 +45,13 @@ def told(error: BaseException) -> str:
 
 
 def test_an_address_holds_everything_but_the_uri_holds_no_secret() -> None:
-    address = read_address("neo4j+s://ann:p%40ss%2F@db.example:7000/memory?policy=eu")
+    address = parse_address("neo4j+s://ann:p%40ss%2F@db.example:7000/memory?policy=eu")
     assert (address.uri, address.user) == ("neo4j+s://db.example:7000?policy=eu", "ann")
     assert (address.password, address.database) == ("p@ss/", "memory")
     assert "p@ss" not in repr(address)
-    beside = read_address("bolt://[::1]:7687", {"user": "ann", "password": "x"})
+    beside = parse_address("bolt://[::1]:7687", {"user": "ann", "password": "x"})
     assert (beside.uri, beside.user, beside.password, beside.database) == ("bolt://[::1]:7687", "ann", "x", None)
-    assert read_address("bolt://localhost").user == ""
+    assert parse_address("bolt://localhost").user == ""
 
 
 @pytest.mark.parametrize(
@@ -120,19 +120,19 @@ async def test_a_server_that_listens_and_says_nothing_is_given_up(
 
 
 async def test_an_old_server_is_refused(monkeypatch: pytest.MonkeyPatch, neo4j_url: str, log: SqliteLog) -> None:
-    monkeypatch.setattr(connection, "OLDEST", (9999, 1))
+    monkeypatch.setattr(connection, "MIN_SERVER_VERSION", (9999, 1))
     with pytest.raises(SchemaMismatch, match="or newer"):
         await opened_graph(neo4j_url, log)
 
 
 async def test_a_forked_process_connects_anew(monkeypatch: pytest.MonkeyPatch, neo4j_url: str, log: SqliteLog) -> None:
-    async with kept_on(neo4j_url, log) as graph:
-        first = graph.database._opened
+    async with open_server_graph(neo4j_url, log) as graph:
+        first = graph.database._current_driver
         assert first is not None
         with monkeypatch.context() as patch:
             patch.setattr(os, "getpid", lambda: -1)
             assert await graph.watermark("nobody") == 0
-            assert graph.database._opened is not first
+            assert graph.database._current_driver is not first
             await graph.database.close()
         await first.close()
 
@@ -142,39 +142,39 @@ async def test_the_life_of_a_server(own_neo4j: LocalServer, log: SqliteLog, monk
     url = own_neo4j.url
     with pytest.raises(SchemaMismatch, match="run agentmem migrate"):
         await opened_graph(url, log)
-    done = await asyncio.gather(*(migrate(url, START, store_id=STORE) for _ in range(2)))
+    done = await asyncio.gather(*(migrate(url, START, store_id=STORE_ID) for _ in range(2)))
     assert max(done) >= 1
-    assert await migrate(url, START, store_id=STORE) == 0
+    assert await migrate(url, START, store_id=STORE_ID) == 0
 
     graph = await opened_graph(url, log)
-    kept = Kept(log, graph)
-    await kept.put(entity("p"), entity("q"), edge("r", EdgeKind.KNOWS, "p", "q"))
+    kept = LogWithGraph(log, graph)
+    await kept.write_records(build_entity("p"), build_entity("q"), build_edge("r", EdgeKind.KNOWS, "p", "q"))
     own_neo4j.kill()
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
-            await kept.reached(("Entity", "p"))
+            await kept.find_neighbors(("Entity", "p"))
     with pytest.raises(StoreUnavailable):
-        await kept.put(entity("s"))
+        await kept.write_records(build_entity("s"))
     own_neo4j.restart()
-    await asyncio.sleep(connection.REST_SECONDS)
-    await kept.follow(kept.ann)
-    assert await kept.reached(("Entity", "p")) == [("q", 1)]
-    assert await graph.get("Entity", kept.ann) == {"p": 1, "q": 1, "s": 2}
+    await asyncio.sleep(connection.BACKOFF_SECONDS)
+    await kept.sync_graph(kept.ann)
+    assert await kept.find_neighbors(("Entity", "p")) == [("q", 1)]
+    assert await graph.record_seqs("Entity", kept.ann) == {"p": 1, "q": 1, "s": 2}
 
     own_neo4j.pause()
     for name in ("CONNECT_SECONDS", "READ_SECONDS"):
         monkeypatch.setattr(connection, name, 1.0)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=r"did not answer|cannot be reached"):
-            await kept.reached(("Entity", "p"))
+            await kept.find_neighbors(("Entity", "p"))
     own_neo4j.resume()
     monkeypatch.undo()
-    await asyncio.sleep(connection.REST_SECONDS)
-    assert await kept.reached(("Entity", "p")) == [("q", 1)]
+    await asyncio.sleep(connection.BACKOFF_SECONDS)
+    assert await kept.find_neighbors(("Entity", "p")) == [("q", 1)]
 
     newer = "MERGE (v:SchemaVersion {version: 99})"
-    await graph.database.write(lambda tx: rows(tx, newer))
+    await graph.database.write(lambda tx: fetch_rows(tx, newer))
     await graph.close()
-    for attempt in (opened_graph(url, log), migrate(url, START, store_id=STORE)):
+    for attempt in (opened_graph(url, log), migrate(url, START, store_id=STORE_ID)):
         with pytest.raises(SchemaMismatch, match="newer version"):
             await attempt

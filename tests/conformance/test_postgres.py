@@ -13,22 +13,31 @@ import pytest
 from psycopg import sql
 
 from agentmem.errors import ConfigError, SchemaMismatch, ScopeError
-from agentmem.model.changes import Audit
-from agentmem.model.outline import ALWAYS, NEVER
+from agentmem.model.changes import AuditEntry
+from agentmem.model.outline import MAX_TIME, MIN_TIME
 from agentmem.model.records import Conversation, User
 from agentmem.model.scope import Operator, Scope
 from agentmem.stores import Where
 from agentmem.stores.postgres import PostgresLog, migrate, open_log
-from agentmem.stores.postgres.connection import Database, read_url, rows
+from agentmem.stores.postgres.connection import PostgresDatabase, fetch_rows, parse_url
 from agentmem.stores.postgres.where import compile_order, compile_where
-from agentmem.text.blocks import load_blocks, load_schema
+from agentmem.text.blocks import load_migrations, load_templates
 from tests.conformance.conftest import database_url
-from tests.conformance.writing import START, SetClock, entity, fact, ids, put, said, turn
+from tests.conformance.writing import (
+    START,
+    SettableClock,
+    build_entity,
+    build_fact,
+    build_turn,
+    build_turn_changes,
+    record_ids,
+    write_records,
+)
 
 if TYPE_CHECKING:
     from agentmem.stores.postgres.connection import Connection
 
-STEPS = len(load_schema("postgres"))
+STEPS = len(load_migrations("postgres"))
 SEED = {
     "conversation_logs": "id conversation_id turn_index timestamp role content content_hash token_count model channel "
     "metadata",
@@ -45,7 +54,7 @@ SEED = {
 
 
 @pytest.fixture
-async def store(postgres_log: str, clock: SetClock) -> AsyncIterator[PostgresLog]:
+async def store(postgres_log: str, clock: SettableClock) -> AsyncIterator[PostgresLog]:
     """A log of a user who owns nothing on the server."""
     log = await open_log(postgres_log, clock)
     yield log
@@ -69,13 +78,13 @@ def answer(connection: psycopg.Connection[Any], statement: str) -> list[tuple[An
 
 async def test_two_migrations_at_once_make_one_schema(postgres_database: str) -> None:
     with pytest.raises(SchemaMismatch, match="run: agentmem migrate"):
-        await open_log(postgres_database, SetClock())
+        await open_log(postgres_database, SettableClock())
     assert sorted(await asyncio.gather(*(migrate(postgres_database, START) for _ in range(3)))) == [0, 0, STEPS]
-    log = await open_log(postgres_database, SetClock())
+    log = await open_log(postgres_database, SettableClock())
     assert (await log.meta())["schema_version"] == str(STEPS)
     await log.database.write("_system", lambda db: db.execute("UPDATE schema_version SET version = version + 99"))
     await log.close()
-    for opening in (open_log(postgres_database, SetClock()), migrate(postgres_database, START)):
+    for opening in (open_log(postgres_database, SettableClock()), migrate(postgres_database, START)):
         with pytest.raises(SchemaMismatch, match="newer version"):
             await opening
 
@@ -109,32 +118,38 @@ def test_the_documents_tables_have_their_columns(owner: psycopg.Connection[Any],
 
 
 async def test_the_documents_tables_show_what_is_stored(store: PostgresLog, scope: Scope) -> None:
-    said_it = turn("a", "NUL \x00 and \\u0000", speaker="Ann\x00", metadata={"n": 1}, role="user", conversation="talk")
-    await put(store, scope, said_it, fact("f", "x", importance=0.9), User(id="profile", preferences={"tea": True}))
+    said_it = build_turn(
+        "a", "NUL \x00 and \\u0000", speaker="Ann\x00", metadata={"n": 1}, role="user", conversation="talk"
+    )
+    await write_records(
+        store, scope, said_it, build_fact("f", "x", importance=0.9), User(id="profile", preferences={"tea": True})
+    )
     logs = "SELECT turn_id, conversation, turn_index, timestamp, content, metadata FROM conversation_logs"
     line = "SELECT neo4j_node_id, importance_score, archived FROM memory_timeline ORDER BY 1"
     people = "SELECT user_id, preferences FROM user_profiles"
 
     async def read(db: Connection) -> list[list[Any]]:
-        return [await rows(db, text) for text in (logs, line, people)]
+        return [await fetch_rows(db, text) for text in (logs, line, people)]
 
     (shown,), timeline, profiles = await store.database.read(scope, read)
     assert (shown[0], shown[1], shown[2], shown[3]) == ("a", "talk", 0, START)
     assert (shown[4].startswith("NUL \ufffd"), shown[5]) == (True, {"n": 1})
     assert (timeline, profiles) == ([("a", 0.5, False), ("f", 0.9, False)], [("alice", {"tea": True})])
-    assert await store.get("Turn", ["a"], scope) == [(await store.changes(scope, 0, 1))[0].puts[0].record]
+    assert await store.read_records("Turn", ["a"], scope) == [(await store.changes(scope, 0, 1))[0].upserts[0].record]
     assert await store.database.read("mallory", read) == [[], [], []]
 
 
 async def test_long_and_odd_values_are_kept(store: PostgresLog, scope: Scope) -> None:
     long, nul = (
-        entity(name).model_copy(update={"slug": slug}) for name, slug in (("e", "s" * 5000), ("nul", "a\x00b"))
+        build_entity(name).model_copy(update={"slug": slug}) for name, slug in (("e", "s" * 5000), ("nul", "a\x00b"))
     )
-    await put(store, scope, long, nul, cause="why\x00", operation_id="o\x00p")
-    assert ids(await store.find(scope, Where(key=(long.unique(), "thing:a\x00b")))) == ["e", "nul"]
-    await store.touch([("Entity", "e")], scope, "receipt\x00", at=START)
+    await write_records(store, scope, long, nul, cause="why\x00", operation_id="o\x00p")
+    assert record_ids(await store.find(scope, Where(dedup_keys=(long.dedup_key(), "thing:a\x00b")))) == ["e", "nul"]
+    await store.record_usage([("Entity", "e")], scope, "receipt\x00", used_at=START)
     odd = {"nul": "\x00", "nan": float("nan"), "what": {1, 2}}
-    await store.audit([Audit(operation="o", memory_type="m", scope=scope, metadata=odd, error_message="e\x00")])
+    await store.write_audit(
+        [AuditEntry(operation="o", memory_type="m", scope=scope, metadata=odd, error_message="e\x00")]
+    )
     (row,) = await store.audit_rows(scope)
     assert (row["metadata"]["nan"], row["error_message"]) == ("NaN", "e\ufffd")
 
@@ -146,7 +161,9 @@ async def test_a_bare_session_has_the_rows_of_the_user_it_names(
     store: PostgresLog, bare: psycopg.Connection[Any], scope: Scope, stranger: Scope
 ) -> None:
     for who in (scope, stranger):
-        await store.append(said(who, "a"), Audit(operation="store", memory_type="episodic", scope=who))
+        await store.append(
+            build_turn_changes(who, "a"), AuditEntry(operation="store", memory_type="episodic", scope=who)
+        )
     tables = ("memory_users", "memory_changes", "memory_versions", "memory_records", "word_tail", "memory_audit_log")
     views = ("conversation_logs", "memory_timeline")
     seen = " UNION ALL ".join(f"SELECT DISTINCT user_id FROM {name}" for name in (*tables, *views))
@@ -169,7 +186,7 @@ async def test_a_bare_session_has_the_rows_of_the_user_it_names(
 async def test_an_auditor_reads_the_audit_log_and_nothing_else(
     store: PostgresLog, owner: psycopg.Connection[Any], scope: Scope, stranger: Scope
 ) -> None:
-    await store.audit([Audit(operation="o", memory_type="m", scope=who) for who in (scope, stranger, None)])
+    await store.write_audit([AuditEntry(operation="o", memory_type="m", scope=who) for who in (scope, stranger, None)])
     owner.execute("SET ROLE agentmem_auditor")
     found = answer(owner, "SELECT user_id FROM memory_audit_log ORDER BY 1")
     assert found == [("_system",), ("alice",), ("mallory",)]
@@ -185,14 +202,14 @@ async def test_an_auditor_reads_the_audit_log_and_nothing_else(
 async def test_only_a_worker_reads_over_all_users(
     store: PostgresLog, owner: psycopg.Connection[Any], postgres_migrated: tuple[str, str], scope: Scope
 ) -> None:
-    await store.append(said(scope, "a"))
+    await store.append(build_turn_changes(scope, "a"))
     name = f"app_{id(owner):x}"
     owner.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'secret' IN ROLE agentmem_app")  # type: ignore[call-overload]
     url = postgres_migrated[0]
-    app = await open_log(database_url(url, url.rpartition("/")[2], f"{name}:secret"), SetClock())
+    app = await open_log(database_url(url, url.rpartition("/")[2], f"{name}:secret"), SettableClock())
     try:
-        await app.append(said(scope, "b"))
-        assert ids(await app.find(scope, Where(kinds=("Turn",)))) == ["a", "b"]
+        await app.append(build_turn_changes(scope, "b"))
+        assert record_ids(await app.find(scope, Where(kinds=("Turn",)))) == ["a", "b"]
         with pytest.raises(ScopeError, match="GRANT agentmem_worker"):
             await app.users(Operator())
     finally:
@@ -268,7 +285,7 @@ VALUES: dict[str, Any] = {
     "user_id": "user 3", "kinds": ["Turn"], "ids": ["t 5"], "channels": ["_global"], "keys": ["k"], "slots": [5],
     "conversations": ["talk"], "places": ["talk"], "positions": [3],
     "sharing": ["Turn"], "before": 9, "after": 990, "limit": 10, "offset": 0, "seqs": [5],
-    "always": ALWAYS, "never": NEVER,
+    "always": MIN_TIME, "never": MAX_TIME,
     "at": 5, "operation_id": "x", "change_ids": ["x"], "kind": "Turn", "id": "t 5", "through": 5, "terms": ["a"],
     "full": 9, "receipt_id": "r", "used": False, "seq": 5, "head": 5, "operation": None, "memory_type": None,
     "session_id": None, "success": None, "own_channel": "_self_a", "since": None, "until": None,
@@ -281,16 +298,16 @@ CROWD = (
 WHERES = [
     (Where(), "seq"), (Where(kinds=("Turn",)), "seq"), (Where(kinds=("Turn",)), "time"),
     (Where(kinds=("Turn",), since=START, until=START), "time"), (Where(ids=("t 5",)), "seq"),
-    (Where(kinds=("Fact",), key=("k",)), "seq"), (Where(conversation_id="talk"), "position"),
+    (Where(kinds=("Fact",), dedup_keys=("k",)), "seq"), (Where(conversation_id="talk"), "position"),
 ]  # fmt: skip
 
 
 def statements() -> Iterator[tuple[str, str, dict[str, Any]]]:
     for file, names in HOT.items():
         for name in names:
-            text = load_blocks("agentmem.stores.postgres", f"{file}.sql")[name]
+            text = load_templates("agentmem.stores.postgres", f"{file}.sql")[name]
             yield f"{file}.{name}", text, VALUES | ({"since": ["Turn"]} if name == "state" else {})
-    find = load_blocks("agentmem.stores.postgres", "records.sql")["find"]
+    find = load_templates("agentmem.stores.postgres", "records.sql")["find"]
     for where, order in WHERES:
         condition, values = compile_where("user 3", where)
         yield f"find {where}", find.format(where=condition, order=compile_order(order, False)), VALUES | values
@@ -301,7 +318,7 @@ async def kept_plan(db: Connection, text: str, values: dict[str, Any]) -> list[s
     numbered = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", text)
     given = sql.SQL(", ").join(sql.Literal(values[name]) for name in names).as_string()
     await db.execute(f"PREPARE kept AS {numbered}")  # type: ignore[call-overload]
-    plan = await rows(db, f"EXPLAIN EXECUTE kept({given})")
+    plan = await fetch_rows(db, f"EXPLAIN EXECUTE kept({given})")
     await db.execute("DEALLOCATE kept")
     return [line for (line,) in plan]
 
@@ -312,11 +329,11 @@ async def test_no_hot_statement_walks_a_table_of_all_users(
 ) -> None:
     for user in range(6):
         scope = Scope(f"user {user}")
-        row = Audit(operation="o", memory_type="m", scope=scope)
-        await store.append(said(scope, *(f"t {n}" for n in range(1000))), row)
+        row = AuditEntry(operation="o", memory_type="m", scope=scope)
+        await store.append(build_turn_changes(scope, *(f"t {n}" for n in range(1000))), row)
         await store.maintain(START, 365)
-        await store.append(said(scope, *(f"more {n}" for n in range(40))))
-        await store.touch([("Turn", f"t {n}") for n in range(1000)], scope, "r", at=START)
+        await store.append(build_turn_changes(scope, *(f"more {n}" for n in range(40))))
+        await store.record_usage([("Turn", f"t {n}") for n in range(1000)], scope, "r", used_at=START)
     for statement in CROWD:  # a table of one page is rightly read whole
         owner.execute(statement)  # type: ignore[call-overload]
     if analysed:
@@ -324,12 +341,13 @@ async def test_no_hot_statement_walks_a_table_of_all_users(
 
     async def plans(db: Connection) -> dict[str, list[str]]:
         return {
-            name: [line for (line,) in await rows(db, f"EXPLAIN {text}", values)] for name, text, values in statements()
+            name: [line for (line,) in await fetch_rows(db, f"EXPLAIN {text}", values)]
+            for name, text, values in statements()
         }
 
     async def plans_for_any_value(db: Connection) -> dict[str, list[str]]:
         """As they are kept by a connection: a write's are never made for one value."""
-        assert await rows(db, "SHOW plan_cache_mode") == [("force_generic_plan",)]
+        assert await fetch_rows(db, "SHOW plan_cache_mode") == [("force_generic_plan",)]
         return {name + ", kept": await kept_plan(db, text, values) for name, text, values in statements()}
 
     found = await store.database.read("user 3", plans) | await store.database.write("user 3", plans_for_any_value)
@@ -349,21 +367,21 @@ async def test_no_hot_statement_walks_a_table_of_all_users(
 )
 def test_a_url_that_cannot_work_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(ConfigError, match="log_url") as refused:
-        Database(url)
+        PostgresDatabase(url)
     assert "secret" not in str(refused.value)
     assert "pass word" not in str(refused.value)
 
 
 def test_a_place_is_named_without_who_asks() -> None:
-    assert read_url("postgresql://me:secret@host:6000/mine?sslmode=disable")[1] == "host:6000/mine"
+    assert parse_url("postgresql://me:secret@host:6000/mine?sslmode=disable")[1] == "host:6000/mine"
 
 
 async def test_a_started_conversation_is_one_uuid(store: PostgresLog, scope: Scope) -> None:
     known = "0190d0c8-8f3e-7b1a-9d6e-3f2a1b4c5d6e"
-    await store.append(said(scope, "a", conversation=known))
-    await store.append(said(scope, "b", conversation="talk"))
-    await put(store, scope, Conversation(id="talk"))
+    await store.append(build_turn_changes(scope, "a", conversation=known))
+    await store.append(build_turn_changes(scope, "b", conversation="talk"))
+    await write_records(store, scope, Conversation(id="talk"))
     text = "SELECT turn_id, conversation_id::text, conversation FROM conversation_logs ORDER BY 1"
-    first, second = await store.database.read(scope, lambda db: rows(db, text))
+    first, second = await store.database.read(scope, lambda db: fetch_rows(db, text))
     assert first == ("a", known, known)
     assert (second[1] != "talk", second[2]) == (True, "talk")

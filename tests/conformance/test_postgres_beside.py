@@ -14,16 +14,26 @@ import pytest
 from agentmem.errors import Conflict, StoreUnavailable
 from agentmem.model.scope import Operator, Scope
 from agentmem.projections import VectorProjection
-from agentmem.projections.vectors import INSTANT
+from agentmem.projections.vectors import MAX_INLINE_TEXTS
 from agentmem.providers import Vectors
 from agentmem.providers.hash import HashEmbedder
 from agentmem.stores import WHOLE, Where
 from agentmem.stores.postgres import PostgresLog, open_log, open_vectors
-from agentmem.stores.postgres.connection import rows
+from agentmem.stores.postgres.connection import fetch_rows
 from agentmem.stores.postgres.embedders import drop
 from agentmem.stores.postgres.vectors import PostgresVectors
-from tests.conformance.writing import START, SetClock, change, entity, ids, retract, said, seqs, turn
-from tests.fakes.as_a_model import AsAModel
+from tests.conformance.writing import (
+    START,
+    SettableClock,
+    build_change,
+    build_entity,
+    build_turn,
+    build_turn_changes,
+    delete_records,
+    entry_seqs,
+    record_ids,
+)
+from tests.fakes.as_a_model import AsyncOnlyEmbedder
 
 if TYPE_CHECKING:
     from agentmem.stores.postgres.connection import Connection
@@ -43,30 +53,30 @@ class Store:
 
     def __init__(self, log: PostgresLog, index: PostgresVectors) -> None:
         self.log, self.index = log, index
-        self.vectors = VectorProjection(HashEmbedder(SIZE), index, log, SetClock())
-        log.serve(lambda: self.vectors if self.vectors.instant else None)
+        self.vectors = VectorProjection(HashEmbedder(SIZE), index, log, SettableClock())
+        log.set_vector_source(lambda: self.vectors if self.vectors.is_synchronous else None)
 
     async def begin(self, *scopes: Scope) -> None:
         """Write a first turn of these users, whose vectors follow."""
         for scope in scopes:
-            await self.vectors.follow(scope, await self.log.append(said(scope, "first")))
-            assert self.vectors.reached(scope) == 1
+            await self.vectors.sync(scope, await self.log.append(build_turn_changes(scope, "first")))
+            assert self.vectors.local_watermark(scope) == 1
 
     async def lacks(self, scope: Scope = ALICE) -> int:
         """How many changes the vectors in the store are behind."""
         return (await self.log.head(scope)).seq - await self.index.watermark(scope.user_id)
 
     async def rows(self, scope: Scope = ALICE, statement: str = PASSAGES) -> list[Any]:
-        return await self.log.database.read(scope, lambda db: rows(db, statement))
+        return await self.log.database.read(scope, lambda db: fetch_rows(db, statement))
 
     async def found(self, scope: Scope = ALICE) -> list[int]:
         """The slots of all that a search finds."""
         query = np.ones(SIZE, dtype=np.float32)
-        return (await self.index.nearest(query, scope, Where(), WHOLE)).slots.tolist()  # type: ignore[no-any-return]
+        return (await self.index.search(query, scope, Where(), WHOLE)).ordinals.tolist()  # type: ignore[no-any-return]
 
 
 async def opened(url: str, **more: Any) -> Store:
-    log = await open_log(url, SetClock(), **more)
+    log = await open_log(url, SettableClock(), **more)
     return Store(log, await open_vectors(log.database, HashEmbedder(SIZE).identity, SIZE))
 
 
@@ -90,12 +100,12 @@ async def test_one_transaction_holds_log_and_vectors(store: Store, monkeypatch: 
     await store.begin(ALICE)
     follow_no_more(store, monkeypatch)
     for names in ("a", "bc"):
-        entries = await store.log.append(said(ALICE, *names))
+        entries = await store.log.append(build_turn_changes(ALICE, *names))
         assert await store.lacks() == 0
         ((log, vectors, watermark),) = await store.rows(statement=WRITTEN_BY)
         assert log == vectors == watermark
-        assert store.vectors.reached(ALICE) == entries[-1].seq
-        assert await store.vectors.follow(ALICE, entries)  # and finds nothing to do
+        assert store.vectors.local_watermark(ALICE) == entries[-1].seq
+        assert await store.vectors.sync(ALICE, entries)  # and finds nothing to do
     assert len(await store.rows()) == 4
     assert len(await store.found()) == 4
 
@@ -104,7 +114,7 @@ async def test_their_answer_is_read_when_all_is_committed(postgres_log: str, mon
     """So they cost no round trip of their own."""
     told: list[str] = []
     store = await opened(postgres_log, hook=told.append)
-    put = store.index.put
+    put = store.index.write_small_batch
 
     class Noted:
         def __init__(self, cursor: Any) -> None:
@@ -118,8 +128,8 @@ async def test_their_answer_is_read_when_all_is_committed(postgres_log: str, mon
         return Noted(await put(db, values))
 
     await store.begin(ALICE)
-    monkeypatch.setattr(store.index, "put", noted)
-    await store.log.append(said(ALICE, "a"))
+    monkeypatch.setattr(store.index, "write_small_batch", noted)
+    await store.log.append(build_turn_changes(ALICE, "a"))
     assert told[-4:] == ["audit", "vectors", "read, 0 behind", "committed"]
     await store.log.close()
 
@@ -127,29 +137,29 @@ async def test_their_answer_is_read_when_all_is_committed(postgres_log: str, mon
 async def test_they_are_the_ones_that_would_have_followed(store: Store) -> None:
     texts = ("Where is the heron?", "The heron sleeps.", "Ann said so. Did she?", "Ünïcode, and a \x00 in it")
     behind = []
-    for scope, embedder in ((ALICE, HashEmbedder(SIZE)), (BOB, AsAModel(HashEmbedder(SIZE)))):
+    for scope, embedder in ((ALICE, HashEmbedder(SIZE)), (BOB, AsyncOnlyEmbedder(HashEmbedder(SIZE)))):
         await store.begin(scope)
         store.vectors.embedder = embedder
         for number, text in enumerate(texts):
-            await store.log.append([change(scope, turn(f"t{number}", text))])
+            await store.log.append([build_change(scope, build_turn(f"t{number}", text))])
         behind.append(await store.lacks(scope))
-        await store.vectors.follow(scope)
+        await store.vectors.sync(scope)
     assert behind == [0, len(texts)]
     assert await store.rows(BOB) == await store.rows(ALICE)
 
 
 async def test_vectors_that_are_behind_are_not_passed_over(store: Store) -> None:
-    first = await store.log.append(said(ALICE, "first"))
+    first = await store.log.append(build_turn_changes(ALICE, "first"))
     assert await store.lacks() == 1  # the first ones follow, and register the user
-    await store.vectors.follow(ALICE, first)
+    await store.vectors.sync(ALICE, first)
     embedder = store.vectors.embedder
-    store.vectors.embedder = AsAModel(embedder)
-    await store.log.append(said(ALICE, "left out"))
+    store.vectors.embedder = AsyncOnlyEmbedder(embedder)
+    await store.log.append(build_turn_changes(ALICE, "left out"))
     store.vectors.embedder = embedder
-    entries = await store.log.append(said(ALICE, "next"))
+    entries = await store.log.append(build_turn_changes(ALICE, "next"))
     assert await store.lacks() == 2
-    assert store.vectors.reached(ALICE) == 1
-    assert await store.vectors.follow(ALICE, entries)
+    assert store.vectors.local_watermark(ALICE) == 1
+    assert await store.vectors.sync(ALICE, entries)
     assert await store.lacks() == 0
     assert len(await store.found()) == 3
 
@@ -163,20 +173,20 @@ async def test_an_embedder_that_fails_costs_no_write(store: Store, how: str, mon
 
     await store.begin(ALICE)
     with monkeypatch.context() as patch:
-        patch.setattr(HashEmbedder, "vectors", broken)
-        assert seqs(await store.log.append(said(ALICE, "a"))) == [2]
+        patch.setattr(HashEmbedder, "embed_sync", broken)
+        assert entry_seqs(await store.log.append(build_turn_changes(ALICE, "a"))) == [2]
         assert await store.lacks() == 1
-    assert await store.vectors.follow(ALICE)
+    assert await store.vectors.sync(ALICE)
     assert (await store.lacks(), len(await store.rows())) == (0, 2)
 
 
 async def test_a_given_vector_that_the_store_refuses_costs_no_write(store: Store) -> None:
     await store.begin(ALICE)
-    store.vectors.given["alice", "a"] = np.full(SIZE, np.inf, dtype=np.float32)
-    assert seqs(await store.log.append(said(ALICE, "a"))) == [2]
+    store.vectors.precomputed["alice", "a"] = np.full(SIZE, np.inf, dtype=np.float32)
+    assert entry_seqs(await store.log.append(build_turn_changes(ALICE, "a"))) == [2]
     assert await store.lacks() == 1
-    del store.vectors.given["alice", "a"]
-    assert await store.vectors.follow(ALICE)
+    del store.vectors.precomputed["alice", "a"]
+    assert await store.vectors.sync(ALICE)
     assert await store.lacks() == 0
 
 
@@ -195,12 +205,12 @@ async def test_what_the_server_refuses_of_them_costs_no_write(
     await store.begin(ALICE)
     put = store.index._sql["put"]
     monkeypatch.setitem(store.index._sql, "put", REFUSED[why])
-    entries = await store.log.append(said(ALICE, "first", "a"))
-    assert [(entry.seq, entry.repeated) for entry in entries] == [(1, True), (2, False)]
-    assert seqs(await store.log.changes(ALICE, 0, 9)) == [1, 2]
-    assert (await store.lacks(), store.vectors.reached(ALICE), len(await store.rows())) == (1, 1, 1)
+    entries = await store.log.append(build_turn_changes(ALICE, "first", "a"))
+    assert [(entry.seq, entry.already_applied) for entry in entries] == [(1, True), (2, False)]
+    assert entry_seqs(await store.log.changes(ALICE, 0, 9)) == [1, 2]
+    assert (await store.lacks(), store.vectors.local_watermark(ALICE), len(await store.rows())) == (1, 1, 1)
     monkeypatch.setitem(store.index._sql, "put", put)
-    assert await store.vectors.follow(ALICE, entries)
+    assert await store.vectors.sync(ALICE, entries)
     assert (await store.lacks(), len(await store.rows())) == (0, 2)
 
 
@@ -212,7 +222,7 @@ async def test_a_write_that_is_refused_itself_is_not_tried_again(
     await store.begin(ALICE)
     told.clear()
     with pytest.raises(Conflict):
-        await store.log.append([change(ALICE, turn("a"), expects={("Turn", "a"): 7})])
+        await store.log.append([build_change(ALICE, build_turn("a"), expected_versions={("Turn", "a"): 7})])
     assert told == []
     assert await store.lacks() == 0
     await store.log.close()
@@ -230,11 +240,11 @@ async def test_a_write_that_is_rolled_back_leaves_none(postgres_log: str, step: 
     await store.begin(ALICE)
     broken.append(step)
     with pytest.raises(StoreUnavailable, match="broken off"):
-        await store.log.append(said(ALICE, "a"))
-    assert (await store.lacks(), store.vectors.reached(ALICE), len(await store.rows())) == (0, 1, 1)
+        await store.log.append(build_turn_changes(ALICE, "a"))
+    assert (await store.lacks(), store.vectors.local_watermark(ALICE), len(await store.rows())) == (0, 1, 1)
     broken.clear()
-    await store.log.append(said(ALICE, "a"))
-    assert (await store.lacks(), store.vectors.reached(ALICE), len(await store.rows())) == (0, 2, 2)
+    await store.log.append(build_turn_changes(ALICE, "a"))
+    assert (await store.lacks(), store.vectors.local_watermark(ALICE), len(await store.rows())) == (0, 2, 2)
     await store.log.close()
 
 
@@ -250,10 +260,10 @@ async def test_a_transaction_that_runs_again_has_them_once(postgres_log: str) ->
     store = await opened(postgres_log, hook=once)
     await store.begin(ALICE)
     told[:] = ["again"]
-    await store.log.append(said(ALICE, "a"))
+    await store.log.append(build_turn_changes(ALICE, "a"))
     assert told == list(dict.fromkeys(told))
     assert told[-1] == "committed"
-    assert (await store.lacks(), store.vectors.reached(ALICE), len(await store.rows())) == (0, 2, 2)
+    assert (await store.lacks(), store.vectors.local_watermark(ALICE), len(await store.rows())) == (0, 2, 2)
     await store.log.close()
 
 
@@ -263,17 +273,17 @@ async def test_an_append_does_not_wait_for_who_writes_vectors(store: Store) -> N
     inside, go_on = asyncio.Event(), asyncio.Event()
 
     async def hold(db: Connection) -> None:
-        await rows(db, HELD, {"user_id": "alice"})
+        await fetch_rows(db, HELD, {"user_id": "alice"})
         inside.set()
         await go_on.wait()
 
-    holding = asyncio.create_task(store.log.database.note("alice", hold))
+    holding = asyncio.create_task(store.log.database.write_relaxed("alice", hold))
     await inside.wait()
-    entries = await asyncio.wait_for(store.log.append(said(ALICE, "a")), 5)
+    entries = await asyncio.wait_for(store.log.append(build_turn_changes(ALICE, "a")), 5)
     assert await store.lacks() == 1
     go_on.set()
     await holding
-    assert await store.vectors.follow(ALICE, entries)
+    assert await store.vectors.sync(ALICE, entries)
     assert await store.lacks() == 0
 
 
@@ -282,20 +292,20 @@ async def test_vectors_elsewhere_and_many_texts_and_replaced_ones_follow(
 ) -> None:
     await store.begin(ALICE)
     other = await opened(postgres_log)  # the same place, by connections of its own
-    store.log.serve(lambda: other.vectors)
-    await store.log.append(said(ALICE, "a"))
+    store.log.set_vector_source(lambda: other.vectors)
+    await store.log.append(build_turn_changes(ALICE, "a"))
     assert await store.lacks() == 1
-    store.log.serve(lambda: store.vectors)
-    await store.vectors.follow(ALICE)
+    store.log.set_vector_source(lambda: store.vectors)
+    await store.vectors.sync(ALICE)
     for some in (
-        said(ALICE, *map(str, range(INSTANT + 1))),
-        [change(ALICE, entity("e"))],
-        [change(ALICE, entity("e"))],
+        build_turn_changes(ALICE, *map(str, range(MAX_INLINE_TEXTS + 1))),
+        [build_change(ALICE, build_entity("e"))],
+        [build_change(ALICE, build_entity("e"))],
     ):
         await store.log.append(some)
         assert await store.lacks() == len(some)
-        await store.vectors.follow(ALICE)
-    await retract(store.log, ALICE, ("Turn", "a"))
+        await store.vectors.sync(ALICE)
+    await delete_records(store.log, ALICE, ("Turn", "a"))
     assert await store.lacks() == 1  # nothing to embed
     await other.log.close()
 
@@ -303,22 +313,24 @@ async def test_vectors_elsewhere_and_many_texts_and_replaced_ones_follow(
 async def test_an_embedder_that_was_taken_out_gets_none(store: Store) -> None:
     await store.begin(ALICE)
     await drop(store.log.database, store.index.identity, Operator())
-    assert seqs(await store.log.append(said(ALICE, "a"))) == [2]
-    assert (await store.rows(), store.vectors.reached(ALICE)) == ([], 1)
+    assert entry_seqs(await store.log.append(build_turn_changes(ALICE, "a"))) == [2]
+    assert (await store.rows(), store.vectors.local_watermark(ALICE)) == ([], 1)
 
 
 async def append_some(store: Store, scopes: Sequence[Scope], number: int) -> None:
     draw = random.Random(number)
     for turn_number in range(30):
         scope = draw.choice(scopes)
-        assert await store.vectors.follow(scope, await store.log.append(said(scope, f"{number} {turn_number}")))
+        assert await store.vectors.sync(
+            scope, await store.log.append(build_turn_changes(scope, f"{number} {turn_number}"))
+        )
 
 
 async def erase_some(store: Store, scopes: Sequence[Scope]) -> None:
     for number in range(12):
         scope = scopes[number % len(scopes)]
-        keys = [("Turn", name) for name in ids(await store.log.find(scope, Where(kinds=("Turn",)), limit=2))]
-        await store.log.erase(scope, keys, operation_id=f"e{number}", at=START)
+        keys = [("Turn", name) for name in record_ids(await store.log.find(scope, Where(kinds=("Turn",)), limit=2))]
+        await store.log.erase(scope, keys, operation_id=f"e{number}", erased_at=START)
 
 
 async def clear_all(store: Store, scopes: Sequence[Scope]) -> None:
@@ -334,7 +346,7 @@ async def bring_along(store: Store, scopes: Sequence[Scope], done: asyncio.Event
         for scope in scopes:
             mark = await store.index.watermark(scope.user_id)
             if some := await store.log.changes(scope, mark, 3):
-                todo[scope.user_id] = await store.vectors._batch(mark, some)
+                todo[scope.user_id] = await store.vectors._embed_batch(mark, some)
         await store.index.apply(todo)
         await store.found(scopes[-1])
 
@@ -350,10 +362,10 @@ async def test_writers_of_all_kinds_at_once_lose_nothing_and_hold_nobody_up(post
         done.set()
         await following
     for scope in scopes:
-        assert await other.vectors.follow(scope)
+        assert await other.vectors.sync(scope)
         assert await other.lacks(scope) == 0
-        slots = (await other.log.outline(scope, 0))[0].slots()
-        wanted = sorted(slot for (kind, _), slot in slots.items() if kind == "Turn")
+        ordinals = (await other.log.read_columns(scope, 0))[0].ordinals_by_key()
+        wanted = sorted(ordinal for (kind, _), ordinal in ordinals.items() if kind == "Turn")
         assert [sorted(await store.found(scope)) for store in stores] == [wanted] * len(stores)
     for store in stores:
         await store.log.close()
@@ -366,7 +378,9 @@ async def test_who_looks_meanwhile_misses_nothing_later(postgres_log: str) -> No
 
     async def write(number: int, store: Store) -> None:
         for turn_number in range(25):
-            await store.vectors.follow(ALICE, await store.log.append(said(ALICE, f"{number} {turn_number}")))
+            await store.vectors.sync(
+                ALICE, await store.log.append(build_turn_changes(ALICE, f"{number} {turn_number}"))
+            )
 
     async def look() -> None:
         while not writing.done():

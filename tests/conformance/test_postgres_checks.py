@@ -12,18 +12,18 @@ import psycopg
 import pytest
 
 from agentmem.errors import ConfigError, ScopeError
-from agentmem.model.changes import Audit
-from agentmem.model.clock import SystemClock, micros
+from agentmem.model.changes import AuditEntry
+from agentmem.model.clock import SystemClock, to_micros
 from agentmem.model.scope import Scope
-from agentmem.stores import Parked
+from agentmem.stores import DeadLetter
 from agentmem.stores.postgres import PostgresLog, checks, connection, migrate, open_log
-from agentmem.stores.postgres.checks import heads, heads_after, inspect
+from agentmem.stores.postgres.checks import diagnose, heads, heads_after
 from agentmem.stores.postgres.vectors import open_vectors
 from agentmem.stores.upkeep import Finding
 from agentmem.stores.vectors.passages import projection_name
-from agentmem.text.blocks import load_blocks
+from agentmem.text.blocks import load_templates
 from tests.conformance.conftest import database_url
-from tests.conformance.writing import fact, put, said
+from tests.conformance.writing import build_fact, build_turn_changes, write_records
 from tests.servers.local import LocalServer, free_port
 from tests.servers.postgres import Postgres
 
@@ -53,17 +53,17 @@ class Place:
 
     async def wrong(self, url: str = "") -> dict[str, Finding]:
         """What is not fine: the worst finding about each thing, with the details and fixes of all of that level."""
-        return wrong_of((await inspect(url or self.worker, datetime.now(UTC))).findings)
+        return wrong_of((await diagnose(url or self.worker, datetime.now(UTC))).findings)
 
 
 def wrong_of(found: list[Finding]) -> dict[str, Finding]:
     assert all(bool(finding.fix) == (finding.level != "ok") for finding in found)
     worst: dict[str, Finding] = {}
     for finding in sorted(found, key=lambda finding: finding.level == "warning"):
-        known = worst.get(finding.what)
+        known = worst.get(finding.check)
         if finding.level == "ok" or (known is not None and known.level != finding.level):
             continue
-        worst[finding.what] = finding if known is None else replace(
+        worst[finding.check] = finding if known is None else replace(
             known, detail=f"{known.detail} | {finding.detail}", fix=f"{known.fix} | {finding.fix}"
         )  # fmt: skip
     return worst
@@ -96,8 +96,10 @@ async def place(names: tuple[str, str]) -> AsyncIterator[Place]:
     with psycopg.connect(owner, autocommit=True) as db:
         db.execute(f"CREATE ROLE {login} LOGIN PASSWORD '{password}' IN ROLE agentmem_app, agentmem_worker")
     log = await open_log(worker, SystemClock())
-    await log.append(said(ALICE, "a", "b"), Audit(operation="store", memory_type="episodic", scope=ALICE))
-    await put(log, BOB, fact("f"))
+    await log.append(
+        build_turn_changes(ALICE, "a", "b"), AuditEntry(operation="store", memory_type="episodic", scope=ALICE)
+    )
+    await write_records(log, BOB, build_fact("f"))
     await open_vectors(log.database, HASH, 8)
     await log.set_meta({"embedder": HASH})
     made = Place(owner, worker, log)
@@ -110,16 +112,16 @@ async def place(names: tuple[str, str]) -> AsyncIterator[Place]:
 
 
 async def test_a_healthy_store_has_no_warning(place: Place) -> None:
-    inspection = await inspect(place.worker, datetime.now(UTC))
+    inspection = await diagnose(place.worker, datetime.now(UTC))
     assert wrong_of(inspection.findings) == {}
-    assert [finding.what for finding in inspection.findings] == EVERYTHING
+    assert [finding.check for finding in inspection.findings] == EVERYTHING
     assert inspection.meta["embedder"] == HASH
     assert inspection.meta["store_id"]
 
 
 async def test_looking_changes_nothing(place: Place) -> None:
     before = [await place.log.meta(), await place.log.changes(ALICE, 0, 10), await place.log.audit_rows(ALICE)]
-    await inspect(place.worker, datetime.now(UTC))
+    await diagnose(place.worker, datetime.now(UTC))
     after = [await place.log.meta(), await place.log.changes(ALICE, 0, 10), await place.log.audit_rows(ALICE)]
     assert before == after
 
@@ -134,16 +136,16 @@ async def test_a_superuser_is_told_that_the_second_wall_is_down(place: Place) ->
 async def test_who_may_not_read_over_all_users_is_told_so(place: Place) -> None:
     login = place.worker.partition("//")[2].partition(":")[0]
     place.run(f"REVOKE agentmem_worker FROM {login}")
-    found = (await inspect(place.worker, datetime.now(UTC))).findings
+    found = (await diagnose(place.worker, datetime.now(UTC))).findings
     told(wrong_of(found), "roles", "warning", f'GRANT agentmem_worker TO "{login}"')
-    assert {finding.what for finding in found}.isdisjoint({"audit", "invariants", "lag", "parked", "future"})
+    assert {finding.check for finding in found}.isdisjoint({"audit", "invariants", "lag", "parked", "future"})
     with pytest.raises(ScopeError):
         await heads(place.worker, ["alice"])
 
 
 async def test_heads_are_read_by_name_and_by_page(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert await heads(place.worker, ["bob", "alice", "nobody"]) == {"alice": 2, "bob": 1}
-    monkeypatch.setattr(checks, "USERS_AT_ONCE", 1)
+    monkeypatch.setattr(checks, "USER_PAGE_SIZE", 1)
     assert await heads_after(place.worker, "") == {"alice": 2}
     assert await heads_after(place.worker, "alice") == {"bob": 1}
     assert await heads_after(place.worker, "bob") == {}
@@ -154,34 +156,36 @@ async def test_heads_are_read_by_name_and_by_page(place: Place, monkeypatch: pyt
 
 async def test_a_server_that_is_away_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 2.0)
-    found = (await inspect(f"postgresql://agent:{SECRET}@127.0.0.1:{free_port()}/x", datetime.now(UTC))).findings
+    found = (await diagnose(f"postgresql://agent:{SECRET}@127.0.0.1:{free_port()}/x", datetime.now(UTC))).findings
     told(wrong_of(found), "postgres", "error", "start it, or check log_url")
     assert len(found) == 1
     assert SECRET not in str(found)
 
 
 async def test_a_wrong_password_is_said_and_not_shown(postgres_url: str) -> None:
-    found = (await inspect(database_url(postgres_url, "postgres", f"postgres:{SECRET}"), datetime.now(UTC))).findings
+    found = (await diagnose(database_url(postgres_url, "postgres", f"postgres:{SECRET}"), datetime.now(UTC))).findings
     told(wrong_of(found), "postgres", "error", "authentication failed")
     assert SECRET not in str(found)
 
 
 async def test_a_url_that_cannot_work_is_refused() -> None:
     with pytest.raises(ConfigError, match="log_url"):
-        await inspect("mysql://localhost/x", datetime.now(UTC))
+        await diagnose("mysql://localhost/x", datetime.now(UTC))
 
 
 async def test_a_server_that_was_stopped_is_a_finding(own_postgres: LocalServer) -> None:
     await migrate(own_postgres.url, datetime.now(UTC))
-    assert list(wrong_of((await inspect(own_postgres.url, datetime.now(UTC))).findings)) == ["roles"]
+    assert list(wrong_of((await diagnose(own_postgres.url, datetime.now(UTC))).findings)) == ["roles"]
     own_postgres.stop()
-    told(wrong_of((await inspect(own_postgres.url, datetime.now(UTC))).findings), "postgres", "error", "cannot be used")
+    told(
+        wrong_of((await diagnose(own_postgres.url, datetime.now(UTC))).findings), "postgres", "error", "cannot be used"
+    )
 
 
 async def test_few_connections_left_are_a_warning(postgres_url: str) -> None:
     with Postgres(settings={"max_connections": "13"}) as server:
         held = [psycopg.connect(server.url) for _ in range(7)]
-        found = wrong_of((await inspect(server.url, datetime.now(UTC))).findings)
+        found = wrong_of((await diagnose(server.url, datetime.now(UTC))).findings)
         for session in held:
             session.close()
     assert found["connections"].detail.endswith("of 10 connections are in use")
@@ -190,7 +194,7 @@ async def test_few_connections_left_are_a_warning(postgres_url: str) -> None:
 
 @pytest.mark.parametrize("seconds,word", [(60, "behind"), (-60, "ahead of")])
 async def test_a_clock_that_is_off_is_a_warning(place: Place, seconds: int, word: str) -> None:
-    found = wrong_of((await inspect(place.worker, datetime.now(UTC) + timedelta(seconds=seconds))).findings)
+    found = wrong_of((await diagnose(place.worker, datetime.now(UTC) + timedelta(seconds=seconds))).findings)
     told(found, "clock", "warning", word, "s ", "NTP")
 
 
@@ -198,7 +202,7 @@ async def test_a_clock_that_is_off_is_a_warning(place: Place, seconds: int, word
 
 
 async def test_a_database_that_is_not_migrated(postgres_database: str) -> None:
-    found = (await inspect(postgres_database, datetime.now(UTC))).findings
+    found = (await diagnose(postgres_database, datetime.now(UTC))).findings
     assert {what: finding.level for what, finding in wrong_of(found).items()} == {
         "pgvector": "error",
         "schema": "error",
@@ -210,7 +214,7 @@ async def test_a_database_that_is_not_migrated(postgres_database: str) -> None:
 async def test_another_programs_database(postgres_database: str) -> None:
     with psycopg.connect(postgres_database) as db:
         db.execute("CREATE TABLE invoices (id INTEGER)")
-    found = wrong_of((await inspect(postgres_database, datetime.now(UTC))).findings)
+    found = wrong_of((await diagnose(postgres_database, datetime.now(UTC))).findings)
     assert "another program" in found["schema"].detail
 
 
@@ -281,7 +285,7 @@ async def test_missing_partitions_and_their_rows(place: Place) -> None:
     told(await place.wrong(), "audit", "warning", "made for 0 days after today", "create_audit_partitions(7)")
     place.run(f"DROP TABLE memory_audit_log_{day:%Y%m%d}")
     told(await place.wrong(), "audit", "warning", f"no partition for today, {day}")
-    await place.log.audit([Audit(operation="store", memory_type="episodic", scope=ALICE)])
+    await place.log.write_audit([AuditEntry(operation="store", memory_type="episodic", scope=ALICE)])
     told(await place.wrong(), "audit", "warning", f"1 rows have no partition, the first of {day}")
     place.run("SELECT create_audit_partitions(7)")
     assert await place.wrong() == {}
@@ -335,9 +339,9 @@ async def test_an_embedder_without_its_table(place: Place) -> None:
 
 
 async def test_a_projection_that_is_behind_names_who(place: Place) -> None:
-    await put(place.log, BOB, fact("g"), fact("h"))
-    await put(place.log, Scope("carol"), fact("i"))
-    await put(place.log, Scope("carol"), fact("j"))
+    await write_records(place.log, BOB, build_fact("g"), build_fact("h"))
+    await write_records(place.log, Scope("carol"), build_fact("i"))
+    await write_records(place.log, Scope("carol"), build_fact("j"))
     told(
         await place.wrong(), "lag", "warning",
         f"{projection_name(HASH)} lacks 3 changes of 2 users: carol 2; bob 1", "run: agentmem project",
@@ -350,7 +354,9 @@ async def test_a_projection_ahead_of_the_log_is_an_error(place: Place) -> None:
 
 
 async def test_a_parked_change_is_shown_with_its_reason(place: Place) -> None:
-    await place.log.park(Parked(projection_name(HASH), "alice", 2, "the text is too long", 5, datetime.now(UTC)))
+    await place.log.write_dead_letter(
+        DeadLetter(projection_name(HASH), "alice", 2, "the text is too long", 5, datetime.now(UTC))
+    )
     told(
         await place.wrong(), "parked", "warning", "1 changes were passed over", "alice 2", "the text is too long",
         "agentmem rebuild --what vectors --all-users",
@@ -358,10 +364,10 @@ async def test_a_parked_change_is_shown_with_its_reason(place: Place) -> None:
 
 
 async def test_a_long_lease_and_a_record_of_the_future(place: Place) -> None:
-    assert await place.log.lease("decay", 7200, "worker 7") is not None
+    assert await place.log.acquire_lease("decay", 7200, "worker 7") is not None
     told(await place.wrong(), "leases", "warning", "decay is held by worker 7 for 7,")
-    await place.log.release("decay", "worker 7")
-    later = micros(datetime.now(UTC) + timedelta(hours=1))
+    await place.log.release_lease("decay", "worker 7")
+    later = to_micros(datetime.now(UTC) + timedelta(hours=1))
     place.run(f"UPDATE memory_users SET last_at = {later} WHERE user_id = 'bob'")
     told(await place.wrong(), "future", "warning", "1 users were written to in the future, bob at ")
 
@@ -374,7 +380,7 @@ async def test_a_store_without_an_id_is_an_error(place: Place) -> None:
 async def test_rows_of_days_that_were_made_are_not_read_for_those_that_were_not(place: Place) -> None:
     statement = (
         "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) "
-        + load_blocks("agentmem.stores.postgres", "checks.sql")["in_default"]
+        + load_templates("agentmem.stores.postgres", "checks.sql")["in_default"]
     )
     with psycopg.connect(place.owner) as db:
         lines: list[Any] = [line for (line,) in db.execute(statement).fetchall()]  # type: ignore[call-overload]

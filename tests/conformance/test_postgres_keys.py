@@ -14,10 +14,10 @@ import redis
 from redis.crc import key_slot
 
 from agentmem import AsyncAgentMemory
-from agentmem.stores.neo4j.connection import rows
+from agentmem.stores.neo4j.connection import fetch_rows
 from agentmem.stores.sqlite import SqliteLog
-from tests.conformance.graphs import kept_on
-from tests.conformance.stores import opened
+from tests.conformance.graphs import open_server_graph
+from tests.conformance.stores import open_sqlite_log
 
 ALONE = {"schema_version"}  # tells of the schema and belongs to no user: a reference table
 OURS = "relnamespace = 'public'::regnamespace"
@@ -65,7 +65,7 @@ def test_no_table_points_to_another_one(owner: psycopg.Connection[Any]) -> None:
 
 
 async def test_every_uniqueness_constraint_of_the_graph_begins_with_the_user(neo4j_url: str, tmp_path: Path) -> None:
-    async with opened(tmp_path / "memory.db") as log:
+    async with open_sqlite_log(tmp_path / "memory.db") as log:
         found = await _constraints(neo4j_url, log)
     assert len(found) > 30
     assert {on for _, _, (on,), columns in found if columns[0] != "user_id"} == GRAPH_ALONE
@@ -73,8 +73,8 @@ async def test_every_uniqueness_constraint_of_the_graph_begins_with_the_user(neo
 
 
 async def _constraints(url: str, log: SqliteLog) -> list[Any]:
-    async with kept_on(url, log) as graph:
-        return await graph.database.read(lambda tx: rows(tx, GRAPH))
+    async with open_server_graph(url, log) as graph:
+        return await graph.database.read(lambda tx: fetch_rows(tx, GRAPH))
 
 
 @pytest.mark.parametrize("user", ["ann", "a{b}c", "}{", "ö:ß", "{}"])
@@ -83,7 +83,7 @@ async def test_all_keys_of_a_user_in_redis_have_one_hash_tag(redis_database: str
         user, channel="a{b}:c", conversation_id="{talk}", home=home, session_url=redis_database, embedder="hash"
     ) as memory:
         await memory.store_turn("Roses want lime.")
-        await memory.resources.settle()
+        await memory.engine.drain_background()
         await memory.working.set(OWN_NAME, "Oslo")
         await memory.working.push_thought("ask about the soil")
         with redis.Redis.from_url(redis_database, decode_responses=True) as inside:

@@ -7,7 +7,7 @@ import pytest
 
 from agentmem.stores import WHOLE
 from agentmem.stores.postgres.vectors import PostgresVectors
-from tests.conformance.indexes import ANN, add, place_on, record, rows, search
+from tests.conformance.indexes import ANN, apply_batch, build_record_rows, open_postgres_backend, score_rows, search
 
 # Both go back to what was on the disk: the user's vectors with their watermark, and the ids that are given out next.
 LOST = """
@@ -24,16 +24,16 @@ WHERE datname = current_database() AND starts_with(usename, 'vectors_')
 async def test_ids_that_a_failing_postgres_gives_out_again_are_seen_by_those_who_knew_them(
     postgres_database: str,
 ) -> None:
-    async with place_on(postgres_database) as place, place_on(postgres_database) as elsewhere:
+    async with open_postgres_backend(postgres_database) as place, open_postgres_backend(postgres_database) as elsewhere:
         knew = await place.open()
-        await add(knew, ANN, record(1))
-        await add(knew, ANN, [passage for slot in (2, 3) for passage in record(slot)])
-        assert (await search(knew)).slots.tolist() == [1, 2, 3]
+        await apply_batch(knew, ANN, build_record_rows(1))
+        await apply_batch(knew, ANN, [passage for ordinal in (2, 3) for passage in build_record_rows(ordinal)])
+        assert (await search(knew)).ordinals.tolist() == [1, 2, 3]
         async with await psycopg.AsyncConnection.connect(postgres_database, autocommit=True) as owner:
             await owner.execute(LOST)
             await owner.execute(BREAK)
         other: PostgresVectors = await elsewhere.open()
-        await add(other, ANN, record(2))
-        await add(other, ANN, record(4))
-        assert rows(await search(knew)) == rows(await search(other))
-        assert sorted((await search(knew, None, WHOLE)).slots.tolist()) == [1, 2, 4]
+        await apply_batch(other, ANN, build_record_rows(2))
+        await apply_batch(other, ANN, build_record_rows(4))
+        assert score_rows(await search(knew)) == score_rows(await search(other))
+        assert sorted((await search(knew, None, WHOLE)).ordinals.tolist()) == [1, 2, 4]

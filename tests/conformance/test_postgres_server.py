@@ -13,12 +13,12 @@ import psycopg
 import pytest
 
 from agentmem.errors import StoreError, StoreUnavailable
-from agentmem.model.changes import Audit
+from agentmem.model.changes import AuditEntry
 from agentmem.model.scope import Operator, Scope
 from agentmem.stores import Where
 from agentmem.stores.postgres import PostgresLog, connection, migrate, open_log
 from tests.conformance.conftest import database_url
-from tests.conformance.writing import START, SetClock, ids, said
+from tests.conformance.writing import START, SettableClock, build_turn_changes, record_ids
 from tests.servers.local import LocalServer
 
 SCOPE = Scope("alice")
@@ -34,7 +34,7 @@ async def alone(own_postgres: LocalServer, monkeypatch: pytest.MonkeyPatch) -> A
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 2.0)
     monkeypatch.setattr(connection, "GRACE_SECONDS", 0.5)
     await migrate(own_postgres.url, START)
-    log = await open_log(own_postgres.url, SetClock())
+    log = await open_log(own_postgres.url, SettableClock())
     yield log
     await log.close()
 
@@ -42,92 +42,92 @@ async def alone(own_postgres: LocalServer, monkeypatch: pytest.MonkeyPatch) -> A
 async def test_a_killed_server_costs_errors_and_nothing_acknowledged(
     alone: PostgresLog, own_postgres: LocalServer
 ) -> None:  # fmt: skip
-    await asyncio.gather(*(alone.append(said(SCOPE, f"before {n}")) for n in range(8)))
+    await asyncio.gather(*(alone.append(build_turn_changes(SCOPE, f"before {n}")) for n in range(8)))
     own_postgres.kill()
-    for work in (alone.append(said(SCOPE, "during")), alone.head(SCOPE)):
+    for work in (alone.append(build_turn_changes(SCOPE, "during")), alone.head(SCOPE)):
         with pytest.raises(StoreUnavailable):
             await asyncio.wait_for(work, 15)
     with pytest.raises(StoreUnavailable):
-        await open_log(own_postgres.url, SetClock())
+        await open_log(own_postgres.url, SettableClock())
     own_postgres.start()
-    await asyncio.gather(*(alone.append(said(SCOPE, f"after {n}")) for n in range(8)))
-    found = ids(await alone.find(SCOPE, Where(kinds=("Turn",))))
+    await asyncio.gather(*(alone.append(build_turn_changes(SCOPE, f"after {n}")) for n in range(8)))
+    found = record_ids(await alone.find(SCOPE, Where(kinds=("Turn",))))
     assert sorted(found) == sorted([*(f"after {n}" for n in range(8)), *(f"before {n}" for n in range(8))])
 
 
 async def test_a_restart_between_two_calls_goes_unnoticed(alone: PostgresLog, own_postgres: LocalServer) -> None:
-    await asyncio.gather(*(alone.append(said(SCOPE, f"before {n}")) for n in range(8)))
+    await asyncio.gather(*(alone.append(build_turn_changes(SCOPE, f"before {n}")) for n in range(8)))
     own_postgres.restart()
-    await asyncio.gather(*(alone.append(said(SCOPE, f"after {n}")) for n in range(8)))
+    await asyncio.gather(*(alone.append(build_turn_changes(SCOPE, f"after {n}")) for n in range(8)))
     assert (await alone.head(SCOPE)).seq == 16
 
 
 async def test_a_server_that_stands_still_is_given_up(alone: PostgresLog, own_postgres: LocalServer) -> None:
-    await alone.append(said(SCOPE, "a"))
+    await alone.append(build_turn_changes(SCOPE, "a"))
     own_postgres.pause()
     try:
         began = time.monotonic()
         with pytest.raises(StoreUnavailable, match="did not answer"):
-            await alone.database.read(SCOPE, _ask, seconds=1)
+            await alone.database.read(SCOPE, _ask, timeout_seconds=1)
         waited = time.monotonic() - began
     finally:
         own_postgres.resume()
     assert waited > 1
-    assert (await alone.append(said(SCOPE, "b")))[0].seq == 2
+    assert (await alone.append(build_turn_changes(SCOPE, "b")))[0].seq == 2
 
 
 async def _ask(db: connection.Connection) -> list[object]:
-    return await connection.rows(db, "SELECT 1")
+    return await connection.fetch_rows(db, "SELECT 1")
 
 
 async def test_a_wrong_password_is_said_and_not_shown(postgres_url: str) -> None:
     with pytest.raises(StoreUnavailable, match="authentication failed") as refused:
-        await open_log(database_url(postgres_url, "postgres", "postgres:not-the-password"), SetClock())
+        await open_log(database_url(postgres_url, "postgres", "postgres:not-the-password"), SettableClock())
     assert "not-the-password" not in str(refused.value)
 
 
 async def test_a_statement_that_takes_too_long_is_ended(postgres_url: str) -> None:
-    database = connection.Database(postgres_url)
+    database = connection.PostgresDatabase(postgres_url)
     with pytest.raises(StoreUnavailable, match="in time"):
-        await database.read(SCOPE, lambda db: connection.rows(db, "SELECT pg_sleep(60)"), seconds=0.2)
+        await database.read(SCOPE, lambda db: connection.fetch_rows(db, "SELECT pg_sleep(60)"), timeout_seconds=0.2)
     assert await database.read(SCOPE, _ask) == [(1,)]
     await database.close()
 
 
 async def test_only_a_note_does_not_wait_for_the_disk_and_what_reads_cannot_write(postgres_url: str) -> None:
-    database = connection.Database(postgres_url)
+    database = connection.PostgresDatabase(postgres_url)
 
     async def kind(db: connection.Connection) -> list[object]:
-        return await connection.rows(db, KIND)
+        return await connection.fetch_rows(db, KIND)
 
     assert await database.write(SCOPE, kind) == [("on", "read committed", "off")]
-    assert await database.note(SCOPE, kind) == [("off", "read committed", "off")]
+    assert await database.write_relaxed(SCOPE, kind) == [("off", "read committed", "off")]
     assert await database.write(SCOPE, kind) == [("on", "read committed", "off")]
     assert await database.read(SCOPE, kind) == [("on", "repeatable read", "on")]
     with pytest.raises(StoreError, match="read-only transaction"):
-        await database.read(SCOPE, lambda db: connection.rows(db, "CREATE TABLE never (a int)"))
+        await database.read(SCOPE, lambda db: connection.fetch_rows(db, "CREATE TABLE never (a int)"))
     await database.close()
 
 
 async def test_all_statements_of_a_read_are_one_transaction_for_one_user(postgres_url: str) -> None:
-    database = connection.Database(postgres_url)
+    database = connection.PostgresDatabase(postgres_url)
 
     async def twice(db: connection.Connection) -> list[object]:
         text = "SELECT now(), current_setting('agentmem.user_id', true) FROM pg_sleep(0.01)"
-        return [*await connection.rows(db, text), *await connection.rows(db, text)]
+        return [*await connection.fetch_rows(db, text), *await connection.fetch_rows(db, text)]
 
     first, second = await database.read(SCOPE, twice)
     assert first == second
     assert first[1] == "alice"
-    async with database._free() as left:
+    async with database._acquire_connection() as left:
         cursor = await left.execute("SELECT coalesce(current_setting('agentmem.user_id', true), '')")
         assert await cursor.fetchall() == [("",)]
     await database.close()
 
 
 async def test_callers_who_give_up_cost_no_connection(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "CONNECTIONS", 4)
-    database, chance = connection.Database(postgres_url), random.Random(7)
+    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 4)
+    database, chance = connection.PostgresDatabase(postgres_url), random.Random(7)
 
     async def hurried() -> None:
         with suppress(TimeoutError):
@@ -144,9 +144,9 @@ async def test_callers_who_give_up_cost_no_connection(postgres_url: str, monkeyp
 async def test_without_a_free_connection_the_reason_is_said(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(connection, "CONNECTIONS", 1)
+    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 1)
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.3)
-    database = connection.Database(postgres_url)
+    database = connection.PostgresDatabase(postgres_url)
     done = asyncio.Event()
     holding = asyncio.create_task(database.read(SCOPE, lambda _: done.wait()))
     await asyncio.sleep(0.1)
@@ -166,20 +166,20 @@ async def test_an_owner_without_any_power_migrates_and_uses_it(own_postgres: Loc
         owner.execute("CREATE EXTENSION vector")  # the one thing that needs a superuser
     login = database_url(own_postgres.url, "mine", "plain:x")
     assert await migrate(login, START) > 0
-    log = await open_log(login, SetClock())
-    await log.append(said(SCOPE, "a"), Audit(operation="store", memory_type="episodic", scope=SCOPE))
+    log = await open_log(login, SettableClock())
+    await log.append(build_turn_changes(SCOPE, "a"), AuditEntry(operation="store", memory_type="episodic", scope=SCOPE))
     assert (await log.users(Operator()), await log.check(Operator())) == (["alice"], [])
     assert (await log.maintain(START + timedelta(days=9), 1))["audit_rows_dropped"] == 1
-    assert (await log.erase(SCOPE, None, operation_id="e", at=START)).remnants == {}
+    assert (await log.erase(SCOPE, None, operation_id="e", erased_at=START)).leftovers == {}
     await log.close()
 
 
 async def test_a_write_that_is_given_up_leaves_nothing(alone: PostgresLog) -> None:
-    work = asyncio.create_task(alone.append(said(SCOPE, *(f"t {n}" for n in range(300)))))
+    work = asyncio.create_task(alone.append(build_turn_changes(SCOPE, *(f"t {n}" for n in range(300)))))
     await asyncio.sleep(0.02)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
     before = (await alone.head(SCOPE)).seq
     assert before in (0, 300)
-    assert (await alone.append(said(SCOPE, "after")))[0].seq == before + 1
+    assert (await alone.append(build_turn_changes(SCOPE, "after")))[0].seq == before + 1

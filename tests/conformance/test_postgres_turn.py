@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from agentmem.model.changes import Audit
+from agentmem.model.changes import AuditEntry
 from agentmem.model.records import Conversation
 from agentmem.model.scope import Scope
-from agentmem.stores.jobs import Due
-from agentmem.stores.postgres import PostgresLog, open_jobs, open_log
-from agentmem.stores.postgres.connection import rows
-from agentmem.text.blocks import load_blocks
-from tests.conformance.writing import START, SetClock, put, said
+from agentmem.stores.jobs import DueDate
+from agentmem.stores.postgres import PostgresLog, open_job_queue, open_log
+from agentmem.stores.postgres.connection import fetch_rows
+from agentmem.text.blocks import load_templates
+from tests.conformance.writing import START, SettableClock, build_turn_changes, write_records
 
 if TYPE_CHECKING:
     from agentmem.stores.postgres.connection import Connection
@@ -29,7 +29,7 @@ FILES = ("connection", "append", "words", "audit", "usage")
 
 @pytest.fixture
 async def log(postgres_log: str) -> AsyncIterator[PostgresLog]:
-    made = await open_log(postgres_log, SetClock())
+    made = await open_log(postgres_log, SettableClock())
     yield made
     await made.close()
 
@@ -39,7 +39,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of all statements that are sent."""
     execute, names = psycopg.AsyncConnection.execute, list[str]()
     known = {
-        text: name for file in FILES for name, text in load_blocks("agentmem.stores.postgres", f"{file}.sql").items()
+        text: name for file in FILES for name, text in load_templates("agentmem.stores.postgres", f"{file}.sql").items()
     }
 
     async def noted(connection: Any, statement: Any, *given: Any, **more: Any) -> Any:
@@ -51,7 +51,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def append(log: PostgresLog, name: str) -> None:
-    await log.append(said(SCOPE, name), Audit(operation="store", memory_type="episodic", scope=SCOPE))
+    await log.append(
+        build_turn_changes(SCOPE, name), AuditEntry(operation="store", memory_type="episodic", scope=SCOPE)
+    )
 
 
 async def test_a_turn_of_a_known_conversation_is_nine_statements_and_its_vectors(
@@ -61,7 +63,7 @@ async def test_a_turn_of_a_known_conversation_is_nine_statements_and_its_vectors
     sent.clear()
     await append(log, "b")
     assert tuple(sent) == TURN
-    await put(log, SCOPE, TALK.model_copy(update={"archived": True}))
+    await write_records(log, SCOPE, TALK.model_copy(update={"archived": True}))
     sent.clear()
     await append(log, "c")
     assert sorted({*sent} - {*TURN}) == ["went_on"]
@@ -74,17 +76,17 @@ async def test_a_turn_and_what_a_job_settles_wait_for_each_other(log: PostgresLo
     """So a turn sees that its conversation was put away, or the job, which looks again after it, sees the turn."""
     await append(log, "a")
     inside, go_on = asyncio.Event(), asyncio.Event()
-    lock = load_blocks("agentmem.stores.postgres", "append.sql")["lock"]
+    lock = load_templates("agentmem.stores.postgres", "append.sql")["lock"]
 
     async def write_slowly(db: Connection) -> None:
-        await rows(db, lock, {"user_id": SCOPE.user_id})
+        await fetch_rows(db, lock, {"user_id": SCOPE.user_id})
         inside.set()
         await go_on.wait()
 
     writing = asyncio.create_task(log.database.write(SCOPE, write_slowly))
     await inside.wait()
-    jobs = open_jobs(log.database)
-    settling = asyncio.create_task(jobs.settle(SCOPE, [Due(*TALK.key, None)]))
+    jobs = open_job_queue(log.database)
+    settling = asyncio.create_task(jobs.set_due_dates(SCOPE, [DueDate(*TALK.key, None)]))
     done, _ = await asyncio.wait([settling], timeout=0.2)
     assert not done
     go_on.set()

@@ -14,19 +14,19 @@ import psycopg
 import pytest
 
 from agentmem.errors import ConfigError, Conflict, InvalidRecord, ScopeError, StoreError, StoreUnavailable
-from agentmem.model.changes import Audit
+from agentmem.model.changes import AuditEntry
 from agentmem.model.scope import SYSTEM_USER, Operator, Scope
-from agentmem.stores import Parked
-from agentmem.stores.postgres import PostgresLog, append, open_log, open_upkeep, operations, restore, upkeep
-from agentmem.stores.postgres.connection import rows
+from agentmem.stores import DeadLetter
+from agentmem.stores.postgres import PostgresLog, append, open_admin, open_log, operations, restore, upkeep
+from agentmem.stores.postgres.connection import fetch_rows
 from agentmem.stores.sqlite import SqliteLog
 from agentmem.stores.sqlite import open_log as open_file
-from agentmem.stores.upkeep import RawUsage, Reach
-from agentmem.text.blocks import load_blocks
+from agentmem.stores.upkeep import JournalCounters, RawUsage
+from agentmem.text.blocks import load_templates
 from tests.conformance import histories
 from tests.conformance.conftest import database_url
-from tests.conformance.stores import opened, upkeep_of
-from tests.conformance.writing import START, SetClock, ids, said
+from tests.conformance.stores import admin_of, open_sqlite_log
+from tests.conformance.writing import START, SettableClock, build_turn_changes, record_ids
 
 OPERATOR = Operator("test")
 SPAWN = multiprocessing.get_context("spawn")
@@ -34,7 +34,7 @@ USAGE = RawUsage("Turn", "a", 1, 0, None, 1.0, ("c",), 0.0, None, 0, 0, None)
 
 
 @pytest.fixture
-async def server(postgres_log: str, clock: SetClock) -> AsyncIterator[PostgresLog]:
+async def server(postgres_log: str, clock: SettableClock) -> AsyncIterator[PostgresLog]:
     """A log of a worker who owns nothing on the server."""
     log = await open_log(postgres_log, clock)
     yield log
@@ -43,7 +43,7 @@ async def server(postgres_log: str, clock: SetClock) -> AsyncIterator[PostgresLo
 
 @pytest.fixture
 async def plain(
-    owner: psycopg.Connection[Any], postgres_migrated: tuple[str, str], clock: SetClock
+    owner: psycopg.Connection[Any], postgres_migrated: tuple[str, str], clock: SettableClock
 ) -> AsyncIterator[PostgresLog]:
     """A log of an application that is no worker."""
     url, name = postgres_migrated[0], f"plain_{os.urandom(6).hex()}"
@@ -55,7 +55,7 @@ async def plain(
 
 
 @pytest.fixture
-async def file(tmp_path: Path, clock: SetClock) -> AsyncIterator[SqliteLog]:
+async def file(tmp_path: Path, clock: SettableClock) -> AsyncIterator[SqliteLog]:
     """An embedded log with the clock of the server's."""
     log = await open_file(tmp_path / "memory.db", clock)
     yield log
@@ -66,37 +66,37 @@ async def file(tmp_path: Path, clock: SetClock) -> AsyncIterator[SqliteLog]:
 
 
 async def test_the_same_history_is_the_same_on_both(
-    file: SqliteLog, server: PostgresLog, scope: Scope, clock: SetClock
+    file: SqliteLog, server: PostgresLog, scope: Scope, clock: SettableClock
 ) -> None:  # fmt: skip
     found: list[list[object]] = []
     for log in (file, server):
-        clock.moment, face = START, upkeep_of(log)
+        clock.time, face = START, admin_of(log)
         await histories.write_history(log, scope, clock)
-        before = await histories.portrait(log, face, scope)
-        await log.erase(scope, None, operation_id="all", at=clock.advance(minutes=1))
-        found.append([before, await histories.portrait(log, face, scope)])
+        before = await histories.read_snapshot(log, face, scope)
+        await log.erase(scope, None, operation_id="all", erased_at=clock.advance(minutes=1))
+        found.append([before, await histories.read_snapshot(log, face, scope)])
     assert found[0] == found[1]
 
 
 async def test_a_memory_moves_to_a_server_and_back(
-    file: SqliteLog, server: PostgresLog, scope: Scope, stranger: Scope, clock: SetClock, tmp_path: Path
+    file: SqliteLog, server: PostgresLog, scope: Scope, stranger: Scope, clock: SettableClock, tmp_path: Path
 ) -> None:
     await histories.write_history(file, scope, clock)
-    saved = await histories.portrait(file, upkeep_of(file), scope)
-    face = open_upkeep(server.database)
-    await histories.restore(face, stranger, saved, at_once=3)
-    there = await histories.portrait(server, face, stranger)
+    saved = await histories.read_snapshot(file, admin_of(file), scope)
+    face = open_admin(server.database)
+    await histories.restore_snapshot(face, stranger, saved, batch_size=3)
+    there = await histories.read_snapshot(server, face, stranger)
     assert there == saved
-    async with opened(tmp_path / "back.db") as back:
-        await histories.restore(upkeep_of(back), scope, there, at_once=4)
-        assert await histories.portrait(back, upkeep_of(back), scope) == saved
+    async with open_sqlite_log(tmp_path / "back.db") as back:
+        await histories.restore_snapshot(admin_of(back), scope, there, batch_size=4)
+        assert await histories.read_snapshot(back, admin_of(back), scope) == saved
     assert await server.check(OPERATOR) == []
 
 
 async def test_what_a_text_column_cannot_hold_is_refused(server: PostgresLog, file: SqliteLog, scope: Scope) -> None:
-    await file.append(said(scope, "a"))
-    (change,) = await upkeep_of(file).raw_changes(scope, 0, 9)
-    face = open_upkeep(server.database)
+    await file.append(build_turn_changes(scope, "a"))
+    (change,) = await admin_of(file).raw_changes(scope, 0, 9)
+    face = open_admin(server.database)
     named = change.versions[0]._replace(id="a\x00")
     for wrong in (
         change._replace(change_id="a\x00"),
@@ -104,20 +104,20 @@ async def test_what_a_text_column_cannot_hold_is_refused(server: PostgresLog, fi
         change._replace(payload="\ud800"),
     ):
         with pytest.raises(InvalidRecord, match="cannot keep"):
-            await face.restore(scope, [wrong])
-    assert await face.reach(scope) == Reach(0, 0, 0, 0)
-    await face.restore(scope, [change])
+            await face.import_changes(scope, [wrong])
+    assert await face.journal_counters(scope) == JournalCounters(0, 0, 0, 0)
+    await face.import_changes(scope, [change])
     with pytest.raises(Conflict):
-        await face.restore(scope, [change])
+        await face.import_changes(scope, [change])
 
 
 async def test_usage_given_twice_counts_once(server: PostgresLog, scope: Scope) -> None:
-    face = open_upkeep(server.database)
+    face = open_admin(server.database)
     second = USAGE._replace(access_count=7, conversations=("z", "a", "ü"), strength=1.25, due_at=5)
-    await face.restore_usage(scope, [])
-    await face.restore_usage(scope, [USAGE, USAGE._replace(id="b"), second])
+    await face.import_usage(scope, [])
+    await face.import_usage(scope, [USAGE, USAGE._replace(id="b"), second])
     assert await face.raw_usage(scope, ("", ""), 9) == [second, USAGE._replace(id="b")]
-    await face.restore_usage(scope, [USAGE])
+    await face.import_usage(scope, [USAGE])
     assert await face.raw_usage(scope, ("", ""), 1) == [USAGE]
 
 
@@ -125,60 +125,62 @@ async def test_usage_given_twice_counts_once(server: PostgresLog, scope: Scope) 
 
 
 async def test_an_application_looks_after_its_own_user_only(
-    plain: PostgresLog, server: PostgresLog, scope: Scope, stranger: Scope, clock: SetClock
+    plain: PostgresLog, server: PostgresLog, scope: Scope, stranger: Scope, clock: SettableClock
 ) -> None:
-    face = open_upkeep(plain.database)
+    face = open_admin(plain.database)
     await histories.write_history(server, stranger, clock)
-    saved = await histories.portrait(server, open_upkeep(server.database), stranger)
-    await histories.restore(face, scope, saved)
-    assert await face.rebuild_words(scope) == 7
-    assert await histories.portrait(plain, face, scope) == saved
-    await plain.park(Parked("graph", scope.user_id, 1, "no", 1, START))
-    await plain.note_reached("graph", {scope.user_id: 2, stranger.user_id: 10})
-    assert await face.unpark("graph", scope) == 1
+    saved = await histories.read_snapshot(server, open_admin(server.database), stranger)
+    await histories.restore_snapshot(face, scope, saved)
+    assert await face.rebuild_terms(scope) == 7
+    assert await histories.read_snapshot(plain, face, scope) == saved
+    await plain.write_dead_letter(DeadLetter("graph", scope.user_id, 1, "no", 1, START))
+    await plain.write_watermark_hints("graph", {scope.user_id: 2, stranger.user_id: 10})
+    assert await face.requeue_dead_letters("graph", scope) == 1
     assert (await face.counts(scope))["journal"]["changes"] == 10
     assert (await face.sizes())["store"] > 0
     for refused in (
-        face.heads(OPERATOR, [scope.user_id]), face.lagging(["graph"], OPERATOR), face.switch_embedder("hash:new:8"),
+        face.heads(OPERATOR, [scope.user_id]), face.lagging_projections(["graph"], OPERATOR),
+        face.switch_embedder("hash:new:8"),
     ):  # fmt: skip
         with pytest.raises(ScopeError, match="GRANT agentmem_worker"):
             await refused
-    assert await server.behind("graph", OPERATOR) == [scope.user_id]
+    assert await server.lagging_users("graph", OPERATOR) == [scope.user_id]
 
 
 async def test_a_transaction_reaches_nobody_else(
-    server: PostgresLog, scope: Scope, stranger: Scope, clock: SetClock
+    server: PostgresLog, scope: Scope, stranger: Scope, clock: SettableClock
 ) -> None:  # fmt: skip
     await histories.write_history(server, scope, clock)
-    face, alice = open_upkeep(server.database), scope.user_id
-    saved = await histories.portrait(server, face, scope)
+    face, alice = open_admin(server.database), scope.user_id
+    saved = await histories.read_snapshot(server, face, scope)
 
     async def read(db: Any) -> list[Any]:
-        images = load_blocks("agentmem.stores.postgres", "upkeep.sql")["last_images"]
+        images = load_templates("agentmem.stores.postgres", "upkeep.sql")["last_images"]
         return [
-            await restore.reach(db, alice), await restore.raw_changes(db, alice, 0, 99),
-            await restore.raw_usage(db, alice, ("", ""), 99), await rows(db, images, {"user_id": alice, "after": 0}),
+            await restore.journal_counters(db, alice), await restore.raw_changes(db, alice, 0, 99),
+            await restore.raw_usage(db, alice, ("", ""), 99),
+            await fetch_rows(db, images, {"user_id": alice, "after": 0}),
         ]  # fmt: skip
 
-    assert await server.database.read(stranger, read) == [Reach(0, 0, 0, 0), [], [], []]
+    assert await server.database.read(stranger, read) == [JournalCounters(0, 0, 0, 0), [], [], []]
     for write in (
-        lambda db: restore.put_usage(db, alice, [USAGE]),
-        lambda db: restore.settle(db, alice, saved[0]),
-        lambda db: db.execute(load_blocks("agentmem.stores.postgres", "operations.sql")["note_reached"],
+        lambda db: restore.import_usage(db, alice, [USAGE]),
+        lambda db: restore.set_counters(db, alice, saved[0]),
+        lambda db: db.execute(load_templates("agentmem.stores.postgres", "operations.sql")["note_reached"],
                               {"projection": "graph", "user_id": alice, "seq": 1}),
     ):  # fmt: skip
         with pytest.raises(StoreError, match="row-level security"):
             await server.database.write(stranger, write)
-    assert await histories.portrait(server, face, scope) == saved
+    assert await histories.read_snapshot(server, face, scope) == saved
 
 
 async def test_marks_of_many_are_noted_side_by_side(server: PostgresLog) -> None:
     names = [f"user {number}" for number in range(40)]
     for name in names:
-        await server.append(said(Scope(name), "a"))
+        await server.append(build_turn_changes(Scope(name), "a"))
     some = [dict.fromkeys(order, 1) for order in (names, names[::-1], names[7:], names[5::2])]
-    await asyncio.gather(*(server.note_reached("graph", marks) for marks in some))
-    assert await server.behind("graph", OPERATOR) == []
+    await asyncio.gather(*(server.write_watermark_hints("graph", marks) for marks in some))
+    assert await server.lagging_users("graph", OPERATOR) == []
     assert await server.database.read(SYSTEM_USER, operations.meta) == await server.meta()
 
 
@@ -188,10 +190,10 @@ async def test_marks_of_many_are_noted_side_by_side(server: PostgresLog) -> None
 async def test_a_switch_sees_the_write_that_is_under_way(
     server: PostgresLog, owner: psycopg.Connection[Any], scope: Scope
 ) -> None:  # fmt: skip
-    face = open_upkeep(server.database)
+    face = open_admin(server.database)
     await face.start_embedder("hash:new:8")
-    await server.append(said(scope, "a"))
-    await server.note_reached("vectors/hash:new:8", {scope.user_id: 1})
+    await server.append(build_turn_changes(scope, "a"))
+    await server.write_watermark_hints("vectors/hash:new:8", {scope.user_id: 1})
     with owner.transaction():
         owner.execute("UPDATE memory_users SET head = head + 1")
         switch = asyncio.create_task(face.switch_embedder("hash:new:8"))
@@ -200,7 +202,7 @@ async def test_a_switch_sees_the_write_that_is_under_way(
             await asyncio.sleep(0.01)
     assert await switch is False
     assert (await server.meta()).get("embedder") is None
-    await server.note_reached("vectors/hash:new:8", {scope.user_id: 2})
+    await server.write_watermark_hints("vectors/hash:new:8", {scope.user_id: 2})
     assert await face.switch_embedder("hash:new:8")
 
 
@@ -208,10 +210,10 @@ async def test_a_switch_does_not_keep_writers_waiting_for_long(
     server: PostgresLog, owner: psycopg.Connection[Any], scope: Scope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "SWITCH_SECONDS", 0.2)
-    face = open_upkeep(server.database)
+    face = open_admin(server.database)
     await face.start_embedder("hash:new:8")
-    await server.append(said(scope, "a"))
-    await server.note_reached("vectors/hash:new:8", {scope.user_id: 1})
+    await server.append(build_turn_changes(scope, "a"))
+    await server.write_watermark_hints("vectors/hash:new:8", {scope.user_id: 1})
     with owner.transaction():
         owner.execute("UPDATE memory_users SET last_at = last_at")
         with pytest.raises(StoreUnavailable, match="in time"):
@@ -240,12 +242,12 @@ async def test_upkeep_of_a_user_walks_no_table_of_all(server: PostgresLog, owner
         owner.execute(crowd.format(table, values))  # type: ignore[call-overload]
     for number in range(6):
         scope = Scope(f"user {number}")
-        await server.append(said(scope, *(f"t {n}" for n in range(300))))
+        await server.append(build_turn_changes(scope, *(f"t {n}" for n in range(300))))
     owner.execute("ANALYZE")
 
     async def plan(db: Any, file: str, name: str, after: object) -> list[str]:
-        text = load_blocks("agentmem.stores.postgres", f"{file}.sql")[name]
-        return [f"{name}: {line}" for (line,) in await rows(db, f"EXPLAIN {text}", {**ASKED, "after": after})]
+        text = load_templates("agentmem.stores.postgres", f"{file}.sql")[name]
+        return [f"{name}: {line}" for (line,) in await fetch_rows(db, f"EXPLAIN {text}", {**ASKED, "after": after})]
 
     lines = await server.database.read(OPERATOR, lambda db: plan(db, "upkeep", "heads_of", ""))
     for file, name in PLANNED:
@@ -255,7 +257,7 @@ async def test_upkeep_of_a_user_walks_no_table_of_all(server: PostgresLog, owner
 
 
 async def test_a_server_is_copied_with_its_own_tools(server: PostgresLog, tmp_path: Path) -> None:
-    face = open_upkeep(server.database)
+    face = open_admin(server.database)
     with pytest.raises(ConfigError, match="pg_dump"):
         await face.copy_to(tmp_path / "copy.db")
     assert list(tmp_path.iterdir()) == []
@@ -274,22 +276,22 @@ def _dies(url: str, step: str) -> None:
             os._exit(9)
 
     async def write() -> None:
-        log = await open_log(url, SetClock(), hook=end)
-        await log.append(said(Scope(step), "a"), _audited(step))
+        log = await open_log(url, SettableClock(), hook=end)
+        await log.append(build_turn_changes(Scope(step), "a"), _audited(step))
 
     asyncio.run(write())
 
 
-def _audited(user: str) -> Audit:
-    return Audit(operation="store", memory_type="episodic", scope=Scope(user))
+def _audited(user: str) -> AuditEntry:
+    return AuditEntry(operation="store", memory_type="episodic", scope=Scope(user))
 
 
 async def test_a_write_tells_its_steps(postgres_log: str, scope: Scope) -> None:
     told: list[str] = []
-    log = await open_log(postgres_log, SetClock(), hook=told.append)
-    await log.append(said(scope, "a"))
+    log = await open_log(postgres_log, SettableClock(), hook=told.append)
+    await log.append(build_turn_changes(scope, "a"))
     assert tuple(told) == append.STEPS
-    await log.append(said(scope, "a"))
+    await log.append(build_turn_changes(scope, "a"))
     assert told[len(append.STEPS) :] == ["vectors", "committed"]
     await log.close()
 
@@ -303,9 +305,9 @@ async def test_a_client_killed_at_any_step_leaves_all_or_nothing(server: Postgre
     assert [child.exitcode for child in children] == [9] * len(append.STEPS)
     for step in append.STEPS:
         scope, done = Scope(step), step == "committed"
-        assert ids(await server.get("Turn", ["a"], scope)) == (["a"] if done else [])
-        (entry,) = await server.append(said(scope, "a"), _audited(step))
-        assert (entry.seq, entry.repeated) == (1, done)
+        assert record_ids(await server.read_records("Turn", ["a"], scope)) == (["a"] if done else [])
+        (entry,) = await server.append(build_turn_changes(scope, "a"), _audited(step))
+        assert (entry.seq, entry.already_applied) == (1, done)
         assert len(await server.changes(scope, 0, 9)) == len(await server.audit_rows(scope)) == 1
         assert (await server.match(["a"], scope)).keys() == (await server.match(["a"], Scope("committed"))).keys()
     assert await server.check(OPERATOR) == []

@@ -13,9 +13,9 @@ import pytest
 
 from agentmem.errors import StoreUnavailable
 from agentmem.model.scope import Operator, Scope
-from agentmem.stores import SENTENCE, WHOLE, Batch, Where
+from agentmem.stores import SENTENCE, WHOLE, VectorBatch, Where
 from agentmem.stores.postgres import embedders, vectors
-from agentmem.stores.postgres.connection import rows as fetched
+from agentmem.stores.postgres.connection import fetch_rows as fetched
 from agentmem.stores.postgres.vectors import PostgresVectors
 from tests.conformance.indexes import (
     ANN,
@@ -23,16 +23,16 @@ from tests.conformance.indexes import (
     DIMENSIONS,
     IDENTITY,
     QUERY,
-    TINY,
-    OnServer,
-    add,
-    passage,
-    place_on,
-    plan_of,
-    record,
-    rows,
+    TINY_BUDGET,
+    PostgresVectorBackend,
+    apply_batch,
+    build_record_rows,
+    build_vector_row,
+    explain_query,
+    open_postgres_backend,
+    random_unit_vector,
+    score_rows,
     search,
-    vector,
 )
 
 if TYPE_CHECKING:
@@ -42,18 +42,18 @@ STRANGERS = 3000
 
 
 @pytest.fixture
-async def place(postgres_database: str) -> AsyncIterator[OnServer]:
-    async with place_on(postgres_database) as made:
+async def place(postgres_database: str) -> AsyncIterator[PostgresVectorBackend]:
+    async with open_postgres_backend(postgres_database) as made:
         yield made
 
 
 @pytest.fixture
-async def index(place: OnServer) -> PostgresVectors:
+async def index(place: PostgresVectorBackend) -> PostgresVectors:
     return await place.open()
 
 
 @pytest.fixture
-async def owner(postgres_database: str, place: OnServer) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+async def owner(postgres_database: str, place: PostgresVectorBackend) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
     async with await psycopg.AsyncConnection.connect(postgres_database, autocommit=True) as made:
         yield made
 
@@ -62,7 +62,9 @@ async def crowd(index: PostgresVectors, owner: psycopg.AsyncConnection[Any]) -> 
     """Many strangers' passages that are nearer, and an index over all vectors, which a planner would like to use."""
     near = QUERY.astype(np.float16)
     for user in range(3):
-        await add(index, Scope(f"user {user}"), [passage(slot, vector=near) for slot in range(STRANGERS // 3)])
+        await apply_batch(
+            index, Scope(f"user {user}"), [build_vector_row(ordinal, vector=near) for ordinal in range(STRANGERS // 3)]
+        )
     await owner.execute("CREATE INDEX shared ON passages_24 USING hnsw (vector halfvec_cosine_ops)")
     await owner.execute("ANALYZE")
 
@@ -72,11 +74,13 @@ HOT = ("remove", "remove_tokens", "remove_user", "count", "passages_after", "ids
 
 @pytest.mark.parametrize("eager", [False, True])
 async def test_statements_go_through_the_users_index(
-    place: OnServer, index: PostgresVectors, owner: psycopg.AsyncConnection[Any], eager: bool
+    place: PostgresVectorBackend, index: PostgresVectors, owner: psycopg.AsyncConnection[Any], eager: bool
 ) -> None:
     tokens = (np.array([4], dtype=np.int32), np.ones((1, 3), dtype=np.int8))
     for scope in (ANN, BOB):
-        await add(index, scope, [p for slot in range(200) for p in record(slot, 2, tokens=tokens)])
+        await apply_batch(
+            index, scope, [p for ordinal in range(200) for p in build_record_rows(ordinal, 2, tokens=tokens)]
+        )
     await crowd(index, owner)
     values = {
         "user_id": "ann", "embedder": 1, "projection": index.projection, "slots": [1, 5], "after": 0, "most": 1000,
@@ -88,7 +92,7 @@ async def test_statements_go_through_the_users_index(
             for name in ("seqscan", "bitmapscan", "sort"):
                 await db.execute(f"SET LOCAL enable_{name} = off")
         statements = {name: index._sql[name].partition("CURSOR FOR")[2] or index._sql[name] for name in HOT}
-        return {name: await plan_of(db, text, values) for name, text in statements.items()}
+        return {name: await explain_query(db, text, values) for name, text in statements.items()}
 
     for name, nodes in (await place.database.write("ann", read)).items():
         used = [node["Index Name"] for node in nodes if "Index Name" in node]
@@ -100,75 +104,88 @@ async def test_statements_go_through_the_users_index(
         assert "user_id = " in conditions, name
 
 
-@pytest.mark.parametrize("budget", [TINY, vectors.BUDGET])
+@pytest.mark.parametrize("budget", [TINY_BUDGET, vectors.CACHE_BUDGET_BYTES])
 async def test_a_shared_index_over_vectors_changes_nothing(
-    place: OnServer, owner: psycopg.AsyncConnection[Any], budget: int
+    place: PostgresVectorBackend, owner: psycopg.AsyncConnection[Any], budget: int
 ) -> None:
     index = await place.open(budget=budget)
-    await add(index, ANN, [p for slot in range(150) for p in record(slot, slot % 4)])
-    before = [rows(await search(index, k, grain)) for k in (None, 5) for grain in (WHOLE, SENTENCE)]
+    await apply_batch(index, ANN, [p for ordinal in range(150) for p in build_record_rows(ordinal, ordinal % 4)])
+    before = [score_rows(await search(index, k, granularity)) for k in (None, 5) for granularity in (WHOLE, SENTENCE)]
     await crowd(index, owner)
     fresh = await place.open(budget=budget)
-    assert [rows(await search(fresh, k, grain)) for k in (None, 5) for grain in (WHOLE, SENTENCE)] == before
+    assert [
+        score_rows(await search(fresh, k, granularity)) for k in (None, 5) for granularity in (WHOLE, SENTENCE)
+    ] == before
     assert len(before[2]) == len(before[3]) == 5
 
 
 def parts_of(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Writes and loads have many parts."""
     for module in (vectors, embedders):
-        monkeypatch.setattr(module, "ROWS_AT_ONCE", size)
+        monkeypatch.setattr(module, "ROW_BATCH_SIZE", size)
 
 
-async def test_the_server_computes_what_the_cache_does(place: OnServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_server_computes_what_the_cache_does(
+    place: PostgresVectorBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parts_of(monkeypatch, 7)
-    cached, computed = await place.open(), await place.open(budget=TINY)
+    cached, computed = await place.open(), await place.open(budget=TINY_BUDGET)
     for start in range(0, 600, 150):
-        made = [p for slot in range(start, start + 150) for p in record(slot, slot % 4, asks=slot % 3 == 0)]
-        await add(cached, ANN, made)
+        made = [
+            p
+            for ordinal in range(start, start + 150)
+            for p in build_record_rows(ordinal, ordinal % 4, is_question=ordinal % 3 == 0)
+        ]
+        await apply_batch(cached, ANN, made)
         await search(cached)
     for where in (Where(), Where(kinds=("Turn",)), Where(kinds=()), Where(channels=("work",))):
-        for grain, within in ((WHOLE, 1.5e-4), (SENTENCE, 6e-3)):
+        for granularity, within in ((WHOLE, 1.5e-4), (SENTENCE, 6e-3)):
             left, right = (
-                rows(await search(computed, None, grain, where)),
-                rows(await search(cached, None, grain, where)),
+                score_rows(await search(computed, None, granularity, where)),
+                score_rows(await search(cached, None, granularity, where)),
             )
-            assert [(slot, part, asks) for slot, part, _, asks in left] == [
-                (slot, part, asks) for slot, part, _, asks in right
+            assert [(ordinal, part, asks) for ordinal, part, _, asks in left] == [
+                (ordinal, part, asks) for ordinal, part, _, asks in right
             ]
             assert [row[2] for row in left] == pytest.approx([row[2] for row in right], abs=within)
-    best = [[row[2] for row in rows(await search(index, 7, SENTENCE))] for index in (computed, cached)]
+    best = [[row[2] for row in score_rows(await search(index, 7, SENTENCE))] for index in (computed, cached)]
     assert best[0] == pytest.approx(best[1], abs=1.5e-4)
     assert len(computed._cache) == 0
     assert len(cached._cache) == 1
 
 
-@pytest.mark.parametrize("budget", [TINY, vectors.BUDGET])
-async def test_zeros_and_queries_of_any_length(place: OnServer, budget: int) -> None:
+@pytest.mark.parametrize("budget", [TINY_BUDGET, vectors.CACHE_BUDGET_BYTES])
+async def test_zeros_and_queries_of_any_length(place: PostgresVectorBackend, budget: int) -> None:
     index = await place.open(budget=budget)
-    await add(index, ANN, [passage(0, vector=np.zeros(DIMENSIONS, dtype=np.float16)), passage(1)])
-    wanted = rows(await search(index))
+    await apply_batch(
+        index, ANN, [build_vector_row(0, vector=np.zeros(DIMENSIONS, dtype=np.float16)), build_vector_row(1)]
+    )
+    wanted = score_rows(await search(index))
     assert wanted[0][2] == 0
     for length in (1e-30, 1e-3, 1e30):
         query = QUERY * np.float32(length)
-        assert rows(await index.nearest(query, ANN, Where(), WHOLE)) == wanted
+        assert score_rows(await index.search(query, ANN, Where(), WHOLE)) == wanted
     nothing = np.zeros(DIMENSIONS, dtype=np.float32)
-    assert [row[2] for row in rows(await index.nearest(nothing, ANN, Where(), WHOLE))] == [0, 0]
+    assert [row[2] for row in score_rows(await index.search(nothing, ANN, Where(), WHOLE))] == [0, 0]
 
 
 @pytest.mark.parametrize("dimensions", [384, 1536, 3072, 4000])
 async def test_every_size_stays_in_its_row(
-    place: OnServer, owner: psycopg.AsyncConnection[Any], dimensions: int
+    place: PostgresVectorBackend, owner: psycopg.AsyncConnection[Any], dimensions: int
 ) -> None:
     index = await place.open(f"openai:x:{dimensions}", dimensions)
     made = np.random.default_rng(dimensions).standard_normal((3, dimensions)).astype(np.float16)
     long = Scope("a" * 200, channel="ß" * 200)
-    some = [passage(slot, kind="ToolInvocation", channel=long.channel, vector=made[slot]) for slot in range(3)]
-    await add(index, long, some)
+    some = [
+        build_vector_row(ordinal, kind="ToolInvocation", channel=long.channel, vector=made[ordinal])
+        for ordinal in range(3)
+    ]
+    await apply_batch(index, long, some)
     query = made[1].astype(np.float32)
-    for each in (index, await place.open(f"openai:x:{dimensions}", dimensions, TINY)):
-        found = await each.nearest(query, long, Where(), WHOLE, 1)
-        assert (found.slots.tolist(), found.scores.tolist()) == ([1], [1.0])
-    assert (await index.between(np.array([0]), np.array([0]), long)).tolist() == [1.0]
+    for each in (index, await place.open(f"openai:x:{dimensions}", dimensions, TINY_BUDGET)):
+        found = await each.search(query, long, Where(), WHOLE, 1)
+        assert (found.ordinals.tolist(), found.scores.tolist()) == ([1], [1.0])
+    assert (await index.score_pairs(np.array([0]), np.array([0]), long)).tolist() == [1.0]
     size = await owner.execute(f"SELECT pg_column_size(vector) FROM passages_{dimensions}")
     assert await size.fetchone() == (8 + 2 * dimensions,)
     storage = (
@@ -178,27 +195,27 @@ async def test_every_size_stays_in_its_row(
 
 
 async def test_what_was_erased_meanwhile_stays_out(
-    place: OnServer, index: PostgresVectors, owner: psycopg.AsyncConnection[Any]
+    place: PostgresVectorBackend, index: PostgresVectors, owner: psycopg.AsyncConnection[Any]
 ) -> None:
     await owner.execute(
         "INSERT INTO memory_versions (user_id, slot, seq, kind, id, erased) VALUES ('ann', 1, 1, 'Turn', 't', true), "
         "('bob', 0, 1, 'Turn', 't', true)"
     )
     tokens = (np.array([4], dtype=np.int32), np.ones((1, 3), dtype=np.int8))
-    await add(index, ANN, [p for slot in range(3) for p in record(slot, 2, tokens=tokens)])
-    assert (await search(index)).slots.tolist() == [0, 2]
-    assert sorted(await index.tokens([0, 1, 2], ANN)) == [0, 2]
-    assert await place.left("ann") == {"passages_24": 6, "passage_tokens": 2}
+    await apply_batch(index, ANN, [p for ordinal in range(3) for p in build_record_rows(ordinal, 2, tokens=tokens)])
+    assert (await search(index)).ordinals.tolist() == [0, 2]
+    assert sorted(await index.read_token_vectors([0, 1, 2], ANN)) == [0, 2]
+    assert await place.count_rows("ann") == {"passages_24": 6, "passage_tokens": 2}
 
 
 @pytest.mark.parametrize("known", [[], [2]])
 async def test_an_erasure_waits_for_a_writer_and_a_writer_for_an_erasure(
-    place: OnServer, index: PostgresVectors, known: list[int]
+    place: PostgresVectorBackend, index: PostgresVectors, known: list[int]
 ) -> None:
     """Whoever comes second sees what the first did, also a user's first vectors and those of a new embedder."""
     inside, go_on = asyncio.Event(), asyncio.Event()
-    for slot in known:
-        await add(index, ANN, record(slot))
+    for ordinal in known:
+        await apply_batch(index, ANN, build_record_rows(ordinal))
 
     async def erase_slowly(db: Connection) -> None:
         await embedders.erase(db, "ann", [0])
@@ -211,21 +228,21 @@ async def test_an_erasure_waits_for_a_writer_and_a_writer_for_an_erasure(
 
     erasing = asyncio.create_task(place.database.write("ann", erase_slowly))
     await inside.wait()
-    adding = asyncio.create_task(add(index, ANN, [*record(0), *record(1)]))
+    adding = asyncio.create_task(apply_batch(index, ANN, [*build_record_rows(0), *build_record_rows(1)]))
     opening = asyncio.create_task(place.open("hash:late:24"))
     done, _ = await asyncio.wait([adding, opening], timeout=0.2)
     assert not done
     go_on.set()
     _, _, late = await asyncio.gather(erasing, adding, opening)
-    await add(late, ANN, [*record(0), *record(1)])
-    assert (await search(index)).slots.tolist() == [1, *known]
-    assert (await search(late)).slots.tolist() == [1]
+    await apply_batch(late, ANN, [*build_record_rows(0), *build_record_rows(1)])
+    assert (await search(index)).ordinals.tolist() == [1, *known]
+    assert (await search(late)).ordinals.tolist() == [1]
 
 
-async def test_a_writer_waits_for_the_one_before(place: OnServer, index: PostgresVectors) -> None:
+async def test_a_writer_waits_for_the_one_before(place: PostgresVectorBackend, index: PostgresVectors) -> None:
     """So that ids grow in the order of commits, by which caches are topped up."""
     inside, go_on = asyncio.Event(), asyncio.Event()
-    await add(index, ANN, record(0))
+    await apply_batch(index, ANN, build_record_rows(0))
 
     async def write_slowly(db: Connection) -> None:
         await index._lock_users(db, ["ann"])
@@ -234,37 +251,39 @@ async def test_a_writer_waits_for_the_one_before(place: OnServer, index: Postgre
 
     writing = asyncio.create_task(place.database.write("ann", write_slowly))
     await inside.wait()
-    adding = asyncio.create_task(add(index, ANN, record(1)))
+    adding = asyncio.create_task(apply_batch(index, ANN, build_record_rows(1)))
     done, _ = await asyncio.wait([adding], timeout=0.2)
     assert not done
     go_on.set()
     await asyncio.gather(writing, adding)
 
 
-async def test_of_writers_at_once_each_batch_has_one(place: OnServer) -> None:
+async def test_of_writers_at_once_each_batch_has_one(place: PostgresVectorBackend) -> None:
     """They take turns, and whoever looks meanwhile, through a cache of its own, misses nothing later."""
     writers, reader = [await place.open() for _ in range(3)], await place.open()
-    batches = [Batch(after=n, through=n + 1, passages=record(n, 2)) for n in range(25)]
+    batches = [VectorBatch(after_seq=n, through_seq=n + 1, rows=build_record_rows(n, 2)) for n in range(25)]
 
     async def write(index: PostgresVectors, draw: random.Random) -> None:
         while (after := await index.watermark("ann")) < len(batches):
-            other = Batch(after=await index.watermark("bob"), through=after + 1, passages=record(after))
+            other = VectorBatch(
+                after_seq=await index.watermark("bob"), through_seq=after + 1, rows=build_record_rows(after)
+            )
             await index.apply(dict(draw.sample([("ann", batches[after]), ("bob", other)], 2)))
 
     async def look() -> None:
         while await reader.watermark("ann") < len(batches):
-            found = (await search(reader)).slots.tolist()
+            found = (await search(reader)).ordinals.tolist()
             assert found == list(range(len(found)))
 
     await asyncio.gather(*(write(index, random.Random(n)) for n, index in enumerate(writers)), look())
     for index in (*writers, reader):
-        assert (await search(index)).slots.tolist() == list(range(25))
-        assert len(rows(await search(index, None, SENTENCE))) == 50
-    assert (await place.left("ann"))["passages_24"] == 75
+        assert (await search(index)).ordinals.tolist() == list(range(25))
+        assert len(score_rows(await search(index, None, SENTENCE))) == 50
+    assert (await place.count_rows("ann"))["passages_24"] == 75
 
 
 async def test_a_load_that_was_cut_short_goes_on_where_it_was(
-    place: OnServer, index: PostgresVectors, monkeypatch: pytest.MonkeyPatch
+    place: PostgresVectorBackend, index: PostgresVectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts_of(monkeypatch, 10)
     loading, append, parts = await place.open(), PostgresVectors._append, []
@@ -276,18 +295,18 @@ async def test_a_load_that_was_cut_short_goes_on_where_it_was(
             raise StoreUnavailable("cut short")
 
     monkeypatch.setattr(PostgresVectors, "_append", failing)
-    await add(index, ANN, [p for slot in range(40) for p in record(slot)])
+    await apply_batch(index, ANN, [p for ordinal in range(40) for p in build_record_rows(ordinal)])
     with pytest.raises(StoreUnavailable):
         await search(loading)
-    await add(index, ANN, record(40), replaced=[3, 39])
-    wanted = [slot for slot in range(41) if slot not in (3, 39)]
-    assert (await search(loading)).slots.tolist() == wanted
+    await apply_batch(index, ANN, build_record_rows(40), replaced=[3, 39])
+    wanted = [ordinal for ordinal in range(41) if ordinal not in (3, 39)]
+    assert (await search(loading)).ordinals.tolist() == wanted
     assert parts == [10, 10, 10, 10]  # what was loaded is not loaded again
 
 
-async def test_a_cancelled_search_leaves_the_cache_right(place: OnServer, index: PostgresVectors) -> None:
-    await add(index, ANN, [p for slot in range(500) for p in record(slot, 2)])
-    wanted = rows(await search(index, None, SENTENCE))
+async def test_a_cancelled_search_leaves_the_cache_right(place: PostgresVectorBackend, index: PostgresVectors) -> None:
+    await apply_batch(index, ANN, [p for ordinal in range(500) for p in build_record_rows(ordinal, 2)])
+    wanted = score_rows(await search(index, None, SENTENCE))
     for steps in range(40):
         fresh = await place.open()
         searching = asyncio.create_task(search(fresh, None, SENTENCE))
@@ -296,13 +315,13 @@ async def test_a_cancelled_search_leaves_the_cache_right(place: OnServer, index:
         searching.cancel()
         await asyncio.wait([searching])
         if steps % 8 == 7:
-            assert rows(await search(fresh, None, SENTENCE)) == wanted
+            assert score_rows(await search(fresh, None, SENTENCE)) == wanted
 
 
 async def test_many_searches_at_once_load_once(
-    place: OnServer, index: PostgresVectors, monkeypatch: pytest.MonkeyPatch
+    place: PostgresVectorBackend, index: PostgresVectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await add(index, ANN, [p for slot in range(30) for p in record(slot, 2)])
+    await apply_batch(index, ANN, [p for ordinal in range(30) for p in build_record_rows(ordinal, 2)])
     fresh, append, parts = await place.open(), PostgresVectors._append, []
 
     def counted(self: PostgresVectors, matrix: Any, some: Any) -> None:
@@ -311,26 +330,28 @@ async def test_many_searches_at_once_load_once(
 
     monkeypatch.setattr(PostgresVectors, "_append", counted)
     found = await asyncio.gather(*(search(fresh, None, SENTENCE) for _ in range(12)))
-    assert [rows(each) for each in found] == [rows(found[0])] * 12
+    assert [score_rows(each) for each in found] == [score_rows(found[0])] * 12
     assert parts == [90]
 
 
 async def test_a_removal_of_our_own_is_carried_over_to_the_cache(
     index: PostgresVectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await add(index, ANN, [p for slot in range(30) for p in record(slot)])
+    await apply_batch(index, ANN, [p for ordinal in range(30) for p in build_record_rows(ordinal)])
     await search(index)
-    matrix = index._cache.peek("ann")
+    matrix = index._cache.find_cached("ann")
     assert matrix is not None
-    await add(index, ANN, record(30), replaced=[4])
-    assert len(matrix.whole.gone) == 1
+    await apply_batch(index, ANN, build_record_rows(30), replaced=[4])
+    assert len(matrix.whole.deleted_rows) == 1
     monkeypatch.setitem(index._sql, "ids", "SELECT no_such_column")  # nothing is compared
-    assert (await search(index)).slots.tolist() == [slot for slot in range(31) if slot != 4]
+    assert (await search(index)).ordinals.tolist() == [ordinal for ordinal in range(31) if ordinal != 4]
 
 
-async def test_a_bare_session_sees_one_users_passages_or_none(place: OnServer, index: PostgresVectors) -> None:
-    await add(index, ANN, record(0, 2))
-    await add(index, BOB, record(0))
+async def test_a_bare_session_sees_one_users_passages_or_none(
+    place: PostgresVectorBackend, index: PostgresVectors
+) -> None:
+    await apply_batch(index, ANN, build_record_rows(0, 2))
+    await apply_batch(index, BOB, build_record_rows(0))
     count = "SELECT count(*) FROM passages_24"
     async with await psycopg.AsyncConnection.connect(place.url, autocommit=True) as bare:
 
@@ -349,11 +370,11 @@ async def test_a_bare_session_sees_one_users_passages_or_none(place: OnServer, i
                 "SELECT 'ann', embedder, 9, part, start, \"end\", kind, channel, grain, vector FROM passages_24"
             )
     assert await place.database.read(Operator(), lambda db: fetched(db, count)) == [(4,)]
-    assert (await search(index)).slots.tolist() == [0]
+    assert (await search(index)).ordinals.tolist() == [0]
 
 
 async def test_people_can_query_vectors_with_what_they_belong_to(
-    place: OnServer, index: PostgresVectors, owner: psycopg.AsyncConnection[Any]
+    place: PostgresVectorBackend, index: PostgresVectors, owner: psycopg.AsyncConnection[Any]
 ) -> None:
     await place.open("hash:small:8", 8)
     for user in ("ann", "bob"):
@@ -370,9 +391,9 @@ async def test_people_can_query_vectors_with_what_they_belong_to(
             "INSERT INTO memory_records (user_id, slot, seq, kind, id, channel, status, conversation_id, position, "
             f"valid_from, recorded_at) VALUES ('{user}', 0, 1, 'Turn', 't0', '_global', 'active', 'c1', 0, 0, 0)"
         )
-        await add(index, Scope(user), record(0, 2))
+        await apply_batch(index, Scope(user), build_record_rows(0, 2))
     columns = "id, user_id, session_id, content, memory_type, importance, access_count, embedder, embedding::text"
-    shown = "[" + ",".join(np.format_float_positional(x, trim="-") for x in vector(0, 0, len(WHOLE))) + "]"
+    shown = "[" + ",".join(np.format_float_positional(x, trim="-") for x in random_unit_vector(0, 0, len(WHOLE))) + "]"
 
     async def read(db: Connection) -> list[Any]:
         (memory,) = await fetched(db, f"SELECT {columns} FROM memories_24")

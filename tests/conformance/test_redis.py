@@ -13,15 +13,15 @@ from redis.crc import key_slot
 from agentmem.errors import StoreUnavailable
 from agentmem.model.scope import Scope
 from agentmem.stores.redis import RedisSession
-from agentmem.stores.redis.connection import CONNECTIONS
-from tests.conformance.caches import ANN, BOB, fill, opened, remembering
+from agentmem.stores.redis.connection import MAX_CONNECTIONS
+from tests.conformance.caches import ANN, BOB, open_memory_with_session, open_redis_session, write_sample_keys
 from tests.servers.local import LocalServer
 from tests.servers.redis import Redis
 
 
 @pytest.fixture
 async def session(redis_database: str) -> AsyncIterator[RedisSession]:
-    async with opened(redis_database) as made:
+    async with open_redis_session(redis_database) as made:
         yield made
 
 
@@ -36,9 +36,9 @@ def inside(redis_database: str) -> Iterator[redis.Redis]:
 
 
 async def test_working_memory_has_the_documents_keys(session: RedisSession, inside: redis.Redis, home: Path) -> None:
-    async with remembering(home, session, conversation_id="talk", channel="a:b") as memory:
+    async with open_memory_with_session(home, session, conversation_id="talk", channel="a:b") as memory:
         await memory.store_turn("Hello there.")
-        await memory.resources.settle()
+        await memory.engine.drain_background()
         await memory.working.set("city", {"name": "Oslo"})
         await memory.working.push_thought("ask about the harbour")
         user = "{ann%3Ab%20%7Bc%7D}"
@@ -70,7 +70,7 @@ async def test_a_key_has_the_user_behind_its_first_part(
 
 
 async def test_every_key_has_a_time_to_live(session: RedisSession, inside: redis.Redis) -> None:
-    await fill(session)
+    await write_sample_keys(session)
     keys = list(inside.scan_iter())
     with inside.pipeline(transaction=True) as moment:  # the server's clock stands still within it
         for key in keys:
@@ -89,7 +89,7 @@ async def test_all_keys_of_a_user_lie_in_one_slot(session: RedisSession, inside:
     for user in ("ann", "}{", "a{b}c", "ö"):
         for key in ("plain", "a:b", "{x}:y", "}", ""):
             await session.set(Scope(user), key, 1, ttl=60)
-        await fill(session, Scope(user))
+        await write_sample_keys(session, Scope(user))
         assert inside.dbsize() > 5
         assert len({key_slot(key.encode()) for key in inside.scan_iter()}) == 1
         await session.clear(Scope(user))
@@ -100,8 +100,8 @@ async def test_all_keys_of_a_user_lie_in_one_slot(session: RedisSession, inside:
 
 
 async def test_it_never_looks_through_all_keys_at_once(own_redis: LocalServer) -> None:
-    async with opened(own_redis.url) as session:
-        await fill(session)
+    async with open_redis_session(own_redis.url) as session:
+        await write_sample_keys(session)
         await session.clear(ANN)
     with redis.Redis.from_url(own_redis.url) as client:
         stats = client.info("commandstats")
@@ -113,7 +113,7 @@ async def test_it_never_looks_through_all_keys_at_once(own_redis: LocalServer) -
 
 
 async def test_every_step_is_one_request(own_redis: LocalServer) -> None:
-    async with opened(own_redis.url) as session:
+    async with open_redis_session(own_redis.url) as session:
         with redis.Redis.from_url(own_redis.url) as client:
             for step in (
                 session.push(ANN, "l", 1, keep=2, ttl=60),
@@ -129,11 +129,11 @@ async def test_every_step_is_one_request(own_redis: LocalServer) -> None:
 
 
 async def test_connections_are_few_and_kept(own_redis: LocalServer) -> None:
-    async with opened(own_redis.url) as session:
-        await asyncio.gather(*[session.increment(ANN, "n", ttl=60) for _ in range(5 * CONNECTIONS)])
-        assert await session.get(ANN, "n") == 5 * CONNECTIONS
+    async with open_redis_session(own_redis.url) as session:
+        await asyncio.gather(*[session.increment(ANN, "n", ttl=60) for _ in range(5 * MAX_CONNECTIONS)])
+        assert await session.get(ANN, "n") == 5 * MAX_CONNECTIONS
         with redis.Redis.from_url(own_redis.url) as client:
-            assert client.info("stats")["total_connections_received"] <= CONNECTIONS + 10
+            assert client.info("stats")["total_connections_received"] <= MAX_CONNECTIONS + 10
 
 
 async def test_long_lists_of_keys_are_read_in_parts(session: RedisSession, inside: redis.Redis) -> None:
@@ -151,7 +151,7 @@ async def test_long_lists_of_keys_are_read_in_parts(session: RedisSession, insid
 
 
 async def test_whatever_is_evicted_is_just_gone(session: RedisSession, inside: redis.Redis) -> None:
-    await fill(session)
+    await write_sample_keys(session)
     inside.delete("working:{ann}:_global:talk:context:city")
     assert await session.items(ANN, "working:") == {"working:_global:talk:turns": [{"n": 1}]}
     assert await session.get(ANN, "working:_global:talk:context:city") is None
@@ -160,8 +160,8 @@ async def test_whatever_is_evicted_is_just_gone(session: RedisSession, inside: r
 
 
 async def test_an_evicted_index_takes_all_with_it(session: RedisSession, inside: redis.Redis) -> None:
-    await fill(session)
-    await fill(session, BOB)
+    await write_sample_keys(session)
+    await write_sample_keys(session, BOB)
     await session.set(BOB, "of:{ann}:x", "Bob's own", ttl=60)
     inside.delete("{ann}:index")
     assert await session.items(ANN, "") == {}
@@ -178,7 +178,7 @@ async def test_an_evicted_index_takes_all_with_it(session: RedisSession, inside:
 
 async def test_an_evicting_server_fails_nothing(redis_url: str) -> None:
     with Redis("--maxmemory", "3mb", "--maxmemory-policy", "allkeys-lru") as server:
-        async with opened(server.url) as session:
+        async with open_redis_session(server.url) as session:
             text = "x" * 20_000
             for n in range(300):
                 await session.set(ANN, f"k:{n}", text, ttl=60)
@@ -186,14 +186,14 @@ async def test_an_evicting_server_fails_nothing(redis_url: str) -> None:
                 assert await session.get(ANN, f"k:{n}") in (text, None)
                 assert await session.tail(BOB, "l", 5) in [[text] * kept for kept in range(6)]
             assert len(await session.items(ANN, "")) < 200
-            assert (await session.server())["policy"] == "allkeys-lru"
+            assert (await session.server_info())["policy"] == "allkeys-lru"
         with redis.Redis.from_url(server.url) as client:
             assert client.info("stats")["evicted_keys"] > 50
 
 
 async def test_a_full_server_is_unavailable(redis_url: str) -> None:
     with Redis("--maxmemory", "3mb", "--maxmemory-policy", "noeviction") as server:
-        async with opened(server.url) as session:
+        async with open_redis_session(server.url) as session:
             many = (session.set(ANN, f"k:{n}", "x" * 20_000, ttl=60) for n in range(300))
             with pytest.raises(StoreUnavailable, match="maxmemory"):
                 [await one for one in many]

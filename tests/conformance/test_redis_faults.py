@@ -15,10 +15,10 @@ import redis
 import trustme
 
 from agentmem.errors import ConfigError, StoreUnavailable
-from agentmem.memory.working import Working
+from agentmem.memory.working import WorkingMemory
 from agentmem.stores.redis import open_session
-from tests.conformance.caches import ANN, fill, opened, remembering
-from tests.conformance.stores import Hand
+from tests.conformance.caches import ANN, open_memory_with_session, open_redis_session, write_sample_keys
+from tests.conformance.stores import ManualClock
 from tests.servers.local import LocalServer, free_port
 from tests.servers.redis import Redis
 
@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 
 
 async def test_a_server_that_is_killed_and_comes_back(own_redis: LocalServer) -> None:
-    async with opened(own_redis.url) as session:
-        await asyncio.gather(*[fill(session) for _ in range(4)])
+    async with open_redis_session(own_redis.url) as session:
+        await asyncio.gather(*[write_sample_keys(session) for _ in range(4)])
         own_redis.kill()
         for _ in range(2):
             with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{own_redis.port}"):
@@ -45,7 +45,7 @@ async def test_a_server_that_is_killed_and_comes_back(own_redis: LocalServer) ->
 
 @pytest.mark.impatient
 async def test_a_server_that_stands_still_holds_nobody_up(own_redis: LocalServer) -> None:
-    async with opened(own_redis.url) as session:
+    async with open_redis_session(own_redis.url) as session:
         for n in range(30):
             await sooner_or_later(partial(session.set, ANN, f"k{n}", n, ttl=600))
         own_redis.pause()
@@ -67,21 +67,24 @@ async def sooner_or_later(ask: Callable[[], Awaitable[object]]) -> object:
 
 async def test_a_server_that_is_down_at_opening_is_used_when_it_is_there(own_redis: LocalServer) -> None:
     own_redis.stop()
-    async with opened(own_redis.url) as session:
+    async with open_redis_session(own_redis.url) as session:
         with pytest.raises(StoreUnavailable):
-            await session.server()
+            await session.server_info()
         own_redis.restart()
         await session.set(ANN, "k", 1, ttl=60)
         assert await session.get(ANN, "k") == 1
-        assert int((await session.server())["version"].partition(".")[0]) >= 7
+        assert int((await session.server_info())["version"].partition(".")[0]) >= 7
 
 
 async def test_without_redis_memory_goes_on(own_redis: LocalServer, home: Path) -> None:
-    async with opened(own_redis.url) as session, remembering(home, session, conversation_id="talk") as memory:
+    async with (
+        open_redis_session(own_redis.url) as session,
+        open_memory_with_session(home, session, conversation_id="talk") as memory,
+    ):
         await memory.working.set("city", "Oslo")
         own_redis.kill()
         turn = await memory.store_turn("The harbour is frozen.")
-        await memory.resources.settle()
+        await memory.engine.drain_background()
         assert [found.id for found in (await memory.remember("harbour")).turns] == [turn.id]
         assert await nothing_at_hand(memory.working)
         assert "The harbour is frozen." in await memory.working.current_markdown()
@@ -98,7 +101,7 @@ async def test_without_redis_memory_goes_on(own_redis: LocalServer, home: Path) 
         assert await memory.working.context() == {"city": "Bergen"}
 
 
-async def nothing_at_hand(working: Working) -> bool:
+async def nothing_at_hand(working: WorkingMemory) -> bool:
     """Whether all that reads the cache says that it is empty."""
     return (await working.get("city"), await working.context(), await working.thoughts()) == (None, {}, [])
 
@@ -112,18 +115,18 @@ async def test_no_message_holds_the_password(
 ) -> None:
     with Redis("--requirepass", "right", *hidden) as server:
         for login in (":s3cret", "ann:s3cret", "ann:s3c%72et"):
-            async with opened(server.url.replace("//", f"//{login}@")) as session:
+            async with open_redis_session(server.url.replace("//", f"//{login}@")) as session:
                 with pytest.raises(StoreUnavailable) as caught:
                     await session.get(ANN, "k")
                 error: BaseException | None = caught.value
                 while error is not None:
                     assert "s3cret" not in f"{error!r} {session!r} {caplog.text}"
                     error = error.__cause__
-        async with opened(server.url) as session:
+        async with open_redis_session(server.url) as session:
             with pytest.raises(StoreUnavailable, match=r"[Aa]uthentication"):
                 await session.get(ANN, "k")
         if not hidden:
-            async with opened(server.url.replace("//", "//:right@")) as session:
+            async with open_redis_session(server.url.replace("//", "//:right@")) as session:
                 assert await session.get(ANN, "k") is None
 
 
@@ -139,7 +142,7 @@ async def test_no_message_holds_the_password(
 )
 async def test_an_address_that_cannot_work_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match=r"session_url .*redis://user:password@host:6379/0") as caught:
-        await open_session(url, Hand())
+        await open_session(url, ManualClock())
     assert "s3cret" not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -154,11 +157,11 @@ async def test_with_tls_the_certificate_is_checked(tmp_path: Path, redis_url: st
     with Redis(
         "--tls-port", str(port), "--tls-auth-clients", "no", *options, "--tls-ca-cert-file", str(tmp_path / "ca.pem")
     ):
-        async with opened(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={tmp_path / 'ca.pem'}") as session:
+        async with open_redis_session(f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={tmp_path / 'ca.pem'}") as session:
             await session.set(ANN, "k", 1, ttl=60)
             assert await session.get(ANN, "k") == 1
         for address in (f"127.0.0.1:{port}/0", f"localhost:{port}/0?ssl_ca_certs={tmp_path / 'ca.pem'}"):
-            async with opened(f"rediss://{address}") as session:
+            async with open_redis_session(f"rediss://{address}") as session:
                 with pytest.raises(StoreUnavailable, match="certificate"):
                     await session.get(ANN, "k")
 
@@ -223,11 +226,11 @@ async def test_a_user_of_the_server_with_the_documented_rights_can_do_all(own_re
     rights = " ".join(text[text.index("ACL SETUSER") :].partition("\n\n")[0].split())
     with redis.Redis.from_url(own_redis.url) as client:
         client.execute_command(rights)
-    async with opened(own_redis.url.replace("//", "//agentmem:password@")) as session:
-        await fill(session)
+    async with open_redis_session(own_redis.url.replace("//", "//agentmem:password@")) as session:
+        await write_sample_keys(session)
         assert await session.items(ANN, "identity") == {"identity": {"name": "Ann"}}
         await session.clear(ANN)
-        assert (await session.server())["version"]
+        assert (await session.server_info())["version"]
     with redis.Redis.from_url(own_redis.url) as client:
         assert client.dbsize() == 0
         assert [line["username"] for line in client.acl_log()] == []

@@ -15,7 +15,7 @@ from agentmem.model.scope import Scope
 from agentmem.stores import SessionStore
 from agentmem.stores import redis as redis_store
 from agentmem.stores import sqlite as sqlite_store
-from tests.conformance.stores import Hand
+from tests.conformance.stores import ManualClock
 
 ANN, BOB = Scope("ann"), Scope("bob")
 OpenSession = Callable[[], Awaitable[SessionStore]]
@@ -23,12 +23,14 @@ BACKENDS = ["sqlite", pytest.param("redis", marks=pytest.mark.server("redis"))]
 
 
 @pytest.fixture
-def clock() -> Hand:
-    return Hand()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture(params=BACKENDS)
-async def open_session(request: pytest.FixtureRequest, tmp_path: Path, clock: Hand) -> AsyncIterator[OpenSession]:
+async def open_session(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock
+) -> AsyncIterator[OpenSession]:
     """Opens the test's cache; called again, once more, as another process would. All are closed in the end."""
     opened: list[SessionStore] = []
     url = request.getfixturevalue("redis_database") if request.param == "redis" else ""
@@ -72,26 +74,26 @@ async def test_a_time_to_live_is_positive(session: SessionStore, ttl: float) -> 
     assert caught.value.field == "ttl"
 
 
-async def test_values_expire_by_the_given_clock(session: SessionStore, clock: Hand) -> None:
+async def test_values_expire_by_the_given_clock(session: SessionStore, clock: ManualClock) -> None:
     await session.set(ANN, "k", 1, ttl=10)
     await session.set(ANN, "l", 1, ttl=20)
-    clock.move(9.9)
+    clock.advance(9.9)
     assert await session.items(ANN, "") == {"k": 1, "l": 1}
-    clock.move(0.1)
+    clock.advance(0.1)
     assert await session.get(ANN, "k") is None
     assert await session.items(ANN, "") == {"l": 1}
 
 
-async def test_lists_keep_their_last_values(session: SessionStore, clock: Hand) -> None:
+async def test_lists_keep_their_last_values(session: SessionStore, clock: ManualClock) -> None:
     for n in range(5):
         await session.push(ANN, "turns", {"n": n}, keep=3, ttl=10)
-        clock.move(4)
+        clock.advance(4)
     assert await session.tail(ANN, "turns", 10) == [{"n": 2}, {"n": 3}, {"n": 4}]
     assert await session.tail(ANN, "turns", 2) == [{"n": 3}, {"n": 4}]
     assert await session.tail(ANN, "turns", 0) == await session.tail(ANN, "nothing", 3) == []
     await session.push(ANN, "turns", "last", keep=1, ttl=10)
     assert await session.tail(ANN, "turns", 10) == ["last"]
-    clock.move(10)
+    clock.advance(10)
     await session.push(ANN, "turns", "new", keep=3, ttl=10)
     assert await session.tail(ANN, "turns", 10) == ["new"]
     await session.set(ANN, "turns", "no list", ttl=10)
@@ -100,11 +102,11 @@ async def test_lists_keep_their_last_values(session: SessionStore, clock: Hand) 
         await session.push(ANN, "turns", 1, keep=0, ttl=10)
 
 
-async def test_counters_count_within_their_window(session: SessionStore, clock: Hand) -> None:
+async def test_counters_count_within_their_window(session: SessionStore, clock: ManualClock) -> None:
     assert [await session.increment(ANN, "n", ttl=10) for _ in range(3)] == [1, 2, 3]
-    clock.move(9)
+    clock.advance(9)
     assert await session.increment(ANN, "n", ttl=10) == 4
-    clock.move(1)
+    clock.advance(1)
     assert await session.increment(ANN, "n", ttl=10) == 1
     await session.set(ANN, "n", "text", ttl=10)
     assert await session.increment(ANN, "n", ttl=10) == 1
@@ -179,7 +181,9 @@ def any_step(random_: random.Random) -> tuple[str, Callable[[SessionStore], Awai
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_any_history_reads_the_same_on_both(tmp_path: Path, redis_database: str, clock: Hand, seed: int) -> None:
+async def test_any_history_reads_the_same_on_both(
+    tmp_path: Path, redis_database: str, clock: ManualClock, seed: int
+) -> None:
     dice = random.Random(seed)
     embedded = await sqlite_store.open_session(tmp_path / "s.db", clock)
     server = await redis_store.open_session(redis_database, clock)
@@ -187,7 +191,7 @@ async def test_any_history_reads_the_same_on_both(tmp_path: Path, redis_database
         for number in range(150):
             name, step = any_step(dice)
             assert await step(embedded) == await step(server), f"step {number}: {name}"
-            clock.move(dice.choice([0, 0, 0.3, 1, 4]))
+            clock.advance(dice.choice([0, 0, 0.3, 1, 4]))
     finally:
         await embedded.close()
         await server.close()

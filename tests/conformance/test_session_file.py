@@ -14,14 +14,14 @@ from agentmem.model.scope import Scope
 from agentmem.stores.sqlite import open_session
 from agentmem.stores.sqlite.connection import connect
 from agentmem.stores.sqlite.session import SqliteSession
-from tests.conformance.stores import Hand
+from tests.conformance.stores import ManualClock
 
 ANN, BOB = Scope("ann"), Scope("bob")
 
 
 @pytest.fixture
-def clock() -> Hand:
-    return Hand()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
@@ -30,13 +30,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def session(path: Path, clock: Hand) -> AsyncIterator[SqliteSession]:
+async def session(path: Path, clock: ManualClock) -> AsyncIterator[SqliteSession]:
     made = await open_session(path, clock)
     yield made
     await made.close()
 
 
-async def test_what_expired_is_swept_by_later_writes(session: SqliteSession, clock: Hand, path: Path) -> None:
+async def test_what_expired_is_swept_by_later_writes(session: SqliteSession, clock: ManualClock, path: Path) -> None:
     def rows() -> int:
         db = connect(path)
         try:
@@ -45,13 +45,13 @@ async def test_what_expired_is_swept_by_later_writes(session: SqliteSession, clo
             db.close()
 
     await session.set(ANN, "short", 1, ttl=10)
-    clock.move(30)
+    clock.advance(30)
     await session.set(ANN, "k", 1, ttl=600)
     assert rows() == 2
-    clock.move(31)
+    clock.advance(31)
     await session.set(ANN, "l", 1, ttl=600)
     assert rows() == 2
-    clock.move(-3600)
+    clock.advance(-3600)
     await session.set(ANN, "m", 1, ttl=1)
     assert rows() == 3
 
@@ -86,7 +86,7 @@ def other_program(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [garbage, torn, other_program])
-async def test_a_damaged_file_is_made_anew(path: Path, clock: Hand, damage: Callable[[Path], None]) -> None:
+async def test_a_damaged_file_is_made_anew(path: Path, clock: ManualClock, damage: Callable[[Path], None]) -> None:
     first = await open_session(path, clock)
     await first.set(ANN, "k", "x" * 5000, ttl=60)
     await first.close()

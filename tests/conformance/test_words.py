@@ -12,67 +12,70 @@ from hypothesis import strategies as st
 
 from agentmem.model.scope import Scope
 from agentmem.stores import LogStore, Postings
-from agentmem.stores.postings import MANY, TAIL_OF_BULK
-from tests.conformance.stores import entity, put, retract, turn
-from tests.conformance.word_indexes import Words, words_of
+from agentmem.stores.postings import BULK_WRITE_ROWS, MAX_DELTA_ROWS_BULK
+from tests.conformance.stores import build_entity, build_turn, delete_records, write_records
+from tests.conformance.word_indexes import TermIndexBackend, term_backend_of
 
 ANN, BOB = Scope("ann"), Scope("bob")
 NUMBERS = count()
 
 
 @pytest.fixture
-def words(log: LogStore) -> Words:
+def words(log: LogStore) -> TermIndexBackend:
     """The words of the test's log."""
-    return words_of(log)
+    return term_backend_of(log)
 
 
 def plain(found: Mapping[str, Postings]) -> dict[str, dict[int, int]]:
     for postings in found.values():
-        assert (postings.slots[1:] > postings.slots[:-1]).all()
+        assert (postings.ordinals[1:] > postings.ordinals[:-1]).all()
     return {
-        term: dict(zip(hit.slots.tolist(), map(int, hit.counts.tolist()), strict=True)) for term, hit in found.items()
+        term: dict(zip(hit.ordinals.tolist(), map(int, hit.counts.tolist()), strict=True))
+        for term, hit in found.items()
     }
 
 
-async def matched(words: Words, *terms: str, scope: Scope = ANN) -> dict[str, dict[int, int]]:
+async def matched(words: TermIndexBackend, *terms: str, scope: Scope = ANN) -> dict[str, dict[int, int]]:
     """What the log's own index answers, whose cache has grown with the test, and one that has just begun."""
-    warm, cold = await words.log.match(terms, scope), await words.cold().match(terms, scope)
+    warm, cold = await words.log.match(terms, scope), await words.open_cold_index().match(terms, scope)
     assert plain(warm) == plain(cold)
     assert list(warm) == list(cold)
     return plain(warm)
 
 
-async def test_terms_are_found_with_their_counts(words: Words) -> None:
-    await put(words.log, ANN, turn("t0", 0, content="a red kite and a red fox"), turn("t1", 1, content="a fox"))
+async def test_terms_are_found_with_their_counts(words: TermIndexBackend) -> None:
+    await write_records(
+        words.log, ANN, build_turn("t0", 0, content="a red kite and a red fox"), build_turn("t1", 1, content="a fox")
+    )
     assert await matched(words, "fox", "red", "owl", "fox") == {"fox": {0: 1, 1: 1}, "red": {0: 2}}
     assert await words.log.match([], ANN) == {}
 
 
-async def test_other_users_are_not_there(words: Words) -> None:
-    await put(words.log, BOB, turn("t0", 0, content="fox"), turn("t1", 1, content="fox"))
-    await put(words.log, ANN, turn("t0", 0, content="fox"))
+async def test_other_users_are_not_there(words: TermIndexBackend) -> None:
+    await write_records(words.log, BOB, build_turn("t0", 0, content="fox"), build_turn("t1", 1, content="fox"))
+    await write_records(words.log, ANN, build_turn("t0", 0, content="fox"))
     assert await matched(words, "fox") == {"fox": {0: 1}}
 
 
 @pytest.mark.parametrize("folded", [False, True])
-async def test_a_rewritten_record_counts_once(words: Words, folded: bool) -> None:
-    await put(words.log, ANN, entity("e", name="red fox"), entity("f", name="red owl"))
+async def test_a_rewritten_record_counts_once(words: TermIndexBackend, folded: bool) -> None:
+    await write_records(words.log, ANN, build_entity("e", name="red fox"), build_entity("f", name="red owl"))
     if folded:
         await words.compact("ann")
-    await put(words.log, ANN, entity("e", name="red kite"))
+    await write_records(words.log, ANN, build_entity("e", name="red kite"))
     assert await matched(words, "red", "fox", "kite") == {"red": {0: 1, 1: 1}, "kite": {0: 1}}
     await words.compact("ann")
     assert await matched(words, "red", "fox", "kite") == {"red": {0: 1, 1: 1}, "kite": {0: 1}}
 
 
-async def test_retracted_records_keep_their_words(words: Words) -> None:
-    await put(words.log, ANN, entity("e", name="fox"))
-    await retract(words.log, ANN, ("Entity", "e"))
+async def test_retracted_records_keep_their_words(words: TermIndexBackend) -> None:
+    await write_records(words.log, ANN, build_entity("e", name="fox"))
+    await delete_records(words.log, ANN, ("Entity", "e"))
     assert await matched(words, "fox") == {"fox": {0: 1}}
 
 
 @pytest.mark.parametrize("together", [True, False])
-async def test_words_that_were_not_taken_out_first_count_once_too(words: Words, together: bool) -> None:
+async def test_words_that_were_not_taken_out_first_count_once_too(words: TermIndexBackend, together: bool) -> None:
     await words.write("ann", [(3, {"red": 1, "fox": 2}), (5, {"red": 4})])
     await words.compact("ann")
     await words.write("ann", [(3, {"red": 7})])
@@ -81,25 +84,25 @@ async def test_words_that_were_not_taken_out_first_count_once_too(words: Words, 
     assert await matched(words, "red", "fox") == {"red": {3: 7, 5: 4}}
 
 
-async def test_large_counts_stay_large(words: Words) -> None:
+async def test_large_counts_stay_large(words: TermIndexBackend) -> None:
     await words.write("ann", [(0, {"ha": 70_000})])
     assert await matched(words, "ha") == {"ha": {0: 65_535}}
     await words.compact("ann")
     assert await matched(words, "ha") == {"ha": {0: 65_535}}
 
 
-async def test_bulk_writes_fold_and_single_ones_do_not(words: Words) -> None:
-    rows = [(slot, {"word": 1, f"w{slot % 50}": 1}) for slot in range(TAIL_OF_BULK)]
+async def test_bulk_writes_fold_and_single_ones_do_not(words: TermIndexBackend) -> None:
+    rows = [(ordinal, {"word": 1, f"w{ordinal % 50}": 1}) for ordinal in range(MAX_DELTA_ROWS_BULK)]
     await words.write("ann", rows)
     await words.write("ann", [(5000, {"word": 1})])
-    assert await words.tail("ann") == TAIL_OF_BULK + 1
-    more = [(slot, {"word": 1}) for slot in range(6000, 6000 + MANY)]
+    assert await words.count_delta_rows("ann") == MAX_DELTA_ROWS_BULK + 1
+    more = [(ordinal, {"word": 1}) for ordinal in range(6000, 6000 + BULK_WRITE_ROWS)]
     await words.write("ann", more)
-    assert await words.tail("ann") == 0
-    assert len((await matched(words, "word"))["word"]) == TAIL_OF_BULK + 1 + MANY
+    assert await words.count_delta_rows("ann") == 0
+    assert len((await matched(words, "word"))["word"]) == MAX_DELTA_ROWS_BULK + 1 + BULK_WRITE_ROWS
 
 
-async def test_a_users_words_are_erased(words: Words) -> None:
+async def test_a_users_words_are_erased(words: TermIndexBackend) -> None:
     await words.write("ann", [(0, {"fox": 1}), (1, {"fox": 1})])
     await words.compact("ann")
     await words.write("ann", [(2, {"fox": 1})])
@@ -124,27 +127,30 @@ STEP = st.one_of(
 @given(history=st.lists(STEP, max_size=14))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_history_ends_in_what_was_written_last(
-    history: list[tuple[str, list[Any]]], words: Words, monkeypatch: pytest.MonkeyPatch
+    history: list[tuple[str, list[Any]]], words: TermIndexBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentmem.stores.postings.FULL", 4)  # many small blocks
+    monkeypatch.setattr("agentmem.stores.postings.POSTINGS_PER_BLOCK", 4)  # many small blocks
     scope, held = Scope(f"ann {next(NUMBERS)}"), dict[int, dict[str, int]]()
 
     async def step(name: str, what: list[Any]) -> None:
         if name == "compact":
             await words.compact(scope.user_id)
         elif name == "remove":
-            await words.remove(scope.user_id, [(slot, held.get(slot, {})) for slot in what])
-            for slot in what:
-                held.pop(slot, None)
+            await words.remove(scope.user_id, [(ordinal, held.get(ordinal, {})) for ordinal in what])
+            for ordinal in what:
+                held.pop(ordinal, None)
         else:
             rows = dict(what)
             if name == "rewrite":
-                await words.remove(scope.user_id, [(slot, held.get(slot, {})) for slot in rows])
+                await words.remove(scope.user_id, [(ordinal, held.get(ordinal, {})) for ordinal in rows])
             await words.write(scope.user_id, list(rows.items()))
             held.update(rows)
 
     for name, what in history:
         await step(name, what)
-        wanted = {term: {slot: held[slot][term] for slot in sorted(held) if term in held[slot]} for term in "abcdefg"}
+        wanted = {
+            term: {ordinal: held[ordinal][term] for ordinal in sorted(held) if term in held[ordinal]}
+            for term in "abcdefg"
+        }
         assert await matched(words, *"abcdefg", scope=scope) == {term: hits for term, hits in wanted.items() if hits}
-    assert await words.oversized(scope.user_id, 24) == 0
+    assert await words.count_bad_segments(scope.user_id, 24) == 0

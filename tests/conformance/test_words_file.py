@@ -9,15 +9,15 @@ import pytest
 
 from agentmem.stores.sqlite import SqliteLog, words
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.text.blocks import load_blocks
-from tests.conformance.stores import opened, plan, scans
+from agentmem.text.blocks import load_templates
+from tests.conformance.stores import explain_query, find_full_scans, open_sqlite_log
 
-SQL = load_blocks("agentmem.stores.sqlite", "words.sql")
+SQL = load_templates("agentmem.stores.sqlite", "words.sql")
 
 
 @pytest.fixture
 async def log(tmp_path: Path) -> AsyncIterator[SqliteLog]:
-    async with opened(tmp_path / "memory.db") as made:
+    async with open_sqlite_log(tmp_path / "memory.db") as made:
         yield made
 
 
@@ -27,11 +27,11 @@ async def test_every_statement_goes_through_an_index(log: SqliteLog, analysed: b
 
     def write(db: Connection) -> list[str]:
         for user_id in ("ann", "bob"):
-            words.write(db, user_id, [(slot, {"a": 1, f"t{slot}": 1}) for slot in range(1500)])
-        words.write(db, "ann", [(slot, {"a": 1}) for slot in range(2000, 2030)])
+            words.write(db, user_id, [(ordinal, {"a": 1, f"t{ordinal}": 1}) for ordinal in range(1500)])
+        words.write(db, "ann", [(ordinal, {"a": 1}) for ordinal in range(2000, 2030)])
         if analysed:
             db.execute("ANALYZE")
         statements = {name: text for name, text in SQL.items() if "?" not in text}
-        return [line for text in statements.values() for line in scans(plan(db, text, values))]
+        return [line for text in statements.values() for line in find_full_scans(explain_query(db, text, values))]
 
     assert await log.database.write(write) == []

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from agentmem.stores import LogStore, WordIndex
+from agentmem.stores import LogStore, TermIndex
 
 Rows = Sequence[tuple[int, Mapping[str, int]]]
 
 
-class Words(Protocol):
+class TermIndexBackend(Protocol):
     """A log, and what its transactions do with the words of a user."""
 
     log: LogStore
@@ -23,20 +23,20 @@ class Words(Protocol):
 
     async def erase_user(self, user_id: str) -> None: ...
 
-    async def tail(self, user_id: str) -> int:
+    async def count_delta_rows(self, user_id: str) -> int:
         """How many rows are not folded."""
         ...
 
-    async def oversized(self, user_id: str, size: int) -> int:
+    async def count_bad_segments(self, user_id: str, size: int) -> int:
         """How many blocks have no posting, or more bytes than this."""
         ...
 
-    def cold(self) -> WordIndex:
+    def open_cold_index(self) -> TermIndex:
         """The index as a process sees it that has just begun."""
         ...
 
 
-class InFile:
+class SqliteTermBackend:
     """Words in the file of an embedded log."""
 
     def __init__(self, log: Any) -> None:
@@ -51,26 +51,26 @@ class InFile:
         await self._database.write(lambda db: self._words.remove(db, user_id, rows))
 
     async def compact(self, user_id: str) -> None:
-        await self._database.write(lambda db: self._words.compact(db, user_id))
+        await self._database.write(lambda db: self._words.merge_delta(db, user_id))
 
     async def erase_user(self, user_id: str) -> None:
         await self._database.write(lambda db: self._words.erase_user(db, user_id))
 
-    async def tail(self, user_id: str) -> int:
+    async def count_delta_rows(self, user_id: str) -> int:
         return await self._count("SELECT count(*) FROM word_tail WHERE user_id = ?", user_id)
 
-    async def oversized(self, user_id: str, size: int) -> int:
+    async def count_bad_segments(self, user_id: str, size: int) -> int:
         sizes = "SELECT count(*) FROM word_blocks WHERE user_id = ? AND (length(postings) > ? OR postings = '')"
         return await self._count(sizes, user_id, size)
 
     async def _count(self, statement: str, *values: Any) -> int:
         return await self._database.read(lambda db: int(db.execute(statement, values).get))
 
-    def cold(self) -> WordIndex:
-        return self._words.SqliteWords(self._database)
+    def open_cold_index(self) -> TermIndex:
+        return self._words.SqliteTermIndex(self._database)
 
 
-class OnServer:
+class PostgresTermBackend:
     """Words in the database of a log on a server."""
 
     def __init__(self, log: Any) -> None:
@@ -85,30 +85,30 @@ class OnServer:
         await self._database.write(user_id, lambda db: self._words.remove(db, user_id, rows))
 
     async def compact(self, user_id: str) -> None:
-        await self._database.write(user_id, lambda db: self._words.compact(db, user_id))
+        await self._database.write(user_id, lambda db: self._words.merge_delta(db, user_id))
 
     async def erase_user(self, user_id: str) -> None:
         await self._database.write(user_id, lambda db: self._words.erase_user(db, user_id))
 
-    async def tail(self, user_id: str) -> int:
+    async def count_delta_rows(self, user_id: str) -> int:
         return await self._count(user_id, "SELECT count(*) FROM word_tail")
 
-    async def oversized(self, user_id: str, size: int) -> int:
+    async def count_bad_segments(self, user_id: str, size: int) -> int:
         sizes = "SELECT count(*) FROM word_blocks WHERE length(postings) > %(size)s OR postings = ''"
         return await self._count(user_id, sizes, size=size)
 
     async def _count(self, user_id: str, statement: str, **values: Any) -> int:
-        from agentmem.stores.postgres.connection import rows
+        from agentmem.stores.postgres.connection import fetch_rows
 
-        ((count,),) = await self._database.read(user_id, lambda db: rows(db, statement, values))
+        ((count,),) = await self._database.read(user_id, lambda db: fetch_rows(db, statement, values))
         return int(count)
 
-    def cold(self) -> WordIndex:
-        return self._words.PostgresWords(self._database)
+    def open_cold_index(self) -> TermIndex:
+        return self._words.PostgresTermIndex(self._database)
 
 
-def words_of(log: LogStore) -> Words:
+def term_backend_of(log: LogStore) -> TermIndexBackend:
     """The words of an opened log."""
     from agentmem.stores.sqlite import SqliteLog
 
-    return InFile(log) if isinstance(log, SqliteLog) else OnServer(log)
+    return SqliteTermBackend(log) if isinstance(log, SqliteLog) else PostgresTermBackend(log)

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from agentmem.bench.synthetic import Synthetic
-from agentmem.model.records import Turn, build
+from agentmem.bench.synthetic import SyntheticConversations
+from agentmem.model.records import Turn, build_record
 from agentmem.model.scope import Scope
-from agentmem.stores.neo4j import Neo4jGraph, Neo4jNodeVectors, make_indexes
-from agentmem.stores.neo4j.connection import rows
+from agentmem.stores.neo4j import Neo4jGraph, Neo4jNodeVectors, create_indexes
+from agentmem.stores.neo4j.connection import fetch_rows
 from agentmem.stores.sqlite import SqliteLog
-from tests.conformance.graphs import kept_on
-from tests.conformance.stores import opened, put
+from tests.conformance.graphs import open_server_graph
+from tests.conformance.stores import open_sqlite_log, write_records
 from tests.docs.sizes import on_disk
 from tests.servers.neo4j import NEWER, Neo4j
 
@@ -37,14 +37,14 @@ async def write(log: SqliteLog, graph: Neo4jGraph, turns: int, dimensions: int) 
     nodes, of_graph, of_vectors = Neo4jNodeVectors(graph.database), 0.0, 0.0
     for number in range(USERS):
         scope = Scope(f"user{number}")
-        given = Synthetic(number).turns(turns // USERS, scope.user_id)
-        said = [build(Turn, id=one.pop("turn_id"), **one) for one in given]
+        given = SyntheticConversations(number).generate_turns(turns // USERS, scope.user_id)
+        said = [build_record(Turn, id=one.pop("turn_id"), **one) for one in given]
         for start in range(0, len(said), AT_ONCE):
-            await put(log, scope, *said[start : start + AT_ONCE])
+            await write_records(log, scope, *said[start : start + AT_ONCE])
             seq = start // AT_ONCE + 1
             (entry,) = await log.changes(scope, seq - 1, 1)
-            vectors = RANDOM.standard_normal((len(entry.puts), dimensions)).astype(np.float16)
-            held = {stored.record.key: (stored.slot, vectors[n]) for n, stored in enumerate(entry.puts)}
+            vectors = RANDOM.standard_normal((len(entry.upserts), dimensions)).astype(np.float16)
+            held = {stored.record.key: (stored.ordinal, vectors[n]) for n, stored in enumerate(entry.upserts)}
             began = perf_counter()
             await graph.apply({scope.user_id: (seq - 1, [entry])})
             between = perf_counter()
@@ -65,16 +65,16 @@ async def median(ask: Callable[[], Awaitable[Any]]) -> float:
 
 async def measure(url: str, turns: int, dimensions: int, indexed: str) -> str:
     """One line of what it costs: without an index, with one, or with one that can filter."""
-    async with opened(Path(tempfile.mkdtemp()) / "log.db") as log, kept_on(url, log) as graph:
+    async with open_sqlite_log(Path(tempfile.mkdtemp()) / "log.db") as log, open_server_graph(url, log) as graph:
         if indexed:
-            await make_indexes(url, dimensions)
+            await create_indexes(url, dimensions)
         of_graph, of_vectors = await write(log, graph, turns, dimensions)
         exact, filtered, _ = [block.split("```")[0] for block in PAGE.read_text().split("```cypher\n")[1:]]
         vector = RANDOM.standard_normal(dimensions).tolist()
         values = {"user_id": "user1", "vector": vector, "channels": ["_global"], "now": 0, "k": 10}
 
         def ask(text: str) -> Callable[[], Awaitable[Any]]:
-            return lambda: graph.database.read(lambda tx: rows(tx, text, **values))
+            return lambda: graph.database.read(lambda tx: fetch_rows(tx, text, **values))
 
         times = [f"exact {await median(ask(exact)):.1f} ms"]
         if indexed == "filtered":

@@ -11,14 +11,14 @@ import psycopg
 import redis
 
 from agentmem import AsyncAgentMemory
-from agentmem.model.edges import ENDS
-from agentmem.model.records import KINDS, Conversation, EdgeKind, Strategy, Tool, User, build
-from agentmem.stores.neo4j import Neo4jGraph, Neo4jNodeVectors, make_indexes
-from agentmem.stores.neo4j.connection import Database, rows
-from tests.conformance.graphs import Kept, kept_in
-from tests.conformance.indexes import place_in, place_on
-from tests.conformance.node_vectors import alone_with_indexes
-from tests.conformance.stores import START, entity, fact, goal, turn
+from agentmem.model.edges import ENDPOINT_LABELS
+from agentmem.model.records import KINDS, Conversation, EdgeKind, Strategy, Tool, User, build_record
+from agentmem.stores.neo4j import Neo4jGraph, Neo4jNodeVectors, create_indexes
+from agentmem.stores.neo4j.connection import Neo4jDatabase, fetch_rows
+from tests.conformance.graphs import LogWithGraph, open_log_with_graph
+from tests.conformance.indexes import open_postgres_backend, open_sqlite_backend
+from tests.conformance.node_vectors import lock_vector_indexes
+from tests.conformance.stores import START, build_entity, build_fact, build_goal, build_turn
 
 DIMENSIONS = (384, 768, 1536, 3072)
 OPENED_FOR = "hash:test:{}"
@@ -52,7 +52,7 @@ RETURN name, type, labelsOrTypes, properties"""
 
 async def postgres(url: str) -> set[str]:
     """Tables, columns with types, indexes and functions of an empty database after migrating and opening embedders."""
-    async with place_on(url) as place:
+    async with open_postgres_backend(url) as place:
         for number in DIMENSIONS:
             await place.open(OPENED_FOR.format(number), number)
         with psycopg.connect(url) as owner:
@@ -61,11 +61,11 @@ async def postgres(url: str) -> set[str]:
 
 async def file(folder: Path) -> set[str]:
     """Tables, columns, indexes and keys of a new file; kinds of records, their fields, and edges."""
-    async with place_in(folder) as place:
+    async with open_sqlite_backend(folder) as place:
         for number in DIMENSIONS:
             await place.open(OPENED_FOR.format(number), number)
         found = await place.database.read(_of_file)
-    edges = {f"(:{source})-[:{kind}]->(:{target})" for kind, (source, target) in ENDS.items()}
+    edges = {f"(:{source})-[:{kind}]->(:{target})" for kind, (source, target) in ENDPOINT_LABELS.items()}
     fields = {f"{name}.{field}" for name, kind in KINDS.items() for field in kind.model_fields}
     return found | set(KINDS) | fields | edges
 
@@ -88,48 +88,48 @@ def _on(name: str, place: str, columns: Sequence[str]) -> str:
 
 async def neo4j(url: str, folder: Path) -> set[str]:
     """Labels, properties with types, relationships, constraints and indexes; a record of each kind is written."""
-    async with kept_in(folder, "neo4j", url) as kept:
+    async with open_log_with_graph(folder, "neo4j", url) as kept:
         await _fill(kept)
-        assert isinstance(kept.walks, Neo4jGraph)
-        database, user = kept.walks.database, kept.ann.user_id
-        with alone_with_indexes(url):
+        assert isinstance(kept.graph, Neo4jGraph)
+        database, user = kept.graph.database, kept.ann.user_id
+        with lock_vector_indexes(url):
             await _fill_vectors(kept, database)
-            await make_indexes(url, DIMENSIONS[0])
-            indexes = await database.read(lambda tx: rows(tx, GRAPH_INDEXES))
-        properties = await database.read(lambda tx: rows(tx, PROPERTIES, user_id=user))
-        constraints = await database.read(lambda tx: rows(tx, CONSTRAINTS))
+            await create_indexes(url, DIMENSIONS[0])
+            indexes = await database.read(lambda tx: fetch_rows(tx, GRAPH_INDEXES))
+        properties = await database.read(lambda tx: fetch_rows(tx, PROPERTIES, user_id=user))
+        constraints = await database.read(lambda tx: fetch_rows(tx, CONSTRAINTS))
     labels = {on[0] for _, _, on, _ in constraints}
     found = {f"{label}.{name} {kind.removesuffix(' NOT NULL')}" for label, name, kind in properties}
     found |= {_on(f"{name} unique", on[0], of) for name, kind, on, of in constraints if "UNIQUENESS" in kind}
     found |= {_on(f"{name} {kind.lower()}", (on or [""])[0], of or []) for name, kind, on, of in indexes}
     kinds = {str(kind) for kind in EdgeKind} & labels
-    found |= {f"(:{ENDS[EdgeKind(k)][0]})-[:{k}]->(:{ENDS[EdgeKind(k)][1]})" for k in kinds}
+    found |= {f"(:{ENDPOINT_LABELS[EdgeKind(k)][0]})-[:{k}]->(:{ENDPOINT_LABELS[EdgeKind(k)][1]})" for k in kinds}
     return found | labels
 
 
-async def _fill(kept: Kept) -> None:
+async def _fill(kept: LogWithGraph) -> None:
     times = {"created_at": START, "completed_at": START, "deadline": START}
-    await kept.put(
-        build(Conversation, id="c1", title="On roses", started_at=START, consolidated=START),
-        turn("t", 0, timestamp=START, token_count=3),
-        entity("e", aliases=("rose",), description="A plant", first_seen=START, properties={"colour": "red"}),
-        fact("f", source_turn_ids=("t",), entity_ids=("e",)),
-        goal("g", result="weeded", **times),
-        build(User, id="profile"),
-        build(Tool, id="tool", name="spade", avg_latency_ms=1.5),
-        build(
+    await kept.write_records(
+        build_record(Conversation, id="c1", title="On roses", started_at=START, consolidated=START),
+        build_turn("t", 0, timestamp=START, token_count=3),
+        build_entity("e", aliases=("rose",), description="A plant", first_seen=START, properties={"colour": "red"}),
+        build_fact("f", source_turn_ids=("t",), entity_ids=("e",)),
+        build_goal("g", result="weeded", **times),
+        build_record(User, id="profile"),
+        build_record(Tool, id="tool", name="spade", avg_latency_ms=1.5),
+        build_record(
             Strategy, id="s", description="Dig first", context_pattern="a new bed", tool_sequence=("spade",),
             created_at=START, last_used=START, tool_ids=("tool",), conversation_ids=("c1",),
         ),
     )  # fmt: skip
 
 
-async def _fill_vectors(kept: Kept, database: Database) -> None:
+async def _fill_vectors(kept: LogWithGraph, database: Neo4jDatabase) -> None:
     """What the setting `graph_vectors` does for searchable records."""
-    outline, _, head = await kept.log.outline(kept.ann, 0)
+    columns, _, head = await kept.log.read_columns(kept.ann, 0)
     vector = np.ones(DIMENSIONS[0], dtype=np.float16)
     without = ("Conversation", "Tool", "User")
-    held = {(row.kind, row.id): (row.slot, vector) for row in outline if row.kind not in without}
+    held = {(row.kind, row.id): (row.slot, vector) for row in columns if row.kind not in without}
     assert await Neo4jNodeVectors(database).write(kept.ann, "graph_vectors/made up", 0, head.seq, held)
 
 
@@ -139,12 +139,12 @@ async def session(home: Path, session_url: str | None) -> None:
         "ann", home=home, session_url=session_url, conversation_id="talk", embedder="hash"
     ) as memory:
         await memory.store_turn("Roses want lime.")
-        await memory.resources.settle()
+        await memory.engine.drain_background()
         await memory.working.set("city", "Oslo")
         await memory.working.push_thought("ask about the soil")
-        scope = memory._seat.scope
+        scope = memory._context.scope
         for key in ("session:s1:note", "consolidation:job:7", "consolidation:lock:talk", "identity", "context"):
-            await memory.resources.session.set(scope, key, "x", ttl=60)
+            await memory.engine.session.set(scope, key, "x", ttl=60)
 
 
 def redis_keys(url: str) -> set[str]:

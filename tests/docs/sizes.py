@@ -17,19 +17,19 @@ import numpy as np
 import psycopg
 
 from agentmem.audit import Auditor
-from agentmem.bench.synthetic import Synthetic
+from agentmem.bench.synthetic import SyntheticConversations
 from agentmem.model.changes import Change, JournalEntry
-from agentmem.model.records import Conversation, Fact, Turn, build
+from agentmem.model.records import Conversation, Fact, Turn, build_record
 from agentmem.model.scope import Scope
 from agentmem.settings import load_settings
-from agentmem.stores import SENTENCE, WHOLE, Batch, Passage
+from agentmem.stores import SENTENCE, WHOLE, VectorBatch, VectorRow
 from agentmem.stores.neo4j import Neo4jGraph
 from agentmem.stores.postgres import PostgresLog, migrate, open_log
 from agentmem.stores.postgres.vectors import PostgresVectors, open_vectors
-from agentmem.text.passages import passages
-from tests.conformance.graphs import kept_on
-from tests.conformance.stores import opened
-from tests.conformance.writing import START, SetClock
+from agentmem.text.passages import chunk_text
+from tests.conformance.graphs import open_server_graph
+from tests.conformance.stores import open_sqlite_log
+from tests.conformance.writing import START, SettableClock
 from tests.servers.local import LocalServer
 from tests.servers.neo4j import Neo4j
 from tests.servers.postgres import Postgres
@@ -45,16 +45,20 @@ HAVING sum(pg_total_relation_size(c.oid)) > 1000000 ORDER BY 4 DESC"""
 
 def written(scope: Scope, turns: int) -> Iterator[Change]:
     """A change per turn, and one per fact that follows from it."""
-    for n, given in enumerate(Synthetic(hash_of(scope)).turns(turns, scope.user_id)):
-        said = build(Turn, id=given.pop("turn_id"), **given)
+    for n, given in enumerate(SyntheticConversations(hash_of(scope)).generate_turns(turns, scope.user_id)):
+        said = build_record(Turn, id=given.pop("turn_id"), **given)
         name = f"019ca945-0a00-7fb4-a535-{n:012x}"  # as long as ids are
         where = (Conversation(id=said.conversation_id, started_at=said.timestamp),)
-        yield Change(scope=scope, operation="store", operation_id=name, change_id=f"t{name[1:]}", puts=(said,),
-                     ensures=where)  # fmt: skip
+        yield Change(scope=scope, operation="store", operation_id=name, change_id=f"t{name[1:]}", upserts=(said,),
+                     inserts_if_absent=where)  # fmt: skip
         if n % 3 == 0:
             claim = " ".join(said.content.split()[:9])
-            fact = build(Fact, id=f"{scope.user_id}-{name}", claim=claim, claim_hash=name, source_turn_ids=(said.id,))
-            yield Change(scope=scope, operation="learn_fact", operation_id=name, change_id=f"f{name[1:]}", puts=(fact,))
+            fact = build_record(
+                Fact, id=f"{scope.user_id}-{name}", claim=claim, claim_hash=name, source_turn_ids=(said.id,)
+            )
+            yield Change(
+                scope=scope, operation="learn_fact", operation_id=name, change_id=f"f{name[1:]}", upserts=(fact,)
+            )
 
 
 def hash_of(scope: Scope) -> int:
@@ -62,14 +66,14 @@ def hash_of(scope: Scope) -> int:
     return int(scope.user_id.removeprefix("user"))
 
 
-def found(entries: Sequence[JournalEntry], dimensions: int) -> list[Passage]:
+def found(entries: Sequence[JournalEntry], dimensions: int) -> list[VectorRow]:
     """The passages of what these entries put."""
     out = []
-    for stored in (stored for entry in entries for stored in entry.puts):
-        for piece in passages(stored.record.searchable()):
+    for stored in (stored for entry in entries for stored in entry.upserts):
+        for piece in chunk_text(stored.record.search_text()):
             vector = RANDOM.standard_normal(dimensions).astype(np.float16)
-            grain = WHOLE if piece.grain == "whole" else SENTENCE
-            out.append(Passage(stored.slot, stored.record.kind, "_global", grain, piece.part,
+            granularity = WHOLE if piece.granularity == "whole" else SENTENCE
+            out.append(VectorRow(stored.ordinal, stored.record.kind, "_global", granularity, piece.part,
                                (piece.start, piece.end), vector))  # fmt: skip
     return out
 
@@ -82,10 +86,20 @@ async def fill(log: PostgresLog, index: PostgresVectors, graph: Neo4jGraph, turn
         source = written(scope, turns // USERS)
         while changes := list(islice(source, AT_ONCE)):
             entries = await log.append(changes)
-            rows = [auditor.write(entry.operation, scope, memory_type="episodic", operation_id=entry.operation_id,
-                                  count=1, latency_ms=1.0, metadata={"turns": 1}) for entry in entries]  # fmt: skip
-            await log.audit([row for row in rows if row is not None])
-            await index.apply({scope.user_id: Batch(after, entries[-1].seq, found(entries, dimensions))})
+            rows = [
+                auditor.build_write_entry(
+                    entry.operation,
+                    scope,
+                    memory_type="episodic",
+                    operation_id=entry.operation_id,
+                    count=1,
+                    latency_ms=1.0,
+                    metadata={"turns": 1},
+                )
+                for entry in entries
+            ]
+            await log.write_audit([row for row in rows if row is not None])
+            await index.apply({scope.user_id: VectorBatch(after, entries[-1].seq, found(entries, dimensions))})
             await graph.apply({scope.user_id: (after, entries)})
             after, memories = entries[-1].seq, memories + len(entries)
     return memories
@@ -94,9 +108,12 @@ async def fill(log: PostgresLog, index: PostgresVectors, graph: Neo4jGraph, turn
 async def measure(turns: int, dimensions: int, postgres: LocalServer, neo4j: LocalServer) -> int:
     """Fill both servers and fold the words, as maintenance does."""
     await migrate(postgres.url, START)
-    log = await open_log(postgres.url, SetClock())
+    log = await open_log(postgres.url, SettableClock())
     index = await open_vectors(log.database, f"synthetic:random:{dimensions}", dimensions)
-    async with opened(Path(tempfile.mkdtemp()) / "unused.db") as unused, kept_on(neo4j.url, unused) as graph:
+    async with (
+        open_sqlite_log(Path(tempfile.mkdtemp()) / "unused.db") as unused,
+        open_server_graph(neo4j.url, unused) as graph,
+    ):
         memories = await fill(log, index, graph, turns, dimensions)
     await log.maintain(START, 365)
     await log.close()

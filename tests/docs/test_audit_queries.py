@@ -20,13 +20,13 @@ from psycopg.rows import dict_row
 
 from agentmem import AgentMemory, NotFound
 from agentmem.audit import Auditor
-from agentmem.model.changes import Audit, Promotion
+from agentmem.model.changes import AuditEntry, PromotionAudit
 from agentmem.model.scope import Scope
 from agentmem.settings import load_settings
 from agentmem.stores import LogStore
 from agentmem.stores.postgres import open_log
-from tests.conformance.writing import SetClock, change, turn
-from tests.flows.given import START, StoppedClock, opened
+from tests.conformance.writing import SettableClock, build_change, build_turn
+from tests.flows.given import START, ManualClock, open_memory
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/audit.md").read_text(encoding="utf-8")
 QUERIES = dict(re.findall(r"^## (\d+\. [^\n]+)\n.*?^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
@@ -42,10 +42,10 @@ Row = dict[str, Any]
 Ask = Callable[[str], list[Row]]
 
 
-def live(home: Path, clock: StoppedClock) -> list[Row]:
+def live(home: Path, clock: ManualClock) -> list[Row]:
     """Three days of two users and an agent; the rows they left in the embedded store, in order."""
     rows: list[Row] = []
-    with opened(home, clock=clock, audit_level="verbose", seed=1) as alice:
+    with open_memory(home, clock=clock, audit_level="verbose", seed=1) as alice:
         bot = alice.scoped(channel="roses", agent_id="bot", session_id="s1")
         bob = alice.scoped(user_id="bob", agent_id="bot")
         alice.store_turn("Ann keeps the garden.", turn_id="said")
@@ -54,62 +54,66 @@ def live(home: Path, clock: StoppedClock) -> list[Row]:
         bot.semantic.promote_to_global(fact.id, "known well")
         with pytest.raises(NotFound):
             bot.forget(NOTHING)
-        clock.ahead(hours=1)
+        clock.advance(hours=1)
         alice.store_turn(SECRET)
         spoken(bob, clock, 1, 1)
         spoken(bob, clock, 2, 1)
         spoken(bob, clock, 3, 8)
         for memory in (alice, bob):
             rows += memory.audit.query(limit=1000)
-    with opened(home, clock=clock, audit_level="reads", seed=1) as alice:
+    with open_memory(home, clock=clock, audit_level="reads", seed=1) as alice:
         alice.context("what about the roses?")
         rows += alice.audit.query(limit=1)
     return sorted(rows, key=lambda row: (row["timestamp"], row["id"]))
 
 
-def spoken(memory: AgentMemory, clock: StoppedClock, day: int, times: int) -> None:
-    clock.at = START.replace(day=day, hour=14)
+def spoken(memory: AgentMemory, clock: ManualClock, day: int, times: int) -> None:
+    clock.time = START.replace(day=day, hour=14)
     for n in range(times):
         memory.store_turn(f"Something of day {day}, {n}.")
 
 
-def audit_of(row: Row, latency_ms: float) -> Audit:
+def audit_of(row: Row, latency_ms: float) -> AuditEntry:
     """The row again, as another log takes it. The clock stood still: each gets a duration of its own."""
-    names = {field.name for field in fields(Audit)} & set(row)
+    names = {field.name for field in fields(AuditEntry)} & set(row)
     names_of_scope = ("agent_id", "conversation_id", "session_id")
     scope = Scope(row["user_id"], row["source_channel"], **{name: row[name] for name in names_of_scope})
     same = {name: row[name] for name in names} | {"target_channels": tuple(row["target_channels"])}
-    return Audit(**{**same, "operation_id": row["operation_id"] or "", "latency_ms": latency_ms, "scope": scope})
+    return AuditEntry(**{**same, "operation_id": row["operation_id"] or "", "latency_ms": latency_ms, "scope": scope})
 
 
 async def bring(url: str, rows: list[Row], auditor: Auditor) -> None:
     """Write the rows to the server at their times, one of them with what it tells of, and erase that afterwards."""
-    clock = SetClock()
+    clock = SettableClock()
     log: LogStore = await open_log(url, clock)
     try:
         for n, row in enumerate(rows):
-            clock.moment = datetime.fromisoformat(row["timestamp"])
+            clock.time = datetime.fromisoformat(row["timestamp"])
             audit = audit_of(row, 10.0 * (n + 1))
             if row["metadata"].get("payload") == [SECRET]:
-                told = change(ALICE, turn("secret", SECRET), operation_id=audit.operation_id)
+                told = build_change(ALICE, build_turn("secret", SECRET), operation_id=audit.operation_id)
                 await log.append([told], audit)
             else:
-                await log.audit([audit])
-        clock.moment = START.replace(day=4)
-        await log.erase(ALICE, [("Turn", "secret")], operation_id="gone", at=clock.moment)
-        erased = auditor.write(
+                await log.write_audit([audit])
+        clock.time = START.replace(day=4)
+        await log.erase(ALICE, [("Turn", "secret")], operation_id="gone", erased_at=clock.time)
+        erased = auditor.build_write_entry(
             "delete", ALICE, memory_type="episodic", operation_id="gone", count=1, metadata={"ids": ["secret"]}
         )
         assert erased is not None
-        await log.audit([erased, Audit(operation="maintain", memory_type="system", scope=None), promoted(auditor)])
+        await log.write_audit(
+            [erased, AuditEntry(operation="maintain", memory_type="system", scope=None), promoted(auditor)]
+        )
     finally:
         await log.close()
 
 
-def promoted(auditor: Auditor) -> Audit:
+def promoted(auditor: Auditor) -> AuditEntry:
     """The row of a promotion that was decided by thresholds."""
-    known = Promotion("roses", 0.9, 6, 3)
-    row = auditor.write("promote", Scope("carol", "roses"), memory_type="semantic", count=2, promotion=known)
+    known = PromotionAudit("roses", 0.9, 6, 3)
+    row = auditor.build_write_entry(
+        "promote", Scope("carol", "roses"), memory_type="semantic", count=2, promotion=known
+    )
     assert row is not None
     return replace(row, config_snapshot={**row.config_snapshot, "promotion": THRESHOLDS})
 
@@ -118,7 +122,7 @@ def promoted(auditor: Auditor) -> Audit:
 def left(postgres_migrated: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     """What the users left in the audit log of the server, but for the erasure, as it was before that."""
     home = tmp_path_factory.mktemp("audited") / "home"
-    rows = live(home, StoppedClock())
+    rows = live(home, ManualClock())
     auditor = Auditor(load_settings(home=home, audit_level="reads", embedder="hash", seed=1))
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, bring(postgres_migrated[1], rows, auditor)).result()

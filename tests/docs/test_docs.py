@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.text.blocks import load_blocks
+from agentmem.text.blocks import load_templates
 from tests.servers.stack import Stack
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +56,7 @@ def test_tests_that_documents_name_exist() -> None:
 
 @pytest.mark.parametrize("prompt", ["extract.md", "extract_agent.md"])
 def test_the_prompts_that_are_shown_are_those_that_are_sent(prompt: str) -> None:
-    sent = load_blocks("agentmem.extraction", prompt)["system"]
+    sent = load_templates("agentmem.extraction", prompt)["system"]
     assert f"```text\n{sent}\n```" in (ROOT / "docs/extraction.md").read_text()
 
 

@@ -18,8 +18,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import agentmem
-from agentmem.consolidation import scheduled_jobs
-from agentmem.recall.options import read_options
+from agentmem.consolidation import list_scheduled_jobs
+from agentmem.recall.options import parse_options
 from agentmem.settings import Settings, load_settings
 from tests.docs.test_docs import PYTHON, ROOT
 from tests.docs.test_source_behaviour import CALL, is_call, is_command, literal
@@ -110,7 +110,7 @@ MAPPED = [
 def fields_of_settings() -> dict[str, FieldInfo]:
     """Every setting that there is, by its path."""
     found: dict[str, FieldInfo] = {}
-    options = read_options({}, "best")
+    options = parse_options({}, "best")
     parts = {each.name: getattr(options, each.name) for each in fields(options)}
     parts |= {each.name: each.options for each in options.techniques}
     for name, field in Settings.model_fields.items():
@@ -207,7 +207,7 @@ def ours(token: str) -> Any:
         assert is_command(token), token
         return token
     if token.startswith("worker.minutes."):
-        return scheduled_jobs()[token.rpartition(".")[2]].MINUTES
+        return list_scheduled_jobs()[token.rpartition(".")[2]].MINUTES
     if token[0].isupper():
         name, given = CALL.fullmatch(token).groups()  # type: ignore[union-attr]
         assert is_call(token, getattr(agentmem, name.split(".")[0])), token
@@ -252,4 +252,4 @@ def test_what_has_no_name_of_its_own_in_the_environment_is_json(monkeypatch: pyt
     monkeypatch.setenv("AGENTMEM_RECALL", '{"ranking": {"kinds": {"Turn": 1.0}}}')
     settings = load_settings()
     assert settings.retention.conversation_days is None
-    assert read_options(settings.recall).ranking.kinds["Turn"] == 1.0
+    assert parse_options(settings.recall).ranking.kinds["Turn"] == 1.0

@@ -15,10 +15,10 @@ import pytest
 
 import agentmem
 from agentmem import AgentMemory
-from agentmem.cli.program import program
-from agentmem.consolidation import scheduled_jobs
+from agentmem.cli.program import cli_group
+from agentmem.consolidation import list_scheduled_jobs
 from agentmem.model.scope import GLOBAL, SWARM
-from agentmem.recall.options import read_options
+from agentmem.recall.options import parse_options
 from agentmem.settings import load_settings
 from tests.docs.test_docs import NAMED, ROOT
 
@@ -122,7 +122,7 @@ def literal(text: str | ast.expr) -> Any:
 def is_command(token: str) -> bool:
     """`agentmem` with a command that there is, and options that it has."""
     _, name, *options = token.split()
-    command = program.get_command(click.Context(program), name)
+    command = cli_group.get_command(click.Context(cli_group), name)
     known = {option for each in (command.params if command else ()) for option in each.opts}
     return command is not None and set(options) <= known
 
@@ -151,7 +151,7 @@ def setting(path: str) -> Any:
     first, *rest = path.split(".")
     if first != "recall" or not rest:
         return attrgetter(path)(load_settings())
-    options = read_options({})
+    options = parse_options({})
     techniques = {each.name: each.options for each in options.techniques}
     sections: dict[str, Any] = {"ranking": options.ranking, "context": options.context, "reranker": options.reranker}
     return attrgetter(rest[1])((techniques | sections)[rest[0]])
@@ -178,7 +178,7 @@ def exists(token: str, memory: AgentMemory) -> bool:
     if token[:1].isupper():
         name = re.split(r"[.(]", token)[0]
         return name in agentmem.__all__ and is_call(token, getattr(agentmem, name))
-    minutes = {name: module.MINUTES for name, module in scheduled_jobs().items()}
+    minutes = {name: module.MINUTES for name, module in list_scheduled_jobs().items()}
     if job := JOB.fullmatch(token):
         return minutes.get(job[1]) == float(job[2])
     return token in {SWARM, GLOBAL, *IN_SCHEMA} or is_setting(token)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from agentmem.providers import Embedder, Vectors
 
 
-class AsAModel:
+class AsyncOnlyEmbedder:
     """Answers as the embedder behind it does."""
 
     def __init__(self, inner: Embedder) -> None:
         self._inner = inner
-        self.identity, self.dimensions, self.grains = inner.identity, inner.dimensions, inner.grains
+        self.identity, self.dimensions, self.granularities = inner.identity, inner.dimensions, inner.granularities
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         return await self._inner.embed(texts)

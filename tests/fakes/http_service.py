@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
-_Service = TypeVar("_Service", bound="Service")
+_Service = TypeVar("_Service", bound="FakeHTTPService")
 
 
 @dataclass
-class Answer:
+class ScriptedResponse:
     """What the service does with one request; without settings it answers well."""
 
     status: int = 200
@@ -30,7 +30,7 @@ class Answer:
 
 
 @dataclass
-class Service:
+class FakeHTTPService:
     """`script` is used up one answer a request, then all are good; `requests` and `headers` keep what was asked."""
 
     url: str = ""
@@ -43,7 +43,7 @@ class Service:
         return {}
 
 
-def _handler(service: Service) -> type[BaseHTTPRequestHandler]:
+def _handler(service: FakeHTTPService) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -51,7 +51,7 @@ def _handler(service: Service) -> type[BaseHTTPRequestHandler]:
             asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
             service.requests.append(asked)
             service.headers.append({name.lower(): value for name, value in self.headers.items()})
-            answer = service.script.pop(0) if service.script else Answer()
+            answer = service.script.pop(0) if service.script else ScriptedResponse()
             time.sleep(answer.delay)
             if answer.drop:
                 self.close_connection = True
@@ -78,7 +78,7 @@ def _handler(service: Service) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
-def serving(service: _Service) -> Iterator[_Service]:
+def serve(service: _Service) -> Iterator[_Service]:
     """Serve on a free port until the block ends."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(service))
     server.daemon_threads = True

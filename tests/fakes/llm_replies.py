@@ -9,11 +9,11 @@ from typing import Any
 
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.providers import LLMReply, LLMRequest
-from agentmem.providers.llms import LLMs
+from agentmem.providers.llms import LLMRegistry
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.layer import RecallLayer
-from agentmem.recall.query import Request
-from agentmem.resources import Resources
+from agentmem.recall.query import RecallRequest
+from agentmem.resources import Engine
 
 TECHNIQUES = ("decompose", "expansion", "hyde", "self_query")
 HYDE = {"sentence": "Ann plays the cello in an orchestra."}
@@ -25,7 +25,7 @@ SELF_QUERY = {
 GOOD = dict(zip(TECHNIQUES, (DECOMPOSE, EXPANSION, HYDE, SELF_QUERY), strict=True))
 
 
-class Replies:
+class ScriptedLLM:
     """See `LLM`. A reply is text, something for JSON, or an error to raise; a purpose without one gets {}."""
 
     identity = "replies:test"
@@ -33,10 +33,10 @@ class Replies:
     def __init__(self, replies: Mapping[str, Any] | None = None, *, delay: float = 0.0) -> None:
         self.replies = GOOD if replies is None else replies
         self.delay = delay
-        self.asked: list[LLMRequest] = []
+        self.requests: list[LLMRequest] = []
 
     async def complete(self, request: LLMRequest) -> LLMReply:
-        self.asked.append(request)
+        self.requests.append(request)
         await asyncio.sleep(self.delay)
         reply = self.replies.get(request.purpose, {})
         if isinstance(reply, Exception):
@@ -47,20 +47,24 @@ class Replies:
         pass
 
 
-def put_behind(resources: Resources, llm: Replies) -> None:
+def install_llm(resources: Engine, llm: ScriptedLLM) -> None:
     """Make this the model that the settings name, whatever they say."""
-    resources.llms = LLMs(resources.settings, {resources.settings.llm: llm})
+    resources.llms = LLMRegistry(resources.settings, {resources.settings.llm: llm})
 
 
-def layer_with(memory: AsyncAgentMemory, llm: Replies | None, *names: str, **settings: Any) -> RecallLayer:
+def build_llm_recall_layer(
+    memory: AsyncAgentMemory, llm: ScriptedLLM | None, *names: str, **settings: Any
+) -> RecallLayer:
     """Recall with these techniques switched on, beside the usual ones, and this model behind them."""
-    resources = memory.resources
+    engine = memory.engine
     if llm is not None:
-        put_behind(resources, llm)
+        install_llm(engine, llm)
     on = {name: {"enabled": True, **settings.get(name, {})} for name in names}
-    return RecallLayer(resources, {**settings, **on})
+    return RecallLayer(engine, {**settings, **on})
 
 
-async def asked(layer: RecallLayer, memory: AsyncAgentMemory, query: str, *only: str, **more: Any) -> MemoryBundle:
+async def recall_with(
+    layer: RecallLayer, memory: AsyncAgentMemory, query: str, *only: str, **more: Any
+) -> MemoryBundle:
     """What is remembered for a query, by these techniques alone where some are named."""
-    return await layer.recall(Request(query=query, techniques=only or None, **more), memory.scope)
+    return await layer.recall(RecallRequest(query=query, techniques=only or None, **more), memory.scope)

@@ -4,31 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentmem.errors import BadReply, ModelUnavailable
+from agentmem.errors import InvalidModelOutput, ModelUnavailable
 from agentmem.providers import Vectors
 from agentmem.providers.hash import HashEmbedder
 
 
-class MoodyEmbedder:
-    """`away` makes it unavailable; it cannot read a text that holds `poison`. `asked` are the texts it was given.
+class FlakyEmbedder:
+    """`unavailable` makes it unavailable; it cannot read a text that holds `poison`. `texts` are the texts it was
+    given.
 
     It stands for a model, so it can only be waited for.
     """
 
-    def __init__(self, *, away: bool = False, poison: str = "\0") -> None:
+    def __init__(self, *, unavailable: bool = False, poison: str = "\0") -> None:
         self._hash = HashEmbedder(128)
-        self.identity, self.dimensions, self.grains = self._hash.identity, self._hash.dimensions, self._hash.grains
-        self.away = away
+        self.identity, self.dimensions, self.granularities = (
+            self._hash.identity,
+            self._hash.dimensions,
+            self._hash.granularities,
+        )
+        self.unavailable = unavailable
         self.poison = poison
-        self.asked: list[str] = []
+        self.texts: list[str] = []
         self.closed = False
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        self.asked += texts
-        if self.away:
+        self.texts += texts
+        if self.unavailable:
             raise ModelUnavailable("the model is away")
         if any(self.poison in text for text in texts):
-            raise BadReply("the model cannot read this")
+            raise InvalidModelOutput("the model cannot read this")
         return await self._hash.embed(texts)
 
     async def close(self) -> None:

@@ -13,7 +13,7 @@ from tests.fakes import http_service
 
 
 @dataclass
-class Answer(http_service.Answer):
+class EmbeddingResponse(http_service.ScriptedResponse):
     """Adds what can be wrong with vectors."""
 
     dimensions: int | None = None
@@ -23,7 +23,7 @@ class Answer(http_service.Answer):
 
 
 @dataclass
-class Service(http_service.Service):
+class FakeEmbeddingService(http_service.FakeHTTPService):
     """Answers with vectors that can be foretold."""
 
     dimensions: int = 1536
@@ -33,8 +33,8 @@ class Service(http_service.Service):
         return [float(len(text) + 1), *(float(byte) for byte in text.encode()[:8]), *([0.0] * dimensions)][:dimensions]
 
     def reply(self, asked: dict[str, Any], answer: Any) -> dict[str, Any]:
-        if not isinstance(answer, Answer):
-            answer = Answer()
+        if not isinstance(answer, EmbeddingResponse):
+            answer = EmbeddingResponse()
         size = answer.dimensions or asked.get("dimensions") or self.dimensions
         texts = asked["input"][: answer.count]
         vectors = [[answer.value] * size if answer.value is not None else self.vector(text, size) for text in texts]
@@ -53,8 +53,8 @@ class Service(http_service.Service):
 
 
 @contextmanager
-def running() -> Iterator[Service]:
+def serve() -> Iterator[FakeEmbeddingService]:
     """Serve on a free port until the block ends."""
-    with http_service.serving(Service()) as service:
+    with http_service.serve(FakeEmbeddingService()) as service:
         service.url += "/v1"
         yield service

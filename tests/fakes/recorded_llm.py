@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentmem.providers import LLMReply, LLMRequest
-from agentmem.providers.asking import Asker, Spending
+from agentmem.providers.asking import Budget, StructuredLLM
 
 Answer = str | Exception | Mapping[str, Any] | Sequence[Any]
 
@@ -18,12 +18,12 @@ class RecordedLLM:
     identity = "recorded:test"
 
     def __init__(self, *answers: Answer, by_purpose: Mapping[str, Sequence[Answer]] | None = None) -> None:
-        self.asked: list[LLMRequest] = []
+        self.requests: list[LLMRequest] = []
         self._answers = {"": list(answers), **{name: list(given) for name, given in (by_purpose or {}).items()}}
 
     async def complete(self, request: LLMRequest) -> LLMReply:
         """The next answer for the purpose; an exception is raised."""
-        self.asked.append(request)
+        self.requests.append(request)
         answers = self._answers.get(request.purpose, self._answers[""])
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
@@ -34,6 +34,6 @@ class RecordedLLM:
     async def close(self) -> None:
         """Nothing to let go of."""
 
-    def asker(self, spending: Spending | None = None) -> Asker:
+    def structured(self, budget: Budget | None = None) -> StructuredLLM:
         """An asker of this model."""
-        return Asker(self, spending or Spending())
+        return StructuredLLM(self, budget or Budget())

@@ -7,38 +7,39 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentmem import AsyncAgentMemory
-from agentmem.providers import LLMReply, LLMRequest, estimated_tokens
-from agentmem.providers.llms import LLMs
+from agentmem.providers import LLMReply, LLMRequest, estimate_tokens
+from agentmem.providers.llms import LLMRegistry
 
 SPEC = "scribe:test"
-Said = Mapping[str, Any]  # facts, entities, relations (without the turn's label), standalone, keys
+TurnReply = Mapping[str, Any]  # facts, entities, relations (without the turn's label), standalone, keys
 
 
-class Scribe:
-    """Answers extraction from `book`, by the text of a turn; verdicts from `verdicts`, by the two claims.
+class FakeExtractionLLM:
+    """Answers extraction from `replies_by_text`, by the text of a turn; verdicts from `verdicts`, by the two claims.
 
-    `trouble` may raise, or give the text of a reply in place of the right one, for a request.
+    `intercept` may raise, or give the text of a reply in place of the right one, for a request.
     """
 
     identity = SPEC
 
     def __init__(
-        self, book: Mapping[str, Said] | None = None, *, verdicts: Mapping[tuple[str, str], str] | None = None,
-        trouble: Callable[[LLMRequest], str | None] | None = None,
+        self, replies_by_text: Mapping[str, TurnReply] | None = None, *,
+        verdicts: Mapping[tuple[str, str], str] | None = None,
+        intercept: Callable[[LLMRequest], str | None] | None = None,
     ) -> None:  # fmt: skip
-        self.book = dict(book or {})
+        self.replies_by_text = dict(replies_by_text or {})
         self.verdicts = dict(verdicts or {})
-        self.trouble = trouble
+        self.intercept = intercept
         self.requests: list[LLMRequest] = []
 
     async def complete(self, request: LLMRequest) -> LLMReply:
         self.requests.append(request)
-        text = self.trouble(request) if self.trouble is not None else None
+        text = self.intercept(request) if self.intercept is not None else None
         if text is None:
             data = json.loads(request.content[request.content.index("{") :].split("\n\nYour last reply")[0])
             text = json.dumps(self._verdicts(data) if request.purpose == "verdict" else self._read(data))
-        tokens = estimated_tokens(request.system + request.content)
-        return LLMReply(text, tokens, 0, estimated_tokens(text), "test")
+        tokens = estimate_tokens(request.system + request.content)
+        return LLMReply(text, tokens, 0, estimate_tokens(text), "test")
 
     async def close(self) -> None:
         return None
@@ -47,7 +48,7 @@ class Scribe:
         known = {fact["claim"]: fact["label"] for fact in data["known_facts"]}
         reply: dict[str, Any] = {"turns": [], "facts": [], "entities": [], "relations": []}
         for turn in data["turns"]:
-            said = self.book.get(turn["text"], {})
+            said = self.replies_by_text.get(turn["text"], {})
             label = turn["label"]
             gloss = {"standalone": said.get("standalone", ""), "keys": said.get("keys", []), "leans_on": []}
             reply["turns"].append({"turn": label, **gloss})
@@ -68,7 +69,7 @@ class Scribe:
         return {"verdicts": told}
 
 
-def listening(memory: AsyncAgentMemory, scribe: Scribe) -> AsyncAgentMemory:
+def install_extraction_llm(memory: AsyncAgentMemory, scribe: FakeExtractionLLM) -> AsyncAgentMemory:
     """The memory, opened with `llm` SPEC, with this model behind it."""
-    memory.resources.llms = LLMs(memory.resources.settings, {SPEC: scribe})
+    memory.engine.llms = LLMRegistry(memory.engine.settings, {SPEC: scribe})
     return memory

@@ -35,7 +35,7 @@ def write_tokenizer(folder: Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
-def ids(text: str) -> list[int]:
+def encode_ids(text: str) -> list[int]:
     """What the tokenizer makes of words of the vocabulary, special pieces included."""
     return [2, *(VOCABULARY.index(word) if word in VOCABULARY else 1 for word in text.split()), 3]
 
@@ -145,5 +145,5 @@ def write_lookup(folder: Path, *, sentence: bool = False, tokens: bool = True, g
     return table
 
 
-def unit(vector: Array) -> Array:
+def normalize(vector: Array) -> Array:
     return np.asarray(vector / np.linalg.norm(vector))

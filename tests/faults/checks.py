@@ -9,30 +9,30 @@ from typing import Any
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.model.records import Record
 from agentmem.model.scope import Operator, Scope
-from agentmem.resources import Resources
+from agentmem.resources import Engine
 from agentmem.stores import Where
 from agentmem.stores.sqlite.connection import Connection
 from agentmem.upkeep.rebuild import rebuild
 
 
-async def current(resources: Resources, scope: Scope, *kinds: str) -> list[Record]:
+async def read_current(resources: Engine, scope: Scope, *kinds: str) -> list[Record]:
     """Every current record of these kinds, in any channel."""
     return await resources.log.find(scope, Where(kinds=kinds), limit=100_000)
 
 
-async def journal(resources: Resources, scope: Scope) -> list[Any]:
+async def check_journal(resources: Engine, scope: Scope) -> list[Any]:
     """The whole journal; its positions have no gap."""
     entries = await resources.log.changes(scope, 0, 1_000_000)
     assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1)), "the journal has gaps"
-    times = [entry.at for entry in entries]
+    times = [entry.recorded_at for entry in entries]
     assert times == sorted(times), "record time ran backwards"
     return entries
 
 
-async def projections(resources: Resources, scope: Scope) -> dict[str, Any]:
+async def read_projections(resources: Engine, scope: Scope) -> dict[str, Any]:
     """Words, edges and vectors of a user in a form that can be compared."""
     database: Any = resources.log
-    size = resources.vectors[0].embedder.dimensions
+    size = resources.vector_projections[0].embedder.dimensions
 
     def read(db: Connection) -> tuple[Any, ...]:
         edges = "SELECT source, kind, target, edge, owner FROM graph_edges WHERE user_id = ? ORDER BY 1, 2, 3, 4, 5"
@@ -49,36 +49,38 @@ async def projections(resources: Resources, scope: Scope) -> dict[str, Any]:
     edges, passages, terms = await database.database.read(read)
     found = await resources.log.match([term for (term,) in terms], scope)
     words = {
-        term: (each.slots.tolist(), each.counts.tolist()) for term, each in sorted(found.items()) if len(each.slots)
+        term: (each.ordinals.tolist(), each.counts.tolist())
+        for term, each in sorted(found.items())
+        if len(each.ordinals)
     }
     return {"edges": edges, "passages": passages, "words": words}
 
 
-async def settled(memory: AsyncAgentMemory) -> None:
+async def check_settled(memory: AsyncAgentMemory) -> None:
     """Nothing is left to do for this user, and every searchable record that is current has its words and vectors."""
     await memory.flush()
     assert set((await memory.lag()).values()) == {0}, f"lag {await memory.lag()}"
 
 
-async def healthy(resources: Resources) -> None:
+async def check_healthy(resources: Engine) -> None:
     """The store finds nothing wrong with itself."""
     assert await resources.log.check(Operator("test")) == []
 
 
-async def rebuilt_alike(resources: Resources, scopes: Iterable[Scope]) -> None:
+async def check_rebuild_equal(resources: Engine, scopes: Iterable[Scope]) -> None:
     """Words, vectors and edges made again from journal and records are the ones that were there."""
     scopes = list(scopes)
-    before = [await projections(resources, scope) for scope in scopes]
+    before = [await read_projections(resources, scope) for scope in scopes]
     await rebuild(resources, [scope.user_id for scope in scopes])
     for scope, found in zip(scopes, before, strict=True):
-        again = await projections(resources, scope)
+        again = await read_projections(resources, scope)
         for name, rows in found.items():
             assert again[name] == rows, (
-                f"{name} of {scope.user_id} differ from rebuilt ones: {_differ(rows, again[name])}"
+                f"{name} of {scope.user_id} differ from rebuilt ones: {_describe_difference(rows, again[name])}"
             )
 
 
-def _differ(left: Any, right: Any) -> str:
+def _describe_difference(left: Any, right: Any) -> str:
     if isinstance(left, dict):
         return json.dumps(
             {key: [left.get(key), right.get(key)] for key in {*left, *right} if left.get(key) != right.get(key)}

@@ -12,45 +12,47 @@ from typing import Any
 
 from agentmem.errors import AgentMemError, ModelUnavailable, StoreUnavailable
 from agentmem.model.changes import JournalEntry
-from agentmem.resources import Resources
+from agentmem.resources import Engine
 
-NEVER = 600.0  # seconds after which what hangs gives up
-KINDS = ("before", "after", "hang before", "hang after", "repeat")
-ONCE = frozenset({"log.audit", "session.increment"})  # calls that are not idempotent by contract
+HANG_SECONDS = 600.0  # seconds after which what hangs gives up
+FAULT_KINDS = ("before", "after", "hang before", "hang after", "repeat")
+NON_IDEMPOTENT_CALLS = frozenset({"log.audit", "session.increment"})  # calls that are not idempotent by contract
 
 
-class Faults:
+class FaultInjector:
     """Decides, by its seed, which call fails and how.
 
-    `trace` says what happened, in order; `committed` keeps the journal as it was written, before any erasure.
+    `trace` says what happened, in order; `committed_entries` keeps the journal as it was written, before any erasure.
     """
 
-    def __init__(self, seed: int, rate: float, never: float = NEVER) -> None:
+    def __init__(self, seed: int, rate: float, hang_seconds: float = HANG_SECONDS) -> None:
         self._random = random.Random(f"faults {seed}")
         self.rate = rate
-        self._never = never
+        self._never = hang_seconds
         self.trace: list[str] = []
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.committed: dict[tuple[str, int], JournalEntry] = {}
+        self.committed_entries: dict[tuple[str, int], JournalEntry] = {}
 
-    def note(self, line: str) -> None:
+    def log(self, line: str) -> None:
         self.trace.append(f"{asyncio.get_running_loop().time():10.4f} {line}")
 
     async def call(
         self, name: str, error: type[AgentMemError], function: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
     ) -> Any:
         await asyncio.sleep(self._random.uniform(0, 0.005))
-        kind = self._random.choice(KINDS) if self._random.random() < self.rate else ""
-        if kind == "repeat" and name in ONCE:
+        kind = self._random.choice(FAULT_KINDS) if self._random.random() < self.rate else ""
+        if kind == "repeat" and name in NON_IDEMPOTENT_CALLS:
             kind = ""
         if kind:
-            self.note(f"  {name}: {kind}")
+            self.log(f"  {name}: {kind}")
             self.counts[name.partition(".")[0], kind] += 1
         if kind.endswith("before"):
             await self._fail(kind, error)
         result = await function(*args, **kwargs)
         if name == "log.append":
-            self.committed |= {(entry.user_id, entry.seq): entry for entry in result if not entry.repeated}
+            self.committed_entries |= {
+                (entry.user_id, entry.seq): entry for entry in result if not entry.already_applied
+            }
         if kind.endswith("after"):
             await self._fail(kind, error)
         return await function(*args, **kwargs) if kind == "repeat" else result
@@ -61,10 +63,12 @@ class Faults:
         raise error("a simulated failure")
 
 
-class Faulty:
-    """Stands before a store or a model; its coroutines go through `Faults.call`."""
+class FaultProxy:
+    """Stands before a store or a model; its coroutines go through `FaultInjector.call`."""
 
-    def __init__(self, inner: Any, name: str, faults: Faults, error: type[AgentMemError] = StoreUnavailable) -> None:
+    def __init__(
+        self, inner: Any, name: str, faults: FaultInjector, error: type[AgentMemError] = StoreUnavailable
+    ) -> None:
         self._inner, self._name, self._faults, self._error = inner, name, faults, error
 
     def __getattr__(self, attribute: str) -> Any:
@@ -74,16 +78,16 @@ class Faulty:
         return partial(self._faults.call, f"{self._name}.{attribute}", self._error, value)
 
 
-def make_faulty(resources: Resources, faults: Faults) -> None:
+def inject_faults(resources: Engine, faults: FaultInjector) -> None:
     """Put faults before every store and model of what is open."""
-    log: Any = Faulty(resources.log, "log", faults)
-    session: Any = Faulty(resources.session, "session", faults)
+    log: Any = FaultProxy(resources.log, "log", faults)
+    session: Any = FaultProxy(resources.session, "session", faults)
     resources.log, resources.session = log, session
-    if (following := resources.following) is not None:
-        graph: Any = Faulty(resources.graph, "graph", faults)
+    if (following := resources.graph_projection) is not None:
+        graph: Any = FaultProxy(resources.graph, "graph", faults)
         resources.graph = following.graph = graph
         following.log = log
-    for projection in resources.vectors:
-        index: Any = Faulty(projection.index, "vectors", faults)
-        embedder: Any = Faulty(projection.embedder, "embedder", faults, ModelUnavailable)
+    for projection in resources.vector_projections:
+        index: Any = FaultProxy(projection.index, "vectors", faults)
+        embedder: Any = FaultProxy(projection.embedder, "embedder", faults, ModelUnavailable)
         projection.log, projection.index, projection.embedder = log, index, embedder

@@ -20,41 +20,44 @@ from typing import Any
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.settings import Settings
 from agentmem.stores.sqlite import append, erase
-from agentmem.upkeep.doctor import doctor
+from agentmem.upkeep.doctor import diagnose
 from tests.faults import checks, victim
 
 STEPS = (
     *append.STEPS, "vectors: before", "vectors: not committed", "vectors: after", "session: before", "session: after",
     *erase.STEPS,
 )  # fmt: skip
-AT_ONCE = tuple(step for step in STEPS if not step.startswith("vectors: "))  # where vectors come with the log
+# where vectors come with the log
+INLINE_VECTOR_STEPS = tuple(step for step in STEPS if not step.startswith("vectors: "))
 ANY_MOMENT = "any moment"  # the parent kills the child after a while, wherever it is
 SPAWN = multiprocessing.get_context("forkserver")  # children begin with everything imported
 SPAWN.set_forkserver_preload(["tests.faults.victim"])
 
 
 @cache
-def reference(at_once: bool = False) -> tuple[dict[str, Any], dict[str, int]]:
+def run_reference(inline_vectors: bool = False) -> tuple[dict[str, Any], dict[str, int]]:
     """What is there after all writes when nobody is killed, and how often each step is taken."""
 
     async def undisturbed(home: Path) -> tuple[dict[str, Any], dict[str, int]]:
-        memory, steps = await victim.open_memory(home), victim.Steps()
-        victim.watch(memory, steps, at_once=at_once)
+        memory, steps = await victim.open_memory(home), victim.StepCounter()
+        victim.instrument(memory, steps, inline_vectors=inline_vectors)
         await victim.write_all(memory)
-        found = await portrait(memory)
+        found = await read_snapshot(memory)
         await memory.close()
-        return found, dict(steps.seen)
+        return found, dict(steps.counts)
 
     with tempfile.TemporaryDirectory(prefix="agentmem-kill-") as home:
         return asyncio.run(undisturbed(Path(home) / "home"))
 
 
-async def portrait(memory: AsyncAgentMemory) -> dict[str, Any]:
+async def read_snapshot(memory: AsyncAgentMemory) -> dict[str, Any]:
     """Everything that is stored, without ids and times."""
-    await checks.settled(memory)
-    resources, scope = memory.resources, memory.scope
-    journal = await checks.journal(resources, scope)
-    records = await checks.current(resources, scope, "Turn", "Conversation", "Gloss", "Fact", "Entity", "Edge", "User")
+    await checks.check_settled(memory)
+    engine, scope = memory.engine, memory.scope
+    journal = await checks.check_journal(engine, scope)
+    records = await checks.read_current(
+        engine, scope, "Turn", "Conversation", "Gloss", "Fact", "Entity", "Edge", "User"
+    )
     left = {
         "id",
         "recorded_at",
@@ -77,16 +80,16 @@ async def portrait(memory: AsyncAgentMemory) -> dict[str, Any]:
     }
     left |= {"source", "target"}  # of relations: ids of entities
     return {
-        "journal": [(entry.operation, len(entry.puts), [one.id for one in entry.gone]) for entry in journal],
+        "journal": [(entry.operation, len(entry.upserts), [one.id for one in entry.removals]) for entry in journal],
         "records": sorted((record.kind, record.model_dump_json(exclude=left)) for record in records),
-        **await checks.projections(resources, scope),
+        **await checks.read_projections(engine, scope),
     }
 
 
-def kill(home: Path, step: str, nth: int, at_once: bool) -> list[str]:
+def kill(home: Path, step: str, nth: int, inline_vectors: bool) -> list[str]:
     """Let a child write until it is killed; the names of what it said was acknowledged."""
     ours, theirs = SPAWN.Pipe(duplex=False)
-    child = SPAWN.Process(target=victim.live, args=(str(home), step, nth, theirs, at_once))
+    child = SPAWN.Process(target=victim.run_child, args=(str(home), step, nth, theirs, inline_vectors))
     child.start()
     theirs.close()
     said: list[str] = []
@@ -104,37 +107,37 @@ def kill(home: Path, step: str, nth: int, at_once: bool) -> list[str]:
     return said
 
 
-async def check(home: Path, said: list[str]) -> None:
+async def check(home: Path, acknowledged: list[str]) -> None:
     """Raise AssertionError unless all that was acknowledged is there, and writing again gives each thing once."""
     memory = await victim.open_memory(home)
-    before = (await memory.resources.log.head(memory.scope)).seq
-    for name in said:
-        await victim.ACTS[name](memory, name)
-    after = (await memory.resources.log.head(memory.scope)).seq
-    assert before == after, f"acknowledged and lost: {after - before} of {said}"
+    before = (await memory.engine.log.head(memory.scope)).seq
+    for name in acknowledged:
+        await victim.ACTIONS[name](memory, name)
+    after = (await memory.engine.log.head(memory.scope)).seq
+    assert before == after, f"acknowledged and lost: {after - before} of {acknowledged}"
     await victim.write_all(memory)
-    found, wanted = await portrait(memory), reference()[0]
+    found, wanted = await read_snapshot(memory), run_reference()[0]
     for name, rows in wanted.items():
         assert found[name] == rows, f"{name}: {found[name]}, and undisturbed {rows}"
-    await checks.healthy(memory.resources)
-    await checks.rebuilt_alike(memory.resources, [memory.scope])
+    await checks.check_healthy(memory.engine)
+    await checks.check_rebuild_equal(memory.engine, [memory.scope])
     await memory.close()
-    bad = [finding for finding in await doctor(Settings(home=home, embedder="hash")) if finding.level != "ok"]
+    bad = [finding for finding in await diagnose(Settings(home=home, embedder="hash")) if finding.level != "ok"]
     assert not bad, f"doctor: {bad}"
 
 
-def rounds(step: str, count: int) -> Iterator[int]:
+def occurrences(step: str, count: int) -> Iterator[int]:
     """At which occurrence of a step to kill, in each round: all of them in turn."""
-    times = reference()[1].get(step, 10**6)
+    times = run_reference()[1].get(step, 10**6)
     start = 0 if step not in STEPS else STEPS.index(step) * 3
     return ((start + 5 * number) % times + 1 for number in range(count))
 
 
-def one(step: str, nth: int, *, at_once: bool = False) -> int:
-    """One round; how many writes had been acknowledged. `at_once`: with vectors in the log's own transaction."""
+def run_round(step: str, nth: int, *, inline_vectors: bool = False) -> int:
+    """One round; how many writes had been acknowledged. `inline_vectors`: with vectors in the log's own transaction."""
     with tempfile.TemporaryDirectory(prefix="agentmem-kill-") as folder:
         home = Path(folder) / "home"
-        said = kill(home, step, nth, at_once)
+        said = kill(home, step, nth, inline_vectors)
         asyncio.run(check(home, said))
     return len(said)
 
@@ -146,12 +149,14 @@ def main(arguments: list[str] | None = None) -> int:
     count = parser.parse_args(arguments).rounds
     print(f"{'step':32} rounds  acknowledged  failed  seconds")
     total = 0
-    rows = [(step, False) for step in (*STEPS, ANY_MOMENT)] + [(step, True) for step in (*AT_ONCE, ANY_MOMENT)]
+    rows = [(step, False) for step in (*STEPS, ANY_MOMENT)] + [
+        (step, True) for step in (*INLINE_VECTOR_STEPS, ANY_MOMENT)
+    ]
     for step, at_once in rows:
         began, acknowledged, failed = time.perf_counter(), 0, 0
-        for nth in rounds(step, count):
+        for nth in occurrences(step, count):
             try:
-                acknowledged += one(step, nth, at_once=at_once)
+                acknowledged += run_round(step, nth, inline_vectors=at_once)
             except AssertionError as error:
                 failed += 1
                 print(f"{step}, occurrence {nth}: {error}", file=sys.stderr)

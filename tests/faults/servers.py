@@ -22,7 +22,7 @@ from pathlib import Path
 
 from agentmem.stores.postgres import append
 from tests.faults import servers_checks, servers_killed
-from tests.faults.servers_client import IDLE, PATIENCE, SLOW_PACE, Client, Notes, Try
+from tests.faults.servers_client import IDLE, SLOW_INTERVAL_SECONDS, TIMEOUT_SECONDS, Attempt, Client, ClientLog
 from tests.servers.local import LocalServer
 from tests.servers.neo4j import Neo4j
 from tests.servers.postgres import Postgres
@@ -34,13 +34,13 @@ STEPS = ("append: before", *append.STEPS, "vectors: before", "graph: before", "s
 KILLED, PAUSED = "killed", "paused"
 FAULTS = (KILLED, PAUSED, RESET, SLOW, HALF_OPEN, REFUSED)
 SETTINGS = {"postgres": "log_url", "neo4j": "graph_url", "redis": "session_url"}
-LOOK_EVERY = 0.05
-STANDSTILL = 4.0  # seconds that a client may stand still before its own time limits count against it
+POLL_SECONDS = 0.05
+STANDSTILL_SECONDS = 4.0  # seconds that a client may stand still before its own time limits count against it
 DURABLE = {"fsync": "on"}
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class CellResult:
     """What one client saw of one fault: writes acknowledged and refused, the longest answer, and how it ended."""
 
     store: str
@@ -48,15 +48,15 @@ class Cell:
     step: str
     acknowledged: int
     refused: int
-    longest: float
+    max_seconds: float
     seconds: float  # from the end of the fault until all had caught up
-    wrong: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        said = "; ".join(self.wrong) or "ok"
+        said = "; ".join(self.failures) or "ok"
         return (
             f"{self.store:9} {self.fault:10} {self.step:16} {self.acknowledged:12} {self.refused:7} "
-            f"{self.longest:8.1f} {self.seconds:9.1f}  {said}"
+            f"{self.max_seconds:8.1f} {self.seconds:9.1f}  {said}"
         )
 
 
@@ -64,7 +64,7 @@ HEAD = f"{'store':9} {'fault':10} {'step':16} acknowledged refused  longest reco
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class StoreUnderTest:
     """The store under test, with a proxy between it and the clients."""
 
     store: str
@@ -90,16 +90,16 @@ class Field:
             self.proxy.switch(PASS)
 
 
-def matrix(
+def run_matrix(
     store: str, server: LocalServer, urls: Mapping[str, str], home: Path, *, faults: Sequence[str] = FAULTS,
     steps: Sequence[str] = STEPS,
-) -> Iterator[Cell]:  # fmt: skip
+) -> Iterator[CellResult]:  # fmt: skip
     """All cells of a store, fault by fault. `urls` are those of all three, without the proxy."""
     with Proxy(server.port) as proxy:
         through = server.url.replace(f":{server.port}", f":{proxy.port}")
         with _clients(steps, {**urls, SETTINGS[store]: through}, home) as clients:
             for fault in faults:
-                yield from _column(Field(store, server, proxy), fault, clients)
+                yield from _run_fault(StoreUnderTest(store, server, proxy), fault, clients)
 
 
 @contextmanager
@@ -107,118 +107,118 @@ def _clients(steps: Sequence[str], urls: Mapping[str, str], home: Path) -> Itera
     mark, clients = os.urandom(4).hex(), []
     try:
         for step in steps:
-            clients.append(Client(servers_checks.opened(f"{step} {mark}", dict(urls), home), step))
-            clients[-1].do(clients[-1].open()).result(PATIENCE)
+            clients.append(Client(servers_checks.build_memory(f"{step} {mark}", dict(urls), home), step))
+            clients[-1].do(clients[-1].open()).result(TIMEOUT_SECONDS)
         yield clients
     finally:
         for closing in [client.do(client.close()) for client in clients]:
-            closing.result(PATIENCE)
+            closing.result(TIMEOUT_SECONDS)
         for client in clients:
             client.stop()
 
 
-def _column(field: Field, fault: str, clients: Sequence[Client]) -> list[Cell]:
+def _run_fault(field: StoreUnderTest, fault: str, clients: Sequence[Client]) -> list[CellResult]:
     """One fault, with each client at its step when it begins."""
     for client in clients:
         client.gate.arm()
         client.do(client.begin())  # not waited for: it may come to its step at once
     armed = time.monotonic()
-    arrived = _until(lambda: all(client.gate.there.is_set() for client in clients))
-    late = [client.step for client in clients if not client.gate.there.is_set()] if not arrived else []
+    arrived = _wait_until(lambda: all(client.gate.reached.is_set() for client in clients))
+    late = [client.step for client in clients if not client.gate.reached.is_set()] if not arrived else []
     field.begin(fault)
     began = time.monotonic()
-    judged = armed if began - armed < STANDSTILL else began
+    judged = armed if began - armed < STANDSTILL_SECONDS else began
     try:
         for client in clients:
             client.gate.open()
-        enough = _refused_once if field.store == "postgres" and fault != SLOW else _served_once
-        _until(lambda: all(enough(client.notes, began) for client in clients))
+        enough = _has_refused if field.store == "postgres" and fault != SLOW else _has_served
+        _wait_until(lambda: all(enough(client.log, began) for client in clients))
         ended = time.monotonic()
         for client in clients:
-            client.pace = SLOW_PACE
+            client.interval = SLOW_INTERVAL_SECONDS
     finally:
         field.end(fault)
     back = time.monotonic()
-    recovered = [client.do(_recovered(client, back)) for client in clients]
+    recovered = [client.do(_check_recovery(client, back)) for client in clients]
     cells = []
     for client, recovery in zip(clients, recovered, strict=True):
-        seconds, wrong = recovery.result(3 * PATIENCE)
+        seconds, wrong = recovery.result(3 * TIMEOUT_SECONDS)
         wrong = [*(["the step was not reached"] if client.step in late else []), *wrong]
-        if not enough(client.notes, began):
+        if not enough(client.log, began):
             wrong.append("gave no answer while the store was away")
-        wrong += _verdict(field.store, fault, _since(client.notes, judged), (began, ended))
-        tries = client.notes.writes + client.notes.recalls
-        refused = sum(bool(write.error) for write in client.notes.writes)
+        wrong += _verdict(field.store, fault, _since(client.log, judged), (began, ended))
+        tries = client.log.writes + client.log.recalls
+        refused = sum(bool(write.error) for write in client.log.writes)
         longest = max((each.ended - max(each.began, began) for each in tries if each.ended > began), default=0.0)
-        acknowledged = len(client.notes.writes) - refused
-        cells.append(Cell(field.store, fault, client.step, acknowledged, refused, longest, seconds, tuple(wrong)))
+        acknowledged = len(client.log.writes) - refused
+        cells.append(CellResult(field.store, fault, client.step, acknowledged, refused, longest, seconds, tuple(wrong)))
     return cells
 
 
-def _until(holds: Callable[[], bool]) -> bool:
-    give_up = time.monotonic() + PATIENCE
+def _wait_until(holds: Callable[[], bool]) -> bool:
+    give_up = time.monotonic() + TIMEOUT_SECONDS
     while not holds():
         if time.monotonic() > give_up:
             return False
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_SECONDS)
     return True
 
 
-async def _recovered(client: Client, back: float) -> tuple[float, list[str]]:
+async def _check_recovery(client: Client, back: float) -> tuple[float, list[str]]:
     """Seconds until all had caught up, and what does not hold afterwards."""
     try:
         await client.end()
-        await client.settle()
+        await client.wait_until_synced()
         seconds = time.monotonic() - back
-        await client.checked()
+        await client.check_with_retry()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is this cell's verdict
-        return time.monotonic() - back, [*client.notes.wrong, f"{type(error).__name__}: {error}"]
-    return seconds, client.notes.wrong
+        return time.monotonic() - back, [*client.log.failures, f"{type(error).__name__}: {error}"]
+    return seconds, client.log.failures
 
 
-def _served_once(notes: Notes, began: float) -> bool:
+def _has_served(notes: ClientLog, began: float) -> bool:
     """A write was acknowledged since, and a recall asked after that was answered."""
     first = min((write.ended for write in notes.writes if write.began > began and not write.error), default=None)
     return first is not None and any(recall.began > first for recall in notes.recalls)
 
 
-def _refused_once(notes: Notes, began: float) -> bool:
+def _has_refused(notes: ClientLog, began: float) -> bool:
     """A write was refused since, and a recall got its answer, too."""
     refused = any(write.ended > began and write.error for write in notes.writes)
     return refused and any(recall.began > began for recall in notes.recalls)
 
 
-def _since(notes: Notes, moment: float) -> Notes:
+def _since(notes: ClientLog, moment: float) -> ClientLog:
     """What began after a moment."""
-    return Notes(*([each for each in tries if each.began > moment] for tries in (notes.writes, notes.recalls)))
+    return ClientLog(*([each for each in tries if each.began > moment] for tries in (notes.writes, notes.recalls)))
 
 
-def _verdict(store: str, fault: str, notes: Notes, away: tuple[float, float]) -> list[str]:
+def _verdict(store: str, fault: str, notes: ClientLog, away: tuple[float, float]) -> list[str]:
     """What should not have happened while the store was away."""
     if store == "postgres":
         return []
     wrong = [f"a write failed: {write.error}" for write in notes.writes if write.error]
     wrong += [f"a recall failed: {recall.error}" for recall in notes.recalls if recall.error]
     if store == "neo4j" and fault != SLOW:
-        wrong += ["a recall without links did not say so" for recall in notes.recalls if _silent(recall, away)]
+        wrong += ["a recall without links did not say so" for recall in notes.recalls if _is_silent(recall, away)]
     return wrong
 
 
-def _silent(recall: Try, away: tuple[float, float]) -> bool:
+def _is_silent(recall: Attempt, away: tuple[float, float]) -> bool:
     return away[0] < recall.began and recall.ended < away[1] and not recall.notices
 
 
-def killed_clients(urls: Mapping[str, str], home: Path, number: int = 0) -> Iterator[Cell]:
+def killed_clients(urls: Mapping[str, str], home: Path, number: int = 0) -> Iterator[CellResult]:
     """The cells of clients that are killed; `number` chooses at which occurrence of each step."""
     those = [
         servers_killed.kill(step, servers_killed.occurrence(step, number), urls, home) for step in servers_killed.STEPS
     ]
-    for killed, seconds, wrong in asyncio.run(servers_killed.verdicts(those, urls, home)):
+    for killed, seconds, wrong in asyncio.run(servers_killed.check_all(those, urls, home)):
         found = (wrong,) if wrong else ()
-        yield Cell("client", KILLED, killed.step, len(killed.said), 0, 0.0, seconds, found)
+        yield CellResult("client", KILLED, killed.step, len(killed.acknowledged), 0, 0.0, seconds, found)
 
 
-def _run(arguments: argparse.Namespace) -> Iterator[Cell]:
+def _run(arguments: argparse.Namespace) -> Iterator[CellResult]:
     with ExitStack() as opened:
         postgres, neo4j, redis = (
             opened.enter_context(server) for server in (Postgres(settings=DURABLE), Neo4j(), Redis())
@@ -231,7 +231,7 @@ def _run(arguments: argparse.Namespace) -> Iterator[Cell]:
         for number in range(arguments.rounds):
             for store in arguments.store or servers:
                 if store in servers:
-                    yield from matrix(store, servers[store], urls, home, **chosen)
+                    yield from run_matrix(store, servers[store], urls, home, **chosen)
             if not arguments.store or "client" in arguments.store:
                 yield from killed_clients(urls, home, number)
 
@@ -251,7 +251,7 @@ def main(given: list[str] | None = None) -> int:
     count = failed = 0
     for cell in _run(arguments):
         print(cell, flush=True)
-        count, failed = count + 1, failed + bool(cell.wrong)
+        count, failed = count + 1, failed + bool(cell.failures)
     print(f"{count} cells, {failed} failed. Each fault fell once per store and round, on all its steps together.")
     return 1 if failed or not count else 0
 

@@ -16,9 +16,9 @@ from agentmem.model.records import Fact, Turn
 from tests.faults import servers_checks
 
 T = TypeVar("T")
-PATIENCE = 90.0  # seconds until what gives no answer is given up
-PACE = 0.5  # seconds between two writes, and between two recalls: eleven clients share one process
-SLOW_PACE = 3.0  # while only a server's start is waited for, which needs the machine more
+TIMEOUT_SECONDS = 90.0  # seconds until what gives no answer is given up
+INTERVAL_SECONDS = 0.5  # seconds between two writes, and between two recalls: eleven clients share one process
+SLOW_INTERVAL_SECONDS = 3.0  # while only a server's start is waited for, which needs the machine more
 IDLE = "idle"
 
 
@@ -27,12 +27,12 @@ class Gate:
 
     def __init__(self, step: str) -> None:
         self.step = step
-        self.there, self._open = threading.Event(), threading.Event()
+        self.reached, self._open = threading.Event(), threading.Event()
         self._armed = False
 
     def arm(self) -> None:
         """Stop the client when it takes the step next."""
-        self.there.clear()
+        self.reached.clear()
         self._open.clear()
         self._armed = True
 
@@ -48,12 +48,12 @@ class Gate:
     def __call__(self, step: str) -> None:
         if self._armed and step == self.step:
             self._armed = False
-            self.there.set()
-            self._open.wait(PATIENCE)
+            self.reached.set()
+            self._open.wait(TIMEOUT_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class Attempt:
     """One attempt at a write, or a recall: when it began and ended, and what came of it."""
 
     began: float
@@ -63,12 +63,12 @@ class Try:
 
 
 @dataclass
-class Notes:
+class ClientLog:
     """What a client saw in one round."""
 
-    writes: list[Try] = field(default_factory=list)
-    recalls: list[Try] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)  # what no fault excuses
+    writes: list[Attempt] = field(default_factory=list)
+    recalls: list[Attempt] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)  # what no fault excuses
 
 
 class Client:
@@ -77,9 +77,9 @@ class Client:
     def __init__(self, memory: AsyncAgentMemory, step: str) -> None:
         self.step = step
         self.gate = Gate(step)
-        self.notes = Notes()
+        self.log = ClientLog()
         self.acknowledged: dict[int, tuple[str, int]] = {}  # what each write gave: id and seq
-        self.pace = PACE
+        self.interval = INTERVAL_SECONDS
         self._checked = 0
         self._memory = memory
         self._ending = False
@@ -95,38 +95,38 @@ class Client:
     async def open(self) -> None:
         """Open the memory."""
         await self._memory.open()
-        servers_checks.watch(self._memory, self.gate, at_once=servers_checks.comes_at_once(self.step))
+        servers_checks.instrument(self._memory, self.gate, inline_vectors=servers_checks.has_inline_vectors(self.step))
         await self._memory.upsert_entity({"name": "Ann"}, idempotency_key="Ann")
         await self._memory.remember("what does Ann say?")
         await self._memory.flush()  # first times are slow, and at its step no client should wait long for the others
 
     async def begin(self) -> None:
         """Write and ask from now on."""
-        self.notes, self._ending, self.pace = Notes(), False, PACE
+        self.log, self._ending, self.interval = ClientLog(), False, INTERVAL_SECONDS
         self._tasks = [asyncio.ensure_future(self._write()), asyncio.ensure_future(self._ask())]
 
     async def end(self) -> None:
         """Finish the write under way, make one more, and stop."""
-        self._ending, self.pace = True, PACE
-        await asyncio.wait(self._tasks, timeout=PATIENCE)
+        self._ending, self.interval = True, INTERVAL_SECONDS
+        await asyncio.wait(self._tasks, timeout=TIMEOUT_SECONDS)
         for task in self._tasks:
             if not task.done():
-                self.notes.wrong.append("writer or reader did not come to an end")
+                self.log.failures.append("writer or reader did not come to an end")
                 task.cancel()
         for error in await asyncio.gather(*self._tasks, return_exceptions=True):
             if isinstance(error, Exception):
-                self.notes.wrong.append(f"{type(error).__name__}: {error}")
+                self.log.failures.append(f"{type(error).__name__}: {error}")
 
-    async def settle(self) -> None:
+    async def wait_until_synced(self) -> None:
         """Look on until everything has caught up."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 try:
                     if set((await self._memory.lag()).values()) == {0}:
                         return
                 except StoreUnavailable:
                     pass
-                await asyncio.sleep(PACE)
+                await asyncio.sleep(INTERVAL_SECONDS)
 
     async def close(self) -> None:
         """Close the memory, and let what closes in the background come to its end; `stop` then ends the thread."""
@@ -135,12 +135,12 @@ class Client:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        await asyncio.sleep(PACE)
+        await asyncio.sleep(INTERVAL_SECONDS)
 
     def stop(self) -> None:
         """End the thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT_SECONDS)
         self._loop.close()
 
     # -- what it does
@@ -149,87 +149,91 @@ class Client:
         while True:
             last = self._ending
             number = len(self.acknowledged) + 1
-            while not await self._tried(number):
-                await asyncio.sleep(self.pace)
+            while not await self._try_write(number):
+                await asyncio.sleep(self.interval)
             self.gate(IDLE)
             if last:
                 return
-            await asyncio.sleep(self.pace)
+            await asyncio.sleep(self.interval)
 
-    async def _tried(self, number: int) -> bool:
+    async def _try_write(self, number: int) -> bool:
         """One attempt at a write; whether it was acknowledged."""
         began, error = time.monotonic(), ""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 record = await self._put(number)
             self.acknowledged[number] = (record.id, record.seq)
         except StoreUnavailable as caught:
             error = str(caught)
         except (AgentMemError, TimeoutError) as caught:
             error = f"{type(caught).__name__}: {caught}"
-            self.notes.wrong.append(f"write {number}: {error}")
-        self.notes.writes.append(Try(began, time.monotonic(), error))
+            self.log.failures.append(f"write {number}: {error}")
+        self.log.writes.append(Attempt(began, time.monotonic(), error))
         return not error
 
     async def _put(self, number: int) -> Turn | Fact:
         if number % 4 == 0:
-            return await self._memory.learn_fact(claim(number), idempotency_key=f"f{number}")
-        return await self._memory.store_turn(said(number), turn_id=f"t{number}")
+            return await self._memory.learn_fact(fact_claim(number), idempotency_key=f"f{number}")
+        return await self._memory.store_turn(turn_text(number), turn_id=f"t{number}")
 
     async def _ask(self) -> None:
         while not self.gate.is_open():  # a recall that stood still with its client would find its time over
-            await asyncio.sleep(self.pace)
+            await asyncio.sleep(self.interval)
         while not self._ending:
             began, error, notices = time.monotonic(), "", ()
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(TIMEOUT_SECONDS):
                     notices = (await self._memory.remember("what does Ann say?")).notices
             except StoreUnavailable as caught:
                 error = str(caught)
             except (AgentMemError, TimeoutError) as caught:
                 error = f"{type(caught).__name__}: {caught}"
-                self.notes.wrong.append(f"recall: {error}")
-            self.notes.recalls.append(Try(began, time.monotonic(), error, notices))
-            await asyncio.sleep(self.pace)
+                self.log.failures.append(f"recall: {error}")
+            self.log.recalls.append(Attempt(began, time.monotonic(), error, notices))
+            await asyncio.sleep(self.interval)
 
     # -- what must hold
 
-    async def checked(self) -> None:
+    async def check_with_retry(self) -> None:
         """`check`, again while a server that has more to do is too slow to answer."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 try:
                     return await self.check()
                 except StoreUnavailable:
-                    await asyncio.sleep(self.pace)
+                    await asyncio.sleep(self.interval)
 
     async def check(self) -> None:
         """Raise AssertionError unless what was acknowledged is there, once, and tried again gives the same."""
-        resources, scope = self._memory.resources, self._memory.scope
-        head = (await resources.log.head(scope)).seq
+        engine, scope = self._memory.engine, self._memory.scope
+        head = (await engine.log.head(scope)).seq
         for number in list(self.acknowledged)[self._checked :]:
             again = await self._put(number)
             assert (again.id, again.seq) == self.acknowledged[number], (
                 f"write {number} gave another record when retried"
             )
-        assert (await resources.log.head(scope)).seq == head, "what was acknowledged was not there"
+        assert (await engine.log.head(scope)).seq == head, "what was acknowledged was not there"
         self._checked = len(self.acknowledged)
         turns = await self._memory.episodic.get_conversation("talk", limit=100_000)
         facts = await self._memory.semantic.facts({})
         numbers = range(1, len(self.acknowledged) + 1)
-        assert [turn.content for turn in turns] == [said(n) for n in numbers if n % 4], "turns are lost, or there twice"
+        assert [turn.content for turn in turns] == [turn_text(n) for n in numbers if n % 4], (
+            "turns are lost, or there twice"
+        )
         assert [turn.index for turn in turns] == list(range(len(turns)))
-        assert sorted(fact.claim for fact in facts) == sorted(claim(n) for n in numbers if n % 4 == 0), "facts differ"
-        await servers_checks.whole(resources, scope)
-        await self._memory.resources.settle()
+        assert sorted(fact.claim for fact in facts) == sorted(fact_claim(n) for n in numbers if n % 4 == 0), (
+            "facts differ"
+        )
+        await servers_checks.check_complete(engine, scope)
+        await self._memory.engine.drain_background()
         assert set((await self._memory.lag()).values()) == {0}, "behind again"
 
 
-def said(number: int) -> str:
+def turn_text(number: int) -> str:
     """What the turn of this number holds."""
     return f"Ann says number {number}"
 
 
-def claim(number: int) -> str:
+def fact_claim(number: int) -> str:
     """What the fact of this number claims."""
     return f"Ann counted up to {number}"

@@ -19,12 +19,12 @@ from pathlib import Path
 
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.model.clock import SeededIds
-from agentmem.providers.attempts import REST
+from agentmem.providers.attempts import CIRCUIT_OPEN_SECONDS
 from tests.faults import checks
-from tests.faults.faulty import Faults, make_faulty
-from tests.faults.model import Model, Write, follow, held
+from tests.faults.faulty import FaultInjector, inject_faults
+from tests.faults.model import IntendedWrite, ReferenceModel, replay_journal, to_model_state
 from tests.faults.virtual import VirtualClock, run
-from tests.faults.writers import THINGS, Notes, Writer, mark
+from tests.faults.writers import THINGS, KnownIds, Writer, user_word
 
 USERS = ("ann", "bob", "cleo")
 PROCESSES = 2
@@ -33,73 +33,73 @@ WRITES = 9  # of each writer
 MEMORY = Path("/dev/shm")
 
 
-async def _opened(home: Path, clock: VirtualClock, seed: int, number: int) -> AsyncAgentMemory:
+async def _open_memory(home: Path, clock: VirtualClock, seed: int, number: int) -> AsyncAgentMemory:
     memory = await AsyncAgentMemory(USERS[0], home=home, embedder="hash", dimensions=32, clock=clock).open()
-    memory.resources.ids = SeededIds(clock, seed, number)  # a seed in the settings would switch off all deadlines
+    memory.engine.ids = SeededIds(clock, seed, number)  # a seed in the settings would switch off all deadlines
     return memory
 
 
-async def _simulate(home: Path, clock: VirtualClock, seed: int, faults: Faults) -> list[Write]:
-    notes = {user: Notes() for user in USERS[: 2 + seed % 2]}
-    memories = [await _opened(home, clock, seed, number) for number in range(PROCESSES)]
-    plain = [(memory.resources.log, memory.resources.session) for memory in memories]
+async def _simulate(home: Path, clock: VirtualClock, seed: int, faults: FaultInjector) -> list[IntendedWrite]:
+    notes = {user: KnownIds() for user in USERS[: 2 + seed % 2]}
+    memories = [await _open_memory(home, clock, seed, number) for number in range(PROCESSES)]
+    plain = [(memory.engine.log, memory.engine.session) for memory in memories]
     for memory in memories:
-        make_faulty(memory.resources, faults)
+        inject_faults(memory.engine, faults)
     under_way: set[str] = set()
     writers = [
         Writer(f"w{n}", memories[n % PROCESSES], faults, clock, notes, random.Random(f"{n} of {seed}"), under_way)
         for n in range(WRITERS)
     ]
-    await asyncio.gather(*(writer.work(WRITES) for writer in writers))
+    await asyncio.gather(*(writer.run(WRITES) for writer in writers))
     faults.rate = 0.0
     writes = [write for writer in writers for write in writer.writes]
     for memory, (log, session) in zip(memories, plain, strict=True):
-        memory.resources.log, memory.resources.session = log, session
+        memory.engine.log, memory.engine.session = log, session
         await check(memory, list(notes), writes, faults)
-    fresh = await _opened(home, clock, seed, PROCESSES)
+    fresh = await _open_memory(home, clock, seed, PROCESSES)
     for user, model in (await check(fresh, list(notes), writes, faults)).items():
-        await found_by_its_words(fresh.scoped(user_id=user), user, model)
-    await asyncio.sleep(REST)  # so long do recalls leave a model alone that did not answer
-    with clock.held():  # scores fade with the time since a record was last delivered
-        await _same_answers([*memories, fresh], list(notes))
-    await checks.rebuilt_alike(fresh.resources, [fresh.scoped(user_id=user).scope for user in notes])
-    await checks.healthy(fresh.resources)
+        await check_found_by_terms(fresh.scoped(user_id=user), user, model)
+    await asyncio.sleep(CIRCUIT_OPEN_SECONDS)  # so long do recalls leave a model alone that did not answer
+    with clock.hold():  # scores fade with the time since a record was last delivered
+        await _check_same_answers([*memories, fresh], list(notes))
+    await checks.check_rebuild_equal(fresh.engine, [fresh.scoped(user_id=user).scope for user in notes])
+    await checks.check_healthy(fresh.engine)
     for memory in (*memories, fresh):
         await memory.close()
     return writes
 
 
 async def check(
-    memory: AsyncAgentMemory, users: list[str], writes: list[Write], faults: Faults
-) -> dict[str, Model]:  # fmt: skip
+    memory: AsyncAgentMemory, users: list[str], writes: list[IntendedWrite], faults: FaultInjector
+) -> dict[str, ReferenceModel]:  # fmt: skip
     """Compare what a memory holds with the model of each user; the models."""
     models = {}
     for user in users:
         mine = memory.scoped(user_id=user)
-        await checks.settled(mine)
-        journal = await checks.journal(memory.resources, mine.scope)
-        entries = [faults.committed.get((user, entry.seq), entry) for entry in journal]
-        models[user] = model = follow(entries, [write for write in writes if write.user == user])
-        found = held(await checks.current(memory.resources, mine.scope, "Turn", "Fact"))
-        assert found == model.now, f"{user}: {set(found.items()) ^ set(model.now.items())}"
+        await checks.check_settled(mine)
+        journal = await checks.check_journal(memory.engine, mine.scope)
+        entries = [faults.committed_entries.get((user, entry.seq), entry) for entry in journal]
+        models[user] = model = replay_journal(entries, [write for write in writes if write.user == user])
+        found = to_model_state(await checks.read_current(memory.engine, mine.scope, "Turn", "Fact"))
+        assert found == model.state, f"{user}: {set(found.items()) ^ set(model.state.items())}"
     return models
 
 
-async def found_by_its_words(mine: AsyncAgentMemory, user: str, model: Model) -> None:
+async def check_found_by_terms(mine: AsyncAgentMemory, user: str, model: ReferenceModel) -> None:
     """What is known now is found by its words; what is retired, erased or somebody else's is not."""
     facts, turns = model.facts(), model.turns()
     for thing in THINGS:
-        claim = f"{mark(user)} likes {thing}"
+        claim = f"{user_word(user)} likes {thing}"
         bundle = await mine.remember(claim, top_k=100, reinforce=False)
         given = {fact.id for fact in bundle.facts}
         assert given <= {name for name, known in facts.items() if known.status == "active"}, "a retired fact came back"
-        assert given >= set(model.current(claim)), f"{claim} is known and was not found"
+        assert given >= set(model.current_facts(claim)), f"{claim} is known and was not found"
         said = {name for name, turn in turns.items() if turn.status == "active"}
         about = {name for name in said if f" {thing} " in turns[name].text}
         assert about <= {turn.id for turn in bundle.turns} <= said, f"turns about {thing}"
 
 
-async def _same_answers(memories: list[AsyncAgentMemory], users: list[str]) -> None:
+async def _check_same_answers(memories: list[AsyncAgentMemory], users: list[str]) -> None:
     """Caches that lived through it all answer like fresh ones at the same moment."""
     for user in users:
         answers = []
@@ -120,7 +120,7 @@ class Report:
 
 def simulate(seed: int) -> Report:
     """One run. Raises, with what happened and how to see it again, where a promise is broken."""
-    faults = Faults(seed, rate=random.Random(f"rate {seed}").choice([0.0, 0.02, 0.05, 0.1]))
+    faults = FaultInjector(seed, rate=random.Random(f"rate {seed}").choice([0.0, 0.02, 0.05, 0.1]))
     folder = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(dir=folder, prefix="agentmem-simulation-") as home:
         try:

@@ -22,11 +22,11 @@ from typing import Any
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.model.clock import SeededIds
 from tests.faults import servers_checks
-from tests.faults.faulty import Faults, make_faulty
-from tests.faults.simulate import USERS, WRITERS, WRITES, check, found_by_its_words
+from tests.faults.faulty import FaultInjector, inject_faults
+from tests.faults.simulate import USERS, WRITERS, WRITES, check, check_found_by_terms
 from tests.faults.virtual import VirtualClock
-from tests.faults.writers import Notes, Writer
-from tests.servers.host import KINDS, variable
+from tests.faults.writers import KnownIds, Writer
+from tests.servers.host import KINDS, url_variable
 from tests.servers.stack import prepare
 
 SCALE = 30.0
@@ -61,38 +61,38 @@ class FastLoop(asyncio.SelectorEventLoop):
 
 
 async def _opened(home: Path, clock: Any, seed: int, number: int, urls: dict[str, Any]) -> AsyncAgentMemory:
-    memory = servers_checks.opened(USERS[0], urls, home, clock=clock, recall_rate=0)
+    memory = servers_checks.build_memory(USERS[0], urls, home, clock=clock, recall_rate=0)
     await memory.open()
-    memory.resources.ids = SeededIds(clock, seed, number)
+    memory.engine.ids = SeededIds(clock, seed, number)
     return memory
 
 
-async def _simulate(loop: FastLoop, home: Path, seed: int, faults: Faults, urls: dict[str, Any]) -> int:
+async def _simulate(loop: FastLoop, home: Path, seed: int, faults: FaultInjector, urls: dict[str, Any]) -> int:
     clock: Any = VirtualClock(loop)  # type: ignore[arg-type]
     tag = os.urandom(4).hex()  # the graph is everybody's
-    notes = {f"{user}{tag}": Notes() for user in USERS[: 2 + seed % 2]}
+    notes = {f"{user}{tag}": KnownIds() for user in USERS[: 2 + seed % 2]}
     memories = [await _opened(home, clock, seed, number, urls) for number in range(PROCESSES)]
-    plain = [(memory.resources.log, memory.resources.session, memory.resources.graph) for memory in memories]
+    plain = [(memory.engine.log, memory.engine.session, memory.engine.graph) for memory in memories]
     loop.go(SCALE)  # not before: connecting has seconds of the loop, and takes those of the world
     for memory in memories:
-        make_faulty(memory.resources, faults)
+        inject_faults(memory.engine, faults)
     under_way: set[str] = set()
     writers = [
         Writer(f"w{n}", memories[n % PROCESSES], faults, clock, notes, random.Random(f"{n} of {seed}"), under_way)
         for n in range(WRITERS)
     ]
-    await asyncio.gather(*(writer.work(WRITES) for writer in writers))
+    await asyncio.gather(*(writer.run(WRITES) for writer in writers))
     faults.rate = 0.0
     loop.go(1.0)
     writes = [write for writer in writers for write in writer.writes]
     for memory, (log, session, graph) in zip(memories, plain, strict=True):
-        memory.resources.log, memory.resources.session, memory.resources.graph = log, session, graph
+        memory.engine.log, memory.engine.session, memory.engine.graph = log, session, graph
         await check(memory, list(notes), writes, faults)
     fresh = await _opened(home, clock, seed, PROCESSES, urls)
     for user, model in (await check(fresh, list(notes), writes, faults)).items():
         mine = fresh.scoped(user_id=user)
-        await found_by_its_words(mine, user, model)
-        await servers_checks.whole(fresh.resources, mine.scope)
+        await check_found_by_terms(mine, user, model)
+        await servers_checks.check_complete(fresh.engine, mine.scope)
     for memory in (*memories, fresh):
         await memory.close()
     return sum(write.outcome == "acknowledged" for write in writes)
@@ -100,7 +100,7 @@ async def _simulate(loop: FastLoop, home: Path, seed: int, faults: Faults, urls:
 
 def simulate(seed: int, urls: dict[str, Any]) -> tuple[int, int]:
     """One run: writes acknowledged, faults. Raises, with what happened, where a promise is broken."""
-    faults = Faults(seed, random.Random(f"rate {seed}").choice([0.05, 0.1]), NEVER)
+    faults = FaultInjector(seed, random.Random(f"rate {seed}").choice([0.05, 0.1]), NEVER)
     with tempfile.TemporaryDirectory(prefix="agentmem-simulation-") as home:
         loop = FastLoop()
         try:
@@ -123,7 +123,8 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     with ExitStack() as servers:
         found = {
-            kind: os.environ.get(variable(kind)) or servers.enter_context(make()).url for kind, make in KINDS.items()
+            kind: os.environ.get(url_variable(kind)) or servers.enter_context(make()).url
+            for kind, make in KINDS.items()
         }
         urls = {"log_url": found["postgres"], "graph_url": found["neo4j"], "session_url": found["redis"]}
         asyncio.run(prepare(urls["log_url"], urls["graph_url"]))

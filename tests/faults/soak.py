@@ -25,7 +25,7 @@ from typing import Any
 import apsw
 
 from agentmem import AsyncAgentMemory
-from agentmem.consolidation import scheduled_jobs
+from agentmem.consolidation import list_scheduled_jobs
 from agentmem.consolidation.lease import LEASE_SECONDS
 from agentmem.consolidation.serving import OPERATOR
 from agentmem.worker import ConsolidationWorker
@@ -86,7 +86,7 @@ def soak(home: Path, seconds: float) -> Seen:
 
 
 def _worker(home: Path) -> subprocess.Popen[str]:
-    every = dict.fromkeys(scheduled_jobs(), 1 / 60)
+    every = dict.fromkeys(list_scheduled_jobs(), 1 / 60)
     environment = {**os.environ, "AGENTMEM_WORKER__MINUTES": json.dumps(every), "AGENTMEM_HOME": str(home)}
     command = [sys.executable, "-m", "workers", "--user", "nobody"]
     with (home / "worker.log").open("a") as log:
@@ -133,14 +133,14 @@ async def _wait_for_rest(home: Path, seen: Seen) -> None:
     until = time.monotonic() + 2 * LEASE_SECONDS + 30
     async with AsyncAgentMemory("nobody", home=home, embedder="hash") as memory:
         while time.monotonic() < until:
-            if not await memory.resources.jobs.queue("consolidate", OPERATOR) and not await _unread(memory):
+            if not await memory.engine.job_queue.queue("consolidate", OPERATOR) and not await _unread(memory):
                 return
             await asyncio.sleep(0.5)
     seen.problems.append("the workers did not come to the end of what was said")
 
 
 async def _unread(memory: AsyncAgentMemory) -> int:
-    users = [user for user in await memory.resources.log.users(OPERATOR) if user != "nobody"]
+    users = [user for user in await memory.engine.log.users(OPERATOR) if user != "nobody"]
     left = 0
     for user in users:
         (report,) = await memory.scoped(user_id=user).consolidate("consolidate", dry_run=True)
@@ -173,7 +173,7 @@ def _look(home: Path, said: dict[str, str], seen: Seen) -> None:
 
 async def _check(home: Path, seen: Seen) -> None:
     async with AsyncAgentMemory("nobody", home=home, embedder="hash") as memory:
-        reports = await ConsolidationWorker(memory.resources).run_once()
+        reports = await ConsolidationWorker(memory.engine).run_once()
         seen.problems += [f"{report.job} failed for {report.failed}" for report in reports if report.failed]
 
 

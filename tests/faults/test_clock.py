@@ -12,29 +12,29 @@ import pytest
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.settings import Settings
-from agentmem.upkeep.doctor import doctor
-from tests.conformance.writing import START, SetClock
+from agentmem.upkeep.doctor import diagnose
+from tests.conformance.writing import START, SettableClock
 from tests.faults import checks
 
 
-def _memory(home: Path, clock: SetClock) -> AsyncAgentMemory:
+def _memory(home: Path, clock: SettableClock) -> AsyncAgentMemory:
     return AsyncAgentMemory(
         "ann", home=home, embedder="hash", dimensions=64, clock=clock, conversation_id="talk", session_id="s"
     )
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> SettableClock:
+    return SettableClock()
 
 
 @pytest.fixture
-async def memory(home: Path, clock: SetClock) -> AsyncIterator[AsyncAgentMemory]:
+async def memory(home: Path, clock: SettableClock) -> AsyncIterator[AsyncAgentMemory]:
     async with _memory(home, clock) as opened:
         yield opened
-        await checks.settled(opened)
-        await checks.journal(opened.resources, opened.scope)  # record time never ran backwards
-        await checks.rebuilt_alike(opened.resources, [opened.scope])
+        await checks.check_settled(opened)
+        await checks.check_journal(opened.engine, opened.scope)  # record time never ran backwards
+        await checks.check_rebuild_equal(opened.engine, [opened.scope])
 
 
 def _claims(bundle: MemoryBundle) -> set[str]:
@@ -46,7 +46,7 @@ async def _known(memory: AsyncAgentMemory, **when: datetime) -> set[str]:
 
 
 async def test_record_time_stands_still_until_the_clock_has_caught_up(
-    memory: AsyncAgentMemory, clock: SetClock
+    memory: AsyncAgentMemory, clock: SettableClock
 ) -> None:
     first = await memory.store_turn("It is noon.")
     clock.advance(hours=-1)
@@ -60,7 +60,7 @@ async def test_record_time_stands_still_until_the_clock_has_caught_up(
 
 
 async def test_what_was_known_at_a_moment_does_not_depend_on_the_clock_of_now(
-    memory: AsyncAgentMemory, clock: SetClock
+    memory: AsyncAgentMemory, clock: SettableClock
 ) -> None:
     fact = await memory.learn_fact("Ann works at Acme")
     noon = clock.advance(minutes=1)
@@ -76,7 +76,7 @@ async def test_what_was_known_at_a_moment_does_not_depend_on_the_clock_of_now(
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["same process", "opened again"])
-async def test_what_is_over_stays_over(memory: AsyncAgentMemory, clock: SetClock, home: Path, again: bool) -> None:
+async def test_what_is_over_stays_over(memory: AsyncAgentMemory, clock: SettableClock, home: Path, again: bool) -> None:
     fact = await memory.learn_fact("Ann works at Acme")
     await memory.learn_fact("Ann works at Initech")
     clock.advance(minutes=5)
@@ -91,7 +91,7 @@ async def test_what_is_over_stays_over(memory: AsyncAgentMemory, clock: SetClock
 
 
 async def test_a_change_of_mind_under_a_clock_set_back_leaves_one_current_fact(
-    memory: AsyncAgentMemory, clock: SetClock
+    memory: AsyncAgentMemory, clock: SettableClock
 ) -> None:
     fact = await memory.learn_fact("Ann works at Acme", valid_from=START)
     clock.advance(hours=-1)
@@ -104,7 +104,7 @@ async def test_a_change_of_mind_under_a_clock_set_back_leaves_one_current_fact(
     assert await _known(memory) == {"Ann works at Acme"}
 
 
-async def test_session_values_end_in_spite_of_it(memory: AsyncAgentMemory, clock: SetClock) -> None:
+async def test_session_values_end_in_spite_of_it(memory: AsyncAgentMemory, clock: SettableClock) -> None:
     await memory.working.set("mood", "calm", ttl=60)
     clock.advance(hours=-1)
     await memory.working.set("place", "garden", ttl=60)
@@ -115,19 +115,19 @@ async def test_session_values_end_in_spite_of_it(memory: AsyncAgentMemory, clock
     assert await memory.working.context() == {}
 
 
-async def test_leases_go_by_the_databases_clock(memory: AsyncAgentMemory, clock: SetClock) -> None:
-    log: Any = memory.resources.log
-    token = await log.lease("job", 60.0, "one")
+async def test_leases_go_by_the_databases_clock(memory: AsyncAgentMemory, clock: SettableClock) -> None:
+    log: Any = memory.engine.log
+    token = await log.acquire_lease("job", 60.0, "one")
     clock.advance(days=1)
-    assert await log.lease("job", 60.0, "another") is None
+    assert await log.acquire_lease("job", 60.0, "another") is None
     clock.advance(days=-2)
-    assert await log.lease("job", 60.0, "one") == token
+    assert await log.acquire_lease("job", 60.0, "one") == token
 
 
-async def test_the_doctor_sees_records_from_the_future(home: Path, clock: SetClock) -> None:
+async def test_the_doctor_sees_records_from_the_future(home: Path, clock: SettableClock) -> None:
     async with _memory(home, clock) as memory:
         await memory.store_turn("It is noon.")
     clock.advance(hours=-1)
-    (finding,) = [one for one in await doctor(Settings(home=home, clock=clock)) if one.what == "clock"]
+    (finding,) = [one for one in await diagnose(Settings(home=home, clock=clock)) if one.check == "clock"]
     assert finding.level == "warning"
     assert finding.fix

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.faults.crowd import crowd
+from tests.faults.crowd import run_processes
 
 
 def test_two_writers_and_a_reader_lose_nothing() -> None:
-    done = crowd(3.0)
+    done = run_processes(3.0)
     assert len(done) == 3
     assert min(done.values()) > 0

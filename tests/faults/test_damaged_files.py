@@ -17,7 +17,7 @@ import pytest
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import AgentMemError, ConfigError, CorruptStore, SchemaMismatch, StoreUnavailable
 from agentmem.settings import Settings
-from agentmem.upkeep.doctor import doctor
+from agentmem.upkeep.doctor import diagnose
 from tests.faults import checks
 
 SPAWN = multiprocessing.get_context("forkserver")
@@ -77,7 +77,7 @@ async def test_a_damaged_main_file_is_named_and_left_alone(home: Path, damage: C
             await _memory(home).open()
     assert file.read_bytes() == damaged
     assert not list(home.glob("memory.db-*"))
-    findings = await doctor(Settings(home=home, embedder="hash"))
+    findings = await diagnose(Settings(home=home, embedder="hash"))
     assert any(finding.level == "error" and finding.fix for finding in findings)
     assert file.read_bytes() == damaged
 
@@ -97,7 +97,7 @@ async def test_a_damaged_page_is_named_when_it_is_read_and_never_written_over(ho
     with suppress(AgentMemError):
         await memory.close()
     assert file.read_bytes()[at : at + PAGE] == NOISE
-    findings = await doctor(Settings(home=home, embedder="hash"))
+    findings = await diagnose(Settings(home=home, embedder="hash"))
     assert any(finding.level == "error" for finding in findings)
 
 
@@ -124,7 +124,7 @@ async def test_a_damaged_session_file_is_made_anew(home: Path, damage: Callable[
         await memory.working.set("mood", "brave")
         assert await memory.working.get("mood") == "brave"
         assert len(await memory.working.turns(100)) == 50
-        await checks.healthy(memory.resources)
+        await checks.check_healthy(memory.engine)
 
 
 async def test_a_session_file_damaged_while_it_is_open_costs_no_write(home: Path) -> None:
@@ -135,8 +135,8 @@ async def test_a_session_file_damaged_while_it_is_open_costs_no_write(home: Path
         for number in range(3):
             turn = await memory.store_turn(f"It goes on and on, {number}.")
             assert turn.index == 60 + number
-        await checks.settled(memory)
-        await checks.healthy(memory.resources)
+        await checks.check_settled(memory)
+        await checks.check_healthy(memory.engine)
 
 
 def _look_without_rights(home: str, pipe: Connection) -> None:

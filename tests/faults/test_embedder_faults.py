@@ -16,10 +16,10 @@ import pytest
 from agentmem import providers
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import ModelUnavailable
-from agentmem.projections import REST
-from agentmem.recall.technique import PATIENCE
+from agentmem.projections import BACKOFF_SECONDS
+from agentmem.recall.technique import EMBED_TIMEOUT_SECONDS
 from agentmem.settings import Settings
-from agentmem.upkeep.doctor import doctor
+from agentmem.upkeep.doctor import diagnose
 from agentmem.upkeep.rebuild import rebuild
 from tests.faults import checks
 from tests.faults.virtual import VirtualClock, run
@@ -38,7 +38,7 @@ def _dropped_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def _open(home: Path, clock: VirtualClock, **settings: Any) -> tuple[AsyncAgentMemory, Any]:
     memory = AsyncAgentMemory("ann", home=home, embedder="fickle", clock=clock, conversation_id="talk", **settings)
     await memory.open()
-    return memory, memory.resources.vectors[0].embedder
+    return memory, memory.engine.vector_projections[0].embedder
 
 
 def _seconds() -> float:
@@ -56,9 +56,9 @@ async def _vectors_missed(memory: AsyncAgentMemory, query: str) -> bool:
 
 
 async def _healed(memory: AsyncAgentMemory) -> None:
-    await checks.settled(memory)
-    await checks.rebuilt_alike(memory.resources, [memory.scope])
-    await checks.healthy(memory.resources)
+    await checks.check_settled(memory)
+    await checks.check_rebuild_equal(memory.engine, [memory.scope])
+    await checks.check_healthy(memory.engine)
     await memory.close()
 
 
@@ -66,7 +66,7 @@ def test_a_model_that_is_away_costs_nothing_but_a_notice(home: Path) -> None:
     async def story(clock: VirtualClock) -> None:
         memory, model = await _open(home, clock)
         await memory.store_turn("Bees like lavender.", turn_id="t0")
-        model.mood = "away"
+        model.mode = "away"
         began = _seconds()
         turn = await memory.store_turn("The chef avoids peanuts.", turn_id="t1")
         assert turn.index == 1
@@ -77,11 +77,11 @@ def test_a_model_that_is_away_costs_nothing_but_a_notice(home: Path) -> None:
         assert any("Recalled without vector: ModelUnavailable: the model is away" in notice for notice in notices)
         with pytest.raises(ModelUnavailable, match="the model is away"):
             await memory.flush()
-        model.mood = "well"
+        model.mode = "well"
         assert not await _vectors_missed(memory, "what does the chef avoid?")  # a refusal cost no wait
         await memory.store_turn("Within half a minute it is left alone.", turn_id="t2")
         assert await memory.lag() == {"graph": 0, NAME: 2}
-        await asyncio.sleep(REST)
+        await asyncio.sleep(BACKOFF_SECONDS)
         await memory.store_turn("After that the next write brings all along.", turn_id="t3")
         assert await memory.lag() == {"graph": 0, NAME: 0}
         assert await _answers_by_words(memory, "what does the chef avoid?", "t1") == ()
@@ -93,13 +93,13 @@ def test_a_model_that_is_away_costs_nothing_but_a_notice(home: Path) -> None:
 def test_flush_does_not_wait_for_the_rest_to_end(home: Path) -> None:
     async def story(clock: VirtualClock) -> None:
         memory, model = await _open(home, clock)
-        model.mood = "away"
+        model.mode = "away"
         await memory.store_turns([f"number {n}" for n in range(700)])
         assert (await memory.lag())[NAME] == 700
-        model.mood = "well"
+        model.mode = "well"
         began = _seconds()
         await memory.flush()
-        assert _seconds() - began < REST / 2
+        assert _seconds() - began < BACKOFF_SECONDS / 2
         await _healed(memory)
 
     run(story)
@@ -108,19 +108,19 @@ def test_flush_does_not_wait_for_the_rest_to_end(home: Path) -> None:
 def test_a_silent_model_holds_up_neither_writes_nor_recall(home: Path) -> None:
     async def story(clock: VirtualClock) -> None:
         memory, model = await _open(home, clock, model_timeout=20.0)
-        model.mood = "silent"
+        model.mode = "silent"
         for number in range(3):
             began = _seconds()
             await memory.store_turn(f"The chef avoids peanuts, {number}.", turn_id=f"t{number}")
             assert _seconds() - began < 3.0
             began = _seconds()
             notices = await _answers_by_words(memory, "what does the chef avoid?", f"t{number}")
-            assert _seconds() - began < (1.0 if number else PATIENCE + 0.5)
+            assert _seconds() - began < (1.0 if number else EMBED_TIMEOUT_SECONDS + 0.5)
             said = "Recalled without vector: ModelUnavailable: fickle:v1:64 did not answer within 2 s"
             assert any(said in notice for notice in notices), notices
         assert (await memory.lag())[NAME] == 3
         await asyncio.sleep(60)
-        model.mood = "well"
+        model.mode = "well"
         await memory.store_turn("It is back.", turn_id="t3")
         assert (await memory.lag())[NAME] == 0
         await _healed(memory)
@@ -133,14 +133,14 @@ def test_a_silent_model_is_left_alone_for_half_a_minute(home: Path, model_timeou
     async def story(clock: VirtualClock) -> None:
         memory, model = await _open(home, clock, model_timeout=model_timeout)
         await memory.store_turn("The chef avoids peanuts.", turn_id="t0")
-        model.mood = "silent"
+        model.mode = "silent"
         assert await _vectors_missed(memory, "what does the chef avoid?")
-        asked, model.mood, began = model.asked, "well", _seconds()
+        asked, model.mode, began = model.request_count, "well", _seconds()
         (notice,) = await _answers_by_words(memory, "does the chef cook?", "t0")
         assert f"did not answer within {waits} s; it is left alone for 30 s more" in notice
         assert _seconds() - began < 0.2
-        assert model.asked == asked
-        await asyncio.sleep(REST)
+        assert model.request_count == asked
+        await asyncio.sleep(BACKOFF_SECONDS)
         assert not await _vectors_missed(memory, "does the chef cook?")
         await _healed(memory)
 
@@ -152,7 +152,7 @@ def test_a_model_that_has_to_be_loaded_first_is_waited_for(home: Path, settings:
     async def story(clock: VirtualClock) -> None:
         memory, model = await _open(home, clock, **settings)
         await memory.store_turn("The chef avoids peanuts.")
-        model.seconds = PATIENCE - 0.5
+        model.delay_seconds = EMBED_TIMEOUT_SECONDS - 0.5
         assert not await _vectors_missed(memory, "what does the chef avoid?")
         await _healed(memory)
 
@@ -163,15 +163,15 @@ def test_an_answer_that_comes_too_late_is_kept_and_ends_the_rest(home: Path) -> 
     async def story(clock: VirtualClock) -> None:
         memory, model = await _open(home, clock)
         await memory.store_turn("The chef avoids peanuts.")
-        model.seconds = PATIENCE + 1.0
+        model.delay_seconds = EMBED_TIMEOUT_SECONDS + 1.0
         assert await _vectors_missed(memory, "what does the chef avoid?")
-        model.seconds = 0.0
+        model.delay_seconds = 0.0
         assert await _vectors_missed(memory, "does the chef cook?")
         await asyncio.sleep(1.0)
         assert not await _vectors_missed(memory, "does the chef cook?")
-        model.mood = "silent"
+        model.mode = "silent"
         assert not await _vectors_missed(memory, "what does the chef avoid?")
-        model.mood = "well"
+        model.mode = "well"
         await _healed(memory)
 
     run(story)
@@ -181,11 +181,11 @@ def test_whoever_stops_waiting_for_a_recall_stops_the_model_too(home: Path) -> N
     async def story(clock: VirtualClock) -> None:
         memory, model = await _open(home, clock)
         await memory.store_turn("The chef avoids peanuts.")
-        model.mood = "silent"
+        model.mode = "silent"
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(memory.remember("what does the chef avoid?"), 1.0)
-        assert model.reading == 0
-        model.mood = "well"
+        assert model.active_requests == 0
+        model.mode = "well"
         assert not await _vectors_missed(memory, "what does the chef avoid?")
         await _healed(memory)
 
@@ -196,7 +196,7 @@ def test_with_seeded_ids_a_model_is_waited_for_however_long_it_takes(home: Path)
     async def story(clock: VirtualClock) -> None:
         memory, model = await _open(home, clock, seed=1)
         await memory.store_turn("The chef avoids peanuts.")
-        model.seconds = 10 * PATIENCE
+        model.delay_seconds = 10 * EMBED_TIMEOUT_SECONDS
         assert not await _vectors_missed(memory, "what does the chef avoid?")
         await _healed(memory)
 
@@ -206,7 +206,7 @@ def test_with_seeded_ids_a_model_is_waited_for_however_long_it_takes(home: Path)
 def test_a_slow_model_catches_up_by_itself(home: Path) -> None:
     async def story(clock: VirtualClock) -> None:
         memory, model = await _open(home, clock)
-        model.seconds = 10.0
+        model.delay_seconds = 10.0
         began = _seconds()
         await memory.store_turn("The chef avoids peanuts.", turn_id="t0")
         assert _seconds() - began < 3.0
@@ -222,15 +222,15 @@ def test_what_was_erased_while_a_slow_model_read_it_leaves_no_vector(home: Path)
     async def story(clock: VirtualClock) -> None:
         memory, model = await _open(home, clock)
         other, _ = await _open(home, clock)
-        model.seconds = 10.0
+        model.delay_seconds = 10.0
         for eraser, turn_id in ((memory, "t0"), (other, "t1")):
             await memory.store_turn("My password is swordfish.", turn_id=turn_id)
             receipt = await eraser.forget(turn_id, hard=True)
             assert receipt.scan is not None
-            assert not receipt.scan.remnants
+            assert not receipt.scan.leftovers
         await asyncio.sleep(60)
-        await checks.settled(memory)
-        assert (await checks.projections(memory.resources, memory.scope))["passages"] == []
+        await checks.check_settled(memory)
+        assert (await checks.read_projections(memory.engine, memory.scope))["passages"] == []
         await other.close()
         await _healed(memory)
 
@@ -245,16 +245,16 @@ def test_one_poisonous_text_is_parked_and_passed_over(home: Path) -> None:
         await memory.store_turns([{"content": text, "turn_id": f"t{n}"} for n, text in enumerate(said)])
         assert (await memory.lag())[NAME] == 2  # the first is in, the others wait for three tries of the second
         for number in range(2):
-            await asyncio.sleep(REST)
+            await asyncio.sleep(BACKOFF_SECONDS)
             await memory.store_turn(f"Meanwhile, {number}.")
         assert (await memory.lag())[NAME] == 1  # what was parked counts
-        (parked,) = await memory.resources.log.parked(memory.scope)
+        (parked,) = await memory.engine.log.dead_letters(memory.scope)
         assert (parked.attempts, parked.reason) == (3, "the model answered with nonsense")
         assert await _answers_by_words(memory, "lace and arsenic", "t1") != ()
         await memory.flush()
         await memory.close()
-        findings = await doctor(Settings(home=home))
-        assert any(finding.what == "parked" and finding.level == "warning" for finding in findings), findings
+        findings = await diagnose(Settings(home=home))
+        assert any(finding.check == "parked" and finding.level == "warning" for finding in findings), findings
 
     run(story)
 
@@ -267,7 +267,7 @@ def test_flush_goes_through_poisonous_texts_and_a_rebuild_takes_them_up_again(ho
         await memory.flush()
         assert (await memory.lag())[NAME] == 2
         model.poison = ""
-        await rebuild(memory.resources, ["ann"])
+        await rebuild(memory.engine, ["ann"])
         await _healed(memory)
 
     run(story)
@@ -277,18 +277,18 @@ def test_flush_goes_through_poisonous_texts_and_a_rebuild_takes_them_up_again(ho
 def test_a_reply_that_is_no_vector_is_a_bad_reply(home: Path, mood: str, said: str) -> None:
     async def story(clock: VirtualClock) -> None:
         memory, model = await _open(home, clock)
-        model.mood = mood
+        model.mode = mood
         await memory.store_turn("The chef avoids peanuts.", turn_id="t0")
         assert (await memory.lag())[NAME] == 1
         notices = await _answers_by_words(memory, "what does the chef avoid?", "t0")
         assert any("Recalled without vector" in notice and said in notice for notice in notices), notices
         await memory.flush()
-        (parked,) = await memory.resources.log.parked(memory.scope)
+        (parked,) = await memory.engine.log.dead_letters(memory.scope)
         assert said in parked.reason
         assert "fell over" not in f"{parked.reason} {notices}"  # the words of the error, which may quote a text
-        model.mood = "well"
+        model.mode = "well"
         assert not await _vectors_missed(memory, "what does the chef avoid?")
-        await rebuild(memory.resources, ["ann"])
+        await rebuild(memory.engine, ["ann"])
         await _healed(memory)
 
     run(story)

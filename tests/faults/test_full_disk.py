@@ -13,7 +13,7 @@ import pytest
 
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import ModelUnavailable, StoreUnavailable
-from agentmem.stores import Batch
+from agentmem.stores import VectorBatch
 from agentmem.stores.sqlite.connection import Connection
 from agentmem.stores.sqlite.vectors import SqliteVectors
 from tests.faults import checks
@@ -30,9 +30,9 @@ async def _open(home: Path, dimensions: int = 64) -> AsyncAgentMemory:
 
 async def _limit(memory: AsyncAgentMemory, spare: int) -> None:
     """Let the file grow by so many pages only."""
-    database: Any = memory.resources.log.database  # type: ignore[attr-defined]
-    pages = await database.outside(lambda db: db.pragma("page_count"))
-    await database.outside(lambda db: db.pragma("max_page_count", min(pages + spare, NO_LIMIT)))
+    database: Any = memory.engine.log.database  # type: ignore[attr-defined]
+    pages = await database.run_without_transaction(lambda db: db.pragma("page_count"))
+    await database.run_without_transaction(lambda db: db.pragma("max_page_count", min(pages + spare, NO_LIMIT)))
 
 
 async def _fill(memory: AsyncAgentMemory) -> int:
@@ -53,13 +53,13 @@ async def _fill(memory: AsyncAgentMemory) -> int:
 async def _same_again(memory: AsyncAgentMemory, count: int) -> None:
     """With room, the write that failed is done, once, and everything is whole."""
     await memory.store_turn(f"{count + 1} {LONG}", turn_id=f"t{count + 1}")
-    await checks.settled(memory)
-    await checks.journal(memory.resources, memory.scope)
+    await checks.check_settled(memory)
+    await checks.check_journal(memory.engine, memory.scope)
     turns = await memory.episodic.get_conversation("talk")
     assert [turn.id for turn in turns] == ["t0", *(f"t{number}" for number in range(1, count + 2))]
     assert [turn.index for turn in turns] == list(range(count + 2))
-    await checks.rebuilt_alike(memory.resources, [memory.scope])
-    await checks.healthy(memory.resources)
+    await checks.check_rebuild_equal(memory.engine, [memory.scope])
+    await checks.check_healthy(memory.engine)
 
 
 @pytest.mark.parametrize("spare", [0, 1, 5, 9, 14, 40])
@@ -97,7 +97,7 @@ class _Crammed:
 async def test_vectors_without_room_wait_and_catch_up(home: Path) -> None:
     """The log has room, the vectors that follow have none: the write is acknowledged, and found by its words."""
     memory = await _open(home, dimensions=4096)  # every vector needs pages of its own
-    projection = memory.resources.vectors[0]
+    projection = memory.engine.vector_projections[0]
     index: Any = projection.index
     projection.index = _Crammed(memory, index)  # type: ignore[assignment]
     await memory.store_turn(LONG, turn_id="t1")
@@ -108,8 +108,8 @@ async def test_vectors_without_room_wait_and_catch_up(home: Path) -> None:
     with pytest.raises(ModelUnavailable, match="no room left"):
         await memory.flush()
     projection.index = index
-    await checks.settled(memory)
-    await checks.healthy(memory.resources)
+    await checks.check_settled(memory)
+    await checks.check_healthy(memory.engine)
     await memory.close()
 
 
@@ -119,9 +119,9 @@ async def test_vectors_without_room_cost_no_write_that_they_come_with(
     """The log has room, the vectors of its own transaction have none: they are left out, and made later."""
     memory = await _open(home, dimensions=4096)
     await memory.store_turn("Hello there.", turn_id="t0")
-    put, tries = SqliteVectors.put, 0
+    put, tries = SqliteVectors.write_batch, 0
 
-    def crammed(index: SqliteVectors, db: Connection, user_id: str, batch: Batch) -> Any:
+    def crammed(index: SqliteVectors, db: Connection, user_id: str, batch: VectorBatch) -> Any:
         nonlocal tries
         tries += 1
         db.pragma("max_page_count", db.pragma("page_count"))
@@ -131,13 +131,13 @@ async def test_vectors_without_room_cost_no_write_that_they_come_with(
             db.pragma("max_page_count", NO_LIMIT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(SqliteVectors, "put", crammed)
+        patch.setattr(SqliteVectors, "write_batch", crammed)
         await memory.store_turn(LONG, turn_id="t1")
         assert tries == 2, "with the log, and once more behind it"
     assert (await memory.lag())["vectors/hash:v1:4096"] == 1
-    await checks.settled(memory)
-    await checks.rebuilt_alike(memory.resources, [memory.scope])
-    await checks.healthy(memory.resources)
+    await checks.check_settled(memory)
+    await checks.check_rebuild_equal(memory.engine, [memory.scope])
+    await checks.check_healthy(memory.engine)
     await memory.close()
 
 

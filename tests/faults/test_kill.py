@@ -9,33 +9,35 @@ from tests.faults import kill, victim
 
 @pytest.mark.parametrize("step", [*kill.STEPS, kill.ANY_MOMENT])
 def test_nothing_acknowledged_is_lost_or_there_twice(step: str) -> None:
-    for nth in kill.rounds(step, 2):
-        kill.one(step, nth)
+    for nth in kill.occurrences(step, 2):
+        kill.run_round(step, nth)
 
 
-@pytest.mark.parametrize("step", [*kill.AT_ONCE, kill.ANY_MOMENT])
+@pytest.mark.parametrize("step", [*kill.INLINE_VECTOR_STEPS, kill.ANY_MOMENT])
 def test_vectors_of_the_logs_own_transaction_are_there_with_the_write_or_not_at_all(step: str) -> None:
-    for nth in kill.rounds(step, 2):
-        kill.one(step, nth, at_once=True)
+    for nth in kill.occurrences(step, 2):
+        kill.run_round(step, nth, inline_vectors=True)
 
 
 def test_both_ways_of_vectors_leave_the_same_behind() -> None:
-    (followed, steps), (at_once, fewer) = kill.reference(), kill.reference(True)
+    (followed, steps), (at_once, fewer) = kill.run_reference(), kill.run_reference(True)
     assert at_once == followed
-    assert {step: fewer[step] for step in kill.AT_ONCE} == {step: steps[step] for step in kill.AT_ONCE}
-    assert set(fewer) == set(kill.AT_ONCE)
+    assert {step: fewer[step] for step in kill.INLINE_VECTOR_STEPS} == {
+        step: steps[step] for step in kill.INLINE_VECTOR_STEPS
+    }
+    assert set(fewer) == set(kill.INLINE_VECTOR_STEPS)
 
 
 def test_every_step_is_taken_and_everything_is_killed_somewhere() -> None:
-    _, seen = kill.reference()
+    _, seen = kill.run_reference()
     assert set(kill.STEPS) <= set(seen)
-    logged = [name for name in victim.ACTS if name != "a thought"]  # that one is in the session cache alone
+    logged = [name for name in victim.ACTIONS if name != "a thought"]  # that one is in the session cache alone
     assert seen["committed"] >= len(logged)  # an erasure takes two
-    assert set(kill.rounds("journal", 20)) == set(range(1, seen["journal"] + 1))
+    assert set(kill.occurrences("journal", 20)) == set(range(1, seen["journal"] + 1))
 
 
 def test_a_write_told_of_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check itself can fail: here a child says that a write is safe before it is."""
     monkeypatch.setattr(kill, "kill", lambda *_: ["a turn"])
     with pytest.raises(AssertionError, match="acknowledged and lost"):
-        kill.one("journal", 1)
+        kill.run_round("journal", 1)

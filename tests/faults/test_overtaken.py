@@ -23,12 +23,12 @@ async def memory(
     request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[AsyncAgentMemory]:
     """Vectors come with the log, or follow as those of a model do."""
-    monkeypatch.setattr(VectorProjection, "instant", request.param == "at once")
+    monkeypatch.setattr(VectorProjection, "is_synchronous", request.param == "at once")
     async with AsyncAgentMemory("ann", home=home, embedder="hash", dimensions=64, conversation_id="talk") as opened:
         yield opened
-        await checks.settled(opened)
-        await checks.rebuilt_alike(opened.resources, [opened.scope])
-        await checks.healthy(opened.resources)
+        await checks.check_settled(opened)
+        await checks.check_rebuild_equal(opened.engine, [opened.scope])
+        await checks.check_healthy(opened.engine)
 
 
 class _Overtaken:
@@ -55,9 +55,9 @@ class _Overtaken:
 
 
 async def _nothing_left(memory: AsyncAgentMemory) -> None:
-    entries = await checks.journal(memory.resources, memory.scope)
+    entries = await checks.check_journal(memory.engine, memory.scope)
     assert "swordfish" not in repr(entries)
-    assert (await checks.projections(memory.resources, memory.scope))["words"] == {}
+    assert (await checks.read_projections(memory.engine, memory.scope))["words"] == {}
 
 
 async def test_what_was_undone_can_still_be_erased(memory: AsyncAgentMemory) -> None:
@@ -70,17 +70,17 @@ async def test_what_was_undone_can_still_be_erased(memory: AsyncAgentMemory) -> 
 
 async def test_an_undo_in_the_middle_of_an_erasure_hides_nothing_from_it(memory: AsyncAgentMemory) -> None:
     turn = await memory.store_turn(SECRET, turn_id="t0")
-    resources: Any = memory.resources
-    resources.log = _Overtaken(resources.log, after_append=lambda: memory.undo(turn.operation_id))
+    engine: Any = memory.engine
+    engine.log = _Overtaken(engine.log, after_append=lambda: memory.undo(turn.operation_id))
     await memory.forget("t0", hard=True)
     await _nothing_left(memory)
 
 
 async def test_a_fact_learned_in_the_middle_of_an_erasure_goes_with_its_source(memory: AsyncAgentMemory) -> None:
     await memory.store_turn(SECRET, turn_id="t0")
-    resources: Any = memory.resources
-    resources.log = _Overtaken(
-        resources.log, before_erase=lambda: memory.learn_fact("The password is swordfish", source_turn_ids=["t0"])
+    engine: Any = memory.engine
+    engine.log = _Overtaken(
+        engine.log, before_erase=lambda: memory.learn_fact("The password is swordfish", source_turn_ids=["t0"])
     )
     receipt = await memory.forget("t0", hard=True)
     assert len(receipt.derived) == 1
@@ -90,14 +90,14 @@ async def test_a_fact_learned_in_the_middle_of_an_erasure_goes_with_its_source(m
 async def test_a_fact_is_not_learned_from_what_is_erased_meanwhile(memory: AsyncAgentMemory) -> None:
     await memory.store_turn(SECRET, turn_id="t0")
     facts = memory.semantic
-    drafted = facts._same
+    drafted = facts._find_duplicate
 
     async def erased_meanwhile(fact: Fact) -> Fact | None:
-        if await memory.resources.log.get("Turn", ["t0"], memory.scope):
+        if await memory.engine.log.read_records("Turn", ["t0"], memory.scope):
             await memory.forget("t0", hard=True)
         return await drafted(fact)
 
-    facts._same = erased_meanwhile  # type: ignore[method-assign]
+    facts._find_duplicate = erased_meanwhile  # type: ignore[method-assign]
     with pytest.raises(InvalidRecord, match="no Turn 't0' is stored"):
         await memory.learn_fact("The password is swordfish", source_turn_ids=["t0"])
     await _nothing_left(memory)

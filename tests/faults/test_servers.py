@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.faults import servers, servers_checks, servers_killed
-from tests.faults.servers import DURABLE, FAULTS, KILLED, PAUSED, STEPS, Cell
-from tests.faults.servers_client import PATIENCE, Client
-from tests.faults.servers_killed import Killed
+from tests.faults.servers import DURABLE, FAULTS, KILLED, PAUSED, STEPS, CellResult
+from tests.faults.servers_client import TIMEOUT_SECONDS, Client
+from tests.faults.servers_killed import KilledClient
 from tests.servers.local import LocalServer
 from tests.servers.postgres import Postgres
 from tests.servers.proxy import HALF_OPEN, REFUSED, RESET, SLOW
-from tests.servers.stack import STORE, Stack, prepare
+from tests.servers.stack import STORE_ID, Stack, prepare
 
 pytestmark = [
     pytest.mark.alone,
@@ -45,9 +45,9 @@ def durable(postgres_url: str) -> Iterator[Postgres]:
         yield server
 
 
-def all_well(found: Iterable[Cell], faults: Iterable[str] = FAULTS) -> None:
+def all_well(found: Iterable[CellResult], faults: Iterable[str] = FAULTS) -> None:
     cells = list(found)
-    assert [str(cell) for cell in cells if cell.wrong] == []
+    assert [str(cell) for cell in cells if cell.failures] == []
     assert [(cell.fault, cell.step) for cell in cells] == [(fault, step) for fault in faults for step in STEPS]
     assert min(cell.acknowledged for cell in cells) > 0
 
@@ -58,39 +58,39 @@ def test_without_neo4j_memory_goes_on_and_the_graph_follows(
 ) -> None:
     asyncio.run(prepare(stack.log_url, own_neo4j.url, None))
     urls = {**stack.urls, "graph_url": own_neo4j.url}
-    all_well(servers.matrix("neo4j", own_neo4j, urls, home, faults=faults), faults)
+    all_well(servers.run_matrix("neo4j", own_neo4j, urls, home, faults=faults), faults)
 
 
 @IN_TWO
 def test_without_postgres_writes_are_refused_whole(
     durable: Postgres, neo4j_url: str, redis_database: str, home: Path, faults: tuple[str, ...]
 ) -> None:
-    asyncio.run(prepare(durable.url, neo4j_url, STORE))
+    asyncio.run(prepare(durable.url, neo4j_url, STORE_ID))
     urls = {"log_url": durable.url, "graph_url": neo4j_url, "session_url": redis_database}
-    all_well(servers.matrix("postgres", durable, urls, home, faults=faults), faults)
+    all_well(servers.run_matrix("postgres", durable, urls, home, faults=faults), faults)
 
 
 def test_without_redis_memory_goes_on(own_redis: LocalServer, stack: Stack, home: Path) -> None:
-    all_well(servers.matrix("redis", own_redis, stack.urls, home))
+    all_well(servers.run_matrix("redis", own_redis, stack.urls, home))
 
 
 def test_what_a_killed_client_left_undone_is_caught_up(stack: Stack, home: Path) -> None:
     cells = list(servers.killed_clients(stack.urls, home))
-    assert [str(cell) for cell in cells if cell.wrong] == []
+    assert [str(cell) for cell in cells if cell.failures] == []
     assert {cell.step for cell in cells} == set(servers_killed.STEPS)
 
 
 def test_writes_told_of_too_early_are_noticed(stack: Stack, home: Path) -> None:
     """The checks themselves can fail: here a client takes for safe what was never written."""
-    killed = Killed("journal", stack.user("ann"), ["a turn"])
-    ((_, _, wrong),) = asyncio.run(servers_killed.verdicts([killed], stack.urls, home))
+    killed = KilledClient("journal", stack.user("ann"), ["a turn"])
+    ((_, _, wrong),) = asyncio.run(servers_killed.check_all([killed], stack.urls, home))
     assert "acknowledged and lost" in wrong
-    client = Client(servers_checks.opened(stack.user("bob"), stack.urls, home), servers.IDLE)
+    client = Client(servers_checks.build_memory(stack.user("bob"), stack.urls, home), servers.IDLE)
     try:
-        client.do(client.open()).result(PATIENCE)
+        client.do(client.open()).result(TIMEOUT_SECONDS)
         client.acknowledged[1] = ("t1", 2)
         with pytest.raises(AssertionError, match="was not there"):
-            client.do(client.check()).result(PATIENCE)
+            client.do(client.check()).result(TIMEOUT_SECONDS)
     finally:
-        client.do(client.close()).result(PATIENCE)
+        client.do(client.close()).result(TIMEOUT_SECONDS)
         client.stop()

@@ -19,7 +19,7 @@ from agentmem.errors import StoreUnavailable
 from tests.faults import checks, servers_checks
 from tests.servers.local import LocalServer
 from tests.servers.redis import Redis
-from tests.servers.stack import STORE, Stack, database_of, prepare
+from tests.servers.stack import STORE_ID, Stack, database_of, prepare
 
 WORDS = [f"word{number}" for number in range(3000)]
 MOST = 1000
@@ -59,9 +59,9 @@ async def test_postgres_on_a_full_disk_refuses_the_write_whole(
     folder = own_postgres.folder / "small"
     with small_disk(folder, own_postgres.user):
         url, filler = crammed(own_postgres, folder), folder / "filler"
-        await prepare(url, neo4j_url, STORE)
+        await prepare(url, neo4j_url, STORE_ID)
         urls = {"log_url": url, "graph_url": neo4j_url, "session_url": redis_database}
-        async with servers_checks.opened(f"ann {os.urandom(4).hex()}", urls, home) as memory:
+        async with servers_checks.build_memory(f"ann {os.urandom(4).hex()}", urls, home) as memory:
             await memory.store_turn(long_text(0), turn_id="t0")
             filler.write_bytes(bytes(shutil.disk_usage(folder).free - SPARE))
             count, said = await fill(memory)
@@ -71,8 +71,8 @@ async def test_postgres_on_a_full_disk_refuses_the_write_whole(
             assert (await memory.remember("number 0")).turns
             filler.unlink()
             assert (await memory.store_turn(long_text(count), turn_id=f"t{count}")).index == count
-            await checks.settled(memory)
-            await servers_checks.whole(memory.resources, memory.scope)
+            await checks.check_settled(memory)
+            await servers_checks.check_complete(memory.engine, memory.scope)
         own_postgres.stop()
 
 
@@ -92,13 +92,13 @@ async def test_redis_that_throws_away_what_it_likes_costs_nothing_but_time(
     conversations = [f"talk {number}" for number in range(60)]
     with Redis("--maxmemory", "3mb", "--maxmemory-policy", "allkeys-lru") as server:
         urls = {**stack.urls, "session_url": server.url}
-        async with servers_checks.opened(stack.user(), urls, home) as memory:
+        async with servers_checks.build_memory(stack.user(), urls, home) as memory:
             for name in conversations:
                 view = memory.scoped(conversation_id=name)
                 await view.working.set("kept", KEPT)
                 said = [long_text(number) for number in range(4)]
                 await view.store_turns([{"turn_id": f"{name} {n}", "content": text} for n, text in enumerate(said)])
-            await memory.resources.settle()
+            await memory.engine.drain_background()
             with redis.Redis.from_url(server.url) as client:
                 assert int(client.info("stats")["evicted_keys"]) > 0
             kept = [await memory.scoped(conversation_id=name).working.get("kept") for name in conversations]
@@ -108,5 +108,5 @@ async def test_redis_that_throws_away_what_it_likes_costs_nothing_but_time(
                 view = memory.scoped(conversation_id=name)
                 assert [turn.id for turn in await view.working.turns()] == [f"{name} {n}" for n in range(4)]
             assert (await memory.remember("number 3")).turns
-            await checks.settled(memory)
-            await servers_checks.whole(memory.resources, memory.scope)
+            await checks.check_settled(memory)
+            await servers_checks.check_complete(memory.engine, memory.scope)

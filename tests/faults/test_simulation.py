@@ -9,7 +9,7 @@ import pytest
 from agentmem.errors import StoreUnavailable
 from agentmem.stores.sqlite import journal
 from tests.faults import simulate, simulate_servers
-from tests.faults.faulty import KINDS, NEVER, Faults, Faulty
+from tests.faults.faulty import FAULT_KINDS, HANG_SECONDS, FaultInjector, FaultProxy
 from tests.faults.virtual import VirtualClock, run
 from tests.servers.stack import Stack
 
@@ -44,7 +44,7 @@ def _until_one_fails() -> None:
 
 
 def test_a_broken_promise_is_found_and_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "applied", lambda *_: {})  # retries are no longer recognised
+    monkeypatch.setattr(journal, "find_applied", lambda *_: {})  # retries are no longer recognised
     with pytest.raises(AssertionError, match="refused, and done all the same") as failure:
         _until_one_fails()
     assert any("python -m tests.faults.simulate --seed" in note for note in failure.value.__notes__)
@@ -62,15 +62,15 @@ class _Counter:
 
 def test_a_call_fails_before_its_effect_after_it_never_ends_or_happens_twice() -> None:
     async def story(clock: VirtualClock) -> None:
-        faults, seen = Faults(0, rate=1.0), set()
-        while len(seen) < len(KINDS):
+        faults, seen = FaultInjector(0, rate=1.0), set()
+        while len(seen) < len(FAULT_KINDS):
             store, began = _Counter(), asyncio.get_running_loop().time()
             failed = False
             try:
-                await Faulty(store, "log", faults).add()
+                await FaultProxy(store, "log", faults).add()
             except StoreUnavailable:
                 failed = True
-            hung = asyncio.get_running_loop().time() - began > NEVER
+            hung = asyncio.get_running_loop().time() - began > HANG_SECONDS
             kind = faults.trace[-1].split(": ")[1]
             effects = {"before": 0, "after": 1, "hang before": 0, "hang after": 1, "repeat": 2}
             assert (store.done, failed, hung) == (effects[kind], kind != "repeat", kind.startswith("hang"))

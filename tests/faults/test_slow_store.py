@@ -9,11 +9,11 @@ from typing import Any
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.model.outline import Floats, Ints
 from agentmem.model.scope import Scope
-from agentmem.recall.kept import PAIRS
+from agentmem.recall.kept import PAIR_BATCH_SIZE
 from tests.faults.virtual import VirtualClock, run
 
 THOUSANDS = 4  # of turns, with two cosines each
-SECONDS = 1.0 / PAIRS  # of each cosine; the deadline is 2 s
+SECONDS = 1.0 / PAIR_BATCH_SIZE  # of each cosine; the deadline is 2 s
 
 
 class _Slow:
@@ -25,9 +25,9 @@ class _Slow:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def between(self, left: Ints, right: Ints, scope: Scope) -> Floats:
+    async def score_pairs(self, left: Ints, right: Ints, scope: Scope) -> Floats:
         await asyncio.sleep(SECONDS * len(left))
-        found: Floats = await self._inner.between(left, right, scope)
+        found: Floats = await self._inner.score_pairs(left, right, scope)
         return found
 
 
@@ -39,8 +39,8 @@ def test_cosines_of_neighbours_are_completed_by_recalls_that_are_each_cut_off(ho
             said = [f"number {thousand}.{n}" for n in range(1000)]
             await memory.store_turns([{"content": text, "conversation_id": "talk"} for text in said])
         await memory.flush()
-        slow: Any = _Slow(memory.resources.vectors[0].index)
-        memory.resources.vectors[0].index = slow
+        slow: Any = _Slow(memory.engine.vector_projections[0].index)
+        memory.engine.vector_projections[0].index = slow
         cut_off = 0
         while any("Recalled without vector" in notice for notice in (await memory.remember("which number?")).notices):
             cut_off += 1

@@ -16,11 +16,11 @@ from agentmem.consolidation import lease
 from agentmem.model.records import Fact
 from agentmem.stores.sqlite import SqliteLog
 from agentmem.stores.sqlite.vectors import SqliteVectors
-from tests.fakes.as_a_model import AsAModel
+from tests.fakes.as_a_model import AsyncOnlyEmbedder
 
 LEASE_SECONDS = 0.2  # what a killed worker holds is free soon
 ANN = "Ann moved to Lisbon in spring. She keeps bees."
-Act = Callable[[AsyncAgentMemory, str], Awaitable[Any]]
+Action = Callable[[AsyncAgentMemory, str], Awaitable[Any]]
 
 
 async def open_memory(home: Path) -> AsyncAgentMemory:
@@ -89,7 +89,7 @@ async def _think(memory: AsyncAgentMemory, key: str) -> None:
     await memory.working.push_thought("Ask about the bees.")
 
 
-ACTS: Mapping[str, Act] = {
+ACTIONS: Mapping[str, Action] = {
     "a turn": _store_turn, "a thought": _think, "three turns": _store_turns, "a fact": _learn,
     "another fact": _learn_more, "an entity": _relate, "a change of mind": _supersede, "a fact forgotten": _forget,
     "and restored": _restore, "a profile": _profile, "a turn erased": _erase, "a last turn": _store_last,
@@ -97,23 +97,23 @@ ACTS: Mapping[str, Act] = {
 }  # fmt: skip
 
 
-class Steps:
+class StepCounter:
     """Counts the steps of all writes, and kills the process at the n-th occurrence of one."""
 
     def __init__(self, step: str = "", nth: int = 0) -> None:
         self._step, self._nth = step, nth
-        self.seen: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
 
     def __call__(self, step: str) -> None:
-        self.seen[step] += 1
-        if step == self._step and self.seen[step] == self._nth:
+        self.counts[step] += 1
+        if step == self._step and self.counts[step] == self._nth:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Stepped:
+class StepProxy:
     """Stands before a store's file, or a store, and tells of the steps of one of its calls."""
 
-    def __init__(self, inner: Any, name: str, call: str, steps: Steps) -> None:
+    def __init__(self, inner: Any, name: str, call: str, steps: StepCounter) -> None:
         self._inner, self._name, self._call, self._steps = inner, name, call, steps
 
     def __getattr__(self, attribute: str) -> Any:
@@ -133,34 +133,36 @@ class Stepped:
         return called
 
 
-def watch(memory: AsyncAgentMemory, steps: Steps, *, at_once: bool = False) -> None:
+def instrument(memory: AsyncAgentMemory, steps: StepCounter, *, inline_vectors: bool = False) -> None:
     """Have every step of a write told to `steps`. Vectors follow as those of a model do, or come with the log."""
-    resources: Any = memory.resources
-    resources.log = SqliteLog(resources.log.database, resources.clock, hook=steps)
-    resources.session = Stepped(resources.session, "session", "push", steps)
-    for projection in resources.vectors:
-        projection.log = resources.log
-        if not at_once:
-            embedder = projection.embedder = AsAModel(projection.embedder)
-            database: Any = Stepped(resources.log.database, "vectors", "write", steps)
+    engine: Any = memory.engine
+    engine.log = SqliteLog(engine.log.database, engine.clock, hook=steps)
+    engine.session = StepProxy(engine.session, "session", "push", steps)
+    for projection in engine.vector_projections:
+        projection.log = engine.log
+        if not inline_vectors:
+            embedder = projection.embedder = AsyncOnlyEmbedder(projection.embedder)
+            database: Any = StepProxy(engine.log.database, "vectors", "write", steps)
             projection.index = SqliteVectors(database, embedder.identity, embedder.dimensions)
-    resources.log.serve(lambda: resources.vectors[0] if at_once else None)
+    engine.log.set_vector_source(lambda: engine.vector_projections[0] if inline_vectors else None)
 
 
-async def write_all(memory: AsyncAgentMemory, told: Callable[[str], None] = lambda name: None) -> None:
-    """Do every act, each under its own name as its key; `told` hears of what was acknowledged."""
-    for name, act in ACTS.items():
+async def write_all(memory: AsyncAgentMemory, on_acknowledged: Callable[[str], None] = lambda name: None) -> None:
+    """Do every act, each under its own name as its key; `on_acknowledged` hears of what was acknowledged."""
+    for name, act in ACTIONS.items():
         await act(memory, name)
-        told(name)
+        on_acknowledged(name)
 
 
-async def _live(home: Path, step: str, nth: int, told: Callable[[str], None], at_once: bool) -> None:
+async def _run_child(
+    home: Path, step: str, nth: int, on_acknowledged: Callable[[str], None], inline_vectors: bool
+) -> None:
     memory = await open_memory(home)
-    watch(memory, Steps(step, nth), at_once=at_once)
-    await write_all(memory, told)
+    instrument(memory, StepCounter(step, nth), inline_vectors=inline_vectors)
+    await write_all(memory, on_acknowledged)
     await memory.close()
 
 
-def live(home: str, step: str, nth: int, pipe: Connection, at_once: bool) -> None:
+def run_child(home: str, step: str, nth: int, pipe: Connection, inline_vectors: bool) -> None:
     """What a child process runs."""
-    asyncio.run(_live(Path(home), step, nth, pipe.send, at_once))
+    asyncio.run(_run_child(Path(home), step, nth, pipe.send, inline_vectors))

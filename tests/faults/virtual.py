@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
-HOP = 0.002  # seconds that work on a thread takes at most
+MAX_EXECUTOR_DELAY_SECONDS = 0.002  # seconds that work on a thread takes at most
 
 
-class _Jump(selectors.SelectSelector):
+class _JumpingSelector(selectors.SelectSelector):
     """Instead of waiting, moves the time on."""
 
     def __init__(self, advance: Callable[[float], None]) -> None:
@@ -42,7 +42,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, seed: int = 0) -> None:
         self.now = 0.0
         self._delays = random.Random(f"delays {seed}")
-        super().__init__(_Jump(self._advance))
+        super().__init__(_JumpingSelector(self._advance))
 
     def _advance(self, seconds: float) -> None:
         self.now += max(0.0, seconds)
@@ -62,7 +62,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 done.set_result(func(*args))
             except Exception as error:  # noqa: BLE001  whoever awaits it gets it
                 done.set_exception(error)
-        self.call_later(self._delays.uniform(0, HOP), _hand_over, done, future)
+        self.call_later(self._delays.uniform(0, MAX_EXECUTOR_DELAY_SECONDS), _hand_over, done, future)
         return future
 
 
@@ -76,7 +76,7 @@ def _hand_over(done: Future[T], future: asyncio.Future[T]) -> None:
 
 
 class VirtualClock:
-    """Goes with the loop's time; `jump` sets it forwards or, as a corrected clock, backwards; `held` stops it."""
+    """Goes with the loop's time; `jump` sets it forwards or, as a corrected clock, backwards; `hold` stops it."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -90,7 +90,7 @@ class VirtualClock:
         self._offset += seconds
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """One moment for all that is asked inside; the loop's own time, and so every deadline, goes on."""
         self._moment = self.now()
         try:

@@ -10,24 +10,24 @@ from typing import Any
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import AgentMemError, ModelUnavailable, NotFound, StoreUnavailable
 from agentmem.model.records import Fact, Turn
-from tests.faults.faulty import Faults
-from tests.faults.model import Write
+from tests.faults.faulty import FaultInjector
+from tests.faults.model import IntendedWrite
 from tests.faults.virtual import VirtualClock
 
-PATIENCE = 60.0  # seconds until a caller gives up waiting
-TRIES = 3
+CALL_TIMEOUT_SECONDS = 60.0  # seconds until a caller gives up waiting
+MAX_ATTEMPTS = 3
 THINGS = ("apples", "pears", "plums", "figs")
 PLACES = ("kitchen", "garden")
-CHOICES = {"store": 5, "learn": 4, "supersede": 3, "forget": 2, "restore": 1, "undo": 2, "erase": 1, "remember": 2}
+VERB_WEIGHTS = {"store": 5, "learn": 4, "supersede": 3, "forget": 2, "restore": 1, "undo": 2, "erase": 1, "remember": 2}
 
 
-def mark(user: str) -> str:
+def user_word(user: str) -> str:
     """A word that only this user's texts hold."""
     return f"{user}sword"
 
 
 @dataclass
-class Notes:
+class KnownIds:
     """What all writers together know of one user from what was acknowledged; some of it is out of date."""
 
     facts: list[str] = field(default_factory=list)
@@ -41,14 +41,14 @@ class Writer:
 
     name: str
     memory: AsyncAgentMemory
-    faults: Faults
+    faults: FaultInjector
     clock: VirtualClock
-    notes: dict[str, Notes]
+    notes: dict[str, KnownIds]
     random: random.Random
     under_way: set[str]  # of all writers: a clock set back in the middle of a write would be the world's own mistake
-    writes: list[Write] = field(default_factory=list)
+    writes: list[IntendedWrite] = field(default_factory=list)
 
-    async def work(self, count: int) -> None:
+    async def run(self, count: int) -> None:
         for number in range(count):
             await asyncio.sleep(self.random.uniform(0, 0.2 if self.random.random() < 0.9 else 40))
             if self.random.random() < 0.05 and not self.under_way:
@@ -57,26 +57,28 @@ class Writer:
 
     async def _act(self, key: str) -> None:
         user = self.random.choice(sorted(self.notes))
-        verb = self.random.choices(list(CHOICES), list(CHOICES.values()))[0]
-        given = self._given(verb, user, key)
+        verb = self.random.choices(list(VERB_WEIGHTS), list(VERB_WEIGHTS.values()))[0]
+        given = self._draw_arguments(verb, user, key)
         if given is None:
             return
         if verb == "remember":
             await self._remember(user, given["query"])
             return
-        write = Write(verb, user, key, given)
+        write = IntendedWrite(verb, user, key, given)
         self.writes.append(write)
         self.under_way.add(key)
         await self._write(write)
         self.under_way.remove(key)
 
-    def _given(self, verb: str, user: str, key: str) -> dict[str, Any] | None:
+    def _draw_arguments(self, verb: str, user: str, key: str) -> dict[str, Any] | None:
         """Arguments for a verb; None when there is nothing yet that it could be done to."""
         pick, notes = self.random, self.notes[user]
-        claim = f"{mark(user)} likes {pick.choice(THINGS)}"
+        claim = f"{user_word(user)} likes {pick.choice(THINGS)}"
         if verb == "store":
             place = pick.choice(PLACES)
-            said = [f"{mark(user)} talks of {pick.choice(THINGS)} {key} {n}" for n in range(pick.choice([1, 1, 3]))]
+            said = [
+                f"{user_word(user)} talks of {pick.choice(THINGS)} {key} {n}" for n in range(pick.choice([1, 1, 3]))
+            ]
             return {"turns": [
                 {"turn_id": f"{key}-{n}", "content": text, "conversation_id": place} for n, text in enumerate(said)
             ]}  # fmt: skip
@@ -95,26 +97,26 @@ class Writer:
             return {"id": chosen, "claim": claim}
         return {"operation_id" if verb == "undo" else "id": chosen}
 
-    async def _write(self, write: Write) -> None:
-        for left in reversed(range(TRIES)):
+    async def _write(self, write: IntendedWrite) -> None:
+        for left in reversed(range(MAX_ATTEMPTS)):
             try:
-                done = await asyncio.wait_for(self._call(write), PATIENCE)
+                done = await asyncio.wait_for(self._call(write), CALL_TIMEOUT_SECONDS)
             except (StoreUnavailable, ModelUnavailable, TimeoutError) as error:
-                self.faults.note(f"{write.key} {write.verb} {write.user}: {type(error).__name__}, {left} tries left")
+                self.faults.log(f"{write.key} {write.verb} {write.user}: {type(error).__name__}, {left} tries left")
                 await asyncio.sleep(self.random.uniform(0, 2))
                 continue
             except AgentMemError as error:
                 erased = isinstance(error, NotFound) and "erased" in str(error)  # it was done all the same
                 write.outcome = "acknowledged" if erased else "refused"
-                self.faults.note(f"{write.key} {write.verb} {write.user}: {type(error).__name__}: {error}")
+                self.faults.log(f"{write.key} {write.verb} {write.user}: {type(error).__name__}: {error}")
                 return
             write.outcome = "acknowledged"
-            self.faults.note(f"{write.key} {write.verb} {write.user} {dict(write.given)}: done")
+            self.faults.log(f"{write.key} {write.verb} {write.user} {dict(write.arguments)}: done")
             self._learn_from(write, done)
             return
 
-    async def _call(self, write: Write) -> Any:
-        memory, given, key = self.memory.scoped(user_id=write.user), write.given, write.key
+    async def _call(self, write: IntendedWrite) -> Any:
+        memory, given, key = self.memory.scoped(user_id=write.user), write.arguments, write.key
         if write.verb == "store":
             if len(given["turns"]) == 1:
                 return [await memory.store_turn(given["turns"][0])]
@@ -129,7 +131,7 @@ class Writer:
             return await memory.restore(given["id"], idempotency_key=key)
         return await memory.forget(given["id"], hard=write.verb == "erase", idempotency_key=key)
 
-    def _learn_from(self, write: Write, done: Any) -> None:
+    def _learn_from(self, write: IntendedWrite, done: Any) -> None:
         notes = self.notes[write.user]
         for record in done if isinstance(done, list) else [done]:
             if isinstance(record, Fact | Turn) and record.operation_id:
@@ -141,11 +143,11 @@ class Writer:
 
     async def _remember(self, user: str, query: str) -> None:
         try:
-            bundle = await asyncio.wait_for(self.memory.scoped(user_id=user).remember(query), PATIENCE)
+            bundle = await asyncio.wait_for(self.memory.scoped(user_id=user).remember(query), CALL_TIMEOUT_SECONDS)
         except (StoreUnavailable, ModelUnavailable, TimeoutError) as error:
-            self.faults.note(f"remember {user}: {type(error).__name__}")
+            self.faults.log(f"remember {user}: {type(error).__name__}")
             return
-        self.faults.note(f"remember {user}: {[item.record.id for item in bundle.items]} {bundle.notices}")
+        self.faults.log(f"remember {user}: {[item.record.id for item in bundle.items]} {bundle.notices}")
         for record in (*bundle.turns, *bundle.facts):
             assert record.user_id == user, f"{record.id} of {record.user_id} was given to {user}"
-            assert mark(user) in record.searchable(), f"{record.id} is not of {user}"
+            assert user_word(user) in record.search_text(), f"{record.id} is not of {user}"

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from agentmem import AgentMemory
-from tests.flows.given import StoppedClock, opened
+from tests.flows.given import ManualClock, open_memory
 
 
 @pytest.fixture
-def clock() -> StoppedClock:
-    return StoppedClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def memory(home: Path, clock: StoppedClock) -> Iterator[AgentMemory]:
+def memory(home: Path, clock: ManualClock) -> Iterator[AgentMemory]:
     """Alice's memory under a stopped clock and seeded ids."""
-    with opened(home, clock=clock, seed=7) as opened_memory:
+    with open_memory(home, clock=clock, seed=7) as opened_memory:
         yield opened_memory

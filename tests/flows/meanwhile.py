@@ -7,28 +7,31 @@ from typing import Any
 
 import pytest
 
-Act = Callable[[], Awaitable[Any]]
+Action = Callable[[], Awaitable[Any]]
 
 
-def once_before(
-    patch: pytest.MonkeyPatch, target: Any, name: str, act: Act, when: Callable[..., bool] | None = None
+def run_once_before(
+    patch: pytest.MonkeyPatch, target: Any, name: str, action: Action, condition: Callable[..., bool] | None = None
 ) -> list[str]:
-    """Do something once before a coroutine function is called (so that `when` holds); calls by `act` itself pass.
+    """Do something once before a coroutine function is called (so that `condition` holds); calls by `action` itself
+    pass.
 
     The list is filled when it was done, so that a test can tell that the collision took place.
     """
     real, done = getattr(target, name), list[str]()
 
     async def instead(*given: Any, **named: Any) -> Any:
-        if not done and (when is None or when(*given, **named)):
+        if not done and (condition is None or condition(*given, **named)):
             done.append(name)
-            await act()
+            await action()
         return await real(*given, **named)
 
     patch.setattr(target, name, instead)
     return done
 
 
-def once_before_append(patch: pytest.MonkeyPatch, resources: Any, operation: str, act: Act) -> list[str]:
+def run_once_before_append(patch: pytest.MonkeyPatch, resources: Any, operation: str, action: Action) -> list[str]:
     """Do something once when a write of this operation has been built and is about to be appended to the log."""
-    return once_before(patch, resources.log, "append", act, lambda changes, *_: changes[0].operation == operation)
+    return run_once_before(
+        patch, resources.log, "append", action, lambda changes, *_: changes[0].operation == operation
+    )

@@ -15,19 +15,19 @@ from urllib.parse import quote
 from pydantic import BaseModel
 
 T = TypeVar("T")
-LETTERS = "ZQXJKVW"  # of a secret: no id, word or number of ours has four of them in a row
+SECRET_LETTERS = "ZQXJKVW"  # of a secret: no id, word or number of ours has four of them in a row
 MIN_FRAGMENT = 4
 MAX_OBJECTS = 3_000
 
 
 def fragments(secret: str) -> set[str]:
     """A secret as it may be told: whole, encoded, or a part of it between special characters."""
-    parts = re.findall(f"[{LETTERS}]{{{MIN_FRAGMENT},}}", secret)
+    parts = re.findall(f"[{SECRET_LETTERS}]{{{MIN_FRAGMENT},}}", secret)
     assert parts, "a secret must have a part that can be found again"
     return {secret, quote(secret, safe=""), *parts}
 
 
-class Overheard(logging.Handler):
+class OutputCapture(logging.Handler):
     """Collects what can be seen, as text."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Overheard(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.texts.append(logging.Formatter().format(record))
 
-    def attempt(self, work: Callable[[], T]) -> T | None:
+    def capture_failure(self, work: Callable[[], T]) -> T | None:
         """Do something that may fail; the failure as an uncaught one would be printed."""
         try:
             found = work()
@@ -46,10 +46,10 @@ class Overheard(logging.Handler):
             self.failures.append(error)
             self.texts += ["".join(traceback.format_exception(error)), repr(error), str(error), repr(error.args)]
             return None
-        self.look(found)
+        self.capture_object(found)
         return found
 
-    def look(self, root: object) -> None:
+    def capture_object(self, root: object) -> None:
         """Add what an object and all that its public attributes lead to say of themselves."""
         seen: dict[int, object] = {}
         waiting = [root]
@@ -61,11 +61,11 @@ class Overheard(logging.Handler):
             self.texts.append(repr(one))
             if not isinstance(one, str):
                 self.texts.append(str(one))
-                waiting += _reached(one)
+                waiting += _iter_referenced(one)
             if isinstance(one, BaseModel):
                 self.texts += [one.model_dump_json(exclude={"clock"}), repr(one.model_dump()), repr(vars(one))]
 
-    def tells(self, secret: str) -> list[str]:
+    def find_secret(self, secret: str) -> list[str]:
         """What of a secret can be seen somewhere, and where."""
         return [
             f"{part!r} in {text[max(0, text.find(part) - 200) : text.find(part) + 100]!r}"
@@ -75,7 +75,7 @@ class Overheard(logging.Handler):
         ]
 
 
-def _reached(one: object) -> Iterator[object]:
+def _iter_referenced(one: object) -> Iterator[object]:
     if isinstance(one, Mapping):
         yield from one.values()
     elif isinstance(one, (list, tuple, set, frozenset)):
@@ -93,9 +93,9 @@ def _reached(one: object) -> Iterator[object]:
 
 
 @contextmanager
-def overhearing() -> Iterator[Overheard]:
+def capture_output() -> Iterator[OutputCapture]:
     """Collect the log of all libraries from INFO on, and what else is looked at."""
-    overheard, root = Overheard(), logging.getLogger()
+    overheard, root = OutputCapture(), logging.getLogger()
     level = root.level
     root.addHandler(overheard)
     root.setLevel(logging.INFO)
@@ -106,7 +106,7 @@ def overhearing() -> Iterator[Overheard]:
         root.setLevel(level)
 
 
-def files_telling(folder: Path, secret: str) -> list[str]:
+def find_files_with_secret(folder: Path, secret: str) -> list[str]:
     """Files below a folder that hold a part of a secret."""
     parts = [part.encode() for part in fragments(secret)]
     return [

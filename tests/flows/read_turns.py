@@ -9,12 +9,12 @@ from typing import Any
 
 from agentmem import AsyncAgentMemory
 from agentmem.model.records import Gloss
-from tests.fakes.scribe import SPEC, Said, Scribe, listening
+from tests.fakes.scribe import SPEC, FakeExtractionLLM, TurnReply, install_extraction_llm
 
 LIVES = "I live in Lisbon, by the river."
 MOVED = "We moved again: I live in Porto now."
 PLEASANT = "Hi there, good morning!"
-BOOK: dict[str, Said] = {
+REPLIES: dict[str, TurnReply] = {
     LIVES: {
         "facts": [{"claim": "The user lives in Lisbon.", "certainty": "explicit", "temporal": "current",
                    "entities": ["Lisbon"]}],
@@ -31,11 +31,13 @@ BOOK: dict[str, Said] = {
 
 
 @asynccontextmanager
-async def opened(home: Path, scribe: Scribe, user: str = "alice", **settings: Any) -> AsyncIterator[AsyncAgentMemory]:
+async def open_memory_with_llm(
+    home: Path, scribe: FakeExtractionLLM, user: str = "alice", **settings: Any
+) -> AsyncIterator[AsyncAgentMemory]:
     async with AsyncAgentMemory(user, home=home, embedder="hash", llm=SPEC, **settings) as memory:
-        yield listening(memory, scribe)
+        yield install_extraction_llm(memory, scribe)
 
 
-async def glosses(memory: AsyncAgentMemory, *turn_ids: str) -> list[Gloss]:
-    found = await memory.resources.log.get("Gloss", turn_ids, memory.scope)
+async def read_summaries(memory: AsyncAgentMemory, *turn_ids: str) -> list[Gloss]:
+    found = await memory.engine.log.read_records("Gloss", turn_ids, memory.scope)
     return [record for record in found if isinstance(record, Gloss)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, Conflict, NotFound
-from tests.flows.given import StoppedClock, opened, resources, run, tables
+from tests.flows.given import ManualClock, engine_of, open_memory, read_tables, run
 
 LEVELS = ["off", "writes", "reads", "verbose"]
 COLUMNS = {
@@ -46,7 +46,7 @@ READS = {"retrieve", "context"}
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_each_level_holds_what_it_promises(home: Path, level: str) -> None:
-    with opened(home, audit_level=level) as memory:
+    with open_memory(home, audit_level=level) as memory:
         busy(memory)
         rows = memory.audit.query(limit=1000)
         wanted = {"off": set(), "writes": WRITES, "reads": WRITES | READS, "verbose": WRITES | READS}[level]
@@ -60,8 +60,8 @@ def test_each_level_holds_what_it_promises(home: Path, level: str) -> None:
         assert ("Ben keeps the garden" in text) is (level == "verbose")
 
 
-def test_a_row_fills_the_columns_of_the_documents(home: Path, clock: StoppedClock) -> None:
-    with opened(home, clock=clock, audit_level="reads", agent_id="bot", session_id="s", seed=1) as memory:
+def test_a_row_fills_the_columns_of_the_documents(home: Path, clock: ManualClock) -> None:
+    with open_memory(home, clock=clock, audit_level="reads", agent_id="bot", session_id="s", seed=1) as memory:
         names = busy(memory)
         rows = memory.audit.query(limit=1000)
         assert all(set(row) == COLUMNS for row in rows)
@@ -83,7 +83,7 @@ def test_a_row_fills_the_columns_of_the_documents(home: Path, clock: StoppedCloc
 
 def test_the_snapshot_holds_active_thresholds_and_a_hash_of_the_settings(home: Path) -> None:
     def snapshot(**more: Any) -> dict[str, Any]:
-        with opened(home, audit_level="reads", **more) as memory:
+        with open_memory(home, audit_level="reads", **more) as memory:
             memory.remember("x")
             found: dict[str, Any] = memory.audit.query(operation="retrieve", limit=1)[0]["config_snapshot"]
             return found
@@ -100,7 +100,7 @@ def test_the_snapshot_holds_active_thresholds_and_a_hash_of_the_settings(home: P
 
 
 def test_matches_of_other_channels_are_named(home: Path) -> None:
-    with opened(home, audit_level="reads") as memory:
+    with open_memory(home, audit_level="reads") as memory:
         memory.learn_fact("The garden is green")
         roof = memory.scoped(channel="roof")
         own = roof.learn_fact("The roof garden is red")
@@ -115,7 +115,7 @@ def test_matches_of_other_channels_are_named(home: Path) -> None:
 
 
 def test_a_promotion_says_from_where_and_how_well_known(home: Path) -> None:
-    with opened(home) as memory:
+    with open_memory(home) as memory:
         roof = memory.scoped(channel="roof")
         fact = roof.learn_fact("The roof is blue", confidence=0.9)
         for conversation in ("a", "b"):
@@ -127,7 +127,7 @@ def test_a_promotion_says_from_where_and_how_well_known(home: Path) -> None:
 
 
 def test_failures_leave_a_row_without_what_was_given(home: Path) -> None:
-    with opened(home, audit_level="reads") as memory:
+    with open_memory(home, audit_level="reads") as memory:
         fact = memory.learn_fact("Ann sings", idempotency_key="k")
         with pytest.raises(NotFound):
             memory.complete_goal("a-goal-that-never-was")
@@ -141,11 +141,11 @@ def test_failures_leave_a_row_without_what_was_given(home: Path) -> None:
         assert "never-was" not in repr(memory.audit.query(success=False))
 
 
-def test_rows_are_filtered_newest_first(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_rows_are_filtered_newest_first(memory: AgentMemory, clock: ManualClock) -> None:
     memory.learn_fact("one")
-    clock.ahead(days=1)
-    between = clock.ahead(hours=1)
-    clock.ahead(hours=1)
+    clock.advance(days=1)
+    between = clock.advance(hours=1)
+    clock.advance(hours=1)
     memory.scoped(session_id="s").store_turn("two")
     assert [row["operation"] for row in memory.audit.query()] == ["store", "learn_fact"]
     assert [row["operation"] for row in memory.audit.query(since=between)] == ["store"]
@@ -167,16 +167,16 @@ def test_rows_are_filtered_newest_first(memory: AgentMemory, clock: StoppedClock
 )
 def test_rows_can_be_neither_changed_nor_deleted(memory: AgentMemory, statement: str) -> None:
     memory.learn_fact("one")
-    before = tables(memory)["memory_audit_log"]
-    database = resources(memory).log.database
+    before = read_tables(memory)["memory_audit_log"]
+    database = engine_of(memory).log.database
     with pytest.raises(Conflict):
         run(database.write(lambda db: db.execute(statement).fetchall()))
-    assert tables(memory)["memory_audit_log"] == before
+    assert read_tables(memory)["memory_audit_log"] == before
 
 
-def test_retention_drops_whole_days_only(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_retention_drops_whole_days_only(memory: AgentMemory, clock: ManualClock) -> None:
     memory.learn_fact("one")
-    clock.ahead(days=400)
+    clock.advance(days=400)
     memory.learn_fact("two")
-    run(resources(memory).log.maintain(clock.at, 365))
+    run(engine_of(memory).log.maintain(clock.time, 365))
     assert [row["operation"] for row in memory.audit.query()] == ["learn_fact"]

@@ -23,7 +23,7 @@ from agentmem import (
     ScopeError,
     Turn,
 )
-from tests.flows.given import head, opened, tables
+from tests.flows.given import open_memory, read_head, read_tables
 
 LATER, SOONER = datetime(2025, 1, 2, tzinfo=UTC), datetime(2025, 1, 1, tzinfo=UTC)
 FIRST_DAY = datetime.min.replace(tzinfo=timezone(timedelta(hours=5)))
@@ -163,18 +163,18 @@ class _Face:
 
 @pytest.fixture(scope="module")
 def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Named]:
-    with opened(tmp_path_factory.mktemp("bad") / "home", audit_level="off") as memory:
+    with open_memory(tmp_path_factory.mktemp("bad") / "home", audit_level="off") as memory:
         yield Named(memory)
 
 
 @pytest.mark.parametrize("field, call", BAD, ids=[f"{number}-{field}" for number, (field, _) in enumerate(BAD)])
 def test_bad_input_names_its_field_and_writes_nothing(named: Named, field: str, call: Callable[[Any], Any]) -> None:
-    before, journal = tables(named.memory), head(named.memory)
+    before, journal = read_tables(named.memory), read_head(named.memory)
     with pytest.raises(InvalidRecord, match=field.removesuffix("s")) as error:
         call(named.face())
     assert error.value.field == field
-    assert head(named.memory) == journal
-    assert tables(named.memory) == before
+    assert read_head(named.memory) == journal
+    assert read_tables(named.memory) == before
 
 
 @pytest.mark.parametrize("query, length", [("", "0"), ("   ", "3"), ("x" * 10_001, "10,001")])
@@ -203,10 +203,10 @@ def test_a_query_that_is_empty_or_too_long_is_a_value_error_with_both_lengths(
     ],
 )  # fmt: skip
 def test_an_unknown_id_is_not_found_and_writes_nothing(named: Named, call: Callable[[AgentMemory], Any]) -> None:
-    journal = head(named.memory)
+    journal = read_head(named.memory)
     with pytest.raises(NotFound):
         call(named.memory)
-    assert head(named.memory) == journal
+    assert read_head(named.memory) == journal
 
 
 def test_an_id_that_is_taken_is_a_conflict(named: Named) -> None:
@@ -269,7 +269,7 @@ CLOSED: list[Callable[[AgentMemory], Any]] = [
 
 
 def test_a_closed_memory_says_so_on_every_verb(home: Path) -> None:
-    memory = opened(home)
+    memory = open_memory(home)
     memory.store_turn("x", turn_id="x")
     memory.close()
     memory.close()

@@ -6,7 +6,7 @@ import pytest
 
 from agentmem import AgentMemory, InvalidRecord, NotFound
 from agentmem.memory import clearing
-from tests.flows.given import state, tables, texts
+from tests.flows.given import bundle_texts, read_state, read_tables
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def trip(memory: AgentMemory) -> AgentMemory:
 
 
 def test_a_cleared_channel_is_empty_and_the_others_are_as_they_were(memory: AgentMemory, trip: AgentMemory) -> None:
-    before = state(memory)
+    before = read_state(memory)
     receipt = trip.episodic.clear_channel(idempotency_key="k")
-    assert texts(trip.remember("peanuts")) == ["Global fact of peanuts", "Global peanuts."]
+    assert bundle_texts(trip.remember("peanuts")) == ["Global fact of peanuts", "Global peanuts."]
     assert (trip.working.turns(), trip.working.context(), trip.working.search_outputs("peanuts")) == ([], {}, [])
     assert trip.goals.active() == []
     assert memory.profile().preferences == {"units": "metric"}
@@ -39,18 +39,18 @@ def test_a_cleared_channel_is_empty_and_the_others_are_as_they_were(memory: Agen
     with pytest.raises(NotFound, match="trip"):
         trip.episodic.clear_channel()
     trip.undo(receipt.operation_id)
-    after = state(memory)
+    after = read_state(memory)
     assert {*before.pop("edges")} <= {*after.pop("edges")}
     assert {key: after[key] for key in before} == before
-    assert "Peanuts on the trip." in texts(trip.remember("peanuts"))
+    assert "Peanuts on the trip." in bundle_texts(trip.remember("peanuts"))
 
 
 def test_a_channel_cleared_for_good_is_gone(memory: AgentMemory, trip: AgentMemory) -> None:
     trip.forget(trip.store_turn("Forgotten softly before.").id)
     receipt = trip.episodic.clear_channel(hard=True)
     assert receipt.scan is not None
-    assert receipt.scan.remnants == {}
-    rows = repr(tables(memory))
+    assert receipt.scan.leftovers == {}
+    rows = repr(read_tables(memory))
     assert ("on the trip" in rows, "Forgotten softly" in rows, "Global peanuts." in rows) == (False, False, True)
 
 
@@ -66,7 +66,7 @@ def test_a_channel_of_another_agent_or_user_is_out_of_reach(memory: AgentMemory,
 
 
 def test_too_much_for_one_operation_is_refused(trip: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clearing, "AT_ONCE", 3)
+    monkeypatch.setattr(clearing, "MAX_CHANNEL_RECORDS", 3)
     with pytest.raises(InvalidRecord, match="delete its conversations first") as refused:
         trip.episodic.clear_channel()
     assert refused.value.field == "channel"

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Cluster, Fact, InvalidRecord, JobReport, ModelUnavailable, Review, Status
-from agentmem.extraction.similar import signature
+from agentmem.extraction.similar import dedup_signature
 from agentmem.memory import clusters
 from agentmem.memory.clusters import cohesion, find_clusters
 from agentmem.projections import vectors
 from agentmem.settings_parts import ClusterOptions
-from tests.fakes.as_a_model import AsAModel
-from tests.flows.given import StoppedClock, head, opened, resources, run, seat, state
+from tests.fakes.as_a_model import AsyncOnlyEmbedder
+from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_head, read_state, run
 
 SAME = ("Ann likes strong black coffee in the morning", "Ann liked strong black coffee in the mornings")
 LOOSE = {"link": 0.6, "merge": 0.99, "review": 0.6}  # so that the lexical embedder's near misses are asked about
@@ -48,10 +48,10 @@ def test_cohesion_is_the_mean_cosine_of_all_pairs() -> None:
     assert cohesion(np.ones((3, 1), dtype=np.float32)) == 1.0
 
 
-def test_clear_duplicates_become_one_with_all_that_they_had(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_clear_duplicates_become_one_with_all_that_they_had(memory: AgentMemory, clock: ManualClock) -> None:
     turns = memory.store_turns(["one", "two"])
     first = memory.learn_fact(SAME[0], source_turn_ids=[turns[0].id], tags=["drinks"], confidence=0.7)
-    clock.ahead(days=1)
+    clock.advance(days=1)
     second = memory.learn_fact(SAME[1], source_turn_ids=[turns[1].id], tags=["home"], confidence=0.9, salience=0.8)
     resting = memory.learn_fact("Buy beans for her", depends_on=[first.id])
     ann, cafe = (memory.upsert_entity({"name": name}).id for name in ("Ann", "Café"))
@@ -64,7 +64,7 @@ def test_clear_duplicates_become_one_with_all_that_they_had(memory: AgentMemory,
     assert (gone.status, gone.superseded_by, gone.reason) == (Status.SUPERSEDED, kept.id, f"merged into {kept.id}")
     assert claims(memory) == {SAME[1], resting.claim}
     assert memory.semantic.get_fact(resting.id).depends_on == (kept.id,), "its premise did not fall"
-    (moved,) = run(resources(memory).log.get("Edge", [edge.id], seat(memory).scope))
+    (moved,) = run(engine_of(memory).log.read_records("Edge", [edge.id], context_of(memory).scope))
     assert moved.fact_id == kept.id
     assert memory.remember("What coffee does Ann like?").facts[0].claim == SAME[1]
     assert memory.semantic.update_fact(first.id, tags=["x"]).id == kept.id, "the one merged away passes calls on"
@@ -97,11 +97,11 @@ def test_the_same_words_in_another_order_are_asked_about_and_not_merged(memory: 
 
 @pytest.mark.parametrize("field", ["entity_ids", "valid_from", "temporal_context", "channel"])
 def test_facts_about_others_of_other_times_and_other_channels_stay_apart(
-    memory: AgentMemory, clock: StoppedClock, field: str
+    memory: AgentMemory, clock: ManualClock, field: str
 ) -> None:
     ann = memory.upsert_entity({"name": "Ann"}).id
     said: dict[str, dict[str, Any]] = {
-        "entity_ids": {"entity_ids": [ann]}, "valid_from": {"valid_from": clock.at},
+        "entity_ids": {"entity_ids": [ann]}, "valid_from": {"valid_from": clock.time},
         "temporal_context": {"temporal_context": "past"}, "channel": {},
     }  # fmt: skip
     memory.learn_fact(SAME[0])
@@ -110,10 +110,10 @@ def test_facts_about_others_of_other_times_and_other_channels_stay_apart(
 
 
 @pytest.fixture
-def asking(home: Path, clock: StoppedClock) -> Any:
-    with opened(home, clock=clock, seed=7, clusters=LOOSE) as memory:
+def asking(home: Path, clock: ManualClock) -> Any:
+    with open_memory(home, clock=clock, seed=7, clusters=LOOSE) as memory:
         memory.learn_fact("Ann likes strong black coffee in the morning")
-        clock.ahead(seconds=1)  # of two learned at once either may be named first
+        clock.advance(seconds=1)  # of two learned at once either may be named first
         memory.learn_fact("Ann likes strong black coffee at her desk in the morning sun")
         yield memory
 
@@ -146,10 +146,10 @@ def test_the_decision_is_carried_out_and_kept(asking: AgentMemory, decision: str
 @pytest.mark.parametrize("decision", ["merge", "keep_apart"])
 def test_a_decision_is_undone_as_a_whole(asking: AgentMemory, decision: str) -> None:
     job(asking)
-    before = state(asking)
+    before = read_state(asking)
     (review,) = asking.semantic.reviews()
     asking.undo(asking.semantic.resolve_review(review.id, decision).operation_id)
-    assert state(asking) == before
+    assert read_state(asking) == before
 
 
 def test_two_that_became_one_meanwhile_need_no_merge(asking: AgentMemory) -> None:
@@ -169,8 +169,8 @@ def test_erasing_the_one_that_stayed_erases_what_says_the_same(memory: AgentMemo
     assert memory.semantic.facts({"retired": True}) == []
 
 
-def test_rejected_ones_are_not_merged_when_they_come_closer(home: Path, clock: StoppedClock) -> None:
-    with opened(home, clock=clock, seed=7, clusters={"merge": 1.0, "review": 0.5}) as memory:
+def test_rejected_ones_are_not_merged_when_they_come_closer(home: Path, clock: ManualClock) -> None:
+    with open_memory(home, clock=clock, seed=7, clusters={"merge": 1.0, "review": 0.5}) as memory:
         memory.learn_fact("Ann likes strong black coffee in the morning")
         memory.learn_fact("Ann likes her strong black coffee in the morning light")
         found = memory.curation.clusters()
@@ -178,16 +178,16 @@ def test_rejected_ones_are_not_merged_when_they_come_closer(home: Path, clock: S
             pytest.fail("the two are not near enough for this test")
         job(memory)
         memory.semantic.resolve_review(memory.semantic.reviews()[0].id, "keep_apart")
-    with opened(home, clock=clock, clusters={"merge": 0.84}) as memory:
+    with open_memory(home, clock=clock, clusters={"merge": 0.84}) as memory:
         for fact in memory.semantic.facts():
             memory.semantic.boost_salience(fact.id)
         assert actions(memory.curation.clusters()) == [("merge", 2)]
         assert job(memory).counts == {}
 
 
-def test_a_loose_chain_is_kept_apart(home: Path, clock: StoppedClock) -> None:
+def test_a_loose_chain_is_kept_apart(home: Path, clock: ManualClock) -> None:
     words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda"]
-    with opened(home, clock=clock, seed=7, clusters={"link": 0.6, "review": 0.75, "merge": 0.9}) as memory:
+    with open_memory(home, clock=clock, seed=7, clusters={"link": 0.6, "review": 0.75, "merge": 0.9}) as memory:
         for start in range(0, 7, 2):
             memory.learn_fact(" ".join(words[start : start + 5]))
         (cluster,) = memory.curation.clusters()
@@ -197,13 +197,13 @@ def test_a_loose_chain_is_kept_apart(home: Path, clock: StoppedClock) -> None:
 
 def test_only_what_changed_is_compared_with_the_rest(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[int] = []
-    near = clusters._Links._near
+    near = clusters._SingleLinkage._find_neighbors
 
     def counting(self: Any, block: Any) -> Any:
         compared.append(len(block))
         return near(self, block)
 
-    monkeypatch.setattr(clusters._Links, "_near", counting)
+    monkeypatch.setattr(clusters._SingleLinkage, "_find_neighbors", counting)
     for number in range(20):
         memory.learn_fact(f"Guest number {number} likes {'tea' * (number + 1)}")
     job(memory)
@@ -218,16 +218,16 @@ def test_only_what_changed_is_compared_with_the_rest(memory: AgentMemory, monkey
 def test_a_chain_is_followed_through_facts_that_did_not_change(memory: AgentMemory) -> None:
     sign: dict[str, Hashable] = {}
     old = [memory.learn_fact(claim) for claim in SAME]
-    after = head(memory)
+    after = read_head(memory)
     memory.learn_fact("Ann likes the strong black coffee in the morning")
     memory.flush()
 
     def same(fact: Fact) -> Hashable:
-        return sign.setdefault("all", signature(fact))
+        return sign.setdefault("all", dedup_signature(fact))
 
-    (cluster,) = run(find_clusters(seat(memory), "_global", same, after=after))
+    (cluster,) = run(find_clusters(context_of(memory), "_global", same, after_seq=after))
     assert {fact.id for fact in old} < {fact.id for fact in cluster.facts}
-    assert run(find_clusters(seat(memory), "_global", same, after=head(memory))) == []
+    assert run(find_clusters(context_of(memory), "_global", same, after_seq=read_head(memory))) == []
 
 
 @settings(max_examples=10, derandomize=True)
@@ -237,26 +237,26 @@ def test_a_chain_is_followed_through_facts_that_did_not_change(memory: AgentMemo
 def test_twice_is_once_and_undo_gives_the_former_state(
     tmp_path_factory: pytest.TempPathFactory, who: list[int], words: list[str]
 ) -> None:
-    with opened(tmp_path_factory.mktemp("home"), clock=StoppedClock(), seed=7) as memory:
+    with open_memory(tmp_path_factory.mktemp("home"), clock=ManualClock(), seed=7) as memory:
         for number, person in enumerate(who):
             drink, when = ("coffee", "coffees")[number % 2], ("morning", "mornings")[number // 2 % 2]
             memory.learn_fact(f"{('Ann', 'Ben', 'Cleo')[person]} likes {' '.join(words)} {drink} in the {when}")
-        before = state(memory)
+        before = read_state(memory)
         report = job(memory)
-        after = state(memory)
+        after = read_state(memory)
         assert len(claims(memory)) == len(set(who))
-        assert (job(memory).counts, state(memory)) == ({}, after)
+        assert (job(memory).counts, read_state(memory)) == ({}, after)
         for operation in reversed(report.operation_ids):
             memory.undo(operation)
-        assert state(memory) == before
-        assert (job(memory).counts, state(memory)) == ({}, before), "what a person took back is not done again"
+        assert read_state(memory) == before
+        assert (job(memory).counts, read_state(memory)) == ({}, before), "what a person took back is not done again"
 
 
 def test_facts_without_a_vector_are_looked_at_when_they_have_one(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served = resources(memory).vectors[0]
-    embedder = served.embedder = AsAModel(served.embedder)
+    served = engine_of(memory).vector_projections[0]
+    embedder = served.embedder = AsyncOnlyEmbedder(served.embedder)
     embed = embedder.embed
 
     async def away(*args: Any, **more: Any) -> Any:
@@ -267,23 +267,23 @@ def test_facts_without_a_vector_are_looked_at_when_they_have_one(
         memory.learn_fact(claim)
     assert (job(memory).counts, job(memory).pending) == ({}, 1)
     monkeypatch.setattr(embedder, "embed", embed)
-    monkeypatch.setattr(vectors, "REST", 0.0)  # one that failed is left in peace for a while
+    monkeypatch.setattr(vectors, "BACKOFF_SECONDS", 0.0)  # one that failed is left in peace for a while
     assert (job(memory).counts, job(memory).pending) == ({"merged": 1}, 0)
 
 
 def test_a_dry_run_writes_nothing(memory: AgentMemory) -> None:
     for claim in SAME:
         memory.learn_fact(claim)
-    before = head(memory)
+    before = read_head(memory)
     assert job(memory, dry_run=True).counts == {"merged": 1}
-    assert head(memory) == before
+    assert read_head(memory) == before
 
 
-def test_merging_by_hand(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_merging_by_hand(memory: AgentMemory, clock: ManualClock) -> None:
     facts = []
     for claim in ("Ann drinks coffee", "Coffee is what Ann drinks", "Ann sings"):
         facts.append(memory.learn_fact(claim))
-        clock.ahead(seconds=1)  # the oldest stays
+        clock.advance(seconds=1)  # the oldest stays
     merged = memory.curation.merge([facts[1].id, facts[0].id], idempotency_key="k")
     assert (merged.id, claims(memory)) == (facts[0].id, {"Ann drinks coffee", "Ann sings"})
     assert memory.curation.merge([facts[1].id, facts[0].id], idempotency_key="k") == merged

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, AsyncAgentMemory, Closed
-from tests.flows.given import head, opened
+from tests.flows.given import open_memory, read_head
 
 ROOT = Path(__file__).parents[2]
 AT_ONCE = 8
@@ -95,11 +95,11 @@ def test_threads_naming_one_entity_leave_one(memory: AgentMemory) -> None:
 def test_threads_sending_one_turn_store_it_once(memory: AgentMemory) -> None:
     sent = together(*(lambda: memory.store_turn("hello", turn_id="once") for _ in range(AT_ONCE)))
     assert {turn.seq for turn in sent} == {1}
-    assert head(memory) == 1
+    assert read_head(memory) == 1
 
 
 def test_many_threads_share_one_memory(home: Path) -> None:
-    with opened(home, conversation_id="c") as memory:
+    with open_memory(home, conversation_id="c") as memory:
 
         def work(name: int) -> None:
             for number in range(6):
@@ -115,7 +115,7 @@ def test_many_threads_share_one_memory(home: Path) -> None:
 
 
 def test_two_processes_superseding_one_fact_leave_one_current_fact(home: Path) -> None:
-    with opened(home) as memory:
+    with open_memory(home) as memory:
         fact = memory.learn_fact("The door code is 1")
         script = [sys.executable, "-c", SUPERSEDING, str(home), fact.id]
         children = [
@@ -164,7 +164,7 @@ async def test_coroutines_side_by_side_keep_their_order_gapless(home: Path) -> N
 
 
 def test_closing_while_others_work_loses_nothing_acknowledged(home: Path) -> None:
-    memory = opened(home)
+    memory = open_memory(home)
     kept: list[str] = []
 
     def work(name: int) -> None:
@@ -182,7 +182,7 @@ def test_closing_while_others_work_loses_nothing_acknowledged(home: Path) -> Non
         memory.close()
         for future in futures:
             future.result(timeout=30)
-    with opened(home) as again:
+    with open_memory(home) as again:
         assert {turn.id for turn in again.episodic.recent_turns(10_000)} >= set(kept)
 
 
@@ -196,5 +196,5 @@ def test_an_import_leaves_no_thread_and_no_warning() -> None:
 def test_an_open_and_a_close_warn_of_nothing(home: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with opened(home) as memory:
+        with open_memory(home) as memory:
             memory.store_turn("x")

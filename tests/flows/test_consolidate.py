@@ -8,12 +8,12 @@ import pytest
 
 from agentmem import AsyncAgentMemory
 from agentmem.errors import InvalidRecord
-from tests.fakes.scribe import SPEC, Scribe
-from tests.flows.read_turns import BOOK, LIVES, MOVED, PLEASANT, glosses, opened
+from tests.fakes.scribe import SPEC, FakeExtractionLLM
+from tests.flows.read_turns import LIVES, MOVED, PLEASANT, REPLIES, open_memory_with_llm, read_summaries
 
 
 async def test_a_turn_becomes_a_fact_with_its_quote_and_a_gloss(tmp_path: Path) -> None:
-    async with opened(tmp_path, Scribe(BOOK)) as memory:
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM(REPLIES)) as memory:
         turn = await memory.store_turn(LIVES)
         (report,) = await memory.consolidate("consolidate")
         (fact,) = await memory.semantic.facts()
@@ -22,7 +22,7 @@ async def test_a_turn_becomes_a_fact_with_its_quote_and_a_gloss(tmp_path: Path) 
         assert fact.confidence == 0.95
         (place,) = await memory.semantic.entities("Lisbon")
         assert fact.entity_ids == (place.id,)
-        (gloss,) = await glosses(memory, turn.id)
+        (gloss,) = await read_summaries(memory, turn.id)
         assert gloss.keys == ("home town", "residence")
         assert gloss.extractor.startswith(SPEC)
         assert report.counts["fact"] == 1
@@ -33,19 +33,19 @@ async def test_a_turn_becomes_a_fact_with_its_quote_and_a_gloss(tmp_path: Path) 
 
 
 async def test_a_second_run_without_new_turns_makes_no_call(tmp_path: Path) -> None:
-    scribe = Scribe(BOOK)
-    async with opened(tmp_path, scribe) as memory:
+    scribe = FakeExtractionLLM(REPLIES)
+    async with open_memory_with_llm(tmp_path, scribe) as memory:
         await memory.store_turns([LIVES, PLEASANT, "The weather is rather mild for November."])
         await memory.consolidate("consolidate")
-        asked, head = len(scribe.requests), await memory.resources.log.head(memory.scope)
+        asked, head = len(scribe.requests), await memory.engine.log.head(memory.scope)
         (report,) = await memory.consolidate("consolidate")
         assert len(scribe.requests) == asked
         assert report.conversations == 0
-        assert (await memory.resources.log.head(memory.scope)).seq == head.seq
+        assert (await memory.engine.log.head(memory.scope)).seq == head.seq
 
 
 async def test_a_turn_is_found_by_the_words_of_its_gloss(tmp_path: Path) -> None:
-    async with opened(tmp_path, Scribe(BOOK)) as memory:
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM(REPLIES)) as memory:
         turns = await memory.store_turns([LIVES, *(f"Number {n} of the list was read out." for n in range(30))])
         before = await memory.remember("residence", top_k=3, techniques=["keyword"], reinforce=False)
         await memory.consolidate("consolidate")
@@ -56,7 +56,7 @@ async def test_a_turn_is_found_by_the_words_of_its_gloss(tmp_path: Path) -> None
 
 
 async def test_a_changed_world_supersedes_from_the_day_it_was_said(tmp_path: Path) -> None:
-    async with opened(tmp_path, Scribe(BOOK)) as memory:
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM(REPLIES)) as memory:
         await memory.store_turn({"content": LIVES, "timestamp": "2024-01-05T10:00:00Z"})
         await memory.consolidate("consolidate")
         await memory.store_turn({"content": MOVED, "timestamp": "2024-06-05T10:00:00Z"})
@@ -72,8 +72,8 @@ async def test_a_changed_world_supersedes_from_the_day_it_was_said(tmp_path: Pat
 
 
 async def test_pleasantries_cost_no_call_and_the_first_run_reaches_what_matters(tmp_path: Path) -> None:
-    scribe = Scribe(BOOK)
-    async with opened(tmp_path, scribe) as memory:
+    scribe = FakeExtractionLLM(REPLIES)
+    async with open_memory_with_llm(tmp_path, scribe) as memory:
         for number in range(20):
             await memory.store_turn({"content": PLEASANT, "conversation_id": f"chat {number}"})
         await memory.store_turn({"content": LIVES, "conversation_id": "real"})
@@ -87,7 +87,7 @@ async def test_pleasantries_cost_no_call_and_the_first_run_reaches_what_matters(
 async def test_what_is_doubtful_becomes_a_review_and_is_never_recalled(tmp_path: Path) -> None:
     text = "I might look at flats in Porto one day, who knows."
     book = {text: {"facts": [{"claim": "The user owns a castle in Wales.", "quote": "I own a castle in Wales"}]}}
-    async with opened(tmp_path, Scribe(book)) as memory:
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM(book)) as memory:
         turn = await memory.store_turn(text)
         await memory.consolidate("consolidate")
         assert not await memory.semantic.facts()
@@ -111,8 +111,8 @@ async def test_a_contradiction_goes_by_the_verdict(tmp_path: Path) -> None:
     ):
         text = "I have 3 cats, all in all, these days."
         pair = ("The user has 3 cats.", "The user has 2 cats.")
-        scribe = Scribe({text: {"facts": [new]}}, verdicts={pair: verdict})
-        async with opened(tmp_path / verdict, scribe) as memory:
+        scribe = FakeExtractionLLM({text: {"facts": [new]}}, verdicts={pair: verdict})
+        async with open_memory_with_llm(tmp_path / verdict, scribe) as memory:
             await memory.learn_fact("The user has 2 cats.")
             await memory.flush()
             await memory.store_turn(text)
@@ -123,8 +123,8 @@ async def test_a_contradiction_goes_by_the_verdict(tmp_path: Path) -> None:
 
 async def test_the_same_said_again_adds_a_source_and_no_second_fact(tmp_path: Path) -> None:
     again = "As I said: Lisbon is where I live."
-    book = {**BOOK, again: BOOK[LIVES]}
-    async with opened(tmp_path, Scribe(book)) as memory:
+    book = {**REPLIES, again: REPLIES[LIVES]}
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM(book)) as memory:
         first = await memory.store_turn(LIVES)
         await memory.consolidate("consolidate")
         second = await memory.store_turn(again)
@@ -135,23 +135,23 @@ async def test_the_same_said_again_adds_a_source_and_no_second_fact(tmp_path: Pa
 
 
 async def test_a_dry_run_reads_and_writes_nothing(tmp_path: Path) -> None:
-    scribe = Scribe(BOOK)
-    async with opened(tmp_path, scribe) as memory:
+    scribe = FakeExtractionLLM(REPLIES)
+    async with open_memory_with_llm(tmp_path, scribe) as memory:
         await memory.store_turns([LIVES, PLEASANT])
-        head = await memory.resources.log.head(memory.scope)
+        head = await memory.engine.log.head(memory.scope)
         (report,) = await memory.consolidate("consolidate", dry_run=True)
         assert report.dry_run
         assert report.counts == {"turns": 2, "windows": 1}
         assert report.pending == 1
         assert not scribe.requests
-        assert (await memory.resources.log.head(memory.scope)).seq == head.seq
+        assert (await memory.engine.log.head(memory.scope)).seq == head.seq
 
 
 async def test_an_agents_own_words_go_to_its_private_channel(tmp_path: Path) -> None:
     promise = "I will keep the reports under two pages from now on."
     book = {promise: {"facts": [{"claim": "The agent keeps reports under two pages.", "subject": "agent",
                                  "certainty": "explicit"}]}}  # fmt: skip
-    async with opened(tmp_path, Scribe(book)) as memory:
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM(book)) as memory:
         helper = memory.scoped(agent_id="helper")
         await helper.store_turns([{"content": LIVES}, {"content": promise, "role": "assistant"}])
         await memory.consolidate("consolidate")
@@ -181,7 +181,7 @@ async def test_an_unknown_job_is_refused_with_the_known_ones(tmp_path: Path) -> 
 
 
 async def test_facts_whose_premise_fell_are_asked_about_once(tmp_path: Path) -> None:
-    async with opened(tmp_path, Scribe()) as memory:
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM()) as memory:
         home = await memory.learn_fact("The user lives in Lisbon.")
         kept = await memory.learn_fact("The user surfs at Caparica.", depends_on=[home.id])
         gone = await memory.learn_fact("The user takes tram 28.", depends_on=[home.id])
@@ -202,8 +202,10 @@ async def test_facts_whose_premise_fell_are_asked_about_once(tmp_path: Path) -> 
 
 
 async def test_a_claim_is_not_grounded_on_what_rests_on_it(tmp_path: Path) -> None:
-    said = {**BOOK[LIVES]["facts"][0], "depends_on": ["The user walks by the river in Lisbon."]}
-    async with opened(tmp_path, Scribe({LIVES: {**BOOK[LIVES], "facts": [said]}})) as memory:
+    said = {**REPLIES[LIVES]["facts"][0], "depends_on": ["The user walks by the river in Lisbon."]}
+    async with open_memory_with_llm(
+        tmp_path, FakeExtractionLLM({LIVES: {**REPLIES[LIVES], "facts": [said]}})
+    ) as memory:
         home = await memory.learn_fact("The user lives in Lisbon.")
         await memory.learn_fact("The user walks by the river in Lisbon.", depends_on=[home.id])
         turn = await memory.store_turn(LIVES)
@@ -214,8 +216,8 @@ async def test_a_claim_is_not_grounded_on_what_rests_on_it(tmp_path: Path) -> No
 
 async def test_a_claim_that_several_turns_say_rests_on_all_of_them(tmp_path: Path) -> None:
     again = "As I said, I live in Lisbon, near the river."
-    said = {"facts": BOOK[LIVES]["facts"]}
-    async with opened(tmp_path, Scribe({LIVES: BOOK[LIVES], again: said})) as memory:
+    said = {"facts": REPLIES[LIVES]["facts"]}
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM({LIVES: REPLIES[LIVES], again: said})) as memory:
         first, second = await memory.store_turns([LIVES, again])
         await memory.consolidate("consolidate")
         (fact,) = await memory.semantic.facts()
@@ -227,8 +229,8 @@ async def test_a_claim_that_several_turns_say_rests_on_all_of_them(tmp_path: Pat
 
 async def test_what_one_turn_says_for_sure_is_not_asked_because_of_another(tmp_path: Path) -> None:
     vague = "Lisbon, was it?"
-    doubted = {"facts": [{**BOOK[LIVES]["facts"][0], "quote": "something that nobody said"}]}
-    async with opened(tmp_path, Scribe({vague: doubted, LIVES: BOOK[LIVES]})) as memory:
+    doubted = {"facts": [{**REPLIES[LIVES]["facts"][0], "quote": "something that nobody said"}]}
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM({vague: doubted, LIVES: REPLIES[LIVES]})) as memory:
         _, lives = await memory.store_turns([vague, LIVES])
         await memory.consolidate("consolidate")
         (fact,) = await memory.semantic.facts()
@@ -238,8 +240,8 @@ async def test_what_one_turn_says_for_sure_is_not_asked_because_of_another(tmp_p
 async def test_two_things_said_of_one_fact_at_once_can_be_decided(tmp_path: Path) -> None:
     """Of the second it is asked, and what was learned of the first is what it stands against."""
     faro = "No, wait, by now I live in Faro."
-    moved = {"facts": [{**BOOK[MOVED]["facts"][0], "claim": "The user lives in Faro.", "entities": []}]}
-    async with opened(tmp_path, Scribe({**BOOK, faro: moved})) as memory:
+    moved = {"facts": [{**REPLIES[MOVED]["facts"][0], "claim": "The user lives in Faro.", "entities": []}]}
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM({**REPLIES, faro: moved})) as memory:
         home = await memory.learn_fact("The user lives in Lisbon.")
         await memory.store_turns([MOVED, faro])
         await memory.consolidate("consolidate")
@@ -253,12 +255,14 @@ async def test_what_is_known_and_said_twice_in_other_words_is_one_fact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lexical embedder takes no two wordings for the same: here all that is near is."""
-    monkeypatch.setattr("agentmem.extraction.settle.says_the_same", lambda *_: True)
+    monkeypatch.setattr("agentmem.extraction.settle.is_duplicate", lambda *_: True)
     again = "As I said, I live in Lisbon, near the river."
     words = [
-        {**BOOK[LIVES]["facts"][0], "claim": claim} for claim in ("A user lives in Lisbon.", "User lives in Lisbon")
+        {**REPLIES[LIVES]["facts"][0], "claim": claim} for claim in ("A user lives in Lisbon.", "User lives in Lisbon")
     ]
-    async with opened(tmp_path, Scribe({LIVES: {"facts": words[:1]}, again: {"facts": words[1:]}})) as memory:
+    async with open_memory_with_llm(
+        tmp_path, FakeExtractionLLM({LIVES: {"facts": words[:1]}, again: {"facts": words[1:]}})
+    ) as memory:
         home = await memory.learn_fact("The user lives in Lisbon.")
         turns = await memory.store_turns([LIVES, again])
         await memory.consolidate("consolidate")

@@ -9,20 +9,22 @@ from typing import Any
 import pytest
 
 from agentmem.errors import InvalidRecord, ModelUnavailable
-from agentmem.extraction.settle import Settling
-from agentmem.model.changes import Change, Write
+from agentmem.extraction.settle import Reconciler
+from agentmem.model.changes import Change, WriteAttempt
 from agentmem.model.records import Status
 from agentmem.providers import LLMRequest
-from agentmem.upkeep.doctor import doctor
-from tests.fakes.scribe import Scribe
-from tests.flows.given import StoppedClock
-from tests.flows.read_turns import BOOK, LIVES, glosses, opened
+from agentmem.upkeep.doctor import diagnose
+from tests.fakes.scribe import FakeExtractionLLM
+from tests.flows.given import ManualClock
+from tests.flows.read_turns import LIVES, REPLIES, open_memory_with_llm, read_summaries
 
 
 async def test_a_poison_conversation_is_parked_after_three_tries_and_told_by_the_doctor(tmp_path: Path) -> None:
     poison = "POISON makes every reply unusable, as long as it stands here."
-    scribe = Scribe(BOOK, trouble=lambda request: "no JSON at all" if "POISON" in request.content else None)
-    async with opened(tmp_path, scribe) as memory:
+    scribe = FakeExtractionLLM(
+        REPLIES, intercept=lambda request: "no JSON at all" if "POISON" in request.content else None
+    )
+    async with open_memory_with_llm(tmp_path, scribe) as memory:
         bad = await memory.store_turn({"content": poison, "conversation_id": "bad"})
         await memory.store_turn({"content": LIVES, "conversation_id": "good"})
         for tries in (1, 2, 3):
@@ -34,23 +36,23 @@ async def test_a_poison_conversation_is_parked_after_three_tries_and_told_by_the
         assert len(scribe.requests) == asked
         assert not report.failed
         assert [fact.claim for fact in await memory.semantic.facts()] == ["The user lives in Lisbon."]
-        findings = await doctor(memory.resources.settings)
-        (told,) = [finding for finding in findings if finding.what == "parked" and finding.level == "warning"]
+        findings = await diagnose(memory.engine.settings)
+        (told,) = [finding for finding in findings if finding.check == "parked" and finding.level == "warning"]
         assert "consolidate" in told.detail
         assert "reply cannot be used" in told.detail
         assert told.fix == "run: agentmem consolidate --again"
-        scribe.trouble = None
-        (report,) = await memory.consolidate("consolidate", again=True)
+        scribe.intercept = None
+        (report,) = await memory.consolidate("consolidate", requeue_dead_letters=True)
         assert not report.failed
-        assert await glosses(memory, bad.id)
-    findings = await doctor(memory.resources.settings)
-    assert [finding.level for finding in findings if finding.what == "parked"] == ["ok"]
+        assert await read_summaries(memory, bad.id)
+    findings = await diagnose(memory.engine.settings)
+    assert [finding.level for finding in findings if finding.check == "parked"] == ["ok"]
 
 
 async def test_an_unusable_half_costs_its_sibling_nothing(tmp_path: Path) -> None:
     lines = [LIVES, "The first one is quite alright.", "So is the second one, I think.", "POISON is in the fourth."]
-    scribe = Scribe(BOOK, trouble=lambda request: "[]" if "POISON" in request.content else None)
-    async with opened(tmp_path, scribe) as memory:
+    scribe = FakeExtractionLLM(REPLIES, intercept=lambda request: "[]" if "POISON" in request.content else None)
+    async with open_memory_with_llm(tmp_path, scribe) as memory:
         turns = await memory.store_turns(lines)
         (report,) = await memory.consolidate("consolidate")
         assert list(report.failed) == [turns[2].id, turns[3].id]
@@ -61,34 +63,34 @@ async def test_while_the_model_is_away_everything_waits_and_then_catches_up(tmp_
     def away(_: LLMRequest) -> str | None:
         raise ModelUnavailable("scribe: nobody answers")
 
-    scribe = Scribe(BOOK, trouble=away)
-    clock = StoppedClock()
-    async with opened(tmp_path, scribe, clock=clock) as memory:
+    scribe = FakeExtractionLLM(REPLIES, intercept=away)
+    clock = ManualClock()
+    async with open_memory_with_llm(tmp_path, scribe, clock=clock) as memory:
         turn = await memory.store_turn(LIVES)
         for _ in range(5):  # an hour, and longer than the tries that park a turn
-            clock.ahead(minutes=15)
+            clock.advance(minutes=15)
             (report,) = await memory.consolidate("consolidate")
-            assert report.stopped
+            assert report.stop_reason
             assert report.pending == 1
             assert not report.failed
-        assert not await glosses(memory, turn.id)
+        assert not await read_summaries(memory, turn.id)
         assert not await memory.semantic.facts()
-        scribe.trouble = None
+        scribe.intercept = None
         (report,) = await memory.consolidate("consolidate")
         assert report.pending == 0
         assert len(await memory.semantic.facts()) == 1
 
 
 async def test_a_spent_budget_stops_cleanly_and_leaves_the_rest_pending(tmp_path: Path) -> None:
-    scribe = Scribe(BOOK)
-    async with opened(tmp_path, scribe, max_calls=2) as memory:
+    scribe = FakeExtractionLLM(REPLIES)
+    async with open_memory_with_llm(tmp_path, scribe, max_calls=2) as memory:
         for number in range(5):
             await memory.store_turn({"content": f"{LIVES} {number}", "conversation_id": f"chat {number}"})
         (report,) = await memory.consolidate("consolidate")
         assert len(scribe.requests) == 2
         assert report.calls == 2
         assert report.pending == 3
-        assert "2 of at most 2 calls" in report.stopped
+        assert "2 of at most 2 calls" in report.stop_reason
         for _ in range(2):
             await memory.consolidate("consolidate")
         assert (await memory.consolidate("consolidate"))[0].pending == 0
@@ -96,8 +98,8 @@ async def test_a_spent_budget_stops_cleanly_and_leaves_the_rest_pending(tmp_path
 
 
 async def test_two_workers_at_once_extract_each_turn_once(tmp_path: Path) -> None:
-    scribes = [Scribe(BOOK), Scribe(BOOK)]
-    async with opened(tmp_path, scribes[0]) as one, opened(tmp_path, scribes[1]) as two:
+    scribes = [FakeExtractionLLM(REPLIES), FakeExtractionLLM(REPLIES)]
+    async with open_memory_with_llm(tmp_path, scribes[0]) as one, open_memory_with_llm(tmp_path, scribes[1]) as two:
         for number in range(12):
             said = {"content": f"Line {number} of what is to be read once.", "conversation_id": f"chat {number}"}
             await one.store_turn(said)
@@ -115,8 +117,8 @@ async def test_two_workers_at_once_extract_each_turn_once(tmp_path: Path) -> Non
 
 
 async def test_a_turn_forgotten_while_the_model_reads_leaves_nothing_behind(tmp_path: Path) -> None:
-    scribe = Scribe(BOOK)
-    async with opened(tmp_path, scribe) as memory:
+    scribe = FakeExtractionLLM(REPLIES)
+    async with open_memory_with_llm(tmp_path, scribe) as memory:
         turn = await memory.store_turn(LIVES)
         complete = scribe.complete
 
@@ -127,27 +129,27 @@ async def test_a_turn_forgotten_while_the_model_reads_leaves_nothing_behind(tmp_
         scribe.complete = slow  # type: ignore[method-assign]
         await memory.consolidate("consolidate")
         assert not await memory.semantic.facts()
-        assert not await glosses(memory, turn.id)
+        assert not await read_summaries(memory, turn.id)
 
 
 async def test_a_worker_that_was_too_slow_writes_nothing_any_more(tmp_path: Path) -> None:
-    scribe = Scribe(BOOK)
-    async with opened(tmp_path, scribe) as memory:
+    scribe = FakeExtractionLLM(REPLIES)
+    async with open_memory_with_llm(tmp_path, scribe) as memory:
         turn = await memory.store_turn({"content": LIVES, "conversation_id": "talk"})
-        complete, log = scribe.complete, memory.resources.log
+        complete, log = scribe.complete, memory.engine.log
 
         async def late(request: LLMRequest) -> Any:
             name = "consolidate:alice:_global:talk"
             held = await log.database.read(
                 lambda db: db.execute("SELECT owner FROM leases WHERE name = ?", (name,)).get
             )
-            await log.release(name, held)
-            assert await log.lease(name, 60, "another worker") is not None
+            await log.release_lease(name, held)
+            assert await log.acquire_lease(name, 60, "another worker") is not None
             return await complete(request)
 
         scribe.complete = late  # type: ignore[method-assign]
         (report,) = await memory.consolidate("consolidate")
-        assert not await glosses(memory, turn.id)
+        assert not await read_summaries(memory, turn.id)
         assert report.pending == 1
         assert "lease" in report.notes[-1]
 
@@ -155,15 +157,15 @@ async def test_a_worker_that_was_too_slow_writes_nothing_any_more(tmp_path: Path
 async def test_what_cannot_be_settled_is_parked_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change = Settling.change
+    change = Reconciler.build_change
 
-    async def refused(settling: Settling, write: Write) -> Any:
+    async def refused(settling: Reconciler, write: WriteAttempt) -> Any:
         if any("BROKEN" in turn.content for turn in settling.window.turns):
             raise InvalidRecord("claim: broken on purpose", field="claim")
         return await change(settling, write)
 
-    monkeypatch.setattr(Settling, "change", refused)
-    async with opened(tmp_path, Scribe(BOOK)) as memory:
+    monkeypatch.setattr(Reconciler, "build_change", refused)
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM(REPLIES)) as memory:
         bad = await memory.store_turn({"content": "This one is BROKEN for sure.", "conversation_id": "bad"})
         await memory.store_turn({"content": LIVES, "conversation_id": "good"})
         for _ in range(3):
@@ -173,18 +175,18 @@ async def test_what_cannot_be_settled_is_parked_and_the_others_go_on(
 
 
 async def test_a_gloss_that_was_forgotten_alone_is_written_again(tmp_path: Path) -> None:
-    async with opened(tmp_path, Scribe(BOOK)) as memory:
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM(REPLIES)) as memory:
         turn = await memory.store_turn(LIVES)
         await memory.consolidate("consolidate")
-        (gloss,) = await glosses(memory, turn.id)
+        (gloss,) = await read_summaries(memory, turn.id)
         gone = gloss.model_copy(update={"status": Status.FORGOTTEN, "superseded_at": gloss.recorded_at})
 
-        async def forget(write: Write) -> Change:
-            return write.change(gone, expects={gloss.key: gloss.seq})
+        async def forget(write: WriteAttempt) -> Change:
+            return write.build_change(gone, expected_versions={gloss.key: gloss.seq})
 
-        await memory.resources.write(memory.scope, "forget", forget, kind="Gloss")
+        await memory.engine.write(memory.scope, "forget", forget, kind="Gloss")
         (report,) = await memory.consolidate("consolidate")
         assert not report.failed
-        (again,) = await glosses(memory, turn.id)
+        (again,) = await read_summaries(memory, turn.id)
         assert again.superseded_at is None
         assert len(await memory.semantic.facts()) == 1

@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory
-from agentmem.extraction.echo import own_lines
-from agentmem.memory.procedural import Procedural
+from agentmem.extraction.echo import recalled_lines
+from agentmem.memory.procedural import ProceduralMemory
 from agentmem.model.record import Record
 from agentmem.model.records import Fact, Turn
-from agentmem.model.synopsis import Sentence, Synopsis, Tier
-from agentmem.recall.beside import Beside
-from agentmem.recall.context import CONTEXT_TOKENS, Context, pack
+from agentmem.model.synopsis import Synopsis, SynopsisSection, SynopsisSentence
+from agentmem.recall.beside import ContextSources
+from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, Context, pack
 from agentmem.recall.options import ContextOptions
-from agentmem.text.tokens import quarter
-from tests.flows.given import START, StoppedClock, opened, run, seat, tables
+from agentmem.text.tokens import estimate_tokens
+from tests.flows.given import START, ManualClock, context_of, open_memory, read_tables, run
 
-COUNTERS = [quarter, lambda text: len(text.split()), len]
+COUNTERS = [estimate_tokens, lambda text: len(text.split()), len]
 SECTIONS = (
     "# About the user", "# What the user is up to", "# Standing instructions", "# Goals", "# Facts",
     "# Outputs of tools", "# 1 March 2026, conversation trip",
@@ -34,7 +34,7 @@ QUERY = "which tent for the trip to Norway?"
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
     """Everything that a context may hold, in the conversation `trip`, and a long history beside it."""
     home = tmp_path_factory.mktemp("tiers") / "home"
-    with opened(home, conversation_id="trip", clock=StoppedClock()) as memory:
+    with open_memory(home, conversation_id="trip", clock=ManualClock()) as memory:
         old = [
             {"content": f"Remark {n}: the {'garden ' * (n % 9 + 1)} was quiet.", "conversation_id": f"old-{n % 7}",
              "timestamp": START - timedelta(days=n % 7 + 1)} for n in range(400)
@@ -46,7 +46,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
         for number in range(40):
             memory.learn_fact(f"The user has a postcard from town {number}", salience=0.4)
         memory.add_goal({"description": "buy a stove", "deadline": START + timedelta(days=9)})
-        procedural = Procedural(seat(memory))
+        procedural = ProceduralMemory(context_of(memory))
         run(procedural.accept_procedure(run(procedural.stage_candidate("Answer in metric units")).id))
         memory.working.remember_output("The shop has a tent for two\nfor 99 euros.", source="shop search")
         memory.working.remember_output('{"log": "' + "line of a tent log; " * 500 + '"}', source="log")
@@ -65,7 +65,7 @@ def test_joins_all_tiers(memory: AgentMemory) -> None:
         "- shop search, 1 March 2026: The shop has a tent for two for 99 euros.",
     ):
         assert sum(each.startswith(line) for each in lines) == 1, line
-    assert context.tokens <= CONTEXT_TOKENS == 4_000
+    assert context.tokens <= DEFAULT_CONTEXT_TOKENS == 4_000
 
 
 def test_holds_the_last_ten_turns_of_the_conversation(memory: AgentMemory) -> None:
@@ -95,7 +95,7 @@ def test_says_what_was_left_out_and_what_was_saved(memory: AgentMemory) -> None:
     assert held.count("Turn") > 0
     assert large.omitted == {}
     turns = sum(len(line.partition(": ")[2]) for line in large.text.splitlines() if line[:1].isdigit())
-    assert large.full_tokens == quarter("x" * turns)
+    assert large.full_tokens == estimate_tokens("x" * turns)
     assert small.full_tokens == pytest.approx(large.full_tokens, rel=0.2)  # by the words of fewer turns
     assert small.savings == pytest.approx(1 - small.tokens / small.full_tokens)
     assert Context("", 0, ()).savings == 0.0
@@ -104,11 +104,11 @@ def test_says_what_was_left_out_and_what_was_saved(memory: AgentMemory) -> None:
 
 
 def test_a_context_is_known_again_and_changes_nothing(memory: AgentMemory) -> None:
-    before = tables(memory)
+    before = read_tables(memory)
     text = memory.context(QUERY).text
     assert memory.context(QUERY).text == text
-    assert tables(memory) == before
-    assert [text[start:end] for start, end in own_lines(text)] == text.splitlines()
+    assert read_tables(memory) == before
+    assert [text[start:end] for start, end in recalled_lines(text)] == text.splitlines()
 
 
 def test_others_see_none_of_it(memory: AgentMemory) -> None:
@@ -139,18 +139,20 @@ def test_no_shape_of_the_tiers_goes_over(sizes: list[int], said: list[int], budg
     turns = [Turn(id=f"t{n}", conversation_id="c", index=n, content="w " * size) for n, size in enumerate(sizes)]
     facts: list[Record] = [Fact(id=f"f{n}", claim=f"{n} " + "x" * size) for n, size in enumerate(said)]
     synopsis = Synopsis(
-        identity=Tier(sentences=tuple(Sentence(text=fact.searchable(), grounds=(fact.key,)) for fact in facts[::2])),
-        context=Tier(sentences=tuple(Sentence(text="y" * size) for size in said)),
+        identity=SynopsisSection(
+            sentences=tuple(SynopsisSentence(text=fact.search_text(), grounds=(fact.key,)) for fact in facts[::2])
+        ),
+        context=SynopsisSection(sentences=tuple(SynopsisSentence(text="y" * size) for size in said)),
     )
-    beside = Beside(recent=turns[-3:], synopsis=synopsis)
-    packed = pack([*facts, *turns], max_tokens=budget, counter=counter, knowledge=0.3, beside=beside)
-    assert packed.tokens == (counter or quarter)(packed.text) <= budget
+    beside = ContextSources(recent_turns=turns[-3:], synopsis=synopsis)
+    packed = pack([*facts, *turns], max_tokens=budget, counter=counter, knowledge_share=0.3, sources=beside)
+    assert packed.tokens == (counter or estimate_tokens)(packed.text) <= budget
 
 
 def test_a_sentence_goes_where_what_it_rests_on_stands() -> None:
     facts = [Fact(id="a", claim="Mia sails"), Fact(id="b", claim="Mia sings")]
-    both = Sentence(text="Mia sails and sings", grounds=(facts[0].key, facts[1].key))
-    beside = Beside(synopsis=Synopsis(identity=Tier(sentences=(both,))))
+    both = SynopsisSentence(text="Mia sails and sings", grounds=(facts[0].key, facts[1].key))
+    beside = ContextSources(synopsis=Synopsis(identity=SynopsisSection(sentences=(both,))))
     rooms = ContextOptions(synopsis_room=1.0)
-    assert "and sings" in pack(facts[:1], beside=beside, rooms=rooms).text
-    assert "and sings" not in pack(facts, beside=beside, rooms=rooms).text
+    assert "and sings" in pack(facts[:1], sources=beside, section_shares=rooms).text
+    assert "and sings" not in pack(facts, sources=beside, section_shares=rooms).text

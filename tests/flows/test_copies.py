@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from agentmem import AgentMemory, Fact
-from tests.flows.given import StoppedClock, ids, state
+from tests.flows.given import ManualClock, bundle_ids, read_state
 
 CODE = "The door code is 1234"
 
@@ -27,14 +27,16 @@ def known_elsewhere(memory: AgentMemory) -> list[str]:
     """The facts that another project is told of the door, by every way to ask."""
     elsewhere = memory.scoped(channel="garden")
     found = {each.id: each.claim for each in elsewhere.semantic.facts()}
-    recalled = ids(elsewhere.remember("What is the door code?", reinforce=False, include=("semantic",)))
+    recalled = bundle_ids(elsewhere.remember("What is the door code?", reinforce=False, include=("semantic",)))
     assert recalled <= set(found)
     return list(found.values())
 
 
 ENDINGS: dict[str, Callable[[AgentMemory, str], object]] = {
     "supersede": lambda house, fact: house.semantic.supersede_fact(fact, "The door code is 9999"),
-    "supersede, wrong": lambda house, fact: house.semantic.supersede_fact(fact, "The door code is 9999", wrong=True),
+    "supersede, wrong": lambda house, fact: house.semantic.supersede_fact(
+        fact, "The door code is 9999", is_correction=True
+    ),
     "update": lambda house, fact: house.semantic.update_fact(fact, claim="The door code is 9999"),
     "forget": lambda house, fact: house.forget(fact),
     "erase": lambda house, fact: house.forget(fact, hard=True),
@@ -50,17 +52,17 @@ def test_a_copy_ends_with_its_fact(memory: AgentMemory, house: AgentMemory, fact
 
 
 def test_both_are_brought_back_together(
-    memory: AgentMemory, house: AgentMemory, fact: Fact, clock: StoppedClock
+    memory: AgentMemory, house: AgentMemory, fact: Fact, clock: ManualClock
 ) -> None:
     copy = house.semantic.promote_to_global(fact.id, "everybody needs it")
-    before = state(memory)
+    before = read_state(memory)
     receipt = house.forget(fact.id)
     assert set(receipt.ids) == {fact.id, copy.id}
     assert {each.id for each in house.restore(fact.id)} == {fact.id, copy.id}
     assert known_elsewhere(memory) == [CODE]
     house.undo(house.forget(fact.id).operation_id)
-    assert state(memory) == before
-    clock.ahead(days=1)
+    assert read_state(memory) == before
+    clock.advance(days=1)
     changed = house.semantic.supersede_fact(fact.id, "The door code is 9999")
     assert [each.claim for each in memory.scoped(channel="garden").semantic.facts({"as_of": fact.recorded_at})] == [
         CODE

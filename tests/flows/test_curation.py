@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentmem import AgentMemory, Fact, InvalidRecord, NotFound
-from tests.flows.given import StoppedClock, head, opened, resources, run, seat
+from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_head, run
 
 WEEK = 6.0  # days after which an unused memory scores a quarter, with a half-life of 3 days
 
@@ -14,13 +14,13 @@ def short(memory: AgentMemory, claim: str) -> Fact:
     return memory.learn_fact(claim, tier="short")
 
 
-def test_the_queue_holds_what_is_in_the_danger_zone_most_urgent_first(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_the_queue_holds_what_is_in_the_danger_zone_most_urgent_first(memory: AgentMemory, clock: ManualClock) -> None:
     facts = []
     for name in ("faint", "low", "middle", "high", "fresh"):
         facts.append(short(memory, f"The {name} one sings"))
-        clock.ahead(days=1)
+        clock.advance(days=1)
     memory.learn_fact("The lasting one sings")
-    clock.ahead(days=WEEK - 3)
+    clock.advance(days=WEEK - 3)
     found = memory.curation.queue()
     # ages 8, 7, 6, 5 and 4 days: scores .157, .198, .25, .315 and .397; the zone goes from .15 to .35
     assert [each.fact.id for each in found] == [facts[n].id for n in (2, 1, 3, 0)]
@@ -33,31 +33,31 @@ def test_the_queue_holds_what_is_in_the_danger_zone_most_urgent_first(memory: Ag
     assert caught.value.field == "limit"
 
 
-def test_the_queue_sees_the_readable_channels_and_current_facts_alone(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_the_queue_sees_the_readable_channels_and_current_facts_alone(memory: AgentMemory, clock: ManualClock) -> None:
     gone = short(memory, "Ann sings")
     short(memory.scoped(agent_id="bot", channel="_self_bot"), "The bot sings")
     short(memory.scoped(user_id="bob"), "Bob sings")
     short(memory, "Eve sings")
-    over = memory.learn_fact("Dan sings", tier="short", valid_to=clock.at.replace(day=3))
+    over = memory.learn_fact("Dan sings", tier="short", valid_to=clock.time.replace(day=3))
     roof = short(memory.scoped(channel="roof"), "Cleo sings")
     memory.forget(gone.id)
-    clock.ahead(days=WEEK)
+    clock.advance(days=WEEK)
     assert [each.fact.claim for each in memory.curation.queue()] == ["Eve sings"]
     found = [each.fact.id for each in memory.scoped(channel="roof").curation.queue()]
     assert roof.id in found
     assert over.id not in found
 
 
-def test_a_touch_is_a_use_now(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_a_touch_is_a_use_now(memory: AgentMemory, clock: ManualClock) -> None:
     fact = short(memory, "Ann sings")
-    clock.ahead(days=WEEK)
-    before = head(memory)
+    clock.advance(days=WEEK)
+    before = read_head(memory)
     old, new = memory.curation.touch(fact.id)
     assert (round(old, 3), round(new, 3)) == (0.25, 1.516), "(0+1)^.6 · 2^-2, and (1+1)^.6 just used"
     assert memory.curation.queue() == []
-    assert head(memory) == before, "a use is no change of the record"
-    usage = run(resources(memory).log.usage([fact.key], seat(memory).scope))[fact.key]
-    assert (usage.use_count, usage.last_accessed, usage.strength) == (1, clock.at, 1.0)
+    assert read_head(memory) == before, "a use is no change of the record"
+    usage = run(engine_of(memory).log.usage([fact.key], context_of(memory).scope))[fact.key]
+    assert (usage.use_count, usage.last_accessed, usage.strength) == (1, clock.time, 1.0)
 
 
 def test_a_boost_makes_stronger_up_to_two(memory: AgentMemory) -> None:
@@ -85,11 +85,11 @@ def test_a_touch_counts_once_per_key_and_within_its_scope(memory: AgentMemory) -
 
 
 @pytest.fixture
-def talk(memory: AgentMemory, clock: StoppedClock) -> AgentMemory:
+def talk(memory: AgentMemory, clock: ManualClock) -> AgentMemory:
     """The document's flow: preferences about TypeScript, some of them about to be forgotten."""
     for n, word in enumerate(("alpha", "beta", "gamma")):
         short(memory, f"Old TypeScript preferences of the team: {word} style {n}")
-    clock.ahead(days=WEEK)
+    clock.advance(days=WEEK)
     for n in range(7):
         memory.learn_fact(f"TypeScript preferences number {n}", salience=0.9)
     return memory
@@ -108,27 +108,27 @@ def test_recall_shows_what_is_about_to_be_forgotten_among_what_fits(talk: AgentM
 
 
 def test_nothing_is_raised_where_nothing_is_due_or_the_setting_says_so(
-    talk: AgentMemory, clock: StoppedClock, home: object
+    talk: AgentMemory, clock: ManualClock, home: object
 ) -> None:
     for each in talk.curation.queue():
         talk.curation.touch(each.fact.id)
     fresh = [fact.id for fact in talk.remember(QUERY, reinforce=False).facts]
     assert [talk.semantic.get_fact(name).tier for name in fresh[-3:]] == ["short"] * 3
-    with opened(home, clock=clock, recall={"ranking": {"review": 0.0}}) as off:  # type: ignore[arg-type]
-        clock.ahead(days=2 * WEEK)
+    with open_memory(home, clock=clock, recall={"ranking": {"review": 0.0}}) as off:  # type: ignore[arg-type]
+        clock.advance(days=2 * WEEK)
         assert [fact.tier for fact in off.remember(QUERY, reinforce=False).facts][-3:] == ["short"] * 3
 
 
-def test_what_does_not_fit_the_question_is_not_raised(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_what_does_not_fit_the_question_is_not_raised(memory: AgentMemory, clock: ManualClock) -> None:
     short(memory, "The plumber rings twice")
-    clock.ahead(days=WEEK)
+    clock.advance(days=WEEK)
     for n in range(7):
         memory.learn_fact(f"TypeScript preferences number {n}")
     facts = memory.remember(QUERY, reinforce=False).facts
     assert [fact.tier for fact in facts].index("short") == len(facts) - 1
 
 
-def test_turns_and_the_ranking_over_all_kinds_stay_as_they_are(talk: AgentMemory, clock: StoppedClock) -> None:
+def test_turns_and_the_ranking_over_all_kinds_stay_as_they_are(talk: AgentMemory, clock: ManualClock) -> None:
     talk.store_turns([f"We talked about TypeScript preferences, part {n}." for n in range(5)])
     found = talk.remember(QUERY, reinforce=False)
     assert [item.score for item in found.items] == sorted((item.score for item in found.items), reverse=True)

@@ -14,10 +14,10 @@ import asyncio, json, sys
 from datetime import timedelta
 from agentmem import AsyncAgentMemory
 from agentmem.upkeep.portable import export_user
-from tests.flows.given import StoppedClock
+from tests.flows.given import ManualClock
 
 home, out = sys.argv[1:]
-clock = StoppedClock()
+clock = ManualClock()
 
 async def main():
     settings = {"home": home, "embedder": "hash", "clock": clock, "seed": "s", "audit_level": "verbose"}
@@ -25,7 +25,7 @@ async def main():
         turns = await memory.store_turns([f"Day {n}: the garden, my dog Rex and Ann." for n in range(25)])
         ann = await memory.upsert_entity({"name": "Ann", "type": "person"})
         fact = await memory.learn_fact("Ann keeps the garden", entity_ids=[ann.id], source_turn_ids=[turns[0].id])
-        clock.ahead(days=1)
+        clock.advance(days=1)
         await memory.semantic.supersede_fact(fact.id, "Ben keeps the garden")
         for n in range(5):
             await memory.learn_fact(f"Fact {n}")
@@ -37,7 +37,7 @@ async def main():
         receipt = await memory.forget(turns[3].id, hard=True)
         print(receipt, await memory.lag(), await memory.audit.query(limit=1000))
         lines = []
-        await export_user(memory.resources, memory.scope, lines.append)
+        await export_user(memory.engine, memory.scope, lines.append)
         with open(out, "w", encoding="utf-8") as file:
             file.writelines(lines)
 
@@ -47,8 +47,8 @@ asyncio.run(main())
 OPENING = """
 import sys
 from agentmem import AgentMemory
-from tests.flows.given import StoppedClock
-with AgentMemory("alice", home=sys.argv[1], embedder="hash", clock=StoppedClock(), seed="s") as memory:
+from tests.flows.given import ManualClock
+with AgentMemory("alice", home=sys.argv[1], embedder="hash", clock=ManualClock(), seed="s") as memory:
     print(*(memory.store_turn(text).id for text in ("one", "two")))
 """
 

@@ -9,12 +9,12 @@ import pytest
 
 from agentmem import AgentMemory, JobReport
 from agentmem.stores.jobs import JobState
-from tests.flows.given import StoppedClock, head, opened, resources, run, seat, state
+from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_head, read_state, run
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
-    with opened(tmp_path_factory.mktemp("distill"), clock=StoppedClock(), seed=3) as memory:
+    with open_memory(tmp_path_factory.mktemp("distill"), clock=ManualClock(), seed=3) as memory:
         yield memory
 
 
@@ -43,8 +43,8 @@ def test_asked_once_is_a_candidate_and_asked_twice_is_in_force(memory: AgentMemo
     assert memory.remember("emojis").procedures == ()
     assert said(memory, "I told you not to use emojis!") == {"Do not use emojis": ("active", 2)}
     (found,) = memory.remember("emojis").procedures
-    turns = run(resources(memory).log.get("Turn", found.source_turn_ids, seat(memory).scope))
-    assert [turn.searchable() for turn in turns] == ["Please don't use emojis.", "I told you not to use emojis!"]
+    turns = run(engine_of(memory).log.read_records("Turn", found.source_turn_ids, context_of(memory).scope))
+    assert [turn.search_text() for turn in turns] == ["Please don't use emojis.", "I told you not to use emojis!"]
 
 
 @pytest.mark.parametrize("text", ["From now on, answer in French.", "Always answer in French, please."])
@@ -116,15 +116,15 @@ def test_what_several_people_say_to_each_other_is_no_order(memory: AgentMemory) 
 
 def test_read_again_nothing_changes(memory: AgentMemory) -> None:
     said(memory, "Please don't use emojis.", "Always answer in French.", "Stop doing that.")
-    before, last = state(memory), head(memory)
+    before, last = read_state(memory), read_head(memory)
     assert distil(memory).counts == {}
-    assert head(memory) == last
-    jobs, scope = resources(memory).jobs, seat(memory).scope
+    assert read_head(memory) == last
+    jobs, scope = engine_of(memory).job_queue, context_of(memory).scope
     sql = "DELETE FROM job_states WHERE user_id = ?"
-    run(resources(memory).log.database.write(lambda db: db.execute(sql, (scope.user_id,))))
+    run(engine_of(memory).log.database.write(lambda db: db.execute(sql, (scope.user_id,))))
     assert run(jobs.state("distill_procedures", scope)) == JobState("distill_procedures", scope.user_id)
     assert distil(memory).counts == {"turns": 3}
-    assert state(memory) == before
+    assert read_state(memory) == before
 
 
 def test_what_was_undone_stays_undone(memory: AgentMemory) -> None:
@@ -137,11 +137,11 @@ def test_what_was_undone_stays_undone(memory: AgentMemory) -> None:
 
 def test_a_dry_run_only_counts(memory: AgentMemory) -> None:
     memory.store_turn("Always answer in French.")
-    before = state(memory)
+    before = read_state(memory)
     (report,) = memory.consolidate("distill_procedures", dry_run=True)
     assert report.counts == {"turns": 1, "orders": 1}
-    assert state(memory) == before
-    assert run(resources(memory).jobs.state("distill_procedures", seat(memory).scope)).seq == 0
+    assert read_state(memory) == before
+    assert run(engine_of(memory).job_queue.state("distill_procedures", context_of(memory).scope)).seq == 0
 
 
 def test_it_stays_in_the_channel_where_it_was_said(memory: AgentMemory) -> None:
@@ -156,17 +156,17 @@ def test_it_stays_in_the_channel_where_it_was_said(memory: AgentMemory) -> None:
 
 def test_only_turns_after_the_position_are_read(memory: AgentMemory) -> None:
     memory.store_turn("Always answer in French.")
-    jobs, scope = resources(memory).jobs, seat(memory).scope
-    run(jobs.note(replace(run(jobs.state("distill_procedures", scope)), seq=head(memory))))
+    jobs, scope = engine_of(memory).job_queue, context_of(memory).scope
+    run(jobs.write_state(replace(run(jobs.state("distill_procedures", scope)), seq=read_head(memory))))
     assert distil(memory).counts == {}
     assert said(memory, "Never use emojis.") == {"Never use emojis": ("active", 1)}
 
 
 def test_while_another_is_at_it_nothing_is_done(memory: AgentMemory) -> None:
     memory.store_turn("Always answer in French.")
-    log, user = resources(memory).log, seat(memory).scope.user_id
-    run(log.lease(f"distill_procedures:{user}", 60, "another"))
-    assert "another worker" in distil(memory).stopped
+    log, user = engine_of(memory).log, context_of(memory).scope.user_id
+    run(log.acquire_lease(f"distill_procedures:{user}", 60, "another"))
+    assert "another worker" in distil(memory).stop_reason
     assert memory.procedural.procedures() == []
-    run(log.release(f"distill_procedures:{user}", "another"))
+    run(log.release_lease(f"distill_procedures:{user}", "another"))
     assert said(memory) == {"Always answer in French": ("active", 1)}

@@ -11,7 +11,7 @@ import pytest
 
 from agentmem import AsyncAgentMemory, JobReport
 from agentmem.consolidation import entity_linking
-from tests.flows.meanwhile import once_before, once_before_append
+from tests.flows.meanwhile import run_once_before, run_once_before_append
 
 
 @asynccontextmanager
@@ -100,9 +100,9 @@ async def test_nobody_is_asked_about_one_that_went_meanwhile(
                 await memory.forget(young.id, hard=fate == "erased")
 
         if moment == "build":
-            done = once_before(monkeypatch, entity_linking._Run, "_ask", take_away)
+            done = run_once_before(monkeypatch, entity_linking._LinkEntitiesRun, "_request_review", take_away)
         else:
-            done = once_before_append(monkeypatch, memory.resources, "entity_linking", take_away)
+            done = run_once_before_append(monkeypatch, memory.engine, "entity_linking", take_away)
         report = await run(memory)
         assert (len(done), report.counts, report.operation_ids) == (1, {}, [])
         assert [review.question for review in await memory.semantic.reviews()] == []
@@ -115,8 +115,8 @@ async def test_one_that_gained_a_description_meanwhile_is_asked_about(
         for each in ({"name": "Anna Berg"}, {"name": "Anna"}, {"name": "Anna Berg", "aliases": ["Anna"]}):
             await memory.upsert_entity({**each, "type": "person"})
         told = {"name": "Anna Berg", "type": "person", "description": "from work"}
-        done = once_before_append(
-            monkeypatch, memory.resources, "entity_linking", lambda: memory.upsert_entity(told)
+        done = run_once_before_append(
+            monkeypatch, memory.engine, "entity_linking", lambda: memory.upsert_entity(told)
         )  # fmt: skip
         report = await run(memory)
         assert (len(done), report.counts, report.notes) == (1, {"review": 1}, [])

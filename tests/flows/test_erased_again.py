@@ -16,5 +16,5 @@ def test_what_is_made_anew_under_an_erased_id_outlives_the_retry(memory: AgentMe
     assert (again.operation_id, again.hard, again.at) == (first.operation_id, True, first.at)
     assert {*again.ids, *again.derived} == set(first.ids)
     assert again.scan is not None
-    assert dict(again.scan.remnants) == {}
+    assert dict(again.scan.leftovers) == {}
     assert memory.scoped(channel=channel).episodic.get_conversation("talk") == [anew]

@@ -12,8 +12,8 @@ import pytest
 
 from agentmem import AgentMemory, NotFound
 from agentmem.providers.hash import HashEmbedder
-from tests.fakes.as_a_model import AsAModel
-from tests.flows.given import StoppedClock, head, opened, resources, run, tables
+from tests.fakes.as_a_model import AsyncOnlyEmbedder
+from tests.flows.given import ManualClock, engine_of, open_memory, read_head, read_tables, run
 
 ROOT = Path(__file__).parents[2]
 MARK = "zqxwombat"  # stands in every text that is to go; its first letters survive any stemming
@@ -61,7 +61,7 @@ class Marked:
 
 @pytest.fixture(params=["writes", "verbose"])
 def marked(home: Path, request: pytest.FixtureRequest) -> Iterator[Marked]:
-    with opened(home, audit_level=request.param, working_turns=20) as memory:
+    with open_memory(home, audit_level=request.param, working_turns=20) as memory:
         yield Marked(memory)
 
 
@@ -70,21 +70,21 @@ def test_erasing_a_user_leaves_no_word_in_any_file(home: Path, marked: Marked) -
     bob.store_turn("Bob's own words stay.")
     bob.working.set("city", "Oslo")
     assert {"memory.db", "session.db"} <= {name.removesuffix("-wal") for name in traces(home)}, "else nothing is tested"
-    last = head(memory)
+    last = read_head(memory)
     receipt = memory.erase()
-    assert (receipt.scan.remnants, receipt.scan.pending) == ({}, ())
-    assert {"memory_versions", "word_tail", "memory_audit_log", "passages_512"} <= set(receipt.scan.places)
+    assert (receipt.scan.leftovers, receipt.scan.deferred) == ({}, ())
+    assert {"memory_versions", "word_tail", "memory_audit_log", "passages_512"} <= set(receipt.scan.checked)
     assert traces(home) == []
     assert memory.remember("tea").items == ()
     assert memory.semantic.entities() == memory.episodic.conversations() == []
     assert memory.profile().preferences == {}
     assert bob.working.get("city") == "Oslo"
     assert [turn.content for turn in bob.remember("words").turns] == ["Bob's own words stay."]
-    rows = tables(memory)
+    rows = read_tables(memory)
     tombstones = [row for row in rows["memory_versions"] if row[0] == "alice"]
     assert tombstones, "what was there is known by its ids"
     assert {row[8] for row in tombstones} == {None}, "and without payload"
-    assert head(memory) == last + 1
+    assert read_head(memory) == last + 1
     assert set(memory.lag().values()) == {0}
     assert memory.store_turn("A new beginning.").index == 0
 
@@ -93,11 +93,11 @@ def test_erasing_a_user_leaves_no_word_in_any_file(home: Path, marked: Marked) -
 def test_erasing_every_marked_record_one_by_one_leaves_no_word(home: Path, marked: Marked, late: bool) -> None:
     memory = marked.memory
     if late:  # words folded into packed blocks
-        run(resources(memory).log.maintain(resources(memory).clock.now(), 365))
+        run(engine_of(memory).log.maintain(engine_of(memory).clock.now(), 365))
     assert traces(home)
     for name in ("secrets", marked.entity.id, marked.fact.id, marked.changed.id, marked.goal.id, "profile"):
         receipt = memory.forget(name, hard=True)
-        assert (receipt.scan.remnants, receipt.scan.pending) == ({}, ())
+        assert (receipt.scan.leftovers, receipt.scan.deferred) == ({}, ())
         assert receipt.hard
     assert traces(home) == []
     assert sorted(turn.content for turn in memory.remember("tea").turns) == [
@@ -112,7 +112,7 @@ def test_an_erased_user_is_gone_from_files_after_closing_too(home: Path, marked:
     marked.memory.erase()
     marked.memory.close()
     assert traces(home) == []
-    with opened(home) as again:
+    with open_memory(home) as again:
         assert again.remember(MARK, reinforce=False).items == ()
         assert again.audit.query(limit=1000), "that something was done stays"
 
@@ -131,7 +131,7 @@ def test_facts_go_with_their_only_source_and_lose_one_of_several(memory: AgentMe
     assert set(receipt.derived) == {alone.id, elsewhere.id, promoted.id}
     assert {fact.id for fact in roof.semantic.facts()} == {both.id, built.id, free.id}
     left = memory.semantic.get_fact(both.id)
-    assert (left.source_turn_ids, left.stale_since) == ((second.id,), memory._inner.resources.clock.now())
+    assert (left.source_turn_ids, left.stale_since) == ((second.id,), memory._inner.engine.clock.now())
     assert memory.semantic.get_fact(built.id).depends_on == ()
     assert memory.semantic.get_fact(built.id).stale_since is not None
     assert memory.semantic.get_fact(free.id).stale_since is None
@@ -164,12 +164,12 @@ def test_relations_of_an_erased_entity_go_with_it(memory: AgentMemory) -> None:
 
 def test_what_was_merged_away_leaves_no_remnant(home: Path) -> None:
     """Its reason holds an id, which begins like every other id of that minute: such as that of an undone operation."""
-    with opened(home, clock=StoppedClock(), seed=1) as memory:
+    with open_memory(home, clock=ManualClock(), seed=1) as memory:
         memory.undo(memory.learn_fact("Ann has a boat").operation_id)
         kept, gone = (memory.upsert_entity({"name": name, "type": "place"}) for name in ("New York", "Big Apple"))
         memory.semantic.merge_entities(kept.id, gone.id)
         for each in (gone, kept):
-            assert dict(memory.forget(each.id, hard=True).scan.remnants) == {}
+            assert dict(memory.forget(each.id, hard=True).scan.leftovers) == {}
 
 
 def test_receipts_of_an_erased_user_are_dropped(memory: AgentMemory) -> None:
@@ -188,7 +188,7 @@ def test_what_another_process_erased_is_dropped_from_caches(home: Path) -> None:
         "import sys; from agentmem import AgentMemory\n"
         "with AgentMemory('alice', home=sys.argv[1], embedder='hash') as m: m.forget('t', hard=True)"
     )
-    with opened(home) as memory:
+    with open_memory(home) as memory:
         memory.store_turn("The secret garden.", turn_id="t")
         memory.store_turn("The open garden.", turn_id="u")
         receipt = memory.remember("garden").receipt.id
@@ -202,10 +202,10 @@ def test_what_another_process_erased_is_dropped_from_caches(home: Path) -> None:
 def test_a_projection_that_is_late_brings_nothing_back(
     home: Path, monkeypatch: pytest.MonkeyPatch, whole_user: bool
 ) -> None:
-    with opened(home) as memory:
+    with open_memory(home) as memory:
         memory.store_turn("warm up")
-        served = resources(memory).vectors[0]
-        served.embedder = AsAModel(served.embedder)
+        served = engine_of(memory).vector_projections[0]
+        served.embedder = AsyncOnlyEmbedder(served.embedder)
         started, go_on = asyncio.Event(), asyncio.Event()
         embed = HashEmbedder.embed
 
@@ -227,6 +227,6 @@ def test_a_projection_that_is_late_brings_nothing_back(
         run(race())
         monkeypatch.undo()
         memory.flush()
-        held = [row for row in tables(memory)["passages_512"] if row[1] == "alice"]
+        held = [row for row in read_tables(memory)["passages_512"] if row[1] == "alice"]
         assert len(held) == (0 if whole_user else 1)
         assert [turn.id for turn in memory.remember(MARK).turns if turn.id == "t"] == []

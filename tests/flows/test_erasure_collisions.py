@@ -11,31 +11,31 @@ import pytest
 from agentmem import AsyncAgentMemory, Fact, NotFound
 from agentmem.settings_parts import DecayOptions
 from agentmem.stores import Where
-from tests.flows.given import StoppedClock
-from tests.flows.meanwhile import Act, once_before, once_before_append
+from tests.flows.given import ManualClock
+from tests.flows.meanwhile import Action, run_once_before, run_once_before_append
 
 GONE = 13.0  # days after which a new short-lived fact that nobody used scores less than .05
 
 
 @pytest.fixture
-async def memory(home: Path, clock: StoppedClock) -> AsyncIterator[AsyncAgentMemory]:
+async def memory(home: Path, clock: ManualClock) -> AsyncIterator[AsyncAgentMemory]:
     decay = DecayOptions(forget="delete")
     async with AsyncAgentMemory("alice", home=home, embedder="hash", clock=clock, decay=decay) as opened:
         yield opened
 
 
-Meanwhile = Callable[[AsyncAgentMemory, Act], list[str]]
-Between = Callable[[Act], list[str]]
+Meanwhile = Callable[[AsyncAgentMemory, Action], list[str]]
+Between = Callable[[Action], list[str]]
 
 
 @pytest.fixture(params=["before it is noted", "before it is done"])
 def meanwhile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     """Do something once while a record is erased: before the journal notes that it will be, or after that."""
 
-    def collide(memory: AsyncAgentMemory, act: Act) -> list[str]:
+    def collide(memory: AsyncAgentMemory, act: Action) -> list[str]:
         if request.param == "before it is noted":
-            return once_before_append(monkeypatch, memory.resources, "forget", act)
-        return once_before(monkeypatch, memory.resources.log, "erase", act)
+            return run_once_before_append(monkeypatch, memory.engine, "forget", act)
+        return run_once_before(monkeypatch, memory.engine.log, "erase", act)
 
     return collide
 
@@ -47,19 +47,19 @@ async def standing(memory: AsyncAgentMemory) -> set[str]:
 # -- what fades
 
 
-async def faded(memory: AsyncAgentMemory, clock: StoppedClock) -> tuple[Fact, Fact]:
+async def faded(memory: AsyncAgentMemory, clock: ManualClock) -> tuple[Fact, Fact]:
     """Two faded facts, the one that is due first before the other, which comes from a turn."""
     turn = await memory.store_turn("The build is red since Monday.")
     first = await memory.learn_fact("The build is slow", tier="short")
-    clock.ahead(minutes=1)
+    clock.advance(minutes=1)
     second = await memory.learn_fact("The build is red", tier="short", source_turn_ids=[turn.id])
-    clock.ahead(days=GONE)
+    clock.advance(days=GONE)
     return first, second
 
 
 @pytest.mark.parametrize("what", ["important", "long-lived", "used", "needed"])
 async def test_what_is_wanted_while_others_are_erased_stays(
-    memory: AsyncAgentMemory, clock: StoppedClock, meanwhile: Meanwhile, what: str
+    memory: AsyncAgentMemory, clock: ManualClock, meanwhile: Meanwhile, what: str
 ) -> None:
     first, second = await faded(memory, clock)
     (turn,) = await memory.episodic.recent_turns()
@@ -84,10 +84,10 @@ async def test_what_is_wanted_while_others_are_erased_stays(
 
 
 async def test_what_is_changed_while_it_is_erased_itself_stays(
-    memory: AsyncAgentMemory, clock: StoppedClock, meanwhile: Meanwhile
+    memory: AsyncAgentMemory, clock: ManualClock, meanwhile: Meanwhile
 ) -> None:
     fact = await memory.learn_fact("The build is red", tier="short")
-    clock.ahead(days=GONE)
+    clock.advance(days=GONE)
     done = meanwhile(memory, lambda: memory.semantic.update_fact(fact.id, importance=0.9))
     (report,) = await memory.consolidate("gc")
     assert (bool(done), report.counts) == (True, {})
@@ -95,12 +95,12 @@ async def test_what_is_changed_while_it_is_erased_itself_stays(
 
 
 async def test_what_another_erased_meanwhile_ends_no_run(
-    memory: AsyncAgentMemory, clock: StoppedClock, meanwhile: Meanwhile
+    memory: AsyncAgentMemory, clock: ManualClock, meanwhile: Meanwhile
 ) -> None:
     first, second = await faded(memory, clock)
-    clock.ahead(minutes=1)
+    clock.advance(minutes=1)
     third = await memory.learn_fact("The build is old", tier="short")
-    clock.ahead(days=GONE)
+    clock.advance(days=GONE)
     done = meanwhile(memory, lambda: memory.forget(second.id, hard=True))
     (report,) = await memory.consolidate("gc")
     assert (bool(done), report.counts) == (True, {"deleted": 2})
@@ -108,28 +108,28 @@ async def test_what_another_erased_meanwhile_ends_no_run(
 
 
 async def test_who_lost_the_lease_erases_nothing(
-    memory: AsyncAgentMemory, clock: StoppedClock, monkeypatch: pytest.MonkeyPatch
+    memory: AsyncAgentMemory, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = await faded(memory, clock)
-    log, name = memory.resources.log, "gc:alice"
+    log, name = memory.engine.log, "gc:alice"
 
     async def taken_over() -> None:
         done.append("erased by nobody")
         (owner,) = owners
-        await log.release(name, owner)
-        assert await log.lease(name, 30.0, "another") is not None
+        await log.release_lease(name, owner)
+        assert await log.acquire_lease(name, 30.0, "another") is not None
 
-    owners, done, lease = list[str](), list[str](), log.lease
+    owners, done, lease = list[str](), list[str](), log.acquire_lease
 
     async def noted(lease_name: str, ttl: float, owner: str) -> Any:
         if lease_name == name and not owners:
             owners.append(owner)
         return await lease(lease_name, ttl, owner)
 
-    monkeypatch.setattr(log, "lease", noted)
-    once_before_append(monkeypatch, memory.resources, "forget", taken_over)
+    monkeypatch.setattr(log, "acquire_lease", noted)
+    run_once_before_append(monkeypatch, memory.engine, "forget", taken_over)
     (report,) = await memory.consolidate("gc")
-    assert (bool(done), bool(report.stopped), report.counts) == (True, True, {})
+    assert (bool(done), bool(report.stop_reason), report.counts) == (True, True, {})
     assert await standing(memory) == {fact.id for fact in facts}
 
 
@@ -143,7 +143,7 @@ async def test_a_fact_learned_meanwhile_from_an_erased_turn_and_another_loses_th
     done = meanwhile(memory, lambda: memory.learn_fact("From both", source_turn_ids=[first.id, second.id]))
     receipt = await memory.forget(first.id, hard=True)
     (fact,) = await memory.semantic.facts()
-    assert (bool(done), fact.source_turn_ids, fact.stale_since) == (True, (second.id,), memory.resources.clock.now())
+    assert (bool(done), fact.source_turn_ids, fact.stale_since) == (True, (second.id,), memory.engine.clock.now())
     assert (receipt.ids, receipt.derived) == ((first.id,), ())
     assert fact.operation_id == receipt.operation_id
     assert (await memory.forget(second.id, hard=True)).derived == (fact.id,)
@@ -156,7 +156,7 @@ async def test_a_fact_learned_meanwhile_loses_its_erased_premise(
     done = meanwhile(memory, lambda: memory.learn_fact("It is cold there", depends_on=[premise.id]))
     await memory.forget(premise.id, hard=True)
     (fact,) = await memory.semantic.facts()
-    assert (bool(done), fact.depends_on, fact.stale_since) == (True, (), memory.resources.clock.now())
+    assert (bool(done), fact.depends_on, fact.stale_since) == (True, (), memory.engine.clock.now())
 
 
 async def test_a_goal_that_is_to_wait_meanwhile_for_an_erased_one_is_free(
@@ -185,13 +185,13 @@ async def test_an_entity_merged_meanwhile_into_an_erased_one_goes_with_it(
 @pytest.fixture
 def paged(memory: AsyncAgentMemory, monkeypatch: pytest.MonkeyPatch) -> Between:
     """Two records are read at a time; something is done once before the second page of the facts."""
-    monkeypatch.setattr("agentmem.memory.PAGE", 2)
+    monkeypatch.setattr("agentmem.memory.RECORD_PAGE_SIZE", 2)
 
-    def between(act: Act) -> list[str]:
+    def between(act: Action) -> list[str]:
         def second(_: Any, where: Where, **given: Any) -> bool:
-            return where.kinds == ("Fact",) and where.after is not None
+            return where.kinds == ("Fact",) and where.after_id is not None
 
-        return once_before(monkeypatch, memory.resources.log, "find", act, second)
+        return run_once_before(monkeypatch, memory.engine.log, "find", act, second)
 
     return between
 
@@ -217,7 +217,7 @@ async def test_no_record_is_missed_or_read_twice_because_others_are_written(
                 await memory.semantic.update_fact(fact.id, importance=0.9)
 
     done = paged(write)
-    found = [record.id for record in await memory._seat.all("Fact")]
+    found = [record.id for record in await memory._context.list_readable("Fact")]
     left = [fact.id for fact in facts if fact not in first]
     assert (done, [name for name in found if name in left], len(found)) == (["find"], left, len(set(found)))
 
@@ -246,15 +246,15 @@ async def test_a_recall_under_way_tells_nothing_of_what_is_erased_meanwhile(
     async with AsyncAgentMemory("alice", home=home, embedder="hash", audit_level="verbose") as memory:
         turn = await memory.store_turn("The safe in Zanzibar opens with 7391.")
         erase = memory.erase if everything else lambda: memory.forget(turn.id, hard=True)
-        done = once_before(
-            monkeypatch, memory.resources.log, "audit", erase, lambda rows: rows[0].memory_type == "recall"
+        done = run_once_before(
+            monkeypatch, memory.engine.log, "write_audit", erase, lambda rows: rows[0].memory_type == "recall"
         )
         found = await getattr(memory, verb)("Where is the safe in Zanzibar?")
         (row,) = [row for row in await memory.audit.query() if row["memory_type"] == "recall"]
-        assert (done, row["query_text"], row["metadata"]) == (["audit"], None, {})
+        assert (done, row["query_text"], row["metadata"]) == (["write_audit"], None, {})
         if verb == "remember":
             assert turn.id in {each.id for each in found.turns}  # it was there when it was asked for
-            assert await memory.resources.log.receipt(found.receipt.id, memory.scope) is None
+            assert await memory.engine.log.find_receipt(found.receipt.id, memory.scope) is None
             with pytest.raises(NotFound):
                 await memory.audit.receipt(found.receipt.id)
 
@@ -264,10 +264,10 @@ async def test_a_recall_that_read_before_an_erasure_leaves_no_receipt_in_the_pro
 ) -> None:
     async with AsyncAgentMemory("alice", home=home, embedder="hash") as memory:
         turn = await memory.store_turn("The safe in Zanzibar opens with 7391.")
-        layer = memory._opened.get()[1]
-        done = once_before(monkeypatch, layer, "_receipt", lambda: memory.forget(turn.id, hard=True))
+        layer = memory._opening.get()[1]
+        done = run_once_before(monkeypatch, layer, "_build_receipt", lambda: memory.forget(turn.id, hard=True))
         found = await memory.remember("Where is the safe in Zanzibar?")
-        assert (done, [each.id for each in found.turns]) == (["_receipt"], [turn.id])
+        assert (done, [each.id for each in found.turns]) == (["_build_receipt"], [turn.id])
         with pytest.raises(NotFound):
             await memory.audit.receipt(found.receipt.id)
         again = await memory.remember("Where is the safe in Zanzibar?")

@@ -11,22 +11,22 @@ import pytest
 
 from agentmem import AsyncAgentMemory
 from agentmem.consolidation import stale
-from agentmem.extraction.settle import _Work
-from agentmem.memory.semantic import Semantic
+from agentmem.extraction.settle import _ChangeBuilder
+from agentmem.memory.semantic import SemanticMemory
 from agentmem.providers import LLMRequest
-from tests.fakes.scribe import SPEC, Said, Scribe, listening
-from tests.flows.meanwhile import once_before, once_before_append
-from tests.flows.read_turns import BOOK, LIVES, MOVED, glosses, opened
+from tests.fakes.scribe import SPEC, FakeExtractionLLM, TurnReply, install_extraction_llm
+from tests.flows.meanwhile import run_once_before, run_once_before_append
+from tests.flows.read_turns import LIVES, MOVED, REPLIES, open_memory_with_llm, read_summaries
 
 WINDY = "It is quite windy there, I must say, all year round."
-READ: Said = {"standalone": "It is quite windy in Lisbon all year round.", "keys": ["weather in Lisbon"]}
-UNSURE: dict[str, Said] = {
-    MOVED: {**BOOK[MOVED], "facts": [{**BOOK[MOVED]["facts"][0], "certainty": "uncertain"}]}
+READ: TurnReply = {"standalone": "It is quite windy in Lisbon all year round.", "keys": ["weather in Lisbon"]}
+UNSURE: dict[str, TurnReply] = {
+    MOVED: {**REPLIES[MOVED], "facts": [{**REPLIES[MOVED]["facts"][0], "certainty": "uncertain"}]}
 }  # fmt: skip
 CATS, OLD_CATS, NEW_CATS = "I have 3 cats, all in all, these days.", "The user has 2 cats.", "The user has 3 cats."
 
 
-class Leaning(Scribe):
+class Leaning(FakeExtractionLLM):
     """A model that takes something from all that it is shown."""
 
     def _read(self, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,7 +36,9 @@ class Leaning(Scribe):
         return reply
 
 
-def while_it_answers(scribe: Scribe, act: Callable[[], Awaitable[Any]], purpose: str = "extract") -> list[str]:
+def while_it_answers(
+    scribe: FakeExtractionLLM, act: Callable[[], Awaitable[Any]], purpose: str = "extract"
+) -> list[str]:
     """Do something once while the model answers a request for this purpose; the list is filled when it was done."""
     complete, done = scribe.complete, list[str]()
 
@@ -61,7 +63,7 @@ async def test_a_gloss_takes_nothing_from_a_turn_that_was_forgotten_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, hard: bool, when: str
 ) -> None:
     scribe = Leaning({LIVES: {}, WINDY: READ})
-    async with opened(tmp_path, scribe) as memory:
+    async with open_memory_with_llm(tmp_path, scribe) as memory:
         lives = await memory.store_turn(LIVES)
         if where == "earlier":
             await memory.consolidate("consolidate")
@@ -73,20 +75,20 @@ async def test_a_gloss_takes_nothing_from_a_turn_that_was_forgotten_meanwhile(
         if when == "reading":
             done = while_it_answers(scribe, forget)
         else:
-            done = once_before_append(monkeypatch, memory.resources, "consolidate", forget)
+            done = run_once_before_append(monkeypatch, memory.engine, "consolidate", forget)
         (report,) = await memory.consolidate("consolidate")
-        (gloss,) = await glosses(memory, windy.id)
-        assert (len(done), gloss.searchable(), gloss.source_turn_ids) == (1, "", (windy.id,))
+        (gloss,) = await read_summaries(memory, windy.id)
+        assert (len(done), gloss.search_text(), gloss.source_turn_ids) == (1, "", (windy.id,))
         assert (report.failed, report.pending) == ({}, 0)
 
 
 async def test_a_gloss_keeps_what_it_takes_from_turns_that_are_there(tmp_path: Path) -> None:
-    async with opened(tmp_path, Leaning({LIVES: {}, WINDY: READ})) as memory:
+    async with open_memory_with_llm(tmp_path, Leaning({LIVES: {}, WINDY: READ})) as memory:
         lives = await memory.store_turn(LIVES)
         await memory.consolidate("consolidate")
         windy = await memory.store_turn(WINDY)
         await memory.consolidate("consolidate")
-        (gloss,) = await glosses(memory, windy.id)
+        (gloss,) = await read_summaries(memory, windy.id)
         assert (gloss.standalone, gloss.source_turn_ids) == (READ["standalone"], (windy.id, lives.id))
 
 
@@ -95,8 +97,8 @@ async def test_a_gloss_keeps_what_it_takes_from_turns_that_are_there(tmp_path: P
 async def test_no_question_quotes_a_fact_that_was_forgotten_while_the_model_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hard: bool, when: str
 ) -> None:
-    scribe = Scribe(UNSURE)
-    async with opened(tmp_path, scribe) as memory:
+    scribe = FakeExtractionLLM(UNSURE)
+    async with open_memory_with_llm(tmp_path, scribe) as memory:
         known = await memory.learn_fact("The user lives in Lisbon.")
         await memory.flush()
         await memory.store_turn(MOVED)
@@ -107,7 +109,7 @@ async def test_no_question_quotes_a_fact_that_was_forgotten_while_the_model_read
         if when == "reading":
             done = while_it_answers(scribe, forget)
         else:
-            done = once_before_append(monkeypatch, memory.resources, "consolidate", forget)
+            done = run_once_before_append(monkeypatch, memory.engine, "consolidate", forget)
         (report,) = await memory.consolidate("consolidate")
         assert (len(done), report.failed) == (1, {})
         assert [review.question for review in await memory.semantic.reviews()] == []
@@ -119,9 +121,9 @@ async def test_no_question_quotes_a_fact_that_was_forgotten_while_the_model_read
 async def test_nothing_is_asked_because_of_a_fact_that_was_forgotten_while_it_was_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: str, when: str
 ) -> None:
-    book: dict[str, Said] = {CATS: {"facts": [{"claim": NEW_CATS, "certainty": "explicit"}]}}
-    scribe = Scribe(book, verdicts={(NEW_CATS, OLD_CATS): verdict})
-    async with opened(tmp_path, scribe) as memory:
+    book: dict[str, TurnReply] = {CATS: {"facts": [{"claim": NEW_CATS, "certainty": "explicit"}]}}
+    scribe = FakeExtractionLLM(book, verdicts={(NEW_CATS, OLD_CATS): verdict})
+    async with open_memory_with_llm(tmp_path, scribe) as memory:
         known = await memory.learn_fact(OLD_CATS)
         await memory.flush()
         await memory.store_turn(CATS)
@@ -132,7 +134,7 @@ async def test_nothing_is_asked_because_of_a_fact_that_was_forgotten_while_it_wa
         if when == "judging":
             done = while_it_answers(scribe, forget, "verdict")
         else:
-            done = once_before_append(monkeypatch, memory.resources, "consolidate", forget)
+            done = run_once_before_append(monkeypatch, memory.engine, "consolidate", forget)
         await memory.consolidate("consolidate")
         assert len(done) == 1
         assert [review.question for review in await memory.semantic.reviews()] == []
@@ -142,7 +144,7 @@ async def test_nothing_is_asked_because_of_a_fact_that_was_forgotten_while_it_wa
 async def test_a_claim_is_not_learned_in_the_words_of_a_fact_that_was_erased(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(tmp_path, Scribe(BOOK)) as memory:
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM(REPLIES)) as memory:
         known = await memory.learn_fact("the user lives in LISBON")
         await memory.flush()
         await memory.store_turn(LIVES)
@@ -150,7 +152,7 @@ async def test_a_claim_is_not_learned_in_the_words_of_a_fact_that_was_erased(
         async def forget() -> None:
             await memory.forget(known.id, hard=True)
 
-        done = once_before(monkeypatch, Semantic, "change_to_learn", forget)
+        done = run_once_before(monkeypatch, SemanticMemory, "build_learn_change", forget)
         await memory.consolidate("consolidate")
         assert (len(done), await claims(memory)) == (1, ["The user lives in Lisbon."])
 
@@ -158,22 +160,24 @@ async def test_a_claim_is_not_learned_in_the_words_of_a_fact_that_was_erased(
 async def test_nothing_rests_on_a_turn_that_was_forgotten_while_its_facts_were_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(tmp_path, Scribe(BOOK)) as memory:
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM(REPLIES)) as memory:
         turn = await memory.store_turn(LIVES)
-        done = once_before(monkeypatch, Semantic, "change_to_learn", lambda: memory.forget(turn.id))
+        done = run_once_before(monkeypatch, SemanticMemory, "build_learn_change", lambda: memory.forget(turn.id))
         await memory.consolidate("consolidate")
-        assert (len(done), await claims(memory), await glosses(memory, turn.id)) == (1, [], [])
+        assert (len(done), await claims(memory), await read_summaries(memory, turn.id)) == (1, [], [])
 
 
 async def test_a_fact_is_about_what_an_entity_became_while_it_was_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(tmp_path, Scribe(BOOK)) as memory:
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM(REPLIES)) as memory:
         kept, other = [
             await memory.upsert_entity({"name": name, "type": "place"}) for name in ("White City", "Lisbon")
         ]  # fmt: skip
         turn = await memory.store_turn(LIVES)
-        done = once_before(monkeypatch, _Work, "learn_all", lambda: memory.semantic.merge_entities(kept.id, other.id))
+        done = run_once_before(
+            monkeypatch, _ChangeBuilder, "add_facts", lambda: memory.semantic.merge_entities(kept.id, other.id)
+        )
         await memory.consolidate("consolidate")
         (fact,) = await memory.semantic.facts()
         assert (len(done), fact.entity_ids, fact.source_turn_ids) == (1, (kept.id,), (turn.id,))
@@ -183,11 +187,11 @@ async def test_no_question_names_somebody_who_was_forgotten_while_it_was_put(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "Anna Berg came to dinner on Sunday evening."
-    book: dict[str, Said] = {text: {"entities": [{"name": "Anna Berg", "type": "person"}]}}
-    async with opened(tmp_path, Scribe(book)) as memory:
+    book: dict[str, TurnReply] = {text: {"entities": [{"name": "Anna Berg", "type": "person"}]}}
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM(book)) as memory:
         anna = await memory.upsert_entity({"name": "Anna", "type": "person"})
         await memory.store_turn(text)
-        done = once_before(monkeypatch, _Work, "learn_all", lambda: memory.forget(anna.id, hard=True))
+        done = run_once_before(monkeypatch, _ChangeBuilder, "add_facts", lambda: memory.forget(anna.id, hard=True))
         await memory.consolidate("consolidate")
         assert (len(done), [review.question for review in await memory.semantic.reviews()]) == (1, [])
         assert [entity.name for entity in await memory.semantic.entities()] == ["Anna Berg"]
@@ -195,9 +199,9 @@ async def test_no_question_names_somebody_who_was_forgotten_while_it_was_put(
 
 async def test_a_name_like_one_of_another_channel_is_an_entity_of_its_own(tmp_path: Path) -> None:
     text = "The Lisbon Chess Club meets on Sunday."
-    book: dict[str, Said] = {text: {"entities": [{"name": "The Lisbon Chess Club", "type": "organisation"}]}}
+    book: dict[str, TurnReply] = {text: {"entities": [{"name": "The Lisbon Chess Club", "type": "organisation"}]}}
     async with AsyncAgentMemory("alice", home=tmp_path, embedder="local", llm=SPEC) as memory:
-        listening(memory, Scribe(book))
+        install_extraction_llm(memory, FakeExtractionLLM(book))
         await memory.upsert_entity({"name": "Lisbon Chess Club", "type": "organisation"})
         await memory.flush()
         work = memory.scoped(channel="work")
@@ -211,7 +215,7 @@ async def test_a_name_like_one_of_another_channel_is_an_entity_of_its_own(tmp_pa
 @asynccontextmanager
 async def with_fallen_ground(home: Path) -> AsyncIterator[tuple[AsyncAgentMemory, str, str, list[str]]]:
     """A memory with two facts whose premise fell; with the ids of the premise, of its end, and of the two."""
-    async with opened(home, Scribe()) as memory:
+    async with open_memory_with_llm(home, FakeExtractionLLM()) as memory:
         home_town = await memory.learn_fact("The user lives in Lisbon.")
         resting = [
             await memory.learn_fact(claim, depends_on=[home_town.id])
@@ -232,9 +236,9 @@ async def test_nobody_is_asked_about_a_premise_that_is_erased_or_back_meanwhile(
             await (memory.forget(premise, hard=True) if fate == "erased" else memory.undo(operation_id))
 
         if moment == "build":
-            done = once_before(monkeypatch, stale, "_ask", change)
+            done = run_once_before(monkeypatch, stale, "_write_reviews", change)
         else:
-            done = once_before_append(monkeypatch, memory.resources, "consolidate", change)
+            done = run_once_before_append(monkeypatch, memory.engine, "consolidate", change)
         (report,) = await memory.consolidate("consolidate")
         assert (len(done), report.counts) == (1, {})
         assert [review.question for review in await memory.semantic.reviews()] == []
@@ -250,9 +254,9 @@ async def test_a_stale_fact_that_changes_meanwhile_keeps_nobody_from_being_asked
             await memory.semantic.boost_salience(surfs, 0.2)
 
         if moment == "build":
-            done = once_before(monkeypatch, stale, "_ask", change)
+            done = run_once_before(monkeypatch, stale, "_write_reviews", change)
         else:
-            done = once_before_append(monkeypatch, memory.resources, "consolidate", change)
+            done = run_once_before_append(monkeypatch, memory.engine, "consolidate", change)
         (report,) = await memory.consolidate("consolidate")
         assert (len(done), report.counts) == (1, {"review": 1})
         assert [review.record_ids[0] for review in await memory.semantic.reviews()] == [tram]
@@ -264,8 +268,8 @@ async def test_who_is_asked_about_by_two_workers_is_asked_about_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with with_fallen_ground(tmp_path) as (memory, *_):
-        done = once_before_append(
-            monkeypatch, memory.resources, "consolidate", lambda: memory.consolidate("consolidate")
+        done = run_once_before_append(
+            monkeypatch, memory.engine, "consolidate", lambda: memory.consolidate("consolidate")
         )  # fmt: skip
         (report,) = await memory.consolidate("consolidate")
         assert (len(done), report.counts, len(await memory.semantic.reviews())) == (1, {}, 2)

@@ -11,31 +11,31 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, AsyncAgentMemory, Conflict, EdgeKind, Goal, InvalidRecord, NotFound
-from agentmem.memory.goal_graph import check_circles
+from agentmem.memory.goal_graph import check_cycles
 from agentmem.memory.goals import Goals
 from agentmem.model.records import Outcome
 from agentmem.stores import Where
-from tests.flows.given import START, StoppedClock, head, last_operation, opened, resources, run, seat
-from tests.flows.meanwhile import Act, once_before, once_before_append
+from tests.flows.given import START, ManualClock, context_of, engine_of, last_operation_id, open_memory, read_head, run
+from tests.flows.meanwhile import Action, run_once_before, run_once_before_append
 
 
 def statuses(memory: AgentMemory, *goals: Goal) -> list[str]:
     return [memory.get_goal(goal.id).goal_status for goal in goals]
 
 
-def test_a_goal_is_changed_until_it_ends(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_a_goal_is_changed_until_it_ends(memory: AgentMemory, clock: ManualClock) -> None:
     goal = memory.scoped(agent_id="bot", conversation_id="c").add_goal("Book a flight")
     assert (goal.agent_id, goal.conversation_id, goal.created_at, goal.priority) == ("bot", "c", START, 3)
     new = memory.goals.update(goal.id, description="Book a train", priority=5, deadline=START + timedelta(days=1))
     assert (new.description, new.priority, new.progress) == ("Book a train", 5, 0.0)
     assert memory.goals.update(goal.id, deadline=None).deadline is None
-    half = memory.goals.progress(goal.id, 0.5, "seats chosen")
+    half = memory.goals.record_progress(goal.id, 0.5, "seats chosen")
     assert (half.progress, half.note, half.description) == (0.5, "seats chosen", "Book a train")
-    clock.ahead(hours=1)
+    clock.advance(hours=1)
     done = memory.complete_goal(goal.id, result="booked")
-    assert (done.goal_status, done.result, done.progress, done.completed_at) == ("completed", "booked", 1.0, clock.at)
+    assert (done.goal_status, done.result, done.progress, done.completed_at) == ("completed", "booked", 1.0, clock.time)
     for late in (
-        lambda: memory.goals.update(goal.id, priority=1), lambda: memory.goals.progress(goal.id, 0.1),
+        lambda: memory.goals.update(goal.id, priority=1), lambda: memory.goals.record_progress(goal.id, 0.1),
         lambda: memory.goals.block(goal.id, goal.id), lambda: memory.working.set_active_goal(goal.id),
     ):  # fmt: skip
         with pytest.raises(InvalidRecord, match="has ended before"):
@@ -43,10 +43,10 @@ def test_a_goal_is_changed_until_it_ends(memory: AgentMemory, clock: StoppedCloc
 
 
 def test_what_cannot_be_is_refused_by_the_name_of_its_field(memory: AgentMemory) -> None:
-    goal, at = memory.add_goal("sing"), head(memory)
+    goal, at = memory.add_goal("sing"), read_head(memory)
     for field, wrong in {
         "priority": lambda: memory.goals.update(goal.id, priority=9),
-        "progress": lambda: memory.goals.progress(goal.id, 1.5),
+        "progress": lambda: memory.goals.record_progress(goal.id, 1.5),
         "parent_id": lambda: memory.goals.update(goal.id, parent_id="nothing"),
         "blocked_by": lambda: memory.goals.block(goal.id, "nothing"),
         "by": lambda: memory.goals.block(goal.id, []),
@@ -60,7 +60,7 @@ def test_what_cannot_be_is_refused_by_the_name_of_its_field(memory: AgentMemory)
         assert refused.value.field == field
     with pytest.raises(NotFound):
         memory.goals.update("nothing", priority=1)
-    assert head(memory) == at
+    assert read_head(memory) == at
 
 
 def test_a_goal_waits_until_its_last_blocker_completes(memory: AgentMemory) -> None:
@@ -68,7 +68,7 @@ def test_a_goal_waits_until_its_last_blocker_completes(memory: AgentMemory) -> N
     trip = memory.add_goal({"description": "trip", "blocked_by": [visa.id]})
     assert trip.goal_status == "blocked"
     assert memory.goals.block(trip.id, [ticket.id, hotel.id]).blocked_by == (visa.id, ticket.id, hotel.id)
-    edges = run(resources(memory).graph.edges([trip.key], seat(memory).scope, [EdgeKind.BLOCKED_BY]))
+    edges = run(engine_of(memory).graph.edges([trip.key], context_of(memory).scope, [EdgeKind.BLOCKED_BY]))
     assert {edge.target for edge in edges} == {visa.id, ticket.id, hotel.id}
     memory.complete_goal(visa.id)
     memory.complete_goal(hotel.id, "abandoned")
@@ -76,7 +76,7 @@ def test_a_goal_waits_until_its_last_blocker_completes(memory: AgentMemory) -> N
     memory.goals.unblock(trip.id, hotel.id)
     assert statuses(memory, trip) == ["blocked"]
     memory.complete_goal(ticket.id)
-    done = last_operation(memory)
+    done = last_operation_id(memory)
     free = memory.get_goal(trip.id)
     assert (free.goal_status, free.blocked_by, free.operation_id) == ("active", (), done)
     memory.undo(done)
@@ -112,7 +112,7 @@ def test_an_undone_step_that_would_close_a_circle_stays_undone(memory: AgentMemo
     a, b = (memory.add_goal(name) for name in "ab")
     memory.goals.block(a.id, b.id)
     memory.goals.unblock(a.id)
-    unblocked = last_operation(memory)
+    unblocked = last_operation_id(memory)
     memory.goals.block(b.id, a.id)
     with pytest.raises(Conflict, match="circle"):
         memory.undo(unblocked)
@@ -146,9 +146,9 @@ async def test_a_goal_that_ends_while_it_is_looked_at_blocks_nobody(
             if not looked:
                 looked.append(b.id)
                 await memory.complete_goal(b.id)
-            return await check_circles(*given)
+            return await check_cycles(*given)
 
-        monkeypatch.setattr("agentmem.memory.goals.check_circles", ended_meanwhile)
+        monkeypatch.setattr("agentmem.memory.goals.check_cycles", ended_meanwhile)
         with pytest.raises(InvalidRecord, match="has ended"):
             await memory.goals.block(a.id, b.id)
         assert (looked, (await memory.get_goal(a.id)).goal_status) == ([b.id], "active")
@@ -159,10 +159,10 @@ async def test_a_goal_that_is_erased_while_it_is_looked_at_blocks_nobody(
 ) -> None:  # fmt: skip
     async with AsyncAgentMemory("alice", home=home, embedder="hash") as memory:
         a, b = [await memory.add_goal(name) for name in "ab"]
-        done = once_before(monkeypatch, Goals, "_goals", lambda: memory.forget(b.id, hard=True))
+        done = run_once_before(monkeypatch, Goals, "_read_goals", lambda: memory.forget(b.id, hard=True))
         with pytest.raises(InvalidRecord, match="no Goal"):
             await memory.goals.block(a.id, b.id)
-        assert (done, (await memory.get_goal(a.id)).goal_status) == (["_goals"], "active")
+        assert (done, (await memory.get_goal(a.id)).goal_status) == (["_read_goals"], "active")
 
 
 @pytest.mark.parametrize("cascade", [False, True])
@@ -172,7 +172,7 @@ async def test_a_part_added_while_its_goal_completes_is_seen(
     async with AsyncAgentMemory("alice", home=home, embedder="hash") as memory:
         trip = await memory.add_goal("trip")
         part = {"description": "flight", "parent_id": trip.id, "id": "flight"}
-        done = once_before_append(monkeypatch, memory.resources, "complete_goal", lambda: memory.add_goal(part))
+        done = run_once_before_append(monkeypatch, memory.engine, "complete_goal", lambda: memory.add_goal(part))
         if cascade:
             await memory.complete_goal(trip.id, cascade=True)
         else:
@@ -186,8 +186,8 @@ async def test_a_goal_ends_though_others_never_cease_to_write(home: Path, monkey
     """And what is made to wait for it at the last moment is freed."""
     async with AsyncAgentMemory("alice", home=home, embedder="hash") as memory:
         a, b = [await memory.add_goal(name) for name in "ab"]
-        acts: list[Act] = [lambda: memory.goals.block(a.id, b.id)]
-        append, tries = memory.resources.log.append, []
+        acts: list[Action] = [lambda: memory.goals.block(a.id, b.id)]
+        append, tries = memory.engine.log.append, []
 
         async def after_another(changes: Any, *more: Any) -> Any:
             if changes[0].operation == "complete_goal":
@@ -197,7 +197,7 @@ async def test_a_goal_ends_though_others_never_cease_to_write(home: Path, monkey
                     await acts.pop()()
             return await append(changes, *more)
 
-        monkeypatch.setattr(memory.resources.log, "append", after_another)
+        monkeypatch.setattr(memory.engine.log, "append", after_another)
         await memory.complete_goal(b.id)
         stand = [(await memory.get_goal(goal.id)).goal_status for goal in (a, b)]
         assert (len(tries), stand) == (2, ["active", "completed"])
@@ -222,11 +222,11 @@ def test_parts_keep_a_goal_open_unless_they_are_given_up_with_it(memory: AgentMe
         memory.add_goal({"description": "hotel", "parent_id": trip.id})
 
 
-def test_deadlines_pass_by_the_clock_alone(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_deadlines_pass_by_the_clock_alone(memory: AgentMemory, clock: ManualClock) -> None:
     goal = memory.add_goal({"description": "taxes", "deadline": START + timedelta(days=2)})
     memory.add_goal("someday")
     assert memory.goals.overdue() == []
-    clock.ahead(days=2)
+    clock.advance(days=2)
     assert memory.goals.overdue() == [goal]
     memory.complete_goal(goal.id)
     assert memory.goals.overdue() == []
@@ -249,7 +249,7 @@ def test_goals_are_listed_by_status_conversation_and_channel(memory: AgentMemory
 
 REACHES: dict[str, Callable[[AgentMemory, Goal, Goal], object]] = {
     "update": lambda m, hidden, own: m.goals.update(hidden.id, priority=1),
-    "progress": lambda m, hidden, own: m.goals.progress(hidden.id, 1),
+    "progress": lambda m, hidden, own: m.goals.record_progress(hidden.id, 1),
     "block": lambda m, hidden, own: m.goals.block(hidden.id, own.id),
     "unblock": lambda m, hidden, own: m.goals.unblock(hidden.id),
     "sub_goals": lambda m, hidden, own: m.goals.sub_goals(hidden.id),
@@ -275,19 +275,19 @@ def test_goals_of_another_user_and_of_an_agent_alone_are_not_there(memory: Agent
 
 
 def test_the_active_goal_of_a_conversation_outlives_the_process(home: Path) -> None:
-    with opened(home, conversation_id="c") as memory:
+    with open_memory(home, conversation_id="c") as memory:
         goal, other = memory.add_goal("plan"), memory.add_goal("rest")
         assert memory.working.active_goal() is None
         memory.working.set_active_goal(other.id)
         memory.working.set_active_goal(goal.id)
-    with opened(home, conversation_id="c") as memory:
+    with open_memory(home, conversation_id="c") as memory:
         found = memory.working.active_goal()
         assert (found.id, found.pursued_in) == (goal.id, "c")
         assert memory.scoped(conversation_id="d").working.active_goal() is None
         assert memory.get_goal(other.id).pursued_in == ""
-        before = head(memory)
+        before = read_head(memory)
         assert memory.working.set_active_goal(goal.id).id == goal.id
-        assert head(memory) == before
+        assert read_head(memory) == before
         memory.complete_goal(goal.id)
         assert memory.working.active_goal() is None
         memory.working.set_active_goal(other.id)
@@ -348,7 +348,7 @@ async def test_goals_are_pursued_without_blocking_too(home: Path) -> None:
 
 
 def outcomes(memory: AgentMemory) -> list[Outcome]:
-    found = run(resources(memory).log.find(seat(memory).scope, Where(kinds=("Outcome",))))
+    found = run(engine_of(memory).log.find(context_of(memory).scope, Where(kinds=("Outcome",))))
     return [record for record in found if isinstance(record, Outcome)]
 
 
@@ -363,7 +363,7 @@ def test_the_end_of_a_goal_is_a_lesson_and_undone_with_it(memory: AgentMemory) -
     assert (second.success, second.goal_id, second.feedback) == (False, other.id, "no time")
     memory.undo(first.operation_id)
     assert outcomes(memory) == [second]
-    assert memory.get_goal(goal.id).open
+    assert memory.get_goal(goal.id).is_open
 
 
 def test_an_erased_goal_takes_its_lesson_along_and_leaves_nobody_waiting(memory: AgentMemory) -> None:
@@ -372,6 +372,6 @@ def test_an_erased_goal_takes_its_lesson_along_and_leaves_nobody_waiting(memory:
     waiting = memory.add_goal({"description": "spend it", "blocked_by": [goal.id]})
     memory.complete_goal(goal.id, "abandoned", "no treasure", cascade=True)
     receipt = memory.forget(goal.id, hard=True)
-    assert receipt.scan.remnants == {}
+    assert receipt.scan.leftovers == {}
     assert outcomes(memory) == []
     assert (memory.get_goal(part.id).parent_id, statuses(memory, waiting)) == (None, ["active"])

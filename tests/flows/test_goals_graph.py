@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AgentMemory, Goal
 from agentmem.stores import Where
-from tests.flows.given import StoppedClock, head, last_operation, opened, resources, run, seat
+from tests.flows.given import ManualClock, context_of, engine_of, last_operation_id, open_memory, read_head, run
 
 IDS = [f"g{number}" for number in range(5)]
 VERBS = (
@@ -31,7 +31,7 @@ STEP = st.tuples(st.sampled_from(VERBS), st.integers(0, 4), st.integers(0, 4))
 
 
 def goals(memory: AgentMemory) -> dict[str, Goal]:
-    found = run(resources(memory).log.find(seat(memory).scope, Where(kinds=("Goal",)), limit=100))
+    found = run(engine_of(memory).log.find(context_of(memory).scope, Where(kinds=("Goal",)), limit=100))
     return {goal.id: goal for goal in found if isinstance(goal, Goal)}
 
 
@@ -65,7 +65,7 @@ def step(memory: AgentMemory, verb: str, one: str, other: str, done: list[str]) 
 
 def test_no_history_closes_a_circle(home: Path) -> None:
     refused: set[str] = set()
-    with opened(home, clock=StoppedClock(), audit_level="off", seed=3) as shared:
+    with open_memory(home, clock=ManualClock(), audit_level="off", seed=3) as shared:
         users = iter(range(10_000))
 
         @settings(max_examples=25)
@@ -75,21 +75,21 @@ def test_no_history_closes_a_circle(home: Path) -> None:
             for name in IDS[:4]:
                 memory.add_goal({"id": name, "description": name})
             for verb, one, other in steps:
-                at = head(memory)
+                at = read_head(memory)
                 try:
                     step(memory, verb, IDS[one], IDS[other], done)
                 except AgentMemError as error:
-                    assert head(memory) == at, verb
+                    assert read_head(memory) == at, verb
                     refused.update({"circle"} if "circle" in str(error) else ())
-                if head(memory) > at and verb != "erase":
-                    done.append(last_operation(memory))
+                if read_head(memory) > at and verb != "erase":
+                    done.append(last_operation_id(memory))
                 now = goals(memory)
                 for links in (
                     {name: (goal.parent_id,) if goal.parent_id else () for name, goal in now.items()},
                     {name: goal.blocked_by for name, goal in now.items()},
                 ):
                     assert not any(reaches_itself(name, links) for name in now)
-                standing = [goal for goal in now.values() if goal.open]
+                standing = [goal for goal in now.values() if goal.is_open]
                 assert all((goal.goal_status == "blocked") == bool(goal.blocked_by) for goal in standing)
 
         play()

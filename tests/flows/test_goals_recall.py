@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentmem import AgentMemory, MemoryBundle
-from tests.flows.given import StoppedClock, ids, opened
+from tests.flows.given import ManualClock, bundle_ids, open_memory
 
 ASKED = "What did we say about the tickets?"
 
@@ -61,11 +61,11 @@ def test_what_was_said_where_the_goal_came_up_counts_without_its_words(talked: A
 
 
 def test_goals_of_others_and_a_weight_of_nothing_lift_nothing(home: Path) -> None:
-    with opened(home, clock=StoppedClock(), seed=1, recall={"ranking": {"goal": 0}}) as memory:
+    with open_memory(home, clock=ManualClock(), seed=1, recall={"ranking": {"goal": 0}}) as memory:
         memory.store_turn("The tickets to the opera cost much.")
         memory.add_goal("Go to the opera")
         assert lifted(memory.remember(ASKED)) == {}
-    with opened(home, clock=StoppedClock(), seed=1) as memory:
+    with open_memory(home, clock=ManualClock(), seed=1) as memory:
         memory.scoped(agent_id="bot", channel="_self_bot").add_goal("Go to the opera")
         memory.complete_goal(memory.goals.active()[0].id)
         assert lifted(memory.remember(ASKED)) == {}
@@ -80,5 +80,5 @@ def test_open_goals_stand_in_the_bundle_however_many_have_ended(memory: AgentMem
     here.working.set_active_goal(other.id)
     bundle = here.remember("tickets", top_k=2)
     assert [goal.id for goal in bundle.goals] == [other.id, waiting.id]
-    assert waiting.id in ids(bundle)
+    assert waiting.id in bundle_ids(bundle)
     assert "Sleep (active)" in str(bundle)

@@ -21,8 +21,8 @@ from tests.servers.stack import Stack
 
 
 def graph_of(memory: AsyncAgentMemory) -> GraphProjection:
-    assert memory.resources.following is not None
-    return memory.resources.following
+    assert memory.engine.graph_projection is not None
+    return memory.engine.graph_projection
 
 
 def counted(owner: Any, verb: str, calls: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,21 +39,21 @@ def counted(owner: Any, verb: str, calls: Counter[str], monkeypatch: pytest.Monk
 def looks(memory: AsyncAgentMemory, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often the log is read, and the graph asked where it stands, from now on."""
     calls: Counter[str] = Counter()
-    counted(memory.resources.log, "changes", calls, monkeypatch)
+    counted(memory.engine.log, "changes", calls, monkeypatch)
     counted(graph_of(memory).graph, "watermarks", calls, monkeypatch)
     return calls
 
 
 async def arrived(memory: AsyncAgentMemory) -> None:
     """Wait until the graph is where the log is, by itself."""
-    head = (await memory.resources.log.head(memory.scope)).seq
+    head = (await memory.engine.log.head(memory.scope)).seq
     async with asyncio.timeout(60):
         while await graph_of(memory).graph.watermark(memory.scope.user_id) != head:
             await asyncio.sleep(0.01)
 
 
 async def held(memory: AsyncAgentMemory) -> set[str]:
-    return set(await graph_of(memory).graph.get("Turn", memory.scope))
+    return set(await graph_of(memory).graph.record_seqs("Turn", memory.scope))
 
 
 async def test_what_was_just_written_is_neither_read_again_nor_asked_for(
@@ -114,8 +114,8 @@ async def test_a_graph_ahead_of_the_log_is_told_of(home: Path, stack: Stack) -> 
     async with opened(home, stack, "alice") as memory:
         await memory.store_turn("Bees sleep in winter.")
         await arrived(memory)
-        (entry,) = await memory.resources.log.changes(memory.scope, 0, 10)
-        later = [replace(entry, seq=n, puts=()) for n in (2, 3, 4)]
+        (entry,) = await memory.engine.log.changes(memory.scope, 0, 10)
+        later = [replace(entry, seq=n, upserts=()) for n in (2, 3, 4)]
         await graph_of(memory).graph.apply({memory.scope.user_id: (1, later)})  # as if the log had lost them since
     async with opened(home, stack, "alice") as memory:
         turn = await memory.store_turn("Bees fly in summer.")
@@ -144,7 +144,7 @@ class Gate:
             await self.open.wait()
             if self.refuse:
                 raise StoreUnavailable("gone")
-        self.put |= {stored.record.id for _, entries in batches.values() for each in entries for stored in each.puts}
+        self.put |= {stored.record.id for _, entries in batches.values() for each in entries for stored in each.upserts}
         return await self.inner.apply(batches)
 
 
@@ -173,15 +173,15 @@ async def test_what_a_graph_that_is_away_was_to_get_is_read_again(
     home: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some of it may be erased by then, by another process too."""
-    monkeypatch.setattr("agentmem.projections.graph.REST", 600)
+    monkeypatch.setattr("agentmem.projections.graph.BACKOFF_SECONDS", 600)
     async with opened(home / "a", stack, "alice") as memory, opened(home / "b", stack, "alice") as other:
         async with gated(memory, refuse=True) as gate:
             await memory.store_turn({"content": "The code is heron.", "turn_id": "secret"})
         async with asyncio.timeout(60):
-            while not graph_of(memory).resting():
+            while not graph_of(memory).is_backing_off():
                 await asyncio.sleep(0.01)
         await other.forget("secret", hard=True)
-        graph_of(memory).wake()
+        graph_of(memory).reset_backoff()
         await arrived(memory)
         await memory.flush()
         assert "secret" not in gate.put

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AgentMemory
-from tests.flows.given import StoppedClock, opened, texts
+from tests.flows.given import ManualClock, bundle_texts, open_memory
 
 CLAIMS = [f"Claim number {name}" for name in ("one", "two", "three", "four")]
 
@@ -72,7 +72,7 @@ class Model:
 class Both:
     """Does every step to the memory and to the model."""
 
-    def __init__(self, memory: AgentMemory, clock: StoppedClock) -> None:
+    def __init__(self, memory: AgentMemory, clock: ManualClock) -> None:
         self.memory, self.clock, self.model = memory, clock, Model()
         self.told: list[tuple[datetime, list[str]]] = []
         self.count = 0
@@ -85,13 +85,13 @@ class Both:
         self.model.facts.setdefault(stored.id, Held(claim))
 
     def supersede(self, which: int, wrong: bool) -> None:
-        name, claim, now = self._chosen(which), CLAIMS[(which // 3) % 4], self.clock.at
+        name, claim, now = self._chosen(which), CLAIMS[(which // 3) % 4], self.clock.time
         last = self.model.last(name)
         if self.model.facts[last].forgotten:
             with pytest.raises(ValueError, match="restore"):
-                self.memory.semantic.supersede_fact(name, claim, wrong=wrong)
+                self.memory.semantic.supersede_fact(name, claim, is_correction=wrong)
             return
-        stored = self.memory.semantic.supersede_fact(name, claim, wrong=wrong)
+        stored = self.memory.semantic.supersede_fact(name, claim, is_correction=wrong)
         known, old = self.model.holder(claim), self.model.facts[last]
         assert stored.id == known if known else stored.id not in self.model.facts
         if known is None:
@@ -100,7 +100,7 @@ class Both:
             self._end(last, old, stored.id, wrong or (old.begin is not None and min(old.end or now, now) <= old.begin))
 
     def _end(self, name: str, old: Held, heir: str, wrong: bool) -> None:
-        ended = replace(old, gone=True) if wrong else replace(old, end=min(old.end or self.clock.at, self.clock.at))
+        ended = replace(old, gone=True) if wrong else replace(old, end=min(old.end or self.clock.time, self.clock.time))
         self.model.facts[name] = replace(ended, heir=heir)
 
     def correct(self, which: int) -> None:
@@ -147,7 +147,7 @@ class Both:
         self.count += 1
         text, conversation = f"Turn {self.count}", f"c{which % 2}"
         self.memory.store_turn({"content": text, "conversation_id": conversation, "turn_id": f"t{self.count}"})
-        self.model.turns.setdefault(conversation, []).append(Said(text, self.clock.at))
+        self.model.turns.setdefault(conversation, []).append(Said(text, self.clock.time))
 
     def unsay(self, which: int) -> None:
         turns = [turn for each in self.model.turns.values() for turn in each if not turn.forgotten]
@@ -168,19 +168,19 @@ class Both:
         return sorted(self.model.facts)[which % len(self.model.facts)]
 
     def step(self, what: int, which: int) -> None:
-        self.clock.ahead(hours=1)
+        self.clock.advance(hours=1)
         if what == 0 or not self.model.facts:
             self.learn(which)
         elif what in (1, 2):
             self.supersede(which, wrong=what == 2)
         else:
             [self.correct, self.forget, self.restore, self.say, self.unsay, self.delete][(what - 3) % 6](which)
-        self.told.append((self.clock.at, self.model.seen(self.clock.at)))
+        self.told.append((self.clock.time, self.model.seen(self.clock.time)))
         self.compare()
 
     def compare(self) -> None:
         """What is current now, by every way of asking."""
-        now, memory = self.clock.at, self.memory
+        now, memory = self.clock.time, self.memory
         assert {fact.id: fact.claim for fact in memory.semantic.facts()} == self.model.current(now)
         for name, fact in self.model.facts.items():
             held = memory.semantic.get_fact(name)
@@ -192,19 +192,19 @@ class Both:
 
     def look_back(self) -> None:
         """What was known at every step, and what was true then by what is known now."""
-        assert texts(self.memory.remember("claim turn", top_k=100)) == self.model.seen(self.clock.at)
+        assert bundle_texts(self.memory.remember("claim turn", top_k=100)) == self.model.seen(self.clock.time)
         for moment, seen in self.told:
-            assert texts(self.memory.remember("claim turn", top_k=100, known_at=moment)) == seen
-            assert texts(self.memory.remember("claim turn", top_k=100, as_of=moment)) == self.model.seen(moment)
+            assert bundle_texts(self.memory.remember("claim turn", top_k=100, known_at=moment)) == seen
+            assert bundle_texts(self.memory.remember("claim turn", top_k=100, as_of=moment)) == self.model.seen(moment)
             assert sorted(fact.claim for fact in self.memory.semantic.facts({"as_of": moment})) == sorted(
                 self.model.current(moment).values()
             )
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AgentMemory, StoppedClock]]:
-    clock = StoppedClock()
-    with opened(tmp_path_factory.mktemp("histories") / "home", clock=clock, seed=5, audit_level="off") as memory:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AgentMemory, ManualClock]]:
+    clock = ManualClock()
+    with open_memory(tmp_path_factory.mktemp("histories") / "home", clock=clock, seed=5, audit_level="off") as memory:
         yield memory, clock
 
 
@@ -215,7 +215,7 @@ USERS = iter(range(100_000))
 @settings(max_examples=60)
 @given(steps=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 40)), min_size=4, max_size=20))
 def test_random_histories_give_what_a_simple_model_gives(
-    shared: tuple[AgentMemory, StoppedClock], steps: list[tuple[int, int]]
+    shared: tuple[AgentMemory, ManualClock], steps: list[tuple[int, int]]
 ) -> None:
     memory, clock = shared
     both = Both(memory.scoped(user_id=f"user {next(USERS)}"), clock)

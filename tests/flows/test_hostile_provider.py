@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agentmem import AsyncAgentMemory
 from agentmem.model.records import Fact, Turn
 from agentmem.providers import LLMReply, LLMRequest
-from agentmem.providers.llms import LLMs
+from agentmem.providers.llms import LLMRegistry
 from agentmem.stores import Where
 from tests.fakes.scribe import SPEC
 from tests.flows.given import run
@@ -58,7 +58,7 @@ class Liar:
 
 
 async def everything(memory: AsyncAgentMemory) -> list[Any]:
-    return await memory.resources.log.find(memory.scope, Where(), limit=1000)
+    return await memory.engine.log.find(memory.scope, Where(), limit=1000)
 
 
 async def check(memory: AsyncAgentMemory, given_facts: set[str]) -> None:
@@ -86,7 +86,7 @@ def opened(tmp_path: Path) -> Any:
     """A memory whose model lies, and the liar."""
     stack, liar = AsyncExitStack(), Liar()
     memory = run(stack.enter_async_context(AsyncAgentMemory("bob", home=tmp_path, embedder="hash", llm=SPEC)))
-    memory.resources.llms = LLMs(memory.resources.settings, {SPEC: liar})
+    memory.engine.llms = LLMRegistry(memory.engine.settings, {SPEC: liar})
     yield memory, liar
     run(stack.aclose())
 
@@ -108,7 +108,7 @@ def test_nothing_escapes_and_nothing_ungrounded_reaches_recall(opened: Any, part
                     for name, (role, text) in TEXTS.items()]  # fmt: skip
             await alice.store_turns(said)
             (report,) = await alice.consolidate("consolidate")
-            assert not report.stopped
+            assert not report.stop_reason
         await check(alice, known)
 
     @seed(part)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, Conflict, InvalidRecord, NotFound
-from tests.flows.given import START, StoppedClock, head, opened
+from tests.flows.given import START, ManualClock, open_memory, read_head
 
 KEY = "the key"
 
@@ -31,7 +31,7 @@ class Ground:
         self.project = self.roof.learn_fact("The roof is blue")
         self.ann, self.ben = (memory.upsert_entity({"name": name}).id for name in ("Ann", "Ben"))
         self.goal, self.wish = (memory.add_goal(text).id for text in ("sing together", "find a hall"))
-        memory.schedules.heartbeat("daily", 86_400)
+        memory.schedules.add_heartbeat("daily", 86_400)
         self.gone = memory.learn_fact("Cleo sings").id
         memory.forget(self.gone)
         self.lost = memory.learn_fact("Dora sings").id
@@ -66,7 +66,7 @@ VERBS: dict[str, tuple[Call, Call]] = {
     ),
     "supersede_fact": (
         lambda g: g.memory.semantic.supersede_fact(g.fact.id, "Ann hums", idempotency_key=KEY),
-        lambda g: g.memory.semantic.supersede_fact(g.fact.id, "Ann hums", wrong=True, idempotency_key=KEY),
+        lambda g: g.memory.semantic.supersede_fact(g.fact.id, "Ann hums", is_correction=True, idempotency_key=KEY),
     ),
     "boost_salience": (
         lambda g: g.memory.semantic.boost_salience(g.fact.id, 0.1, idempotency_key=KEY),
@@ -109,8 +109,8 @@ VERBS: dict[str, tuple[Call, Call]] = {
         lambda g: g.memory.goals.update(g.goal, priority=1, idempotency_key=KEY),
     ),
     "progress_goal": (
-        lambda g: g.memory.goals.progress(g.goal, 0.5, idempotency_key=KEY),
-        lambda g: g.memory.goals.progress(g.goal, 0.5, "half", idempotency_key=KEY),
+        lambda g: g.memory.goals.record_progress(g.goal, 0.5, idempotency_key=KEY),
+        lambda g: g.memory.goals.record_progress(g.goal, 0.5, "half", idempotency_key=KEY),
     ),
     "set_active_goal": (
         lambda g: g.memory.working.set_active_goal(g.goal, idempotency_key=KEY),
@@ -121,8 +121,8 @@ VERBS: dict[str, tuple[Call, Call]] = {
         lambda g: g.memory.announce("Tea is ready", expires_in=60, idempotency_key=KEY),
     ),
     "add_schedule": (
-        lambda g: g.memory.schedules.heartbeat("pulse", 60, idempotency_key=KEY),
-        lambda g: g.memory.schedules.heartbeat("pulse", 30, idempotency_key=KEY),
+        lambda g: g.memory.schedules.add_heartbeat("pulse", 60, idempotency_key=KEY),
+        lambda g: g.memory.schedules.add_heartbeat("pulse", 30, idempotency_key=KEY),
     ),
     "update_profile": (
         lambda g: g.memory.update_profile(preferences={"tone": "short"}, idempotency_key=KEY),
@@ -160,38 +160,38 @@ VERBS: dict[str, tuple[Call, Call]] = {
 
 
 def _without_scan(receipt: Any) -> Any:
-    assert receipt.scan.remnants == {}
+    assert receipt.scan.leftovers == {}
     return receipt.operation_id, receipt.ids, receipt.at
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_same_key_gives_the_first_result_and_another_payload_a_conflict(
-    memory: AgentMemory, clock: StoppedClock, verb: str
+    memory: AgentMemory, clock: ManualClock, verb: str
 ) -> None:
     same, other = VERBS[verb]
     ground = Ground(memory)
     first = same(ground)
-    after = head(memory)
-    clock.ahead(hours=1)
+    after = read_head(memory)
+    clock.advance(hours=1)
     assert same(ground) == first
-    assert head(memory) == after, "nothing was written again"
+    assert read_head(memory) == after, "nothing was written again"
     with pytest.raises(Conflict):
         other(ground)
-    assert head(memory) == after
+    assert read_head(memory) == after
 
 
 def test_a_key_outlives_the_process(home: Path) -> None:
-    with opened(home) as memory:
+    with open_memory(home) as memory:
         first = memory.learn_fact("Ann sings", idempotency_key=KEY)
-    with opened(home) as memory:
+    with open_memory(home) as memory:
         assert memory.learn_fact("Ann sings", idempotency_key=KEY) == first
         with pytest.raises(Conflict):
             memory.learn_fact("Ben sings", idempotency_key=KEY)
 
 
-def test_a_turn_keeps_its_id_across_both_verbs(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_a_turn_keeps_its_id_across_both_verbs(memory: AgentMemory, clock: ManualClock) -> None:
     first = memory.store_turn("hello", turn_id="t")
-    clock.ahead(hours=1)
+    clock.advance(hours=1)
     both = memory.store_turns([{"content": "new"}, {"content": "hello", "turn_id": "t"}])
     assert both[1] == first
     assert both[0].content == "new"
@@ -201,7 +201,7 @@ def test_a_turn_keeps_its_id_across_both_verbs(memory: AgentMemory, clock: Stopp
     assert [turn.content for turn in memory.episodic.recent_turns()] == ["hello", "new"], "all or nothing"
 
 
-def test_the_payload_is_what_was_given_not_what_was_filled_in(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_the_payload_is_what_was_given_not_what_was_filled_in(memory: AgentMemory, clock: ManualClock) -> None:
     first = memory.store_turn("hello", turn_id="t", timestamp=START)
     with pytest.raises(Conflict):
         memory.store_turn("hello", turn_id="t", timestamp=START + timedelta(seconds=1))

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from agentmem import AgentMemory, Fact, InvalidRecord, NotFound, Turn
 from agentmem.model.changes import Change
 from agentmem.model.scope import Scope
-from agentmem.text.names import claim_hash
-from tests.flows.given import StoppedClock, ids, opened, resources, run, shown, tables
+from agentmem.text.names import hash_claim
+from tests.flows.given import ManualClock, bundle_ids, engine_of, open_memory, read_tables, run, visible_content
 from tests.servers.stack import Stack
 
 QUERIES = ["Where does Ann keep the spare key?", "spare key under the mat", "Ann", "когда"]
@@ -49,39 +49,43 @@ def crowd(memory: AgentMemory, count: int, mark: str = "", *, linked: int | None
 
     From `linked` on their graph is left behind, which on servers takes much longer than all the rest.
     """
-    inside = resources(memory)
+    inside = engine_of(memory)
     for start in range(0, count, 500):
         user = f"other {start // 1000}{mark}"
         changes = []
         for number in range(start, min(start + 500, count)):
             text = f"{QUERIES[number % len(QUERIES)]} {number if number % 3 else ''}".strip()
             scope = Scope(user)
-            record: Fact | Turn = Fact(id=f"f{number}", claim=text, claim_hash=claim_hash(text) + str(number))
+            record: Fact | Turn = Fact(id=f"f{number}", claim=text, claim_hash=hash_claim(text) + str(number))
             if number % 2:
                 record = Turn(id=f"t{number}", content=text, conversation_id=f"c{start}", timestamp=inside.clock.now())
             changes.append(
-                Change(scope=scope, operation="store", operation_id="crowd", change_id=f"{number}", puts=(record,))
+                Change(scope=scope, operation="store", operation_id="crowd", change_id=f"{number}", upserts=(record,))
             )
         run(inside.log.append(changes))
-        run(inside.flush(Scope(user)) if linked is None or start < linked else inside.follow(Scope(user)))
+        run(inside.flush(Scope(user)) if linked is None or start < linked else inside.sync_projections(Scope(user)))
 
 
 def test_ten_thousand_nearer_records_of_others_change_nothing(home: Path) -> None:
-    with opened(home, seed=1) as memory:
+    with open_memory(home, seed=1) as memory:
         fill(memory)
         asked = [(query, techniques) for query in QUERIES for techniques in (None, ["vector"], ["keyword"])]
-        before = [shown(memory.remember(query, techniques=techniques, reinforce=False)) for query, techniques in asked]
+        before = [
+            visible_content(memory.remember(query, techniques=techniques, reinforce=False))
+            for query, techniques in asked
+        ]
         contexts = [memory.context(query) for query in QUERIES]
         crowd(memory, OTHERS)
         assert [
-            shown(memory.remember(query, techniques=techniques, reinforce=False)) for query, techniques in asked
+            visible_content(memory.remember(query, techniques=techniques, reinforce=False))
+            for query, techniques in asked
         ] == before
         assert [memory.context(query) for query in QUERIES] == contexts
         other = memory.scoped(user_id="other 0").remember(QUERIES[0])
         assert other.items, "they are there, and found by their owner"
-        assert not ids(other) & ids(memory.remember(QUERIES[0], reinforce=False))
-    with opened(home, seed=1) as again:
-        assert [shown(again.remember(query, techniques=t, reinforce=False)) for query, t in asked] == before
+        assert not bundle_ids(other) & bundle_ids(memory.remember(QUERIES[0], reinforce=False))
+    with open_memory(home, seed=1) as again:
+        assert [visible_content(again.remember(query, techniques=t, reinforce=False)) for query, t in asked] == before
 
 
 TEXTS = st.lists(st.sampled_from(["Ann keeps the spare key", "a spare key", "the mat", "ужин", "?", "dinner at eight"]))
@@ -89,7 +93,7 @@ TEXTS = st.lists(st.sampled_from(["Ann keeps the spare key", "a spare key", "the
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
-    with opened(tmp_path_factory.mktemp("isolation") / "home", seed=1, audit_level="off") as memory:
+    with open_memory(tmp_path_factory.mktemp("isolation") / "home", seed=1, audit_level="off") as memory:
         yield memory
 
 
@@ -106,14 +110,14 @@ def test_whatever_others_write_a_bundle_stays_as_it_was(
         face.store_turns([{"content": text, "conversation_id": "c"} for text in told])
     for text in mine:
         memory.learn_fact(text)
-    before = shown(memory.remember(query, reinforce=False))
+    before = visible_content(memory.remember(query, reinforce=False))
     for text in theirs:
         other.learn_fact(text)
         other.remember(text)
     other.store_turns([{"content": text, "conversation_id": "c"} for text in theirs])
-    assert shown(memory.remember(query, reinforce=False)) == before
+    assert visible_content(memory.remember(query, reinforce=False)) == before
     other.erase()
-    assert shown(memory.remember(query, reinforce=False)) == before
+    assert visible_content(memory.remember(query, reinforce=False)) == before
 
 
 @settings(max_examples=25)
@@ -129,12 +133,14 @@ def test_a_bundle_holds_nothing_from_a_channel_that_is_not_read(
     for name, face in places.items():
         held[name].add(face.store_turn(f"the spare key in {name}").id)
     explicit = user.remember("spare key", channels=sorted(asked), top_k=100)
-    assert ids(explicit) == set().union(*(held[name] for name in asked)), "exactly the list, every one of it"
-    assert ids(places["roof"].remember("spare key", top_k=100)) == held["roof"] | held["_swarm"] | held["_global"]
-    assert ids(bot.remember("spare key", top_k=100)) == hidden | held["_swarm"] | held["_global"]
+    assert bundle_ids(explicit) == set().union(*(held[name] for name in asked)), "exactly the list, every one of it"
+    assert (
+        bundle_ids(places["roof"].remember("spare key", top_k=100)) == held["roof"] | held["_swarm"] | held["_global"]
+    )
+    assert bundle_ids(bot.remember("spare key", top_k=100)) == hidden | held["_swarm"] | held["_global"]
     for bundle in (user.remember("spare key", top_k=100), places["cellar"].remember("spare key", top_k=100)):
-        assert not ids(bundle) & hidden
-    assert hidden <= ids(user.scoped(agent_id="bot").remember("spare key", top_k=100))
+        assert not bundle_ids(bundle) & hidden
+    assert hidden <= bundle_ids(user.scoped(agent_id="bot").remember("spare key", top_k=100))
 
 
 class Strangers:
@@ -219,13 +225,13 @@ SERVERS = pytest.param("servers", marks=pytest.mark.server("postgres", "neo4j", 
 
 
 @pytest.fixture(params=["embedded", SERVERS])
-def held(request: pytest.FixtureRequest, home: Path, clock: StoppedClock) -> Iterator[Held]:
+def held(request: pytest.FixtureRequest, home: Path, clock: ManualClock) -> Iterator[Held]:
     if request.param == "embedded":
-        with opened(home, clock=clock, seed=7) as memory:
-            yield Held(memory, "bob", lambda: tables(memory, leave_out=SKIPPED))
+        with open_memory(home, clock=clock, seed=7) as memory:
+            yield Held(memory, "bob", lambda: read_tables(memory, leave_out=SKIPPED))
         return
     stack: Stack = request.getfixturevalue("stack")
-    with opened(home, stack.user(), clock=clock, seed=7, recall_rate=0, **stack.urls) as memory:
+    with open_memory(home, stack.user(), clock=clock, seed=7, recall_rate=0, **stack.urls) as memory:
         yield Held(memory, stack.user("bob"), lambda: server_tables(stack.log_url))
 
 
@@ -268,7 +274,7 @@ def test_receipts_and_audit_rows_are_shown_to_their_user_only(held: Held) -> Non
             call(strangers, bob)
     assert bob.audit.query() == []
     assert held.memory.audit.query()
-    now = resources(bob).clock.now()
+    now = engine_of(bob).clock.now()
     assert bob.diff(now - timedelta(days=1), now + timedelta(days=1)).learned == ()
 
 
@@ -276,7 +282,7 @@ def test_diff_and_provenance_show_readable_channels_only(memory: AgentMemory) ->
     bot = memory.scoped(agent_id="bot", channel="_self_bot")
     turn = bot.store_turn("a private word")
     shared = memory.scoped(agent_id="bot").learn_fact("The bot knows a word", source_turn_ids=[turn.id])
-    now = memory._inner.resources.clock.now()
+    now = memory._inner.engine.clock.now()
     learned = memory.diff(now - timedelta(days=1), now).learned
     assert [record.id for record in learned] == [shared.id]
     assert memory.semantic.provenance(shared.id) == []

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.flows.given import ids, opened, shown
+from tests.flows.given import bundle_ids, open_memory, visible_content
 from tests.flows.test_isolation import QUERIES, crowd, fill
 from tests.servers.stack import Stack
 
@@ -33,26 +33,26 @@ RELATIONS = """
 @pytest.mark.timeout(1800 if OTHERS > 5000 else 120)
 def test_many_nearer_passages_of_others_change_nothing(home: Path, stack: Stack) -> None:
     given: dict[str, Any] = {"seed": 1, "recall_rate": 0, **stack.urls}
-    with opened(home, stack.user(), **given) as memory:
+    with open_memory(home, stack.user(), **given) as memory:
         fill(memory)
-        before = [shown(memory.remember(query, techniques=named, reinforce=False)) for query, named in ASKED]
+        before = [visible_content(memory.remember(query, techniques=named, reinforce=False)) for query, named in ASKED]
         contexts = [memory.context(query) for query in QUERIES]
-        crowd(memory, OTHERS, f" {stack.mark}", linked=LINKED)
-        after = [shown(memory.remember(query, techniques=named, reinforce=False)) for query, named in ASKED]
+        crowd(memory, OTHERS, f" {stack.user_suffix}", linked=LINKED)
+        after = [visible_content(memory.remember(query, techniques=named, reinforce=False)) for query, named in ASKED]
         assert after == before
         assert [memory.context(query) for query in QUERIES] == contexts
-        other = memory.scoped(user_id=f"other 0 {stack.mark}").remember(QUERIES[0], reinforce=False)
+        other = memory.scoped(user_id=f"other 0 {stack.user_suffix}").remember(QUERIES[0], reinforce=False)
         assert other.items, "they are there, and found by their owner"
-        assert not ids(other) & ids(memory.remember(QUERIES[0], reinforce=False))
-    with opened(home, stack.user(), **given) as again:
-        assert [shown(again.remember(query, techniques=t, reinforce=False)) for query, t in ASKED] == before
+        assert not bundle_ids(other) & bundle_ids(memory.remember(QUERIES[0], reinforce=False))
+    with open_memory(home, stack.user(), **given) as again:
+        assert [visible_content(again.remember(query, techniques=t, reinforce=False)) for query, t in ASKED] == before
 
 
 @pytest.fixture
 def bare(home: Path, stack: Stack) -> Iterator[psycopg.Connection[Any]]:
     """A session beside a store that Alice and Bob have used in many ways."""
     for name in ("alice", "bob"):
-        with opened(home, stack.user(name), audit_level="verbose", **stack.urls) as memory:
+        with open_memory(home, stack.user(name), audit_level="verbose", **stack.urls) as memory:
             fill(memory)
             memory.remember("spare key")
             memory.forget(memory.learn_fact("To be forgotten").id, hard=True)

@@ -10,13 +10,13 @@ import pytest
 
 from agentmem import AsyncAgentMemory, JobReport
 from agentmem.consolidation import schedules
-from agentmem.consolidation.due import DueRun
-from tests.flows.given import StoppedClock
-from tests.flows.meanwhile import Act, once_before, once_before_append
+from agentmem.consolidation.due import DueRecordsRun
+from tests.flows.given import ManualClock
+from tests.flows.meanwhile import Action, run_once_before, run_once_before_append
 
 
 @pytest.fixture
-async def memory(home: Path, clock: StoppedClock) -> AsyncIterator[AsyncAgentMemory]:
+async def memory(home: Path, clock: ManualClock) -> AsyncIterator[AsyncAgentMemory]:
     async with AsyncAgentMemory("alice", home=home, embedder="hash", clock=clock, seed=7) as opened:
         yield opened
 
@@ -36,8 +36,8 @@ async def test_words_forgotten_while_patterns_are_learned_become_no_strategy(
     task = await talk.store_turn("Please deploy the staging server to Oslo.")
     await talk.procedural.record_invocation("build", success=True)
     await talk.reflect(True)
-    done = once_before(
-        monkeypatch, memory.resources, "write", lambda: memory.forget(task.id, hard=hard),
+    done = run_once_before(
+        monkeypatch, memory.engine, "write", lambda: memory.forget(task.id, hard=hard),
         lambda scope, operation, *_, **more: operation == "patterns",
     )  # fmt: skip
     report = await job(memory, "patterns")
@@ -48,55 +48,58 @@ async def test_words_forgotten_while_patterns_are_learned_become_no_strategy(
 # -- cleanup
 
 
-def hooked(patch: pytest.MonkeyPatch, memory: AsyncAgentMemory, when: str, act: Act) -> list[str]:
+def hooked(patch: pytest.MonkeyPatch, memory: AsyncAgentMemory, when: str, act: Action) -> list[str]:
     """Act before the job's write, or after it and before the job notes what is due next."""
     if when == "before the write":
-        return once_before_append(patch, memory.resources, "cleanup", act)
-    return once_before(patch, DueRun, "settle", act, lambda work, dues: bool(work.report.operation_ids))
+        return run_once_before_append(patch, memory.engine, "cleanup", act)
+    return run_once_before(
+        patch, DueRecordsRun, "set_due_dates", act, lambda work, dues: bool(work.report.operation_ids)
+    )
 
 
 @pytest.mark.parametrize("when", ["before the write", "after the write"])
 async def test_a_conversation_that_goes_on_while_it_is_archived_is_opened_again(
-    memory: AsyncAgentMemory, clock: StoppedClock, monkeypatch: pytest.MonkeyPatch, when: str
+    memory: AsyncAgentMemory, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     talk = memory.scoped(conversation_id="c")
     await talk.store_turn("The harbour is quiet.")
-    clock.ahead(days=91)
+    clock.advance(days=91)
     done = hooked(monkeypatch, memory, when, lambda: talk.store_turn("Now it is loud."))
     assert (await job(memory, "cleanup")).counts == {"archived": 1}
     assert len(done) == 1
     assert (await job(memory, "cleanup")).counts == {"reopened": 1}
     assert [each.archived for each in await memory.episodic.conversations()] == [False]
-    clock.ahead(days=91)
+    clock.advance(days=91)
     assert (await job(memory, "cleanup")).counts == {"archived": 1}
     assert (await job(memory, "cleanup")).counts == {}
 
 
 async def test_a_conversation_archived_before_that_goes_on_while_it_is_looked_at_is_opened_again(
-    memory: AsyncAgentMemory, clock: StoppedClock, monkeypatch: pytest.MonkeyPatch
+    memory: AsyncAgentMemory, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk = memory.scoped(conversation_id="c")
     await talk.store_turn("The harbour is quiet.")
-    clock.ahead(days=91)
+    clock.advance(days=91)
     assert (await job(memory, "cleanup")).counts == {"archived": 1}
     await talk.store_turn("Now it is loud.")
-    clock.ahead(days=91)  # on which no job ran
-    done = once_before(
-        monkeypatch, DueRun, "settle", lambda: talk.store_turn("Quiet again."), lambda work, dues: bool(dues)
+    clock.advance(days=91)  # on which no job ran
+    done = run_once_before(
+        monkeypatch, DueRecordsRun, "set_due_dates", lambda: talk.store_turn("Quiet again."), lambda work,
+        dues: bool(dues)
     )  # fmt: skip
     assert (await job(memory, "cleanup")).counts == {}
-    assert done == ["settle"]
+    assert done == ["set_due_dates"]
     assert (await job(memory, "cleanup")).counts == {"reopened": 1}
 
 
 async def test_a_conversation_changed_while_it_is_archived_is_archived_the_next_time(
-    memory: AsyncAgentMemory, clock: StoppedClock, monkeypatch: pytest.MonkeyPatch
+    memory: AsyncAgentMemory, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk = memory.scoped(conversation_id="c")
     await talk.store_turn("The harbour is quiet.")
     await talk.reflect(True)
-    clock.ahead(days=91)
-    done = once_before_append(monkeypatch, memory.resources, "cleanup", lambda: memory.consolidate("patterns"))
+    clock.advance(days=91)
+    done = run_once_before_append(monkeypatch, memory.engine, "cleanup", lambda: memory.consolidate("patterns"))
     assert (await job(memory, "cleanup")).counts == {}
     assert done == ["append"]
     assert (await job(memory, "cleanup")).counts == {"archived": 1}
@@ -112,8 +115,8 @@ async def test_a_fact_doubted_while_facts_are_promoted_is_not_spread(
     fact = await roof.learn_fact("The roof is blue", confidence=0.9)
     for conversation in "ababa":
         await roof.scoped(conversation_id=conversation).remember("The roof is blue")
-    done = once_before_append(
-        monkeypatch, memory.resources, "promote", lambda: roof.semantic.update_fact(fact.id, confidence=0.1)
+    done = run_once_before_append(
+        monkeypatch, memory.engine, "promote", lambda: roof.semantic.update_fact(fact.id, confidence=0.1)
     )
     report = await job(memory, "promote")
     assert (done, report.counts) == (["append"], {})
@@ -127,19 +130,21 @@ async def test_a_fact_doubted_while_facts_are_promoted_is_not_spread(
 
 
 async def test_a_run_reported_while_it_is_looked_at_is_not_called_lost(
-    memory: AsyncAgentMemory, clock: StoppedClock, monkeypatch: pytest.MonkeyPatch
+    memory: AsyncAgentMemory, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await memory.schedules.heartbeat("pulse", 600)
-    clock.ahead(seconds=600)
+    await memory.schedules.add_heartbeat("pulse", 600)
+    clock.advance(seconds=600)
     (due,) = await memory.schedules.due()
     claimed = await memory.schedules.claim(due)
     assert claimed is not None
-    clock.ahead(seconds=60)
-    done = once_before(monkeypatch, schedules._Handing, "one", lambda: memory.schedules.done(claimed))
+    clock.advance(seconds=60)
+    done = run_once_before(
+        monkeypatch, schedules._ScheduleDelivery, "deliver_one", lambda: memory.schedules.mark_done(claimed)
+    )
     report = await job(memory, "schedules")
-    assert (done, report.counts, report.failed) == (["one"], {"skipped": 1}, {})
+    assert (done, report.counts, report.failed) == (["deliver_one"], {"skipped": 1}, {})
     assert await memory.audit.query(operation="deliver_schedule") == []
-    assert (await memory.schedules.get("pulse")).next_at == clock.at + timedelta(seconds=540)
+    assert (await memory.schedules.get("pulse")).next_at == clock.time + timedelta(seconds=540)
 
 
 # -- undo
@@ -150,7 +155,7 @@ async def test_a_turn_stored_while_its_conversation_s_beginning_is_undone_keeps_
 ) -> None:
     talk = memory.scoped(conversation_id="c")
     first = await talk.store_turn("The harbour is quiet.")
-    done = once_before_append(monkeypatch, memory.resources, "undo", lambda: talk.store_turn("Now it is loud."))
+    done = run_once_before_append(monkeypatch, memory.engine, "undo", lambda: talk.store_turn("Now it is loud."))
     await memory.undo(first.operation_id)
     assert done == ["append"]
     assert [turn.content for turn in await memory.episodic.get_conversation("c")] == ["Now it is loud."]

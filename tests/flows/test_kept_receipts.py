@@ -15,7 +15,7 @@ from agentmem import AgentMemory, CorruptStore, NotFound, StoreUnavailable
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.kept_receipt import from_json, to_json
 from agentmem.recall.receipt import Receipt
-from tests.flows.given import StoppedClock, opened, resources, run, seat
+from tests.flows.given import ManualClock, context_of, engine_of, open_memory, run
 
 QUERY = "What of Ann's garden on day 7?"
 LEVELS = ["reads", "verbose"]
@@ -34,14 +34,14 @@ def filled(memory: AgentMemory) -> None:
 
 
 def asked(memory: AgentMemory) -> MemoryBundle:
-    now = resources(memory).clock.now()
+    now = engine_of(memory).clock.now()
     bundle = memory.remember(QUERY, top_k=5, as_of=now, channels=["_global"], include=["episodic", "semantic"])
     assert any("unknown since" in notice for notice in bundle.notices)
     return bundle
 
 
 def kept(memory: AgentMemory, receipt_id: str) -> str | None:
-    return run(resources(memory).log.receipt(receipt_id, seat(memory).scope))
+    return run(engine_of(memory).log.find_receipt(receipt_id, context_of(memory).scope))
 
 
 def plain(bundle: MemoryBundle) -> dict[str, Any]:
@@ -50,14 +50,14 @@ def plain(bundle: MemoryBundle) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_another_process_tells_and_repeats_a_recall(home: Path, clock: StoppedClock, level: str) -> None:
-    with opened(home, clock=clock, audit_level=level) as memory:
+def test_another_process_tells_and_repeats_a_recall(home: Path, clock: ManualClock, level: str) -> None:
+    with open_memory(home, clock=clock, audit_level=level) as memory:
         filled(memory)
         bundle = asked(memory)
         near = memory.audit.why_not(bundle.receipt.id, bundle.turns[0].id)
         far = memory.audit.why_not(bundle.receipt.id, "t39")
-    clock.ahead(days=1)
-    with opened(home, clock=clock, audit_level="writes") as later:
+    clock.advance(days=1)
+    with open_memory(home, clock=clock, audit_level="writes") as later:
         again = later.audit.receipt(bundle.receipt.id)
         assert again.as_dict() == bundle.receipt.as_dict()
         assert (again.leads, again.scope) == (bundle.receipt.leads, bundle.receipt.scope)
@@ -69,18 +69,18 @@ def test_another_process_tells_and_repeats_a_recall(home: Path, clock: StoppedCl
 
 
 def test_below_those_levels_receipts_end_with_the_process(home: Path) -> None:
-    with opened(home, audit_level="writes") as memory:
+    with open_memory(home, audit_level="writes") as memory:
         memory.store_turn("The garden.")
         bundle = memory.remember("garden")
         assert memory.audit.receipt(bundle.receipt.id) is bundle.receipt
         assert kept(memory, bundle.receipt.id) is None
-    with opened(home) as later, pytest.raises(NotFound, match="audit levels reads and verbose"):
+    with open_memory(home) as later, pytest.raises(NotFound, match="audit levels reads and verbose"):
         later.audit.receipt(bundle.receipt.id)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_query_is_the_only_text_in_a_kept_receipt(home: Path, level: str) -> None:
-    with opened(home, audit_level=level) as memory:
+    with open_memory(home, audit_level=level) as memory:
         filled(memory)
         written = kept(memory, asked(memory).receipt.id) or ""
     assert written.count("garden") == 1
@@ -90,7 +90,7 @@ def test_the_query_is_the_only_text_in_a_kept_receipt(home: Path, level: str) ->
 
 
 def test_erasure_reaches_kept_receipts(home: Path) -> None:
-    with opened(home, audit_level="reads") as memory, opened(home, "bob", audit_level="reads") as bob:
+    with open_memory(home, audit_level="reads") as memory, open_memory(home, "bob", audit_level="reads") as bob:
         filled(memory)
         first, other = memory.remember("day 7", top_k=3).receipt, memory.remember("weed the roof", top_k=1).receipt
         bobs = bob.remember("garden").receipt
@@ -104,16 +104,16 @@ def test_erasure_reaches_kept_receipts(home: Path) -> None:
 
 
 def test_a_receipt_is_told_to_its_user_and_to_no_other_agent(home: Path) -> None:
-    with opened(home, audit_level="reads", agent_id="bot") as bot:
+    with open_memory(home, audit_level="reads", agent_id="bot") as bot:
         bot.scoped(channel="_self_bot").learn_fact("The bot promised a joke")
         own = bot.remember("joke").receipt
         shared = bot.remember("joke", channels=["_global"]).receipt
-    with opened(home, agent_id="clerk") as clerk, opened(home, "bob") as bob:
+    with open_memory(home, agent_id="clerk") as clerk, open_memory(home, "bob") as bob:
         assert clerk.audit.receipt(shared.id).id == shared.id
         for memory, receipt in ((clerk, own), (bob, own), (bob, shared)):
             with pytest.raises(NotFound):
                 memory.audit.replay(receipt.id)
-    with opened(home, agent_id="bot") as again:
+    with open_memory(home, agent_id="bot") as again:
         assert [fact.claim for fact in again.audit.replay(own.id).facts] == ["The bot promised a joke"]
 
 
@@ -123,9 +123,9 @@ def test_a_receipt_that_cannot_be_kept_costs_no_recall(
     async def full(*_: object) -> None:
         raise StoreUnavailable("no room")
 
-    with opened(home, audit_level="reads") as memory:
+    with open_memory(home, audit_level="reads") as memory:
         memory.store_turn("The garden.")
-        monkeypatch.setattr(resources(memory).log, "keep_receipt", full)
+        monkeypatch.setattr(engine_of(memory).log, "write_receipt", full)
         with caplog.at_level(logging.WARNING, "agentmem"):
             bundle = memory.remember("garden")
         assert [turn.content for turn in bundle.turns] == ["The garden."]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Conflict, InvalidRecord, NotFound
 from agentmem.model.records import Record
-from tests.flows.given import opened
+from tests.flows.given import open_memory
 from tests.servers.stack import Stack
 
 SECRET = "zyzzyva"  # what agent A keeps in its private channel
@@ -38,7 +38,7 @@ def agents(request: pytest.FixtureRequest, home: Path) -> Iterator[Agents]:
     if request.param == "servers":
         stack: Stack = request.getfixturevalue("stack")
         more, user = dict(stack.urls), stack.user()
-    with opened(home, user, audit_level="verbose", **more) as memory:
+    with open_memory(home, user, audit_level="verbose", **more) as memory:
         yield Agents(memory)
 
 
@@ -68,7 +68,7 @@ WRITES: dict[str, Call] = {
     ),
     "stage_candidate": lambda m, text: m.procedural.stage_candidate(f"Write {text}", idempotency_key=KEY),
     "schedules.add": lambda m, text: m.schedules.add("daily", "0 9 * * *", text),
-    "schedules.heartbeat": lambda m, text: m.schedules.heartbeat("daily", 60, source=text, idempotency_key=KEY),
+    "schedules.add_heartbeat": lambda m, text: m.schedules.add_heartbeat("daily", 60, source=text, idempotency_key=KEY),
     "reflect": lambda m, text: m.reflect({"success": True, "feedback": text}, idempotency_key=KEY),
 }
 
@@ -118,7 +118,7 @@ def test_a_turn_whose_id_another_agent_uses_is_found_read_and_forgotten_by_that_
     assert "attic" in dumped(agents.b.remember("blueprints attic").turns)
     receipt = agents.b.forget(KEY, hard=True)
     assert receipt.scan is not None
-    assert receipt.scan.remnants == {}
+    assert receipt.scan.leftovers == {}
     with pytest.raises(NotFound):
         agents.b.forget(KEY)
     assert SECRET in dumped(agents.a.remember("safe").turns)
@@ -149,7 +149,7 @@ def test_goals_whose_ids_another_agent_uses_are_worked_on_by_those_ids(agents: A
     agents.b.add_goal({"description": "a part", "id": "part", "parent_id": "whole"})
     agents.b.add_goal({"description": "another", "id": "other", "blocked_by": ["part"]})
     assert [tree.goal.description for tree in agents.b.goals.sub_goals("whole")] == ["a part"]
-    assert agents.b.goals.progress("part", 0.5).progress == 0.5
+    assert agents.b.goals.record_progress("part", 0.5).progress == 0.5
     assert agents.b.working.set_active_goal("part").description == "a part"  # type: ignore[union-attr]
     assert agents.b.goals.block("whole", "other").goal_status == "blocked"
     assert agents.b.goals.unblock("whole", "other").goal_status == "active"
@@ -213,9 +213,9 @@ def test_usage_keys_of_two_agents_count_apart(agents: Agents) -> None:
         agent.observe_usage([fact.id], idempotency_key=KEY)
     for agent in (agents.a, agents.b, agents.b):
         agent.curation.touch(fact.id, idempotency_key="touched")
-    from tests.flows.given import resources, run, seat
+    from tests.flows.given import context_of, engine_of, run
 
-    used = run(resources(agents.memory).log.usage([fact.key], seat(agents.memory).scope))
+    used = run(engine_of(agents.memory).log.usage([fact.key], context_of(agents.memory).scope))
     assert used[fact.key].use_count == 4
 
 
@@ -240,7 +240,7 @@ def test_whatever_the_order_every_acknowledged_turn_is_the_callers_own(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[tuple[str, str | None], str, str]]
 ) -> None:
     """A write under an id either returns a readable turn of the same words, or is a Conflict about a readable one."""
-    with opened(tmp_path_factory.mktemp("keys")) as memory:
+    with open_memory(tmp_path_factory.mktemp("keys")) as memory:
         views = {
             channel: memory.scoped(channel=channel, agent_id=agent, conversation_id=f"in {channel}")
             for channel, agent in CHANNELS

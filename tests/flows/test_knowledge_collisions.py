@@ -10,7 +10,7 @@ import pytest
 
 from agentmem import AsyncAgentMemory, InvalidRecord, Outcome, Strategy
 from agentmem.model.records import Edge, Entity, Fact
-from tests.flows.meanwhile import once_before, once_before_append
+from tests.flows.meanwhile import run_once_before, run_once_before_append
 
 SAME = ("Ann likes strong black coffee in the morning", "Ann liked strong black coffee in the mornings")
 ALSO = ("Ben plays the grand piano at the old theatre", "Ben played the grand piano at the old theatres")
@@ -29,7 +29,7 @@ async def named(memory: AsyncAgentMemory, *names: str) -> list[str]:
 
 
 async def edges(memory: AsyncAgentMemory) -> list[tuple[str, str, str | None]]:
-    found = [edge for edge in await memory._seat.all("Edge") if isinstance(edge, Edge)]
+    found = [edge for edge in await memory._context.list_readable("Edge") if isinstance(edge, Edge)]
     return [(edge.source, edge.target, edge.fact_id) for edge in found if edge.superseded_at is None]
 
 
@@ -42,7 +42,7 @@ async def test_two_that_bring_the_same_id_make_one_entity_of_both(
     async def other() -> Entity:
         return await memory.upsert_entity({"id": "e1", "name": "Ann", "aliases": ["Annie"], "properties": {"age": 40}})
 
-    done = once_before_append(monkeypatch, memory.resources, "upsert_entity", other)
+    done = run_once_before_append(monkeypatch, memory.engine, "upsert_entity", other)
     ann = await memory.upsert_entity({"id": "e1", "name": "Ann", "aliases": ["Anna"], "properties": {"town": "Oslo"}})
     assert (done, set(ann.aliases), ann.properties) == (["append"], {"Annie", "Anna"}, {"age": 40, "town": "Oslo"})
 
@@ -51,8 +51,8 @@ async def test_an_id_that_another_channel_took_meanwhile_is_left_there(
     memory: AsyncAgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     roof = memory.scoped(channel="roof")
-    done = once_before_append(
-        monkeypatch, memory.resources, "upsert_entity", lambda: roof.upsert_entity({"id": "e1", "name": "Ann"})
+    done = run_once_before_append(
+        monkeypatch, memory.engine, "upsert_entity", lambda: roof.upsert_entity({"id": "e1", "name": "Ann"})
     )
     own = await memory.upsert_entity({"id": "e1", "name": "Ann"})
     (ann,) = [found for found in await roof.semantic.entities("Ann") if found.channel == "roof"]
@@ -66,8 +66,8 @@ async def test_what_is_related_while_it_is_merged_is_the_kept_one(
 ) -> None:
     keep, other, old, cleo = await named(memory, "Ann", "Anna", "Nan", "Cleo")
     await memory.semantic.merge_entities(other, old)
-    done = once_before_append(
-        monkeypatch, memory.resources, "relate", lambda: memory.semantic.merge_entities(keep, other)
+    done = run_once_before_append(
+        monkeypatch, memory.engine, "relate", lambda: memory.semantic.merge_entities(keep, other)
     )
     one = old if end == "merged before" else other
     pair, kept = ((cleo, one), (cleo, keep)) if end == "target" else ((one, cleo), (keep, cleo))
@@ -83,7 +83,7 @@ async def test_what_is_erased_while_it_is_related_is_refused(
     ann, cleo = await named(memory, "Ann", "Cleo")
     fact = await memory.learn_fact("Ann knows Cleo")
     gone = {"source": ann, "target": cleo, "fact_id": fact.id}[field]
-    done = once_before_append(monkeypatch, memory.resources, "relate", lambda: memory.forget(gone, hard=True))
+    done = run_once_before_append(monkeypatch, memory.engine, "relate", lambda: memory.forget(gone, hard=True))
     with pytest.raises(InvalidRecord) as refused:
         await memory.semantic.relate(ann, "KNOWS", cleo, fact_id=fact.id)
     assert (done, refused.value.field, await edges(memory)) == (["append"], field, [])
@@ -119,7 +119,7 @@ async def test_a_fact_about_one_that_is_merged_meanwhile_is_about_the_kept_one(
     keep, other, old = await named(memory, "Ann", "Anna", "Nan")
     await memory.semantic.merge_entities(other, old)
     learn = verb(memory, name, await memory.learn_fact("Ann paints"))
-    done = once_before_append(monkeypatch, memory.resources, name, lambda: memory.semantic.merge_entities(keep, other))
+    done = run_once_before_append(monkeypatch, memory.engine, name, lambda: memory.semantic.merge_entities(keep, other))
     fact = await learn(entity_ids=[old if before else other])
     assert (done, fact.entity_ids) == (["append"], (keep,))
 
@@ -130,7 +130,7 @@ async def test_a_premise_that_is_erased_meanwhile_is_refused(
 ) -> None:
     premise, fact = await memory.learn_fact("Ann bought brushes"), await memory.learn_fact("Ann paints")
     learn = verb(memory, name, fact)
-    done = once_before_append(monkeypatch, memory.resources, name, lambda: memory.forget(premise.id, hard=True))
+    done = run_once_before_append(monkeypatch, memory.engine, name, lambda: memory.forget(premise.id, hard=True))
     with pytest.raises(InvalidRecord, match="depends_on: no Fact"):
         await learn(depends_on=[premise.id])
     assert (done, [fact.depends_on for fact in await memory.semantic.facts()]) == (["append"], [()])
@@ -141,13 +141,13 @@ async def test_a_fact_that_is_changed_while_it_gives_way_to_what_rests_on_it_is_
 ) -> None:
     """It is read twice, as what ends and as a premise; what counts is where it stood the first time."""
     old = await memory.learn_fact("Ann paints")
-    done = once_before(
-        monkeypatch, memory.resources.log, "get", lambda: memory.semantic.update_fact(old.id, tags=["art"]),
+    done = run_once_before(
+        monkeypatch, memory.engine.log, "read_records", lambda: memory.semantic.update_fact(old.id, tags=["art"]),
         _second(lambda kind, ids, _: (kind, tuple(ids)) == ("Fact", (old.id,))),
     )  # fmt: skip
     await memory.semantic.supersede_fact(old.id, "Ann paints in oil", depends_on=[old.id])
     ended = await memory.semantic.get_fact(old.id)
-    assert (done, ended.tags, ended.superseded_by is None) == (["get"], ("art",), False)
+    assert (done, ended.tags, ended.superseded_by is None) == (["read_records"], ("art",), False)
 
 
 @pytest.mark.parametrize("between", [False, True])
@@ -156,8 +156,8 @@ async def test_two_facts_that_come_to_rest_on_each_other_at_once_make_no_circle(
 ) -> None:
     first, last = await memory.learn_fact("Ann has a car"), await memory.learn_fact("Ann drives")
     middle = (await memory.learn_fact("Ann may drive", depends_on=[last.id])) if between else last
-    done = once_before_append(
-        monkeypatch, memory.resources, "update_fact",
+    done = run_once_before_append(
+        monkeypatch, memory.engine, "update_fact",
         lambda: memory.semantic.update_fact(last.id, depends_on=[first.id]),
     )  # fmt: skip
     with pytest.raises(InvalidRecord, match="itself rests on"):
@@ -189,7 +189,7 @@ async def test_what_comes_to_lean_on_a_fact_while_it_is_merged_leans_on_the_kept
         await memory.learn_fact("Buy beans", depends_on=[gone.id])
         await memory.semantic.relate(ann, "KNOWS", cleo, fact_id=gone.id)
 
-    done = once_before_append(monkeypatch, memory.resources, operation, lean)
+    done = run_once_before_append(monkeypatch, memory.engine, operation, lean)
     await way(memory, [keep.id, gone.id])
     assert (await memory.semantic.get_fact(gone.id)).superseded_by == keep.id
     (beans,) = await memory.semantic.facts({"claim": "Buy beans"})
@@ -201,7 +201,7 @@ async def test_one_run_reads_once_what_leans_on_facts_and_then_what_was_written_
 ) -> None:
     pairs = [[await memory.learn_fact(claim) for claim in pair] for pair in (SAME, ALSO)]
     read: list[str] = []
-    find = memory.resources.log.find
+    find = memory.engine.log.find
 
     async def counting(scope: Any, where: Any, **more: Any) -> Any:
         found = await find(scope, where, **more)
@@ -212,9 +212,9 @@ async def test_one_run_reads_once_what_leans_on_facts_and_then_what_was_written_
     async def lean() -> None:
         await memory.learn_fact("Buy beans", depends_on=[other.id for _, other in pairs])
 
-    monkeypatch.setattr(memory.resources.log, "find", counting)
+    monkeypatch.setattr(memory.engine.log, "find", counting)
     second_merge = _second(lambda changes, *_: changes[0].operation == "clusters")
-    done = once_before(monkeypatch, memory.resources.log, "append", lean, second_merge)
+    done = run_once_before(monkeypatch, memory.engine.log, "append", lean, second_merge)
     (report,) = await memory.consolidate("clusters")
     assert (done, report.counts, report.notes) == (["append"], {"merged": 2}, [])
     assert sorted(read) == sorted(fact.id for pair in pairs for fact in pair)
@@ -233,12 +233,12 @@ async def test_what_is_erased_while_it_is_merged_is_refused(
         for name in ids[:many]:
             await memory.forget(name, hard=True)
 
-    done = once_before(
-        monkeypatch, memory.resources.log, "get", erase, _second(lambda kind, asked, _: list(asked) == ids)
+    done = run_once_before(
+        monkeypatch, memory.engine.log, "read_records", erase, _second(lambda kind, asked, _: list(asked) == ids)
     )
     with pytest.raises(InvalidRecord) as refused:
         await memory.curation.merge(ids)
-    assert (done, refused.value.field) == (["get"], "cluster")
+    assert (done, refused.value.field) == (["read_records"], "cluster")
 
 
 def _second(when: Callable[..., bool]) -> Callable[..., bool]:
@@ -263,11 +263,11 @@ async def test_an_outcome_of_what_is_erased_meanwhile_is_refused(
     (turn,) = await memory.store_turns(["Book a flight"])
     goal = await memory.add_goal("book a flight")
     gone = {"conversation_id": turn.conversation_id, "goal_id": goal.id}[field]
-    done = once_before_append(monkeypatch, memory.resources, "reflect", lambda: memory.forget(gone, hard=True))
+    done = run_once_before_append(monkeypatch, memory.engine, "reflect", lambda: memory.forget(gone, hard=True))
     with pytest.raises(InvalidRecord) as refused:
         await memory.reflect({"success": True, field: gone})
     assert (done, refused.value.field) == (["append"], field)
-    assert [one for one in await memory._seat.all("Outcome") if isinstance(one, Outcome)] == []
+    assert [one for one in await memory._context.list_readable("Outcome") if isinstance(one, Outcome)] == []
 
 
 async def test_a_strategy_from_a_conversation_that_is_erased_meanwhile_is_refused(
@@ -275,8 +275,8 @@ async def test_a_strategy_from_a_conversation_that_is_erased_meanwhile_is_refuse
 ) -> None:
     (turn,) = await memory.store_turns(["Book a flight"])
     gone = turn.conversation_id
-    done = once_before_append(monkeypatch, memory.resources, "learn_strategy", lambda: memory.forget(gone, hard=True))
+    done = run_once_before_append(monkeypatch, memory.engine, "learn_strategy", lambda: memory.forget(gone, hard=True))
     with pytest.raises(InvalidRecord) as refused:
         await memory.procedural.learn_strategy("compare prices first", conversation_id=gone)
     assert (done, refused.value.field) == (["append"], "conversation_id")
-    assert [one for one in await memory._seat.all("Strategy") if isinstance(one, Strategy)] == []
+    assert [one for one in await memory._context.list_readable("Strategy") if isinstance(one, Strategy)] == []

@@ -16,11 +16,11 @@ import redis
 from psycopg import sql
 
 from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.stores import FollowingGraph
+from agentmem.stores import ReplicatedGraph
 from tests.conformance.test_congruence import GIVEN
 from tests.flows import lifecycle_days as days
-from tests.flows.both_stacks import Story
-from tests.flows.given import StoppedClock
+from tests.flows.both_stacks import Scenario
+from tests.flows.given import ManualClock
 from tests.flows.test_worker_servers import opened
 from tests.servers.stack import Stack
 
@@ -39,9 +39,9 @@ def urls(stack: Stack) -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture
-async def story(home: Path, stack: Stack, urls: dict[str, Any]) -> AsyncIterator[Story]:
+async def story(home: Path, stack: Stack, urls: dict[str, Any]) -> AsyncIterator[Scenario]:
     """A user without a past, on the embedded stack and on servers."""
-    clock = StoppedClock()
+    clock = ManualClock()
     async with AsyncExitStack() as both:
         memories = {
             name: await both.enter_async_context(
@@ -49,58 +49,58 @@ async def story(home: Path, stack: Stack, urls: dict[str, Any]) -> AsyncIterator
             )
             for name, where in (("embedded", {}), ("servers", urls))
         }
-        yield Story(memories, clock, "mira", 0, who=stack.user("mira"))
+        yield Scenario(memories, clock, "mira", 0, user_name=stack.user("mira"))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-async def test_a_life_is_the_same_on_both_stacks(story: Story, stack: Stack) -> None:
-    for chapter in (days.talk, days.desk, days.plans, days.timetable, days.practice):
+async def test_a_life_is_the_same_on_both_stacks(story: Scenario, stack: Stack) -> None:
+    for chapter in (days.talk, days.desk, days.plan_goals, days.add_schedules, days.learn_strategies):
         await chapter(story)
-    await story.look()
-    did = await story.night(hours=6)
+    await story.compare_all()
+    did = await story.run_jobs_after(hours=6)
     assert (did["consolidate"]["turns"], did["patterns"]["strategies_learned"]) == (11, 1)
     assert (did["entity_linking"], did["clusters"]) == ({"merged": 1}, {"merged": 1}), "New York, and Ann's coffee"
     assert (did["distill_procedures"]["active"], did["distill_procedures"]["candidate"]) == (1, 1)
-    story.clock.ahead(hours=15)
+    story.clock.advance(hours=15)
     await days.monday(story)
-    did = await story.night(hours=6)
+    did = await story.run_jobs_after(hours=6)
     assert did["promote"] == {"spread": 1, "kept": 1}, "the door code, recalled often; the plumber, used often"
     assert (did["schedules"], did["distill_procedures"]["active"]) == ({"delivered": 1}, 1)
-    await story.look()
-    seq, before = await story.deed("head", days.head), await story.stands()
-    story.clock.ahead(days=5)
-    await days.curating(story)
-    did = await story.night(hours=1)
+    await story.compare_all()
+    seq, before = await story.run_action("head", days.read_head), await story.read_state()
+    story.clock.advance(days=5)
+    await days.curate(story)
+    did = await story.run_jobs_after(hours=1)
     assert did["decay"] == {"fact": 2, "endangered": 2}
-    await days.copies(story)
-    await days.forgetting(story)
-    did = await story.night(days=20)
+    await days.promote_copies(story)
+    await days.forget_and_restore(story)
+    did = await story.run_jobs_after(days=20)
     assert did["gc"] == {"archived": 3}
-    await story.look()
-    await days.collecting(story)
-    did = await story.night(days=80)
+    await story.compare_all()
+    await days.collect_garbage(story)
+    did = await story.run_jobs_after(days=80)
     assert (did["cleanup"]["forgotten"], did["cleanup"]["archived"]) == (1, 6), "an entity, and the conversations"
-    await story.look()
-    await days.undoing(story, seq)
-    assert await story.stands() == before
-    await story.look()
+    await story.compare_all()
+    await days.undo_operations(story, seq)
+    assert await story.read_state() == before
+    await story.compare_all()
     await _erased(story, stack)
 
 
-async def _erased(story: Story, stack: Stack) -> None:
+async def _erased(story: Scenario, stack: Stack) -> None:
     """Everything of the user goes, for good, and nothing of anybody else."""
-    mira, noor = story.who, stack.user("noor")
-    story.who = noor
-    await story.do("store_turn", "My brother Igor lives in Lima.")
-    others = await story.stands()
+    mira, noor = story.user_name, stack.user("noor")
+    story.user_name = noor
+    await story.run_verb("store_turn", "My brother Igor lives in Lima.")
+    others = await story.read_state()
     assert held(stack, mira, TOLD) == dict.fromkeys(("postgres", "neo4j", "redis"), True)
-    story.who = mira
-    await days.erasing(story)
+    story.user_name = mira
+    await days.erase_records(story)
     assert held(stack, mira, TOLD) == dict.fromkeys(("postgres", "neo4j", "redis"), False)
-    await story.look()
-    story.who = noor
-    assert await story.stands() == others
+    await story.compare_all()
+    story.user_name = noor
+    assert await story.read_state() == others
     assert len(others) > 1
 
 
@@ -128,14 +128,14 @@ async def test_a_name_in_what_stays_is_no_remnant_in_the_graph(home: Path, stack
         await memory.update_profile(preferences={"tea": "green"})
         await memory.add_goal("sing")
         await memory.flush()
-        following = memory.resources.following
+        following = memory.engine.graph_projection
         assert following is not None
-        graph: FollowingGraph = following.graph
+        graph: ReplicatedGraph = following.graph
         keys = [("Fact", old.id), ("Tool", call.tool_id), ("User", "profile")]
-        assert await graph.holding(memory.scope, keys) == 3
+        assert await graph.count_present(memory.scope, keys) == 3
         for kind, name in keys:
             receipt = await memory.forget(name, hard=True)
             assert receipt.scan is not None
-            assert dict(receipt.scan.remnants) == {}, kind
-        assert await graph.holding(memory.scope, [new.key]) == 1
+            assert dict(receipt.scan.leftovers) == {}, kind
+        assert await graph.count_present(memory.scope, [new.key]) == 1
         assert await graph.edges(keys, memory.scope) == []

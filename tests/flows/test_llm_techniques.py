@@ -12,7 +12,7 @@ import pytest
 
 from agentmem import AgentMemory, ModelUnavailable
 from agentmem.recall.bundle import MemoryBundle
-from tests.flows.given import StoppedClock, opened, shown
+from tests.flows.given import ManualClock, open_memory, visible_content
 
 LINES = [
     "I keep a cello beside the window.",
@@ -55,7 +55,7 @@ class Program:
 
 
 def told(home: Path, **more: Any) -> AgentMemory:
-    memory = opened(home, **more)
+    memory = open_memory(home, **more)
     memory.store_turns([{"role": "user", "content": line, "turn_id": line} for line in LINES])
     return memory
 
@@ -66,10 +66,10 @@ def recalled(memory: AgentMemory, **more: Any) -> MemoryBundle:
 
 def test_a_program_behind_the_settings_serves_every_technique(home: Path, tmp_path: Path) -> None:
     program = Program(tmp_path)
-    with told(home, llm=program.spec, recall=ALL, seed=7, clock=StoppedClock(), audit_level="reads") as memory:
+    with told(home, llm=program.spec, recall=ALL, seed=7, clock=ManualClock(), audit_level="reads") as memory:
         bundle = recalled(memory)
         assert bundle.notices == ()
-        assert {"hyde", "expansion", "parts", "keywords"} <= set(bundle.receipt.pool.lists)
+        assert {"hyde", "expansion", "parts", "keywords"} <= set(bundle.receipt.pool.list_names)
         assert {turn.content for turn in bundle.turns[:2]} == set(LINES[:2])
         assert sorted(asked["purpose"] for asked in program.asked()) == sorted(TECHNIQUES)
         assert not any(line in json.dumps(program.asked()) for line in LINES)  # only the question leaves the memory
@@ -85,16 +85,16 @@ def test_a_program_behind_the_settings_serves_every_technique(home: Path, tmp_pa
 def test_a_model_for_recall_alone_is_enough(home: Path, tmp_path: Path) -> None:
     program = Program(tmp_path)
     with told(home, recall_llm=program.spec, recall={"hyde": {"enabled": True}}, seed=7) as memory:
-        assert "hyde" in recalled(memory).receipt.pool.lists
+        assert "hyde" in recalled(memory).receipt.pool.list_names
         assert [asked["purpose"] for asked in program.asked()] == ["hyde"]
 
 
 def test_a_model_that_is_set_costs_nothing_until_a_technique_is_switched_on(home: Path, tmp_path: Path) -> None:
-    program, clock = Program(tmp_path), StoppedClock()
+    program, clock = Program(tmp_path), ManualClock()
     with told(home, seed=7, clock=clock) as memory:
-        plain = shown(recalled(memory))
-    with opened(home, seed=7, clock=clock, llm=program.spec) as memory:
-        again = shown(recalled(memory))
+        plain = visible_content(recalled(memory))
+    with open_memory(home, seed=7, clock=clock, llm=program.spec) as memory:
+        again = visible_content(recalled(memory))
     for receipt in (plain[-1], again[-1]):
         receipt.pop("settings")  # a digest of them
     assert again == plain
@@ -111,13 +111,13 @@ def test_without_a_model_one_notice_says_what_to_set(home: Path) -> None:
 
 @pytest.mark.parametrize(
     "before, said",
-    [("sys.exit('out of order')", "ModelUnavailable: "), ("print('no JSON'); sys.exit()", "BadReply: ")],
+    [("sys.exit('out of order')", "ModelUnavailable: "), ("print('no JSON'); sys.exit()", "InvalidModelOutput: ")],
 )
 def test_a_program_that_fails_costs_notices_only(home: Path, tmp_path: Path, before: str, said: str) -> None:
-    clock = StoppedClock()
+    clock = ManualClock()
     with told(home, seed=7, clock=clock) as memory:
         plain = recalled(memory)
-    with opened(home, llm=Program(tmp_path, before).spec, recall=ALL, seed=7, clock=clock) as memory:
+    with open_memory(home, llm=Program(tmp_path, before).spec, recall=ALL, seed=7, clock=clock) as memory:
         bundle = recalled(memory)
         assert [(item.record.id, item.score) for item in bundle.items] == [
             (item.record.id, item.score) for item in plain.items

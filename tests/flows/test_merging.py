@@ -13,9 +13,18 @@ from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Conflict, InvalidRecord, NotFound
 from agentmem.memory import merging
-from agentmem.model.edges import mentioned
+from agentmem.model.edges import build_mention
 from agentmem.model.records import Edge
-from tests.flows.given import StoppedClock, head, last_operation, opened, resources, run, seat, state
+from tests.flows.given import (
+    ManualClock,
+    context_of,
+    engine_of,
+    last_operation_id,
+    open_memory,
+    read_head,
+    read_state,
+    run,
+)
 from tests.flows.test_reviews import put
 
 KEY = "the key"
@@ -51,12 +60,12 @@ class Two:
         return self.memory.semantic.merge_entities(self.ann, self.anna, **more)
 
     def about(self, fact_id: str) -> tuple[str, ...]:
-        (fact,) = run(resources(self.memory).log.get("Fact", [fact_id], seat(self.memory).scope))
+        (fact,) = run(engine_of(self.memory).log.read_records("Fact", [fact_id], context_of(self.memory).scope))
         return tuple(fact.entity_ids)
 
     def relations(self) -> list[tuple[str, str, str, str]]:
         """Every relation that stands, in every channel."""
-        found = [state(self.memory)[key] for key in state(self.memory) if key[0] == "Edge"]
+        found = [read_state(self.memory)[key] for key in read_state(self.memory) if key[0] == "Edge"]
         standing = [edge for edge in found if edge["superseded_at"] is None]
         return sorted((e["channel"], e["source"], str(e["edge_kind"]), e["target"]) for e in standing)
 
@@ -66,16 +75,16 @@ def two(memory: AgentMemory) -> Two:
     return Two(memory)
 
 
-def test_the_kept_entity_has_what_both_had(two: Two, clock: StoppedClock) -> None:
-    began = clock.at
-    now = clock.ahead(days=1)
+def test_the_kept_entity_has_what_both_had(two: Two, clock: ManualClock) -> None:
+    began = clock.time
+    now = clock.advance(days=1)
     kept = two.merge()
     assert (kept.id, kept.name, kept.aliases) == (two.ann, "Ann", ("Annie", "Anna Lee", "Lee"))
     assert (kept.description, kept.salience, kept.first_seen) == ("a nurse; lives in Oslo", 0.9, began)
     assert kept.properties == {"eyes": "green", "born": 1990, "pet": "cat"}
     assert {entity.id for entity in two.memory.semantic.entities()} == {two.ann, two.ben, two.cleo}
     assert [entity.id for entity in two.memory.semantic.entities("anna lee")] == [two.ann]
-    (gone,) = run(resources(two.memory).log.get("Entity", [two.anna], seat(two.memory).scope))
+    (gone,) = run(engine_of(two.memory).log.read_records("Entity", [two.anna], context_of(two.memory).scope))
     assert (gone.status, gone.superseded_at, gone.reason) == ("superseded", now, f"merged into {two.ann}")
 
 
@@ -99,14 +108,14 @@ def test_facts_and_relations_in_every_channel_are_the_kept_ones_each_once(two: T
 
 def test_turns_that_mention_the_other_one_mention_the_kept_one(two: Two) -> None:
     turn = two.memory.store_turn({"content": "Anna and Ann came.", "turn_id": two.anna})  # an id that both have
-    put(two.memory, mentioned("alice", "_global", turn.id, two.anna))
-    before = state(two.memory)
+    put(two.memory, build_mention("alice", "_global", turn.id, two.anna))
+    before = read_state(two.memory)
     two.merge()
-    (edge,) = run(resources(two.memory).graph.edges([turn.key], seat(two.memory).scope, ["MENTIONS"]))
-    assert edge.id == mentioned("alice", "_global", turn.id, two.ann).id
+    (edge,) = run(engine_of(two.memory).graph.edges([turn.key], context_of(two.memory).scope, ["MENTIONS"]))
+    assert edge.id == build_mention("alice", "_global", turn.id, two.ann).id
     assert (edge.source, edge.target) == (turn.id, two.ann)
     two.memory.semantic.split_entity(two.anna)
-    assert state(two.memory) == before
+    assert read_state(two.memory) == before
 
 
 def test_recall_finds_the_one_by_the_others_name(two: Two) -> None:
@@ -154,7 +163,7 @@ REFUSED: dict[str, Callable[[Two], Any]] = {
 def test_what_cannot_be_one_stays_two(two: Two, case: str) -> None:
     with pytest.raises(InvalidRecord):
         REFUSED[case](two)
-    assert run(resources(two.memory).log.audit_rows(seat(two.memory).scope, limit=1))[0]["success"] in (0, False)
+    assert run(engine_of(two.memory).log.audit_rows(context_of(two.memory).scope, limit=1))[0]["success"] in (0, False)
 
 
 def test_entities_of_others_and_none_are_not_found(two: Two) -> None:
@@ -165,25 +174,25 @@ def test_entities_of_others_and_none_are_not_found(two: Two) -> None:
 
 
 def test_a_merge_of_too_many_records_is_refused(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "MOST", 7)
-    at = head(two.memory)
+    monkeypatch.setattr(merging, "MAX_MOVED_RECORDS", 7)
+    at = read_head(two.memory)
     with pytest.raises(InvalidRecord, match="would move 8 records, 7 is the most"):
         two.merge()
-    assert head(two.memory) == at
+    assert read_head(two.memory) == at
 
 
-def test_merging_again_changes_nothing_and_a_key_gives_the_first_result(two: Two, clock: StoppedClock) -> None:
+def test_merging_again_changes_nothing_and_a_key_gives_the_first_result(two: Two, clock: ManualClock) -> None:
     kept = two.merge(idempotency_key=KEY)
-    at = head(two.memory)
-    clock.ahead(hours=1)
+    at = read_head(two.memory)
+    clock.advance(hours=1)
     assert two.merge() == two.merge(idempotency_key=KEY) == kept
     with pytest.raises(Conflict):
         two.memory.semantic.merge_entities(two.ben, two.cleo, idempotency_key=KEY)
-    assert head(two.memory) == at
+    assert read_head(two.memory) == at
     parted = two.memory.semantic.split_entity(two.anna, idempotency_key=KEY)
-    at = head(two.memory)
+    at = read_head(two.memory)
     assert two.memory.semantic.split_entity(two.anna, idempotency_key=KEY) == parted
-    assert head(two.memory) == at
+    assert read_head(two.memory) == at
 
 
 def test_merging_again_moves_what_has_come_to_name_the_other(two: Two) -> None:
@@ -192,10 +201,10 @@ def test_merging_again_moves_what_has_come_to_name_the_other(two: Two) -> None:
     late = Edge(id="late", edge_kind="KNOWS", source=two.cleo, target=two.anna)
 
     async def make(write: Any) -> Any:
-        (fact,) = await resources(two.memory).log.get("Fact", [two.mine], seat(two.memory).scope)
-        return write.change(late, fact.model_copy(update={"entity_ids": (two.anna,)}))
+        (fact,) = await engine_of(two.memory).log.read_records("Fact", [two.mine], context_of(two.memory).scope)
+        return write.build_change(late, fact.model_copy(update={"entity_ids": (two.anna,)}))
 
-    run(resources(two.memory).write(seat(two.memory).scope, "late", make, kind="Fact"))
+    run(engine_of(two.memory).write(context_of(two.memory).scope, "late", make, kind="Fact"))
     assert two.merge().aliases == kept.aliases
     assert two.about(two.mine) == (two.ann,)
     assert ("_global", two.cleo, "KNOWS", two.ann) in two.relations()
@@ -203,7 +212,7 @@ def test_merging_again_moves_what_has_come_to_name_the_other(two: Two) -> None:
 
 
 def test_what_is_written_while_a_merge_reads_is_moved_too(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    every, late = merging.every, []
+    every, late = merging.list_across_channels, []
 
     async def slowly(*arguments: Any) -> Any:
         found = await every(*arguments)
@@ -211,7 +220,7 @@ def test_what_is_written_while_a_merge_reads_is_moved_too(two: Two, monkeypatch:
             late.append(await two.memory._inner.learn_fact("Anna paints", entity_ids=[two.anna]))
         return found
 
-    monkeypatch.setattr(merging, "every", slowly)
+    monkeypatch.setattr(merging, "list_across_channels", slowly)
     two.merge()
     assert two.about(late[0].id) == (two.ann,)
 
@@ -220,27 +229,27 @@ def test_what_is_written_while_a_merge_reads_is_moved_too(two: Two, monkeypatch:
 
 
 def test_a_merge_across_channels_can_be_undone_by_who_sees_its_entities(two: Two) -> None:
-    before = state(two.memory)
+    before = read_state(two.memory)
     two.merge()
-    undone = two.memory.undo(last_operation(two.memory))
-    assert state(two.memory) == before
+    undone = two.memory.undo(last_operation_id(two.memory))
+    assert read_state(two.memory) == before
     two.memory.undo(undone)
     assert two.about(two.secret) == (two.ann,)
 
 
-def test_what_is_split_at_once_is_as_it_was(two: Two, clock: StoppedClock) -> None:
-    before = state(two.memory)
+def test_what_is_split_at_once_is_as_it_was(two: Two, clock: ManualClock) -> None:
+    before = read_state(two.memory)
     two.merge()
-    clock.ahead(hours=1)
+    clock.advance(hours=1)
     kept, restored = two.memory.semantic.split_entity(two.ann)
     assert (kept.id, restored.id) == (two.ann, two.anna)
-    assert state(two.memory) == before
+    assert read_state(two.memory) == before
 
 
-def test_what_was_learned_since_stays_with_the_kept_one(two: Two, clock: StoppedClock) -> None:
+def test_what_was_learned_since_stays_with_the_kept_one(two: Two, clock: ManualClock) -> None:
     memory = two.memory
     two.merge()
-    clock.ahead(hours=1)
+    clock.advance(hours=1)
     since = memory.learn_fact("Ann paints", entity_ids=[two.ann]).id
     memory.semantic.update_fact(two.both, tags=["song"])
     memory.semantic.update_fact(two.hers, entity_ids=[two.cleo, two.ann])
@@ -297,15 +306,15 @@ def test_erasing_the_kept_one_takes_what_was_merged_into_it(two: Two) -> None:
 
 
 def test_forgetting_and_restoring_leaves_a_merge_as_it_was(two: Two) -> None:
-    before = state(two.memory)
+    before = read_state(two.memory)
     two.merge()
-    merged = state(two.memory)
+    merged = read_state(two.memory)
     for name in (two.anna, two.ann):
         two.memory.forget(name)
         two.memory.restore(name)
-        assert state(two.memory) == merged
+        assert read_state(two.memory) == merged
     two.memory.semantic.split_entity(two.anna)
-    assert state(two.memory) == before
+    assert read_state(two.memory) == before
 
 
 NAMES = st.integers(0, 3)
@@ -314,9 +323,9 @@ EDGES = st.lists(st.tuples(NAMES, st.sampled_from(["KNOWS", "likes"]), NAMES, st
 
 
 @pytest.mark.long
-def test_any_merge_is_split_into_what_was_before(home: Path, clock: StoppedClock) -> None:
+def test_any_merge_is_split_into_what_was_before(home: Path, clock: ManualClock) -> None:
     users = iter(range(10_000))
-    with opened(home, clock=clock, seed=3, audit_level="off") as shared:
+    with open_memory(home, clock=clock, seed=3, audit_level="off") as shared:
 
         @settings(max_examples=60)
         @given(facts=FACTS, edges=EDGES, twice=st.booleans())
@@ -331,15 +340,17 @@ def test_any_merge_is_split_into_what_was_before(home: Path, clock: StoppedClock
                 edge = memory.semantic.relate(names[source], kind, names[target])
                 if forgotten:
                     memory.forget(edge.id)
-            before = state(memory)
+            before = read_state(memory)
             merges = [(names[0], names[1]), (names[2], names[0])][: 1 + twice]
             for kept, other in merges:
                 memory.semantic.merge_entities(kept, other)
-                clock.ahead(minutes=1)
-                loops = [edge for key, edge in state(memory).items() if key[0] == "Edge" and other in edge.values()]
+                clock.advance(minutes=1)
+                loops = [
+                    edge for key, edge in read_state(memory).items() if key[0] == "Edge" and other in edge.values()
+                ]
                 assert all(edge["superseded_at"] is not None for edge in loops)
             for _, other in reversed(merges):
                 memory.semantic.split_entity(other)
-            assert state(memory) == before
+            assert read_state(memory) == before
 
         split()

@@ -13,9 +13,9 @@ import pytest
 
 from agentmem import AsyncAgentMemory
 from agentmem.errors import ConfigError
-from agentmem.monitoring import Monitor, health
+from agentmem.monitoring import Monitor, check_health
 from agentmem.worker import ConsolidationWorker
-from tests.flows.given import StoppedClock
+from tests.flows.given import ManualClock
 
 
 def _get(url: str) -> tuple[int, str]:
@@ -32,7 +32,7 @@ async def test_health_and_metrics_tell_how_the_worker_is(tmp_path: Path) -> None
         for _ in range(3):
             await memory.remember("who is Anna?")
         monitor = Monitor()
-        worker = ConsolidationWorker(memory.resources, jobs=["consolidate"], told=monitor.count)
+        worker = ConsolidationWorker(memory.engine, jobs=["consolidate"], on_report=monitor.record_run)
         at = f"http://127.0.0.1:{monitor.open(worker, '127.0.0.1', 0)}"
         try:
             status, said = await asyncio.to_thread(_get, f"{at}/health")
@@ -63,14 +63,14 @@ async def test_health_and_metrics_tell_how_the_worker_is(tmp_path: Path) -> None
 
 
 async def test_how_long_users_wait_for_a_job_is_told(tmp_path: Path) -> None:
-    clock = StoppedClock()
+    clock = ManualClock()
     async with AsyncAgentMemory("ann", home=tmp_path, embedder="hash", clock=clock) as memory:
-        resources = memory.resources
+        engine = memory.engine
         await memory.store_turn("My sister Anna lives in Porto.")
-        await resources.jobs.await_run("consolidate", {"ann": clock.at})
-        clock.ahead(minutes=90)
+        await engine.job_queue.enqueue("consolidate", {"ann": clock.time})
+        clock.advance(minutes=90)
         monitor = Monitor()
-        at = f"http://127.0.0.1:{monitor.open(ConsolidationWorker(resources, jobs=['consolidate']), '127.0.0.1', 0)}"
+        at = f"http://127.0.0.1:{monitor.open(ConsolidationWorker(engine, jobs=['consolidate']), '127.0.0.1', 0)}"
         try:
             _, told = await asyncio.to_thread(_get, f"{at}/metrics")
         finally:
@@ -80,17 +80,17 @@ async def test_how_long_users_wait_for_a_job_is_told(tmp_path: Path) -> None:
 
 async def test_a_worker_that_ends_no_run_any_more_is_not_well(tmp_path: Path) -> None:
     async with AsyncAgentMemory("ann", home=tmp_path, embedder="hash") as memory:
-        worker = ConsolidationWorker(memory.resources, jobs=["consolidate"])
+        worker = ConsolidationWorker(memory.engine, jobs=["consolidate"])
         await worker.run_once()
         assert worker.last_run is not None
-        assert health(worker, worker.last_run + 5 * 15 * 60 - 1).well
-        late = health(worker, worker.last_run + 5 * 15 * 60 + 1)
-        assert (late.well, late.reason) == (False, "no run has ended for 4,501 s")
+        assert check_health(worker, worker.last_run + 5 * 15 * 60 - 1).is_healthy
+        late = check_health(worker, worker.last_run + 5 * 15 * 60 + 1)
+        assert (late.is_healthy, late.reason) == (False, "no run has ended for 4,501 s")
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     async with AsyncAgentMemory("ann", home=tmp_path, embedder="hash") as memory:
-        worker, first, second = ConsolidationWorker(memory.resources), Monitor(), Monitor()
+        worker, first, second = ConsolidationWorker(memory.engine), Monitor(), Monitor()
         port = first.open(worker, "127.0.0.1", 0)
         try:
             with pytest.raises(ConfigError, match=rf"worker\.port: cannot listen on 127\.0\.0\.1:{port}"):

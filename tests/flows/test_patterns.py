@@ -8,16 +8,25 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, Conversation, JobReport, Outcome, Tool
-from agentmem.memory.strategies import FoundStrategy
+from agentmem.memory.strategies import StrategyMatch
 from agentmem.memory.tools import tool_id
-from tests.flows.given import StoppedClock, head, last_operation, opened, resources, run, seat, state
+from tests.flows.given import (
+    ManualClock,
+    context_of,
+    engine_of,
+    last_operation_id,
+    open_memory,
+    read_head,
+    read_state,
+    run,
+)
 
 TASK = "Please deploy the staging server to Oslo."
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
-    with opened(tmp_path_factory.mktemp("patterns"), clock=StoppedClock(), seed=3) as memory:
+    with open_memory(tmp_path_factory.mktemp("patterns"), clock=ManualClock(), seed=3) as memory:
         yield memory
 
 
@@ -44,7 +53,7 @@ def learn(memory: AgentMemory, **options: Any) -> JobReport:
     return report
 
 
-def found(memory: AgentMemory, task: str = "deploy the server") -> list[FoundStrategy]:
+def found(memory: AgentMemory, task: str = "deploy the server") -> list[StrategyMatch]:
     return memory.procedural.find_strategies(task)
 
 
@@ -56,25 +65,25 @@ def test_a_success_becomes_a_strategy_once(memory: AgentMemory) -> None:
     strategy = found(memory)[0].strategy
     assert (strategy.description, strategy.tool_sequence) == (TASK, ("build", "push", "check"))
     assert (strategy.task_type, strategy.success_count, strategy.conversation_ids) == ("deploy", 1, ("c",))
-    log, scope = resources(memory).log, seat(memory).scope
-    (turn,) = run(log.get("Turn", strategy.source_turn_ids, scope))
-    (conversation,) = run(log.get("Conversation", ["c"], scope))
-    (outcome,) = run(log.get("Outcome", [said.id], scope))
-    assert turn.searchable() == TASK
+    log, scope = engine_of(memory).log, context_of(memory).scope
+    (turn,) = run(log.read_records("Turn", strategy.source_turn_ids, scope))
+    (conversation,) = run(log.read_records("Conversation", ["c"], scope))
+    (outcome,) = run(log.read_records("Outcome", [said.id], scope))
+    assert turn.search_text() == TASK
     assert isinstance(conversation, Conversation)
     assert conversation.patterns_extracted
     assert isinstance(outcome, Outcome)
     assert outcome.learned
-    last = head(memory)
+    last = read_head(memory)
     assert learn(memory).counts == {}
-    assert head(memory) == last
+    assert read_head(memory) == last
 
 
 def test_a_dry_run_changes_nothing_and_an_undo_takes_it_back(memory: AgentMemory) -> None:
     work(memory, "c", ["build"]).reflect(True)
-    before = state(memory)
+    before = read_state(memory)
     assert learn(memory, dry_run=True).pending == 1
-    assert state(memory) == before
+    assert read_state(memory) == before
     learned = learn(memory)
     memory.undo(learned.operation_ids[0])
     assert found(memory) == []
@@ -144,7 +153,7 @@ def test_a_private_agents_work_stays_private(memory: AgentMemory) -> None:
     learn(memory)
     assert found(memory) == []
     assert [item.strategy.channel for item in found(bot)] == ["_self_bot"]
-    (own,) = run(seat(bot).any(tool_id("build", "_self_bot")))
+    (own,) = run(context_of(bot).find_by_id(tool_id("build", "_self_bot")))
     assert isinstance(own, Tool)
     assert (own.usage_count, own.channel) == (1, "_self_bot")
 
@@ -159,7 +168,7 @@ def test_a_long_task_is_cut_at_a_sentence(memory: AgentMemory) -> None:
 
 
 def counts(memory: AgentMemory, name: str) -> tuple[int, int, float | None]:
-    (tool,) = run(resources(memory).log.get("Tool", [tool_id(name, "_global")], seat(memory).scope))
+    (tool,) = run(engine_of(memory).log.read_records("Tool", [tool_id(name, "_global")], context_of(memory).scope))
     assert isinstance(tool, Tool)
     return tool.usage_count, tool.success_count, tool.avg_latency_ms
 
@@ -179,16 +188,16 @@ def test_tools_are_counted_by_the_new_calls_and_anew_where_some_went(memory: Age
     memory.undo(calls[0].operation_id)
     learn(memory)
     assert (counts(memory, "build"), counts(memory, "push")) == ((4, 4, 31.25), (1, 0, None))
-    last = last_operation(memory)
+    last = last_operation_id(memory)
     learn(memory)
-    assert last_operation(memory) == last
+    assert last_operation_id(memory) == last
 
 
 def test_while_another_is_at_it_nothing_is_done(memory: AgentMemory) -> None:
     work(memory, "c", ["build"]).reflect(True)
-    log, user = resources(memory).log, seat(memory).scope.user_id
-    run(log.lease(f"patterns:{user}", 60, "another"))
-    assert "another worker" in learn(memory).stopped
+    log, user = engine_of(memory).log, context_of(memory).scope.user_id
+    run(log.acquire_lease(f"patterns:{user}", 60, "another"))
+    assert "another worker" in learn(memory).stop_reason
     assert found(memory) == []
-    run(log.release(f"patterns:{user}", "another"))
+    run(log.release_lease(f"patterns:{user}", "another"))
     assert learn(memory).counts["strategies_learned"] == 1

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentmem import AgentMemory, Fact, InvalidRecord
-from agentmem.recall.standing import HIDDEN
-from tests.flows.given import START, StoppedClock, opened
+from agentmem.recall.standing import HIDDEN_PREMISE_TEXT
+from tests.flows.given import START, ManualClock, open_memory
 from tests.servers.stack import Stack
 
 WORK, COMMUTE, TRAIN = "Ann works in Oslo", "Ann commutes to Oslo every day", "Ann needs a monthly train ticket"
@@ -18,17 +18,17 @@ ASKED = "How does Ann commute to Oslo, and does she need a train ticket?"
 
 
 @pytest.fixture
-def clock() -> StoppedClock:
-    return StoppedClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture(params=["file", pytest.param("servers", marks=pytest.mark.server("postgres", "neo4j", "redis"))])
-def memory(request: pytest.FixtureRequest, home: Path, clock: StoppedClock) -> Iterator[AgentMemory]:
+def memory(request: pytest.FixtureRequest, home: Path, clock: ManualClock) -> Iterator[AgentMemory]:
     user, more = "alice", {}
     if request.param == "servers":
         stack: Stack = request.getfixturevalue("stack")
         user, more = stack.user(), {**stack.urls, "catch_up_ms": 60_000, "recall": {"entity": {"deadline": 60}}}
-    with opened(home, user, clock=clock, **more) as made:
+    with open_memory(home, user, clock=clock, **more) as made:
         yield made
 
 
@@ -43,10 +43,10 @@ def recalled(memory: AgentMemory, query: str = ASKED, **more: object) -> dict[st
     return {fact.claim: fact for fact in memory.remember(query, **more).facts}  # type: ignore[arg-type]
 
 
-def test_what_rests_on_a_superseded_fact_is_stale_at_any_depth(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_what_rests_on_a_superseded_fact_is_stale_at_any_depth(memory: AgentMemory, clock: ManualClock) -> None:
     work, *_ = chain(memory)
     assert {fact.stale_since for fact in recalled(memory).values()} == {None}
-    moved = clock.ahead(days=10)
+    moved = clock.advance(days=10)
     memory.semantic.supersede_fact(work.id, "Ann works in Bergen")
     found = recalled(memory)
     assert {claim: (fact.stale_since, fact.fallen_premise) for claim, fact in found.items()} == {
@@ -70,9 +70,9 @@ def test_a_stale_fact_ranks_below_and_is_marked_in_the_context(memory: AgentMemo
     assert "unknown since" not in text
 
 
-def test_where_nothing_current_is_left_the_answer_is_unknown_since(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_where_nothing_current_is_left_the_answer_is_unknown_since(memory: AgentMemory, clock: ManualClock) -> None:
     work, *_ = chain(memory)
-    clock.ahead(days=1)
+    clock.advance(days=1)
     memory.forget(work.id)
     bundle = memory.remember(ASKED)
     said = f'unknown since 2 March 2026: {COMMUTE} (stale since 2 March 2026: it rested on "{WORK}")'
@@ -83,23 +83,23 @@ def test_where_nothing_current_is_left_the_answer_is_unknown_since(memory: Agent
 
 
 def test_a_premise_that_ends_makes_stale_from_its_end_on_and_not_before(
-    memory: AgentMemory, clock: StoppedClock
+    memory: AgentMemory, clock: ManualClock
 ) -> None:
     end = START + timedelta(days=30)
     work = memory.learn_fact(WORK, valid_to=end)
     memory.learn_fact(COMMUTE, depends_on=[work.id])
     assert recalled(memory)[COMMUTE].stale_since is None
-    clock.ahead(days=40)
+    clock.advance(days=40)
     assert recalled(memory)[COMMUTE].stale_since == end
     assert recalled(memory, as_of=START + timedelta(days=1))[COMMUTE].stale_since is None
 
 
-def test_what_was_known_before_the_premise_fell_was_not_stale(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_what_was_known_before_the_premise_fell_was_not_stale(memory: AgentMemory, clock: ManualClock) -> None:
     work, *_ = chain(memory)
-    known = clock.at
-    clock.ahead(days=1)
-    memory.semantic.supersede_fact(work.id, "Ann works in Bergen", wrong=True)
-    assert recalled(memory)[COMMUTE].stale_since == clock.at
+    known = clock.time
+    clock.advance(days=1)
+    memory.semantic.supersede_fact(work.id, "Ann works in Bergen", is_correction=True)
+    assert recalled(memory)[COMMUTE].stale_since == clock.time
     assert recalled(memory, known_at=known)[COMMUTE].stale_since is None
 
 
@@ -114,13 +114,13 @@ def test_undo_and_restore_bring_the_ground_back(memory: AgentMemory) -> None:
     assert recalled(memory)[TRAIN].stale_since is None
 
 
-def test_a_claim_that_comes_back_gives_its_ground_back(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_a_claim_that_comes_back_gives_its_ground_back(memory: AgentMemory, clock: ManualClock) -> None:
     """A, then B, then A again: what rests on A stands."""
     work, *_ = chain(memory)
-    clock.ahead(days=1)
+    clock.advance(days=1)
     bergen = memory.semantic.supersede_fact(work.id, "Ann works in Bergen")
     assert recalled(memory)[COMMUTE].stale_since is not None
-    clock.ahead(days=1)
+    clock.advance(days=1)
     memory.semantic.supersede_fact(bergen.id, WORK)
     assert recalled(memory)[COMMUTE].stale_since is None
     assert recalled(memory)[TRAIN].stale_since is None
@@ -169,7 +169,7 @@ def test_a_premise_out_of_sight_is_not_told(memory: AgentMemory) -> None:
     secret = bot.learn_fact("The bot guesses that Ann is bored")
     shared = memory.scoped(agent_id="bot").learn_fact("Ann wants to hear jokes", depends_on=[secret.id])
     bot.forget(secret.id)
-    assert recalled(memory, "Does Ann want jokes?")[shared.claim].fallen_premise == HIDDEN
+    assert recalled(memory, "Does Ann want jokes?")[shared.claim].fallen_premise == HIDDEN_PREMISE_TEXT
     assert recalled(bot, "Does Ann want jokes?")[shared.claim].fallen_premise == secret.claim
 
 

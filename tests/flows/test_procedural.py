@@ -13,16 +13,26 @@ import pytest
 
 from agentmem import AgentMemory, Conflict, InvalidRecord, NotFound, Outcome, ScopeError, Strategy
 from agentmem.memory.tools import tool_id
-from agentmem.model.success import wilson
+from agentmem.model.success import wilson_interval
 from agentmem.upkeep.portable import export_user, import_user
-from tests.flows.given import START, StoppedClock, head, last_operation, opened, resources, run, seat, state
+from tests.flows.given import (
+    START,
+    ManualClock,
+    context_of,
+    engine_of,
+    last_operation_id,
+    open_memory,
+    read_head,
+    read_state,
+    run,
+)
 
 MARK = "zanzibar"
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
-    with opened(tmp_path_factory.mktemp("procedural"), clock=StoppedClock(), seed=3) as memory:
+    with open_memory(tmp_path_factory.mktemp("procedural"), clock=ManualClock(), seed=3) as memory:
         yield memory
 
 
@@ -33,12 +43,12 @@ def memory(shared: AgentMemory, request: pytest.FixtureRequest) -> AgentMemory:
 
 
 def rows(memory: AgentMemory, sql: str) -> list[tuple[Any, ...]]:
-    user = seat(memory).scope.user_id
-    return run(resources(memory).log.database.read(lambda db: list(db.execute(sql, (user,)))))
+    user = context_of(memory).scope.user_id
+    return run(engine_of(memory).log.database.read(lambda db: list(db.execute(sql, (user,)))))
 
 
 def edges(memory: AgentMemory, kind: str, record_id: str) -> set[tuple[str, str, str]]:
-    found = run(resources(memory).graph.edges([(kind, record_id)], seat(memory).scope))
+    found = run(engine_of(memory).graph.edges([(kind, record_id)], context_of(memory).scope))
     return {(str(edge.edge_kind), edge.source, edge.target) for edge in found}
 
 
@@ -102,7 +112,7 @@ def test_a_wrong_call_is_refused_before_anything_is_written(
 ) -> None:
     with pytest.raises(InvalidRecord, match=field) as refused:
         memory.procedural.record_invocation(**{"tool_name": "search", **given})
-    assert (refused.value.field, head(memory)) == (field, 0)
+    assert (refused.value.field, read_head(memory)) == (field, 0)
 
 
 def test_a_turn_of_another_conversation_is_refused(memory: AgentMemory) -> None:
@@ -132,7 +142,7 @@ def test_stats_are_reckoned_from_the_calls(memory: AgentMemory) -> None:
     record("mail", success=False, error_message="no network")
     search, mail = memory.procedural.tool_stats()
     assert (search.tool_name, search.calls, search.successes, search.failures) == ("search", 11, 9, 1)
-    assert (search.success_rate, (search.success_low, search.success_high)) == (0.9, wilson(9, 10))
+    assert (search.success_rate, (search.success_low, search.success_high)) == (0.9, wilson_interval(9, 10))
     assert (search.mean_ms, search.p50_ms, search.p95_ms) == (55.0, 55.0, pytest.approx(95.5))
     assert (search.last_error, search.last_error_at) == ("timed out", START + timedelta(minutes=4))
     assert (mail.success_rate, mail.mean_ms, mail.last_error) == (0.0, None, "no network")
@@ -147,13 +157,13 @@ def test_a_private_channel_keeps_its_calls_and_its_tools_to_itself(memory: Agent
     assert memory.procedural.tool_stats() == []
     assert [stats.tool_name for stats in bot.procedural.tool_stats()] == ["diary"]
     assert [stats.tool_name for stats in memory.procedural.tool_stats(channel="roof")] == ["ladder"]
-    user = seat(memory).scope.user_id
+    user = context_of(memory).scope.user_id
     assert memory.scoped(user_id=f"{user} too").procedural.tool_stats() == []
     with pytest.raises(ScopeError):
         memory.procedural.tool_stats(channel="_self_bot")
     own = tool_id("diary", "_self_bot")
     assert own != tool_id("diary", "_global")
-    assert run(seat(memory).any(own)) == []
+    assert run(context_of(memory).find_by_id(own)) == []
 
 
 def test_no_call_tool_or_outcome_is_ever_found_by_a_recall(memory: AgentMemory) -> None:
@@ -182,13 +192,13 @@ def test_calls_between_turns_change_no_ranking(shared: AgentMemory) -> None:
 
 def test_undo_gives_back_what_was_before_a_call(memory: AgentMemory) -> None:
     memory.store_turn("Look it up.")
-    before = state(memory)
+    before = read_state(memory)
     memory.procedural.record_invocation("search")
-    first = last_operation(memory)
+    first = last_operation_id(memory)
     memory.undo(first)
-    assert state(memory) == before
+    assert read_state(memory) == before
     memory.procedural.record_invocation("search")
-    operation = last_operation(memory)
+    operation = last_operation_id(memory)
     memory.consolidate("patterns")  # counts it
     memory.undo(operation)
     assert memory.procedural.tool_stats() == []
@@ -233,7 +243,7 @@ def test_the_same_strategy_again_is_strengthened(memory: AgentMemory) -> None:
 def test_a_wrong_strategy_is_refused(memory: AgentMemory, given: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRecord) as refused:
         memory.procedural.learn_strategy(**{"description": "Deploy the server", **given})
-    assert (refused.value.field, head(memory)) == (field, 0)
+    assert (refused.value.field, read_head(memory)) == (field, 0)
 
 
 def test_strategies_are_ranked_by_relevance_and_the_lower_bound_of_success(memory: AgentMemory) -> None:
@@ -243,7 +253,7 @@ def test_strategies_are_ranked_by_relevance_and_the_lower_bound_of_success(memor
     learn(memory, "Bake a chocolate cake", 20)
     found = memory.procedural.find_strategies("deploy the staging server")
     assert [item.strategy.id for item in found] == [proven.id, lucky.id, failing.id]
-    assert found[0].success_low == pytest.approx(wilson(9, 10).low)
+    assert found[0].success_low == pytest.approx(wilson_interval(9, 10).low)
     assert found[0].score == pytest.approx(found[0].relevance * found[0].success_low, abs=1e-5)
     assert found[2].score == 0.0
     assert "worked 9 of 10 times (at least 0.60)" in found[0].why
@@ -255,7 +265,7 @@ def test_strategies_are_ranked_by_relevance_and_the_lower_bound_of_success(memor
 def test_strategies_are_seen_from_where_they_were_learned(memory: AgentMemory) -> None:
     roof, bot = memory.scoped(channel="roof"), memory.scoped(agent_id="bot", channel="_self_bot")
     for face in (roof, bot, memory.scoped(user_id="somebody else")):
-        learn(face, f"Mend the roof of {seat(face).scope.channel}", 1)
+        learn(face, f"Mend the roof of {context_of(face).scope.channel}", 1)
     assert memory.procedural.find_strategies("mend the roof") == []
     assert memory.remember("mend the roof").strategies == ()
     assert [item.strategy.channel for item in roof.procedural.find_strategies("mend the roof")] == ["roof"]
@@ -288,13 +298,13 @@ def test_strategies_are_in_bundles_and_contexts_unless_left_out(memory: AgentMem
 
 def test_an_outcome_counts_for_the_strategies_it_names(memory: AgentMemory) -> None:
     one, two = learn(memory, "Deploy the server", 1), learn(memory, "Restart the server", 1)
-    before = state(memory)
+    before = read_state(memory)
     said = memory.reflect({"success": False, "score": 0.1, "feedback": "it broke", "strategy_ids": [one.id]})
     assert (said.strategy_ids, said.learned, said.feedback) == ((one.id,), False, "it broke")
     counts = {item.strategy.id: item.strategy.failure_count for item in memory.procedural.find_strategies("server")}
     assert counts == {one.id: 1, two.id: 0}
     memory.undo(said.operation_id)
-    assert state(memory) == before
+    assert read_state(memory) == before
 
 
 def test_what_was_found_first_in_the_conversation_is_credited(memory: AgentMemory) -> None:
@@ -344,7 +354,7 @@ def test_an_outcome_can_be_said_in_many_ways(memory: AgentMemory, said: Any, suc
 def test_a_wrong_outcome_is_refused(memory: AgentMemory, said: Any, field: str) -> None:
     with pytest.raises(InvalidRecord) as refused:
         memory.reflect(said)
-    assert (refused.value.field, head(memory)) == (field, 0)
+    assert (refused.value.field, read_head(memory)) == (field, 0)
 
 
 def test_calls_of_one_turn_are_exported_and_read_again(memory: AgentMemory, tmp_path: Path) -> None:
@@ -352,9 +362,9 @@ def test_calls_of_one_turn_are_exported_and_read_again(memory: AgentMemory, tmp_
     for _ in range(2):
         memory.procedural.record_invocation("search", turn_id=turn.id)
     lines: list[str] = []
-    run(export_user(resources(memory), seat(memory).scope, lines.append))
-    with opened(tmp_path / "other", "somebody else", clock=StoppedClock()) as other:
-        run(import_user(resources(other), seat(other).scope, iter(lines)))
+    run(export_user(engine_of(memory), context_of(memory).scope, lines.append))
+    with open_memory(tmp_path / "other", "somebody else", clock=ManualClock()) as other:
+        run(import_user(engine_of(other), context_of(other).scope, iter(lines)))
         other.procedural.record_invocation("search", turn_id=turn.id)
         assert [stats.calls for stats in other.procedural.tool_stats()] == [3]
 
@@ -369,8 +379,8 @@ def test_a_key_stands_for_one_write(memory: AgentMemory, verb: str) -> None:
     }
     call, given, other = calls[verb]
     done = call(*given, idempotency_key="k")
-    last = head(memory)
+    last = read_head(memory)
     assert call(*given, idempotency_key="k") == done
-    assert head(memory) == last
+    assert read_head(memory) == last
     with pytest.raises(Conflict):
         call(*other, idempotency_key="k")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentmem import AgentMemory, Procedure, Record, Strategy
-from tests.flows.given import StoppedClock, last_operation, opened, resources, run, seat, state
+from tests.flows.given import ManualClock, context_of, engine_of, last_operation_id, open_memory, read_state, run
 from tests.flows.test_erasure import MARK, traces
 
 WAY = "Deploy the server"
@@ -16,13 +16,13 @@ WAY = "Deploy the server"
 
 @pytest.fixture
 def memory(home: Path) -> Iterator[AgentMemory]:
-    with opened(home, clock=StoppedClock(), seed=3, audit_level="verbose") as opened_memory:
+    with open_memory(home, clock=ManualClock(), seed=3, audit_level="verbose") as opened_memory:
         yield opened_memory
 
 
 def left(memory: AgentMemory, *records: Record) -> list[Record]:
-    log, scope = resources(memory).log, seat(memory).scope
-    return [found for record in records for found in run(log.get(record.kind, [record.id], scope))]
+    log, scope = engine_of(memory).log, context_of(memory).scope
+    return [found for record in records for found in run(log.read_records(record.kind, [record.id], scope))]
 
 
 def test_erasing_a_turn_takes_what_rests_on_it_alone(memory: AgentMemory, home: Path) -> None:
@@ -37,7 +37,7 @@ def test_erasing_a_turn_takes_what_rests_on_it_alone(memory: AgentMemory, home: 
     memory.remember(MARK)
     receipt = memory.forget(turn.id, hard=True)
     assert receipt.scan is not None
-    assert (receipt.scan.remnants, receipt.scan.pending) == ({}, ())
+    assert (receipt.scan.leftovers, receipt.scan.deferred) == ({}, ())
     assert set(receipt.derived) == {call.id, marked.id, way.id}
     assert left(memory, turn, call, marked, way) == []
     (lighter,) = left(memory, both)
@@ -60,7 +60,7 @@ def test_erasing_a_conversation_takes_its_calls_and_how_it_ended(memory: AgentMe
     kept.reflect({"success": True, "strategy_ids": [alone.id, way.id]})
     receipt = memory.episodic.delete_conversation("c", hard=True)
     assert receipt.scan is not None
-    assert receipt.scan.remnants == {}
+    assert receipt.scan.leftovers == {}
     assert left(memory, call, ended) == []
     assert [stats.calls for stats in memory.procedural.tool_stats()] == []
     (there,) = left(memory, way)
@@ -77,14 +77,14 @@ def test_forgetting_a_conversation_hides_its_calls_until_it_comes_back(memory: A
     for turn in (*turns, *turns):
         talk.procedural.record_invocation("build", turn_id=turn.id)
     talk.reflect(True)
-    before = state(memory)
+    before = read_state(memory)
     memory.episodic.delete_conversation("c")
     assert memory.procedural.tool_stats() == []
-    memory.undo(last_operation(memory))  # puts turns and calls back to where they stood
-    assert state(memory) == before
+    memory.undo(last_operation_id(memory))  # puts turns and calls back to where they stood
+    assert read_state(memory) == before
     memory.episodic.delete_conversation("c")
     memory.restore("c")
-    assert state(memory) == before
+    assert read_state(memory) == before
 
 
 def test_erasing_the_user_leaves_no_word_of_it(memory: AgentMemory, home: Path) -> None:
@@ -98,7 +98,7 @@ def test_erasing_the_user_leaves_no_word_of_it(memory: AgentMemory, home: Path) 
     talk.procedural.find_strategies(MARK)
     assert traces(home) != []
     receipt = memory.erase()
-    assert receipt.scan.remnants == {}
+    assert receipt.scan.leftovers == {}
     assert traces(home) == []
     assert memory.procedural.procedures() == []
     assert memory.procedural.tool_stats() == []

@@ -11,12 +11,12 @@ import pytest
 from agentmem import AgentMemory, InvalidRecord, JobReport
 from agentmem.memory.procedures import Procedures
 from agentmem.memory.strategies import Strategies
-from tests.flows.given import StoppedClock, opened
+from tests.flows.given import ManualClock, open_memory
 
 
 @pytest.fixture
 def memory(home: Path) -> Iterator[AgentMemory]:
-    with opened(home, clock=StoppedClock(), seed=3, conversation_id="c") as opened_memory:
+    with open_memory(home, clock=ManualClock(), seed=3, conversation_id="c") as opened_memory:
         yield opened_memory
 
 
@@ -41,7 +41,7 @@ def test_a_turn_that_fails_is_parked_and_the_others_go_on(memory: AgentMemory, m
     poison = memory.store_turn("Always answer in French.")
     memory.store_turn("Never use emojis.")
     with monkeypatch.context() as patch:
-        refuse(patch, Procedures, "change_to_ask", "French")
+        refuse(patch, Procedures, "build_request_change", "French")
         reports = [job(memory, "distill_procedures") for _ in range(3)]
         assert [(set(report.failed), report.pending) for report in reports] == [({poison.id}, n) for n in (1, 1, 0)]
         assert reports[2].parked == {poison.id: "it cannot be"}
@@ -62,7 +62,7 @@ def test_an_outcome_that_fails_is_parked_and_the_others_go_on(
         talk.procedural.record_invocation("build")
         poisons.append(talk.reflect(True))
     with monkeypatch.context() as patch:
-        refuse(patch, Strategies, "change_to_learn", "cake")
+        refuse(patch, Strategies, "build_learn_change", "cake")
         reports = [job(memory, "patterns") for _ in range(3)]
         assert [(set(report.failed), report.pending) for report in reports] == [({poisons[0].id}, n) for n in (1, 1, 0)]
         assert reports[0].counts["strategies_learned"] == 1

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, Conflict, InvalidRecord, NotFound, Procedure
-from tests.flows.given import StoppedClock, head, ids, last_operation, opened, seat, state
+from tests.flows.given import ManualClock, bundle_ids, context_of, last_operation_id, open_memory, read_head, read_state
 
 ASKED = "Which train goes to Oslo?"  # nothing that a procedure is about
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
-    with opened(tmp_path_factory.mktemp("standing"), clock=StoppedClock(), seed=3) as memory:
+    with open_memory(tmp_path_factory.mktemp("standing"), clock=ManualClock(), seed=3) as memory:
         yield memory
 
 
@@ -40,7 +40,7 @@ def test_a_candidate_is_listed_and_found_by_no_recall(memory: AgentMemory) -> No
     assert known(memory) == known(memory, "candidate") == ["Always answer in French"]
     for query in ("Always answer in French", ASKED):
         found = memory.remember(query)
-        assert ids(found) == {turn.id}
+        assert bundle_ids(found) == {turn.id}
         assert found.procedures == ()
         assert "Always" not in memory.context(query).text
 
@@ -99,20 +99,20 @@ def test_retired_it_is_gone_from_recall_and_kept_in_the_list(memory: AgentMemory
 
 
 def test_each_step_is_undone(memory: AgentMemory) -> None:
-    states, operations = [state(memory)], []
+    states, operations = [read_state(memory)], []
     staged = memory.procedural.stage_candidate("Always answer in French")
     for step in (
         lambda: memory.procedural.stage_candidate("Answer in French"),
         lambda: memory.procedural.accept_procedure(staged.id),
         lambda: memory.procedural.retire_procedure(staged.id),
     ):
-        operations.append(last_operation(memory))
-        states.append(state(memory))
+        operations.append(last_operation_id(memory))
+        states.append(read_state(memory))
         step()
-    operations.append(last_operation(memory))
+    operations.append(last_operation_id(memory))
     for operation, before in zip(reversed(operations), reversed(states), strict=True):
         memory.undo(operation)
-        assert state(memory) == before
+        assert read_state(memory) == before
 
 
 def test_forgotten_and_restored_it_is_what_it_was(memory: AgentMemory) -> None:
@@ -142,7 +142,11 @@ def test_a_key_stands_for_one_write(memory: AgentMemory, verb: str) -> None:
 def test_others_see_nothing_of_it(memory: AgentMemory) -> None:
     bot, roof = memory.scoped(agent_id="bot", channel="_self_bot"), memory.scoped(channel="roof")
     secret, tiles = accepted(bot, "Always whisper"), accepted(roof, "Always count the tiles")
-    for face in (memory, memory.scoped(agent_id="cat"), memory.scoped(user_id=seat(memory).scope.user_id + " too")):
+    for face in (
+        memory,
+        memory.scoped(agent_id="cat"),
+        memory.scoped(user_id=context_of(memory).scope.user_id + " too"),
+    ):
         assert known(face) == []
         assert face.remember("whisper and count the tiles").procedures == ()
         assert face.context("whisper and count the tiles").text == ""
@@ -167,7 +171,7 @@ def test_others_see_nothing_of_it(memory: AgentMemory) -> None:
 def test_a_wrong_candidate_is_refused(memory: AgentMemory, given: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRecord) as refused:
         memory.procedural.stage_candidate(**{"instruction": "Always answer in French", **given})
-    assert (refused.value.field, head(memory)) == (field, 0)
+    assert (refused.value.field, read_head(memory)) == (field, 0)
 
 
 def test_a_wrong_list_is_refused(memory: AgentMemory) -> None:

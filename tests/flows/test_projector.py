@@ -10,7 +10,7 @@ import pytest
 
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.consolidation import project as job
-from agentmem.consolidation.project import keep_projecting, project
+from agentmem.consolidation.project import sync_projections, sync_until_stopped
 from agentmem.errors import LeaseLost, StoreError, StoreUnavailable
 from agentmem.model.scope import Scope
 from tests.conformance import stores
@@ -24,9 +24,9 @@ def opened(home: Path, stack: Stack, user: str, **more: Any) -> AsyncAgentMemory
 
 async def left_undone(memory: AsyncAgentMemory, user: str, count: int) -> None:
     """Turns in the log alone, as a writer leaves them that is killed after the commit."""
-    turns = [stores.turn(f"t{n}", n, content=f"bees number {n}") for n in range(count)]
+    turns = [stores.build_turn(f"t{n}", n, content=f"bees number {n}") for n in range(count)]
     for turn in turns:
-        await stores.put(memory.resources.log, Scope(user), turn)
+        await stores.write_records(memory.engine.log, Scope(user), turn)
 
 
 async def test_users_left_behind_catch_up(home: Path, stack: Stack) -> None:
@@ -34,25 +34,25 @@ async def test_users_left_behind_catch_up(home: Path, stack: Stack) -> None:
     async with opened(home, stack, "alice") as memory:
         for user in users:
             await left_undone(memory, user, 7)
-        report = await project(memory.resources)
-        assert (report.users, report.parked, report.waiting) == (3, 0, ())
+        report = await sync_projections(memory.engine)
+        assert (report.users, report.parked, report.lag_reasons) == (3, 0, ())
         for user in users:
             other = memory.scoped(user_id=user)
             assert set((await other.lag()).values()) == {0}
-            assert len(await memory.resources.following.graph.get("Turn", Scope(user))) == 7  # type: ignore[union-attr]
+            assert len(await memory.engine.graph_projection.graph.record_seqs("Turn", Scope(user))) == 7  # type: ignore[union-attr]
             assert len((await other.remember("bees")).turns) == 7
-        again = await project(memory.resources)
+        again = await sync_projections(memory.engine)
         assert again.users == 0
 
 
 async def test_two_projectors_take_turns(home: Path, stack: Stack) -> None:
     async with opened(home, stack, "alice") as memory:
-        token = await memory.resources.log.lease(job.LEASE, 30, "another")
+        token = await memory.engine.log.acquire_lease(job.LEASE_NAME, 30, "another")
         assert token is not None
         with pytest.raises(LeaseLost):
-            await project(memory.resources)
-        await memory.resources.log.release(job.LEASE, "another")
-        await project(memory.resources)
+            await sync_projections(memory.engine)
+        await memory.engine.log.release_lease(job.LEASE_NAME, "another")
+        await sync_projections(memory.engine)
 
 
 class Picky:
@@ -67,7 +67,7 @@ class Picky:
     async def apply(self, batches: Any) -> Any:
         if self.poison is None:
             raise StoreUnavailable("gone")
-        names = {stored.record.id for _, entries in batches.values() for entry in entries for stored in entry.puts}
+        names = {stored.record.id for _, entries in batches.values() for entry in entries for stored in entry.upserts}
         if self.poison in names:
             raise StoreError("cannot hold this")
         return await self.inner.apply(batches)
@@ -76,10 +76,10 @@ class Picky:
 async def test_a_change_the_graph_cannot_hold_is_parked_and_the_others_follow(
     home: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentmem.projections.graph.REST", 0.01)
+    monkeypatch.setattr("agentmem.projections.graph.BACKOFF_SECONDS", 0.01)
     user = stack.user("ann")
     async with opened(home, stack, "alice") as memory:
-        following = memory.resources.following
+        following = memory.engine.graph_projection
         assert following is not None
         graph: Any = following.graph
         picky: Any = Picky(graph, "t3")
@@ -87,19 +87,21 @@ async def test_a_change_the_graph_cannot_hold_is_parked_and_the_others_follow(
         await left_undone(memory, user, 9)
         others = {f"t{n}" for n in range(9) if n != 3}
         async with asyncio.timeout(60):  # the writing process tries too, and who came first parks it
-            while (await project(memory.resources)).parked != 1 or {*await graph.get("Turn", Scope(user))} != others:
+            while (await sync_projections(memory.engine)).parked != 1 or {
+                *await graph.record_seqs("Turn", Scope(user))
+            } != others:
                 await asyncio.sleep(0.02)
         assert (await memory.scoped(user_id=user).lag())["graph"] == 1
-        (parked,) = await memory.resources.log.parked(Scope(user))
+        (parked,) = await memory.engine.log.dead_letters(Scope(user))
         assert (parked.projection, parked.seq) == ("graph", 4)
 
 
 async def test_a_graph_that_takes_nothing_parks_nothing(
     home: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentmem.projections.graph.REST", 0.01)
+    monkeypatch.setattr("agentmem.projections.graph.BACKOFF_SECONDS", 0.01)
     async with opened(home, stack, "alice") as memory:
-        following = memory.resources.following
+        following = memory.engine.graph_projection
         assert following is not None
         away: Any = Picky(following.graph, None)
         whole, following.graph = following.graph, away
@@ -107,23 +109,23 @@ async def test_a_graph_that_takes_nothing_parks_nothing(
         await left_undone(memory, user, 3)
         for _ in range(4):
             await asyncio.sleep(0.02)
-            report = await project(memory.resources)  # the first one brings the vectors
+            report = await sync_projections(memory.engine)  # the first one brings the vectors
         assert (report.users, report.parked) == (0, 0)
-        assert "gone" in report.waiting[0]
+        assert "gone" in report.lag_reasons[0]
         following.graph = whole
         async with asyncio.timeout(60):  # the writing process, which tries by itself, may come before the projector
             while (await memory.scoped(user_id=user).lag())["graph"] != 0:
                 await asyncio.sleep(0.02)
-                assert (await project(memory.resources)).parked == 0
-        assert set(await whole.get("Turn", Scope(user))) == {"t0", "t1", "t2"}
+                assert (await sync_projections(memory.engine)).parked == 0
+        assert set(await whole.record_seqs("Turn", Scope(user))) == {"t0", "t1", "t2"}
 
 
 async def test_vectors_that_could_not_follow_come_by_themselves(
     home: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentmem.projections.retries.EVERY", 0.01)
+    monkeypatch.setattr("agentmem.projections.retries.RETRY_INTERVAL_SECONDS", 0.01)
     async with opened(home, stack, "alice") as memory:
-        index: Any = memory.resources.vectors[0].index
+        index: Any = memory.engine.vector_projections[0].index
         whole, failures = index.apply, 2
 
         async def apply(batches: Any) -> Any:
@@ -150,7 +152,7 @@ async def test_the_daemon_goes_on_until_it_is_stopped(home: Path, stack: Stack) 
             nonlocal beats
             beats += 1
 
-        daemon = asyncio.ensure_future(keep_projecting(memory.resources, stop, beat, idle=0.01))
+        daemon = asyncio.ensure_future(sync_until_stopped(memory.engine, stop, beat, idle_seconds=0.01))
         await left_undone(memory, user, 3)
         async with asyncio.timeout(60):
             while set((await memory.scoped(user_id=user).lag()).values()) != {0}:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agentmem import AgentMemory, Fact, InvalidRecord, JobReport, Status
 from agentmem.model.scope import Scope
 from agentmem.settings_parts import PromotionOptions
-from tests.flows.given import StoppedClock, head, opened, resources, run, seat, state
+from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_head, read_state, run
 
 ROOF = "roof"
 
@@ -36,8 +36,8 @@ def short(memory: AgentMemory, claim: str = "The plumber comes on Friday", **fie
 
 def due(memory: AgentMemory) -> list[Any]:
     """What any job would find due for promotion now."""
-    inside = resources(memory)
-    return run(inside.jobs.due_records("promote", inside.clock.now(), seat(memory).scope, limit=100))
+    inside = engine_of(memory)
+    return run(inside.job_queue.due_records("promote", inside.clock.now(), context_of(memory).scope, limit=100))
 
 
 def global_facts(memory: AgentMemory) -> list[Fact]:
@@ -50,10 +50,10 @@ def test_the_thresholds_are_those_of_the_documents() -> None:
     }  # fmt: skip
 
 
-def test_five_uses_within_fourteen_days_keep_a_fact_for_long(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_five_uses_within_fourteen_days_keep_a_fact_for_long(memory: AgentMemory, clock: ManualClock) -> None:
     fact = short(memory)
     for _ in range(4):
-        clock.ahead(hours=1)
+        clock.advance(hours=1)
         memory.curation.touch(fact.id)
     assert job(memory).counts == {}
     memory.curation.touch(fact.id)
@@ -67,26 +67,26 @@ def test_five_uses_within_fourteen_days_keep_a_fact_for_long(memory: AgentMemory
 
 
 @pytest.mark.parametrize("days, kept", [(14.0, True), (14.1, False)])
-def test_the_fifth_use_must_come_within_fourteen_days(home: Path, clock: StoppedClock, days: float, kept: bool) -> None:
-    with opened(home, clock=clock, seed=7, promotion={"score": 1000}) as memory:  # so that uses alone decide
+def test_the_fifth_use_must_come_within_fourteen_days(home: Path, clock: ManualClock, days: float, kept: bool) -> None:
+    with open_memory(home, clock=clock, seed=7, promotion={"score": 1000}) as memory:  # so that uses alone decide
         fact = short(memory)
         for _ in range(4):
             memory.curation.touch(fact.id)
-        clock.ahead(days=days)
+        clock.advance(days=days)
         memory.curation.touch(fact.id)
         assert job(memory).counts == ({"kept": 1} if kept else {})
 
 
 @pytest.mark.parametrize("uses, kept", [(0, False), (3, True)])
 def test_a_score_of_65_hundredths_after_a_half_life_keeps_it(
-    memory: AgentMemory, clock: StoppedClock, uses: int, kept: bool
+    memory: AgentMemory, clock: ManualClock, uses: int, kept: bool
 ) -> None:
     fact = short(memory)
     for _ in range(uses):
         memory.curation.touch(fact.id)
-    clock.ahead(days=2.9)
+    clock.advance(days=2.9)
     assert job(memory).counts == {}, "a new memory scores 1: it has to be a half-life old"
-    clock.ahead(days=0.1)
+    clock.advance(days=0.1)
     assert job(memory).counts == ({"kept": 1} if kept else {})
     assert memory.semantic.get_fact(fact.id).tier == ("long" if kept else "short")
     assert due(memory) == []
@@ -110,7 +110,7 @@ def test_a_project_s_fact_is_made_known_with_its_thresholds_in_the_audit(memory:
     assert row["config_snapshot"]["promotion"] == {"confidence": 0.85, "access_count": 5, "conversations": 2}
     assert row["metadata"]["reason"] == original.reason
     assert row["operation_id"] == report.operation_ids[0]
-    (edge,) = run(resources(memory).graph.edges([copy.key], Scope("alice", ROOF), ["PROMOTED_FROM"]))
+    (edge,) = run(engine_of(memory).graph.edges([copy.key], Scope("alice", ROOF), ["PROMOTED_FROM"]))
     assert (edge.source, edge.target) == (copy.id, fact.id)
 
 
@@ -156,28 +156,28 @@ def test_promoted_once_it_is_not_promoted_again(memory: AgentMemory) -> None:
     fact = known_well(memory)
     job(memory)
     (copy,) = global_facts(memory)
-    before = head(memory)
+    before = read_head(memory)
     for conversation in "cdefgh":
         memory.scoped(channel=ROOF, conversation_id=conversation).remember("roof")
     assert job(memory).counts == {}
     roof = memory.scoped(channel=ROOF)
     assert roof.semantic.promote_to_global(fact.id, "again") == copy
     assert roof.curation.promote(fact.id, "global").operation_id == ""
-    assert head(memory) == before
+    assert read_head(memory) == before
     memory.forget(copy.id)
     assert job(memory).counts == {}, "what was forgotten does not come back by itself"
     assert roof.semantic.promote_to_global(fact.id, "wanted after all").id != copy.id
 
 
-def test_a_dry_run_says_what_it_would_do_and_writes_nothing(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_a_dry_run_says_what_it_would_do_and_writes_nothing(memory: AgentMemory, clock: ManualClock) -> None:
     known_well(memory)
     fact = short(memory)
     for _ in range(5):
         memory.curation.touch(fact.id)
-    before, waiting = state(memory), due(memory)
+    before, waiting = read_state(memory), due(memory)
     foreseen = job(memory, dry_run=True)
     assert (foreseen.counts, foreseen.operation_ids) == ({"kept": 1, "spread": 1}, [])
-    assert (state(memory), due(memory)) == (before, waiting)
+    assert (read_state(memory), due(memory)) == (before, waiting)
     assert job(memory).counts == foreseen.counts
 
 
@@ -186,8 +186,8 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(memory: AgentMemory,
 def test_twice_is_once_and_undo_gives_the_former_state(
     tmp_path_factory: pytest.TempPathFactory, uses: list[int]
 ) -> None:
-    clock = StoppedClock()
-    with opened(tmp_path_factory.mktemp("home"), clock=clock, seed=7) as memory:
+    clock = ManualClock()
+    with open_memory(tmp_path_factory.mktemp("home"), clock=clock, seed=7) as memory:
         roof = memory.scoped(channel=ROOF)
         for number, times in enumerate(uses):
             face = roof if number % 2 else memory
@@ -195,14 +195,14 @@ def test_twice_is_once_and_undo_gives_the_former_state(
             for _ in range(times):
                 face.curation.touch(fact.id)
         known_well(memory)
-        clock.ahead(days=3)
-        before = state(memory)
+        clock.advance(days=3)
+        before = read_state(memory)
         report = job(memory)
-        after = state(memory)
-        assert (job(memory).counts, state(memory), due(memory)) == ({}, after, [])
+        after = read_state(memory)
+        assert (job(memory).counts, read_state(memory), due(memory)) == ({}, after, [])
         for operation in reversed(report.operation_ids):
             roof.undo(operation)
-        assert state(memory) == before
+        assert read_state(memory) == before
         assert job(memory).counts == {}, "what a person took back is not done again"
         for note in report.notes:
             roof.curation.touch(note.partition(":")[0])
@@ -220,12 +220,12 @@ def test_what_was_kept_for_long_may_still_be_made_known_everywhere(memory: Agent
 @pytest.mark.parametrize("name", ["promote", "clusters"])
 def test_one_worker_at_a_time(memory: AgentMemory, name: str) -> None:
     known_well(memory)
-    before = head(memory)
-    assert run(resources(memory).log.lease(f"{name}:alice", 30.0, "another")) is not None
-    assert job(memory, name).stopped == f"job {name} of 'alice': another worker is at it"
-    assert head(memory) == before
-    run(resources(memory).log.release(f"{name}:alice", "another"))
-    assert job(memory, name).stopped == ""
+    before = read_head(memory)
+    assert run(engine_of(memory).log.acquire_lease(f"{name}:alice", 30.0, "another")) is not None
+    assert job(memory, name).stop_reason == f"job {name} of 'alice': another worker is at it"
+    assert read_head(memory) == before
+    run(engine_of(memory).log.release_lease(f"{name}:alice", "another"))
+    assert job(memory, name).stop_reason == ""
 
 
 def test_by_hand_to_long_and_to_every_channel(memory: AgentMemory) -> None:
@@ -243,8 +243,8 @@ def test_by_hand_to_long_and_to_every_channel(memory: AgentMemory) -> None:
         memory.curation.promote(fact.id)
 
 
-def test_a_fact_that_ended_is_not_promoted(memory: AgentMemory, clock: StoppedClock) -> None:
-    known_well(memory, valid_to=clock.at.replace(day=2))
-    clock.ahead(days=3)
+def test_a_fact_that_ended_is_not_promoted(memory: AgentMemory, clock: ManualClock) -> None:
+    known_well(memory, valid_to=clock.time.replace(day=2))
+    clock.advance(days=3)
     assert job(memory).counts == {}
     assert due(memory) == []

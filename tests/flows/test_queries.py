@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from agentmem import AgentMemory, MemoryBundle
-from tests.flows.given import START, opened, texts
+from tests.flows.given import START, bundle_texts, open_memory
 
 TOLD = {
     "go": "At work I write Go all day.",
@@ -38,7 +38,7 @@ ODD = [
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
-    with opened(tmp_path_factory.mktemp("queries") / "home") as memory:
+    with open_memory(tmp_path_factory.mktemp("queries") / "home") as memory:
         memory.store_turns([{"content": text, "turn_id": name, "conversation_id": name} for name, text in TOLD.items()])
         memory.learn_fact("Rex is a dog")
         memory.upsert_entity({"name": "Rex", "type": "dog"})
@@ -47,7 +47,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
-    with opened(tmp_path_factory.mktemp("nothing") / "home") as memory:
+    with open_memory(tmp_path_factory.mktemp("nothing") / "home") as memory:
         yield memory
 
 
@@ -97,9 +97,15 @@ def test_a_window_of_time_bounds_where_world_time_begins(memory: AgentMemory) ->
     for days in (1, 3, 10):
         when = START.replace(day=1) - (START - START.replace(day=1))
         memory.store_turn(f"garden {days}", timestamp=when.fromordinal(when.toordinal() - days))
-    assert texts(memory.remember("garden", time_window_hours=100)) == ["garden 1", "garden 3"]
-    assert texts(memory.remember("garden", until=START.fromordinal(START.toordinal() - 2))) == ["garden 10", "garden 3"]
-    assert texts(memory.remember("garden", since=START.fromordinal(START.toordinal() - 3))) == ["garden 1", "garden 3"]
+    assert bundle_texts(memory.remember("garden", time_window_hours=100)) == ["garden 1", "garden 3"]
+    assert bundle_texts(memory.remember("garden", until=START.fromordinal(START.toordinal() - 2))) == [
+        "garden 10",
+        "garden 3",
+    ]
+    assert bundle_texts(memory.remember("garden", since=START.fromordinal(START.toordinal() - 3))) == [
+        "garden 1",
+        "garden 3",
+    ]
 
 
 def test_facts_that_are_too_unsure_stay_out_when_asked(memory: AgentMemory) -> None:

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from agentmem import AgentMemory
-from agentmem.recall.options import find_techniques
-from tests.fakes.llm_replies import Replies, put_behind
-from tests.flows.given import StoppedClock, head, ids, opened, resources, run, seat, tables
+from agentmem.recall.options import discover_techniques
+from tests.fakes.llm_replies import ScriptedLLM, install_llm
+from tests.flows.given import ManualClock, bundle_ids, context_of, engine_of, open_memory, read_head, read_tables, run
 
 AUDIT = ["memory_audit_log", "receipts", "store_meta"]  # the counter of audit rows stands in store_meta
 
 
 def usage_of(memory: AgentMemory) -> dict[str, int]:
     """How often each record was delivered, of those that were."""
-    rows = tables(memory)["memory_usage"]
+    rows = read_tables(memory)["memory_usage"]
     return {row[2]: row[3] for row in rows if row[3]}
 
 
@@ -31,27 +31,27 @@ def filled(memory: AgentMemory) -> AgentMemory:
 
 @pytest.mark.parametrize("level", ["off", "writes", "reads", "verbose"])
 def test_a_recall_without_reinforcement_changes_no_row_but_an_audit_row(home: Path, level: str) -> None:
-    with opened(home, audit_level=level) as memory:
-        put_behind(resources(filled(memory)), Replies())
-        before = tables(memory)
-        for technique in (None, *find_techniques()):
+    with open_memory(home, audit_level=level) as memory:
+        install_llm(engine_of(filled(memory)), ScriptedLLM())
+        before = read_tables(memory)
+        for technique in (None, *discover_techniques()):
             memory.remember("garden", reinforce=False, techniques=None if technique is None else [technique])
-        memory.remember("garden", reinforce=False, as_of=resources(memory).clock.now(), top_k=100)
-        memory.remember("garden", reinforce=False, known_at=resources(memory).clock.now())
+        memory.remember("garden", reinforce=False, as_of=engine_of(memory).clock.now(), top_k=100)
+        memory.remember("garden", reinforce=False, known_at=engine_of(memory).clock.now())
         memory.context("garden")
-        after = tables(memory)
+        after = read_tables(memory)
         if level in ("off", "writes"):
             assert after == before
         else:
-            assert tables(memory, AUDIT) == {name: rows for name, rows in before.items() if name not in AUDIT}
+            assert read_tables(memory, AUDIT) == {name: rows for name, rows in before.items() if name not in AUDIT}
             assert len(after["memory_audit_log"]) > len(before["memory_audit_log"])
 
 
 def test_reading_verbs_change_no_row(home: Path) -> None:
-    with opened(home, audit_level="off") as memory:
+    with open_memory(home, audit_level="off") as memory:
         filled(memory)
         receipt = memory.remember("garden").receipt
-        before = tables(memory)
+        before = read_tables(memory)
         fact, entity = memory.semantic.facts()[0], memory.semantic.entities()[0]
         conversation = memory.episodic.conversations()[0].id
         turns = memory.episodic.get_conversation(conversation)
@@ -70,7 +70,7 @@ def test_reading_verbs_change_no_row(home: Path) -> None:
         memory.audit.why_not(receipt.id, turns[29].id)
         memory.working.current_markdown()
         memory.remember("nothing of the kind", reinforce=False)
-        assert tables(memory) == before
+        assert read_tables(memory) == before
 
 
 def test_what_was_delivered_is_counted_once_per_recall_and_nothing_else(memory: AgentMemory) -> None:
@@ -78,30 +78,30 @@ def test_what_was_delivered_is_counted_once_per_recall_and_nothing_else(memory: 
     assert usage_of(memory) == {}
     bundle = memory.remember("garden", top_k=3)
     delivered = {name for _, name in bundle.receipt.delivered}
-    assert delivered == ids(bundle)
+    assert delivered == bundle_ids(bundle)
     assert usage_of(memory) == dict.fromkeys(delivered, 1), "a record in two lists is delivered once"
     second = memory.remember("garden", top_k=1)
-    assert usage_of(memory) == {name: 1 + (name in ids(second)) for name in delivered | ids(second)}
-    scope, inside = seat(memory).scope, resources(memory)
-    run(inside.log.touch(bundle.receipt.delivered, scope, bundle.receipt.id, at=inside.clock.now()))
+    assert usage_of(memory) == {name: 1 + (name in bundle_ids(second)) for name in delivered | bundle_ids(second)}
+    scope, inside = context_of(memory).scope, engine_of(memory)
+    run(inside.log.record_usage(bundle.receipt.delivered, scope, bundle.receipt.id, used_at=inside.clock.now()))
     assert usage_of(memory)[bundle.turns[0].id] == 2, "a receipt sent again counts no more"
 
 
-def test_a_delivery_counts_the_conversation_it_went_into(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_a_delivery_counts_the_conversation_it_went_into(memory: AgentMemory, clock: ManualClock) -> None:
     fact = memory.learn_fact("Ann keeps the garden")
     for name in ("c1", "c2", "c1"):
         view = memory.scoped(conversation_id=name)
         view.remember("garden")
     memory.store_turn("begins a conversation of its own")
     memory.remember("garden")
-    usage = run(resources(memory).log.usage([fact.key], seat(memory).scope))[fact.key]
-    assert (usage.access_count, usage.conversations, usage.last_accessed) == (4, 3, clock.at)
+    usage = run(engine_of(memory).log.usage([fact.key], context_of(memory).scope))[fact.key]
+    assert (usage.access_count, usage.conversations, usage.last_accessed) == (4, 3, clock.time)
 
 
 def test_a_recall_moves_no_journal(memory: AgentMemory) -> None:
     filled(memory)
-    before = head(memory)
+    before = read_head(memory)
     memory.remember("garden")
     memory.context("garden")
-    assert head(memory) == before
+    assert read_head(memory) == before
     assert memory.context("garden").text == memory.context("garden").text

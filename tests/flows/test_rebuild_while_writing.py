@@ -13,7 +13,7 @@ from agentmem.model.records import KINDS
 from agentmem.model.scope import Scope
 from agentmem.projections import VectorProjection
 from agentmem.stores import WHOLE, Where
-from agentmem.text.words import terms
+from agentmem.text.words import tokenize
 from agentmem.upkeep.rebuild import rebuild
 from tests.flows.test_servers import PATIENT
 from tests.servers.stack import Stack
@@ -35,7 +35,7 @@ ON_SERVERS = pytest.mark.server("postgres", "redis", "neo4j")
 )
 def settings(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Of a memory on one stack; `user_id` is known to nobody else. `followed`: no vectors come with the log."""
-    monkeypatch.setattr(VectorProjection, "instant", "followed" not in request.param)
+    monkeypatch.setattr(VectorProjection, "is_synchronous", "followed" not in request.param)
     given: dict[str, Any] = {"user_id": "alice", "home": home, "embedder": "hash:v1:64"}
     if request.param.startswith("servers"):
         stack: Stack = request.getfixturevalue("stack")
@@ -61,22 +61,22 @@ async def history(memory: AsyncAgentMemory) -> None:
 
 async def built(memory: AsyncAgentMemory) -> dict[str, Any]:
     """All that the projections hold of the user."""
-    resources, scope = memory.resources, Scope(memory.scope.user_id)
-    records = await resources.log.find(scope, Where(kinds=tuple(KINDS)), limit=ALL)
+    engine, scope = memory.engine, Scope(memory.scope.user_id)
+    records = await engine.log.find(scope, Where(kinds=tuple(KINDS)), limit=ALL)
     keys = [record.key for record in records]
-    edges = [await resources.graph.edges(keys[at : at + 50], scope, limit=ALL) for at in range(0, len(keys), 50)]
+    edges = [await engine.graph.edges(keys[at : at + 50], scope, limit=ALL) for at in range(0, len(keys), 50)]
     found: dict[str, Any] = {"edges": sorted({edge.model_dump_json() for page in edges for edge in page})}
-    if resources.following is not None:
-        graph: Any = resources.following.graph
-        found["nodes"] = {kind: await graph.get(kind, scope, limit=ALL) for kind in KINDS}
-    index, embedder = resources.vectors[0].index, resources.vectors[0].embedder
+    if engine.graph_projection is not None:
+        graph: Any = engine.graph_projection.graph
+        found["nodes"] = {kind: await graph.record_seqs(kind, scope, limit=ALL) for kind in KINDS}
+    index, embedder = engine.vector_projections[0].index, engine.vector_projections[0].embedder
     for text in ("who was seen at the lake?", "Number 17"):
         (vector,) = await embedder.embed([text])
-        (scores,) = await index.scores(vector, scope, Where(), [WHOLE])
-        found[text] = scores.slots.tolist(), scores.scores.tolist()
-    words = terms("number person lake garden harbour seen avoids likes 17 96")
-    postings = await resources.log.match(words, scope)
-    found["words"] = {term: (each.slots.tolist(), each.counts.tolist()) for term, each in postings.items()}
+        (scores,) = await index.score_all(vector, scope, Where(), [WHOLE])
+        found[text] = scores.ordinals.tolist(), scores.scores.tolist()
+    words = tokenize("number person lake garden harbour seen avoids likes 17 96")
+    postings = await engine.log.match(words, scope)
+    found["words"] = {term: (each.ordinals.tolist(), each.counts.tolist()) for term, each in postings.items()}
     return found
 
 
@@ -86,16 +86,16 @@ async def test_rebuilt_while_it_was_written_and_rebuilt_at_rest_are_the_same(set
         writing = asyncio.ensure_future(history(agent))
         written = 0
         while not writing.done():
-            before = await operator.resources.log.head(agent.scope)
-            await rebuild(operator.resources, [agent.scope.user_id])
-            written += (await operator.resources.log.head(agent.scope)).seq - before.seq
+            before = await operator.engine.log.head(agent.scope)
+            await rebuild(operator.engine, [agent.scope.user_id])
+            written += (await operator.engine.log.head(agent.scope)).seq - before.seq
             await asyncio.sleep(0.1)
         await writing
         await agent.flush()
         await operator.flush()
         assert set((await operator.lag()).values()) == {0}
         meanwhile = await built(operator)
-        await rebuild(operator.resources, [agent.scope.user_id])
+        await rebuild(operator.engine, [agent.scope.user_id])
         await operator.flush()
         assert written > TURNS / 10
         assert len(meanwhile["edges"]) > TURNS

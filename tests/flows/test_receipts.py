@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentmem import AgentMemory, NotFound
-from tests.flows.given import StoppedClock, opened, resources
+from tests.flows.given import ManualClock, engine_of, open_memory
 
 
 def filled(memory: AgentMemory) -> None:
@@ -22,7 +22,7 @@ def filled(memory: AgentMemory) -> None:
 
 @pytest.mark.parametrize("level", ["off", "writes", "reads", "verbose"])
 def test_receipts_stay_in_the_process_at_every_level(home: Path, level: str) -> None:
-    with opened(home, audit_level=level) as memory:
+    with open_memory(home, audit_level=level) as memory:
         memory.store_turn("The garden.")
         bundle = memory.remember("garden")
         assert memory.audit.receipt(bundle.receipt.id) is bundle.receipt
@@ -30,12 +30,12 @@ def test_receipts_stay_in_the_process_at_every_level(home: Path, level: str) -> 
 
 
 def test_the_last_thousand_receipts_are_kept(memory: AgentMemory) -> None:
-    inside = resources(memory)
+    inside = engine_of(memory)
     first = memory.remember("x").receipt
     for number in range(999):
-        inside.keep_receipt(str(number), first)
+        inside.cache_receipt(str(number), first)
     assert memory.audit.receipt(first.id) is first
-    inside.keep_receipt("one more", first)
+    inside.cache_receipt("one more", first)
     with pytest.raises(NotFound, match="1,000"):
         memory.audit.receipt(first.id)
 
@@ -53,16 +53,16 @@ def test_a_receipt_names_techniques_ranks_scores_and_factors(memory: AgentMemory
     assert receipt.embedder == "hash:v1:512"
 
 
-def test_replay_gives_the_delivered_bundle_after_later_writes(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_replay_gives_the_delivered_bundle_after_later_writes(memory: AgentMemory, clock: ManualClock) -> None:
     filled(memory)
     asked = [
         memory.remember("What of Ann's garden on day 7?", top_k=7),
         memory.remember("garden", include=("semantic",)),
-        memory.remember("garden", known_at=clock.at, as_of=clock.at),
+        memory.remember("garden", known_at=clock.time, as_of=clock.time),
         memory.scoped(channel="roof").remember("garden"),
     ]
     texts = [str(bundle) for bundle in asked]
-    clock.ahead(days=2)
+    clock.advance(days=2)
     for fact in memory.semantic.facts():
         memory.semantic.supersede_fact(fact.id, f"No longer: {fact.claim}")
     for turn in memory.episodic.recent_turns(40):
@@ -77,13 +77,13 @@ def test_replay_gives_the_delivered_bundle_after_later_writes(memory: AgentMemor
         assert str(again) == text
 
 
-def test_why_not_tells_each_reason(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_why_not_tells_each_reason(memory: AgentMemory, clock: ManualClock) -> None:
     filled(memory)
     old = memory.learn_fact("Ann's garden is small")
     memory.semantic.supersede_fact(old.id, "Ann's garden is large")
     gone = memory.store_turn("A garden to forget.")
     memory.forget(gone.id)
-    over = memory.learn_fact("The garden was closed", valid_to=clock.at.replace(hour=1))
+    over = memory.learn_fact("The garden was closed", valid_to=clock.time.replace(hour=1))
     private = memory.scoped(channel="roof").learn_fact("The roof garden")
     weak = memory.learn_fact("The garden is haunted", confidence=0.1)
     receipt = memory.remember("garden", top_k=3, min_confidence=0.3, include=("episodic", "semantic")).receipt
@@ -105,9 +105,9 @@ def test_why_not_tells_each_reason(memory: AgentMemory, clock: StoppedClock) -> 
     assert "no record of this id was known then" in said(later.id)
 
 
-def test_why_not_tells_of_the_time_asked_for(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_why_not_tells_of_the_time_asked_for(memory: AgentMemory, clock: ManualClock) -> None:
     turn = memory.store_turn("The garden.")
-    receipt = memory.remember("garden", as_of=clock.at.replace(hour=1)).receipt
+    receipt = memory.remember("garden", as_of=clock.time.replace(hour=1)).receipt
     assert "not true yet" in str(memory.audit.why_not(receipt.id, turn.id))
-    receipt = memory.remember("garden", until=clock.at.replace(hour=1)).receipt
+    receipt = memory.remember("garden", until=clock.time.replace(hour=1)).receipt
     assert "outside of the time" in str(memory.audit.why_not(receipt.id, turn.id))

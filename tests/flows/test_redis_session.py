@@ -11,7 +11,7 @@ import redis
 from agentmem import AgentMemory
 from agentmem.errors import NotFound
 from agentmem.settings import load_settings
-from agentmem.upkeep.doctor import doctor
+from agentmem.upkeep.doctor import diagnose
 from tests.servers.local import LocalServer
 
 
@@ -58,12 +58,12 @@ def test_an_erasure_says_what_it_could_not_reach(home: Path, own_redis: LocalSer
         receipt = memory.remember("bees").receipt
         own_redis.kill()
         scan = memory.erase().scan
-        assert scan.remnants == {}
-        assert [place for place in scan.pending if place.startswith("session cache")]
+        assert scan.leftovers == {}
+        assert [place for place in scan.deferred if place.startswith("session cache")]
         with pytest.raises(NotFound):
             memory.audit.receipt(receipt.id)
         own_redis.restart()
-        assert memory.erase().scan.pending == ()
+        assert memory.erase().scan.deferred == ()
 
 
 def test_the_doctor_looks_at_the_redis(home: Path, own_redis: LocalServer) -> None:
@@ -72,7 +72,7 @@ def test_the_doctor_looks_at_the_redis(home: Path, own_redis: LocalServer) -> No
     settings = load_settings(home=home, session_url=own_redis.url)
 
     def session() -> tuple[str, str]:
-        (found,) = [finding for finding in asyncio.run(doctor(settings)) if finding.what == "session"]
+        (found,) = [finding for finding in asyncio.run(diagnose(settings)) if finding.check == "session"]
         return found.level, found.detail
 
     assert "Redis 7" in session()[1]

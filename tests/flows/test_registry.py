@@ -10,32 +10,32 @@ import pytest
 
 from agentmem import ConfigError, providers
 from agentmem.recall import techniques
-from tests.flows.given import opened
+from tests.flows.given import open_memory
 
 TECHNIQUE = '''
 """Shouting: what is written in capitals comes first."""
 import numpy as np
 from pydantic import Field
-from agentmem.model.ranking import Ranked
-from agentmem.recall.technique import Hits, Memory, Query
-from agentmem.recall.technique import Options as TechniqueOptions
+from agentmem.model.ranking import ScoreList
+from agentmem.recall.technique import ScoreLists, SearchContext, RecallQuery
+from agentmem.recall.technique import TechniqueOptions
 
 class Options(TechniqueOptions):
     loud: float = Field(default=5.0, ge=0)
 
-async def search(query: Query, memory: Memory, options: Options) -> Hits:
-    slots = [int(slot) for slot in np.flatnonzero(memory.turns)]
-    worth = np.zeros(memory.outline.size, dtype=np.float32)
+async def search(query: RecallQuery, memory: SearchContext, options: Options) -> ScoreLists:
+    slots = [int(slot) for slot in np.flatnonzero(memory.turn_mask)]
+    worth = np.zeros(memory.columns.size, dtype=np.float32)
     for slot, turn in zip(slots, await memory.read(slots), strict=True):
         worth[slot] = options.loud * turn.content.isupper()
-    return {"loud": Ranked(worth, "added")}
+    return {"loud": ScoreList(worth, "added")}
 '''
 EMBEDDER = '''
 """Vectors of two numbers: long texts and short ones."""
 import numpy as np
 
 class Lengths:
-    grains = ("whole",)
+    granularities = ("whole",)
     dimensions = 2
     def __init__(self, model):
         self.identity = f"lengths:{model}:2"
@@ -67,16 +67,16 @@ def drop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_dropped_in_technique_is_found_used_and_explained(home: Path, drop: Path) -> None:
     (drop / "techniques" / "loudness.py").write_text(TECHNIQUE)
-    with opened(home) as memory:
+    with open_memory(home) as memory:
         memory.store_turns(["The garden is quiet.", "COME HERE NOW", "The garden again."])
         bundle = memory.remember("garden")
         assert bundle.turns[0].content == "COME HERE NOW"
         assert "loud +5.00" in bundle.items[0].why
         assert "loudness" in {line.technique for line in bundle.receipt.trace}
         assert memory.remember("garden", techniques=["loudness"]).turns[0].content == "COME HERE NOW"
-    with opened(home, recall={"loudness": {"loud": 0}}) as memory:
+    with open_memory(home, recall={"loudness": {"loud": 0}}) as memory:
         assert memory.remember("garden").turns[-1].content == "COME HERE NOW"
-    with opened(home, recall={"loudness": {"enabled": False}}) as memory:
+    with open_memory(home, recall={"loudness": {"enabled": False}}) as memory:
         assert "loudness" not in {line.technique for line in memory.remember("garden").receipt.trace}
 
 
@@ -84,7 +84,7 @@ def test_a_technique_that_fails_costs_a_notice_not_the_recall(home: Path, drop: 
     (drop / "techniques" / "faulty.py").write_text(
         TECHNIQUE.replace("    slots =", "    raise RuntimeError('broken on purpose')\n    slots =")
     )
-    with opened(home) as memory:
+    with open_memory(home) as memory:
         memory.store_turn("The garden is quiet.")
         bundle = memory.remember("garden")
         assert [turn.content for turn in bundle.turns] == ["The garden is quiet."]
@@ -96,25 +96,25 @@ def test_a_technique_that_fails_costs_a_notice_not_the_recall(home: Path, drop: 
 def test_a_technique_that_is_none_is_named_at_the_door(home: Path, drop: Path) -> None:
     (drop / "techniques" / "shapeless.py").write_text(BROKEN)
     with pytest.raises(ConfigError, match="shapeless"):
-        opened(home)
+        open_memory(home)
 
 
 def test_a_dropped_in_embedder_is_found_by_its_vendor_and_used(home: Path, drop: Path) -> None:
     (drop / "providers" / "lengths.py").write_text(EMBEDDER)
-    with opened(home, embedder="lengths:v1") as memory:
+    with open_memory(home, embedder="lengths:v1") as memory:
         memory.store_turns(["short one", "a turn that is rather long, as turns go"])
         bundle = memory.remember("something that has many letters", techniques=["vector"])
         assert bundle.turns[0].content.startswith("a turn")
         assert bundle.receipt.embedder == "lengths:v1:2"
         assert memory.lag() == {"graph": 0, "vectors/lengths:v1:2": 0}
-    with opened(home, embedder="lengths") as memory:
+    with open_memory(home, embedder="lengths") as memory:
         assert memory.remember("brief", techniques=["vector"]).turns[0].content == "short one"
 
 
 def test_without_the_file_the_vendor_is_unknown(home: Path) -> None:
     with pytest.raises(ConfigError, match="lengths"):
-        opened(home, embedder="lengths:v1")
-    with opened(home) as memory:
+        open_memory(home, embedder="lengths:v1")
+    with open_memory(home) as memory:
         assert memory.remember("x").receipt.embedder == "hash:v1:512"
 
 
@@ -123,7 +123,7 @@ def test_seeded_recall_waits_for_slow_techniques_and_unseeded_does_not(home: Pat
     (drop / "techniques" / "slowness.py").write_text(slow)
     hurried = {"slowness": {"deadline": 0.05}}
     for seed, waits in ((None, False), (1, True)):
-        with opened(home, seed=seed, recall=hurried) as memory:
+        with open_memory(home, seed=seed, recall=hurried) as memory:
             memory.store_turn("COME HERE NOW")
             said = [notice for notice in memory.remember("garden").notices if "slowness" in notice]
             assert (said == []) is waits

@@ -19,7 +19,7 @@ from tests.servers.stack import Stack, database_of
 @pytest.fixture
 def backup(stack: Stack, postgres_url: str) -> Iterator[Stack]:
     """The stack with the log as it is when `taken` is called."""
-    name = f"backup_{stack.mark}"
+    name = f"backup_{stack.user_suffix}"
     yield replace(stack, log_url=database_of(postgres_url, name))
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
@@ -53,7 +53,7 @@ async def test_a_restored_log_is_cleaned_again_and_its_graph_made_anew(
         assert {turn.id for turn in (await memory.remember("heron safe")).turns} >= {secret.id}  # the backup has it
         with pytest.raises(StoreUnavailable, match="ahead of the log"):
             await memory.flush()
-        report = await rebuild(memory.resources, [memory.scope.user_id], what=["graph"])
+        report = await rebuild(memory.engine, [memory.scope.user_id], targets=["graph"])
         assert "2 records" in " ".join(report.notes)
         assert set((await memory.lag()).values()) == {0}
         found = await memory.remember("heron safe")
@@ -61,8 +61,8 @@ async def test_a_restored_log_is_cleaned_again_and_its_graph_made_anew(
         assert [fact.id for fact in found.facts if fact.id == told.id] == []
         with pytest.raises(NotFound):
             await memory.semantic.get_fact(told.id)
-        following = memory.resources.following
+        following = memory.engine.graph_projection
         assert following is not None
-        assert list(await following.graph.get("Turn", memory.scope)) == [kept.id]
-        again = await rebuild(memory.resources, [memory.scope.user_id], what=["graph"])
+        assert list(await following.graph.record_seqs("Turn", memory.scope)) == [kept.id]
+        again = await rebuild(memory.engine, [memory.scope.user_id], targets=["graph"])
         assert again.notes == ()

@@ -10,11 +10,21 @@ import pytest
 
 from agentmem import AgentMemory, Conflict, InvalidRecord, NotFound
 from agentmem.memory import erasure
-from agentmem.memory.reviews import CHOICES, pair_id
-from agentmem.model.changes import Change, Write
-from agentmem.model.edges import mentioned
+from agentmem.memory.reviews import ALLOWED_DECISIONS, same_entity_review_id
+from agentmem.model.changes import Change, WriteAttempt
+from agentmem.model.edges import build_mention
 from agentmem.model.records import Gloss, Record, Review
-from tests.flows.given import START, StoppedClock, head, last_operation, opened, resources, run, seat, state
+from tests.flows.given import (
+    START,
+    ManualClock,
+    context_of,
+    engine_of,
+    last_operation_id,
+    open_memory,
+    read_head,
+    read_state,
+    run,
+)
 from tests.flows.test_erasure import MARK, traces
 
 KEY = "the key"
@@ -23,17 +33,17 @@ KEY = "the key"
 def put(memory: AgentMemory, record: Record) -> Any:
     """Store a record as consolidation does: through the one way to write."""
 
-    async def make(write: Write) -> Change:
-        return write.change(record.model_copy(update={"channel": seat(memory).scope.channel}))
+    async def make(write: WriteAttempt) -> Change:
+        return write.build_change(record.model_copy(update={"channel": context_of(memory).scope.channel}))
 
-    entry = run(resources(memory).write(seat(memory).scope, "consolidate", make, kind=record.kind))
+    entry = run(engine_of(memory).write(context_of(memory).scope, "consolidate", make, kind=record.kind))
     assert entry is not None
-    return entry.puts[0].record
+    return entry.upserts[0].record
 
 
 def ask(memory: AgentMemory, about: str, question: str = "Is it so?", **fields: Any) -> Review:
     """An open review."""
-    review_id = fields.pop("id", "") or resources(memory).ids.new()
+    review_id = fields.pop("id", "") or engine_of(memory).ids.new_id()
     found: Review = put(memory, Review(id=review_id, about=about, question=question, **fields))
     return found
 
@@ -48,10 +58,10 @@ def claims(memory: AgentMemory, **where: Any) -> list[str]:
     return [fact.claim for fact in memory.semantic.facts(where)]
 
 
-def test_open_reviews_are_listed_oldest_first(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_open_reviews_are_listed_oldest_first(memory: AgentMemory, clock: ManualClock) -> None:
     made = []
     for number, about in enumerate(("doubtful", "ungrounded", "doubtful")):
-        clock.ahead(minutes=1)
+        clock.advance(minutes=1)
         made.append(ask(memory, about, f"Number {number}?", proposed={"claim": "x"}))
     assert memory.semantic.reviews() == made
     assert memory.semantic.reviews("doubtful") == [made[0], made[2]]
@@ -126,10 +136,10 @@ def test_a_rejected_claim_stays_out(memory: AgentMemory) -> None:
     ],
 )
 def test_one_of_two_claims_is_preferred_or_both_are_kept(
-    memory: AgentMemory, clock: StoppedClock, about: str, decision: str, left: list[str]
+    memory: AgentMemory, clock: ManualClock, about: str, decision: str, left: list[str]
 ) -> None:
     review = contested(memory, about)
-    decided_at = clock.ahead(days=1)
+    decided_at = clock.advance(days=1)
     decided = memory.semantic.resolve_review(review.id, decision)
     assert claims(memory) == left
     old = memory.semantic.get_fact(review.record_ids[0])
@@ -146,11 +156,11 @@ def test_one_of_two_claims_is_preferred_or_both_are_kept(
         assert claims(memory, as_of=START + timedelta(hours=1)) == ["Ann lives in Bergen"]
 
 
-def test_what_came_in_the_place_of_the_old_fact_gives_way(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_what_came_in_the_place_of_the_old_fact_gives_way(memory: AgentMemory, clock: ManualClock) -> None:
     review = contested(memory)
-    clock.ahead(days=1)
+    clock.advance(days=1)
     memory.semantic.supersede_fact(review.record_ids[0], "Ann lives in Rome")
-    clock.ahead(days=1)
+    clock.advance(days=1)
     memory.semantic.resolve_review(review.id, "prefer_new")
     assert claims(memory) == ["Ann lives in Bergen"]
 
@@ -174,18 +184,24 @@ def test_the_new_fact_stands_in_the_channel_of_its_review(memory: AgentMemory) -
 def test_two_entities_are_merged_or_kept_apart_for_good(memory: AgentMemory) -> None:
     ann, anna, cleo = (memory.upsert_entity({"name": name}).id for name in ("Ann", "Anna", "Cleo"))
     fact = memory.learn_fact("Anna sings", entity_ids=[anna])
-    assert memory.semantic.asked_about(ann, anna) is None
+    assert memory.semantic.find_same_entity_review(ann, anna) is None
     reviews = [
-        ask(memory, "same_entity", f"Is it {first}?", record_ids=(first, second), id=pair_id("alice", first, second))
+        ask(
+            memory,
+            "same_entity",
+            f"Is it {first}?",
+            record_ids=(first, second),
+            id=same_entity_review_id("alice", first, second),
+        )
         for first, second in ((ann, anna), (cleo, ann))
     ]
-    assert memory.semantic.asked_about(anna, ann) == reviews[0]
+    assert memory.semantic.find_same_entity_review(anna, ann) == reviews[0]
     merged = memory.semantic.resolve_review(reviews[0].id, "merge")
     apart = memory.semantic.resolve_review(reviews[1].id, "keep_apart")
     assert memory.semantic.get_fact(fact.id).entity_ids == (ann,)
     assert {entity.id for entity in memory.semantic.entities()} == {ann, cleo}
-    assert memory.semantic.asked_about(anna, ann) == merged
-    assert memory.semantic.asked_about(ann, cleo) == apart
+    assert memory.semantic.find_same_entity_review(anna, ann) == merged
+    assert memory.semantic.find_same_entity_review(ann, cleo) == apart
     assert (merged.review_status, apart.review_status) == ("accepted", "rejected")
 
 
@@ -200,28 +216,28 @@ def test_entities_that_became_one_meanwhile_are_merged_as_what_they_are(memory: 
     assert (kept.id, kept.aliases) == (anna, ("Ann", "Cleo"))
 
 
-@pytest.mark.parametrize("about", CHOICES)
+@pytest.mark.parametrize("about", ALLOWED_DECISIONS)
 def test_a_wrong_decision_names_those_that_are_allowed(memory: AgentMemory, about: str) -> None:
     review = ask(memory, about, proposed={"claim": "x"})
-    at = head(memory)
+    at = read_head(memory)
     for word in ("", "yes", "accept" if about.startswith("same") else "merge"):
-        with pytest.raises(InvalidRecord, match=", ".join(CHOICES[about])) as refused:
+        with pytest.raises(InvalidRecord, match=", ".join(ALLOWED_DECISIONS[about])) as refused:
             memory.semantic.resolve_review(review.id, word)
         assert refused.value.field == "decision"
-    assert head(memory) == at
+    assert read_head(memory) == at
 
 
-def test_the_same_decision_again_is_the_same_and_another_a_conflict(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_the_same_decision_again_is_the_same_and_another_a_conflict(memory: AgentMemory, clock: ManualClock) -> None:
     review = ask(memory, "doubtful", proposed={"claim": "Ann sings"})
     decided = memory.semantic.resolve_review(review.id, "accept", idempotency_key=KEY)
-    at = head(memory)
-    clock.ahead(hours=1)
+    at = read_head(memory)
+    clock.advance(hours=1)
     assert memory.semantic.resolve_review(review.id, "accept") == decided
     assert memory.semantic.resolve_review(review.id, "accept", idempotency_key=KEY) == decided
     for key in (None, KEY):
         with pytest.raises(Conflict):
             memory.semantic.resolve_review(review.id, "reject", idempotency_key=key)
-    assert head(memory) == at
+    assert read_head(memory) == at
 
 
 MALFORMED: dict[str, dict[str, Any]] = {
@@ -250,10 +266,10 @@ def test_a_malformed_proposal_is_refused_and_the_review_stays_open(
 ) -> None:
     old = memory.learn_fact("Ann lives in Oslo")
     review = ask(memory, about, proposed=proposed, record_ids=(old.id,))
-    at = head(memory)
+    at = read_head(memory)
     with pytest.raises(InvalidRecord):
         memory.semantic.resolve_review(review.id, "accept" if about == "doubtful" else "prefer_new")
-    assert head(memory) == at
+    assert read_head(memory) == at
     assert memory.semantic.reviews() == [review]
 
 
@@ -265,13 +281,13 @@ def test_a_review_that_names_nothing_is_refused(memory: AgentMemory, about: str,
     assert memory.semantic.reviews() == [review]
 
 
-@pytest.mark.parametrize("decision", CHOICES["contradiction"])
+@pytest.mark.parametrize("decision", ALLOWED_DECISIONS["contradiction"])
 def test_a_decision_is_taken_back_whole(memory: AgentMemory, decision: str) -> None:
     review = contested(memory)
-    before = state(memory)
+    before = read_state(memory)
     memory.semantic.resolve_review(review.id, decision)
-    memory.undo(last_operation(memory))
-    assert state(memory) == before
+    memory.undo(last_operation_id(memory))
+    assert read_state(memory) == before
     assert [each.id for each in memory.semantic.reviews()] == [review.id]
 
 
@@ -315,12 +331,14 @@ def test_erasing_any_source_of_a_gloss_erases_the_gloss(memory: AgentMemory) -> 
     for turn, leans in ((first, ()), (second, (first.id,)), (third, ())):
         put(memory, Gloss(id=turn.id, standalone=f"It is {turn.content}.", source_turn_ids=(turn.id, *leans)))
     ann = memory.upsert_entity({"name": "Ann"})
-    put(memory, mentioned("alice", "_global", second.id, ann.id))
-    gone = put(memory, mentioned("alice", "_global", first.id, ann.id))
+    put(memory, build_mention("alice", "_global", second.id, ann.id))
+    gone = put(memory, build_mention("alice", "_global", first.id, ann.id))
     receipt = memory.forget(first.id, hard=True)
     assert (receipt.ids, receipt.derived) == ((first.id,), (gone.id,)), "the second turn stays, and whom it names"
     assert [turn.id for turn in memory.episodic.recent_turns()] == [second.id, third.id]
-    glosses = run(resources(memory).log.get("Gloss", [first.id, second.id, third.id], seat(memory).scope))
+    glosses = run(
+        engine_of(memory).log.read_records("Gloss", [first.id, second.id, third.id], context_of(memory).scope)
+    )
     assert [gloss.id for gloss in glosses] == [third.id]
 
 
@@ -328,47 +346,47 @@ def test_erasing_any_source_of_a_gloss_erases_the_gloss(memory: AgentMemory) -> 
 def test_a_gloss_is_forgotten_and_restored_with_its_turn(memory: AgentMemory, whole: bool) -> None:
     turn = memory.store_turn({"content": "It is one.", "conversation_id": "c"})
     put(memory, Gloss(id=turn.id, standalone="The number is one.", source_turn_ids=(turn.id,)))
-    before = state(memory)
+    before = read_state(memory)
     receipt = memory.forget("c" if whole else turn.id)
     assert sorted(receipt.ids) == sorted(["c", turn.id] if whole else [turn.id])
-    (gloss,) = run(resources(memory).log.get("Gloss", [turn.id], seat(memory).scope))
+    (gloss,) = run(engine_of(memory).log.read_records("Gloss", [turn.id], context_of(memory).scope))
     assert gloss.superseded_at is not None
     restored = memory.restore("c" if whole else turn.id)
     assert {record.kind for record in restored} == ({"Conversation"} if whole else set()) | {"Turn", "Gloss"}
-    assert state(memory) == before
+    assert read_state(memory) == before
     memory.forget("c" if whole else turn.id)
-    memory.undo(last_operation(memory))
-    assert state(memory) == before
+    memory.undo(last_operation_id(memory))
+    assert read_state(memory) == before
 
 
 @pytest.mark.parametrize("kind", ["Review", "Gloss"])
 def test_what_is_written_while_its_turn_is_erased_goes_too(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    every, looks = erasure.every, []
+    every, looks = erasure.list_across_channels, []
     turn = memory.store_turn("one")
     late = {
         "Review": Review(id="late", about="doubtful", question="Is it?", source_turn_ids=(turn.id,)),
         "Gloss": Gloss(id="late", standalone="It is one.", source_turn_ids=("late", turn.id)),
     }[kind]
 
-    async def make(write: Write) -> Change:
-        return write.change(late)
+    async def make(write: WriteAttempt) -> Change:
+        return write.build_change(late)
 
     async def slowly(at: Any, where: Any) -> Any:
         found = await every(at, where)
         looks.append(where.kinds)
         if looks.count((kind,)) == 2 and where.kinds == (kind,):  # the last look before it is erased
-            await resources(memory).write(seat(memory).scope, "late", make, kind=kind)
+            await engine_of(memory).write(context_of(memory).scope, "late", make, kind=kind)
         return found
 
-    monkeypatch.setattr(erasure, "every", slowly)
+    monkeypatch.setattr(erasure, "list_across_channels", slowly)
     memory.forget(turn.id, hard=True)
-    assert run(resources(memory).log.get(kind, ["late"], seat(memory).scope)) == []
+    assert run(engine_of(memory).log.read_records(kind, ["late"], context_of(memory).scope)) == []
 
 
 def test_nothing_is_left_of_the_reviews_and_glosses_of_an_erased_turn(home: Path) -> None:
-    with opened(home, audit_level="verbose") as memory:
+    with open_memory(home, audit_level="verbose") as memory:
         turn = memory.store_turn(f"My code is {MARK}.", turn_id="t")
         kept = memory.store_turn("A harmless turn about tea.")
         put(memory, Gloss(id="t", standalone=f"The code is {MARK}.", keys=(MARK,), source_turn_ids=("t",)))
@@ -384,6 +402,6 @@ def test_nothing_is_left_of_the_reviews_and_glosses_of_an_erased_turn(home: Path
         assert traces(home)
         receipt = memory.forget(turn.id, hard=True)
         assert receipt.scan is not None
-        assert (receipt.scan.remnants, receipt.scan.pending) == ({}, ())
+        assert (receipt.scan.leftovers, receipt.scan.deferred) == ({}, ())
         assert traces(home) == []
         assert memory.semantic.reviews() == memory.semantic.facts({"retired": True}) == []

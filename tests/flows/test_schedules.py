@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, AsyncAgentMemory, ConfigError, InvalidRecord, NotFound
-from agentmem.consolidation import JobOptions, chosen_jobs
-from agentmem.consolidation.serving import OPERATOR, serve
+from agentmem.consolidation import JobOptions, select_jobs
+from agentmem.consolidation.serving import OPERATOR, run_job
 from agentmem.model.records import Schedule
 from agentmem.settings import load_settings
-from tests.flows.given import START, StoppedClock, last_operation, opened, resources, run, seat
+from tests.flows.given import START, ManualClock, context_of, engine_of, last_operation_id, open_memory, run
 
 # START is Sunday, 1 March 2026, 12:00 UTC.
 NINE = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -26,17 +26,17 @@ NINE = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
 def handed(memory: AgentMemory) -> dict[str, int]:
     """What one run of the worker's job did."""
-    module = chosen_jobs("schedules")["schedules"]
-    return run(serve(resources(memory), module, JobOptions())).counts
+    module = select_jobs("schedules")["schedules"]
+    return run(run_job(engine_of(memory), module, JobOptions())).counts
 
 
 def waiting(memory: AgentMemory, now: datetime) -> list[str]:
     """The users whom the store names to the worker."""
-    return run(resources(memory).jobs.due("schedules", now, OPERATOR))
+    return run(engine_of(memory).job_queue.due_users("schedules", now, OPERATOR))
 
 
 def kept(memory: AgentMemory, name: str) -> Any:
-    return run(resources(memory).session.get(seat(memory).scope, f"schedule:_global:{name}"))
+    return run(engine_of(memory).session.get(context_of(memory).scope, f"schedule:_global:{name}"))
 
 
 # -- the documents' table: name, cron, prompt, source, created_at
@@ -69,7 +69,7 @@ def test_a_name_is_given_once_to_a_user(memory: AgentMemory) -> None:
     assert refused.value.field == "name"
     memory.scoped(user_id="bob").schedules.add("mine", "0 9 * * *", "y")
     hidden = memory.scoped(agent_id="bot", channel="_self_bot")
-    hidden.schedules.heartbeat("pulse", 60)
+    hidden.schedules.add_heartbeat("pulse", 60)
     assert [item.name for item in memory.schedules.list()] == ["mine"]
     assert [item.name for item in hidden.schedules.list()] == ["mine", "pulse"]
 
@@ -81,7 +81,8 @@ def test_what_cannot_be_scheduled_is_refused_by_the_name_of_its_field(memory: Ag
         ("cron", lambda: add("x", prompt="y")), ("prompt", lambda: add("x", "0 9 * * *", " ")),
         ("timezone", lambda: add("x", "0 9 * * *", "y", timezone="Oslo")), ("name", lambda: add(" ", every=60)),
         ("missed", lambda: add("x", "0 9 * * *", "y", missed="all")), ("every", lambda: add("x", every=0.5)),
-        ("every", lambda: add("x", every=timedelta(days=9999))), ("every", lambda: add("x", every="soon")),  # type: ignore[arg-type]
+        ("every", lambda: add("x", every=timedelta(days=9999))),
+        ("every", lambda: add("x", every="soon")),  # type: ignore[arg-type]
         ("callback", lambda: memory.schedules.on_due("print")),  # type: ignore[arg-type]
     ):  # fmt: skip
         with pytest.raises(InvalidRecord) as refused:
@@ -90,12 +91,12 @@ def test_what_cannot_be_scheduled_is_refused_by_the_name_of_its_field(memory: Ag
     assert memory.schedules.list() == []
 
 
-def test_what_is_paused_rests_and_goes_on_with_its_next_run(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_what_is_paused_rests_and_goes_on_with_its_next_run(memory: AgentMemory, clock: ManualClock) -> None:
     memory.schedules.add("walk", "0 9 * * *", "Take a walk")
     assert memory.schedules.pause("walk").next_at is None
-    clock.at = NINE
+    clock.time = NINE
     assert memory.schedules.due() == []
-    assert waiting(memory, clock.at) == []
+    assert waiting(memory, clock.time) == []
     assert memory.schedules.resume("walk").next_at == NINE + timedelta(days=1)
     assert memory.schedules.due(NINE + timedelta(days=1))[0].name == "walk"
 
@@ -103,28 +104,28 @@ def test_what_is_paused_rests_and_goes_on_with_its_next_run(memory: AgentMemory,
 # -- when it is due
 
 
-def test_a_due_run_is_taken_on_once(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_a_due_run_is_taken_on_once(memory: AgentMemory, clock: ManualClock) -> None:
     memory.schedules.add("walk", "0 9 * * *", "Take a walk")
-    clock.at = NINE - timedelta(seconds=1)
+    clock.time = NINE - timedelta(seconds=1)
     assert memory.schedules.due() == []
-    clock.at = NINE
+    clock.time = NINE
     (due,) = memory.schedules.due()
     claimed = memory.schedules.claim(due)
     assert (claimed.running, claimed.last_at, claimed.next_at) == (NINE, NINE, NINE + timedelta(days=1))
     assert memory.schedules.claim(due) is None
     assert memory.schedules.claim(claimed) is None
     assert memory.schedules.due() == []
-    assert memory.schedules.done(claimed)
-    assert not memory.schedules.done(claimed)
-    clock.ahead(hours=-1)
+    assert memory.schedules.mark_done(claimed)
+    assert not memory.schedules.mark_done(claimed)
+    clock.advance(hours=-1)
     assert memory.schedules.due() == []
 
 
-def test_missed_runs_are_made_up_for_once_or_not_at_all(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_missed_runs_are_made_up_for_once_or_not_at_all(memory: AgentMemory, clock: ManualClock) -> None:
     memory.schedules.add("once", "0 9 * * *", "x")
     memory.schedules.add("skip", "0 9 * * *", "x", missed="skip")
     memory.schedules.add("pulse", every=timedelta(hours=1))
-    clock.at = NINE + timedelta(days=3, minutes=30)
+    clock.time = NINE + timedelta(days=3, minutes=30)
     claims = {due.name: memory.schedules.claim(due) for due in memory.schedules.due()}
     assert claims["skip"] is None
     assert claims["once"].running == NINE
@@ -132,42 +133,42 @@ def test_missed_runs_are_made_up_for_once_or_not_at_all(memory: AgentMemory, clo
         "once": NINE + timedelta(days=4), "skip": NINE + timedelta(days=4),
         "pulse": NINE + timedelta(days=3, hours=1),  # in step with its first one
     }  # fmt: skip
-    memory.schedules.done(claims["once"])
-    clock.at = NINE + timedelta(days=4, hours=5)  # one run is late, none is missed
+    memory.schedules.mark_done(claims["once"])
+    clock.time = NINE + timedelta(days=4, hours=5)  # one run is late, none is missed
     assert {due.name for due in memory.schedules.due()} == {"once", "skip"}
     assert all(memory.schedules.claim(due) for due in memory.schedules.due())
 
 
 async def test_of_many_who_ask_at_once_one_gets_the_run(home: Path) -> None:
-    clock = StoppedClock()
+    clock = ManualClock()
     one, other = (AsyncAgentMemory("alice", home=home, embedder="hash", clock=clock) for _ in range(2))
     async with one, other:
-        await one.schedules.heartbeat("pulse", 60)
-        clock.ahead(seconds=60)
+        await one.schedules.add_heartbeat("pulse", 60)
+        clock.advance(seconds=60)
         (due,) = await one.schedules.due()
         claims = await asyncio.gather(*(each.schedules.claim(due) for each in (one, other) * 4))
-        assert [claimed.running for claimed in claims if claimed] == [clock.at]
+        assert [claimed.running for claimed in claims if claimed] == [clock.time]
 
 
 # -- handed over by the worker's job
 
 
-def test_the_worker_finds_who_has_something_due_by_its_index(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_the_worker_finds_who_has_something_due_by_its_index(memory: AgentMemory, clock: ManualClock) -> None:
     added = memory.schedules.add("walk", "0 9 * * *", "Take a walk")
     assert waiting(memory, NINE - timedelta(seconds=1)) == []
     assert waiting(memory, NINE) == ["alice"]
     memory.undo(added.operation_id)
     assert waiting(memory, NINE) == []
-    memory.undo(last_operation(memory))
-    clock.at = NINE
+    memory.undo(last_operation_id(memory))
+    clock.time = NINE
     assert handed(memory) == {"delivered": 1}
     assert handed(memory) == {}
     assert waiting(memory, NINE + timedelta(days=1)) == ["alice"]
 
 
-def test_without_anybody_to_take_it_a_run_lies_in_the_session_store(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_without_anybody_to_take_it_a_run_lies_in_the_session_store(memory: AgentMemory, clock: ManualClock) -> None:
     memory.schedules.add("walk", "0 9 * * *", "Take a walk", timezone="Europe/Oslo")
-    clock.at = NINE
+    clock.time = NINE
     handed(memory)
     found = kept(memory, "walk")
     assert (found["prompt"], found["due_at"], found["user_id"]) == (
@@ -175,48 +176,48 @@ def test_without_anybody_to_take_it_a_run_lies_in_the_session_store(memory: Agen
     )  # fmt: skip
 
 
-def test_a_function_of_the_program_takes_what_is_due(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_a_function_of_the_program_takes_what_is_due(memory: AgentMemory, clock: ManualClock) -> None:
     seen: list[tuple[str, str]] = []
 
     async def later(schedule: Schedule) -> None:
         seen.append((schedule.channel, schedule.name))
 
     memory.schedules.on_due(lambda schedule: seen.append((schedule.channel, schedule.name)))
-    memory.scoped(agent_id="bot", channel="_self_bot").schedules.heartbeat("pulse", 60)
-    clock.ahead(seconds=60)
+    memory.scoped(agent_id="bot", channel="_self_bot").schedules.add_heartbeat("pulse", 60)
+    clock.advance(seconds=60)
     handed(memory)
     memory.schedules.on_due(later)
-    clock.ahead(seconds=60)
+    clock.advance(seconds=60)
     handed(memory)
     assert seen == [("_self_bot", "pulse")] * 2
     assert kept(memory, "pulse") is None
     memory.schedules.on_due(None)
 
 
-def test_what_cannot_be_handed_over_leaves_a_row_that_says_so(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_what_cannot_be_handed_over_leaves_a_row_that_says_so(memory: AgentMemory, clock: ManualClock) -> None:
     def fail(schedule: Schedule) -> None:
         raise KeyError("secret of the caller")
 
-    memory.schedules.heartbeat("pulse", 60)
+    memory.schedules.add_heartbeat("pulse", 60)
     memory.schedules.on_due(fail)
-    clock.ahead(seconds=60)
+    clock.advance(seconds=60)
     assert handed(memory) == {"failed": 1}
     (row,) = memory.audit.query(operation="deliver_schedule", success=False)
     assert row["error_message"] == "KeyError"
     assert memory.schedules.list()[0].running is None
     memory.schedules.on_due(None)
-    clock.ahead(seconds=60)
+    clock.advance(seconds=60)
     assert handed(memory) == {"delivered": 1}
 
 
 def test_a_run_that_its_worker_died_with_is_told_and_not_handed_over_again(
-    memory: AgentMemory, clock: StoppedClock
+    memory: AgentMemory, clock: ManualClock
 ) -> None:
     memory.schedules.add("walk", "0 9 * * *", "Take a walk")
-    clock.at = NINE
+    clock.time = NINE
     memory.schedules.claim(memory.schedules.due()[0])
     assert handed(memory) == {}
-    clock.ahead(seconds=60)
+    clock.advance(seconds=60)
     assert handed(memory) == {"failed": 1}
     (row,) = memory.audit.query(operation="deliver_schedule", success=False)
     assert (row["error_message"].startswith("lost"), row["metadata"]["due_at"]) == (True, NINE.isoformat())
@@ -225,25 +226,25 @@ def test_a_run_that_its_worker_died_with_is_told_and_not_handed_over_again(
     assert memory.schedules.list()[0].next_at == NINE + timedelta(days=1)
 
 
-def test_nothing_happens_on_trial(memory: AgentMemory, clock: StoppedClock) -> None:
-    memory.schedules.heartbeat("pulse", 60)
-    clock.ahead(seconds=60)
+def test_nothing_happens_on_trial(memory: AgentMemory, clock: ManualClock) -> None:
+    memory.schedules.add_heartbeat("pulse", 60)
+    clock.advance(seconds=60)
     (report,) = memory.consolidate("schedules", dry_run=True)
     assert report.counts == {"due": 1}
     assert memory.schedules.due()[0].last_at is None
 
 
 async def test_of_two_workers_at_once_one_hands_a_run_over(home: Path) -> None:
-    clock, seen, job = StoppedClock(), list[str](), chosen_jobs("schedules")["schedules"]
+    clock, seen, job = ManualClock(), list[str](), select_jobs("schedules")["schedules"]
     one, other = (AsyncAgentMemory("alice", home=home, embedder="hash", clock=clock) for _ in range(2))
     async with one, other:
         for name in ("a", "b", "c"):
-            await one.schedules.heartbeat(name, 60)
+            await one.schedules.add_heartbeat(name, 60)
         for memory in (one, other):
             await memory.schedules.on_due(lambda schedule: seen.append(schedule.name))
         for _ in range(3):
-            clock.ahead(seconds=60)
-            await asyncio.gather(*(serve(memory.resources, job, JobOptions()) for memory in (one, other) * 2))
+            clock.advance(seconds=60)
+            await asyncio.gather(*(run_job(memory.engine, job, JobOptions()) for memory in (one, other) * 2))
         assert sorted(seen) == ["a", "a", "a", "b", "b", "b", "c", "c", "c"]
 
 
@@ -277,22 +278,22 @@ def service(status: int) -> Iterator[tuple[str, list[bytes]]]:
 
 @pytest.mark.parametrize("status, counts", [(204, {"delivered": 1}), (500, {"failed": 1}), (302, {"failed": 1})])
 def test_a_service_on_this_machine_is_told(home: Path, status: int, counts: dict[str, int]) -> None:
-    clock = StoppedClock()
-    with service(status) as (url, seen), opened(home, clock=clock, worker={"webhook": url}) as memory:
+    clock = ManualClock()
+    with service(status) as (url, seen), open_memory(home, clock=clock, worker={"webhook": url}) as memory:
         memory.schedules.add("walk", prompt="Take a walk", every=60)
-        clock.ahead(seconds=60)
+        clock.advance(seconds=60)
         assert handed(memory) == counts
         assert len(seen) == 1
         assert b'"prompt": "Take a walk"' in seen[0]
 
 
 def test_a_service_that_is_away_is_told_in_the_audit(home: Path) -> None:
-    clock = StoppedClock()
+    clock = ManualClock()
     with service(204) as (url, _):
         pass
-    with opened(home, clock=clock, worker={"webhook": url}) as memory:
-        memory.schedules.heartbeat("pulse", 60)
-        clock.ahead(seconds=60)
+    with open_memory(home, clock=clock, worker={"webhook": url}) as memory:
+        memory.schedules.add_heartbeat("pulse", 60)
+        clock.advance(seconds=60)
         assert handed(memory) == {"failed": 1}
         assert "ConnectionRefusedError" in memory.audit.query(operation="deliver_schedule")[0]["error_message"]
 

@@ -21,14 +21,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AgentMemory, AsyncAgentMemory, ConfigError
-from agentmem.cli.program import program
-from agentmem.events import WARNING, tell
+from agentmem.cli.program import cli_group
+from agentmem.events import WARNING, log_event
 from agentmem.monitoring import Monitor
 from agentmem.settings import load_settings
-from agentmem.upkeep.doctor import doctor
+from agentmem.upkeep.doctor import diagnose
 from agentmem.worker import ConsolidationWorker
-from tests.flows.given import StoppedClock, opened, resources, run
-from tests.flows.overheard import LETTERS, Overheard, files_telling, overhearing
+from tests.flows.given import ManualClock, engine_of, open_memory, run
+from tests.flows.overheard import SECRET_LETTERS, OutputCapture, capture_output, find_files_with_secret
 from tests.servers.stack import Stack
 
 CLOSED = "127.0.0.1:9"  # nobody listens there
@@ -111,33 +111,33 @@ def lines(values: Mapping[str, Any]) -> str:
     return "\n".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
 
 
-def live(overheard: Overheard, home: Path, given: Mapping[str, Any]) -> None:
+def live(overheard: OutputCapture, home: Path, given: Mapping[str, Any]) -> None:
     """Load, open, store, recall, consolidate, audit and examine, as far as it goes, and look at all on the way."""
-    chosen = overheard.attempt(lambda: load_settings(**{"home": home, "embedder": "hash", **given}))
+    chosen = overheard.capture_failure(lambda: load_settings(**{"home": home, "embedder": "hash", **given}))
     if chosen is None:
         return
-    overheard.attempt(lambda: asyncio.run(doctor(chosen)))
-    memory = overheard.attempt(lambda: AgentMemory("ann", settings=chosen, audit_level="verbose", **HYDE))
+    overheard.capture_failure(lambda: asyncio.run(diagnose(chosen)))
+    memory = overheard.capture_failure(lambda: AgentMemory("ann", settings=chosen, audit_level="verbose", **HYDE))
     if memory is None:
         return
     with memory:
-        overheard.attempt(lambda: memory.store_turn(f"I live in Rome and never eat {WORDS}."))
-        overheard.attempt(lambda: memory.remember("where do I live?"))
-        overheard.attempt(lambda: memory.working.set("city", "Rome"))
+        overheard.capture_failure(lambda: memory.store_turn(f"I live in Rome and never eat {WORDS}."))
+        overheard.capture_failure(lambda: memory.remember("where do I live?"))
+        overheard.capture_failure(lambda: memory.working.set("city", "Rome"))
         for _ in range(3):  # then what fails is parked
-            overheard.attempt(memory.consolidate)
-        overheard.attempt(memory.audit.query)
-        overheard.attempt(lambda: run(resources(memory).log.parked(memory._inner.scope)))
-        overheard.attempt(memory.flush)
-        overheard.look(memory._inner)
-        overheard.look(memory)
+            overheard.capture_failure(memory.consolidate)
+        overheard.capture_failure(memory.audit.query)
+        overheard.capture_failure(lambda: run(engine_of(memory).log.dead_letters(memory._inner.scope)))
+        overheard.capture_failure(memory.flush)
+        overheard.capture_object(memory._inner)
+        overheard.capture_object(memory)
 
 
-def commands(overheard: Overheard, home: Path, given: Mapping[str, Any]) -> None:
+def commands(overheard: OutputCapture, home: Path, given: Mapping[str, Any]) -> None:
     """The same from the command line."""
     options = [word for name, value in given.items() for word in (f"--{name}", str(value))]
     for words in (["doctor"], ["remember", "where?"], ["consolidate"], ["jobs"], ["stats"], ["audit"]):
-        result = CliRunner().invoke(program, [*words, "--home", str(home), *options], prog_name="agentmem")
+        result = CliRunner().invoke(cli_group, [*words, "--home", str(home), *options], prog_name="agentmem")
         overheard.texts += [result.stdout, result.stderr]
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         assert "Traceback" not in result.stderr
@@ -145,7 +145,7 @@ def commands(overheard: Overheard, home: Path, given: Mapping[str, Any]) -> None
 
 def told(place: Place, secret: str, source: str) -> list[str]:
     """What of a secret is seen when it stands in one place and all is tried."""
-    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch, overhearing() as overheard:
+    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch, capture_output() as overheard:
         folder = Path(name)
         for vendor in ("OPENAI", "ANTHROPIC"):
             patch.setenv(f"{vendor}_API_KEY", f"{secret.encode('ascii', 'replace').decode()}")
@@ -156,12 +156,14 @@ def told(place: Place, secret: str, source: str) -> list[str]:
             commands(overheard, folder / "home", given)
         untyped = [error for error in overheard.failures if not isinstance(error, AgentMemError)]
         assert untyped == []
-        return overheard.tells(secret) + files_telling(folder / "home", secret)
+        return overheard.find_secret(secret) + find_files_with_secret(folder / "home", secret)
 
 
 SPECIAL = "/#@?%:[]&=+ '\"\\é!$;,~^{}|<>`*()"
 SECRETS = st.tuples(
-    st.text(LETTERS, min_size=5, max_size=8), st.text(SPECIAL, max_size=4), st.text(LETTERS, min_size=5, max_size=8)
+    st.text(SECRET_LETTERS, min_size=5, max_size=8),
+    st.text(SPECIAL, max_size=4),
+    st.text(SECRET_LETTERS, min_size=5, max_size=8),
 ).map("".join)
 
 
@@ -197,47 +199,52 @@ def test_what_is_told_anywhere_is_heard(tmp_path: Path) -> None:
         except ValueError as error:
             raise ConfigError("wrong") from error
 
-    shows: list[Callable[[Overheard], Any]] = [
-        lambda heard: heard.attempt(chained),
+    shows: list[Callable[[OutputCapture], Any]] = [
+        lambda heard: heard.capture_failure(chained),
         lambda heard: logging.getLogger("some.library").info("POST %s", secret),
-        lambda heard: tell(WARNING, "told", url=secret),
-        lambda heard: heard.look(Held({"one": [coded(secret)]})),
-        lambda heard: heard.look(load_settings(embedder="openai:" + secret.partition("/")[0])),
+        lambda heard: log_event(WARNING, "told", url=secret),
+        lambda heard: heard.capture_object(Held({"one": [coded(secret)]})),
+        lambda heard: heard.capture_object(load_settings(embedder="openai:" + secret.partition("/")[0])),
     ]
     for show in shows:
-        with overhearing() as heard:
+        with capture_output() as heard:
             show(heard)
-        assert heard.tells(secret)
+        assert heard.find_secret(secret)
     (tmp_path / "memory.db").write_bytes(b"\0" + secret.encode())
-    assert files_telling(tmp_path, secret) == ["memory.db"]
+    assert find_files_with_secret(tmp_path, secret) == ["memory.db"]
 
 
 def test_a_failing_program_leaves_its_exit_code_and_nothing_of_what_it_said(home: Path) -> None:
     """In reports, parked reasons, notices, audit rows, job states and files; and it was really asked."""
     secret = "ZQXJKWVZQX"
-    with overhearing() as heard, AgentMemory("ann", home=home, embedder="hash", llm=command(secret), **HYDE) as memory:
+    with (
+        capture_output() as heard,
+        AgentMemory("ann", home=home, embedder="hash", llm=command(secret), **HYDE) as memory,
+    ):
         turn = memory.store_turn(f"I never eat {WORDS}.")
-        notices = heard.attempt(lambda: memory.remember("what do I never eat?").notices)
+        notices = heard.capture_failure(lambda: memory.remember("what do I never eat?").notices)
         assert any("ended with code 3" in notice for notice in notices or ())
-        (report,) = [each for each in heard.attempt(memory.consolidate) or () if each.job == "consolidate"]
-        assert "command:sh ended with code 3" in report.stopped
+        (report,) = [each for each in heard.capture_failure(memory.consolidate) or () if each.job == "consolidate"]
+        assert "command:sh ended with code 3" in report.stop_reason
         logged = [text for text in heard.texts if '"model_away"' in text]
         assert "ended with code 3" in logged[0]
         assert [text for text in logged if WORDS in text] == []
-        assert heard.tells(secret) == []
+        assert heard.find_secret(secret) == []
         assert memory.remember("never eat", reinforce=False).turns[0].id == turn.id
-    assert files_telling(home, secret) == []
+    assert find_files_with_secret(home, secret) == []
 
 
 def test_a_worker_tells_nothing_of_it_to_those_who_watch(home: Path) -> None:
     """Neither in its reports, nor under /health and /metrics, nor in what `agentmem jobs` shows."""
     secret = "ZQXJKWVZQX"
 
-    async def watched(heard: Overheard) -> None:
+    async def watched(heard: OutputCapture) -> None:
         async with AsyncAgentMemory("ann", home=home, embedder="hash", llm=command(secret)) as memory:
             await memory.store_turn(f"I never eat {WORDS}.")
             monitor = Monitor()
-            heard.look(await (worker := ConsolidationWorker(memory.resources, told=monitor.count)).run_once())
+            heard.capture_object(
+                await (worker := ConsolidationWorker(memory.engine, on_report=monitor.record_run)).run_once()
+            )
             port = monitor.open(worker, "127.0.0.1", 0)
             try:
                 for page in ("health", "metrics"):
@@ -245,13 +252,13 @@ def test_a_worker_tells_nothing_of_it_to_those_who_watch(home: Path) -> None:
             finally:
                 await asyncio.to_thread(monitor.close)
 
-    with overhearing() as heard:
+    with capture_output() as heard:
         asyncio.run(watched(heard))
-        heard.texts.append(CliRunner().invoke(program, ["jobs", "--all-users", "--json", "--home", str(home)]).stdout)
+        heard.texts.append(CliRunner().invoke(cli_group, ["jobs", "--all-users", "--json", "--home", str(home)]).stdout)
     said = "\n".join(heard.texts)
     assert "ended with code 3" in said
     assert 'agentmem_job_runs_total{job="consolidate"}' in said
-    assert (heard.tells(secret), WORDS in said) == ([], False)
+    assert (heard.find_secret(secret), WORDS in said) == ([], False)
 
 
 def fetched(url: str) -> str:
@@ -269,7 +276,7 @@ def test_a_model_is_recorded_without_its_command_line(home: Path) -> None:
     with AgentMemory("ann", home=home, embedder="hash", llm=line, audit_level="verbose") as memory:
         memory.store_turn("I live in Rome and work as a cook.")
         memory.consolidate()
-    assert files_telling(home, secret) == []
+    assert find_files_with_secret(home, secret) == []
 
 
 # -- servers that refuse
@@ -291,26 +298,26 @@ def test_a_wrong_password_is_not_seen_when_a_server_refuses_it(
         (tmp_path / "password").write_text(f"{secret}\n")
         given = {**stack.urls, name: with_login(stack.urls[name], user)}
         given[name.replace("url", "password_file")] = tmp_path / "password"
-    with overhearing() as heard:
+    with capture_output() as heard:
         live(heard, home, given)
     said = "\n".join(heard.texts)
     assert "authentication failed" in said or "refused the user or the password" in said
-    assert heard.tells(secret) == []
-    assert files_telling(home, secret) == []
+    assert heard.find_secret(secret) == []
+    assert find_files_with_secret(home, secret) == []
 
 
 def test_a_webhook_that_is_away_is_not_told_with_its_path(home: Path) -> None:
-    secret, clock = "ZQXJKWVZQX", StoppedClock()
+    secret, clock = "ZQXJKWVZQX", ManualClock()
     webhook = {"webhook": f"http://{CLOSED}/{secret}"}
-    with overhearing() as heard, opened(home, clock=clock, worker=webhook, audit_level="verbose") as memory:
+    with capture_output() as heard, open_memory(home, clock=clock, worker=webhook, audit_level="verbose") as memory:
         memory.schedules.add("walk", prompt="Take a walk", every=60)
-        clock.ahead(seconds=60)
-        reports = heard.attempt(lambda: memory.consolidate("schedules"))
+        clock.advance(seconds=60)
+        reports = heard.capture_failure(lambda: memory.consolidate("schedules"))
         assert reports is not None
         assert reports[0].failed == {"walk": "ConnectionRefusedError: Connection refused"}
-        heard.attempt(memory.audit.query)
-        assert heard.tells(secret) == []
-    assert files_telling(home, secret) == []
+        heard.capture_failure(memory.audit.query)
+        assert heard.find_secret(secret) == []
+    assert find_files_with_secret(home, secret) == []
 
 
 # -- what objects show
@@ -319,13 +326,17 @@ def test_a_webhook_that_is_away_is_not_told_with_its_path(home: Path) -> None:
 async def test_no_object_of_the_engine_shows_settings_or_queries(home: Path) -> None:
     """Neither of the asynchronous API, as `repr(memory.goals)` once did, nor of the other one."""
     query, place = "what did the ZQXJKW say", "postgresql://ann:ZQXJKW@h/d"
-    parts = ("episodic", "semantic", "procedural", "goals", "schedules", "working", "curation", "audit", "resources")
+    parts = ("episodic", "semantic", "procedural", "goals", "schedules", "working", "curation", "audit", "engine")
     async with AsyncAgentMemory("ann", home=home, embedder="hash", llm=f"command:cat {place}") as memory:
         await memory.remember(query)
-        shown = [repr(getattr(memory, part)) for part in parts] + [repr(memory), repr(memory._seat), str(memory.goals)]
-        shown += [repr(memory.resources.llms), repr(memory.resources.settings), repr(memory._opened)]
+        shown = [repr(getattr(memory, part)) for part in parts] + [
+            repr(memory),
+            repr(memory._context),
+            str(memory.goals),
+        ]
+        shown += [repr(memory.engine.llms), repr(memory.engine.settings), repr(memory._opening)]
         assert [text for text in shown if "ZQXJKW" in text or len(text) > 3_000] == []
-    with opened(tmp := home / "other") as blocking:
+    with open_memory(tmp := home / "other") as blocking:
         blocking.remember(query)
-        shown = [repr(getattr(blocking, part)) for part in parts if part != "resources"] + [repr(blocking)]
+        shown = [repr(getattr(blocking, part)) for part in parts if part != "engine"] + [repr(blocking)]
         assert [text for text in shown if "ZQXJKW" in text or str(tmp) in text] == []

@@ -10,8 +10,8 @@ import pytest
 
 from agentmem import AgentMemory, StoreUnavailable
 from agentmem.stores.postgres.vectors import PostgresVectors
-from tests.fakes.as_a_model import AsAModel
-from tests.flows.given import ids, resources
+from tests.fakes.as_a_model import AsyncOnlyEmbedder
+from tests.flows.given import bundle_ids, engine_of
 from tests.servers.stack import Stack
 
 PATIENT = {"catch_up_ms": 60_000, "recall": {"entity": {"deadline": 60}}}  # a graph that has just started is slow
@@ -27,14 +27,14 @@ def test_what_was_stored_is_remembered_by_words_vectors_and_links(home: Path, st
         turn = memory.store_turn("Anna is allergic to peanuts.")
         fact = memory.learn_fact("The sister of the chef must avoid nuts", entity_ids=[anna.id])
         found = memory.remember("what must Anna avoid?")
-        assert {turn.id, fact.id, anna.id} <= ids(found)
+        assert {turn.id, fact.id, anna.id} <= bundle_ids(found)
         assert found.notices == ()
         whys = {item.record.id: item.why for item in found.items}
         assert "entities" in whys[fact.id]
         memory.flush()
         assert set(memory.lag().values()) == {0}
     with opened(home, stack) as memory:
-        assert {turn.id, fact.id, anna.id} <= ids(memory.remember("what must Anna avoid?"))
+        assert {turn.id, fact.id, anna.id} <= bundle_ids(memory.remember("what must Anna avoid?"))
         graph = memory.semantic.get_entity_graph([anna.id])
         assert [found.id for found in graph.facts] == [fact.id]
 
@@ -47,11 +47,11 @@ def test_what_was_erased_is_nowhere(home: Path, stack: Stack) -> None:
         memory.flush()
         gone = memory.forget(anna.id, hard=True)
         assert gone.scan is not None
-        assert "graph" in gone.scan.places
-        assert dict(gone.scan.remnants) == {}
+        assert "graph" in gone.scan.checked
+        assert dict(gone.scan.leftovers) == {}
         receipt = memory.erase()
-        assert dict(receipt.scan.remnants) == {}
-        assert ids(memory.remember("bees")) == set()
+        assert dict(receipt.scan.leftovers) == {}
+        assert bundle_ids(memory.remember("bees")) == set()
         memory.flush()
         assert set(memory.lag().values()) == {0}
 
@@ -78,8 +78,8 @@ def test_vectors_that_a_failing_postgres_lost_are_made_again_by_the_next_recall(
 ) -> None:  # fmt: skip
     """Their commit does not wait for the disk. The process that wrote them does not trust what it remembers."""
     with opened(home, stack) as memory, psycopg.connect(stack.log_url, autocommit=True) as owner:
-        served = resources(memory).vectors[0]
-        served.embedder = AsAModel(served.embedder)
+        served = engine_of(memory).vector_projections[0]
+        served.embedder = AsyncOnlyEmbedder(served.embedder)
         memory.store_turn("Anna is allergic to peanuts.")
         turn = memory.store_turn("The sister of the chef avoids nuts.")
         user = {"user_id": stack.user()}

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, AsyncAgentMemory, Fact, InvalidRecord, Status
-from agentmem.memory.swarm import MOST, announced_lines
-from tests.flows.given import START, StoppedClock, head, resources, run, seat
+from agentmem.memory.swarm import MAX_ANNOUNCEMENTS, parse_announcement_lines
+from tests.flows.given import START, ManualClock, context_of, engine_of, read_head, run
 from tests.flows.test_reviews import put
 
 DOWN = "The production API is experiencing 503 errors"
@@ -23,7 +23,7 @@ def swarm(memory: AgentMemory, **where: object) -> list[Fact]:
 
 
 def uses(memory: AgentMemory, fact: Fact) -> int:
-    found = run(resources(memory).log.usage([fact.key], seat(memory).scope))
+    found = run(engine_of(memory).log.usage([fact.key], context_of(memory).scope))
     return found[fact.key].use_count if found else 0
 
 
@@ -43,12 +43,12 @@ def test_what_one_agent_announces_another_one_recalls(memory: AgentMemory) -> No
     assert swarm(other) == []
 
 
-def test_an_announcement_has_an_author_a_time_and_an_end(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_an_announcement_has_an_author_a_time_and_an_end(memory: AgentMemory, clock: ManualClock) -> None:
     fact = memory.scoped(agent_id="bot").announce(DOWN, expires_in=timedelta(hours=2))
     assert (fact.source, fact.valid_from, fact.valid_to) == ("bot", START, START + timedelta(hours=2))
     assert (fact.channel, fact.tier, fact.tags, fact.recorded_at) == ("_swarm", "short", ("announcement",), START)
     assert memory.announce("Tea is ready").source == "user"
-    clock.ahead(hours=2)
+    clock.advance(hours=2)
     assert [each.claim for each in memory.remember("API errors, tea").facts] == ["Tea is ready"]
     assert [each.claim for each in swarm(memory)] == ["Tea is ready"]
     assert [each.claim for each in swarm(memory, as_of=START + timedelta(hours=1))] == [DOWN, "Tea is ready"]
@@ -63,24 +63,24 @@ def test_an_announcement_says_something(memory: AgentMemory, wrong: dict[str, ob
 
 @pytest.mark.parametrize("wrong", [0, -1, float("nan"), float("inf"), "soon", timedelta(days=40_000), 1e300])
 def test_an_announcement_ends_later(memory: AgentMemory, wrong: float) -> None:
-    before = head(memory)
+    before = read_head(memory)
     with pytest.raises(InvalidRecord) as refused:
         memory.announce("x", expires_in=wrong)
-    assert (refused.value.field, head(memory)) == ("expires_in", before)
+    assert (refused.value.field, read_head(memory)) == ("expires_in", before)
 
 
 # -- the same words again
 
 
-def test_what_is_said_again_while_it_holds_is_strengthened(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_what_is_said_again_while_it_holds_is_strengthened(memory: AgentMemory, clock: ManualClock) -> None:
     first = memory.announce(DOWN, expires_in=3600)
     again = memory.scoped(agent_id="bot").announce("the production API is experiencing 503 errors.", expires_in=60)
     assert (again.id, again.source, again.valid_to, uses(memory, first)) == (first.id, "user", first.valid_to, 1)
     assert memory.announce(DOWN, expires_in=7200).valid_to == START + timedelta(hours=2)
     assert memory.announce(DOWN).valid_to == START + timedelta(hours=2)
-    clock.ahead(hours=3)
+    clock.advance(hours=3)
     anew = memory.announce(DOWN, expires_in=60)
-    assert (anew.id != first.id, anew.supersedes, anew.valid_from) == (True, first.id, clock.at)
+    assert (anew.id != first.id, anew.supersedes, anew.valid_from) == (True, first.id, clock.time)
     assert [fact.id for fact in swarm(memory)] == [anew.id]
     assert [fact.id for fact in swarm(memory, as_of=START)] == [first.id]
 
@@ -97,9 +97,9 @@ def test_an_agent_that_repeats_what_it_recalled_tells_nothing_new(memory: AgentM
 
 def test_a_key_makes_an_announcement_once(memory: AgentMemory) -> None:
     first = memory.announce("Tea is ready", idempotency_key="k")
-    at = head(memory)
+    at = read_head(memory)
     assert memory.announce("Tea is ready", idempotency_key="k") == first
-    assert (head(memory), uses(memory, first)) == (at, 0)
+    assert (read_head(memory), uses(memory, first)) == (at, 0)
 
 
 async def test_agents_that_announce_the_same_at_once_make_one_fact(home: Path) -> None:
@@ -144,11 +144,11 @@ def test_lines_count_behind_code_and_of_every_role_of_an_agent(memory: AgentMemo
 def test_a_turn_that_is_stored_again_announces_nothing_again(memory: AgentMemory) -> None:
     turn = {"content": f"[ANNOUNCE] {DOWN}\n[ANNOUNCE] {DOWN}", "role": "assistant", "turn_id": "t"}
     memory.store_turn(turn)
-    (fact,), at = swarm(memory), head(memory)
+    (fact,), at = swarm(memory), read_head(memory)
     memory.store_turn(turn)
     memory.store_turns([turn, {"content": f"[ANNOUNCE] {DOWN}", "role": "assistant", "turn_id": "u"}])
     (known,) = swarm(memory)
-    assert (known.id, known.source_turn_ids, head(memory)) == (fact.id, ("t", "u"), at + 2)
+    assert (known.id, known.source_turn_ids, read_head(memory)) == (fact.id, ("t", "u"), at + 2)
     keyed = [{"content": "[ANNOUNCE] lunch", "role": "assistant"}]
     memory.store_turns(keyed, idempotency_key="k")
     memory.store_turns(keyed, idempotency_key="k")
@@ -160,8 +160,8 @@ def test_a_turn_that_is_stored_again_announces_nothing_again(memory: AgentMemory
 
 
 def test_one_write_announces_so_much_and_no_more(memory: AgentMemory) -> None:
-    memory.store_turn("\n".join(f"[ANNOUNCE] number {n}" for n in range(MOST + 5)), role="assistant")
-    assert len(swarm(memory)) == MOST
+    memory.store_turn("\n".join(f"[ANNOUNCE] number {n}" for n in range(MAX_ANNOUNCEMENTS + 5)), role="assistant")
+    assert len(swarm(memory)) == MAX_ANNOUNCEMENTS
 
 
 def test_an_announcement_that_faded_comes_back_when_it_is_said_again(memory: AgentMemory) -> None:
@@ -179,7 +179,7 @@ PIECES = st.sampled_from(["[ANNOUNCE] a", "[ANNOUNCE]", "```", "~~~", "````", ">
 @given(lines=st.lists(PIECES | st.text(max_size=20), max_size=12))
 def test_any_text_gives_lines_with_their_places(lines: list[str]) -> None:
     text = "\n".join(lines)
-    for said, start, end in announced_lines(text):
+    for said, start, end in parse_announcement_lines(text):
         assert text[start:end] == said != ""
         before = text[:start].split("\n")[-1]
         assert before.strip() == "[ANNOUNCE]"

@@ -12,31 +12,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, InvalidRecord
-from agentmem.extraction.echo import own_lines
+from agentmem.extraction.echo import recalled_lines
 from agentmem.memory.synopsis import synopsis_id
 from agentmem.settings_parts import SynopsisOptions
-from agentmem.text.tokens import quarter
-from tests.flows.given import START, StoppedClock, head, opened, resources, run, seat
+from agentmem.text.tokens import estimate_tokens
+from tests.flows.given import START, ManualClock, context_of, engine_of, open_memory, read_head, run
 
 USERS = count(1)
-COUNTERS = [quarter, len, lambda text: len(text.split())]
+COUNTERS = [estimate_tokens, len, lambda text: len(text.split())]
 
 
 @pytest.fixture(scope="module")
-def clock() -> StoppedClock:
-    return StoppedClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, clock: StoppedClock) -> Iterator[AgentMemory]:
-    with opened(tmp_path_factory.mktemp("synopsis") / "home", clock=clock) as memory:
+def shared(tmp_path_factory: pytest.TempPathFactory, clock: ManualClock) -> Iterator[AgentMemory]:
+    with open_memory(tmp_path_factory.mktemp("synopsis") / "home", clock=clock) as memory:
         yield memory
 
 
 @pytest.fixture
-def memory(shared: AgentMemory, clock: StoppedClock) -> AgentMemory:
+def memory(shared: AgentMemory, clock: ManualClock) -> AgentMemory:
     """A user of its own."""
-    clock.at = max(clock.at, START)
+    clock.time = max(clock.time, START)
     return shared.scoped(user_id=f"user-{next(USERS)}", conversation_id="first")
 
 
@@ -45,7 +45,7 @@ def write(memory: AgentMemory) -> Any:
 
 
 def kept(memory: AgentMemory) -> dict[str, Any]:
-    return run(resources(memory).session.items(seat(memory).scope, ""))
+    return run(engine_of(memory).session.items(context_of(memory).scope, ""))
 
 
 def cached(memory: AgentMemory) -> set[str]:
@@ -82,19 +82,19 @@ def test_says_who_the_user_is_and_what_goes_on(memory: AgentMemory) -> None:
     ]  # fmt: skip
 
 
-def test_what_does_not_hold_is_not_said(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_what_does_not_hold_is_not_said(memory: AgentMemory, clock: ManualClock) -> None:
     wrong = memory.learn_fact("The user lives in Rome")
     memory.semantic.supersede_fact(wrong.id, "The user lives in Oslo")
     premise = memory.learn_fact("The user works at Acme")
     memory.learn_fact("The user has an Acme badge", depends_on=[premise.id])
-    memory.learn_fact("The user is in Bergen", valid_to=clock.at + timedelta(hours=1))
+    memory.learn_fact("The user is in Bergen", valid_to=clock.time + timedelta(hours=1))
     memory.learn_fact("The user may like jazz", confidence=0.5)
     memory.learn_fact("The user played rugby", temporal_context="past")
     said = str(memory.synopsis())
     assert "Bergen (until" in said
     assert "Oslo" in said
     memory.forget(premise.id)
-    clock.ahead(hours=2)
+    clock.advance(hours=2)
     assert str(memory.synopsis()).splitlines() == ["# About the user", "- The user lives in Oslo"]
 
 
@@ -124,36 +124,36 @@ def test_is_kept_under_the_documents_keys_while_it_holds(memory: AgentMemory) ->
     assert cached(memory) == {"identity", "context"}
     value = kept(memory)["identity"]
     value["tier"]["sentences"][0]["text"] = "as it is cached"
-    run(resources(memory).session.set(seat(memory).scope, "identity", value, ttl=60))
+    run(engine_of(memory).session.set(context_of(memory).scope, "identity", value, ttl=60))
     assert memory.synopsis().identity.text == "- as it is cached"
     memory.semantic.supersede_fact(fact.id, "The user lives in Rome")
     assert memory.synopsis().identity.text == "- The user lives in Rome"
     assert first.identity.text == "- The user lives in Oslo"
-    run(resources(memory).session.set(seat(memory).scope, "identity", {"tier": 7, "at": "soon"}, ttl=60))
+    run(engine_of(memory).session.set(context_of(memory).scope, "identity", {"tier": 7, "at": "soon"}, ttl=60))
     assert memory.synopsis().identity.text == "- The user lives in Rome"
 
 
-def test_times_to_live_begin_anew_with_each_access(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_times_to_live_begin_anew_with_each_access(memory: AgentMemory, clock: ManualClock) -> None:
     memory.learn_fact("The user lives in Oslo")
     memory.synopsis()
     for _ in range(3):
-        clock.ahead(minutes=50)
+        clock.advance(minutes=50)
         memory.synopsis()
         assert cached(memory) == {"identity", "context"}
-    clock.ahead(minutes=61)
+    clock.advance(minutes=61)
     assert cached(memory) == {"identity"}
-    clock.ahead(days=6.8)
+    clock.advance(days=6.8)
     assert cached(memory) == {"identity"}
-    clock.ahead(days=0.2)
+    clock.advance(days=0.2)
     assert cached(memory) == set()
 
 
-def test_talk_of_late_is_as_old_as_the_time_to_live_at_most(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_talk_of_late_is_as_old_as_the_time_to_live_at_most(memory: AgentMemory, clock: ManualClock) -> None:
     memory.store_turn("We packed the tent for Norway.")
     assert "tent" in str(memory.synopsis())
     turn = memory.scoped(conversation_id="second").store_turn("The piano needs tuning before the concert.")
     assert "piano" not in str(memory.synopsis())
-    clock.ahead(minutes=61)
+    clock.advance(minutes=61)
     assert "piano" in str(memory.synopsis())
     memory.forget(turn.id)
     assert "piano" not in str(memory.synopsis())
@@ -161,13 +161,13 @@ def test_talk_of_late_is_as_old_as_the_time_to_live_at_most(memory: AgentMemory,
 
 def test_the_job_writes_once_and_when_something_changed(memory: AgentMemory) -> None:
     memory.learn_fact("The user lives in Oslo")
-    before = head(memory)
+    before = read_head(memory)
     assert memory.consolidate("synopsis", dry_run=True)[0].counts == {"synopsis": 1}
-    assert head(memory) == before
+    assert read_head(memory) == before
     first = write(memory)
     assert (first.counts, first.pending, first.calls) == ({"synopsis": 1}, 0, 0)
-    at = head(memory)
-    assert (write(memory).counts, head(memory)) == ({}, at)
+    at = read_head(memory)
+    assert (write(memory).counts, read_head(memory)) == ({}, at)
     memory.learn_fact("The user plays the oboe")
     second = write(memory)
     assert second.counts == {"synopsis": 1}
@@ -176,20 +176,20 @@ def test_the_job_writes_once_and_when_something_changed(memory: AgentMemory) -> 
         update={"id": ""}
     )
     memory.undo(second.operation_ids[0])
-    (record,) = run(resources(memory).log.get("Synopsis", [_id(memory)], seat(memory).scope))
+    (record,) = run(engine_of(memory).log.read_records("Synopsis", [_id(memory)], context_of(memory).scope))
     assert [sentence.text for sentence in record.identity.sentences] == ["The user lives in Oslo"]
     assert write(memory).counts == {"synopsis": 1}
 
 
 def _id(memory: AgentMemory) -> str:
-    return synopsis_id(seat(memory).scope.user_id, "_global")
+    return synopsis_id(context_of(memory).scope.user_id, "_global")
 
 
 def profiles(memory: AgentMemory) -> list[tuple[Any, ...]]:
     """The rows of the user in the documents' table."""
     asked = "SELECT preferences, synopsis FROM user_profiles WHERE user_id = ?"
-    user = seat(memory).scope.user_id
-    return run(resources(memory).log.database.read(lambda db: db.execute(asked, (user,)).fetchall()))
+    user = context_of(memory).scope.user_id
+    return run(engine_of(memory).log.database.read(lambda db: db.execute(asked, (user,)).fetchall()))
 
 
 def test_stands_in_the_table_of_profiles(memory: AgentMemory) -> None:
@@ -205,10 +205,10 @@ def test_stands_in_the_table_of_profiles(memory: AgentMemory) -> None:
     assert "Oslo" in synopsis
 
 
-def test_bundles_tell_it_while_it_holds_and_replay_it(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_bundles_tell_it_while_it_holds_and_replay_it(memory: AgentMemory, clock: ManualClock) -> None:
     fact = memory.learn_fact("The user lives in Oslo")
-    early = clock.ahead(minutes=1)
-    clock.ahead(minutes=1)
+    early = clock.advance(minutes=1)
+    clock.advance(minutes=1)
     write(memory)
     bundle = memory.remember("weather", reinforce=False)
     assert "Oslo" in bundle.user_context["synopsis"].text
@@ -227,13 +227,13 @@ def test_goes_with_what_is_erased(memory: AgentMemory) -> None:
     memory.synopsis()
     receipt = memory.forget(fact.id, hard=True)
     assert receipt.scan is not None
-    assert receipt.scan.remnants == {}
+    assert receipt.scan.leftovers == {}
     assert receipt.derived == ()
-    assert run(resources(memory).log.versions(("Synopsis", _id(memory)), seat(memory).scope)) == []
+    assert run(engine_of(memory).log.versions(("Synopsis", _id(memory)), context_of(memory).scope)) == []
     assert cached(memory) == set()
     assert str(memory.synopsis()) == "# About the user\n- The user lives in Oslo"
     assert write(memory).counts == {"synopsis": 1}
-    assert memory.erase().scan.remnants == {}
+    assert memory.erase().scan.leftovers == {}
     assert str(memory.synopsis()) == ""
     assert profiles(memory) == []
 
@@ -242,7 +242,7 @@ def test_is_no_news_to_extraction(memory: AgentMemory) -> None:
     memory.learn_fact("The user lives in Oslo")
     memory.add_goal("learn Norwegian")
     pasted = str(memory.synopsis())
-    assert [pasted[start:end] for start, end in own_lines(pasted)] == pasted.splitlines()
+    assert [pasted[start:end] for start, end in recalled_lines(pasted)] == pasted.splitlines()
     memory.store_turn(pasted)
     memory.consolidate("consolidate")
     assert [fact.claim for fact in memory.semantic.facts()] == ["The user lives in Oslo"]
@@ -270,7 +270,7 @@ def test_is_never_over_its_budget(known: AgentMemory, budget: int, counter: Any)
 
 def test_has_at_most_a_thousand_tokens(known: AgentMemory) -> None:
     said = known.synopsis()
-    assert 500 < quarter(str(said)) <= 1_000
+    assert 500 < estimate_tokens(str(said)) <= 1_000
     first, second = (str(sentence.text) for sentence in said.identity.sentences[:2])
     assert {int(text.split()[4]) % 3 == 0 for text in (first, second)} == {True, False}  # of each channel in turn
 

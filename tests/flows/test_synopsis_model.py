@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, ModelUnavailable
-from agentmem.consolidation.synopsis import AWAY
-from agentmem.memory.synopsis_material import FACTS, Material
-from agentmem.memory.synopsis_writing import Said, Told, grounded, written
+from agentmem.consolidation.synopsis import MADE_WITHOUT_MODEL
+from agentmem.memory.synopsis_material import MADE_FROM_FACTS, SynopsisSources
+from agentmem.memory.synopsis_writing import PromptRecord, SynopsisReplySentence, generate_synopsis, ground_sentences
 from agentmem.model.records import Fact
 from agentmem.providers import LLMReply, LLMRequest
-from agentmem.providers.asking import Asker, Spending
-from agentmem.providers.llms import LLMs
+from agentmem.providers.asking import Budget, StructuredLLM
+from agentmem.providers.llms import LLMRegistry
 from tests.fakes.recorded_llm import RecordedLLM
-from tests.flows.given import StoppedClock, head, opened, resources, run, seat
+from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_head, run
 
 SPEC = "recorded:test"
 USERS = count(1)
@@ -27,7 +27,7 @@ USERS = count(1)
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
-    with opened(tmp_path_factory.mktemp("model") / "home", clock=StoppedClock(), synopsis_llm=SPEC) as memory:
+    with open_memory(tmp_path_factory.mktemp("model") / "home", clock=ManualClock(), synopsis_llm=SPEC) as memory:
         yield memory
 
 
@@ -42,8 +42,8 @@ def memory(shared: AgentMemory) -> AgentMemory:
 
 
 def answered_by(memory: AgentMemory, *answers: Any) -> RecordedLLM:
-    inside, llm = resources(memory), RecordedLLM(*answers)
-    inside.llms = LLMs(inside.settings, {SPEC: llm})
+    inside, llm = engine_of(memory), RecordedLLM(*answers)
+    inside.llms = LLMRegistry(inside.settings, {SPEC: llm})
     return llm
 
 
@@ -68,14 +68,14 @@ def test_is_worded_by_the_model_and_paid_for(memory: AgentMemory) -> None:
     llm = answered_by(memory, GOOD)
     report = write(memory)
     assert (report.counts, report.calls, report.tokens) == ({"synopsis": 1}, 1, 110)
-    assert report.spent["synopsis"].calls == 1
+    assert report.usage["synopsis"].calls == 1
     said = memory.synopsis()
     assert str(said).splitlines() == [
         "# About the user", "- Mia Berg eats no fish.", "# What the user is up to", "- The goal is to learn Norwegian.",
     ]  # fmt: skip
     assert (said.identity.made_by, said.context.made_by) == (SPEC, SPEC)
     assert {kind for kind, _ in said.identity.sentences[0].grounds} == {"Fact"}
-    (request,) = llm.asked
+    (request,) = llm.requests
     shown = json.loads(request.content)
     assert [row["label"] for row in shown["facts"]] == ["F1", "F2"]
     assert not any(record.id in request.content for record in memory.semantic.facts())
@@ -84,28 +84,28 @@ def test_is_worded_by_the_model_and_paid_for(memory: AgentMemory) -> None:
 def test_is_asked_for_only_when_something_changed(memory: AgentMemory) -> None:
     llm = answered_by(memory, GOOD)
     write(memory)
-    at = head(memory)
-    assert (write(memory).calls, head(memory), len(llm.asked)) == (0, at, 1)
+    at = read_head(memory)
+    assert (write(memory).calls, read_head(memory), len(llm.requests)) == (0, at, 1)
     memory.remember("fish", reinforce=False)
     memory.context("fish")
-    assert (len(llm.asked), head(memory)) == (1, at)
+    assert (len(llm.requests), read_head(memory)) == (1, at)
     memory.learn_fact("The user plays the oboe")
     assert "castle" not in str(memory.synopsis())
     assert "oboe" in str(memory.synopsis())  # of facts, until the job has run
     assert memory.consolidate("synopsis", dry_run=True)[0].counts == {"synopsis": 1}
-    assert len(llm.asked) == 1
-    assert (write(memory).calls, len(llm.asked)) == (1, 2)
+    assert len(llm.requests) == 1
+    assert (write(memory).calls, len(llm.requests)) == (1, 2)
 
 
 def test_a_reply_of_no_use_leaves_what_is_made_of_facts(memory: AgentMemory) -> None:
     llm = answered_by(memory, "I will not.")
     report = write(memory)
     assert report.counts == {"synopsis": 1}
-    assert report.stopped == ""
+    assert report.stop_reason == ""
     assert "the reply cannot be used" in report.notes[0]
-    assert memory.synopsis().identity.made_by == FACTS
-    asked = len(llm.asked)
-    assert (write(memory).counts, len(llm.asked)) == ({}, asked)
+    assert memory.synopsis().identity.made_by == MADE_FROM_FACTS
+    asked = len(llm.requests)
+    assert (write(memory).counts, len(llm.requests)) == ({}, asked)
 
 
 def test_a_reply_that_rests_on_nothing_leaves_what_is_made_of_facts(memory: AgentMemory) -> None:
@@ -119,10 +119,10 @@ def test_a_reply_that_rests_on_nothing_leaves_what_is_made_of_facts(memory: Agen
 def test_a_model_that_is_away_is_asked_again(memory: AgentMemory) -> None:
     llm = answered_by(memory, ModelUnavailable("down"), GOOD)
     report = write(memory)
-    assert (report.counts, report.stopped, report.halted) == ({"synopsis": 1}, "down", True)
-    assert memory.synopsis().identity.made_by == AWAY
+    assert (report.counts, report.stop_reason, report.abort_others) == ({"synopsis": 1}, "down", True)
+    assert memory.synopsis().identity.made_by == MADE_WITHOUT_MODEL
     assert "Mia Berg" in str(memory.synopsis())
-    assert (write(memory).counts, len(llm.asked)) == ({"synopsis": 1}, 2)
+    assert (write(memory).counts, len(llm.requests)) == ({"synopsis": 1}, 2)
     assert memory.synopsis().identity.made_by == SPEC
 
 
@@ -134,19 +134,19 @@ def test_what_was_erased_while_the_model_thought_is_not_written(memory: AgentMem
             await memory._inner.forget(fact.id, hard=True)
             return await super().complete(request)
 
-    inside = resources(memory)
-    inside.llms = LLMs(inside.settings, {SPEC: Slow(reply(identity=[("The user collects zithers.", ["F3"])]))})
+    inside = engine_of(memory)
+    inside.llms = LLMRegistry(inside.settings, {SPEC: Slow(reply(identity=[("The user collects zithers.", ["F3"])]))})
     report = write(memory)
     assert (report.counts, report.pending) == ({}, 1)
-    scope = seat(memory).scope
+    scope = context_of(memory).scope
     assert "zithers" not in json.dumps([str(entry) for entry in run(inside.log.changes(scope, 0, 100))])
     assert "zithers" not in str(memory.synopsis())
 
 
 GROUNDS = {
-    "F1": Told("The user is called Mia Berg", (("Fact", "1"),)),
-    "F2": Told("The user does not eat fish", (("Fact", "2"),)),
-    "F3": Told("The user has run 12 marathons (since 7 May 2023)", (("Fact", "3"),)),
+    "F1": PromptRecord("The user is called Mia Berg", (("Fact", "1"),)),
+    "F2": PromptRecord("The user does not eat fish", (("Fact", "2"),)),
+    "F3": PromptRecord("The user has run 12 marathons (since 7 May 2023)", (("Fact", "3"),)),
 }
 
 
@@ -169,7 +169,7 @@ GROUNDS = {
     ],
 )
 def test_a_sentence_rests_on_what_it_names(text: str, labels: list[str], kept: bool) -> None:
-    found = grounded([Said(text=text, labels=labels)], GROUNDS)
+    found = ground_sentences([SynopsisReplySentence(text=text, labels=labels)], GROUNDS)
     assert bool(found) is kept
     assert all("[" not in sentence.text for sentence in found)
 
@@ -180,9 +180,9 @@ async def test_a_model_has_a_deadline() -> None:
             await asyncio.Event().wait()
             raise AssertionError
 
-    material = Material(about=[Fact(id="f", claim="The user is called Mia")])
+    material = SynopsisSources(about_user=[Fact(id="f", claim="The user is called Mia")])
     with pytest.raises(ModelUnavailable, match="no answer within"):
-        await written(material, Asker(Silent(), Spending()), {"identity": 100, "context": 100}, 0.01)
+        await generate_synopsis(material, StructuredLLM(Silent(), Budget()), {"identity": 100, "context": 100}, 0.01)
 
 
 def test_a_long_reply_is_cut_to_its_budget(memory: AgentMemory) -> None:

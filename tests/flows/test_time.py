@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 import pytest
 
 from agentmem import AgentMemory, MemoryBundle, Status
-from agentmem.recall.options import find_techniques
-from tests.fakes.llm_replies import Replies, put_behind
-from tests.flows.given import START, StoppedClock, ids, opened, resources, texts
+from agentmem.recall.options import discover_techniques
+from tests.fakes.llm_replies import ScriptedLLM, install_llm
+from tests.flows.given import START, ManualClock, bundle_ids, bundle_texts, engine_of, open_memory
 
 QUESTION = "What does Ann drink at work: tea, coffee, juice, milk or cocoa?"
-TECHNIQUES = [None, *sorted(find_techniques())]
+TECHNIQUES = [None, *sorted(discover_techniques())]
 # What a model might say that knows of everything she ever drank.
 REPLIES = {
     "hyde": {"sentence": "Ann drinks juice at work."},
@@ -29,29 +29,29 @@ REPLIES = {
 class Life:
     """Ann's drinks: one claim for every way in which a fact or a turn may be retired, told a day apart."""
 
-    def __init__(self, memory: AgentMemory, clock: StoppedClock) -> None:
+    def __init__(self, memory: AgentMemory, clock: ManualClock) -> None:
         self.memory = memory
-        self.moments: dict[str, datetime] = {"birth": clock.ahead(days=1)}
+        self.moments: dict[str, datetime] = {"birth": clock.advance(days=1)}
         self.ann = memory.upsert_entity({"name": "Ann", "type": "person"}).id
         about = {"entity_ids": [self.ann]}
         self.changed = memory.learn_fact("Ann drinks tea at work", **about)
         self.wrong = memory.learn_fact("Ann drinks coffee at work", **about)
         self.forgotten = memory.learn_fact("Ann drinks juice at work", **about)
-        end = clock.at + timedelta(days=2, hours=12)
+        end = clock.time + timedelta(days=2, hours=12)
         self.expired = memory.learn_fact("Ann drinks milk at work", valid_to=end, **about)
         self.other = memory.learn_fact("Ann works at the harbour", **about)
         self.turn = memory.store_turn("Ann: I drink juice at work.", turn_id="said")
-        self.moments["told"] = clock.at
-        clock.ahead(days=1)
+        self.moments["told"] = clock.time
+        clock.advance(days=1)
         self.now = memory.semantic.supersede_fact(self.changed.id, "Ann drinks cocoa at work")
         self.right = memory.semantic.update_fact(self.wrong.id, claim="Ann drinks water at work")
-        self.moments["corrected"] = clock.at
-        clock.ahead(days=1)
+        self.moments["corrected"] = clock.time
+        clock.advance(days=1)
         memory.forget(self.forgotten.id, reason="she asked for it")
         memory.forget(self.turn.id)
-        self.moments["forgotten"] = clock.at
-        clock.ahead(days=1)
-        self.moments["now"] = clock.at
+        self.moments["forgotten"] = clock.time
+        clock.advance(days=1)
+        self.moments["now"] = clock.time
         memory.flush()
 
     @property
@@ -66,9 +66,9 @@ class Life:
 
 @pytest.fixture(scope="module")
 def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
-    clock = StoppedClock()
-    with opened(tmp_path_factory.mktemp("life") / "home", clock=clock, seed=1) as memory:
-        put_behind(resources(memory), Replies(REPLIES))
+    clock = ManualClock()
+    with open_memory(tmp_path_factory.mktemp("life") / "home", clock=clock, seed=1) as memory:
+        install_llm(engine_of(memory), ScriptedLLM(REPLIES))
         yield Life(memory, clock)
 
 
@@ -76,8 +76,8 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
 def test_retired_records_are_absent_on_every_technique(life: Life, technique: str | None) -> None:
     techniques = None if technique is None else [technique]
     bundle = life.memory.remember(QUESTION, techniques=techniques, top_k=100)
-    assert not ids(bundle) & life.retired
-    assert {life.now.id, life.right.id, life.other.id} <= ids(bundle)
+    assert not bundle_ids(bundle) & life.retired
+    assert {life.now.id, life.right.id, life.other.id} <= bundle_ids(bundle)
     assert not life.retired & {candidate.id for candidate in bundle.receipt.pool}
 
 
@@ -109,7 +109,7 @@ def test_known_at_gives_what_was_known_then(
     then = life.moments[moment]
     bundle = life.memory.remember(QUESTION, known_at=then, as_of=then, techniques=techniques, top_k=100)
     assert life.claims(bundle) == drinks
-    assert (life.turn.id in ids(bundle)) is heard
+    assert (life.turn.id in bundle_ids(bundle)) is heard
 
 
 @pytest.mark.parametrize("technique", TECHNIQUES)
@@ -120,7 +120,7 @@ def test_as_of_gives_what_was_true_then_by_what_is_known_today(
     techniques = None if technique is None else [technique]
     bundle = life.memory.remember(QUESTION, as_of=life.moments[moment], techniques=techniques, top_k=100)
     assert life.claims(bundle) == drinks
-    assert life.turn.id not in ids(bundle)
+    assert life.turn.id not in bundle_ids(bundle)
 
 
 def test_facts_lists_what_was_true_at_a_moment(life: Life) -> None:
@@ -135,7 +135,7 @@ def test_facts_lists_what_was_true_at_a_moment(life: Life) -> None:
 
 def test_nothing_was_known_before_the_first_word(life: Life) -> None:
     before = START - timedelta(days=1)
-    assert ids(life.memory.remember(QUESTION, known_at=before)) == set()
+    assert bundle_ids(life.memory.remember(QUESTION, known_at=before)) == set()
     assert life.memory.remember(QUESTION, known_at=START + timedelta(days=365)).items
 
 
@@ -168,36 +168,36 @@ def test_diff_names_what_was_learned_retired_and_changed(life: Life) -> None:
     assert life.memory.diff(moments["now"], moments["now"]).learned == ()
 
 
-def test_diff_shows_what_a_version_changed(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_diff_shows_what_a_version_changed(memory: AgentMemory, clock: ManualClock) -> None:
     fact = memory.learn_fact("Ann sings")
-    before = clock.ahead(hours=1)
-    clock.ahead(hours=1)
+    before = clock.advance(hours=1)
+    clock.advance(hours=1)
     memory.semantic.boost_salience(fact.id, 0.2)
-    ((old, new),) = memory.diff(before, clock.at).changed
+    ((old, new),) = memory.diff(before, clock.time).changed
     assert (old.id, new.id) == (fact.id, fact.id)
     assert new.salience - old.salience == pytest.approx(0.2)
 
 
-def test_a_to_b_to_a_ends_with_a_current(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_a_to_b_to_a_ends_with_a_current(memory: AgentMemory, clock: ManualClock) -> None:
     a = memory.learn_fact("Ben lives in Rome")
-    clock.ahead(days=1)
+    clock.advance(days=1)
     b = memory.semantic.supersede_fact(a.id, "Ben lives in Oslo")
-    between = clock.ahead(days=1)
-    clock.ahead(days=1)
+    between = clock.advance(days=1)
+    clock.advance(days=1)
     again = memory.semantic.supersede_fact(b.id, "Ben lives in Rome")
     assert again.id not in (a.id, b.id)
-    clock.ahead(days=1)
+    clock.advance(days=1)
     assert [fact.claim for fact in memory.semantic.facts()] == ["Ben lives in Rome"]
     assert [fact.id for fact in memory.remember("Where does Ben live?").facts] == [again.id]
-    assert texts(memory.remember("Where does Ben live?", as_of=between)) == ["Ben lives in Oslo"]
+    assert bundle_texts(memory.remember("Where does Ben live?", as_of=between)) == ["Ben lives in Oslo"]
     assert len(memory.semantic.history(a.id)) == 5
 
 
-def test_a_to_b_to_a_by_learning_ends_with_a_current(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_a_to_b_to_a_by_learning_ends_with_a_current(memory: AgentMemory, clock: ManualClock) -> None:
     a = memory.learn_fact("Ben lives in Rome")
-    clock.ahead(days=1)
+    clock.advance(days=1)
     b = memory.semantic.supersede_fact(a.id, "Ben lives in Oslo")
-    clock.ahead(days=1)
+    clock.advance(days=1)
     memory.forget(b.id)
     again = memory.learn_fact("Ben lives in Rome")
     assert again.id != a.id
@@ -248,12 +248,12 @@ def test_a_fact_corrected_twice_leaves_one(memory: AgentMemory) -> None:
     assert memory.semantic.facts() == [third]
 
 
-def test_correcting_what_is_past_leaves_the_present_alone(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_correcting_what_is_past_leaves_the_present_alone(memory: AgentMemory, clock: ManualClock) -> None:
     rome = memory.learn_fact("Ben lives in Rome", valid_from=START - timedelta(days=100))
     oslo = memory.semantic.supersede_fact(rome.id, "Ben lives in Oslo")
-    clock.ahead(days=1)
+    clock.advance(days=1)
     milan = memory.semantic.update_fact(rome.id, claim="Ben lives in Milan")
-    clock.ahead(days=1)
+    clock.advance(days=1)
     assert memory.semantic.facts() == [oslo]
     assert [fact.claim for fact in memory.semantic.facts({"as_of": START - timedelta(days=1)})] == [
         "Ben lives in Milan"
@@ -272,16 +272,16 @@ def test_superseding_by_what_is_known_already_joins_both(memory: AgentMemory) ->
     assert memory.semantic.supersede_fact(known.id, "Ben lives in OSLO").id == known.id
 
 
-def test_what_was_wrong_from_the_start_is_never_true(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_what_was_wrong_from_the_start_is_never_true(memory: AgentMemory, clock: ManualClock) -> None:
     fact = memory.learn_fact("Ben is 30")
-    then = clock.at
-    clock.ahead(days=1)
-    memory.semantic.supersede_fact(fact.id, "Ben is 31", wrong=True)
-    assert texts(memory.remember("Ben", as_of=then)) == ["Ben is 31"]
-    assert texts(memory.remember("Ben", known_at=then)) == ["Ben is 30"]
+    then = clock.time
+    clock.advance(days=1)
+    memory.semantic.supersede_fact(fact.id, "Ben is 31", is_correction=True)
+    assert bundle_texts(memory.remember("Ben", as_of=then)) == ["Ben is 31"]
+    assert bundle_texts(memory.remember("Ben", known_at=then)) == ["Ben is 30"]
 
 
-def test_a_beginning_learned_later_corrects_the_first_fact(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_a_beginning_learned_later_corrects_the_first_fact(memory: AgentMemory, clock: ManualClock) -> None:
     first = memory.learn_fact("Ben lives in Oslo")
     dated = memory.learn_fact("Ben lives in Oslo", valid_from=START - timedelta(days=10))
     later = memory.learn_fact("Ben lives in Oslo", valid_from=START - timedelta(days=5))
@@ -292,26 +292,26 @@ def test_a_beginning_learned_later_corrects_the_first_fact(memory: AgentMemory, 
     assert memory.semantic.facts() == [earlier]
 
 
-def test_a_fact_with_a_known_end_is_learned_once(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_a_fact_with_a_known_end_is_learned_once(memory: AgentMemory, clock: ManualClock) -> None:
     end = START + timedelta(days=10)
     visa = memory.learn_fact("The visa is valid", valid_to=end)
     assert memory.learn_fact("The visa is valid", valid_to=end).id == visa.id
     renewed = memory.learn_fact("The visa is valid", valid_to=end + timedelta(days=10))
     assert {fact.id for fact in memory.semantic.facts()} == {visa.id, renewed.id}
-    clock.ahead(days=10)
+    clock.advance(days=10)
     assert [fact.id for fact in memory.remember("visa").facts] == [renewed.id]
 
 
 def test_a_turn_is_true_from_its_timestamp(memory: AgentMemory) -> None:
     memory.store_turn("The roof leaks.", timestamp=START - timedelta(days=30))
     memory.store_turn("The roof is mended.", timestamp=START - timedelta(days=10))
-    assert texts(memory.remember("roof", as_of=START - timedelta(days=20))) == ["The roof leaks."]
-    assert texts(memory.remember("roof")) == ["The roof is mended.", "The roof leaks."]
+    assert bundle_texts(memory.remember("roof", as_of=START - timedelta(days=20))) == ["The roof leaks."]
+    assert bundle_texts(memory.remember("roof")) == ["The roof is mended.", "The roof leaks."]
 
 
-def test_a_clock_that_goes_backwards_neither_loses_nor_reorders(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_a_clock_that_goes_backwards_neither_loses_nor_reorders(memory: AgentMemory, clock: ManualClock) -> None:
     first = memory.learn_fact("Ann sings")
-    clock.ahead(days=-30)
+    clock.advance(days=-30)
     second = memory.learn_fact("Ben dances")
     memory.semantic.boost_salience(second.id)
     assert second.recorded_at == first.recorded_at, "record time never runs backwards"

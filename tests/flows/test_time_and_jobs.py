@@ -16,11 +16,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory
-from agentmem.consolidation import JobOptions, find_jobs, scheduled_jobs
+from agentmem.consolidation import JobOptions, list_jobs, list_scheduled_jobs
 from agentmem.consolidation.serving import OPERATOR, RunReport
 from agentmem.stores.upkeep import RawUsage
 from agentmem.worker import ConsolidationWorker
-from tests.flows.given import StoppedClock, opened, resources, run, seat, state
+from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_state, run
 
 SAID = (
     "I live in Porto now.", "I live in Oslo now.", "My sister Anna lives in Graz.", "I love rock climbing.",
@@ -48,7 +48,7 @@ HISTORIES = st.lists(STEPS, min_size=3, max_size=14)
 EXAMPLES = settings(max_examples=12, phases=(Phase.generate,))
 
 
-def play(memory: AgentMemory, clock: StoppedClock, steps: Sequence[tuple[str, Any]]) -> None:
+def play(memory: AgentMemory, clock: ManualClock, steps: Sequence[tuple[str, Any]]) -> None:
     """Do what the steps say, each a minute after the one before."""
     project = memory.scoped(channel="house")
     facts: dict[str, str] = {}
@@ -80,14 +80,14 @@ def play(memory: AgentMemory, clock: StoppedClock, steps: Sequence[tuple[str, An
         elif step == "schedule":
             memory.schedules.add(f"reminder {number}", what, "Say what is due.")
         elif step == "wait":
-            clock.ahead(hours=what)
-        clock.ahead(minutes=1)
+            clock.advance(hours=what)
+        clock.advance(minutes=1)
 
 
 def night(memory: AgentMemory) -> list[RunReport]:
     """Every job once, as a worker runs them."""
-    reports = run(ConsolidationWorker(resources(memory)).run_once())
-    assert not any(report.failed or report.stopped for report in reports), reports
+    reports = run(ConsolidationWorker(engine_of(memory)).run_once())
+    assert not any(report.failed or report.stop_reason for report in reports), reports
     return reports
 
 
@@ -103,18 +103,18 @@ def rest(memory: AgentMemory) -> None:
 
 
 def usage(memory: AgentMemory) -> list[RawUsage]:
-    return run(resources(memory).upkeep.raw_usage(seat(memory).scope, ("", ""), 10_000))
+    return run(engine_of(memory).admin.raw_usage(context_of(memory).scope, ("", ""), 10_000))
 
 
 def everything(memory: AgentMemory) -> tuple[Any, Any]:
     """All records, edges and usage, but for what a write stamps anew."""
-    return state(memory), usage(memory)
+    return read_state(memory), usage(memory)
 
 
 def outlook(memory: AgentMemory, made_by_jobs: frozenset[str] = frozenset()) -> tuple[Counter[Any], Counter[Any]]:
     """What stands, by content: kinds, statuses and tiers, and when each is due for whom, but for what jobs made."""
     found, names = Counter[Any](), dict[tuple[str, str], str]()
-    for key, fields in state(memory).items():
+    for key, fields in read_state(memory).items():
         if key == "edges":
             continue
         text = fields.get("claim") or fields.get("name") or fields.get("instruction") or fields.get("content") or ""
@@ -129,20 +129,20 @@ def outlook(memory: AgentMemory, made_by_jobs: frozenset[str] = frozenset()) -> 
 
 
 @contextmanager
-def played(steps: Sequence[tuple[str, Any]]) -> Iterator[tuple[AgentMemory, StoppedClock, Path]]:
+def played(steps: Sequence[tuple[str, Any]]) -> Iterator[tuple[AgentMemory, ManualClock, Path]]:
     """A memory in which the steps were done."""
-    clock = StoppedClock()
-    with tempfile.TemporaryDirectory() as folder, opened(Path(folder) / "home", clock=clock, seed=7) as memory:
+    clock = ManualClock()
+    with tempfile.TemporaryDirectory() as folder, open_memory(Path(folder) / "home", clock=clock, seed=7) as memory:
         play(memory, clock, steps)
         yield memory, clock, Path(folder)
 
 
 def jobs_by_hand(memory: AgentMemory, name: str) -> list[str]:
     """Run one job for this user whether or not anything waits; the operations that it did."""
-    if name in find_jobs():
+    if name in list_jobs():
         return list(memory.consolidate(name)[0].operation_ids)
-    module = scheduled_jobs()[name]
-    return list(run(module.run_for_all(resources(memory), OPERATOR, JobOptions())).operation_ids)
+    module = list_scheduled_jobs()[name]
+    return list(run(module.run_for_all(engine_of(memory), OPERATOR, JobOptions())).operation_ids)
 
 
 @pytest.mark.long
@@ -151,8 +151,8 @@ def jobs_by_hand(memory: AgentMemory, name: str) -> list[str]:
 def test_every_job_run_twice_is_run_once(steps: Sequence[tuple[str, Any]]) -> None:
     with played(steps) as (memory, clock, _):
         for days in (0, 6, 30):
-            clock.ahead(days=days)
-            for name in scheduled_jobs():
+            clock.advance(days=days)
+            for name in list_scheduled_jobs():
                 jobs_by_hand(memory, name)
                 once = everything(memory)
                 again = jobs_by_hand(memory, name)
@@ -169,17 +169,17 @@ def test_missed_days_are_not_lost(steps: Sequence[tuple[str, Any]], days: int) -
         rest(memory)
         memory.close()
         shutil.copytree(folder / "home", folder / "copy")
-        daily = _after(folder / "home", clock.at, [1] * days)
-        at_once = _after(folder / "copy", clock.at, [days])
+        daily = _after(folder / "home", clock.time, [1] * days)
+        at_once = _after(folder / "copy", clock.time, [days])
         for often, once in zip(daily, at_once, strict=True):
             assert (often - once, once - often) == (Counter(), Counter())
 
 
 def _after(home: Path, begin: Any, waits: Sequence[int]) -> Any:
-    clock = StoppedClock(begin)
-    with opened(home, clock=clock, seed=7) as memory:
+    clock = ManualClock(begin)
+    with open_memory(home, clock=clock, seed=7) as memory:
         for days in waits:
-            clock.ahead(days=days)
+            clock.advance(days=days)
             night(memory)
         return outlook(memory)
 
@@ -189,13 +189,13 @@ def _after(home: Path, begin: Any, waits: Sequence[int]) -> Any:
 @given(steps=HISTORIES)
 def test_a_clock_set_back_by_an_hour_changes_nothing_that_was_settled(steps: Sequence[tuple[str, Any]]) -> None:
     with played(steps) as (memory, clock, _):
-        clock.ahead(days=5)
+        clock.advance(days=5)
         rest(memory)
         settled = everything(memory)
-        clock.at -= timedelta(hours=1)
+        clock.time -= timedelta(hours=1)
         night(memory)
         assert everything(memory) == settled
-        clock.at += timedelta(hours=1)
+        clock.time += timedelta(hours=1)
         night(memory)
         assert everything(memory) == settled
 
@@ -207,14 +207,14 @@ def test_jobs_that_begin_under_a_clock_set_back_come_to_the_same(steps: Sequence
     with played(steps) as (memory, clock, folder):
         memory.close()
         shutil.copytree(folder / "home", folder / "copy")
-        plain = _nights(folder / "home", [clock.at, clock.at + timedelta(days=20)])
-        back = clock.at - timedelta(hours=1)
-        assert _nights(folder / "copy", [back, clock.at, clock.at + timedelta(days=20)]) == plain
+        plain = _nights(folder / "home", [clock.time, clock.time + timedelta(days=20)])
+        back = clock.time - timedelta(hours=1)
+        assert _nights(folder / "copy", [back, clock.time, clock.time + timedelta(days=20)]) == plain
 
 
 def _nights(home: Path, moments: Sequence[Any]) -> Any:
-    clock = StoppedClock()
-    with opened(home, clock=clock, seed=7) as memory:
-        for clock.at in moments:
+    clock = ManualClock()
+    with open_memory(home, clock=clock, seed=7) as memory:
+        for clock.time in moments:
             rest(memory)
         return outlook(memory, frozenset({"Entity"}))  # an entity fades since the job that found it ran

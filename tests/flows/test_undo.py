@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AgentMemory, Conflict, NotFound
-from tests.flows.given import StoppedClock, head, last_operation, opened, resources, run, seat, state
+from tests.flows.given import (
+    ManualClock,
+    context_of,
+    engine_of,
+    last_operation_id,
+    open_memory,
+    read_head,
+    read_state,
+    run,
+)
 from tests.flows.test_idempotency import Ground
 
 OPERATIONS: dict[str, Callable[[Ground], Any]] = {
@@ -39,7 +48,7 @@ OPERATIONS: dict[str, Callable[[Ground], Any]] = {
     "pursue_goal": lambda g: g.memory.working.set_active_goal(g.goal),
     "announce": lambda g: g.memory.announce("Tea is ready", expires_in=60),
     "announce in a turn": lambda g: g.memory.store_turn("[ANNOUNCE] Tea is ready", role="assistant"),
-    "add_schedule": lambda g: g.memory.schedules.heartbeat("pulse", 60),
+    "add_schedule": lambda g: g.memory.schedules.add_heartbeat("pulse", 60),
     "remove_schedule": lambda g: g.memory.schedules.remove("daily"),
     "update_profile": lambda g: g.memory.update_profile(preferences={"tone": "short"}),
     "forget": lambda g: g.memory.forget(g.fact.id),
@@ -54,16 +63,16 @@ OPERATIONS: dict[str, Callable[[Ground], Any]] = {
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_undo_restores_the_state_from_before_and_can_itself_be_undone(memory: AgentMemory, operation: str) -> None:
     ground = Ground(memory)
-    before = state(memory)
+    before = read_state(memory)
     OPERATIONS[operation](ground)
-    after = state(memory)
+    after = read_state(memory)
     assert after != before
     face = ground.roof if operation.startswith("promote") else memory
-    undoing = face.undo(last_operation(memory))
-    assert state(memory) == before
-    assert undoing == last_operation(memory)
+    undoing = face.undo(last_operation_id(memory))
+    assert read_state(memory) == before
+    assert undoing == last_operation_id(memory)
     face.undo(undoing)
-    assert state(memory) == after
+    assert read_state(memory) == after
     memory.flush()
     assert set(memory.lag().values()) == {0}
 
@@ -128,7 +137,7 @@ def test_erasure_cannot_be_undone(memory: AgentMemory, key: str | None) -> None:
 def test_undo_after_erasure_brings_nothing_back(memory: AgentMemory) -> None:
     turn = memory.store_turn("one")
     memory.forget(turn.id)
-    forgotten = last_operation(memory)
+    forgotten = last_operation_id(memory)
     memory.forget(turn.id, hard=True)
     with pytest.raises(NotFound):
         memory.undo(forgotten)
@@ -141,7 +150,7 @@ def test_usage_is_no_part_of_undo(memory: AgentMemory) -> None:
     fact = memory.learn_fact("Ann sings")
     memory.remember("Ann")
     memory.undo(memory.semantic.boost_salience(fact.id).operation_id)
-    assert run(resources(memory).log.usage([fact.key], seat(memory).scope))[fact.key].access_count == 1
+    assert run(engine_of(memory).log.usage([fact.key], context_of(memory).scope))[fact.key].access_count == 1
 
 
 def test_another_users_or_agents_operation_is_not_found(memory: AgentMemory) -> None:
@@ -173,33 +182,33 @@ def step(memory: AgentMemory, what: int, which: int) -> None:
         lambda: memory.restore(f"c{which}"),
         lambda: memory.upsert_entity({"name": f"Entity {which % 2}", "aliases": [name]}),
         lambda: memory.update_profile(preferences={name: which}),
-        lambda: memory.undo(last_operation(memory)) if head(memory) else None,
+        lambda: memory.undo(last_operation_id(memory)) if read_head(memory) else None,
     ]
     calls[what]()
 
 
-def test_any_history_is_unwound_step_by_step(home: Path, clock: StoppedClock) -> None:
+def test_any_history_is_unwound_step_by_step(home: Path, clock: ManualClock) -> None:
     users = iter(range(10_000))
-    with opened(home, clock=clock, seed=3, audit_level="off") as shared:
+    with open_memory(home, clock=clock, seed=3, audit_level="off") as shared:
 
         @settings(max_examples=40)
         @given(steps=STEPS)
         def unwind(steps: list[tuple[int, int]]) -> None:
             memory = shared.scoped(user_id=f"user {next(users)}")
-            states, operations = [state(memory)], []
+            states, operations = [read_state(memory)], []
             for what, which in steps:
-                clock.ahead(minutes=1)
-                at = head(memory)
+                clock.advance(minutes=1)
+                at = read_head(memory)
                 try:
                     step(memory, what, which)
                 except AgentMemError:
-                    assert head(memory) == at, "what is refused writes nothing"
-                if head(memory) > at:
-                    operations.append(last_operation(memory))
-                    states.append(state(memory))
+                    assert read_head(memory) == at, "what is refused writes nothing"
+                if read_head(memory) > at:
+                    operations.append(last_operation_id(memory))
+                    states.append(read_state(memory))
             assert operations or states == [{"edges": []}]
             for operation, earlier in zip(reversed(operations), reversed(states[:-1]), strict=True):
                 memory.undo(operation)
-                assert state(memory) == earlier
+                assert read_state(memory) == earlier
 
         unwind()

@@ -15,10 +15,19 @@ from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AgentMemory, Record
 from agentmem.memory.answers import ForgetReceipt
-from agentmem.memory.reviews import CHOICES, pair_id
+from agentmem.memory.reviews import ALLOWED_DECISIONS, same_entity_review_id
 from agentmem.model.records import KINDS, Gloss, Review
 from agentmem.stores import Where
-from tests.flows.given import TIMELESS, StoppedClock, head, last_operation, opened, resources, run, seat
+from tests.flows.given import (
+    VOLATILE_FIELDS,
+    ManualClock,
+    context_of,
+    engine_of,
+    last_operation_id,
+    open_memory,
+    read_head,
+    run,
+)
 from tests.flows.test_reviews import put
 from tests.servers.stack import Stack
 
@@ -29,11 +38,11 @@ CLAIMS = [f"{name} {does}" for name in ("Ann", "Ben") for does in ("sings", "dan
 def standing(memory: AgentMemory) -> dict[Any, Any]:
     """Every current record, and every edge that the graph shows between them, without what a write stamps anew."""
     memory.flush()
-    scope, inside = seat(memory).scope.reading(CHANNELS), resources(memory)
+    scope, inside = context_of(memory).scope.with_channels(CHANNELS), engine_of(memory)
     records: list[Record] = run(inside.log.find(scope, Where(kinds=tuple(KINDS)), limit=10_000))
     edges = run(inside.graph.edges([record.key for record in records], scope, limit=10_000))
-    found: dict[Any, Any] = {record.key: record.model_dump(exclude=TIMELESS) for record in records}
-    return found | {("edges",): sorted((edge.model_dump(exclude=TIMELESS) for edge in edges), key=repr)}
+    found: dict[Any, Any] = {record.key: record.model_dump(exclude=VOLATILE_FIELDS) for record in records}
+    return found | {("edges",): sorted((edge.model_dump(exclude=VOLATILE_FIELDS) for edge in edges), key=repr)}
 
 
 @dataclass
@@ -57,10 +66,10 @@ class World:
         self.note(memory.semantic.relate(names[1], "KNOWS", names[2]))
         self.note(memory.add_goal("sing"))
         self.note(memory.forget(self.note(memory.learn_fact("Cleo sings")).id))
-        for about in CHOICES:
+        for about in ALLOWED_DECISIONS:
             pair = (names[0], names[1])
             review = Review(
-                id=pair_id("x", *pair) if about == "same_entity" else f"review {about}", about=about,
+                id=same_entity_review_id("x", *pair) if about == "same_entity" else f"review {about}", about=about,
                 question=f"Is it {about}?", proposed={"claim": f"Ann {about}", "source_turn_ids": [turns[1].id]},
                 record_ids=pair if about == "same_entity" else (self.pick("Fact", len(about)),),
             )  # fmt: skip
@@ -80,20 +89,20 @@ class World:
         return self.ids[kind][which % len(self.ids[kind])]
 
     def decide(self, which: int, how: int) -> Any:
-        about = list(CHOICES)[which % len(CHOICES)]
-        choices = CHOICES[about]
+        about = list(ALLOWED_DECISIONS)[which % len(ALLOWED_DECISIONS)]
+        choices = ALLOWED_DECISIONS[about]
         return self.roof.semantic.resolve_review(self.pick("Review", which), choices[how % len(choices)])
 
     def do(self, verb: str, a: int, b: int) -> bool:
         """Whether a step was done; what is refused writes nothing."""
-        at = head(self.memory)
+        at = read_head(self.memory)
         try:
             self.note(STEPS[verb](self, a, b))
         except AgentMemError:
-            assert head(self.memory) == at, verb
-        if head(self.memory) > at:
-            self.operations.append(last_operation(self.memory))
-        return head(self.memory) > at
+            assert read_head(self.memory) == at, verb
+        if read_head(self.memory) > at:
+            self.operations.append(last_operation_id(self.memory))
+        return read_head(self.memory) > at
 
 
 Step = Callable[[World, int, int], Any]
@@ -106,11 +115,12 @@ STEPS: dict[str, Step] = {
     "update_fact": lambda w, a, b: w.roof.semantic.update_fact(w.pick("Fact", a), claim=CLAIMS[b % 6]),
     "update_fact tags": lambda w, a, b: w.roof.semantic.update_fact(w.pick("Fact", a), tags=[str(b)]),
     "supersede_fact": lambda w, a, b: w.roof.semantic.supersede_fact(w.pick("Fact", a), CLAIMS[b % 6]),
-    "correct_fact": lambda w, a, b: w.roof.semantic.supersede_fact(w.pick("Fact", a), CLAIMS[b % 6], wrong=True),
-    "boost_salience": lambda w, a, b: w.roof.semantic.boost_salience(w.pick("Fact", a), 0.1 * (1 + b % 3)),
-    "promote_to_global": lambda w, a, b: w.roof.semantic.promote_to_global(w.pick("Fact", 3 + a % 2), "known"),
-    "upsert_entity": lambda w, a, b: w.memory.upsert_entity({"name": f"Entity {a % 3}", "aliases": [f"E{b % 3}"]}),
-    "relate": lambda w, a, b: (w.roof if a % 3 else w.memory).semantic.relate(
+    "correct_fact": lambda w, a,
+    b: w.roof.semantic.supersede_fact(w.pick("Fact", a), CLAIMS[b % 6], is_correction=True), "boost_salience": lambda w,
+    a, b: w.roof.semantic.boost_salience(w.pick("Fact", a), 0.1 * (1 + b % 3)), "promote_to_global": lambda w, a,
+    b: w.roof.semantic.promote_to_global(w.pick("Fact", 3 + a % 2), "known"), "upsert_entity": lambda w, a,
+    b: w.memory.upsert_entity({"name": f"Entity {a % 3}", "aliases": [f"E{b % 3}"]}), "relate": lambda w, a,
+    b: (w.roof if a % 3 else w.memory).semantic.relate(
         w.pick("Entity", a), ("KNOWS", "likes")[b % 2], w.pick("Entity", b)
     ),
     "merge_entities": lambda w, a, b: w.memory.semantic.merge_entities(w.pick("Entity", a), w.pick("Entity", b)),
@@ -160,29 +170,29 @@ def unwound(world: World) -> Iterator[Callable[[str, int, int], bool]]:
 
 
 @pytest.fixture
-def clock() -> StoppedClock:
-    return StoppedClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture(params=["file", pytest.param("servers", marks=pytest.mark.server("postgres", "neo4j", "redis"))])
-def users(request: pytest.FixtureRequest, home: Path, clock: StoppedClock) -> Iterator[Iterator[AgentMemory]]:
+def users(request: pytest.FixtureRequest, home: Path, clock: ManualClock) -> Iterator[Iterator[AgentMemory]]:
     """Memories of one user after the other, on one stack."""
     stack: Stack | None = request.getfixturevalue("stack") if request.param == "servers" else None
     more = {} if stack is None else {**stack.urls, "catch_up_ms": 60_000}
     name = str if stack is None else stack.user
-    with opened(home, clock=clock, seed=5, audit_level="off", **more) as shared:
+    with open_memory(home, clock=clock, seed=5, audit_level="off", **more) as shared:
         yield (shared.scoped(user_id=name(f"user {number}")) for number in range(10_000))
 
 
 def test_every_kind_of_operation_is_undone(
-    users: Iterator[AgentMemory], clock: StoppedClock, request: pytest.FixtureRequest
+    users: Iterator[AgentMemory], clock: ManualClock, request: pytest.FixtureRequest
 ) -> None:
     world = World(next(users))
     once = {verb: (verb, a, b) for verb, a, b in reversed(EACH)}  # a step on servers takes a third of a second
     assert set(once) == set(STEPS)
     with unwound(world) as step:
         for verb, a, b in EACH if "file" in request.node.name else reversed(once.values()):
-            clock.ahead(minutes=1)
+            clock.advance(minutes=1)
             assert step(verb, a, b), f"{verb} {a} {b} wrote nothing"
 
 
@@ -191,7 +201,7 @@ STEP = st.tuples(st.sampled_from(list(STEPS)), st.integers(0, 7), st.integers(0,
 
 @pytest.mark.long
 def test_any_history_of_every_verb_is_unwound(
-    users: Iterator[AgentMemory], clock: StoppedClock, request: pytest.FixtureRequest
+    users: Iterator[AgentMemory], clock: ManualClock, request: pytest.FixtureRequest
 ) -> None:
     done: Counter[str] = Counter()
     on_file = "file" in request.node.name
@@ -202,7 +212,7 @@ def test_any_history_of_every_verb_is_unwound(
         world = World(next(users))
         with unwound(world) as step:
             for verb, a, b in steps:
-                clock.ahead(minutes=1)
+                clock.advance(minutes=1)
                 done[verb] += step(verb, a, b)
 
     unwind()

@@ -1,4 +1,4 @@
-"""`doctor` finds what is wrong, says how to mend it, and changes nothing."""
+"""`diagnose` finds what is wrong, says how to mend it, and changes nothing."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 
 from agentmem import AsyncAgentMemory
 from agentmem.settings import load_settings
-from agentmem.stores import Parked
-from agentmem.stores.sqlite.connection import Database
+from agentmem.stores import DeadLetter
+from agentmem.stores.sqlite.connection import SqliteDatabase
 from agentmem.stores.upkeep import Finding
-from agentmem.upkeep.doctor import doctor
+from agentmem.upkeep.doctor import diagnose
 from agentmem.upkeep.rebuild import rebuild
 
 
@@ -44,20 +44,20 @@ def bytes_of(home: Path) -> dict[str, str]:
 async def examined(home: Path, **more: Any) -> dict[str, Finding]:
     """What is not fine: the worst finding about each thing, with the details of all of that level."""
     before = bytes_of(home)
-    found = await doctor(load_settings(home=home, embedder="hash", **more))
+    found = await diagnose(load_settings(home=home, embedder="hash", **more))
     assert bytes_of(home) == before
     assert all(finding.fix for finding in found if finding.level != "ok")
     worst: dict[str, Finding] = {}
     for finding in sorted(found, key=lambda finding: finding.level == "warning"):
-        known = worst.get(finding.what)
+        known = worst.get(finding.check)
         if finding.level == "ok" or (known is not None and known.level != finding.level):
             continue
-        worst[finding.what] = finding if known is None else replace(known, detail=f"{known.detail} | {finding.detail}")
+        worst[finding.check] = finding if known is None else replace(known, detail=f"{known.detail} | {finding.detail}")
     return worst
 
 
 async def changed(home: Path, *statements: str) -> None:
-    database = Database(home / "memory.db")
+    database = SqliteDatabase(home / "memory.db")
 
     def run(db: Any) -> None:
         for statement in statements:
@@ -72,10 +72,10 @@ async def test_a_healthy_store_is_fine_closed_and_in_use(home: Path) -> None:
     assert await examined(home) == {}
     async with opened(home) as memory:
         await memory.store_turn("And an otter.")
-        found = await doctor(load_settings(home=home, embedder="hash"))
+        found = await diagnose(load_settings(home=home, embedder="hash"))
         # The session cache is not looked at here: its side files are made by the session store.
         assert [item for item in found if item.level == "error"] == []
-    names = [item.what for item in await doctor(load_settings(home=home))]
+    names = [item.check for item in await diagnose(load_settings(home=home))]
     assert names == [
         "store", "permissions", "disk", "library", "integrity", "schema", "store_id", "sizes", "invariants", "words",
         "graph", "lag", "parked", "clock", "leases", "session", "embedder",
@@ -83,8 +83,8 @@ async def test_a_healthy_store_is_fine_closed_and_in_use(home: Path) -> None:
 
 
 async def test_no_store_is_no_error_and_none_is_made(home: Path) -> None:
-    found = await doctor(load_settings(home=home))
-    assert [(item.level, item.what) for item in found] == [("warning", "store")]
+    found = await diagnose(load_settings(home=home))
+    assert [(item.level, item.check) for item in found] == [("warning", "store")]
     assert not home.exists()
 
 
@@ -146,18 +146,18 @@ async def test_lag_and_parked_changes_are_named_with_their_users(home: Path) -> 
     await filled(home)
     await changed(home, "UPDATE projection_watermarks SET seq = seq - 2")
     async with opened(home) as memory:
-        parked = Parked("vectors/hash:v1:512", "alice", 2, "too strange", 3, datetime(2025, 1, 1, tzinfo=UTC))
-        await memory.resources.log.park(parked)
+        parked = DeadLetter("vectors/hash:v1:512", "alice", 2, "too strange", 3, datetime(2025, 1, 1, tzinfo=UTC))
+        await memory.engine.log.write_dead_letter(parked)
     worst = await examined(home)
     assert worst["lag"].level == worst["parked"].level == "warning"
     assert "lacks 2 changes of 1 users: alice 2" in worst["lag"].detail
     assert "alice 2; too strange" in worst["parked"].detail
     async with opened(home) as memory:
-        await rebuild(memory.resources, None)
+        await rebuild(memory.engine, None)
     assert await examined(home) == {}
 
 
-class Past:
+class PastClock:
     """A clock that was set back."""
 
     def now(self) -> datetime:
@@ -166,13 +166,13 @@ class Past:
 
 async def test_a_clock_that_was_set_back_is_named(home: Path) -> None:
     await filled(home)
-    assert "in the future, alice" in (await examined(home, clock=Past()))["clock"].detail
+    assert "in the future, alice" in (await examined(home, clock=PastClock()))["clock"].detail
 
 
 async def test_a_lease_for_hours_is_named(home: Path) -> None:
     await filled(home)
     async with opened(home) as memory:
-        await memory.resources.log.lease("gc", 7200, "worker 1")
+        await memory.engine.log.acquire_lease("gc", 7200, "worker 1")
     assert "gc is held by worker 1" in (await examined(home))["leases"].detail
 
 
@@ -180,8 +180,8 @@ async def test_files_that_others_can_use_are_named(home: Path) -> None:
     await filled(home)
     (home / "memory.db").chmod(0o644)
     home.chmod(0o755)
-    found = await doctor(load_settings(home=home))
-    fixes = [item.fix for item in found if item.what == "permissions"]
+    found = await diagnose(load_settings(home=home))
+    fixes = [item.fix for item in found if item.check == "permissions"]
     assert fixes == [f"run: chmod 600 {home / 'memory.db'}", f"run: chmod 700 {home.resolve()}"]
 
 

@@ -33,19 +33,19 @@ async def test_strangers_change_nothing_and_the_live_store_is_untouched(home: Pa
     async with opened(home) as memory:
         await filled(memory)
         before: list[str] = []
-        await export_user(memory.resources, memory.scope, before.append)
-        files, meta = sorted(os.listdir(home)), await memory.resources.log.meta()
+        await export_user(memory.engine, memory.scope, before.append)
+        files, meta = sorted(os.listdir(home)), await memory.engine.log.meta()
         told: list[tuple[str, int, int]] = []
         report = await verify_isolation(
-            memory.resources, memory.scope, strangers=700, progress=lambda *step: told.append(step)
+            memory.engine, memory.scope, strangers=700, progress=lambda *step: told.append(step)
         )
         assert (report.queries, report.identical, report.differences) == (9, True, ())
         assert ("adding strangers", 700, 700) in told
         after: list[str] = []
-        await export_user(memory.resources, memory.scope, after.append)
+        await export_user(memory.engine, memory.scope, after.append)
         assert after == before
-        assert await memory.resources.log.users(Operator()) == ["alice"]
-        assert await memory.resources.log.meta() == meta
+        assert await memory.engine.log.users(Operator()) == ["alice"]
+        assert await memory.engine.log.meta() == meta
         assert sorted(os.listdir(home)) == files
 
 
@@ -55,12 +55,12 @@ async def test_a_leak_is_seen(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
     async def leaking(log: SqliteLog, terms: Sequence[str], scope: Scope) -> dict[str, Postings]:
         found = await healthy(log, terms, scope)
         everybody = len(await log.users(Operator()))  # a statistic over all users, as a shared text index has it
-        return {term: Postings(hits.slots, hits.counts * everybody) for term, hits in found.items()}
+        return {term: Postings(hits.ordinals, hits.counts * everybody) for term, hits in found.items()}
 
     monkeypatch.setattr(SqliteLog, "match", leaking)
     async with opened(home) as memory:
         await filled(memory)
-        report = await verify_isolation(memory.resources, memory.scope, strangers=200)
+        report = await verify_isolation(memory.engine, memory.scope, strangers=200)
     assert not report.identical
     assert any("ranking differ at rank" in line for line in report.differences)
 
@@ -74,16 +74,16 @@ async def test_a_read_across_users_is_seen(home: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(SqliteLog, "versions", leaking)
     async with opened(home) as memory:
         await filled(memory)
-        report = await verify_isolation(memory.resources, memory.scope, strangers=50)
+        report = await verify_isolation(memory.engine, memory.scope, strangers=50)
     assert report.differences == ("versions answered somebody who has nothing",)
 
 
 async def test_a_user_without_records_has_no_queries(home: Path) -> None:
     async with opened(home) as memory:
-        report = await verify_isolation(memory.resources, memory.scope, strangers=10)
+        report = await verify_isolation(memory.engine, memory.scope, strangers=10)
         assert (report.queries, report.identical) == (0, True)
         with pytest.raises(InvalidRecord, match="strangers"):
-            await verify_isolation(memory.resources, memory.scope, strangers=0)
+            await verify_isolation(memory.engine, memory.scope, strangers=0)
 
 
 async def test_copies_that_a_killed_run_left_are_removed(home: Path) -> None:
@@ -94,5 +94,5 @@ async def test_copies_that_a_killed_run_left_are_removed(home: Path) -> None:
             (folder / "memory.db").write_bytes(b"")
             os.utime(folder, (1e9, 1e9))
         os.utime(old / "memory.db", (1e9, 1e9))
-        await verify_isolation(memory.resources, memory.scope, strangers=1)
+        await verify_isolation(memory.engine, memory.scope, strangers=1)
         assert [folder.name for folder in home.glob("verify-*")] == ["verify-busy"]

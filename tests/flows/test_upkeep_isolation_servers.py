@@ -25,21 +25,21 @@ async def test_strangers_come_to_other_servers_and_change_nothing(
     async with AsyncAgentMemory(stack.user(), home=home, embedder="hash", **stack.urls, **PATIENT) as memory:
         await filled(memory)
         before: list[str] = []
-        await export_user(memory.resources, memory.scope, before.append)
+        await export_user(memory.engine, memory.scope, before.append)
         with pytest.raises(ConfigError, match="scratch"):
-            await verify_isolation(memory.resources, memory.scope, strangers=10)
+            await verify_isolation(memory.engine, memory.scope, strangers=10)
         with pytest.raises(ConfigError, match="in use"):
             await verify_isolation(
-                memory.resources, memory.scope, strangers=10, scratch=(stack.log_url, own_neo4j.url)
+                memory.engine, memory.scope, strangers=10, scratch_urls=(stack.log_url, own_neo4j.url)
             )  # fmt: skip
         report = await verify_isolation(
-            memory.resources, memory.scope, strangers=300, scratch=(postgres_database, own_neo4j.url)
+            memory.engine, memory.scope, strangers=300, scratch_urls=(postgres_database, own_neo4j.url)
         )
         assert (report.queries, report.identical, report.differences) == (9, True, ())
         after: list[str] = []
-        await export_user(memory.resources, memory.scope, after.append)
+        await export_user(memory.engine, memory.scope, after.append)
         assert after == before
-        assert await memory.resources.log.users(Operator()) == [stack.user()]
+        assert await memory.engine.log.users(Operator()) == [stack.user()]
     scratch = {"log_url": postgres_database, "graph_url": own_neo4j.url}
     async with AsyncAgentMemory(stack.user(), home=home, embedder="hash", **scratch) as memory:
-        assert await memory.resources.log.users(Operator()) == []
+        assert await memory.engine.log.users(Operator()) == []

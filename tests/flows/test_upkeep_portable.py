@@ -17,35 +17,37 @@ from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AsyncAgentMemory, Conflict, InvalidRecord, MemoryBundle
 from agentmem.model.scope import Scope
-from agentmem.resources import Resources
+from agentmem.resources import Engine
 from agentmem.settings import load_settings
-from agentmem.upkeep.doctor import doctor
-from agentmem.upkeep.lines import ChangeLine, parse
+from agentmem.upkeep.doctor import diagnose
+from agentmem.upkeep.lines import ChangeLine, parse_line
 from agentmem.upkeep.portable import export_user, import_user
 
 
-class Steps:
+class SteppingClock:
     """A clock that moves on by a second whenever it is asked, until it is stopped."""
 
     def __init__(self) -> None:
-        self.at = datetime(2025, 3, 1, tzinfo=UTC)
-        self.pace = timedelta(seconds=1)
+        self.time = datetime(2025, 3, 1, tzinfo=UTC)
+        self.step = timedelta(seconds=1)
 
     def now(self) -> datetime:
-        self.at += self.pace
-        return self.at
+        self.time += self.step
+        return self.time
 
     def stop(self) -> None:
-        self.pace = timedelta(0)
+        self.step = timedelta(0)
 
 
 @asynccontextmanager
-async def opened(home: Path, user: str = "alice", clock: Steps | None = None) -> AsyncIterator[AsyncAgentMemory]:
-    async with AsyncAgentMemory(user, home=home, embedder="hash", seed=7, clock=clock or Steps()) as memory:
+async def opened(
+    home: Path, user: str = "alice", clock: SteppingClock | None = None
+) -> AsyncIterator[AsyncAgentMemory]:
+    async with AsyncAgentMemory(user, home=home, embedder="hash", seed=7, clock=clock or SteppingClock()) as memory:
         yield memory
 
 
-async def exported(resources: Resources, scope: Scope) -> list[str]:
+async def exported(resources: Engine, scope: Scope) -> list[str]:
     lines: list[str] = []
     report = await export_user(resources, scope, lines.append)
     assert report.changes == sum('"type":"change"' in line for line in lines)
@@ -75,16 +77,16 @@ async def some_history(memory: AsyncAgentMemory) -> None:
 
 @pytest.mark.parametrize("user", ["alice", "somebody else"])
 async def test_what_is_exported_comes_back_to_the_byte(home: Path, tmp_path: Path, user: str) -> None:
-    clock = Steps()
+    clock = SteppingClock()
     async with opened(home, clock=clock) as memory:
         await some_history(memory)
         clock.stop()
-        lines = await exported(memory.resources, memory.scope)
+        lines = await exported(memory.engine, memory.scope)
         bundle = await memory.remember("what does Ann like?", reinforce=False)
     async with opened(tmp_path / "other", user, clock) as copy:
-        report = await import_user(copy.resources, copy.scope, iter(lines))
+        report = await import_user(copy.engine, copy.scope, iter(lines))
         assert (report.changes, report.repeated) == (json.loads(lines[0])["head"], 0)
-        again = await exported(copy.resources, copy.scope)
+        again = await exported(copy.engine, copy.scope)
         assert again[1:] == lines[1:]
         assert json.loads(again[0]) == {**json.loads(lines[0]), "user_id": user}
         await copy.flush()
@@ -93,62 +95,64 @@ async def test_what_is_exported_comes_back_to_the_byte(home: Path, tmp_path: Pat
         await copy.store_turn({"content": "Back at the lake.", "conversation_id": "lake"})
         assert [turn.index for turn in await copy.episodic.get_conversation("lake")] == [0, 1, 2]
     assert "secret" not in "".join(lines)
-    assert [f for f in await doctor(load_settings(home=tmp_path / "other")) if f.level == "error"] == []
+    assert [f for f in await diagnose(load_settings(home=tmp_path / "other")) if f.level == "error"] == []
 
 
 async def test_the_graph_and_the_words_of_an_import_are_those_of_a_rebuild(home: Path) -> None:
     async with opened(home) as memory:
         await some_history(memory)
-        lines = await exported(memory.resources, memory.scope)
+        lines = await exported(memory.engine, memory.scope)
         copy = memory.scoped(user_id="copy")
-        await import_user(copy.resources, copy.scope, lines)
+        await import_user(copy.engine, copy.scope, lines)
         keys = [("Turn", "Bo"), ("Turn", "Cy"), ("Conversation", "lake")]
-        edges = await copy.resources.graph.edges(keys, copy.scope)
-        words = await copy.resources.log.match(["tea", "coffe", "lake", "friend"], copy.scope)
+        edges = await copy.engine.graph.edges(keys, copy.scope)
+        words = await copy.engine.log.match(["tea", "coffe", "lake", "friend"], copy.scope)
         assert edges
         assert {"tea", "lake", "friend"} <= words.keys()
-        await copy.resources.graph.rebuild(copy.scope)
-        await copy.resources.upkeep.rebuild_words(copy.scope)
-        assert await copy.resources.graph.edges(keys, copy.scope) == edges
-        again = await copy.resources.log.match(["tea", "coffe", "lake", "friend"], copy.scope)
-        assert {term: found.slots.tolist() for term, found in again.items()} == {
-            term: found.slots.tolist() for term, found in words.items()
+        await copy.engine.graph.rebuild(copy.scope)
+        await copy.engine.admin.rebuild_terms(copy.scope)
+        assert await copy.engine.graph.edges(keys, copy.scope) == edges
+        again = await copy.engine.log.match(["tea", "coffe", "lake", "friend"], copy.scope)
+        assert {term: found.ordinals.tolist() for term, found in again.items()} == {
+            term: found.ordinals.tolist() for term, found in words.items()
         }
 
 
 async def test_an_import_that_was_cut_off_goes_on(home: Path) -> None:
     async with opened(home) as memory:
         await some_history(memory)
-        lines = await exported(memory.resources, memory.scope)
+        lines = await exported(memory.engine, memory.scope)
         copy = memory.scoped(user_id="copy")
-        changes = [line for number, text in enumerate(lines, 1) if isinstance(line := parse(number, text), ChangeLine)]
-        await memory.resources.upkeep.restore(copy.scope, [change.raw() for change in changes[:5]])
-        report = await import_user(memory.resources, copy.scope, lines)
+        changes = [
+            line for number, text in enumerate(lines, 1) if isinstance(line := parse_line(number, text), ChangeLine)
+        ]
+        await memory.engine.admin.import_changes(copy.scope, [change.to_raw() for change in changes[:5]])
+        report = await import_user(memory.engine, copy.scope, lines)
         assert (report.changes, report.repeated) == (len(changes) - 5, 5)
-        assert (await exported(memory.resources, copy.scope))[1:] == lines[1:]
-        assert (await import_user(memory.resources, copy.scope, lines)).changes == 0
+        assert (await exported(memory.engine, copy.scope))[1:] == lines[1:]
+        assert (await import_user(memory.engine, copy.scope, lines)).changes == 0
 
 
 async def test_a_user_with_a_memory_of_its_own_is_left_alone(home: Path) -> None:
     async with opened(home) as memory:
         await some_history(memory)
-        lines = await exported(memory.resources, memory.scope)
+        lines = await exported(memory.engine, memory.scope)
         other = memory.scoped(user_id="bob")
         await other.store_turn("I was here first.")
-        before = await exported(memory.resources, other.scope)
+        before = await exported(memory.engine, other.scope)
         with pytest.raises(Conflict, match="change 1 differs"):
-            await import_user(memory.resources, other.scope, lines)
-        assert await exported(memory.resources, other.scope) == before
+            await import_user(memory.engine, other.scope, lines)
+        assert await exported(memory.engine, other.scope) == before
         await memory.store_turn("One more.")
         with pytest.raises(Conflict, match="already has"):
-            await import_user(memory.resources, memory.scope, lines)
+            await import_user(memory.engine, memory.scope, lines)
 
 
 async def test_somebody_unknown_has_an_empty_export(home: Path) -> None:
     async with opened(home) as memory:
-        lines = await exported(memory.resources, memory.scope)
+        lines = await exported(memory.engine, memory.scope)
         assert [json.loads(line).get("type", "header") for line in lines] == ["header", "end"]
-        assert (await import_user(memory.resources, Scope("bob"), lines)).changes == 0
+        assert (await import_user(memory.engine, Scope("bob"), lines)).changes == 0
 
 
 def edited(number: int, change: Callable[[dict[str, Any]], object]) -> Callable[[list[str]], list[str]]:
@@ -198,13 +202,13 @@ async def test_a_bad_file_is_refused_with_line_and_field_and_nothing_is_written(
     field, spoil = BROKEN[what]
     async with opened(home) as memory:
         await some_history(memory)
-        lines = spoil(await exported(memory.resources, memory.scope))
+        lines = spoil(await exported(memory.engine, memory.scope))
         with pytest.raises(InvalidRecord) as caught:
-            await import_user(memory.resources, Scope("bob"), lines)
+            await import_user(memory.engine, Scope("bob"), lines)
         assert str(caught.value).startswith("line ") or "the file" in str(caught.value)
         assert caught.value.field is not None
         assert field in caught.value.field
-        assert (await memory.resources.upkeep.reach(Scope("bob"))).head == 0
+        assert (await memory.engine.admin.journal_counters(Scope("bob"))).head == 0
 
 
 # -- random histories
@@ -272,15 +276,15 @@ async def lived(memory: AsyncAgentMemory, steps: Iterable[tuple[str, str, int]])
 @given(STEPS)
 def test_any_history_survives_the_round_trip(steps: list[tuple[str, str, int]]) -> None:
     async def check(home: Path) -> None:
-        clock = Steps()
+        clock = SteppingClock()
         async with opened(home, clock=clock) as memory:
             await lived(memory, steps)
             clock.stop()
-            lines = await exported(memory.resources, memory.scope)
+            lines = await exported(memory.engine, memory.scope)
             for user in ("bob", "carol"):
                 other = memory.scoped(user_id=user)
-                await import_user(memory.resources, other.scope, lines)
-                again = await exported(memory.resources, other.scope)
+                await import_user(memory.engine, other.scope, lines)
+                again = await exported(memory.engine, other.scope)
                 assert again[1:] == lines[1:]
                 lines = again
             for word in ("tea Ann", "lake", "茶"):
@@ -289,7 +293,7 @@ def test_any_history_survives_the_round_trip(steps: list[tuple[str, str, int]]) 
                     for view in (memory, memory.scoped(user_id="carol"))
                 ]
                 assert copied == live
-        assert [found for found in await doctor(load_settings(home=home)) if found.level == "error"] == []
+        assert [found for found in await diagnose(load_settings(home=home)) if found.level == "error"] == []
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(check(Path(folder) / "home"))
@@ -318,7 +322,7 @@ def replaced(value: Any, place: int, other: Any) -> tuple[Any, int]:
     return (other if place == 0 else value), place - 1
 
 
-async def refused(resources: Resources, scope: Scope, lines: list[str]) -> str | None:
+async def refused(resources: Engine, scope: Scope, lines: list[str]) -> str | None:
     try:
         await import_user(resources, scope, lines)
     except InvalidRecord as error:
@@ -333,19 +337,19 @@ def test_whatever_stands_in_a_line_is_refused_or_imported_whole(changes: list[tu
     async def check(home: Path) -> None:
         async with opened(home) as memory:
             await some_history(memory)
-            good = await exported(memory.resources, memory.scope)
+            good = await exported(memory.engine, memory.scope)
             for n, (line, place, other) in enumerate(changes):
                 number = line % len(good)
                 spoiled = json.dumps(replaced(json.loads(good[number]), place, other)[0])
                 scope = Scope(f"user {n}")
-                refusal = await refused(memory.resources, scope, [*good[:number], spoiled, *good[number + 1 :]])
+                refusal = await refused(memory.engine, scope, [*good[:number], spoiled, *good[number + 1 :]])
                 if refusal is not None:
                     assert refusal.startswith("line ")
-                    assert (await memory.resources.upkeep.reach(scope)).head == 0
+                    assert (await memory.engine.admin.journal_counters(scope)).head == 0
                 else:
-                    await exported(memory.resources, scope)
+                    await exported(memory.engine, scope)
                     await memory.scoped(user_id=scope.user_id).remember("what does Ann like?")
-        assert [found for found in await doctor(load_settings(home=home)) if found.level == "error"] == []
+        assert [found for found in await diagnose(load_settings(home=home)) if found.level == "error"] == []
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(check(Path(folder) / "home"))
@@ -355,4 +359,4 @@ def test_whatever_stands_in_a_line_is_refused_or_imported_whole(changes: list[tu
 @given(st.text(max_size=60) | st.binary(max_size=30).map(lambda b: b.decode("utf-8", "surrogateescape")))
 def test_noise_is_no_line(text: str) -> None:
     with pytest.raises(InvalidRecord, match="line 2"):
-        parse(2, text)
+        parse_line(2, text)

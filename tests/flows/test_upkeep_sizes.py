@@ -1,4 +1,4 @@
-"""`stats` counts what there is, `compact` gives space back."""
+"""`read_stats` counts what there is, `compact` gives space back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from agentmem import AsyncAgentMemory, Closed
 from agentmem.upkeep.compact import compact
-from agentmem.upkeep.stats import stats
+from agentmem.upkeep.stats import read_stats
 
 
 def opened(home: Path, **more: Any) -> AsyncAgentMemory:
@@ -22,7 +22,7 @@ async def test_stats_count_what_is_there(home: Path) -> None:
         await memory.store_turns([{"content": f"turn {n}", "conversation_id": f"c{n % 2}"} for n in range(6)])
         await memory.scoped(channel="work").learn_fact("the office is closed")
         await memory.scoped(user_id="bob").store_turn("not counted")
-        found = await stats(memory.resources, memory.scope)
+        found = await read_stats(memory.engine, memory.scope)
         assert list(found) == [
             "user_id", "records", "status", "channels", "conversations", "journal", "words", "vectors", "bytes", "lag",
             "embedder", "embedder_next", "store_id", "last_activity",
@@ -34,7 +34,7 @@ async def test_stats_count_what_is_there(home: Path) -> None:
         assert found["lag"] == {"graph": 0, "vectors/hash:v1:512": 0}
         assert all(size > 0 for name, size in found["bytes"].items() if name != "unused")
         assert json.loads(json.dumps(found)) == found
-        nobody = await stats(memory.resources, memory.scoped(user_id="nobody").scope)
+        nobody = await read_stats(memory.engine, memory.scoped(user_id="nobody").scope)
         assert (nobody["records"], nobody["last_activity"]) == ({}, None)
 
 
@@ -44,12 +44,12 @@ async def test_compact_gives_space_back_and_loses_nothing(home: Path) -> None:
             await memory.store_turns([f"{part} {n} " + "word " * 50 for n in range(200)])
         await memory.scoped(user_id="bob").store_turn("stays")
         await memory.erase()
-        report = await compact(memory.resources)
-        assert report.after < report.before / 2
-        assert report.after <= (home / "memory.db").stat().st_size
+        report = await compact(memory.engine)
+        assert report.bytes_after < report.bytes_before / 2
+        assert report.bytes_after <= (home / "memory.db").stat().st_size
         assert report.rows["words_folded"] == 1
         assert not report.pending
         bundle = await memory.scoped(user_id="bob").remember("stays", reinforce=False)
         assert [turn.content for turn in bundle.turns] == ["stays"]
     with pytest.raises(Closed):
-        await compact(memory.resources)
+        await compact(memory.engine)

@@ -14,8 +14,8 @@ import yaml
 from agentmem import AgentMemory, Fact, InvalidRecord, NotFound
 from agentmem.memory import promoting
 from agentmem.memory import vault as notes
-from agentmem.memory.vault import note_of, remove_notes, write_note
-from tests.flows.given import START, StoppedClock, opened
+from agentmem.memory.vault import build_note, remove_notes, write_note
+from tests.flows.given import START, ManualClock, open_memory
 
 MANY = "ann-takes-her-coffee-black"
 
@@ -50,8 +50,8 @@ def vault(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def memory(home: Path, vault: Path, clock: StoppedClock) -> Iterator[AgentMemory]:
-    with opened(home, clock=clock, seed=7, vault=vault) as found:
+def memory(home: Path, vault: Path, clock: ManualClock) -> Iterator[AgentMemory]:
+    with open_memory(home, clock=clock, seed=7, vault=vault) as found:
         yield found
 
 
@@ -67,15 +67,15 @@ def files(vault: Path) -> list[Path]:
     return sorted(path for path in vault.rglob("*") if path.is_file())
 
 
-def test_the_note_of_a_fact(memory: AgentMemory, vault: Path, clock: StoppedClock) -> None:
+def test_the_note_of_a_fact(memory: AgentMemory, vault: Path, clock: ManualClock) -> None:
     turn = memory.store_turn("Black, please.")
     ann = memory.upsert_entity({"name": "Ann [the] boss", "type": "person"})
-    began = clock.at
+    began = clock.time
     fact = memory.learn_fact(
         "Ann takes her coffee black", tier="short", confidence=0.95, tags=["hot drinks", "2026"],
         source_turn_ids=[turn.id], entity_ids=[ann.id],
     )  # fmt: skip
-    now = clock.ahead(days=4)
+    now = clock.advance(days=4)
     for _ in range(5):
         memory.curation.touch(fact.id)
     assert memory.consolidate("promote")[0].counts == {"kept": 1}
@@ -105,7 +105,7 @@ def test_the_same_note_is_not_touched(memory: AgentMemory, vault: Path) -> None:
     (path,) = files(vault)
     os.utime(path, ns=(1, 1))
     memory.curation.promote(fact.id)
-    assert write_note(vault, "alice", note_of(fact, "alice", [], "used every morning", START)).edited is False
+    assert write_note(vault, "alice", build_note(fact, "alice", [], "used every morning", START)).edited is False
     assert path.stat().st_mtime_ns == 1
     assert files(vault) == [path]
 
@@ -148,7 +148,7 @@ def test_no_claim_leads_out_of_the_folder(memory: AgentMemory, vault: Path, clai
 
 @pytest.mark.parametrize("user", ["..", ".", "a/b", "../bob", "b\\c", "u" * 200, "é💡" * 60])
 def test_no_user_leads_out_of_the_vault(vault: Path, user: str) -> None:
-    write_note(vault, user, notes.Note("a b.md", "text"))
+    write_note(vault, user, notes.VaultNote("a b.md", "text"))
     (path,) = files(vault)
     assert path.parent.parent == vault / "STM"
     assert len(path.parent.name.encode()) <= 255
@@ -167,7 +167,7 @@ def test_front_matter_holds_any_text(memory: AgentMemory, vault: Path, text: str
 
 def test_a_vault_that_cannot_be_written_costs_a_note_and_no_promotion(home: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    with opened(home, vault=tmp_path / "file") as memory:
+    with open_memory(home, vault=tmp_path / "file") as memory:
         fact = memory.learn_fact("Ann takes her coffee black", tier="short")
         for _ in range(5):
             memory.curation.touch(fact.id)
@@ -182,7 +182,7 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(home: Path, vault: Path
     outside.mkdir()
     (vault / "STM").mkdir(parents=True)
     (vault / "STM" / "alice").symlink_to(outside)
-    with opened(home, vault=vault) as memory:
+    with open_memory(home, vault=vault) as memory:
         fact = memory.learn_fact("Ann takes her coffee black")
         assert "cannot be written" in memory.curation.promote(fact.id).note
     assert files(outside) == []
@@ -201,7 +201,7 @@ def test_erasing_a_fact_removes_its_note_though_it_was_edited_and_renamed(memory
     mine.rename(mine.parent / "folder" / "Coffee.md")
     receipt = memory.forget(fact.id, hard=True)
     assert receipt.scan is not None
-    assert ("vault" in receipt.scan.places, receipt.scan.remnants, receipt.scan.pending) == (True, {}, ())
+    assert ("vault" in receipt.scan.checked, receipt.scan.leftovers, receipt.scan.deferred) == (True, {}, ())
     assert files(vault) == [vault / other.vault_path]
 
 
@@ -228,7 +228,7 @@ def test_erasing_what_a_note_names_takes_that_line(memory: AgentMemory, vault: P
     text = path.read_text()
     assert (ann.id in text, "Ann" in text, json.dumps(turns[0].id) in text) == (False, False, False)
     assert text.count('"t2"') == 2
-    assert notes._ours(text), "the note is still ours"
+    assert notes._is_unedited(text), "the note is still ours"
     memory.forget("t2", hard=True)
     assert files(vault) == [], "a fact that rests on erased turns alone goes, and its note with it"
 
@@ -242,7 +242,7 @@ def test_erasing_the_user_leaves_what_others_put_there(memory: AgentMemory, vaul
     foreign = vault / "STM" / "alice" / "shopping.md"
     foreign.write_text("milk")
     (vault / "STM" / "alice" / ".x.1.part").write_text("half a note")
-    assert memory.erase().scan.remnants == {}
+    assert memory.erase().scan.leftovers == {}
     assert files(vault) == [foreign, vault / of_bob.vault_path]
     foreign.unlink()
     assert remove_notes(vault, "alice", None) == 0
@@ -255,12 +255,12 @@ def test_a_vault_out_of_reach_is_named_in_the_receipt(memory: AgentMemory, vault
     (vault / "STM").write_text("a file")
     receipt = memory.forget(fact.id, hard=True)
     assert receipt.scan is not None
-    assert [said for said in receipt.scan.pending if said.startswith("notes in the vault")]
+    assert [said for said in receipt.scan.deferred if said.startswith("notes in the vault")]
 
 
 def test_a_promotion_that_was_killed_between_note_and_commit_is_taken_up(memory: AgentMemory, vault: Path) -> None:
     fact = memory.learn_fact("Ann takes her coffee black", tier="short")
-    begun = write_note(vault, "alice", note_of(fact, "alice", [], "an earlier reason", START))
+    begun = write_note(vault, "alice", build_note(fact, "alice", [], "an earlier reason", START))
     assert memory.semantic.get_fact(fact.id).vault_path == ""
     done = memory.curation.promote(fact.id, reason="used every morning")
     assert done.fact.vault_path == begun.path
@@ -289,7 +289,7 @@ def test_a_fact_that_is_forgotten_while_its_note_is_written_leaves_a_note_only_w
 ) -> None:
     fact = kept(memory) if before == "kept" else memory.learn_fact("Ann takes her coffee black", tier="short")
     if before == "edited":  # by a person, after the job that wrote it was killed
-        begun = write_note(vault, "alice", note_of(fact, "alice", [], "an earlier reason", START))
+        begun = write_note(vault, "alice", build_note(fact, "alice", [], "an earlier reason", START))
         (vault / begun.path).write_text("Black, with two sugars!")
     stood = {path: path.read_text() for path in files(vault)} if before != "not kept" else {}
 

@@ -16,14 +16,14 @@ from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import StoreUnavailable
 from agentmem.model.changes import JournalEntry
 from agentmem.projections import VectorProjection
-from agentmem.projections.vectors import INSTANT
+from agentmem.projections.vectors import MAX_INLINE_TEXTS
 from agentmem.providers import Vectors
 from agentmem.providers.hash import HashEmbedder
 from agentmem.resources import add_projection
-from agentmem.stores import Batch
-from agentmem.stores.sqlite.connection import Database
+from agentmem.stores import VectorBatch
+from agentmem.stores.sqlite.connection import SqliteDatabase
 from agentmem.stores.sqlite.vectors import SqliteVectors
-from tests.fakes.as_a_model import AsAModel
+from tests.fakes.as_a_model import AsyncOnlyEmbedder
 
 SERVED, OTHER = "vectors/hash:v1:64", "vectors/hash:v1:32"
 Row = tuple[Any, ...]
@@ -35,9 +35,9 @@ async def opened(home: Path, **more: Any) -> AsyncIterator[AsyncAgentMemory]:
         yield memory
 
 
-def database(memory: AsyncAgentMemory) -> Database:
-    log: Any = memory.resources.log
-    found: Database = log.database
+def database(memory: AsyncAgentMemory) -> SqliteDatabase:
+    log: Any = memory.engine.log
+    found: SqliteDatabase = log.database
     return found
 
 
@@ -47,7 +47,7 @@ async def rows(memory: AsyncAgentMemory, dimensions: int = 64) -> list[Row]:
 
 
 def served(memory: AsyncAgentMemory) -> VectorProjection:
-    return memory.resources.vectors[0]
+    return memory.engine.vector_projections[0]
 
 
 @pytest.fixture
@@ -86,14 +86,14 @@ async def test_they_are_the_ones_that_would_have_followed(home: Path) -> None:
         await live(memory)
         at_once = await rows(memory)
     async with opened(home / "followed", seed=1) as memory:
-        served(memory).embedder = AsAModel(served(memory).embedder)
+        served(memory).embedder = AsyncOnlyEmbedder(served(memory).embedder)
         await live(memory)
         assert await rows(memory) == at_once
 
 
 async def test_what_is_new_beside_a_repeated_turn_has_its_vectors_with_the_write(home: Path) -> None:
     async with opened(home) as memory:
-        served(memory).embedder = AsAModel(served(memory).embedder)
+        served(memory).embedder = AsyncOnlyEmbedder(served(memory).embedder)
         old = {"turn_id": "old", "content": "Ann moved to Lisbon."}
         await memory.store_turn(old)
         await memory.store_turns(["Ann keeps bees.", old])
@@ -108,7 +108,7 @@ async def test_a_vector_given_with_a_turn_is_taken_and_let_go(home: Path) -> Non
         await memory.store_turn({"content": "Ann moved to Lisbon.", "embedding": given.tolist()})
         (row,) = await rows(memory)
         assert np.frombuffer(row[-1], dtype="<f2").tolist() == given.tolist()
-        assert served(memory).given == {}
+        assert served(memory).precomputed == {}
 
 
 @pytest.mark.parametrize("step", ["audit", "vectors"])
@@ -120,12 +120,12 @@ async def test_a_write_that_is_rolled_back_leaves_none(home: Path, step: str, mo
     turn = {"turn_id": "t2", "content": "She keeps bees.", "embedding": [1.0] * 64}
     async with opened(home) as memory:
         await memory.store_turn("Ann moved to Lisbon.", turn_id="t1")
-        before = await rows(memory), served(memory).reached(memory.scope)
+        before = await rows(memory), served(memory).local_watermark(memory.scope)
         with monkeypatch.context() as patch:
-            patch.setattr(memory.resources.log, "_hook", broken)
+            patch.setattr(memory.engine.log, "_hook", broken)
             with pytest.raises(StoreUnavailable, match="broken off"):
                 await memory.store_turn(turn)
-        assert (await rows(memory), served(memory).reached(memory.scope)) == before
+        assert (await rows(memory), served(memory).local_watermark(memory.scope)) == before
         await memory.store_turn(turn)
         assert await memory.lag() == {"graph": 0, SERVED: 0}
         assert len(await rows(memory)) == len(before[0]) + 1
@@ -139,7 +139,7 @@ async def test_an_embedder_that_fails_costs_no_write_and_is_caught_up(
 
     async with opened(home) as memory:
         with monkeypatch.context() as patch:
-            patch.setattr(HashEmbedder, "vectors", broken)
+            patch.setattr(HashEmbedder, "embed_sync", broken)
             await memory.store_turn("Ann moved to Lisbon.")
             assert (await memory.lag())[SERVED] == 1
             assert served(memory).last_error.endswith("failed (RuntimeError)")
@@ -151,7 +151,7 @@ async def test_an_embedder_that_fails_costs_no_write_and_is_caught_up(
 async def test_what_fails_half_way_leaves_nothing_of_it_in_the_write(
     home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write, seen = SqliteVectors._write, []
+    write, seen = SqliteVectors._write_rows, []
 
     def interrupted(index: SqliteVectors, db: Any, *arguments: Any) -> list[int]:
         write(index, db, *arguments)
@@ -163,7 +163,7 @@ async def test_what_fails_half_way_leaves_nothing_of_it_in_the_write(
 
     async with opened(home) as memory:
         with monkeypatch.context() as patch:
-            patch.setattr(SqliteVectors, "_write", interrupted)
+            patch.setattr(SqliteVectors, "_write_rows", interrupted)
             patch.setattr(SqliteVectors, "apply", later)
             await memory.store_turn("Ann moved to Lisbon.")
         assert (seen, await rows(memory)) == ([1], [])
@@ -186,26 +186,26 @@ async def test_a_caller_who_goes_away_changes_nothing_of_it(home: Path, monkeypa
 
     async with opened(home) as memory:
         with monkeypatch.context() as patch:
-            patch.setattr(memory.resources.log, "_hook", held)
+            patch.setattr(memory.engine.log, "_hook", held)
             storing = asyncio.ensure_future(memory.store_turn({"content": "Bees.", "embedding": [1.0] * 64}))
             await asyncio.to_thread(reached.wait, 10)
             storing.cancel()
             go_on.set()
             await asyncio.gather(storing, return_exceptions=True)
             assert storing.cancelled()
-            await database(memory).outside(lambda db: None)  # comes after it on the writer's thread
+            await database(memory).run_without_transaction(lambda db: None)  # comes after it on the writer's thread
         assert await memory.lag() == {"graph": 0, SERVED: 0}
-        assert (served(memory).reached(memory.scope), served(memory).given) == (1, {})
+        assert (served(memory).local_watermark(memory.scope), served(memory).precomputed) == (1, {})
 
 
 async def test_another_embedder_beside_it_follows_and_takes_over(home: Path) -> None:
     async with opened(home) as memory:
-        await add_projection(memory.resources, HashEmbedder(32))
-        other = memory.resources.vectors[1]
+        await add_projection(memory.engine, HashEmbedder(32))
+        other = memory.engine.vector_projections[1]
         await memory.store_turn("Ann moved to Lisbon.")
         assert await memory.lag() == {"graph": 0, SERVED: 0, OTHER: 0}
         assert [len(await rows(memory, size)) for size in (64, 32)] == [1, 1]
-        await memory.resources.log.set_meta({"embedder": other.embedder.identity})
+        await memory.engine.log.set_meta({"embedder": other.embedder.identity})
         await memory.remember("Lisbon")  # which sees that
         assert served(memory) is other
         await memory.store_turn("She keeps bees.")
@@ -213,16 +213,16 @@ async def test_another_embedder_beside_it_follows_and_takes_over(home: Path) -> 
 
 
 async def test_a_large_write_waits_for_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once, made = VectorProjection.at_once, []
+    at_once, made = VectorProjection.embed_now, []
 
-    def noted(projection: VectorProjection, entries: Sequence[JournalEntry]) -> Batch | None:
+    def noted(projection: VectorProjection, entries: Sequence[JournalEntry]) -> VectorBatch | None:
         made.append(at_once(projection, entries))
         return made[-1]
 
-    monkeypatch.setattr(VectorProjection, "at_once", noted)
+    monkeypatch.setattr(VectorProjection, "embed_now", noted)
     async with opened(home) as memory:
-        for count in (INSTANT, INSTANT + 1):
+        for count in (MAX_INLINE_TEXTS, MAX_INLINE_TEXTS + 1):
             await memory.store_turns([f"Bee number {number}." for number in range(count)])
         assert [batch is not None for batch in made] == [True, False]
         assert await memory.lag() == {"graph": 0, SERVED: 0}
-        assert len(await rows(memory)) == 2 * INSTANT + 1
+        assert len(await rows(memory)) == 2 * MAX_INLINE_TEXTS + 1

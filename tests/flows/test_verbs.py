@@ -12,59 +12,68 @@ import pytest
 
 from agentmem import AgentMemory, AsyncAgentMemory, EdgeKind, NotFound, Turn
 from agentmem.blocking.parts import (
-    BlockingAudit,
-    BlockingCuration,
-    BlockingEpisodic,
-    BlockingGoals,
-    BlockingProcedural,
-    BlockingSchedules,
-    BlockingSemantic,
-    BlockingWorking,
+    SyncAuditView,
+    SyncCuration,
+    SyncEpisodicMemory,
+    SyncGoals,
+    SyncProceduralMemory,
+    SyncSchedules,
+    SyncSemanticMemory,
+    SyncWorkingMemory,
 )
 from agentmem.memory.curation import Curation
-from agentmem.memory.episodic import Episodic
+from agentmem.memory.episodic import EpisodicMemory
 from agentmem.memory.goals import Goals
-from agentmem.memory.procedural import Procedural
+from agentmem.memory.procedural import ProceduralMemory
 from agentmem.memory.schedules import Schedules
-from agentmem.memory.semantic import Semantic
-from agentmem.memory.working import Working
+from agentmem.memory.semantic import SemanticMemory
+from agentmem.memory.working import WorkingMemory
 from agentmem.recall.trail import AuditView
 from agentmem.stores import WHOLE, Where
-from tests.flows.given import StoppedClock, np_unit, opened, resources, run, seat, texts
+from tests.flows.given import ManualClock, bundle_texts, context_of, engine_of, normalize, open_memory, run
 
 # Verbs that the everyday object offers, and steps that no caller takes: a subsystem's blocking face leaves them out.
 INSIDE = {
     AsyncAgentMemory: {"open"},
-    Episodic: {"store"},
-    Semantic: {"learn_fact", "upsert_entity", "change_to_learn", "change_to_supersede", "latest", "keep", "spread"},
-    Goals: {"add", "get", "complete", "pursued", "set_pursued"},
+    EpisodicMemory: {"store"},
+    SemanticMemory: {
+        "learn_fact",
+        "upsert_entity",
+        "build_learn_change",
+        "build_supersede_change",
+        "get_current_successor",
+        "promote_to_long_term",
+        "copy_to_global",
+    },
+    Goals: {"add", "get", "complete", "find_active_in_conversation", "set_active_in_conversation"},
     Schedules: set(),
-    Working: {"left", "saw"},
+    WorkingMemory: {"drop_channel", "cache_turns"},
     AuditView: set(),
-    Procedural: {"alike", "calls", "change_to_ask", "change_to_learn", "strategy"},
+    ProceduralMemory: {"find_similar", "iter_calls", "build_request_change", "build_learn_change", "get_strategy"},
     Curation: set(),
 }
 FACES = [
     (AsyncAgentMemory, AgentMemory),
-    (Episodic, BlockingEpisodic),
-    (Semantic, BlockingSemantic),
-    (Goals, BlockingGoals),
-    (Schedules, BlockingSchedules),
-    (Procedural, BlockingProcedural),
-    (Working, BlockingWorking),
-    (AuditView, BlockingAudit),
-    (Curation, BlockingCuration),
+    (EpisodicMemory, SyncEpisodicMemory),
+    (SemanticMemory, SyncSemanticMemory),
+    (Goals, SyncGoals),
+    (Schedules, SyncSchedules),
+    (ProceduralMemory, SyncProceduralMemory),
+    (WorkingMemory, SyncWorkingMemory),
+    (AuditView, SyncAuditView),
+    (Curation, SyncCuration),
 ]
 WRITES = [
     AsyncAgentMemory.store_turn, AsyncAgentMemory.store_turns, AsyncAgentMemory.learn_fact, AsyncAgentMemory.restore,
     AsyncAgentMemory.upsert_entity, AsyncAgentMemory.add_goal, AsyncAgentMemory.complete_goal, AsyncAgentMemory.forget,
-    AsyncAgentMemory.update_profile, AsyncAgentMemory.undo, AsyncAgentMemory.observe_usage, Semantic.update_fact,
-    Semantic.supersede_fact, Semantic.boost_salience, Semantic.relate, Semantic.promote_to_global,
-    Episodic.delete_conversation, Curation.touch, Curation.merge, Curation.promote, Episodic.clear_channel,
-    AsyncAgentMemory.announce, Goals.update, Goals.progress,
-    Goals.block, Goals.unblock, Schedules.add, Schedules.heartbeat, Schedules.pause, Schedules.resume, Schedules.remove,
-    Working.set_active_goal, AsyncAgentMemory.reflect, Procedural.record_invocation, Procedural.learn_strategy,
-    Procedural.reinforce_strategy, Procedural.stage_candidate, Procedural.accept_procedure, Procedural.retire_procedure,
+    AsyncAgentMemory.update_profile, AsyncAgentMemory.undo, AsyncAgentMemory.observe_usage, SemanticMemory.update_fact,
+    SemanticMemory.supersede_fact, SemanticMemory.boost_salience, SemanticMemory.relate,
+    SemanticMemory.promote_to_global, EpisodicMemory.delete_conversation, Curation.touch, Curation.merge,
+    Curation.promote, EpisodicMemory.clear_channel, AsyncAgentMemory.announce, Goals.update, Goals.record_progress,
+    Goals.block, Goals.unblock, Schedules.add, Schedules.add_heartbeat, Schedules.pause, Schedules.resume,
+    Schedules.remove, WorkingMemory.set_active_goal, AsyncAgentMemory.reflect, ProceduralMemory.record_invocation,
+    ProceduralMemory.learn_strategy, ProceduralMemory.reinforce_strategy, ProceduralMemory.stage_candidate,
+    ProceduralMemory.accept_procedure, ProceduralMemory.retire_procedure,
 ]  # fmt: skip
 
 
@@ -97,11 +106,11 @@ def test_every_write_verb_takes_an_idempotency_key(verb: Any) -> None:
     assert inspect.signature(verb).parameters["idempotency_key"].default is None
 
 
-def test_turns_are_stored_verbatim_in_order_in_one_conversation(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_turns_are_stored_verbatim_in_order_in_one_conversation(memory: AgentMemory, clock: ManualClock) -> None:
     told = memory.store_turn("  I'm allergic\nto peanuts. ", speaker="Alice", metadata={"mood": "calm"})
     answer = memory.store_turn({"role": "assistant", "content": "Noted.", "turn_id": "t-2"})
     assert (told.content, told.speaker, told.metadata) == ("  I'm allergic\nto peanuts. ", "Alice", {"mood": "calm"})
-    assert (told.index, answer.index, answer.id, answer.timestamp) == (0, 1, "t-2", clock.at)
+    assert (told.index, answer.index, answer.id, answer.timestamp) == (0, 1, "t-2", clock.time)
     assert told.conversation_id == answer.conversation_id
     assert memory.episodic.get_conversation(told.conversation_id) == [told, answer]
     assert memory.episodic.recent_turns() == [told, answer] == memory.working.turns()
@@ -134,8 +143,8 @@ def test_a_given_embedding_is_kept_when_it_fits(memory: AgentMemory) -> None:
     memory.store_turn({"content": "nothing in common", "turn_id": "given", "embedding": vector})
     memory.store_turn({"content": "of another size", "turn_id": "other", "embedding": [1.0, 2.0]})
     memory.flush()
-    index = memory._inner.resources.vectors[0].index
-    found = run(index.nearest(np_unit(vector), seat(memory).scope, Where(), WHOLE))
+    index = memory._inner.engine.vector_projections[0].index
+    found = run(index.search(normalize(vector), context_of(memory).scope, Where(), WHOLE))
     assert max(round(float(score), 3) for score in found.scores) == 1.0
 
 
@@ -213,7 +222,7 @@ def test_a_forgotten_profile_is_empty_and_begins_anew(memory: AgentMemory) -> No
     assert memory.profile().preferences == {"units": "metric"}
 
 
-def test_working_memory_keeps_what_the_session_has_at_hand(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_working_memory_keeps_what_the_session_has_at_hand(memory: AgentMemory, clock: ManualClock) -> None:
     memory.store_turns(["The invoice is late.", "Which invoice?", "The one from May."])
     assert [turn.content for turn in memory.working.search("invoice", 1)] in (
         ["The invoice is late."],
@@ -226,7 +235,7 @@ def test_working_memory_keeps_what_the_session_has_at_hand(memory: AgentMemory, 
     assert memory.working.thoughts() == ["ask about the invoice"]
     page = memory.working.current_markdown()
     assert all(part in page for part in ("The invoice is late.", "city", "ask about the invoice"))
-    clock.ahead(seconds=61)
+    clock.advance(seconds=61)
     assert memory.working.get("city") is None, "its time is over"
     memory.working.clear()
     assert memory.working.thoughts() == []
@@ -255,7 +264,7 @@ def test_usage_is_counted_once_per_key(memory: AgentMemory) -> None:
     assert memory.observe_usage([fact.id, fact.id, "unknown"], ["chat"], idempotency_key="k") == 1
     assert memory.observe_usage([fact.id], idempotency_key="k") == 1
     assert memory.observe_usage([fact.id]) == 1
-    usage: Mapping[Any, Any] = run(resources(memory).log.usage([fact.key], seat(memory).scope))
+    usage: Mapping[Any, Any] = run(engine_of(memory).log.usage([fact.key], context_of(memory).scope))
     assert usage[fact.key].use_count == 2
 
 
@@ -269,8 +278,8 @@ def test_a_view_shares_what_is_open(memory: AgentMemory) -> None:
     memory.store_turn("In the global channel.")
     project = memory.scoped(channel="roof", conversation_id="c")
     project.store_turn("In the project.")
-    assert texts(project.remember("channel project")) == ["In the global channel.", "In the project."]
-    assert texts(memory.remember("channel project")) == ["In the global channel."]
+    assert bundle_texts(project.remember("channel project")) == ["In the global channel.", "In the project."]
+    assert bundle_texts(memory.remember("channel project")) == ["In the global channel."]
     assert repr(project) == "AgentMemory('alice', channel='roof')"
 
 
@@ -289,5 +298,5 @@ async def test_the_coroutine_face_does_the_same(home: Path) -> None:
         bundle = await memory.remember("peanuts")
         assert (bundle.turns, bundle.facts) == ((turn,), (fact,))
         assert await memory.scoped(user_id="bob").episodic.recent_turns() == []
-    with opened(home) as blocking:
+    with open_memory(home) as blocking:
         assert blocking.semantic.facts() == [fact]

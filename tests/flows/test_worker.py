@@ -12,27 +12,27 @@ from typing import Any
 import pytest
 
 from agentmem import AsyncAgentMemory, consolidation
-from agentmem.consolidation import scheduled_jobs, serving
+from agentmem.consolidation import list_scheduled_jobs, serving
 from agentmem.consolidation.serving import OPERATOR, RunReport
 from agentmem.errors import ConfigError, InvalidRecord, ModelUnavailable
 from agentmem.model.records import KINDS
 from agentmem.model.scope import Scope
 from agentmem.worker import ConsolidationWorker
-from tests.fakes.scribe import Scribe
-from tests.flows.given import StoppedClock
-from tests.flows.read_turns import BOOK, LIVES, opened
+from tests.fakes.scribe import FakeExtractionLLM
+from tests.flows.given import ManualClock
+from tests.flows.read_turns import LIVES, REPLIES, open_memory_with_llm
 
-OFTEN = dict.fromkeys(scheduled_jobs(), 0.2 / 60)
+OFTEN = dict.fromkeys(list_scheduled_jobs(), 0.2 / 60)
 DROPPED = '''
 """A job that was dropped in."""
 import asyncio
 from agentmem.consolidation import JobReport
-from agentmem.errors import BadReply
+from agentmem.errors import InvalidModelOutput
 NAME, MINUTES, TRIGGER = "dropped_in", 0.001, "changes"
 served, slow, bad = [], [], []
 async def run(resources, scope, options):
     if scope.user_id in bad:
-        raise BadReply("nonsense")
+        raise InvalidModelOutput("nonsense")
     if scope.user_id in slow:
         await asyncio.sleep(60)
     served.append(scope.user_id)
@@ -43,11 +43,11 @@ async def run(resources, scope, options):
 @asynccontextmanager
 async def crowd(home: Path, users: int, clock: Any = None) -> AsyncIterator[AsyncAgentMemory]:
     """A memory in which so many users said one thing each, one minute apart."""
-    clock = clock or StoppedClock()
+    clock = clock or ManualClock()
     async with AsyncAgentMemory("operator", home=home, embedder="hash", clock=clock) as memory:
         for number in range(users):
             await memory.scoped(user_id=f"user {number}").store_turn(f"My friend Tom got {number} nails.")
-            clock.ahead(minutes=1)
+            clock.advance(minutes=1)
         yield memory
 
 
@@ -58,21 +58,21 @@ def dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     folder.mkdir()
     (folder / "dropped_in.py").write_text(DROPPED)
     monkeypatch.setattr(consolidation, "__path__", [*consolidation.__path__, str(folder)])
-    yield scheduled_jobs()["dropped_in"]
+    yield list_scheduled_jobs()["dropped_in"]
     import sys
 
     del sys.modules["agentmem.consolidation.dropped_in"]
 
 
 async def only(memory: AsyncAgentMemory, job: str, **more: Any) -> RunReport:
-    (report,) = await ConsolidationWorker(memory.resources, jobs=[job], **more).run_once()
+    (report,) = await ConsolidationWorker(memory.engine, jobs=[job], **more).run_once()
     return report
 
 
 async def test_everybody_is_read_once_and_the_idle_cost_nothing(tmp_path: Path) -> None:
     async with crowd(tmp_path, 12) as memory:
         first = await only(memory, "consolidate")
-        assert (first.users, first.counts["turns"], first.waiting) == (10, 10, True)  # ten conversations in a run
+        assert (first.users, first.counts["turns"], first.has_more) == (10, 10, True)  # ten conversations in a run
         second = await only(memory, "consolidate")
         assert second.counts["turns"] == 2
         while (await only(memory, "consolidate")).users:  # what the reading itself wrote is looked at once
@@ -85,10 +85,10 @@ async def test_everybody_is_read_once_and_the_idle_cost_nothing(tmp_path: Path) 
 async def test_a_run_goes_on_until_nobody_waits(
     tmp_path: Path, dropped: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(serving, "USERS", 3)
+    monkeypatch.setattr(serving, "USER_BATCH_SIZE", 3)
     async with crowd(tmp_path, 8) as memory:
         report = await only(memory, "dropped_in")
-        assert (report.users, report.waiting) == (8, False)
+        assert (report.users, report.has_more) == (8, False)
         assert dropped.served == [f"user {number}" for number in range(8)]
 
 
@@ -108,23 +108,23 @@ async def test_a_job_is_not_woken_by_kinds_that_are_none_of_its_business(tmp_pat
         assert (await only(memory, "entity_linking")).users == 1
         await user.learn_fact("Tom got more nails")
         assert (await only(memory, "entity_linking")).users == 0
-        assert await memory.resources.jobs.queue("entity_linking", OPERATOR) == []
+        assert await memory.engine.job_queue.queue("entity_linking", OPERATOR) == []
 
 
 async def test_every_watched_kind_is_a_kind() -> None:
-    for name, module in scheduled_jobs().items():
+    for name, module in list_scheduled_jobs().items():
         assert set(getattr(module, "WATCHES", ())) <= set(KINDS), name
 
 
 async def test_who_waits_longest_comes_first_and_nobody_takes_it_all(tmp_path: Path) -> None:
-    clock = StoppedClock()
+    clock = ManualClock()
     async with AsyncAgentMemory("operator", home=tmp_path, embedder="hash", clock=clock) as memory:
         for number in range(9):
             await memory.scoped(user_id="first", conversation_id=f"c{number}").store_turn("My friend Tom got nails.")
-        clock.ahead(minutes=1)
+        clock.advance(minutes=1)
         await memory.scoped(user_id="second").store_turn("My sister Anna lives in Porto.")
         await only(memory, "consolidate")
-        states = {state.user_id: state for state in await memory.resources.jobs.queue("consolidate", OPERATOR)}
+        states = {state.user_id: state for state in await memory.engine.job_queue.queue("consolidate", OPERATOR)}
         assert states["first"].report["pending"] == 6  # three of nine, because somebody else waited
         assert await memory.scoped(user_id="second").semantic.facts()
 
@@ -138,66 +138,66 @@ async def test_a_job_dropped_in_as_one_file_is_run(tmp_path: Path, dropped: Any)
 
 
 async def test_a_failing_user_stops_nobody_and_is_tried_later_and_later(tmp_path: Path, dropped: Any) -> None:
-    clock = StoppedClock()
+    clock = ManualClock()
     async with crowd(tmp_path, 3, clock) as memory:
         dropped.bad.append("user 1")
         report = await only(memory, "dropped_in")
-        assert report.failed == {"user 1": "BadReply"}
+        assert report.failed == {"user 1": "InvalidModelOutput"}
         assert dropped.served == ["user 0", "user 2"]
         waits = []
         for attempts in range(1, 4):
-            state = await memory.resources.jobs.state("dropped_in", Scope("user 1"))
+            state = await memory.engine.job_queue.state("dropped_in", Scope("user 1"))
             assert state.attempts == attempts
             assert state.due_at is not None
             waits.append(state.due_at - clock.now())
             assert not (await only(memory, "dropped_in")).failed  # not before its time
-            clock.at = state.due_at
+            clock.time = state.due_at
             if attempts < 3:
                 assert (await only(memory, "dropped_in")).failed
         assert waits == [timedelta(minutes=1), timedelta(minutes=4), timedelta(minutes=16)]
         dropped.bad.clear()
         assert (await only(memory, "dropped_in")).users == 1
-        assert (await memory.resources.jobs.state("dropped_in", Scope("user 1"))).attempts == 0
+        assert (await memory.engine.job_queue.state("dropped_in", Scope("user 1"))).attempts == 0
 
 
 async def test_a_model_that_is_away_is_not_asked_for_each_user(tmp_path: Path) -> None:
     def away(request: Any) -> str:
         raise ModelUnavailable("no answer")
 
-    scribe = Scribe(BOOK, trouble=away)
-    clock = StoppedClock()
-    async with opened(tmp_path, scribe, clock=clock) as memory:
+    scribe = FakeExtractionLLM(REPLIES, intercept=away)
+    clock = ManualClock()
+    async with open_memory_with_llm(tmp_path, scribe, clock=clock) as memory:
         for name in ("ann", "bob", "cy"):
             await memory.scoped(user_id=name).store_turn(LIVES)
         report = await only(memory, "consolidate")
-        assert (len(scribe.requests), report.halted, report.waiting) == (1, True, True)
-        scribe.trouble = None
-        clock.ahead(hours=1)
+        assert (len(scribe.requests), report.abort_others, report.has_more) == (1, True, True)
+        scribe.intercept = None
+        clock.advance(hours=1)
         assert (await only(memory, "consolidate")).counts["turns"] == 3
 
 
 async def test_the_caps_hold_for_the_run_and_not_for_each_user(tmp_path: Path) -> None:
-    scribe = Scribe(BOOK)
-    async with opened(tmp_path, scribe, max_calls=2) as memory:
+    scribe = FakeExtractionLLM(REPLIES)
+    async with open_memory_with_llm(tmp_path, scribe, max_calls=2) as memory:
         for name in ("ann", "bob", "cy", "dee"):
             await memory.scoped(user_id=name).store_turn(LIVES)
         report = await only(memory, "consolidate")
-        assert (len(scribe.requests), report.calls, report.halted) == (2, 2, True)
+        assert (len(scribe.requests), report.calls, report.abort_others) == (2, 2, True)
 
 
 async def test_a_dry_run_writes_nothing_of_anybody(tmp_path: Path) -> None:
     async with crowd(tmp_path, 2) as memory:
-        heads = await memory.resources.upkeep.heads(OPERATOR)
-        reports = await ConsolidationWorker(memory.resources, dry_run=True).run_once()
-        assert {report.job for report in reports} == {*scheduled_jobs()}
-        assert await memory.resources.upkeep.heads(OPERATOR) == heads
+        heads = await memory.engine.admin.heads(OPERATOR)
+        reports = await ConsolidationWorker(memory.engine, dry_run=True).run_once()
+        assert {report.job for report in reports} == {*list_scheduled_jobs()}
+        assert await memory.engine.admin.heads(OPERATOR) == heads
         assert (await only(memory, "consolidate")).counts["turns"] == 2
 
 
 async def test_jobs_run_on_their_schedule_until_the_worker_stops(tmp_path: Path) -> None:
     told: list[RunReport] = []
     async with AsyncAgentMemory("ann", home=tmp_path, embedder="hash", worker={"minutes": OFTEN}) as memory:
-        async with ConsolidationWorker(memory.resources, told=told.append):
+        async with ConsolidationWorker(memory.engine, on_report=told.append):
             await memory.store_turn("My sister Anna lives in Porto.")
             async with asyncio.timeout(30):
                 while not (await memory.semantic.facts() and {report.job for report in told} == {*OFTEN}):
@@ -210,7 +210,7 @@ async def test_jobs_run_on_their_schedule_until_the_worker_stops(tmp_path: Path)
 async def test_stopping_lets_go_of_what_takes_too_long(tmp_path: Path, dropped: Any) -> None:
     async with crowd(tmp_path, 2) as memory:
         dropped.slow.append("user 0")
-        worker = ConsolidationWorker(memory.resources, jobs=["dropped_in"])
+        worker = ConsolidationWorker(memory.engine, jobs=["dropped_in"])
         await worker.start()
         while not worker._running:
             await asyncio.sleep(0.01)
@@ -225,12 +225,12 @@ async def test_what_a_job_did_is_shown_where_operators_look(tmp_path: Path) -> N
     async with crowd(tmp_path, 1) as memory:
         await only(memory, "consolidate")
         ann = memory.scoped(user_id="user 0")
-        (state,) = await memory.resources.jobs.states(ann.scope)
+        (state,) = await memory.engine.job_queue.states(ann.scope)
         assert (state.job, state.report["counts"]["turns"]) == ("consolidate", 1)
-        shown = await memory.resources.session.get(ann.scope, "consolidation:job:consolidate")
+        shown = await memory.engine.session.get(ann.scope, "consolidation:job:consolidate")
         assert shown["counts"]["turns"] == 1
         await ann.erase()
-        assert await memory.resources.jobs.states(ann.scope) == []
+        assert await memory.engine.job_queue.states(ann.scope) == []
 
 
 async def test_a_user_who_asks_himself_is_not_read_again_by_the_worker(tmp_path: Path) -> None:
@@ -242,6 +242,6 @@ async def test_a_user_who_asks_himself_is_not_read_again_by_the_worker(tmp_path:
 async def test_wrong_names_and_intervals_are_refused(tmp_path: Path) -> None:
     async with crowd(tmp_path, 0) as memory:
         with pytest.raises(InvalidRecord, match=r"jobs must be among .*consolidate"):
-            ConsolidationWorker(memory.resources, jobs=["consolidation"])
+            ConsolidationWorker(memory.engine, jobs=["consolidation"])
     with pytest.raises(ConfigError, match="minutes"):
         AsyncAgentMemory("ann", home=tmp_path, worker={"minutes": {"consolidate": 0}})

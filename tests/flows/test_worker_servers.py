@@ -24,7 +24,7 @@ async def test_two_workers_read_each_turn_once_and_every_job_runs(home: Path, st
     async with opened(home, stack, "operator") as memory, opened(home, stack, "another") as other:
         for user in users:
             await memory.scoped(user_id=user).store_turn("My sister Anna lives in Porto. I work at Initech.")
-        both = [ConsolidationWorker(each.resources) for each in (memory, other)]
+        both = [ConsolidationWorker(each.engine) for each in (memory, other)]
         ran = set()
         for _ in range(3):
             found = await asyncio.gather(*(worker.run_once() for worker in both))
@@ -34,13 +34,13 @@ async def test_two_workers_read_each_turn_once_and_every_job_runs(home: Path, st
         assert ran == {*both[0].jobs}
         for user in users:
             view = memory.scoped(user_id=user)
-            glosses = [entry for entry in await memory.resources.log.changes(view.scope, 0, 1000)
-                       if any(stored.record.kind == "Gloss" for stored in entry.puts)]  # fmt: skip
+            glosses = [entry for entry in await memory.engine.log.changes(view.scope, 0, 1000)
+                       if any(stored.record.kind == "Gloss" for stored in entry.upserts)]  # fmt: skip
             assert len(glosses) == 1
             claims = [fact.claim for fact in await view.semantic.facts()]
             assert sorted(claims) == sorted({*claims})
             assert "The user works at Initech" in claims
-            states = await memory.resources.jobs.states(view.scope)
+            states = await memory.engine.job_queue.states(view.scope)
             assert {state.attempts for state in states} == {0}
-            shown = await memory.resources.session.get(view.scope, "consolidation:job:consolidate")
+            shown = await memory.engine.session.get(view.scope, "consolidation:job:consolidate")
             assert shown["pending"] == 0

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Closed, InvalidRecord
-from agentmem.memory.outputs import Kept, Output, Shelves, shelves
+from agentmem.memory.outputs import StoredOutput, ToolOutput, ToolOutputStore, get_output_store
 from agentmem.settings import load_settings
-from tests.fakes.moody_embedder import MoodyEmbedder
-from tests.flows.given import START, StoppedClock, opened, resources
+from tests.fakes.moody_embedder import FlakyEmbedder
+from tests.flows.given import START, ManualClock, engine_of, open_memory
 
 PARTS = (
     "The flight LH 454 leaves Frankfurt at 10:15.", "It will snow in Oslo on Friday.", "The invoice 77 is not paid.",
@@ -26,14 +26,14 @@ USERS = count(1)
 
 
 @pytest.fixture(scope="module")
-def clock() -> StoppedClock:
-    return StoppedClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, clock: StoppedClock) -> Iterator[AgentMemory]:
+def shared(tmp_path_factory: pytest.TempPathFactory, clock: ManualClock) -> Iterator[AgentMemory]:
     home = tmp_path_factory.mktemp("outputs") / "home"
-    with opened(home, clock=clock, buffer={"outputs_mb": 0.05}) as memory:
+    with open_memory(home, clock=clock, buffer={"outputs_mb": 0.05}) as memory:
         yield memory
 
 
@@ -47,7 +47,7 @@ def texts(memory: AgentMemory, query: str = "anything at all", k: int = 100) -> 
     return [found.output.text for found in memory.working.search_outputs(query, k)]
 
 
-def test_outputs_are_found_by_meaning(memory: AgentMemory, clock: StoppedClock) -> None:
+def test_outputs_are_found_by_meaning(memory: AgentMemory, clock: ManualClock) -> None:
     assert memory.working.search_outputs("flight") == []
     for number, text in enumerate(PARTS):
         memory.working.remember_output(text, source="browser", metadata={"page": number})
@@ -57,7 +57,7 @@ def test_outputs_are_found_by_meaning(memory: AgentMemory, clock: StoppedClock) 
     assert best.output.text == PARTS[0]
     assert best.output.model_dump(exclude={"id"}) == {
         "text": PARTS[0], "source": "browser", "metadata": {"page": 0}, "channel": "trip", "conversation_id": "c",
-        "at": clock.at,
+        "at": clock.time,
     }  # fmt: skip
     scores = [each.score for each in found]
     assert scores == sorted(scores, key=lambda score: -(score or 0.0))
@@ -76,46 +76,46 @@ def test_beyond_the_cap_the_oldest_go_first(memory: AgentMemory) -> None:
     assert len(texts(memory)) == 4, "what cannot be kept costs nothing that is"
 
 
-def kept(number: int, size: int, channel: str = "a") -> Kept:
-    return Kept(Output(id=str(number), text=str(number), source="t", channel=channel, at=START), size)
+def kept(number: int, size: int, channel: str = "a") -> StoredOutput:
+    return StoredOutput(ToolOutput(id=str(number), text=str(number), source="t", channel=channel, at=START), size)
 
 
 @settings(max_examples=25)
 @given(st.lists(st.integers(1, 100), max_size=40))
 def test_what_is_kept_is_the_end_of_what_was_given_and_never_more_than_the_cap(sizes: list[int]) -> None:
-    here = Shelves(100, timedelta(hours=1), timedelta(minutes=5))
+    here = ToolOutputStore(100, timedelta(hours=1), timedelta(minutes=5))
     for number, size in enumerate(sizes):
-        here.put("u", kept(number, size), START)
-    left = here.get("u", ["a"], START)
+        here.add("u", kept(number, size), START)
+    left = here.list_outputs("u", ["a"], START)
     numbers = [int(each.output.id) for each in left]
     assert numbers == list(range(len(sizes) - len(left), len(sizes)))
-    assert sum(each.size for each in left) <= 100
+    assert sum(each.size_bytes for each in left) <= 100
     assert not left or numbers[0] == 0 or sum(sizes[numbers[0] - 1 :]) > 100, "and nothing went without need"
 
 
 def test_the_documents_numbers_are_the_defaults() -> None:
     options = load_settings().buffer
     assert (options.outputs_mb, options.outputs_sweep_minutes) == (10, 5)
-    assert Shelves.made(load_settings()).most == 10 * 1024 * 1024
+    assert ToolOutputStore.from_settings(load_settings()).max_bytes == 10 * 1024 * 1024
 
 
 def test_every_five_minutes_those_who_fell_silent_are_swept() -> None:
     hour, minute = timedelta(hours=1), timedelta(minutes=1)
-    here = Shelves(100, hour, 5 * minute)
-    here.put("silent", kept(1, 1), START)
-    here.put("busy", kept(2, 1), START)
-    assert here.get("busy", ["a"], START + 59 * minute)
-    here.put("new", kept(3, 1), START + 59 * minute)  # sweeps, and nobody's time is over
-    here.put("new", kept(4, 1), START + 61 * minute)
+    here = ToolOutputStore(100, hour, 5 * minute)
+    here.add("silent", kept(1, 1), START)
+    here.add("busy", kept(2, 1), START)
+    assert here.list_outputs("busy", ["a"], START + 59 * minute)
+    here.add("new", kept(3, 1), START + 59 * minute)  # sweeps, and nobody's time is over
+    here.add("new", kept(4, 1), START + 61 * minute)
     assert len(here) == 3, "the next sweep is due at 64"
-    assert here.get("silent", ["a"], START + 61 * minute) == [], "but what is over is not found"
-    here.put("silent", kept(5, 1), START + 62 * minute)
-    here.put("new", kept(6, 1), START + 59 * minute + hour)
-    assert [here.get(user, ["a"], START + 59 * minute + hour) != [] for user in ("silent", "busy", "new")] == [
+    assert here.list_outputs("silent", ["a"], START + 61 * minute) == [], "but what is over is not found"
+    here.add("silent", kept(5, 1), START + 62 * minute)
+    here.add("new", kept(6, 1), START + 59 * minute + hour)
+    assert [here.list_outputs(user, ["a"], START + 59 * minute + hour) != [] for user in ("silent", "busy", "new")] == [
         True, False, True,
     ]  # fmt: skip
-    here.put("new", kept(7, 1), START)  # a clock that was set back
-    assert len(here.get("new", ["a"], START)) == 4
+    here.add("new", kept(7, 1), START)  # a clock that was set back
+    assert len(here.list_outputs("new", ["a"], START)) == 4
 
 
 def test_nobody_finds_anothers_outputs(memory: AgentMemory, shared: AgentMemory) -> None:
@@ -152,15 +152,15 @@ def test_clear_forgets_the_conversation_and_erasure_the_user(memory: AgentMemory
 
 
 def test_while_the_embedder_is_away_words_find_them(home: Path) -> None:
-    with opened(home) as memory:
-        embedder = MoodyEmbedder(away=True)
-        resources(memory).vectors[0].embedder = embedder
+    with open_memory(home) as memory:
+        embedder = FlakyEmbedder(unavailable=True)
+        engine_of(memory).vector_projections[0].embedder = embedder
         for text in PARTS:
             memory.working.remember_output(text, source="t")
-        assert len(embedder.asked) == 1, "it is left alone for a while"
+        assert len(embedder.texts) == 1, "it is left alone for a while"
         found = memory.working.search_outputs("invoice", 3)
         assert [(each.output.text, each.score) for each in found] == [(PARTS[2], None)]
-        embedder.away, shelves(resources(memory)).failed_at = False, float("-inf")
+        embedder.unavailable, get_output_store(engine_of(memory)).failed_at = False, float("-inf")
         assert memory.working.search_outputs("invoice", 1)[0].score is not None
         embedder.poison = "\N{SKULL}"
         memory.working.remember_output("A \N{SKULL} pirate.", source="t")

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, StoreUnavailable
-from agentmem.memory.current import Pages, folder_name, remove_page, remove_pages
-from tests.flows.given import StoppedClock, opened, resources, run
+from agentmem.memory.current import SessionPages, folder_name, remove_page, remove_pages
+from tests.flows.given import ManualClock, engine_of, open_memory, run
 
 TALK = (
     ("user", "What files are in my Downloads folder?"),
@@ -46,15 +46,15 @@ PAGE = """\
 
 
 def settled(memory: AgentMemory) -> None:
-    run(resources(memory).settle())
+    run(engine_of(memory).drain_background())
 
 
 def test_the_page_is_the_documents(home: Path) -> None:
-    clock = StoppedClock(datetime(2024, 1, 15, 10, 30, tzinfo=UTC))
-    with opened(home, session_id="sess_abc123", clock=clock) as memory:
+    clock = ManualClock(datetime(2024, 1, 15, 10, 30, tzinfo=UTC))
+    with open_memory(home, session_id="sess_abc123", clock=clock) as memory:
         memory.store_turns([{"role": role, "content": content} for role, content in TALK])
         assert memory.working.current_markdown() == PAGE
-        path = memory.working.write_current()
+        path = memory.working.write_current_markdown()
         assert path == home / "agents" / "default" / "current.md"
         assert path.read_text() == f"{PAGE}\n<!-- agentmem: session of alice -->\n"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -63,7 +63,7 @@ def test_the_page_is_the_documents(home: Path) -> None:
 
 
 def test_the_page_shows_as_many_turns_as_the_window(home: Path) -> None:
-    with opened(home, working_turns=20) as memory:
+    with open_memory(home, working_turns=20) as memory:
         memory.store_turns([f"Turn {number}." for number in range(30)])
         page = memory.working.current_markdown()
         assert page.count("**User:**") == 20
@@ -71,7 +71,7 @@ def test_the_page_shows_as_many_turns_as_the_window(home: Path) -> None:
 
 
 def test_with_the_setting_the_page_follows_every_turn_and_clear_removes_it(home: Path) -> None:
-    with opened(home, current_md=True, agent_id="helper/1") as memory:
+    with open_memory(home, current_md=True, agent_id="helper/1") as memory:
         path = home / "agents" / "helper%2F1" / "current.md"
         for number in range(5):
             memory.store_turn(f"Turn {number}.")
@@ -84,7 +84,7 @@ def test_with_the_setting_the_page_follows_every_turn_and_clear_removes_it(home:
         assert not path.exists()
         memory.working.clear()
         assert memory.working.turns(), "turns stay"
-        memory.working.write_current()
+        memory.working.write_current_markdown()
         memory.scoped(user_id="bob").working.clear()
         assert path.exists(), "it is not bob's"
         memory.erase()
@@ -92,17 +92,17 @@ def test_with_the_setting_the_page_follows_every_turn_and_clear_removes_it(home:
 
 
 def test_without_the_setting_no_page_is_written(home: Path) -> None:
-    with opened(home) as memory:
+    with open_memory(home) as memory:
         memory.store_turn("Nothing to see.")
         settled(memory)
     assert not (home / "agents").exists()
 
 
 def test_erasure_removes_every_page_of_the_user_and_no_other(home: Path) -> None:
-    with opened(home) as memory:
+    with open_memory(home) as memory:
         memory.store_turn("I'm Alice.")
-        mine = [memory.scoped(agent_id=name).working.write_current() for name in ("one", "two")]
-        theirs = memory.scoped(user_id="bob", agent_id="three").working.write_current()
+        mine = [memory.scoped(agent_id=name).working.write_current_markdown() for name in ("one", "two")]
+        theirs = memory.scoped(user_id="bob", agent_id="three").working.write_current_markdown()
         turn = memory.store_turn("Forget this.")
         memory.forget(turn.id, hard=True)
         assert [path.exists() for path in (*mine, theirs)] == [False, False, True]
@@ -110,12 +110,12 @@ def test_erasure_removes_every_page_of_the_user_and_no_other(home: Path) -> None
 
 
 def test_what_another_process_erased_leaves_no_page_here(home: Path) -> None:
-    with opened(home) as memory:
+    with open_memory(home) as memory:
         memory.store_turn("I'm Alice.")
-        path = memory.working.write_current()
+        path = memory.working.write_current_markdown()
 
         async def told() -> None:
-            resources(memory).erased("alice")
+            engine_of(memory).invalidate_user("alice")
 
         run(told())
         for _ in range(1000):  # 10 s at most
@@ -125,38 +125,38 @@ def test_what_another_process_erased_leaves_no_page_here(home: Path) -> None:
 
 
 def test_a_page_that_cannot_be_written_fails_no_turn_and_is_told(home: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with opened(home, current_md=True) as memory:
+    with open_memory(home, current_md=True) as memory:
         (home / "agents").write_text("a file stands in the way")
         with caplog.at_level(logging.WARNING, logger="agentmem"):
             memory.store_turn("Stored all the same.")
             settled(memory)
         assert [json.loads(record.getMessage())["event"] for record in caplog.records] == ["page_not_written"]
         with pytest.raises(StoreUnavailable, match="page"):
-            memory.working.write_current()
+            memory.working.write_current_markdown()
         assert [turn.content for turn in memory.episodic.recent_turns()] == ["Stored all the same."]
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
     elsewhere.mkdir()
-    pages = Pages(home)
-    path = pages.write("bot", "alice", "one", pages.ticket())
+    pages = SessionPages(home)
+    path = pages.write("bot", "alice", "one", pages.next_version())
     path.unlink()
     (elsewhere / "target").write_text("untouched")
     path.symlink_to(elsewhere / "target")
     with pytest.raises(OSError, match="symbolic"):
         remove_page(home, "bot", "alice")
-    assert pages.write("bot", "alice", "two", pages.ticket()).read_text().startswith("two\n")
+    assert pages.write("bot", "alice", "two", pages.next_version()).read_text().startswith("two\n")
     assert (path.is_symlink(), (elsewhere / "target").read_text()) == (False, "untouched")
     (home / "agents" / "linked").symlink_to(elsewhere)
     with pytest.raises(OSError, match=r"directory|symbolic"):
-        pages.write("linked", "alice", "three", pages.ticket())
+        pages.write("linked", "alice", "three", pages.next_version())
     assert os.listdir(elsewhere) == ["target"]
 
 
 def test_an_older_state_never_replaces_a_newer_one(tmp_path: Path) -> None:
-    pages = Pages(tmp_path)
-    older, newer = pages.ticket(), pages.ticket()
+    pages = SessionPages(tmp_path)
+    older, newer = pages.next_version(), pages.next_version()
     path = pages.write(None, "alice", "new", newer)
     assert pages.write(None, "alice", "old", older) == path
     assert path.read_text().startswith("new\n")

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import NoReturn
 
 from tests.servers.downloads import CannotStart
-from tests.servers.host import KINDS, variable
+from tests.servers.host import KINDS, url_variable
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
         try:
             for kind in given.kinds or KINDS:
                 server = servers.enter_context(KINDS[kind]())
-                print(f"export {variable(kind)}={server.url}", flush=True)
+                print(f"export {url_variable(kind)}={server.url}", flush=True)
             print("Ctrl-C stops them.", file=sys.stderr, flush=True)
             signal.pause()
         except CannotStart as error:

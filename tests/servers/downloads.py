@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-LINES_OF_A_MESSAGE = 20
-LONGEST = 900  # seconds for one command; a first download over a slow line
+MAX_MESSAGE_LINES = 20
+MAX_COMMAND_SECONDS = 900  # seconds for one command; a first download over a slow line
 
 
 class CannotStart(Exception):
     """A server cannot be had on this machine; the message says why, with the end of what was printed."""
 
 
-def kept(name: str, fill: Callable[[Path], None]) -> Path:
+def cached_folder(name: str, fill: Callable[[Path], None]) -> Path:
     """The folder of this name in the cache, filled by `fill` when it is not there yet, by one process at a time."""
     cache = Path(os.environ.get("AGENTMEM_TEST_CACHE") or Path.home() / ".cache" / "agentmem-tests")
     folder = cache / name
@@ -46,7 +46,7 @@ def run(command: Sequence[str | Path], *, cwd: Path, user: str | None = None) ->
     try:
         done = subprocess.run(
             words, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", timeout=LONGEST, **as_user(user),
+            errors="replace", timeout=MAX_COMMAND_SECONDS, **as_user(user),
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotStart(f"{words[0]}: {error}") from error
@@ -61,4 +61,4 @@ def as_user(name: str | None) -> dict[str, Any]:
 
 def last_lines(text: str) -> str:
     """The end of a program's output, as far as a message should hold it."""
-    return "\n".join(text.strip().splitlines()[-LINES_OF_A_MESSAGE:])
+    return "\n".join(text.strip().splitlines()[-MAX_MESSAGE_LINES:])

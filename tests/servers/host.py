@@ -17,46 +17,46 @@ from functools import partial
 from pathlib import Path
 
 from tests.servers.downloads import CannotStart
-from tests.servers.local import LONGEST_STOP, LocalServer
+from tests.servers.local import MAX_STOP_SECONDS, LocalServer
 from tests.servers.neo4j import NEWER, Neo4j
 from tests.servers.postgres import Postgres
 from tests.servers.redis import Redis
 
 KINDS: Mapping[str, Callable[[], LocalServer]] = {"postgres": Postgres, "redis": Redis, "neo4j": Neo4j}
-RUN: Mapping[str, Callable[[], LocalServer]] = {**KINDS, "neo4j_2026": partial(Neo4j, NEWER)}
+KINDS_OF_RUN: Mapping[str, Callable[[], LocalServer]] = {**KINDS, "neo4j_2026": partial(Neo4j, NEWER)}
 """What a run of the tests may ask for: the three of a memory, and a Neo4j of the newest release."""
 
-LOOK_EVERY = 0.05
-LONGEST = 1200.0  # seconds, with a first download
+POLL_SECONDS = 0.05
+MAX_WAIT_SECONDS = 1200.0  # seconds, with a first download
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServerAnswer:
     """Where a server is, or why there is none."""
 
     url: str = ""
     reason: str = ""
 
 
-def variable(kind: str) -> str:
+def url_variable(kind: str) -> str:
     """The environment variable that names a running server of this kind, to be used in place of one of our own."""
     return f"AGENTMEM_TEST_{kind.upper()}_URL"
 
 
-def want(folder: Path, kind: str) -> None:
+def request_server(folder: Path, kind: str) -> None:
     """Ask the host for a server, without waiting."""
     (folder / f"{kind}.wanted").touch()
 
 
-def wait_for(folder: Path, kind: str) -> Answer:
+def wait_for(folder: Path, kind: str) -> ServerAnswer:
     """The host's answer, once it is there."""
-    want(folder, kind)
-    give_up = time.monotonic() + LONGEST
+    request_server(folder, kind)
+    give_up = time.monotonic() + MAX_WAIT_SECONDS
     while time.monotonic() < give_up:
         if (folder / f"{kind}.json").exists():
-            return Answer(**json.loads((folder / f"{kind}.json").read_text(encoding="utf-8")))
-        time.sleep(LOOK_EVERY)
-    return Answer(reason=f"{kind}: no answer within {LONGEST:.0f} s")
+            return ServerAnswer(**json.loads((folder / f"{kind}.json").read_text(encoding="utf-8")))
+        time.sleep(POLL_SECONDS)
+    return ServerAnswer(reason=f"{kind}: no answer within {MAX_WAIT_SECONDS:.0f} s")
 
 
 class Host:
@@ -64,44 +64,44 @@ class Host:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="agentmem-servers-"))
-        self._over = threading.Event()
+        self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
         self._servers: dict[str, LocalServer] = {}
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Look for what is wanted from now on; each server has a thread, which must live as long as it does."""
         if not self._threads:
-            self._threads = [threading.Thread(target=self._serve, args=(kind,), daemon=True) for kind in RUN]
+            self._threads = [threading.Thread(target=self._serve, args=(kind,), daemon=True) for kind in KINDS_OF_RUN]
             for thread in self._threads:
                 thread.start()
 
     def close(self) -> None:
         """Stop the servers, and wait until they are gone."""
-        self._over.set()
+        self._stopping.set()
         for server in list(self._servers.values()):
-            server.patience = 0  # one that is starting is not waited for
+            server.start_timeout = 0  # one that is starting is not waited for
         for thread in self._threads:
-            thread.join(LONGEST_STOP)
+            thread.join(MAX_STOP_SECONDS)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _serve(self, kind: str) -> None:
         while not (self.folder / f"{kind}.wanted").exists():
-            if self._over.wait(LOOK_EVERY):
+            if self._stopping.wait(POLL_SECONDS):
                 return
-        if url := os.environ.get(variable(kind)):
-            self._tell(kind, Answer(url))
+        if url := os.environ.get(url_variable(kind)):
+            self._write_answer(kind, ServerAnswer(url))
             return
-        server = self._servers[kind] = RUN[kind]()
+        server = self._servers[kind] = KINDS_OF_RUN[kind]()
         try:
-            self._tell(kind, Answer(server.start().url))
-            self._over.wait()
+            self._write_answer(kind, ServerAnswer(server.start().url))
+            self._stopping.wait()
         except CannotStart as error:
-            self._tell(kind, Answer(reason=f"{kind} could not be started: {error}"))
+            self._write_answer(kind, ServerAnswer(reason=f"{kind} could not be started: {error}"))
         finally:
             server.close()
 
-    def _tell(self, kind: str, answer: Answer) -> None:
-        if not self._over.is_set():
+    def _write_answer(self, kind: str, answer: ServerAnswer) -> None:
+        if not self._stopping.is_set():
             half = self.folder / f"{kind}.half"
             half.write_text(json.dumps(asdict(answer)), encoding="utf-8")
             half.rename(self.folder / f"{kind}.json")

@@ -24,7 +24,7 @@ from tests.servers.downloads import CannotStart, as_user, last_lines
 # Below the ports that outgoing connections get. A client that keeps knocking at a dead server's port from among those
 # may meet itself there, and then the server cannot come back.
 PORTS = range(20_000, 30_000)
-LONGEST_STOP = 20.0
+MAX_STOP_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class LocalServer:
     """
 
     kind: ClassVar[str]
-    patience = 30.0  # seconds until the first answer
+    start_timeout = 30.0  # seconds until the first answer
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     user: str | None = None  # whom the process runs as, when not as whoever runs the tests
 
@@ -76,7 +76,7 @@ class LocalServer:
         """Variables that its process needs beside those of the tests."""
         return {}
 
-    def answers(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether it takes requests now."""
         raise NotImplementedError
 
@@ -105,7 +105,7 @@ class LocalServer:
             self.prepare()
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*_tied_to_us(), *self.command()], cwd=self.folder, env={**os.environ, **self.environment()},
+                [*_die_with_parent(), *self.command()], cwd=self.folder, env={**os.environ, **self.environment()},
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
                 **as_user(self.user),
             )  # fmt: skip
@@ -113,8 +113,8 @@ class LocalServer:
         return Server(self.url, self.port, self.pid, self.folder)
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
-        give_up = time.monotonic() + self.patience
-        while not self.answers():
+        give_up = time.monotonic() + self.start_timeout
+        while not self.is_ready():
             if process.poll() is not None or time.monotonic() > give_up:
                 ended = "gave no answer in time" if process.poll() is None else f"ended with {process.returncode}"
                 said = last_lines((self.folder / "log").read_text(encoding="utf-8", errors="replace"))
@@ -129,27 +129,27 @@ class LocalServer:
         self.resume()
         self._process.send_signal(self.stop_signal)
         try:
-            self._process.wait(LONGEST_STOP)
+            self._process.wait(MAX_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
         self._process = None
 
     def kill(self) -> None:
         """Kill it with all its processes at once, as a lost machine would."""
-        everything = self._suspended()
-        _each(everything, psutil.Process.kill)
+        everything = self._suspend_all()
+        _for_each(everything, psutil.Process.kill)
         if self._process is not None:
             self._process.wait()
-        psutil.wait_procs(everything, timeout=LONGEST_STOP)
+        psutil.wait_procs(everything, timeout=MAX_STOP_SECONDS)
         self._process = None
 
     def pause(self) -> None:
         """Let it stand still: connections stay open, nothing is answered."""
-        self._suspended()
+        self._suspend_all()
 
     def resume(self) -> None:
         """Let it go on after `pause`."""
-        _each(self._tree(), psutil.Process.resume)
+        _for_each(self._tree(), psutil.Process.resume)
 
     def restart(self) -> Server:
         """Stop it if it runs, and start it again with its data on the same port."""
@@ -185,11 +185,11 @@ class LocalServer:
         except psutil.NoSuchProcess:
             return []
 
-    def _suspended(self) -> list[psutil.Process]:
+    def _suspend_all(self) -> list[psutil.Process]:
         """All its processes, standing still: the first one before its children are counted, so that none are added."""
-        _each(self._tree()[:1], psutil.Process.suspend)
+        _for_each(self._tree()[:1], psutil.Process.suspend)
         everything = self._tree()
-        _each(everything, psutil.Process.suspend)
+        _for_each(everything, psutil.Process.suspend)
         return everything
 
 
@@ -205,7 +205,7 @@ def free_port() -> int:
     raise CannotStart("no free port on loopback")
 
 
-def ask(port: int, request: bytes, size: int) -> bytes:
+def send_request(port: int, request: bytes, size: int) -> bytes:
     """The first bytes that a server answers to a request; nothing when it does not."""
     try:
         with socket.create_connection(("127.0.0.1", port), 1) as connection:
@@ -216,11 +216,11 @@ def ask(port: int, request: bytes, size: int) -> bytes:
         return b""
 
 
-def _each(processes: Iterable[psutil.Process], do: Callable[[psutil.Process], None]) -> None:
+def _for_each(processes: Iterable[psutil.Process], do: Callable[[psutil.Process], None]) -> None:
     for process in processes:
         with suppress(psutil.NoSuchProcess):  # those of a server come and go
             do(process)
 
 
-def _tied_to_us() -> list[str]:
+def _die_with_parent() -> list[str]:
     return ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import psutil
 
-from tests.servers.downloads import CannotStart, kept, run
-from tests.servers.local import LocalServer, ask
+from tests.servers.downloads import CannotStart, cached_folder, run
+from tests.servers.local import LocalServer, send_request
 
 POM = Path(__file__).parent / "neo4j" / "pom.xml"
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # a third of the time to start; slower in the long run
+# a third of the time to start; slower in the long run
+FAST_START_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 CLASSES = "classes.jsa"
-LONGEST_ARCHIVING = 300.0
+MAX_ARCHIVING_SECONDS = 300.0
 NEWER = "2026.08.1"  # the release that the tests use beside the one in the pom
 INSTALLED = Path("/usr/lib/jvm")
 HANDSHAKE = bytes.fromhex("6060b017 00000005 00080805 00000004 00000003")
@@ -37,11 +38,11 @@ class Neo4j(LocalServer):
     """A Neo4j of the release in the pom, or of another one. 5.26 takes Java 17 or 21; later ones take 21 or newer."""
 
     kind = "neo4j"
-    patience = 120.0
+    start_timeout = 120.0
 
-    def __init__(self, release: str | None = None, java_options: tuple[str, ...] = QUICK) -> None:
+    def __init__(self, release: str | None = None, java_options: tuple[str, ...] = FAST_START_OPTIONS) -> None:
         super().__init__()
-        self._release = release or _pinned()
+        self._release = release or _pinned_release()
         self._java_options = java_options
         self._password = secrets.token_hex(16)
         self._jars = self._classes = Path()
@@ -53,10 +54,11 @@ class Neo4j(LocalServer):
         return f"bolt://neo4j:{self._password}@127.0.0.1:{self.port}"
 
     def fetch(self) -> None:
-        self._program = _java() if self._is_5() else _java_since(21)
-        self._jars = kept(f"neo4j-{self._release}", self._copy_jars)
-        if self._java_options is QUICK and self._is_5() and not self._leaves:  # of the newer release few are started
-            self._classes = kept(f"neo4j-{self._release}-classes", self._load_classes)
+        self._program = _java() if self._is_5() else _find_java(21)
+        self._jars = cached_folder(f"neo4j-{self._release}", self._copy_jars)
+        # of the newer release few are started
+        if self._java_options is FAST_START_OPTIONS and self._is_5() and not self._leaves:
+            self._classes = cached_folder(f"neo4j-{self._release}-classes", self._load_classes)
 
     def _copy_jars(self, into: Path) -> None:
         if shutil.which("mvn") is None:
@@ -71,7 +73,7 @@ class Neo4j(LocalServer):
         with first:
             process = psutil.Process(first.pid)
             process.terminate()
-            process.wait(LONGEST_ARCHIVING)
+            process.wait(MAX_ARCHIVING_SECONDS)
 
     def prepare(self) -> None:
         (self.folder / "conf").mkdir()
@@ -98,8 +100,8 @@ class Neo4j(LocalServer):
         shared = [f"-XX:SharedArchiveFile={classes}"] if classes.is_file() else []
         return [self._program, "-Xmx512m", *self._java_options, *shared, "-cp", f"{self._jars}/*"]
 
-    def answers(self) -> bool:
-        if not any(ask(self.port, HANDSHAKE, 4)):
+    def is_ready(self) -> bool:
+        if not any(send_request(self.port, HANDSHAKE, 4)):
             return False
         import neo4j
 
@@ -116,7 +118,7 @@ def _java() -> str:
     return f"{home}/bin/java" if home else "java"
 
 
-def _java_since(least: int) -> str:
+def _find_java(least: int) -> str:
     """A Java of this version or newer, of those that this machine has."""
     programs = [_java(), *map(str, sorted(INSTALLED.glob("*/bin/java")))]
     found = {program: _version_of(program) for program in programs}
@@ -137,7 +139,7 @@ def _version_of(program: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _pinned() -> str:
+def _pinned_release() -> str:
     found = re.search(r"<neo4j\.version>(.+)</neo4j\.version>", POM.read_text(encoding="utf-8"))
     assert found is not None
     return found[1]

@@ -18,7 +18,7 @@ from typing import NoReturn
 import pytest
 
 from tests.servers.downloads import CannotStart
-from tests.servers.host import RUN, Answer, Host, wait_for, want
+from tests.servers.host import KINDS_OF_RUN, Host, ServerAnswer, request_server, wait_for
 from tests.servers.local import LocalServer
 from tests.servers.neo4j import Neo4j
 from tests.servers.postgres import Postgres
@@ -26,15 +26,15 @@ from tests.servers.redis import Redis
 
 HOST = pytest.StashKey[Host]()
 FOLDER = pytest.StashKey[Path]()
-NOT_THERE = "no server: "
-IMPATIENT = ("alone", "impatient")  # marks of tests in which a session cache has the time it really has
+MISSING_PREFIX = "no server: "
+REAL_TIMEOUT_MARKS = ("alone", "impatient")  # marks of tests in which a session cache has the time it really has
 
 
 def servers_of(item: pytest.Item) -> list[str]:
     """The kinds of servers shared by the run that a test needs."""
     fixtures = getattr(item, "fixturenames", ())
     marked = {kind for mark in item.iter_markers("server") for kind in mark.args}
-    return [kind for kind in RUN if kind in marked or f"{kind}_url" in fixtures]
+    return [kind for kind in KINDS_OF_RUN if kind in marked or f"{kind}_url" in fixtures]
 
 
 # -- the run
@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: object) -> None:
     """Tell another process of the run where servers are asked for."""
-    node.config.stash[HOST].begin()  # type: ignore[attr-defined]
+    node.config.stash[HOST].start()  # type: ignore[attr-defined]
     node.workerinput["servers"] = str(node.config.stash[FOLDER])  # type: ignore[attr-defined]
 
 
@@ -67,14 +67,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Ask for the servers at once."""
     if FOLDER in session.config.stash:
         for kind in {kind for item in session.items for kind in servers_of(item)}:
-            _want(session.config, kind)
+            _request_server(session.config, kind)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Wait for the servers outside of the test's own time-out."""
     for kind in servers_of(item):
-        _answer(item.config, kind)
+        _wait_for_server(item.config, kind)
     return (yield)
 
 
@@ -82,7 +82,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Say which tests were not run for want of a server."""
     reports = terminalreporter.stats.get("skipped", [])
     reasons = [report.longrepr[2] for report in reports if isinstance(report.longrepr, tuple)]
-    missing = [reason.partition(NOT_THERE)[2] for reason in reasons if NOT_THERE in reason]
+    missing = [reason.partition(MISSING_PREFIX)[2] for reason in reasons if MISSING_PREFIX in reason]
     if missing:
         terminalreporter.section("TESTS NOT RUN, for want of a server", red=True, bold=True)
         for reason in dict.fromkeys(missing):
@@ -96,29 +96,29 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         del config.stash[HOST]
 
 
-def _want(config: pytest.Config, kind: str) -> None:
+def _request_server(config: pytest.Config, kind: str) -> None:
     if HOST in config.stash:
-        config.stash[HOST].begin()
-    want(config.stash[FOLDER], kind)
+        config.stash[HOST].start()
+    request_server(config.stash[FOLDER], kind)
 
 
-def _answer(config: pytest.Config, kind: str) -> Answer:
-    _want(config, kind)
+def _wait_for_server(config: pytest.Config, kind: str) -> ServerAnswer:
+    _request_server(config, kind)
     return wait_for(config.stash[FOLDER], kind)
 
 
-def _refuse(reason: str) -> NoReturn:
+def _skip_or_fail(reason: str) -> NoReturn:
     if os.environ.get("CI") == "true":
-        pytest.fail(f"{NOT_THERE}{reason}", pytrace=False)
-    pytest.skip(f"{NOT_THERE}{reason}")
+        pytest.fail(f"{MISSING_PREFIX}{reason}", pytrace=False)
+    pytest.skip(f"{MISSING_PREFIX}{reason}")
 
 
 # -- one server for the run
 
 
 def _url(config: pytest.Config, kind: str) -> str:
-    answer = _answer(config, kind)
-    return answer.url or _refuse(answer.reason)
+    answer = _wait_for_server(config, kind)
+    return answer.url or _skip_or_fail(answer.reason)
 
 
 @pytest.fixture(scope="session")
@@ -181,12 +181,12 @@ def redis_database(redis_url: str) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def _patient_redis(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is no server that is away, but for tests that watch what happens when one stands still."""
-    if any(request.node.get_closest_marker(name) for name in IMPATIENT):
+    if any(request.node.get_closest_marker(name) for name in REAL_TIMEOUT_MARKS):
         return
     from agentmem.stores.redis import connection
 
-    monkeypatch.setattr(connection, "WAIT", 20.0)
-    monkeypatch.setattr(connection, "LONGEST", 40.0)
+    monkeypatch.setattr(connection, "IO_TIMEOUT_SECONDS", 20.0)
+    monkeypatch.setattr(connection, "REQUEST_TIMEOUT_SECONDS", 40.0)
 
 
 # -- a server of one's own
@@ -195,12 +195,12 @@ def _patient_redis(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 # Each depends on the run's server: what has to be downloaded is then there, and why it cannot be had is known.
 
 
-def _own(server: LocalServer) -> Iterator[LocalServer]:
+def _run_server(server: LocalServer) -> Iterator[LocalServer]:
     try:
         server.start()
         yield server
     except CannotStart as error:
-        _refuse(str(error))
+        _skip_or_fail(str(error))
     finally:
         server.close()
 
@@ -208,16 +208,16 @@ def _own(server: LocalServer) -> Iterator[LocalServer]:
 @pytest.fixture
 def own_postgres(postgres_url: str) -> Iterator[LocalServer]:
     """A Postgres of the test's own."""
-    yield from _own(Postgres())
+    yield from _run_server(Postgres())
 
 
 @pytest.fixture
 def own_redis(redis_url: str) -> Iterator[LocalServer]:
     """A Redis of the test's own."""
-    yield from _own(Redis())
+    yield from _run_server(Redis())
 
 
 @pytest.fixture
 def own_neo4j(neo4j_url: str) -> Iterator[LocalServer]:
     """A Neo4j of the test's own; it takes a while to start, so give the test a time-out of 300 s."""
-    yield from _own(Neo4j())
+    yield from _run_server(Neo4j())

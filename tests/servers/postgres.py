@@ -74,7 +74,7 @@ class Postgres(LocalServer):
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         return [str(self._programs / "postgres"), "-D", str(self.folder / "data"), *options]
 
-    def answers(self) -> bool:
+    def is_ready(self) -> bool:
         import psycopg
 
         try:

@@ -16,28 +16,28 @@ from tests.servers.local import free_port
 
 PASS, RESET, SLOW, HALF_OPEN, REFUSED = "pass", "reset", "slow", "half-open", "refused"
 MODES = (PASS, RESET, SLOW, HALF_OPEN, REFUSED)
-DELAY = 0.1  # seconds for each piece of data on a slow line
-PIECE = 65_536
-LONGEST = 10.0  # seconds for a change of mode
-AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
+SLOW_DELAY_SECONDS = 0.1  # seconds for each piece of data on a slow line
+CHUNK_BYTES = 65_536
+MAX_SWITCH_SECONDS = 10.0  # seconds for a change of mode
+RESET_LINGER = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset
 
 
 @dataclass(eq=False, slots=True)
-class _Line:
+class _Connection:
     """A client's connection with ours to the server."""
 
     task: asyncio.Task[Any]
-    ends: list[asyncio.StreamWriter]
-    lost: bool
-    done: asyncio.Event = field(default_factory=asyncio.Event)
+    writers: list[asyncio.StreamWriter]
+    is_half_open: bool
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def cut(self) -> None:
+    def reset(self) -> None:
         """End it as a host does that does not know the connection."""
-        for end in self.ends:
+        for end in self.writers:
             with suppress(OSError):
-                end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+                end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_LINGER)
             end.transport.abort()
-        self.done.set()
+        self.closed.set()
 
 
 class Proxy:
@@ -48,19 +48,19 @@ class Proxy:
     and when that is over they are reset; `refused`: they are reset, and nobody listens.
     """
 
-    def __init__(self, target: int, delay: float = DELAY) -> None:
+    def __init__(self, target: int, delay: float = SLOW_DELAY_SECONDS) -> None:
         self.port = free_port()
         self._target = target
         self._delay = delay
         self._mode = PASS
-        self._lines: set[_Line] = set()
+        self._connections: set[_Connection] = set()
         self._listener: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"proxy {self.port}", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._do(self._listen())
+        self._run(self._listen())
         return self
 
     def __exit__(
@@ -68,27 +68,27 @@ class Proxy:
     ) -> None:
         self.switch(REFUSED)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(LONGEST)
+        self._thread.join(MAX_SWITCH_SECONDS)
         self._loop.close()
 
     def switch(self, mode: str) -> None:
         """Go over to another mode; it holds when this returns."""
         assert mode in MODES, mode
-        self._do(self._switch(mode))
+        self._run(self._switch(mode))
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(LONGEST)
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(MAX_SWITCH_SECONDS)
 
     async def _listen(self) -> None:
         self._listener = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=200)
 
     async def _switch(self, mode: str) -> None:
         self._mode = mode
-        for line in list(self._lines):
-            if line.lost or mode in (RESET, REFUSED):
-                line.cut()
-            line.lost = line.lost or mode == HALF_OPEN
-        await asyncio.gather(*(line.task for line in self._lines if line.done.is_set()))
+        for line in list(self._connections):
+            if line.is_half_open or mode in (RESET, REFUSED):
+                line.reset()
+            line.is_half_open = line.is_half_open or mode == HALF_OPEN
+        await asyncio.gather(*(line.task for line in self._connections if line.closed.is_set()))
         if mode == REFUSED and self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -98,46 +98,46 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        line = _Line(task, [writer], lost=self._mode == HALF_OPEN)
-        self._lines.add(line)
+        line = _Connection(task, [writer], is_half_open=self._mode == HALF_OPEN)
+        self._connections.add(line)
         try:
             if self._mode in (RESET, REFUSED):
-                line.cut()
-            elif line.lost:
-                await line.done.wait()
+                line.reset()
+            elif line.is_half_open:
+                await line.closed.wait()
             else:
                 await self._connect(line, reader, writer)
         finally:
-            self._lines.discard(line)
+            self._connections.discard(line)
 
-    async def _connect(self, line: _Line, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connect(self, line: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
         except OSError:  # the server is not there
-            line.cut()
+            line.reset()
             return
-        line.ends.append(far_writer)
-        if line.done.is_set():  # cut while we connected
-            line.cut()
+        line.writers.append(far_writer)
+        if line.closed.is_set():  # cut while we connected
+            line.reset()
             return
         ways = [self._pump(line, reader, far_writer), self._pump(line, far_reader, writer)]
-        pumps = [asyncio.ensure_future(way) for way in (*ways, line.done.wait())]
+        pumps = [asyncio.ensure_future(way) for way in (*ways, line.closed.wait())]
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         for pump in pumps:
             pump.cancel()
         await asyncio.gather(*pumps, return_exceptions=True)
-        for end in line.ends:
+        for end in line.writers:
             end.close()  # what was written to it still goes out
 
-    async def _pump(self, line: _Line, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, line: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass on until one side ends; on a lost line the end does not pass either."""
         with suppress(OSError):
-            while data := await reader.read(PIECE):
+            while data := await reader.read(CHUNK_BYTES):
                 if self._mode == SLOW:
                     await asyncio.sleep(self._delay)
-                if line.lost:
+                if line.is_half_open:
                     break
                 writer.write(data)
                 await writer.drain()
-        if line.lost:
-            await line.done.wait()
+        if line.is_half_open:
+            await line.closed.wait()

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.servers.downloads import CannotStart, kept, run
-from tests.servers.local import LocalServer, ask
+from tests.servers.downloads import CannotStart, cached_folder, run
+from tests.servers.local import LocalServer, send_request
 
 PACKAGES = ("redis-server", "redis-tools", "libatomic1", "libjemalloc2", "liblzf1")
 DATABASES = 1024
@@ -29,7 +29,7 @@ class Redis(LocalServer):
 
     def fetch(self) -> None:
         if shutil.which("redis-server") is None:
-            self._unpacked = kept("redis", _unpack)
+            self._unpacked = cached_folder("redis", _unpack)
 
     def command(self) -> list[str]:
         program = "redis-server" if self._unpacked is None else str(self._unpacked / "usr" / "bin" / "redis-server")
@@ -43,8 +43,8 @@ class Redis(LocalServer):
             return {}
         return {"LD_LIBRARY_PATH": ":".join(map(str, (self._unpacked / "usr" / "lib").glob("*-linux-gnu*")))}
 
-    def answers(self) -> bool:
-        return ask(self.port, b"PING\r\n", 7) in (b"+PONG\r\n", b"-NOAUTH")
+    def is_ready(self) -> bool:
+        return send_request(self.port, b"PING\r\n", 7) in (b"+PONG\r\n", b"-NOAUTH")
 
 
 def _unpack(into: Path) -> None:

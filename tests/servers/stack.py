@@ -16,7 +16,7 @@ import pytest
 from agentmem.model.clock import SystemClock
 from agentmem.stores import neo4j, postgres
 
-STORE = "tests"  # all tests share the one database that a Neo4j has, each with users of its own
+STORE_ID = "tests"  # all tests share the one database that a Neo4j has, each with users of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class Stack:
     log_url: str
     graph_url: str
     session_url: str
-    mark: str
+    user_suffix: str
 
     def user(self, name: str = "alice") -> str:
         """A user that no other test knows."""
-        return f"{name} {self.mark}"
+        return f"{name} {self.user_suffix}"
 
     @property
     def urls(self) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class Stack:
         return {"log_url": self.log_url, "graph_url": self.graph_url, "session_url": self.session_url}
 
 
-async def prepare(log_url: str, graph_url: str, store_id: str | None = STORE) -> None:
+async def prepare(log_url: str, graph_url: str, store_id: str | None = STORE_ID) -> None:
     """What `agentmem migrate` does, for a store of a given name (None: of its own)."""
     clock = SystemClock()
     await postgres.migrate(log_url, clock.now())
@@ -71,7 +71,7 @@ def migrated(postgres_url: str, neo4j_url: str) -> Iterator[str]:
 
 
 @contextmanager
-def copied(postgres_url: str, template: str) -> Iterator[str]:
+def copy_database(postgres_url: str, template: str) -> Iterator[str]:
     """The URL of a database like another one, which goes in the end."""
     name = f"test_{uuid.uuid4().hex}"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
@@ -84,5 +84,5 @@ def copied(postgres_url: str, template: str) -> Iterator[str]:
 @pytest.fixture
 def stack(migrated: str, postgres_url: str, neo4j_url: str, redis_database: str) -> Iterator[Stack]:
     """The three servers, for users of this test alone."""
-    with copied(postgres_url, migrated) as log_url:
+    with copy_database(postgres_url, migrated) as log_url:
         yield Stack(log_url, neo4j_url, redis_database, os.urandom(6).hex())

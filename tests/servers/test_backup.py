@@ -20,13 +20,13 @@ async def test_what_came_after_a_backup_is_gone_and_the_graph_is_ahead(
         await memory.store_turn("Bees sleep at night.", turn_id="t1")
         await memory.flush()
         backup(stack.log_url, file)
-        before = (await memory.resources.log.head(memory.scope)).seq
+        before = (await memory.engine.log.head(memory.scope)).seq
         await memory.store_turn("Bees dance.", turn_id="t2")
         await memory.flush()
         restore(stack.log_url, file)
         assert [turn.id for turn in await memory.episodic.get_conversation("talk")] == ["t1"]
-        assert (await memory.resources.log.head(memory.scope)).seq == before
-        assert await memory.resources.graph.watermark(user) == before + 1
+        assert (await memory.engine.log.head(memory.scope)).seq == before
+        assert await memory.engine.graph.watermark(user) == before + 1
         assert [turn.id for turn in (await memory.remember("bees")).turns] == ["t1"]
 
 

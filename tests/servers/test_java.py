@@ -23,11 +23,11 @@ def test_a_java_that_is_new_enough_is_found(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "usual"))
     monkeypatch.setattr(neo4j, "INSTALLED", tmp_path)
     usual, newer = java(tmp_path, "usual", "17.0.15"), java(tmp_path, "jdk-25", "25.0.3")
-    assert neo4j._java_since(21) == newer
-    assert neo4j._java_since(17) == usual
+    assert neo4j._find_java(21) == newer
+    assert neo4j._find_java(17) == usual
     with pytest.raises(CannotStart, match="needs Java 26 or newer") as caught:
-        neo4j._java_since(26)
+        neo4j._find_java(26)
     assert f"there is {usual} (17), {newer} (25)" in str(caught.value)
     (tmp_path / "jdk-25" / "bin" / "java").chmod(0o644)
     with pytest.raises(CannotStart, match="does not run"):
-        neo4j._java_since(21)
+        neo4j._find_java(21)

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 import redis
 
-from tests.servers.downloads import CannotStart, kept
+from tests.servers.downloads import CannotStart, cached_folder
 from tests.servers.local import LocalServer
 from tests.servers.postgres import FOLDERS, Postgres
 
@@ -155,10 +155,10 @@ def test_a_folder_of_the_cache_is_filled_once(tmp_path: Path, monkeypatch: pytes
         raise CannotStart("no line")
 
     with pytest.raises(CannotStart, match="no line"):
-        kept("thing", fails)
+        cached_folder("thing", fails)
     assert not (tmp_path / "cache" / "thing").exists()
-    assert [path.name for path in kept("thing", lambda into: (into / "whole").touch()).iterdir()] == ["whole"]
-    assert [path.name for path in kept("thing", fails).iterdir()] == ["whole"]
+    assert [path.name for path in cached_folder("thing", lambda into: (into / "whole").touch()).iterdir()] == ["whole"]
+    assert [path.name for path in cached_folder("thing", fails).iterdir()] == ["whole"]
 
 
 def test_up_keeps_servers_until_it_is_told_to_stop(redis_url: str) -> None:

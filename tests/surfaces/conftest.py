@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from agentmem.cli.program import program
+from agentmem.cli.program import cli_group
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Cli:
     def run(self, *args: str, stdin: str | bytes | None = None, color: bool = False) -> Result:
         """The result of a command, whatever its exit code; an error that is none of ours is raised."""
         runner = CliRunner(env={"AGENTMEM_HOME": str(self.home), **self.env})
-        result = runner.invoke(program, list(args), input=stdin, color=color, prog_name="agentmem")
+        result = runner.invoke(cli_group, list(args), input=stdin, color=color, prog_name="agentmem")
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result

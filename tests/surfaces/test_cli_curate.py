@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, Fact
-from tests.flows.given import START, StoppedClock
+from tests.flows.given import START, ManualClock
 
 LATER = "2026-03-07T12:00:00Z"
 
@@ -16,11 +16,11 @@ LATER = "2026-03-07T12:00:00Z"
 @pytest.fixture
 def facts(cli: Any) -> list[Fact]:
     """Two that say the same, one of a project, and one that is about to be forgotten on the 7th."""
-    clock = StoppedClock(START - timedelta(seconds=1))
+    clock = ManualClock(START - timedelta(seconds=1))
     with AgentMemory("default", home=cli.home, embedder="hash", clock=clock, seed=7) as memory:
         roof = memory.scoped(channel="roof")
         oldest = memory.learn_fact("Ann likes strong black coffee in the morning")
-        clock.ahead(seconds=1)
+        clock.advance(seconds=1)
         return [
             oldest,
             memory.learn_fact("Ann likes strong black coffee in the mornings"),

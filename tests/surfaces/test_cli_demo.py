@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentmem.bench.datasets import Question
-from agentmem.cli.walkthrough import built_in, from_file, sample
+from agentmem.cli.walkthrough import load_built_in, load_script, sample_questions
 from agentmem.errors import InvalidRecord
 from agentmem.model.clock import SystemClock
 
@@ -36,7 +36,7 @@ QA = [
 
 def test_the_demo_answers_and_says_why(cli: Any) -> None:
     shown = cli("demo")
-    for question in built_in().shown:
+    for question in load_built_in().shown_questions:
         assert question.text in shown
         assert f"expected: {question.answer}" in shown
     assert "Stored 60 turns of 3 conversations" in shown
@@ -130,7 +130,7 @@ def test_a_dialogue_of_a_file_is_walked_through(cli: Any, tmp_path: Path) -> Non
 def test_a_file_without_questions_is_refused(cli: Any, tmp_path: Path) -> None:
     path = dialogue_file(tmp_path / "talk.json", QA[2:])
     with pytest.raises(InvalidRecord, match="no question with evidence"):
-        from_file(path)
+        load_script(path)
     assert cli.run("demo", "--data", str(path)).exit_code == 2
 
 
@@ -140,6 +140,6 @@ def test_a_sample_is_spread_over_categories_and_keeps_their_order() -> None:
         for name, count in (("a", 30), ("b", 2), ("c", 10))
         for n in range(count)
     ]
-    picked = [question.id for question in sample(questions, 8)]
+    picked = [question.id for question in sample_questions(questions, 8)]
     assert picked == ["a0", "a10", "a20", "b0", "b1", "c0", "c3", "c6"]
-    assert [question.id for question in sample(questions[:3], 8)] == ["a0", "a1", "a2"]
+    assert [question.id for question in sample_questions(questions[:3], 8)] == ["a0", "a1", "a2"]

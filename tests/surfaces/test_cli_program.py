@@ -16,7 +16,7 @@ import pytest
 from agentmem import errors
 from agentmem.cli import commands
 from agentmem.cli.door import memory_options
-from agentmem.cli.program import program
+from agentmem.cli.program import cli_group
 
 PROMISED = [
     "add", "audit", "bench", "compact", "context", "demo", "doctor", "export", "facts", "forget", "import", "migrate",
@@ -26,7 +26,7 @@ HEAVY = {"apsw", "numpy", "pydantic", "asyncio", "agentmem.agent_memory", "agent
 
 
 def loaded(name: str) -> click.Command:
-    command = program.get_command(click.Context(program), name)
+    command = cli_group.get_command(click.Context(cli_group), name)
     assert command is not None
     return command
 
@@ -37,7 +37,7 @@ def examples(name: str) -> list[str]:
 
 
 def test_every_promised_command_is_there() -> None:
-    assert set(PROMISED) <= set(program.list_commands(click.Context(program)))
+    assert set(PROMISED) <= set(cli_group.list_commands(click.Context(cli_group)))
 
 
 def test_help_names_every_command_and_loads_nothing_heavy() -> None:
@@ -142,7 +142,7 @@ def test_errors_become_a_message_and_a_code(
     def breaks() -> None:
         raise error
 
-    monkeypatch.setattr(type(program), "get_command", lambda *_: breaks)
+    monkeypatch.setattr(type(cli_group), "get_command", lambda *_: breaks)
     result = cli.run("breaks")
     assert result.exit_code == code
     assert result.stdout == ""
@@ -160,7 +160,7 @@ def test_common_options_reach_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
     @click.command()
-    @memory_options(embedder=True)
+    @memory_options(with_embedder=True)
     def look(door: Any) -> None:
         seen.append(door)
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.cli.progress import Progress
-from agentmem.cli.render import listing, one_line, plain, record_text, safe, show_json
+from agentmem.cli.render import render_mapping, render_record, sanitize, show_json, to_jsonable, to_one_line
 from agentmem.model.records import Entity, Fact, Goal, Status, Turn
 
 AT = datetime(2025, 3, 8, 18, 5, tzinfo=UTC)
@@ -21,27 +21,27 @@ AT = datetime(2025, 3, 8, 18, 5, tzinfo=UTC)
 
 @given(st.text())
 def test_safe_text_moves_no_cursor_and_can_be_encoded(text: str) -> None:
-    assert not any(ord(c) < 32 and c not in "\t\n" for c in safe(text))
-    assert not any(0x7F <= ord(c) <= 0x9F for c in safe(text))
-    safe(text).encode()
+    assert not any(ord(c) < 32 and c not in "\t\n" for c in sanitize(text))
+    assert not any(0x7F <= ord(c) <= 0x9F for c in sanitize(text))
+    sanitize(text).encode()
 
 
 @given(st.text(), st.integers(min_value=2, max_value=50))
 def test_a_line_is_one_line(text: str, longest: int) -> None:
-    line = one_line(text, longest)
+    line = to_one_line(text, longest)
     assert len(line) <= longest
     assert line.splitlines() in ([], [line])
 
 
 def test_records_say_what_matters_in_a_line() -> None:
-    assert record_text(Turn(content="Hi\nyou", speaker="Mira", timestamp=AT)) == "2025-03-08 18:05 Mira: Hi you"
-    assert record_text(Turn(content="Hello", role="assistant")) == "- assistant: Hello"
-    assert record_text(Fact(claim="Mira works in Utrecht.")) == "Mira works in Utrecht. (confidence 0.80)"
+    assert render_record(Turn(content="Hi\nyou", speaker="Mira", timestamp=AT)) == "2025-03-08 18:05 Mira: Hi you"
+    assert render_record(Turn(content="Hello", role="assistant")) == "- assistant: Hello"
+    assert render_record(Fact(claim="Mira works in Utrecht.")) == "Mira works in Utrecht. (confidence 0.80)"
     old = Fact(claim="She works in Basel.", valid_from=AT, valid_to=AT, superseded_at=AT, status=Status.SUPERSEDED)
     times = "from 2025-03-08 18:05, until 2025-03-08 18:05, withdrawn 2025-03-08 18:05"
-    assert record_text(old) == f"She works in Basel. (confidence 0.80, {times}, superseded)"
-    assert record_text(Entity(name="Biscuit", type="dog", description="a beagle")) == "Biscuit (dog) a beagle"
-    assert record_text(Goal(description="Learn cello")) == "Learn cello"
+    assert render_record(old) == f"She works in Basel. (confidence 0.80, {times}, superseded)"
+    assert render_record(Entity(name="Biscuit", type="dog", description="a beagle")) == "Biscuit (dog) a beagle"
+    assert render_record(Goal(description="Learn cello")) == "Learn cello"
 
 
 @dataclass
@@ -60,11 +60,11 @@ def test_json_takes_whatever_there_is(capsys: pytest.CaptureFixture[str]) -> Non
     assert found["z"] == {"when": "2025-03-08T18:05:00+00:00", "numbers": [1.5, None, None], "names": ["a", "b"]}
     assert "\x9b" not in written
     assert "é" in written
-    assert plain(Turn(id="t1", content="Hi"))["kind"] == "Turn"
+    assert to_jsonable(Turn(id="t1", content="Hi"))["kind"] == "Turn"
 
 
 def test_a_listing_aligns_and_nests() -> None:
-    shown = listing(
+    shown = render_mapping(
         {"turns": 12345, "files": {"main": "a.db", "size": 1.5}, "users": ["a", "b"], "none": None, "x": {}}
     )
     assert shown.splitlines() == [

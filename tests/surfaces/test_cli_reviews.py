@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory
-from agentmem.cli.commands.reviews import ABOUT
-from agentmem.memory.reviews import CHOICES
+from agentmem.cli.commands.reviews import REVIEW_TOPICS
+from agentmem.memory.reviews import ALLOWED_DECISIONS
 from agentmem.model.records import Review
 from tests.flows.test_reviews import ask
 
@@ -30,7 +30,7 @@ def waiting(cli: Any) -> list[Review]:
 
 
 def test_the_kinds_of_doubt_are_those_of_reviews() -> None:
-    assert tuple(CHOICES) == ABOUT
+    assert tuple(ALLOWED_DECISIONS) == REVIEW_TOPICS
 
 
 def test_a_review_is_shown_with_its_ground_and_its_choices(cli: Any, waiting: list[Review]) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agentmem.bench.latency import Load
+from agentmem.bench.latency import Workload
 from agentmem.cli import intake
 from agentmem.cli.commands import bench
-from agentmem.cli.door import Door
+from agentmem.cli.door import CliContext
 from agentmem.errors import ConfigError
 
 DEMO = str(Path(intake.__file__).with_name("demo_conversation.jsonl"))
@@ -49,7 +49,7 @@ def test_the_doctor_names_the_damage_and_ends_with_3(cli: Any) -> None:
 def test_compact_tells_both_sizes_and_loses_nothing(cli: Any) -> None:
     cli("import", DEMO)
     report = cli.json("compact")
-    assert min(report["before"], report["after"]) > 0
+    assert min(report["bytes_before"], report["bytes_after"]) > 0
     assert " bytes before, " in cli("compact")
     assert "s1-10" in cli("remember", "peanuts")
 
@@ -119,14 +119,14 @@ def test_recall_is_measured_and_written(cli: Any, tmp_path: Path) -> None:
 def test_what_is_measured_follows_the_options(tmp_path: Path) -> None:
     def plan(what: str | None, data: tuple[Path, ...] = (), sizes: str | None = None) -> Any:
         given = {"embedders": ("hash",), "sizes": sizes, "configurations": None, "servers": False, "llm": ""}
-        return bench.plan(Door("u", "_global", json=False), what, data, tmp_path, **given)
+        return bench.build_plan(CliContext("u", "_global", json=False), what, data, tmp_path, **given)
 
     data = (tmp_path / "a.json",)
-    assert plan("recall", data).loads == ()
+    assert plan("recall", data).workloads == ()
     assert plan("recall", data).data == (str(data[0]),)
     assert plan("latency", data).data == ()
-    assert plan("latency", sizes="10,2x5").loads == (Load(turns=10), Load(users=2, turns=5))
-    assert len(plan(None, data).loads) == 4
+    assert plan("latency", sizes="10,2x5").workloads == (Workload(turns=10), Workload(users=2, turns=5))
+    assert len(plan(None, data).workloads) == 4
     assert plan(None, data).startup
     with pytest.raises(ConfigError, match="size"):
         plan("latency", sizes="many")

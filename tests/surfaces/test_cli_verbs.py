@@ -136,7 +136,7 @@ def test_an_erasure_asks_first_and_shows_the_scan(cli: Any) -> None:
     assert "nothing left" in told
     again = cli.json("add", "My locker is number 13.")
     receipt = cli.json("forget", again["id"], "--hard", "--yes")
-    assert (receipt["hard"], receipt["ids"], receipt["scan"]["remnants"]) == (True, [again["id"]], {})
+    assert (receipt["hard"], receipt["ids"], receipt["scan"]["leftovers"]) == (True, [again["id"]], {})
 
 
 def test_the_audit_log_is_listed_newest_first(cli: Any) -> None:

@@ -21,10 +21,10 @@ import redis
 import yaml
 from click.testing import CliRunner
 
-from agentmem.cli.program import program
+from agentmem.cli.program import cli_group
 from agentmem.settings import load_settings
 from agentmem.stores.postgres import migrate
-from agentmem.stores.postgres.checks import inspect
+from agentmem.stores.postgres.checks import diagnose
 from tests.conformance.conftest import database_url
 from tests.servers.local import LocalServer, free_port
 from tests.servers.neo4j import Neo4j
@@ -143,7 +143,7 @@ def test_the_worker_is_given_all_three_servers(monkeypatch: pytest.MonkeyPatch) 
     for name, value in urls.items():
         monkeypatch.setenv(name, value)
     settings = load_settings()
-    assert [settings.log_server, settings.graph_server, settings.session_server] == list(urls.values())
+    assert [settings.log_server_url, settings.graph_server_url, settings.session_server_url] == list(urls.values())
     places = {name: url.partition("@")[2] for name, url in urls.items()}
     assert places == {
         "AGENTMEM_LOG_URL": "postgres:5432/agentmem", "AGENTMEM_GRAPH_URL": "neo4j:7687",
@@ -154,7 +154,8 @@ def test_the_worker_is_given_all_three_servers(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("name", ["worker", "migrate"])
 def test_the_program_takes_the_commands(name: str) -> None:
-    asked = CliRunner().invoke(program, [*command(name), "--help"])  # what it does not know is refused before it helps
+    # what it does not know is refused before it helps
+    asked = CliRunner().invoke(cli_group, [*command(name), "--help"])
     assert asked.exit_code == 0, asked.output
     assert f"Usage: program {command(name)[0]}" in asked.output
 
@@ -240,7 +241,7 @@ async def test_a_new_volume_can_be_migrated_and_has_nothing_to_complain_of(compo
     url = as_worker(composed_postgres)
     assert "run: agentmem migrate" in run(health, AGENTMEM_LOG_URL=url).stderr
     assert await migrate(url, datetime.now(UTC)) > 0
-    findings = (await inspect(url, datetime.now(UTC))).findings
+    findings = (await diagnose(url, datetime.now(UTC))).findings
     assert [finding for finding in findings if finding.level != "ok"] == []
     assert "agentmem is bound by row-level security" in [finding.detail for finding in findings]
     assert run(health, AGENTMEM_LOG_URL=url).returncode == 0

@@ -13,27 +13,27 @@ from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.layer import RecallLayer
 
 START = datetime(2023, 5, 1, 12, tzinfo=UTC)
-NAMES = ["dialogue", "entity", "keyword", "temporal", "vector"]
+DEFAULT_TECHNIQUES = ["dialogue", "entity", "keyword", "temporal", "vector"]
 
 
-class SetClock:
+class ManualClock:
     """A clock that stands still until it is set."""
 
     def __init__(self) -> None:
-        self.moment = START
+        self.time = START
 
     def now(self) -> datetime:
-        return self.moment
+        return self.time
 
 
 @asynccontextmanager
-async def opened(home: Path, clock: SetClock) -> AsyncIterator[AsyncAgentMemory]:
+async def open_memory(home: Path, clock: ManualClock) -> AsyncIterator[AsyncAgentMemory]:
     """Alice's memory, deterministic."""
     async with AsyncAgentMemory("alice", home=home, embedder="hash", clock=clock, seed=7) as memory:
         yield memory
 
 
-async def talk(memory: AsyncAgentMemory, *lines: str, conversation: str = "c1", days: int = 0) -> list[str]:
+async def store_lines(memory: AsyncAgentMemory, *lines: str, conversation: str = "c1", days: int = 0) -> list[str]:
     """Store `Speaker: text` lines as one conversation; the ids of the turns."""
     given = {"role": "user", "conversation_id": conversation, "timestamp": START + timedelta(days=days)}
     pairs = (line.split(": ", 1) for line in lines)
@@ -41,11 +41,11 @@ async def talk(memory: AsyncAgentMemory, *lines: str, conversation: str = "c1", 
     return [turn.id for turn in await memory.store_turns(turns)]
 
 
-def layer_of(memory: AsyncAgentMemory, **settings: Any) -> RecallLayer:
+def build_recall_layer(memory: AsyncAgentMemory, **settings: Any) -> RecallLayer:
     """Recall with settings of its own."""
-    return RecallLayer(memory.resources, settings)
+    return RecallLayer(memory.engine, settings)
 
 
-def contents(bundle: MemoryBundle) -> list[str]:
+def turn_contents(bundle: MemoryBundle) -> list[str]:
     """What the turns of a bundle say."""
     return [turn.content for turn in bundle.turns]

@@ -6,7 +6,7 @@ import pytest
 
 from agentmem import Fact
 from agentmem.audit import Auditor
-from agentmem.model.changes import Promotion
+from agentmem.model.changes import PromotionAudit
 from agentmem.model.scope import Scope
 from agentmem.settings import load_settings
 
@@ -23,18 +23,20 @@ def auditor(level: str) -> Auditor:
 )
 def test_which_operations_leave_a_row(level: str, writes: bool, reads: bool) -> None:
     made = auditor(level)
-    assert (made.write("store", SCOPE, memory_type="episodic") is not None) is writes
-    assert (made.read("retrieve", SCOPE, memory_type="recall", query="x") is not None) is reads
-    assert made.reads is reads
+    assert (made.build_write_entry("store", SCOPE, memory_type="episodic") is not None) is writes
+    assert (made.build_read_entry("retrieve", SCOPE, memory_type="recall", query="x") is not None) is reads
+    assert made.audits_reads is reads
 
 
 def test_payloads_are_kept_at_verbose_only() -> None:
     facts = [Fact(claim=f"claim {number}") for number in range(60)]
-    assert auditor("reads").payload(facts) is None
-    kept = auditor("verbose").payload(facts)
+    assert auditor("reads").dump_payload(facts) is None
+    kept = auditor("verbose").dump_payload(facts)
     assert len(kept) == 50
     for level, held in (("writes", False), ("verbose", True)):
-        row = auditor(level).write("x", SCOPE, memory_type="semantic", payload=["secret"], metadata={"n": 1})
+        row = auditor(level).build_write_entry(
+            "x", SCOPE, memory_type="semantic", payload=["secret"], metadata={"n": 1}
+        )
         assert row is not None
         assert ("payload" in row.metadata) is held
         assert row.metadata["n"] == 1
@@ -43,8 +45,8 @@ def test_payloads_are_kept_at_verbose_only() -> None:
 def test_a_row_says_who_where_and_under_which_settings() -> None:
     made = auditor("reads")
     made.thresholds = {"ranking": {"pool": 50}}
-    write = made.write("store", SCOPE, memory_type="episodic", error="Conflict", count=0)
-    read = made.read("retrieve", SCOPE, memory_type="recall", query="x", count=2)
+    write = made.build_write_entry("store", SCOPE, memory_type="episodic", error="Conflict", count=0)
+    read = made.build_read_entry("retrieve", SCOPE, memory_type="recall", query="x", count=2)
     assert write is not None
     assert read is not None
     assert (write.target_channels, read.target_channels) == (("roof",), ("roof", "_self_bot", "_swarm", "_global"))
@@ -55,7 +57,9 @@ def test_a_row_says_who_where_and_under_which_settings() -> None:
 
 
 def test_a_promotion_fills_its_columns() -> None:
-    row = auditor("writes").write("promote", SCOPE, memory_type="semantic", promotion=Promotion("roof", 0.9, 3, 2))
+    row = auditor("writes").build_write_entry(
+        "promote", SCOPE, memory_type="semantic", promotion=PromotionAudit("roof", 0.9, 3, 2)
+    )
     assert row is not None
     assert row.target_channels == ("_global",)
     assert (row.promoted_from_channel, row.promotion_confidence) == ("roof", 0.9)

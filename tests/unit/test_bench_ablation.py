@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentmem.bench.datasets import Dialogue, load
-from agentmem.bench.metrics import METRICS, Asked, Scores
+from agentmem.bench.datasets import BenchmarkDialogue, load_dialogues
+from agentmem.bench.metrics import METRICS, ConfigurationScores, QuestionScores
 from agentmem.bench.recall import Configuration
-from agentmem.bench.suite import read_configurations
+from agentmem.bench.suite import load_configurations
 from agentmem.providers import EmbedderOptions, LLMOptions, TokenEmbedder, open_embedder, open_llm
-from agentmem.providers.asking import Asker, Spending
+from agentmem.providers.asking import Budget, StructuredLLM
 from agentmem.providers.rerankers import RerankerOptions, open_reranker
-from agentmem.recall.options import find_techniques, read_options
+from agentmem.recall.options import discover_techniques, parse_options
 from tests.benchmarks import ablation
 from tests.benchmarks.rerank import MaxSim, Reader, program
 from tests.fakes.sentence_models import write_lookup, write_tokenizer
@@ -25,7 +25,7 @@ TEXTS = ["Ann: music friend", "Ann: train ticket", "Ann: rain"]
 
 
 @pytest.fixture
-def dialogue(tmp_path: Path) -> Dialogue:
+def dialogue(tmp_path: Path) -> BenchmarkDialogue:
     said = ("My cello is old.", "We play chess on Sundays.", "The train was late.", "It rained in Oslo.")
     asked = ("Is the cello old?", "When do they play chess?", "What was late?", "Where did it rain?")
     turns = [
@@ -37,21 +37,23 @@ def dialogue(tmp_path: Path) -> Dialogue:
     ]
     path = tmp_path / "small.json"
     path.write_text(json.dumps({"conversations": [{"id": "d1", "turns": turns, "qa": questions}]}), encoding="utf-8")
-    return load([path])[0]
+    return load_dialogues([path])[0]
 
 
 async def test_a_program_gives_the_reranker_the_scores_of_the_model(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     write_tokenizer(tmp_path / "model")
     write_lookup(tmp_path / "model")
-    embedder = open_embedder(f"local:{tmp_path / 'model'}", EmbedderOptions(models=tmp_path / "models"))
+    embedder = open_embedder(f"local:{tmp_path / 'model'}", EmbedderOptions(models_dir=tmp_path / "models"))
     assert isinstance(embedder, TokenEmbedder)
     reader = Reader(embedder)
     await reader.know(TEXTS)
     model, place = MaxSim(reader, rarity=True), str(tmp_path / "socket")
     llm = open_llm(f"command:{program(place)}", LLMOptions())
     assert llm is not None
-    reranker = open_reranker("llm:", RerankerOptions(models=tmp_path, asker=lambda: Asker(llm, Spending(), 1)))
+    reranker = open_reranker(
+        "llm:", RerankerOptions(models_dir=tmp_path, llm_factory=lambda: StructuredLLM(llm, Budget(), 1))
+    )
     assert reranker is not None
     async with await asyncio.start_unix_server(model.serve, place):
         found = await reranker.score("train ticket", TEXTS)
@@ -64,29 +66,29 @@ async def test_a_program_gives_the_reranker_the_scores_of_the_model(tmp_path: Pa
 
 
 def test_every_technique_has_a_place_in_the_ablation() -> None:
-    configurations = read_configurations(ablation.SETTINGS)
+    configurations = load_configurations(ablation.SETTINGS)
     assert configurations[0] == Configuration("as shipped", {})
     switched = {name for each in configurations for name in each.settings.get("recall", {})}
-    assert set(find_techniques()) - switched - {"entity"} == set(ablation.ASKING) - {"decompose"}
+    assert set(discover_techniques()) - switched - {"entity"} == set(ablation.ASKING) - {"decompose"}
     for each in configurations:
-        read_options(each.settings.get("recall", {}))
+        parse_options(each.settings.get("recall", {}))
 
 
-def test_two_questions_are_put_into_one(dialogue: Dialogue) -> None:
-    asked = [each.text for each in dialogue.scored]
+def test_two_questions_are_put_into_one(dialogue: BenchmarkDialogue) -> None:
+    asked = [each.text for each in dialogue.scored_questions]
     (pair,) = ablation.in_pairs(dialogue).questions
     assert pair.text == f"{asked[0].rstrip('?')}, and where did it rain?"
-    assert pair.evidence == dialogue.scored[0].evidence | dialogue.scored[3].evidence
+    assert pair.evidence == dialogue.scored_questions[0].evidence | dialogue.scored_questions[3].evidence
 
 
 async def test_links_replies_and_settings_are_compared(
-    tmp_path: Path, dialogue: Dialogue, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, dialogue: BenchmarkDialogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = tmp_path / "settings.json"
     settings.write_text('{"as shipped": {}, "without words": {"recall": {"keyword": {"enabled": false}}}}')
     monkeypatch.setattr(ablation, "SETTINGS", settings)
     replies = tmp_path / "replies.jsonl"
-    lines = [{"question": each.id, "hyde": {"sentence": "Rain."}} for each in dialogue.scored[:2]]
+    lines = [{"question": each.id, "hyde": {"sentence": "Rain."}} for each in dialogue.scored_questions[:2]]
     replies.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     found = await ablation.measure(tmp_path / "small.json", replies, tmp_path / "home", "hash")
     groups = {(row["group"], row["configuration"]): row["n"] for row in found}
@@ -100,9 +102,11 @@ async def test_links_replies_and_settings_are_compared(
 def test_rows_tell_the_first_and_the_differences_to_it() -> None:
     place = METRICS.index("R@10")
 
-    def scores(name: str, *values: float) -> Scores:
+    def scores(name: str, *values: float) -> ConfigurationScores:
         each = [tuple(value if at == place else 0.0 for at in range(len(METRICS))) for value in values]
-        return Scores(name, [Asked(str(n), "d", "d", "c", 1, found) for n, found in enumerate(each)])
+        return ConfigurationScores(
+            name, [QuestionScores(str(n), "d", "d", "c", 1, found) for n, found in enumerate(each)]
+        )
 
     first, other = ablation.rows("some", [scores("a", 1, 0.5), scores("b", 0.5, 0.5)])
     assert (first["R@10"], first["n"]) == ("0.750", 2)

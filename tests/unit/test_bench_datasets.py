@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentmem.bench.datasets import load
+from agentmem.bench.datasets import load_dialogues
 from agentmem.errors import ConfigError, InvalidRecord
 
 TURN = {"session": 1, "speaker": "Ana", "timestamp": "2024-05-01T10:00:00", "text": "Hello."}
@@ -36,10 +36,10 @@ def put(folder: Path, content: object, name: str = "dev.json") -> Path:
 
 
 def test_a_flat_file(tmp_path: Path) -> None:
-    (dialogue,) = load([put(tmp_path, flat())])
+    (dialogue,) = load_dialogues([put(tmp_path, flat())])
     assert (dialogue.dataset, dialogue.id) == ("made up", "d")
     assert [turn["turn_id"] for turn in dialogue.turns] == ["1", "2"]
-    (question,) = dialogue.scored
+    (question,) = dialogue.scored_questions
     assert (question.id, question.text, question.answer, question.category_name) == ("q", "Who?", "Ana", "single")
     assert question.evidence == {"1"}
 
@@ -48,9 +48,9 @@ def test_a_flat_file(tmp_path: Path) -> None:
 def test_adversarial_questions_and_those_without_evidence_do_not_count(
     tmp_path: Path, left_out: dict[str, Any]
 ) -> None:
-    (dialogue,) = load([put(tmp_path, flat(**left_out))])
+    (dialogue,) = load_dialogues([put(tmp_path, flat(**left_out))])
     assert len(dialogue.questions) == 1
-    assert dialogue.scored == ()
+    assert dialogue.scored_questions == ()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_adversarial_questions_and_those_without_evidence_do_not_count(
 )
 def test_a_bad_question_is_named(tmp_path: Path, change: dict[str, Any], field: str, message: str) -> None:
     with pytest.raises(InvalidRecord) as caught:
-        load([put(tmp_path, flat(**change))])
+        load_dialogues([put(tmp_path, flat(**change))])
     assert message in str(caught.value)
     assert caught.value.field == field
 
@@ -81,10 +81,10 @@ def test_the_published_shape_with_its_typing_errors(tmp_path: Path) -> None:
             {"question": "C?", "answer": "c", "evidence": ["D9:1"], "category": 2},
         ],
     }
-    (dialogue,) = load([put(tmp_path, [sample], "locomo10.json")])
+    (dialogue,) = load_dialogues([put(tmp_path, [sample], "locomo10.json")])
     assert dialogue.dataset == f"{tmp_path.name}/locomo10"
     assert dialogue.turns[0]["conversation_id"] == "conv-1/session-8"
-    (question,) = dialogue.scored
+    (question,) = dialogue.scored_questions
     assert question.evidence == {"D8:6", "D8:7", "D8:1", "D8:2"}
     assert (question.id, question.answer, question.category_name) == ("conv-1/q0", "2022", "multi-hop")
 
@@ -92,16 +92,16 @@ def test_the_published_shape_with_its_typing_errors(tmp_path: Path) -> None:
 def test_a_file_without_questions_has_none(tmp_path: Path) -> None:
     content = flat()
     del content["conversations"][0]["qa"]
-    assert load([put(tmp_path, content)])[0].questions == ()
+    assert load_dialogues([put(tmp_path, content)])[0].questions == ()
 
 
 def test_files_that_are_no_data_set_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
-        load([tmp_path / "missing.json"])
+        load_dialogues([tmp_path / "missing.json"])
     (tmp_path / "broken.json").write_text("{", encoding="utf-8")
     with pytest.raises(InvalidRecord, match=r"broken.json: document is not valid JSON"):
-        load([tmp_path / "broken.json"])
+        load_dialogues([tmp_path / "broken.json"])
     with pytest.raises(InvalidRecord, match=r"dev.json: conversations is missing"):
-        load([put(tmp_path, {"turns": []})])
+        load_dialogues([put(tmp_path, {"turns": []})])
     with pytest.raises(InvalidRecord, match="made up: id 'd' comes twice"):
-        load([put(tmp_path, flat()), put(tmp_path, flat(), "again.json")])
+        load_dialogues([put(tmp_path, flat()), put(tmp_path, flat(), "again.json")])

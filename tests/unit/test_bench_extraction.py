@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from agentmem.bench import extraction
-from agentmem.bench.extraction import Case, Recorded, alike, run_extraction, table
-from agentmem.providers.asking import Spending
+from agentmem.bench.extraction import ExtractionCase, ExtractionCaseLLM, build_table, is_paraphrase, run_extraction
+from agentmem.providers.asking import Budget
 from tests.fakes.recorded_llm import RecordedLLM
 
-CASES = extraction.read_cases()
+CASES = extraction.load_cases()
 RULES = {
     "grounded", "turn", "negation", "time label", "question", "assistant", "number", "name", "date", "hypothetical",
     "echo", "correction", "entity", "relation", "person", "alone", "gloss", "agent", "malformed", "pleasantry",
@@ -33,16 +33,16 @@ def test_there_are_enough_cases_of_every_rule() -> None:
 
 async def test_every_case_comes_out_as_it_should() -> None:
     seen: list[tuple[int, int]] = []
-    spending = Spending()
-    verdicts = await run_extraction(spending=spending, progress=lambda done, total: seen.append((done, total)))
-    assert {verdict.case.id: verdict.wrong for verdict in verdicts if verdict.wrong} == {}
-    assert table(verdicts)[-1] == {"rule": "all", "cases": len(CASES), "right": len(CASES), "share": 1.0}
-    assert {row["rule"] for row in table(verdicts)} == {*RULES, "all"}
+    spending = Budget()
+    verdicts = await run_extraction(budget=spending, progress=lambda done, total: seen.append((done, total)))
+    assert {verdict.case.id: verdict.failures for verdict in verdicts if verdict.failures} == {}
+    assert build_table(verdicts)[-1] == {"rule": "all", "cases": len(CASES), "right": len(CASES), "share": 1.0}
+    assert {row["rule"] for row in build_table(verdicts)} == {*RULES, "all"}
     assert seen[-1] == (len(CASES), len(CASES))
     assert spending.total.calls > len(CASES)
 
 
-def _file(folder: Path, *cases: Case) -> Path:
+def _file(folder: Path, *cases: ExtractionCase) -> Path:
     path = folder / "cases.jsonl"
     path.write_text("\n".join(json.dumps(asdict(case)) for case in cases), encoding="utf-8")
     return path
@@ -65,7 +65,7 @@ async def test_what_is_wrong_is_said_of_each_kind_of_expectation(tmp_path: Path)
         replace(case, failed=1),
     ]
     verdicts = await run_extraction(_file(tmp_path, case, *turned))
-    assert [bool(verdict.wrong) for verdict in verdicts] == [False] + [True] * len(turned)
+    assert [bool(verdict.failures) for verdict in verdicts] == [False] + [True] * len(turned)
 
 
 async def test_another_model_is_judged_in_other_words(tmp_path: Path) -> None:
@@ -81,9 +81,9 @@ async def test_another_model_is_judged_in_other_words(tmp_path: Path) -> None:
         ("The user rows.", False),
     ):
         verdicts = await run_extraction(_file(tmp_path, wanted), answer(claim))
-        assert [not verdict.wrong for verdict in verdicts] == [right]
+        assert [not verdict.failures for verdict in verdicts] == [right]
     kept = replace(case, doubted=["The user does not eat meat."])
-    assert (await run_extraction(_file(tmp_path, kept), answer("The user doesn't eat meat")))[0].wrong
+    assert (await run_extraction(_file(tmp_path, kept), answer("The user doesn't eat meat")))[0].failures
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ async def test_another_model_is_judged_in_other_words(tmp_path: Path) -> None:
     ],
 )
 def test_claims_are_alike_in_words_numbers_and_polarity(wanted: str, found: str, same: bool) -> None:
-    assert alike(wanted, found) is same
+    assert is_paraphrase(wanted, found) is same
 
 
 async def test_the_recorded_model_answers_for_one_case(tmp_path: Path) -> None:
     case = CASES[0]
-    llm = Recorded(case)
-    assert (await run_extraction(_file(tmp_path, case), llm))[0].wrong == ()
+    llm = ExtractionCaseLLM(case)
+    assert (await run_extraction(_file(tmp_path, case), llm))[0].failures == ()
     assert llm.calls == 1
     await llm.close()

@@ -8,28 +8,28 @@ import numpy as np
 import pytest
 
 from agentmem.bench.metrics import (
-    DEPTH,
+    MAX_CUTOFF,
     METRICS,
-    RANKED,
-    Asked,
-    Scores,
-    context_value,
-    interval,
-    paired,
+    RANKING_METRICS,
+    ConfigurationScores,
+    QuestionScores,
+    bootstrap_interval,
+    paired_difference,
     percentiles,
-    ranking_values,
+    score_context,
+    score_ranking,
 )
 from agentmem.errors import InvalidRecord
 
 
 def values(ranking: list[str], evidence: str) -> dict[str, float]:
     """By name."""
-    return dict(zip(RANKED, ranking_values(ranking, evidence), strict=True))
+    return dict(zip(RANKING_METRICS, score_ranking(ranking, evidence), strict=True))
 
 
-def asked(name: str, category: str, evidence: int, value: float, dataset: str = "d") -> Asked:
+def asked(name: str, category: str, evidence: int, value: float, dataset: str = "d") -> QuestionScores:
     """A question with the same value everywhere."""
-    return Asked(name, dataset, "dialogue", category, evidence, (value,) * len(METRICS))
+    return QuestionScores(name, dataset, "dialogue", category, evidence, (value,) * len(METRICS))
 
 
 def test_a_ranking_by_hand() -> None:
@@ -47,7 +47,7 @@ def test_all_needs_every_piece_of_evidence() -> None:
 
 
 def test_the_reciprocal_rank_is_cut_at_20_and_the_gain_at_10() -> None:
-    fillers = [f"x{n}" for n in range(DEPTH)]
+    fillers = [f"x{n}" for n in range(MAX_CUTOFF)]
     assert values([*fillers[:19], "a"], "a")["MRR"] == 1 / 20
     late = values([*fillers[:20], "a"], "a")
     assert late["MRR"] == late["nDCG@10"] == late["R@20"] == 0
@@ -61,25 +61,25 @@ def test_more_evidence_than_places_has_an_ideal_of_ten() -> None:
 
 
 def test_an_empty_ranking_scores_nothing() -> None:
-    assert ranking_values([], "a") == (0.0,) * len(RANKED)
+    assert score_ranking([], "a") == (0.0,) * len(RANKING_METRICS)
 
 
 def test_repeats_and_missing_evidence_are_refused() -> None:
     with pytest.raises(InvalidRecord, match="must not repeat"):
-        ranking_values(["a", "a"], "a")
+        score_ranking(["a", "a"], "a")
     with pytest.raises(InvalidRecord, match="evidence must not be empty"):
-        ranking_values(["a"], "")
+        score_ranking(["a"], "")
 
 
 def test_context_is_the_share_rendered_whole() -> None:
-    assert context_value({"a", "x"}, "ab") == 0.5
-    assert context_value(set(), "ab") == 0
+    assert score_context({"a", "x"}, "ab") == 0.5
+    assert score_context(set(), "ab") == 0
 
 
 def test_the_interval_holds_the_mean_and_repeats_itself() -> None:
     column = np.array([0.0, 1.0] * 50)
-    found = interval(column)
-    assert found == interval(column)
+    found = bootstrap_interval(column)
+    assert found == bootstrap_interval(column)
     assert found.mean == 0.5
     # the standard error of the mean is .05
     assert found.low == pytest.approx(0.5 - 1.96 * 0.05, abs=0.015)
@@ -88,31 +88,31 @@ def test_the_interval_holds_the_mean_and_repeats_itself() -> None:
 
 def test_the_interval_does_not_depend_on_how_the_resampling_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     column = np.random.default_rng(3).random(37)
-    whole = interval(column)
-    monkeypatch.setattr("agentmem.bench.metrics._CELLS", 37 * 60)
-    assert interval(column) == whole
+    whole = bootstrap_interval(column)
+    monkeypatch.setattr("agentmem.bench.metrics._MAX_RESAMPLED_CELLS", 37 * 60)
+    assert bootstrap_interval(column) == whole
 
 
 def test_what_was_not_measured_is_left_out_of_an_interval() -> None:
-    assert interval(np.array([math.nan, 1.0])).mean == 1
-    assert math.isnan(interval(np.array([math.nan])).mean)
+    assert bootstrap_interval(np.array([math.nan, 1.0])).mean == 1
+    assert math.isnan(bootstrap_interval(np.array([math.nan])).mean)
 
 
 def test_pairs_are_compared_question_by_question() -> None:
-    first = Scores("first", [asked(f"q{n}", "c", 1, n / 10 + 0.25) for n in range(10)])
-    second = Scores("second", [asked(f"q{n}", "c", 1, n / 10) for n in range(10)])
-    found = paired(first, second, "R@10")
+    first = ConfigurationScores("first", [asked(f"q{n}", "c", 1, n / 10 + 0.25) for n in range(10)])
+    second = ConfigurationScores("second", [asked(f"q{n}", "c", 1, n / 10) for n in range(10)])
+    found = paired_difference(first, second, "R@10")
     assert (found.mean, found.low, found.high) == pytest.approx((0.25, 0.25, 0.25))
     with pytest.raises(InvalidRecord, match="same questions"):
-        paired(first, Scores("third", second.asked[1:]), "R@10")
+        paired_difference(first, ConfigurationScores("third", second.questions[1:]), "R@10")
 
 
 def test_groups_are_all_then_categories_then_evidence() -> None:
-    scores = Scores("s", [asked("q1", "b", 1, 0), asked("q2", "a", 4, 0), asked("q3", "b", 9, 0, "other")])
+    scores = ConfigurationScores("s", [asked("q1", "b", 1, 0), asked("q2", "a", 4, 0), asked("q3", "b", 9, 0, "other")])
     sizes = {label: int(mask.sum()) for label, mask in scores.groups().items()}
     assert list(sizes.items()) == [("all", 3), ("a", 1), ("b", 2), ("1 evidence turn", 1), ("4+ evidence turns", 2)]
     assert scores.datasets() == ["d", "other"]
-    assert [question.id for question in scores.of("other").asked] == ["q3"]
+    assert [question.id for question in scores.for_dataset("other").questions] == ["q3"]
 
 
 def test_percentiles_are_in_milliseconds() -> None:

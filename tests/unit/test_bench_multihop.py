@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from agentmem.bench import multihop
-from agentmem.bench.target import Memory, Target
+from agentmem.bench.target import BenchmarkMemory, MemoryFactory
 from tests.servers.stack import Stack
 
-CASES = multihop.read_cases()
+CASES = multihop.load_cases()
 FEW = 260  # turns beside the cases', for a quick test
 
 
 def test_there_are_enough_questions_and_none_names_its_answer() -> None:
-    distances = Counter(multihop.hops(case, CASES) for case in CASES)
+    distances = Counter(multihop.count_hops(case, CASES) for case in CASES)
     assert len(CASES) >= 40
     assert set(distances) == {2, 3}
     assert min(distances.values()) >= 15
@@ -27,8 +27,8 @@ def test_there_are_enough_questions_and_none_names_its_answer() -> None:
 
 
 def test_every_answer_has_doubles_about_somebody_else() -> None:
-    turns = multihop.distracting(CASES, multihop.DISTRACTING)
-    assert len(turns) == multihop.DISTRACTING
+    turns = multihop.build_distractors(CASES, multihop.DISTRACTOR_COUNT)
+    assert len(turns) == multihop.DISTRACTOR_COUNT
     texts = [text for text, _ in turns]
     for case in CASES:
         rest = case.text.replace(case.names, "")
@@ -38,36 +38,38 @@ def test_every_answer_has_doubles_about_somebody_else() -> None:
 
 @pytest.mark.long
 async def test_the_graph_leads_to_the_answers(tmp_path: Path) -> None:
-    found = await multihop.run(Target(str(tmp_path), "local"), CASES, count=FEW)
-    *_, total = multihop.table(found)
+    found = await multihop.run(MemoryFactory(str(tmp_path), "local"), CASES, distractors=FEW)
+    *_, total = multihop.build_table(found)
     assert total["links"] == "all"
-    reached = sum(one.place is not None for one in found) / len(found)
-    by_words_alone = sum(one.without is not None for one in found) / len(found)
+    reached = sum(one.rank is not None for one in found) / len(found)
+    by_words_alone = sum(one.rank_without_graph is not None for one in found) / len(found)
     assert (total["R@10"], total["R@10 without the graph"]) == (round(reached, 4), round(by_words_alone, 4))
     assert reached >= 0.9
     assert by_words_alone <= reached - 0.2
-    assert set(multihop.wrong(found)) == {one.case.name for one in found if one.place is None}
+    assert set(multihop.failures_by_case(found)) == {one.case.name for one in found if one.rank is None}
 
 
 async def test_links_are_waited_for(tmp_path: Path) -> None:
     given: list[Mapping[str, Any]] = []
 
-    class Told(Target):
-        def __call__(self, user_id: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[Memory]:
+    class Told(MemoryFactory):
+        def __call__(self, user_id: str, settings: Mapping[str, Any]) -> AbstractAsyncContextManager[BenchmarkMemory]:
             given.append(settings)
             return super().__call__(user_id, settings)
 
     target = Told(str(tmp_path), "hash")
-    assert len(await multihop.run(target, CASES[:1], count=1)) == 1
+    assert len(await multihop.run(target, CASES[:1], distractors=1)) == 1
     assert [settings["recall"]["entity"]["deadline"] for settings in given] == [60.0]
 
 
 @pytest.mark.long
 async def test_both_stacks_find_the_same(tmp_path: Path, stack: Stack) -> None:
     cases = CASES[::2]
-    embedded = await multihop.run(Target(str(tmp_path / "file"), "hash"), cases, count=60)
-    target = Target(str(tmp_path / "servers"), "hash", {**stack.urls, "catch_up_ms": 60_000}, mark=stack.mark)
-    servers = await multihop.run(target, cases, count=60)
-    assert [(one.case.name, one.place, one.without) for one in servers] == [
-        (one.case.name, one.place, one.without) for one in embedded
+    embedded = await multihop.run(MemoryFactory(str(tmp_path / "file"), "hash"), cases, distractors=60)
+    target = MemoryFactory(
+        str(tmp_path / "servers"), "hash", {**stack.urls, "catch_up_ms": 60_000}, user_suffix=stack.user_suffix
+    )
+    servers = await multihop.run(target, cases, distractors=60)
+    assert [(one.case.name, one.rank, one.rank_without_graph) for one in servers] == [
+        (one.case.name, one.rank, one.rank_without_graph) for one in embedded
     ]

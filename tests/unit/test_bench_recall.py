@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from agentmem.bench import latency, report, suite
-from agentmem.bench.datasets import Dialogue, Question
-from agentmem.bench.latency import Load
+from agentmem.bench.datasets import BenchmarkDialogue, Question
+from agentmem.bench.latency import Workload
 from agentmem.bench.metrics import METRICS
-from agentmem.bench.recall import Configuration, evaluate, rendered_whole, store
-from agentmem.bench.synthetic import Synthetic
+from agentmem.bench.recall import Configuration, evaluate, find_rendered_turns, store_turns
+from agentmem.bench.synthetic import SyntheticConversations
 from agentmem.errors import ConfigError, InvalidRecord
 from agentmem.interchange.fields import TurnInput
 
@@ -107,7 +107,7 @@ TEXTS = ("I live in Oslo.", "My cat is called Comma.", "I adopted the cat in May
 PLAIN, SPOILT = Configuration("plain"), Configuration("spoilt", {"reverse": True})
 
 
-def dialogue(name: str = "d", dataset: str = "made up") -> Dialogue:
+def dialogue(name: str = "d", dataset: str = "made up") -> BenchmarkDialogue:
     turns = tuple(
         TurnInput(role="user", content=text, turn_id=f"t{n}", timestamp=datetime(2024, 5, 1, tzinfo=UTC))
         for n, text in enumerate(TEXTS)
@@ -119,7 +119,7 @@ def dialogue(name: str = "d", dataset: str = "made up") -> Dialogue:
         Question("q2", "do I live in Oslo", "", 4, "single", frozenset({"t0"})),
         Question("q3", "is this a trick", "", 5, "adversarial", frozenset({"t3"})),
     )
-    return Dialogue(name, dataset, turns, questions)
+    return BenchmarkDialogue(name, dataset, turns, questions)
 
 
 async def test_evaluate_scores_every_question_that_counts() -> None:
@@ -131,8 +131,8 @@ async def test_evaluate_scores_every_question_that_counts() -> None:
         context_tokens=11,
         progress=lambda done, total: seen.append((done, total)),
     )
-    plain, spoilt = (reading.scores for reading in result.readings)
-    assert [(q.id, q.category, q.evidence, q.dialogue) for q in plain.asked] == [
+    plain, spoilt = (reading.scores for reading in result.runs)
+    assert [(q.id, q.category, q.evidence, q.dialogue) for q in plain.questions] == [
         ("q1", "multi", 2, "d"),
         ("q2", "single", 1, "d"),
     ]
@@ -167,8 +167,8 @@ async def test_contexts_can_be_left_out() -> None:
     opener = Opener()
     result = await evaluate(opener, [dialogue()], [PLAIN], context_tokens=0)
     assert "context" not in opener.log
-    assert all(math.isnan(value) for value in result.readings[0].scores.column("context"))
-    assert result.readings[0].cost()["context_tokens"] == {}
+    assert all(math.isnan(value) for value in result.runs[0].scores.column("context"))
+    assert result.runs[0].cost()["context_tokens"] == {}
 
 
 async def test_a_context_over_its_budget_scores_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,8 +177,8 @@ async def test_a_context_over_its_budget_scores_nothing(monkeypatch: pytest.Monk
         SharedWords, "context", lambda self, query, *, max_tokens: generous(self, query, max_tokens=400)
     )
     result = await evaluate(Opener(), [dialogue()], [PLAIN], context_tokens=10)
-    assert result.readings[0].scores.column("context").tolist() == [0.0, 0.0]
-    assert result.readings[0].context_tokens == [22, 22]
+    assert result.runs[0].scores.column("context").tolist() == [0.0, 0.0]
+    assert result.runs[0].context_tokens == [22, 22]
 
 
 async def test_configurations_need_different_names() -> None:
@@ -189,7 +189,7 @@ async def test_configurations_need_different_names() -> None:
 async def test_turns_are_stored_a_thousand_at_a_time() -> None:
     opener = Opener()
     async with opener("u", {}) as memory:
-        await store(memory, list(Synthetic().turns(2001)))
+        await store_turns(memory, list(SyntheticConversations().generate_turns(2001)))
     assert opener.log == ["store 1000", "store 1000", "store 1", "flush"]
 
 
@@ -198,12 +198,12 @@ def test_a_turn_counts_only_when_its_text_is_there() -> None:
     context = Text(
         "2024-05-01 one\n  two, three and more", [("Turn", "a"), ("turn", "c"), ("Fact", "b"), ("Turn", "zz")]
     )
-    assert rendered_whole(context, contents) == {"a"}
+    assert find_rendered_turns(context, contents) == {"a"}
 
 
 async def test_the_report_names_groups_differences_and_cost(tmp_path: Path) -> None:
     result = await evaluate(Opener(), [dialogue(), dialogue("e", "other")], [PLAIN, SPOILT])
-    text = report.recall_text(result)
+    text = report.render_recall(result)
     assert [line for line in text.splitlines() if line.startswith("#")] == [
         "## made up",
         "### plain",
@@ -213,13 +213,13 @@ async def test_the_report_names_groups_differences_and_cost(tmp_path: Path) -> N
         "### spoilt",
         "## Cost",
     ]
-    rows = report.group_rows(result.readings[0].scores.of("other"))
+    rows = report.group_rows(result.runs[0].scores.for_dataset("other"))
     assert [row["questions"] for row in rows] == ["all", "multi", "single", "1 evidence turn", "2 evidence turns"]
     assert rows[1]["R@1"] == "0.500"
     assert str(rows[0]["R@1"]).startswith("0.750 [0.")
-    (difference,) = report.difference_rows([reading.scores for reading in result.readings])
+    (difference,) = report.difference_rows([reading.scores for reading in result.runs])
     assert str(difference["R@1"]).startswith("-0.750 [-")
-    markdown, figures = report.write(tmp_path / "new", "recall", text, report.recall_data(result))
+    markdown, figures = report.write_report(tmp_path / "new", "recall", text, report.recall_to_data(result))
     assert markdown.read_text(encoding="utf-8") == text
     data = json.loads(figures.read_text(encoding="utf-8"))
     assert data["datasets"]["other"]["groups"]["plain"]["single"]["R@1"] == [1.0, 1.0, 1.0]
@@ -228,8 +228,8 @@ async def test_the_report_names_groups_differences_and_cost(tmp_path: Path) -> N
 
 
 def test_a_table_aligns_its_columns_and_leaves_gaps_empty() -> None:
-    assert report.table([]) == ""
-    assert report.table(
+    assert report.render_table([]) == ""
+    assert report.render_table(
         [{"a": 12_345, "b": 0.1234}, {"a": "x|y", "c": 12.34, "b": math.nan}, {"b": 4321.6}]
     ).splitlines() == [
         "| a      | b     | c    |",
@@ -241,12 +241,12 @@ def test_a_table_aligns_its_columns_and_leaves_gaps_empty() -> None:
 
 
 def test_what_is_no_number_becomes_null(tmp_path: Path) -> None:
-    _, figures = report.write(tmp_path, "x", "", {"a": [math.nan, (1.0, math.inf)]})
+    _, figures = report.write_report(tmp_path, "x", "", {"a": [math.nan, (1.0, math.inf)]})
     assert json.loads(figures.read_text(encoding="utf-8")) == {"a": [None, [1.0, None]]}
 
 
 async def test_fill_and_ask_measure_every_scenario() -> None:
-    opener, load = Opener(), Load(users=3, turns=1200, writes=4, questions=10)
+    opener, load = Opener(), Workload(users=3, turns=1200, writes=4, questions=10)
     rows = [*await latency.fill(opener, load), *await latency.ask(opener, load)]
     found = {row["scenario"]: row for row in rows}
     assert list(found) == ["store_turns", "store_turn", "remember", "remember, first of a user", "resident memory"]
@@ -262,13 +262,13 @@ async def test_fill_and_ask_measure_every_scenario() -> None:
 
 
 def test_a_child_is_a_process_of_its_own() -> None:
-    assert latency.in_child(os.getpid) != os.getpid()
+    assert latency.run_in_child(os.getpid) != os.getpid()
 
 
 def test_made_up_turns_repeat_with_their_seed_and_have_the_stated_size() -> None:
-    turns = list(Synthetic(7).turns(200))
-    assert turns == list(Synthetic(7).turns(200))
-    assert turns != list(Synthetic(8).turns(200))
+    turns = list(SyntheticConversations(7).generate_turns(200))
+    assert turns == list(SyntheticConversations(7).generate_turns(200))
+    assert turns != list(SyntheticConversations(8).generate_turns(200))
     assert {len(turn["content"].split()) for turn in turns} == {22, 23, 24, 25}
     assert {len(re.findall(r"[.?]", turn["content"])) for turn in turns} == {2, 3}
     assert len({turn["conversation_id"] for turn in turns}) == 10
@@ -276,7 +276,7 @@ def test_made_up_turns_repeat_with_their_seed_and_have_the_stated_size() -> None
     words = [word for turn in turns for word in re.findall(r"[a-z]+", turn["content"].lower())]
     assert 0.04 < words.count("the") / len(words) < 0.12
     assert len(set(words)) > 800
-    questions = Synthetic(7).questions(6)
+    questions = SyntheticConversations(7).generate_questions(6)
     assert len(set(questions)) == 6
     assert all(question.endswith("?") for question in questions)
 
@@ -285,20 +285,20 @@ def test_made_up_turns_repeat_with_their_seed_and_have_the_stated_size() -> None
     "written, expected", [("10000", (1, 10_000)), ("1000x500", (1000, 500)), (" 100_000 ", (1, 100_000))]
 )
 def test_a_size_is_turns_or_users_by_turns(written: str, expected: tuple[int, int]) -> None:
-    load = suite.parse_load(written)
+    load = suite.parse_workload(written)
     assert (load.users, load.turns) == expected
 
 
 @pytest.mark.parametrize("written", ["", "x5", "5x", "0", "3x0", "many"])
 def test_another_size_is_refused(written: str) -> None:
     with pytest.raises(ConfigError, match="a size must be turns or users x turns"):
-        suite.parse_load(written)
+        suite.parse_workload(written)
 
 
 def test_configurations_come_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "configurations.json"
     path.write_text('{"default": {}, "no words": {"recall": {"keyword": {"enabled": false}}}}', encoding="utf-8")
-    first, second = suite.read_configurations(path)
+    first, second = suite.load_configurations(path)
     assert (first.name, first.settings) == ("default", {})
     assert second.settings == {"recall": {"keyword": {"enabled": False}}}
 
@@ -308,14 +308,14 @@ def test_other_files_hold_no_configurations(tmp_path: Path, written: str) -> Non
     path = tmp_path / "configurations.json"
     path.write_text(written, encoding="utf-8")
     with pytest.raises(ConfigError, match="configurations"):
-        suite.read_configurations(path)
+        suite.load_configurations(path)
 
 
 def test_a_plan_without_anything_to_measure_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing to measure"):
-        suite.run(suite.Plan(out=tmp_path))
+        suite.run(suite.BenchmarkPlan(out=tmp_path))
 
 
 @pytest.mark.parametrize("name, expected", [("hash:", "hash"), ("local:a/b-C", "local-a-b-c"), ("::", "embedder")])
 def test_a_slug_is_a_part_of_a_file_name(name: str, expected: str) -> None:
-    assert suite.slug(name) == expected
+    assert suite.slugify(name) == expected

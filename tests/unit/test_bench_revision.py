@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from agentmem.bench import revision, suite
-from agentmem.bench.target import Target
+from agentmem.bench.target import MemoryFactory
 from tests.servers.stack import Stack
 
-CASES = revision.read_cases()
+CASES = revision.load_cases()
 
 
 def test_there_are_enough_cases_of_every_rule() -> None:
@@ -25,7 +25,7 @@ def test_there_are_enough_cases_of_every_rule() -> None:
 
 
 def test_every_case_is_answered_rightly(tmp_path: Path) -> None:
-    written = suite.run(suite.Plan(out=tmp_path / "out", embedders=("hash",), cases="revision"))
+    written = suite.run(suite.BenchmarkPlan(out=tmp_path / "out", embedders=("hash",), cases="revision"))
     assert [path.name for path in written] == ["revision-hash.md", "revision-hash.json"]
     figures = json.loads(written[1].read_text(encoding="utf-8"))
     assert figures["wrong"] == {}
@@ -35,8 +35,8 @@ def test_every_case_is_answered_rightly(tmp_path: Path) -> None:
 @pytest.mark.long
 async def test_every_case_is_answered_rightly_on_servers(tmp_path: Path, stack: Stack) -> None:
     patient = {"catch_up_ms": 60_000, "recall": {"entity": {"deadline": 60}}}
-    target = Target(str(tmp_path), "hash", {**stack.urls, **patient}, mark=stack.mark)
-    assert [verdict.wrong for verdict in await revision.run(target, CASES)] == [()] * len(CASES)
+    target = MemoryFactory(str(tmp_path), "hash", {**stack.urls, **patient}, user_suffix=stack.user_suffix)
+    assert [verdict.failures for verdict in await revision.run(target, CASES)] == [()] * len(CASES)
 
 
 async def test_what_is_wrong_is_said_of_each_kind_of_expectation(tmp_path: Path) -> None:
@@ -52,6 +52,6 @@ async def test_what_is_wrong_is_said_of_each_kind_of_expectation(tmp_path: Path)
         replace(case, unknown=["b"]),
         replace(case, unknown=["c"]),
     ]
-    verdicts = await revision.run(Target(str(tmp_path), "hash"), [case, *turned])
-    assert [len(verdict.wrong) for verdict in verdicts] == [0] + [1] * len(turned)
-    assert revision.table(verdicts)[-1] == {"rule": "all", "cases": 9, "right": 1, "share": 1 / 9}
+    verdicts = await revision.run(MemoryFactory(str(tmp_path), "hash"), [case, *turned])
+    assert [len(verdict.failures) for verdict in verdicts] == [0] + [1] * len(turned)
+    assert revision.build_table(verdicts)[-1] == {"rule": "all", "cases": 9, "right": 1, "share": 1 / 9}

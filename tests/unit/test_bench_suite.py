@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from agentmem.bench import latency, suite
-from agentmem.bench.latency import Load
+from agentmem.bench.latency import Workload
 from agentmem.errors import ConfigError
-from agentmem.interchange.turns import read_turns
+from agentmem.interchange.turns import load_turns
 from tests.servers.stack import Stack
 
 
@@ -29,7 +29,7 @@ def demo_as_data_set(path: Path) -> Path:
                 "timestamp": turn["timestamp"].isoformat(),
                 "text": turn["content"],
             }
-            for turn in read_turns(lines)
+            for turn in load_turns(lines)
         ]
     asked = json.loads((folder / "demo_questions.json").read_text(encoding="utf-8"))
     questions = [
@@ -42,13 +42,13 @@ def demo_as_data_set(path: Path) -> Path:
 
 def test_recall_and_sizes_are_measured_and_written(tmp_path: Path) -> None:
     said: list[str] = []
-    plan = suite.Plan(
+    plan = suite.BenchmarkPlan(
         out=tmp_path / "out",
         data=(str(demo_as_data_set(tmp_path / "demo.json")),),
         embedders=("hash:",),
-        loads=(Load(turns=20, writes=2, questions=4),),
+        workloads=(Workload(turns=20, writes=2, questions=4),),
     )
-    written = suite.run(plan, say=said.append)
+    written = suite.run(plan, on_step=said.append)
     assert [path.name for path in written] == ["recall-hash.md", "recall-hash.json", "latency.md", "latency.json"]
     assert said == ["recall with hash:: 1 dialogues", "1 x 20 turns, hash:"]
     data = json.loads((tmp_path / "out" / "recall-hash.json").read_text(encoding="utf-8"))
@@ -64,7 +64,7 @@ def test_recall_and_sizes_are_measured_and_written(tmp_path: Path) -> None:
 
 
 def test_start_up_is_measured_in_processes_of_its_own() -> None:
-    rows = latency.startup(rounds=1)
+    rows = latency.measure_startup(rounds=1)
     assert [row["scenario"] for row in rows] == [
         "import agentmem",
         "from agentmem import AgentMemory",
@@ -77,8 +77,12 @@ def test_recall_is_measured_on_servers_and_nothing_is_left_there(
     tmp_path: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = (str(demo_as_data_set(tmp_path / "demo.json")),)
-    plan = suite.Plan(
-        out=tmp_path / "servers", data=data, embedders=("hash",), configurations=(suite.DEFAULT,), servers=True
+    plan = suite.BenchmarkPlan(
+        out=tmp_path / "servers",
+        data=data,
+        embedders=("hash",),
+        configurations=(suite.DEFAULT_CONFIGURATION,),
+        servers=True,
     )
     with pytest.raises(ConfigError, match="AGENTMEM_LOG_URL"):
         suite.run(plan)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.model.ranking import Ranked, blended
-from agentmem.recall.options import RankingOptions, read_options
-from agentmem.recall.reviewing import with_reviews
+from agentmem.model.ranking import ScoreList, interleave
+from agentmem.recall.options import RankingOptions, parse_options
+from agentmem.recall.reviewing import interleave_due
 
 PRIMARY, REVIEW = [1, 2, 3, 4, 5, 6, 7], [11, 12, 13]
 OPTIONS = RankingOptions()
@@ -17,7 +17,7 @@ OPTIONS = RankingOptions()
 
 def test_the_flow_of_the_document() -> None:
     """Seven matches and three that are due and fit: two, then one for review, and so on; five are returned."""
-    found = blended([*PRIMARY, *REVIEW], REVIEW, OPTIONS.review)
+    found = interleave([*PRIMARY, *REVIEW], REVIEW, OPTIONS.review)
     assert found == [1, 2, 11, 3, 4, 12, 5, 6, 13, 7]
     assert found[:5] == [1, 2, 11, 3, 4]
 
@@ -27,47 +27,47 @@ def test_the_flow_of_the_document() -> None:
     [(0.0, [1, 2, 3, 11, 12]), (0.3, [1, 2, 11, 3, 12]), (0.5, [1, 11, 2, 12, 3]), (1.0, [11, 12, 1, 2, 3])],
 )
 def test_the_ratio_says_how_many_places_go_to_reviews(ratio: float, found: list[int]) -> None:
-    assert blended([1, 2, 3, 11, 12], [11, 12], ratio) == found
+    assert interleave([1, 2, 3, 11, 12], [11, 12], ratio) == found
 
 
 def test_three_in_ten_places_are_the_ratio() -> None:
-    found = blended(list(range(30)), list(range(20, 30)), OPTIONS.review)
+    found = interleave(list(range(30)), list(range(20, 30)), OPTIONS.review)
     assert sum(item >= 20 for item in found[:10]) == 3
 
 
 @settings(derandomize=True, max_examples=25)
 @given(st.permutations(range(12)), st.sets(st.integers(0, 11)), st.floats(0, 1))
 def test_nothing_is_lost_and_the_rest_keeps_its_order(order: list[int], due: set[int], ratio: float) -> None:
-    found = blended(order, sorted(due), ratio)
+    found = interleave(order, sorted(due), ratio)
     assert sorted(found) == sorted(order)
     assert [item for item in found if item not in due] == [item for item in order if item not in due]
-    assert blended(order, [], ratio) == order
+    assert interleave(order, [], ratio) == order
     for item in due:
-        assert blended(order, [item], ratio).index(item) <= order.index(item), "to be due is no reason to fall"
+        assert interleave(order, [item], ratio).index(item) <= order.index(item), "to be due is no reason to fall"
 
 
-def lists(**values: list[float]) -> dict[str, Ranked]:
-    return {name: Ranked(np.array(each, dtype=np.float32)) for name, each in values.items()}
+def lists(**values: list[float]) -> dict[str, ScoreList]:
+    return {name: ScoreList(np.array(each, dtype=np.float32)) for name, each in values.items()}
 
 
 def test_only_what_fits_the_question_is_raised() -> None:
     order, nan = np.array([0, 1, 2, 3, 4]), float("nan")
     near = lists(whole=[0.8, 0.7, 0.6, 0.5, 0.3], words=[3.0, nan, nan, nan, nan])
-    assert with_reviews(order, near, {3: 0.5, 4: 1.0}, OPTIONS).tolist() == [0, 1, 3, 2, 4]
-    assert with_reviews(order, near, {4: 1.0}, OPTIONS).tolist() == [0, 1, 2, 3, 4]
+    assert interleave_due(order, near, {3: 0.5, 4: 1.0}, OPTIONS).tolist() == [0, 1, 3, 2, 4]
+    assert interleave_due(order, near, {4: 1.0}, OPTIONS).tolist() == [0, 1, 2, 3, 4]
     said = lists(whole=[0.8, 0.7, 0.6, 0.5, 0.3], words=[3.0, nan, nan, nan, 2.0])
-    assert with_reviews(order, said, {4: 1.0}, OPTIONS).tolist() == [0, 1, 4, 2, 3]
-    bonus = {"asks": Ranked(np.ones(5, dtype=np.float32), "added")}
+    assert interleave_due(order, said, {4: 1.0}, OPTIONS).tolist() == [0, 1, 4, 2, 3]
+    bonus = {"asks": ScoreList(np.ones(5, dtype=np.float32), "added")}
     for nothing in ({}, bonus, lists(whole=[nan] * 5), lists(whole=[0.0] * 5), lists(whole=[-0.2] * 5)):
-        assert with_reviews(order, nothing, {4: 1.0}, OPTIONS).tolist() == order.tolist()
-    assert with_reviews(order, near, {}, OPTIONS) is order
+        assert interleave_due(order, nothing, {4: 1.0}, OPTIONS).tolist() == order.tolist()
+    assert interleave_due(order, near, {}, OPTIONS) is order
 
 
 def test_the_more_urgent_comes_first() -> None:
     order, near = np.arange(7), lists(whole=[1.0] * 7)
-    assert with_reviews(order, near, {5: 0.2, 6: 0.9}, OPTIONS).tolist() == [0, 1, 6, 2, 3, 5, 4]
+    assert interleave_due(order, near, {5: 0.2, 6: 0.9}, OPTIONS).tolist() == [0, 1, 6, 2, 3, 5, 4]
 
 
 def test_the_ratio_is_a_setting() -> None:
-    assert read_options({"ranking": {"review": 0.0}}).ranking.review == 0.0
+    assert parse_options({"ranking": {"review": 0.0}}).ranking.review == 0.0
     assert OPTIONS.review == 0.3

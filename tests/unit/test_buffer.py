@@ -11,8 +11,8 @@ import pytest
 
 from agentmem import BufferMemory, ConfigError, InvalidRecord
 from agentmem.memory.buffer_messages import Message
-from tests.fakes.moody_embedder import MoodyEmbedder
-from tests.flows.given import START, StoppedClock
+from tests.fakes.moody_embedder import FlakyEmbedder
+from tests.flows.given import START, ManualClock
 
 
 def said(messages: list[Message]) -> list[str]:
@@ -25,7 +25,7 @@ def test_a_window_of_5_times_10_keeps_the_last_50_messages() -> None:
     buffer.add("assistant", "Hello Alice! How can I help you today?")
     for number in range(60):
         buffer.add("user", f"Message {number}")
-    assert len(buffer) == buffer.sizes.most == 50
+    assert len(buffer) == buffer.sizes.max_messages == 50
     assert said(buffer.messages) == [f"Message {number}" for number in range(10, 60)]
     assert said(buffer.recent()) == [f"Message {number}" for number in range(55, 60)], "the context window"
     assert said(buffer.recent(2)) == ["Message 58", "Message 59"]
@@ -36,7 +36,7 @@ def test_a_window_of_5_times_10_keeps_the_last_50_messages() -> None:
 
 def test_the_defaults_are_the_documents() -> None:
     sizes = BufferMemory().sizes
-    assert (sizes.max_size, sizes.buffer_multiplier, sizes.most, sizes.recency_bias) == (10, 10, 100, 0.3)
+    assert (sizes.max_size, sizes.buffer_multiplier, sizes.max_messages, sizes.recency_bias) == (10, 10, 100, 0.3)
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_the_defaults_are_the_documents() -> None:
 )
 def test_presets(preset: Callable[..., BufferMemory], window: int, kept: int, bias: float) -> None:
     buffer = preset("hash", summary_batch=3)
-    assert (buffer.sizes.max_size, buffer.sizes.most, buffer.sizes.recency_bias) == (window, kept, bias)
+    assert (buffer.sizes.max_size, buffer.sizes.max_messages, buffer.sizes.recency_bias) == (window, kept, bias)
     assert buffer.sizes.summary_batch == 3
     buffer.close()
 
 
 def test_both_ways_to_add_say_the_same() -> None:
-    buffer = BufferMemory(clock=StoppedClock())
+    buffer = BufferMemory(clock=ManualClock())
     by_role = buffer.add("assistant", "I can.")
     by_name = buffer.add("I can.", role="assistant")
     assert by_role == by_name.model_copy(update={"number": 1})
@@ -104,7 +104,7 @@ def test_what_was_given_stays_as_it_was_given() -> None:
     ],
 )
 def test_bad_input_is_refused_with_the_name_of_the_field(wrong: Callable[[BufferMemory], Any], field: str) -> None:
-    buffer = BufferMemory(embedder=MoodyEmbedder())
+    buffer = BufferMemory(embedder=FlakyEmbedder())
     buffer.add("before")
     with pytest.raises(InvalidRecord, match=field) as refused:
         wrong(buffer)
@@ -122,7 +122,7 @@ def test_models_that_cannot_be_opened_are_refused_at_once() -> None:
 
 
 def test_a_buffer_closes_what_it_opened_and_nothing_else() -> None:
-    mine = MoodyEmbedder()
+    mine = FlakyEmbedder()
     with BufferMemory(embedder=mine) as buffer:
         buffer.add("Hello")
     assert not mine.closed

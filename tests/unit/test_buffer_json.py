@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import BufferMemory, InvalidRecord
-from tests.fakes.moody_embedder import MoodyEmbedder
-from tests.flows.given import StoppedClock
+from tests.fakes.moody_embedder import FlakyEmbedder
+from tests.flows.given import ManualClock
 
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30).filter(lambda text: text.strip())
 VALUES = st.recursive(
@@ -33,11 +33,11 @@ def test_all_of_a_buffer_comes_back(
     given_messages: list[tuple[str, str, dict[str, Any], datetime]], window: int, summarising: bool, vectors: bool
 ) -> None:
     summarizer = "extractive" if summarising else None
-    buffer = BufferMemory(window, 2, MoodyEmbedder(), 0.4, summarizer, summary_batch=2, max_summaries=3)
+    buffer = BufferMemory(window, 2, FlakyEmbedder(), 0.4, summarizer, summary_batch=2, max_summaries=3)
     for content, role, metadata, at in given_messages:
         buffer.add(content, role=role, metadata=metadata, timestamp=at)
     found = buffer.search("anything", 100)
-    back = BufferMemory.from_json(buffer.to_json(vectors=vectors), embedder=MoodyEmbedder(), summarizer=summarizer)
+    back = BufferMemory.from_json(buffer.to_json(vectors=vectors), embedder=FlakyEmbedder(), summarizer=summarizer)
     assert (back.messages, back.summaries, back.sizes) == (buffer.messages, buffer.summaries, buffer.sizes)
     assert back.search("anything", 100) == found
     assert back.to_json(vectors=vectors) == buffer.to_json(vectors=vectors)
@@ -45,7 +45,7 @@ def test_all_of_a_buffer_comes_back(
 
 
 def filled() -> BufferMemory:
-    buffer = BufferMemory(2, 2, MoodyEmbedder(), summarizer="extractive", clock=StoppedClock())
+    buffer = BufferMemory(2, 2, FlakyEmbedder(), summarizer="extractive", clock=ManualClock())
     for text in ("green tea", "black coffee", "milk", "water", "juice"):
         buffer.add(text)
     buffer.search("drink")
@@ -54,10 +54,10 @@ def filled() -> BufferMemory:
 
 def test_with_vectors_nothing_is_embedded_again() -> None:
     text = filled().to_json(vectors=True)
-    embedder = MoodyEmbedder()
+    embedder = FlakyEmbedder()
     back = BufferMemory.from_json(text, embedder=embedder)
     assert back.search("juice", 1)[0].message.content == "juice"
-    assert embedder.asked == []
+    assert embedder.texts == []
     other = BufferMemory.from_json(text, embedder="hash")
     assert other.search("juice", 1)[0].message.content == "juice", "vectors of another embedder are left out"
     assert "vectors" not in json.loads(filled().to_json()) or json.loads(filled().to_json())["vectors"] is None
@@ -101,5 +101,5 @@ def changed(change: Callable[[Any], Any]) -> str:
 )  # fmt: skip
 def test_what_is_no_buffer_is_refused_with_the_field(text: str, field: str) -> None:
     with pytest.raises(InvalidRecord) as refused:
-        BufferMemory.from_json(text, embedder=MoodyEmbedder())
+        BufferMemory.from_json(text, embedder=FlakyEmbedder())
     assert refused.value.field == field

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from agentmem import BufferMemory
-from agentmem.memory.buffer import CACHED
-from agentmem.memory.buffer_messages import Found
-from agentmem.memory.buffer_search import EmbeddingCache, cosines, hybrid, recency
-from agentmem.model.loop import LOOP
-from tests.fakes.moody_embedder import MoodyEmbedder
-from tests.flows.given import StoppedClock
+from agentmem.memory.buffer import MIN_CACHED_VECTORS
+from agentmem.memory.buffer_messages import MessageMatch
+from agentmem.memory.buffer_search import EmbeddingCache, blend_scores, cosines, recency
+from agentmem.model.loop import BACKGROUND_LOOP
+from tests.fakes.moody_embedder import FlakyEmbedder
+from tests.flows.given import ManualClock
 
 
-def said(found: list[Found]) -> list[str]:
+def said(found: list[MessageMatch]) -> list[str]:
     return [each.message.content for each in found]
 
 
@@ -32,9 +32,9 @@ def test_recency_rises_with_newness_where_the_documents_formula_rewards_the_olde
 
 def test_the_score_is_meaning_and_newness_by_their_shares() -> None:
     semantic, newness = np.array([0.8, 0.2, np.nan]), np.array([0.5, 1.0, 1.0])
-    assert hybrid(semantic, newness, 0.3) == pytest.approx([0.7 * 0.8 + 0.3 * 0.5, 0.7 * 0.2 + 0.3, 0.3])
-    assert hybrid(semantic, newness, 0.0) == pytest.approx([0.8, 0.2, 0.0])
-    assert list(hybrid(semantic, newness, 1.0)) == [0.5, 1.0, 1.0]
+    assert blend_scores(semantic, newness, 0.3) == pytest.approx([0.7 * 0.8 + 0.3 * 0.5, 0.7 * 0.2 + 0.3, 0.3])
+    assert blend_scores(semantic, newness, 0.0) == pytest.approx([0.8, 0.2, 0.0])
+    assert list(blend_scores(semantic, newness, 1.0)) == [0.5, 1.0, 1.0]
 
 
 def test_meaning_is_the_cosine_where_the_document_has_one_over_one_plus_distance() -> None:
@@ -95,41 +95,41 @@ def test_true_is_not_one_in_a_filter() -> None:
 
 
 def test_a_given_vector_spares_the_query() -> None:
-    embedder = MoodyEmbedder()
+    embedder = FlakyEmbedder()
     buffer = BufferMemory(embedder=embedder, recency_bias=0.0)
     for text in ("green tea", "black coffee"):
         buffer.add(text)
-    vector = 5 * LOOP.run(embedder.embed(["green tea"]))[0]
+    vector = 5 * BACKGROUND_LOOP.run(embedder.embed(["green tea"]))[0]
     found = buffer.search("", query_vector=vector)
     assert (said(found)[0], found[0].semantic) == ("green tea", 1.0)
     assert BufferMemory().search("", query_vector=vector) == []
 
 
 def test_each_text_is_embedded_once() -> None:
-    embedder = MoodyEmbedder()
+    embedder = FlakyEmbedder()
     buffer = BufferMemory(embedder=embedder)
     for text in ("tea", "coffee", "tea"):
         buffer.add(text)
-    assert embedder.asked == [], "adding asks no model"
+    assert embedder.texts == [], "adding asks no model"
     buffer.search("drink")
     buffer.add("milk")
     buffer.search("drink")
-    assert embedder.asked == ["tea", "coffee", "drink", "milk"]
+    assert embedder.texts == ["tea", "coffee", "drink", "milk"]
 
 
 def test_the_cache_keeps_the_last_used() -> None:
-    assert CACHED == 1000
-    embedder = MoodyEmbedder()
+    assert MIN_CACHED_VECTORS == 1000
+    embedder = FlakyEmbedder()
     cache = EmbeddingCache(embedder, 3)
-    cache.look_up(["a", "b", "c"])
-    cache.look_up(["a", "d"])
-    assert (len(cache), sorted(cache.known(["a", "b", "c", "d"]))) == (3, ["a", "c", "d"])
-    cache.look_up(["b"])
-    assert embedder.asked == ["a", "b", "c", "d", "b"]
+    cache.get_or_embed(["a", "b", "c"])
+    cache.get_or_embed(["a", "d"])
+    assert (len(cache), sorted(cache.find_cached(["a", "b", "c", "d"]))) == (3, ["a", "c", "d"])
+    cache.get_or_embed(["b"])
+    assert embedder.texts == ["a", "b", "c", "d", "b"]
 
 
 def test_while_the_embedder_is_away_the_newest_are_found_and_nothing_is_lost(caplog: pytest.LogCaptureFixture) -> None:
-    clock, embedder = StoppedClock(), MoodyEmbedder(away=True)
+    clock, embedder = ManualClock(), FlakyEmbedder(unavailable=True)
     buffer = BufferMemory(3, 10, embedder, clock=clock)
     for text in ["The harbour is frozen.", "I like tea.", "It rains.", "Good night.", "Good morning."]:
         buffer.add(text)
@@ -137,24 +137,24 @@ def test_while_the_embedder_is_away_the_newest_are_found_and_nothing_is_lost(cap
         found = buffer.search("harbour")
         assert said(found) == ["Good morning.", "Good night.", "It rains."]
         assert [(each.score, each.semantic) for each in found] == [(1.0, None), (0.8, None), (pytest.approx(0.6), None)]
-        asked = len(embedder.asked)
+        asked = len(embedder.texts)
         buffer.search("harbour")
-        assert len(embedder.asked) == asked, "for a while it is left alone"
-        clock.ahead(seconds=31)
+        assert len(embedder.texts) == asked, "for a while it is left alone"
+        clock.advance(seconds=31)
         buffer.search("harbour")
-        assert len(embedder.asked) > asked
+        assert len(embedder.texts) > asked
     told = [json.loads(record.getMessage()) for record in caplog.records]
     assert [(event["event"], event["part"]) for event in told] == [("model_away", "buffer")], "said once"
     assert "harbour" not in caplog.text
     assert buffer.notices == ("Messages are found by their newness alone: the model is away",)
-    embedder.away = False
-    clock.ahead(seconds=31)
+    embedder.unavailable = False
+    clock.advance(seconds=31)
     assert said(buffer.search("harbour", 1)) == ["The harbour is frozen."]
     assert buffer.notices == ()
 
 
 def test_a_text_that_cannot_be_read_costs_the_others_nothing() -> None:
-    embedder = MoodyEmbedder(poison="\N{SKULL}")
+    embedder = FlakyEmbedder(poison="\N{SKULL}")
     buffer = BufferMemory(embedder=embedder, recency_bias=0.0)
     for text in ("green tea", "a \N{SKULL} pirate", "black coffee", "milk"):
         buffer.add(text)

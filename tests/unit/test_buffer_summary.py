@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from agentmem import BufferMemory, ModelUnavailable
 from agentmem.memory.buffer_messages import Message
-from agentmem.memory.buffer_summary import ModelSummarizer, extractive
+from agentmem.memory.buffer_summary import LLMSummarizer, summarize_extractive
 from agentmem.settings import load_settings
 from tests.fakes.recorded_llm import RecordedLLM
 from tests.flows.given import START
@@ -49,7 +49,7 @@ def test_message_51_makes_a_summary_of_the_first_10() -> None:
         asked.append([message.content for message in batch])
         return "User discussed project setup..."
 
-    buffer = filled(BufferMemory.summarising(summarizer=summarizer), 50)
+    buffer = filled(BufferMemory.summarizing(summarizer=summarizer), 50)
     assert ([message.content for message in buffer.messages], buffer.summaries) == (counted(1, 50), [])
     buffer.add("51")
     assert asked == [counted(1, 10)]
@@ -59,19 +59,19 @@ def test_message_51_makes_a_summary_of_the_first_10() -> None:
 
 
 def test_the_sizes_are_those_of_the_settings() -> None:
-    sizes = BufferMemory.summarising().sizes
-    assert (sizes.most, sizes.summary_batch, sizes.max_summaries, sizes.max_size) == (50, 10, 500, 50)
+    sizes = BufferMemory.summarizing().sizes
+    assert (sizes.max_messages, sizes.summary_batch, sizes.max_summaries, sizes.max_size) == (50, 10, 500, 50)
     options = load_settings(buffer={"size": 4, "multiplier": 3, "batch": 2, "recency_bias": 0.5}).buffer
-    buffer = BufferMemory.summarising(options=options)
+    buffer = BufferMemory.summarizing(options=options)
     sizes = buffer.sizes
-    assert (sizes.most, sizes.summary_batch, sizes.max_summaries, sizes.recency_bias) == (4, 2, 12, 0.5)
+    assert (sizes.max_messages, sizes.summary_batch, sizes.max_summaries, sizes.recency_bias) == (4, 2, 12, 0.5)
     filled(buffer, 60)
     assert len(buffer.summaries) == 12, "the oldest summaries go"
     assert [summary.covers for summary in buffer.summaries][-1] == (55, 56)
 
 
 def test_summaries_are_found_like_messages() -> None:
-    buffer = BufferMemory.summarising("hash", lambda batch: "They set up Heron with Postgres.")
+    buffer = BufferMemory.summarizing("hash", lambda batch: "They set up Heron with Postgres.")
     filled(buffer, 51)
     found = buffer.search("Which database does Heron use, Postgres?", 1)
     assert (found[0].message.role, found[0].message.covers) == ("summary", (1, 10))
@@ -95,11 +95,11 @@ def test_a_summariser_that_fails_loses_nothing_and_is_told(bad: object, caplog: 
             raise answer
         return answer  # type: ignore[return-value]
 
-    buffer = BufferMemory.summarising(summarizer=summarizer)
+    buffer = BufferMemory.summarizing(summarizer=summarizer)
     with caplog.at_level(logging.WARNING, logger="agentmem"):
         filled(buffer, 61)
     assert [summary.covers for summary in buffer.summaries] == [(1, 10), (11, 20)]
-    assert buffer.summaries[0].content == extractive(messages(counted(1, 10)))
+    assert buffer.summaries[0].content == summarize_extractive(messages(counted(1, 10)))
     assert [message.content for message in buffer.messages] == counted(21, 61)
     assert len(buffer.notices) == 1
     assert "summariser failed" in buffer.notices[0]
@@ -119,7 +119,7 @@ def test_messages_stay_until_their_summary_is_there() -> None:
             await asyncio.sleep(0.001)
         return "Late."
 
-    buffer = filled(BufferMemory.summarising(summarizer=summarizer), 50)
+    buffer = filled(BufferMemory.summarizing(summarizer=summarizer), 50)
     thread = threading.Thread(target=buffer.add, args=("51",))
     thread.start()
     assert asked.wait(10)
@@ -144,15 +144,15 @@ def test_what_was_cleared_meanwhile_gets_no_summary() -> None:
 
 def test_a_language_model_is_asked_with_the_messages_as_data() -> None:
     model = RecordedLLM({"summary": " They chose Postgres 16. "})
-    buffer = BufferMemory.summarising(summarizer=ModelSummarizer(model.asker()))
+    buffer = BufferMemory.summarizing(summarizer=LLMSummarizer(model.structured()))
     for text in [*PROJECT, *counted(11, 51)]:
         buffer.add(text, role="user")
     assert [summary.content for summary in buffer.summaries] == ["They chose Postgres 16."]
-    (request,) = model.asked
+    (request,) = model.requests
     assert request.purpose == "summary"
     assert [message["text"] for message in json.loads(request.content)["messages"]] == PROJECT
-    silent = BufferMemory.summarising(summarizer=ModelSummarizer(RecordedLLM(ModelUnavailable("away")).asker()))
-    assert filled(silent, 51).summaries[0].content == extractive(messages(counted(1, 10)))
+    silent = BufferMemory.summarizing(summarizer=LLMSummarizer(RecordedLLM(ModelUnavailable("away")).structured()))
+    assert filled(silent, 51).summaries[0].content == summarize_extractive(messages(counted(1, 10)))
 
 
 def test_a_model_may_be_named_and_is_closed_with_the_buffer(tmp_path: Path) -> None:
@@ -178,20 +178,20 @@ def test_a_summariser_that_would_wait_for_itself_fails_instead() -> None:
 
 
 def test_an_extractive_summary_takes_the_sentences_that_say_most() -> None:
-    short = extractive(messages(PROJECT), longest=110)
+    short = summarize_extractive(messages(PROJECT), max_chars=110)
     assert short == "user: Let's set up the project Heron in Python 3.12. We take Postgres 16. The deadline is 4 May."
-    whole = extractive(messages(PROJECT))
+    whole = summarize_extractive(messages(PROJECT))
     assert whole.count("Anna reviews every change.") == 1, "each part once"
     assert "Which database? We take Postgres 16." in whole, "where there is room, nothing is left out"
     log = [Message(role="tool", content="word " * 200, timestamp=START), *messages(["Deploy on 4 May", "Yes"])]
-    assert extractive(log, longest=100) == f"tool: {('word ' * 10)[:49]}\u2026 user: Deploy on 4 May; Yes"
+    assert summarize_extractive(log, max_chars=100) == f"tool: {('word ' * 10)[:49]}\u2026 user: Deploy on 4 May; Yes"
 
 
 @settings(max_examples=25)
 @given(st.lists(st.text(min_size=1).filter(lambda text: text.strip()), min_size=1, max_size=8), st.integers(20, 300))
 def test_an_extractive_summary_of_anything_is_short_and_repeatable(texts: list[str], longest: int) -> None:
     of = messages([text.encode("utf-8", "ignore").decode().strip() or "x" for text in texts])
-    made = extractive(of, longest)
+    made = summarize_extractive(of, longest)
     assert made.strip()
     assert len(made) <= longest
-    assert made == extractive(of, longest)
+    assert made == summarize_extractive(of, longest)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentmem import Fact
-from agentmem.model.changes import Change, Write, fingerprint
+from agentmem.model.changes import Change, WriteAttempt, hash_request
 from agentmem.model.scope import Scope
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -23,11 +23,16 @@ def test_the_actor_is_the_agent_else_the_user() -> None:
 
 
 def test_an_attempt_makes_changes_of_its_own_identity() -> None:
-    attempt = Write(Scope("alice"), "learn_fact", "o", "c", "p", NOW)
+    attempt = WriteAttempt(Scope("alice"), "learn_fact", "o", "c", "p", NOW)
     fact = Fact(claim="x", id="f")
-    change = attempt.change(fact, expects={fact.key: 3}, retracts=[("Fact", "g")], cause="why")
-    assert (change.operation, change.operation_id, change.change_id, change.payload) == ("learn_fact", "o", "c", "p")
-    assert (change.puts, change.expects, change.retracts, change.cause) == (
+    change = attempt.build_change(fact, expected_versions={fact.key: 3}, deletes=[("Fact", "g")], cause="why")
+    assert (change.operation, change.operation_id, change.change_id, change.request_hash) == (
+        "learn_fact",
+        "o",
+        "c",
+        "p",
+    )
+    assert (change.upserts, change.expected_versions, change.deletes, change.cause) == (
         (fact,),
         {("Fact", "f"): 3},
         (("Fact", "g"),),
@@ -44,7 +49,7 @@ def test_an_attempt_makes_changes_of_its_own_identity() -> None:
     ],
 )
 def test_equal_arguments_have_one_fingerprint(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert fingerprint(**one) == fingerprint(**other)
+    assert hash_request(**one) == hash_request(**other)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +64,8 @@ def test_equal_arguments_have_one_fingerprint(one: dict[str, Any], other: dict[s
     ],
 )
 def test_other_arguments_have_another_fingerprint(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert fingerprint(**one) != fingerprint(**other)
+    assert hash_request(**one) != hash_request(**other)
 
 
 def test_any_text_has_a_fingerprint() -> None:
-    assert len(fingerprint(text="half a pair \ud800", odd={1, 2})) == 32
+    assert len(hash_request(text="half a pair \ud800", odd={1, 2})) == 32

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem.errors import ConfigError, InvalidRecord
-from agentmem.memory.cron import next_after, zone
+from agentmem.memory.cron import next_cron_time, parse_timezone
 
 
 def coming(cron: str, timezone: str, start: str, many: int) -> list[str]:
     """The next moments, by the clock on the wall there, with the distance to UTC."""
     found, at = [], datetime.fromisoformat(start)
     for _ in range(many):
-        at = next_after(cron, timezone, at)
-        found.append(at.astimezone(zone(timezone)).strftime("%a %d %H:%M %z"))
+        at = next_cron_time(cron, timezone, at)
+        found.append(at.astimezone(parse_timezone(timezone)).strftime("%a %d %H:%M %z"))
     return found
 
 
@@ -56,7 +56,7 @@ def test_what_an_hour_repeats_comes_once_unless_it_comes_all_the_time() -> None:
 )  # fmt: skip
 def test_what_is_no_cron_expression_is_refused(cron: str) -> None:
     with pytest.raises(InvalidRecord) as refused:
-        next_after(cron, "UTC", datetime(2026, 3, 1, tzinfo=UTC))
+        next_cron_time(cron, "UTC", datetime(2026, 3, 1, tzinfo=UTC))
     assert refused.value.field == "cron"
     assert "minute hour day month weekday" in str(refused.value)
 
@@ -64,19 +64,19 @@ def test_what_is_no_cron_expression_is_refused(cron: str) -> None:
 @pytest.mark.parametrize("name", ["Mars/Olympus", "../etc/passwd", "", "/etc/localtime", "Europe/Oslo\0", "x" * 300])
 def test_an_unknown_time_zone_is_refused(name: str) -> None:
     with pytest.raises(InvalidRecord) as refused:
-        next_after("* * * * *", name, datetime(2026, 3, 1, tzinfo=UTC))
+        next_cron_time("* * * * *", name, datetime(2026, 3, 1, tzinfo=UTC))
     assert refused.value.field == "timezone"
 
 
 def test_the_last_year_of_the_calendar_ends_it() -> None:
     with pytest.raises(InvalidRecord, match="cron"):
-        next_after("0 0 1 1 *", "UTC", datetime(9999, 6, 1, tzinfo=UTC))
+        next_cron_time("0 0 1 1 *", "UTC", datetime(9999, 6, 1, tzinfo=UTC))
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cronsim", None)
     with pytest.raises(ConfigError, match=r"pip install 'agentmem-graph\[worker\]'"):
-        next_after("* * * * *", "UTC", datetime(2026, 3, 1, tzinfo=UTC))
+        next_cron_time("* * * * *", "UTC", datetime(2026, 3, 1, tzinfo=UTC))
 
 
 def part(low: int, high: int) -> st.SearchStrategy[str]:
@@ -96,9 +96,9 @@ MOMENTS = st.datetimes(datetime(2025, 1, 1), datetime(2027, 12, 31), timezones=s
 def test_what_comes_next_lies_ahead_and_later_never_comes_earlier(
     cron: str, name: str, at: datetime, more: int
 ) -> None:
-    first = next_after(cron, name, at)
+    first = next_cron_time(cron, name, at)
     assert first > at
     later = at + timedelta(seconds=more)
-    second = next_after(cron, name, later)
+    second = next_cron_time(cron, name, later)
     assert second >= first
     assert second == first if later < first else second > later

@@ -14,14 +14,14 @@ from pydantic import ValidationError
 
 from agentmem.model import decay
 from agentmem.model.decay import BETAS, DAY, HALF_LIVES
-from agentmem.model.dues import CLEANUP, DECAY, GC, PROMOTE, Next, is_due, next_due, score_now
+from agentmem.model.dues import CLEANUP, DECAY, GC, PROMOTE, NextDue, decay_score_now, is_due, next_due
 from agentmem.model.records import Conversation, Entity, Fact, Record, Status
-from agentmem.settings_parts import DecayOptions, LifeOptions, PromotionOptions, RetentionOptions
-from agentmem.stores import Usage
+from agentmem.settings_parts import DecayOptions, LifecycleSettings, PromotionOptions, RetentionOptions
+from agentmem.stores import RecordUsage
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NUMBERS = DecayOptions()
-LAWS = LifeOptions()
+LAWS = LifecycleSettings()
 SLACK = timedelta(microseconds=1)
 
 
@@ -33,18 +33,18 @@ def fact(**fields: object) -> Fact:
     return Fact.model_validate({"id": "f", "claim": "It rains.", "tier": "short", "recorded_at": START, **fields})
 
 
-def used(**fields: object) -> Usage:
-    return Usage("Fact", "f", **fields)  # type: ignore[arg-type]
+def used(**fields: object) -> RecordUsage:
+    return RecordUsage("Fact", "f", **fields)  # type: ignore[arg-type]
 
 
 # -- document 002: salience and confidence
 
 
 def test_a_value_decays_by_five_percent_a_day_and_halves_in_about_fourteen_days() -> None:
-    assert decay.decayed(0.8, 0.95, 1) == pytest.approx(0.76)
-    assert decay.decayed(1.0, 0.95, 14) == pytest.approx(0.488, abs=1e-3)
+    assert decay.decay_value(0.8, 0.95, 1) == pytest.approx(0.76)
+    assert decay.decay_value(1.0, 0.95, 14) == pytest.approx(0.488, abs=1e-3)
     assert math.log(0.5) / math.log(0.95) == pytest.approx(13.51, abs=0.01)  # "half-life ≈ 14 days"
-    assert decay.decayed(0.8, 0.95, -3) == 0.8
+    assert decay.decay_value(0.8, 0.95, -3) == 0.8
 
 
 def test_salience_fades_from_a_day_after_the_last_access_on() -> None:
@@ -68,7 +68,7 @@ def test_confidence_of_inferred_facts_fades_more_slowly_by_the_week() -> None:
 def test_many_values_fade_as_one_does() -> None:
     values, days = np.array([0.5, 0.5, 0.9, 0.2]), np.array([-4.0, 0.5, 1.0, 31.5])
     one = [decay.salience_now(v, START, day(d), NUMBERS) for v, d in zip(values, days, strict=True)]
-    assert decay.faded(values, 0.95, days, 1.0) == pytest.approx(one, abs=1e-12)
+    assert decay.decay_values(values, 0.95, days, 1.0) == pytest.approx(one, abs=1e-12)
 
 
 # -- document 003: the score
@@ -94,12 +94,12 @@ def test_presets_go_by_name() -> None:
 
 def test_the_score_of_a_new_memory_is_one_and_halves_every_three_days() -> None:
     """The document's use_count^β would give 0 for what was never used; ours counts one more."""
-    assert decay.score(0, START, 1.0, START, NUMBERS) == 1.0
+    assert decay.decay_score(0, START, 1.0, START, NUMBERS) == 1.0
     assert 0**0.6 == 0
-    assert decay.score(0, START, 1.0, day(3), NUMBERS) == pytest.approx(0.5)
-    assert decay.score(4, START, 1.0, day(3), NUMBERS) == pytest.approx(5**0.6 / 2)
-    assert decay.score(4, START, 2.0, day(3), NUMBERS) == pytest.approx(5**0.6)
-    assert decay.score(0, START, 1.0, day(-3), NUMBERS) == 1.0
+    assert decay.decay_score(0, START, 1.0, day(3), NUMBERS) == pytest.approx(0.5)
+    assert decay.decay_score(4, START, 1.0, day(3), NUMBERS) == pytest.approx(5**0.6 / 2)
+    assert decay.decay_score(4, START, 2.0, day(3), NUMBERS) == pytest.approx(5**0.6)
+    assert decay.decay_score(0, START, 1.0, day(-3), NUMBERS) == 1.0
 
 
 def test_review_priority_is_a_parabola_over_the_danger_zone() -> None:
@@ -137,19 +137,19 @@ def test_importance_is_recency_familiarity_and_what_was_stated() -> None:
 )
 def test_a_crossing_is_the_inverse_of_the_law(threshold: float, uses: int, strength: float, half_life: float) -> None:
     options = DecayOptions(half_life_days=half_life)
-    moment = decay.crossing(threshold, uses, START, strength, options)
+    moment = decay.threshold_time(threshold, uses, START, strength, options)
     assert moment is not None
-    assert decay.score(uses, START, strength, moment, options) <= threshold
+    assert decay.decay_score(uses, START, strength, moment, options) <= threshold
     if moment > START + 3 * SLACK:
-        assert decay.score(uses, START, strength, moment - 3 * SLACK, options) >= threshold
+        assert decay.decay_score(uses, START, strength, moment - 3 * SLACK, options) >= threshold
 
 
 def test_what_never_crosses_has_no_moment() -> None:
-    assert decay.crossing(0.05, 2**40, START, 2.0, DecayOptions(half_life_days=100_000)) is None
+    assert decay.threshold_time(0.05, 2**40, START, 2.0, DecayOptions(half_life_days=100_000)) is None
     assert next_due(Entity(id="e", name="Ada", recorded_at=START), None, START,
-                    LifeOptions(decay=DecayOptions(salience_rate=1))) == Next()  # fmt: skip
-    assert decay.faint(0.05, 0.1, 0.95) == 0.0
-    assert decay.faint(0.5, 0.1, 0.95) == pytest.approx(31.4, abs=0.1)
+                    LifecycleSettings(decay=DecayOptions(salience_rate=1))) == NextDue()  # fmt: skip
+    assert decay.days_until_below(0.05, 0.1, 0.95) == 0.0
+    assert decay.days_until_below(0.5, 0.1, 0.95) == pytest.approx(31.4, abs=0.1)
 
 
 # -- what is due when
@@ -165,9 +165,9 @@ def test_a_short_lived_fact_passes_through_the_danger_zone_and_is_collected() ->
         now = due.due_at
     assert moments == [(DECAY, 4.54), (DECAY, 8.21), (GC, 12.97)]  # below .35, .15 and .05
     assert is_due(next_due(fact(), None, day(400), LAWS), GC, day(400))
-    assert next_due(fact(importance=0.8), None, now, LAWS) == Next()
-    assert next_due(fact(status=Status.ARCHIVED), None, now, LAWS) == Next()
-    assert next_due(fact(tier="long"), None, now, LAWS) == Next()
+    assert next_due(fact(importance=0.8), None, now, LAWS) == NextDue()
+    assert next_due(fact(status=Status.ARCHIVED), None, now, LAWS) == NextDue()
+    assert next_due(fact(tier="long"), None, now, LAWS) == NextDue()
 
 
 def test_review_is_most_urgent_in_the_middle_of_the_zone() -> None:
@@ -188,7 +188,7 @@ def test_what_is_used_soon_is_kept_for_long_when_it_is_a_half_life_old() -> None
 
 
 def test_five_uses_within_fourteen_days_are_enough() -> None:
-    laws = LifeOptions(promotion=PromotionOptions(score=100))
+    laws = LifecycleSettings(promotion=PromotionOptions(score=100))
     five = used(use_count=5, last_accessed=day(14), last_review_at=day(14))
     assert next_due(fact(), five, day(20), laws)[:2] == (day(14), PROMOTE)
     later = used(use_count=5, last_accessed=day(14.1), last_review_at=day(14.1))
@@ -204,8 +204,8 @@ def test_a_fact_of_a_project_is_made_known_everywhere_at_the_seeds_thresholds(ch
     assert next_due(sure, known, day(3), LAWS)[:2] == ((day(2), PROMOTE) if spread else (None, ""))
     for less in (used(access_count=4, conversations=2, last_accessed=day(2)), None,
                  used(access_count=5, conversations=1, last_accessed=day(2))):  # fmt: skip
-        assert next_due(sure, less, day(3), LAWS) == Next()
-    assert next_due(fact(tier="long", confidence=0.84, channel=channel), known, day(3), LAWS) == Next()
+        assert next_due(sure, less, day(3), LAWS) == NextDue()
+    assert next_due(fact(tier="long", confidence=0.84, channel=channel), known, day(3), LAWS) == NextDue()
 
 
 def test_entities_are_looked_at_when_faint_and_unused_for_thirty_days() -> None:
@@ -217,22 +217,22 @@ def test_entities_are_looked_at_when_faint_and_unused_for_thirty_days() -> None:
     assert (due.due_at - START) / DAY == pytest.approx(31.38, abs=0.01)
     faint = ada.model_copy(update={"salience": 0.05})
     assert next_due(faint, None, START, LAWS).due_at == day(30) + SLACK
-    seen = Usage("Entity", "e", last_accessed=day(10))
+    seen = RecordUsage("Entity", "e", last_accessed=day(10))
     assert next_due(faint, seen, day(10), LAWS).due_at == day(40) + SLACK
 
 
 def test_conversations_are_looked_at_after_ninety_days() -> None:
     talk = Conversation(id="c", recorded_at=START)
     assert next_due(talk, None, START, LAWS)[:2] == (day(90) + SLACK, CLEANUP)
-    assert next_due(talk.model_copy(update={"archived": True}), None, START, LAWS) == Next()
-    kept = LifeOptions(retention=RetentionOptions(conversation_days=None))
-    assert next_due(talk, None, START, kept) == Next()
+    assert next_due(talk.model_copy(update={"archived": True}), None, START, LAWS) == NextDue()
+    kept = LifecycleSettings(retention=RetentionOptions(conversation_days=None))
+    assert next_due(talk, None, START, kept) == NextDue()
 
 
 def test_long_lived_facts_are_due_only_where_a_retention_is_set() -> None:
-    laws = LifeOptions(retention=RetentionOptions(ltm_retention_days=30))
+    laws = LifecycleSettings(retention=RetentionOptions(ltm_retention_days=30))
     assert next_due(fact(tier="long"), None, START, laws)[:2] == (day(30) + SLACK, CLEANUP)
-    assert next_due(fact(tier="long", importance=0.9), None, START, laws) == Next()
+    assert next_due(fact(tier="long", importance=0.9), None, START, laws) == NextDue()
 
 
 RECORDS: list[Record] = [
@@ -245,7 +245,7 @@ RECORDS: list[Record] = [
 @given(record=st.sampled_from(RECORDS), uses=st.integers(0, 6), at=st.floats(0, 20), step=st.floats(0.04, 9))
 def test_no_look_is_repeated_and_no_crossing_is_missed(record: Record, uses: int, at: float, step: float) -> None:
     """Days are simulated at any pace: a look settles what is due then, and finds what a look at each moment finds."""
-    seen = Usage(record.kind, record.id, access_count=uses, use_count=uses, conversations=2,
+    seen = RecordUsage(record.kind, record.id, access_count=uses, use_count=uses, conversations=2,
                  last_accessed=day(at) if uses else None, last_review_at=day(at) if uses else None)  # fmt: skip
     now, due, looks = day(at), next_due(record, seen, day(at), LAWS), 0
     while now < day(200) and due.due_at is not None:
@@ -262,7 +262,7 @@ def test_no_look_is_repeated_and_no_crossing_is_missed(record: Record, uses: int
     assert due.due_for in ("", DECAY) if ends is None else due[:2] == ends
 
 
-def _ends(record: Record, seen: Usage, at: float) -> tuple[datetime | None, str] | None:
+def _ends(record: Record, seen: RecordUsage, at: float) -> tuple[datetime | None, str] | None:
     """What a look at every crossing, one after the other, comes to in the end."""
     due = next_due(record, seen, day(at), LAWS)
     while due.due_for == DECAY and due.due_at is not None:
@@ -278,12 +278,12 @@ def test_a_clock_set_back_by_an_hour_harms_nothing(record: Record, at: float, ba
     assert behind.due_for in (ahead.due_for, DECAY)
     assert behind.due_at is None or ahead.due_at is None or behind.due_at <= ahead.due_at
     if isinstance(record, Fact):
-        assert score_now(record, None, then, NUMBERS) >= score_now(record, None, now, NUMBERS)
-        assert score_now(record, None, day(-1), NUMBERS) == score_now(record, None, START, NUMBERS)
+        assert decay_score_now(record, None, then, NUMBERS) >= decay_score_now(record, None, now, NUMBERS)
+        assert decay_score_now(record, None, day(-1), NUMBERS) == decay_score_now(record, None, START, NUMBERS)
 
 
 def test_the_laws_have_no_memory_of_how_often_they_were_asked() -> None:
     """Three days at once are three single days: the value depends on the elapsed time alone."""
-    daily = [decay.score(2, START, 1.0, day(n), NUMBERS) for n in range(5)]
+    daily = [decay.decay_score(2, START, 1.0, day(n), NUMBERS) for n in range(5)]
     assert daily[3] == pytest.approx(daily[0] * (daily[1] / daily[0]) ** 3)
     assert all(later < earlier for earlier, later in pairwise(daily))

@@ -14,13 +14,13 @@ from agentmem.errors import Closed, ConfigError
 from agentmem.providers import EmbedderOptions, TokenEmbedder, open_embedder
 from agentmem.providers.hash import HashEmbedder
 
-OPTIONS = EmbedderOptions(models=Path("unused"))
+OPTIONS = EmbedderOptions(models_dir=Path("unused"))
 
 LARGEST, VALUES = [15, 448, 501], [0.5288495, 0.4223834, -0.2550303]
 
 
 def vectors(*texts: str) -> np.ndarray:
-    return HashEmbedder(512).vectors(texts)
+    return HashEmbedder(512).embed_sync(texts)
 
 
 async def test_texts_become_unit_vectors_in_their_order() -> None:
@@ -31,7 +31,7 @@ async def test_texts_become_unit_vectors_in_their_order() -> None:
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found[1700:1701], await embedder.embed([many[1700]]))
     assert (await embedder.embed([])).shape == (0, 512)
-    assert embedder.grains == ("whole",)
+    assert embedder.granularities == ("whole",)
     assert not isinstance(embedder, TokenEmbedder)
     await embedder.close()
     with pytest.raises(Closed):
@@ -100,7 +100,7 @@ def test_ten_thousand_short_texts_take_no_time() -> None:
     words = [f"{first}{second}ing" for first in "abcdefghij" for second in ("ccept", "ssum", "ppear", "lign", "rriv")]
     texts = [" ".join(words[(number * step) % 50] for step in range(1, 13)) for number in range(10_000)]
     embedder = HashEmbedder(512)
-    embedder.vectors(texts[:100])
+    embedder.embed_sync(texts[:100])
     start = time.process_time()
-    embedder.vectors(texts)
+    embedder.embed_sync(texts)
     assert time.process_time() - start < 10_000 * 0.00033

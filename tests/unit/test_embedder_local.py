@@ -17,13 +17,13 @@ from agentmem.errors import Closed, ConfigError, ModelUnavailable
 from agentmem.providers import EmbedderOptions, TokenEmbedder, open_embedder
 from agentmem.providers.model_folder import ModelFolder
 from agentmem.providers.sentence_model import SentenceModel
-from agentmem.providers.token_projection import fit
+from agentmem.providers.token_projection import fit_projection
 from tests.fakes.sentence_models import (
     HIDDEN,
     VOCABULARY,
     bert_states,
-    ids,
-    unit,
+    encode_ids,
+    normalize,
     write_bert,
     write_lookup,
 )
@@ -33,7 +33,7 @@ TEXT = "peanut allergy . chef avoid peanut"
 
 @pytest.fixture
 def options(tmp_path: Path) -> EmbedderOptions:
-    return EmbedderOptions(models=tmp_path / "models")
+    return EmbedderOptions(models_dir=tmp_path / "models")
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def built(options: EmbedderOptions) -> list[Path]:
-    return sorted((options.models / "built").glob("*"))
+    return sorted((options.models_dir / "built").glob("*"))
 
 
 async def test_a_graph_built_from_weights_computes_the_model(folder: Path, options: EmbedderOptions) -> None:
@@ -59,7 +59,7 @@ async def test_a_graph_built_from_weights_computes_the_model(folder: Path, optio
     embedder = open_embedder(f"local:{folder}@fp32", options)
     vectors = await embedder.embed([TEXT, "rain"])
     for vector, text in zip(vectors, (TEXT, "rain"), strict=True):
-        np.testing.assert_allclose(vector, unit(bert_states(weights, ids(text)).mean(0)), atol=1e-5)
+        np.testing.assert_allclose(vector, normalize(bert_states(weights, encode_ids(text)).mean(0)), atol=1e-5)
     assert vectors.dtype == np.float32
     await embedder.close()
 
@@ -68,7 +68,7 @@ async def test_int8_is_the_default_and_close_to_the_model(folder: Path, options:
     weights = write_bert(folder)
     embedder = open_embedder(f"local:{folder}", options)
     vector = (await embedder.embed([TEXT]))[0]
-    assert vector @ unit(bert_states(weights, ids(TEXT)).mean(0)) > 0.999
+    assert vector @ normalize(bert_states(weights, encode_ids(TEXT)).mean(0)) > 0.999
     assert [path.name.split("-")[0] for path in built(options)] == ["int8"]
     await embedder.close()
 
@@ -76,7 +76,7 @@ async def test_int8_is_the_default_and_close_to_the_model(folder: Path, options:
 async def test_a_vector_does_not_depend_on_its_company(folder: Path, options: EmbedderOptions) -> None:
     write_bert(folder)
     one = open_embedder(f"local:{folder}", options)
-    two = open_embedder(f"local:{folder}", EmbedderOptions(models=options.models, threads=2))
+    two = open_embedder(f"local:{folder}", EmbedderOptions(models_dir=options.models_dir, threads=2))
     texts = [" ".join(VOCABULARY[5 + number % 9] for number in range(size)) for size in range(1, 30)]
     alone = np.concatenate([await one.embed([text]) for text in texts])
     together = await two.embed(texts[::-1] + texts)
@@ -101,13 +101,13 @@ async def test_equal_texts_are_read_once(
 ) -> None:
     write_lookup(folder)
     read: list[str] = []
-    real = SentenceModel.read
+    real = SentenceModel.encode
 
     def counting(self: SentenceModel, text: str, *, tokens: bool = False) -> object:
         read.append(text)
-        return real(self, text, tokens=tokens)
+        return real(self, text, with_tokens=tokens)
 
-    monkeypatch.setattr(SentenceModel, "read", counting)
+    monkeypatch.setattr(SentenceModel, "encode", counting)
     embedder = open_embedder(f"local:{folder}", options)
     vectors = await embedder.embed(["rain", "music", "rain"])
     assert sorted(read) == ["music", "rain"]
@@ -120,7 +120,7 @@ async def test_threads_have_about_as_much_to_read(
 ) -> None:
     write_lookup(folder)
     readers: dict[str, str] = {}
-    real = SentenceModel.read
+    real = SentenceModel.encode
     begun = threading.Barrier(2)  # so that nobody is done before both have begun
 
     def noting(self: SentenceModel, text: str, *, tokens: bool = False) -> object:
@@ -128,9 +128,9 @@ async def test_threads_have_about_as_much_to_read(
         readers[text] = threading.current_thread().name
         if not known:
             begun.wait(30)
-        return real(self, text, tokens=tokens)
+        return real(self, text, with_tokens=tokens)
 
-    monkeypatch.setattr(SentenceModel, "read", noting)
+    monkeypatch.setattr(SentenceModel, "encode", noting)
     embedder = open_embedder(f"local:{folder}", replace(options, threads=2))
     await embedder.embed(["rain", "music", "rain and music " * 20, "music and rain"])
     long = readers.pop("rain and music " * 20)
@@ -141,13 +141,13 @@ async def test_threads_have_about_as_much_to_read(
 
 async def test_an_exported_folder_is_pooled_as_its_files_say(folder: Path, options: EmbedderOptions) -> None:
     table = write_lookup(folder, graph="onnx/model.onnx")
-    rows = table[ids(TEXT)]
+    rows = table[encode_ids(TEXT)]
     for mode, expected in (("mean_tokens", rows.mean(0)), ("cls_token", rows[0])):
         (folder / "1_Pooling").mkdir(exist_ok=True)
         stated = {"word_embedding_dimension": HIDDEN, f"pooling_mode_{mode}": True, "pooling_mode_max_tokens": False}
         (folder / "1_Pooling" / "config.json").write_text(json.dumps(stated))
         embedder = open_embedder(f"local:{folder}", options)
-        np.testing.assert_allclose((await embedder.embed([TEXT]))[0], unit(expected), atol=1e-6)
+        np.testing.assert_allclose((await embedder.embed([TEXT]))[0], normalize(expected), atol=1e-6)
         await embedder.close()
     assert built(options) == []
 
@@ -155,10 +155,10 @@ async def test_an_exported_folder_is_pooled_as_its_files_say(folder: Path, optio
 @pytest.mark.parametrize("tokens", [True, False])
 async def test_a_sentence_output_is_taken_as_it_is(folder: Path, options: EmbedderOptions, tokens: bool) -> None:
     table = write_lookup(folder, sentence=True, tokens=tokens)
-    expected = table[ids(TEXT)].sum(0)
+    expected = table[encode_ids(TEXT)].sum(0)
     expected[0] *= 2
     embedder = open_embedder(f"local:{folder}", options)
-    np.testing.assert_allclose((await embedder.embed([TEXT]))[0], unit(expected), atol=1e-6)
+    np.testing.assert_allclose((await embedder.embed([TEXT]))[0], normalize(expected), atol=1e-6)
     assert isinstance(embedder, TokenEmbedder) is tokens
     await embedder.close()
 
@@ -190,7 +190,7 @@ async def test_word_pieces_come_packed_and_without_the_special_ones(folder: Path
     assert isinstance(embedder, TokenEmbedder)
     vectors, tokens = await embedder.embed_tokens([TEXT, "", TEXT])
     np.testing.assert_array_equal(vectors, await embedder.embed([TEXT, "", TEXT]))
-    assert tokens[0].ids.tolist() == ids(TEXT)[1:-1]
+    assert tokens[0].ids.tolist() == encode_ids(TEXT)[1:-1]
     assert tokens[0].ids.dtype == np.int32
     assert tokens[0].vectors.dtype == np.int8
     assert tokens[0].vectors.shape == (6, 64)
@@ -208,10 +208,10 @@ def test_the_word_piece_matrix_is_orthonormal_and_fitted_alike_every_time(
     folder: Path, options: EmbedderOptions
 ) -> None:
     write_lookup(folder)
-    model = SentenceModel(ModelFolder(folder), options.models, dimensions=HIDDEN)
-    matrix = fit(model)
+    model = SentenceModel(ModelFolder(folder), options.models_dir, dimensions=HIDDEN)
+    matrix = fit_projection(model)
     np.testing.assert_allclose(matrix.T @ matrix, np.eye(64), atol=1e-5)
-    np.testing.assert_allclose(fit(model), matrix, atol=1e-5)
+    np.testing.assert_allclose(fit_projection(model), matrix, atol=1e-5)
 
 
 async def test_what_is_built_is_kept(folder: Path, options: EmbedderOptions) -> None:
@@ -244,8 +244,8 @@ def test_two_that_build_at_once_leave_one_file(folder: Path, options: EmbedderOp
 
     def load(_: int) -> list[float]:
         start.wait()
-        model = SentenceModel(ModelFolder(folder), options.models, dimensions=HIDDEN)
-        return [float(part) for part in model.read(TEXT).vector]
+        model = SentenceModel(ModelFolder(folder), options.models_dir, dimensions=HIDDEN)
+        return [float(part) for part in model.encode(TEXT).vector]
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(load, range(2))
@@ -328,7 +328,7 @@ async def test_a_folder_that_cannot_be_written_is_named(folder: Path, tmp_path: 
     write_bert(folder)
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(ConfigError, match="cannot write"):
-        await open_embedder(f"local:{folder}", EmbedderOptions(models=tmp_path / "file")).embed([TEXT])
+        await open_embedder(f"local:{folder}", EmbedderOptions(models_dir=tmp_path / "file")).embed([TEXT])
 
 
 def test_an_empty_folder_and_wrong_dimensions_are_refused_at_once(folder: Path, options: EmbedderOptions) -> None:
@@ -355,7 +355,9 @@ async def test_without_network_a_hub_name_says_what_to_do(options: EmbedderOptio
 
 @pytest.mark.usefixtures("offline")
 async def test_a_downloaded_model_is_found_without_network(options: EmbedderOptions) -> None:
-    table = write_lookup(options.models / "hub" / "models--somebody--some-model" / "snapshots" / "0123")
+    table = write_lookup(options.models_dir / "hub" / "models--somebody--some-model" / "snapshots" / "0123")
     embedder = open_embedder("local/somebody/some-model", options)
-    np.testing.assert_allclose((await embedder.embed(["rain"]))[0], unit(table[ids("rain")].mean(0)), atol=1e-6)
+    np.testing.assert_allclose(
+        (await embedder.embed(["rain"]))[0], normalize(table[encode_ids("rain")].mean(0)), atol=1e-6
+    )
     await embedder.close()

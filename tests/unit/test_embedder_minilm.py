@@ -19,7 +19,7 @@ TURNS = [
 
 @pytest.fixture(scope="module")
 def options(tmp_path_factory: pytest.TempPathFactory) -> EmbedderOptions:
-    return EmbedderOptions(models=tmp_path_factory.mktemp("models"))
+    return EmbedderOptions(models_dir=tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture
@@ -54,5 +54,5 @@ async def test_word_pieces_find_their_like(embedder: Embedder) -> None:
 
 
 def test_nothing_is_written_but_what_was_built(options: EmbedderOptions) -> None:
-    names: list[str] = [path.name for path in Path(options.models).rglob("*") if path.is_file()]
+    names: list[str] = [path.name for path in Path(options.models_dir).rglob("*") if path.is_file()]
     assert all(name.startswith(("int8-", "tokens64-")) for name in names)

@@ -13,7 +13,7 @@ import pytest
 
 import agentmem.providers as providers
 from agentmem.errors import ConfigError
-from agentmem.providers import EmbedderOptions, open_embedder, resolve_auto, vendors
+from agentmem.providers import EmbedderOptions, list_vendors, open_embedder, resolve_auto
 from tests.fakes.sentence_models import HIDDEN, write_bert, write_lookup
 
 NEW_VENDOR = '''
@@ -37,7 +37,7 @@ def embedder(model, options):
 
 @pytest.fixture
 def options(tmp_path: Path) -> EmbedderOptions:
-    return EmbedderOptions(models=tmp_path / "models")
+    return EmbedderOptions(models_dir=tmp_path / "models")
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ async def test_a_vendor_is_added_by_adding_a_file(options: EmbedderOptions) -> N
     assert embedder.identity == "acme:some/model:16"
     np.testing.assert_array_equal(await embedder.embed(["a"]), np.full((1, 16), 0.25, np.float32))
     assert open_embedder(embedder.identity, options).identity == embedder.identity
-    assert "acme" in vendors()
+    assert "acme" in list_vendors()
 
 
 @pytest.mark.parametrize(
@@ -69,19 +69,19 @@ def test_an_unknown_vendor_is_refused_with_those_there_are(spec: str, options: E
 
 
 def test_only_vendors_count_as_vendors() -> None:
-    assert vendors() == ["hash", "local", "openai"]
+    assert list_vendors() == ["hash", "local", "openai"]
 
 
 def test_auto_is_lexical_without_weights(options: EmbedderOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentmem.providers.model_folder.WHEELS", {})
+    monkeypatch.setattr("agentmem.providers.model_folder.MODEL_WHEELS", {})
     monkeypatch.setenv("OPENAI_API_KEY", "sk-there-but-not-asked-for")
     assert resolve_auto(options) == "hash:v1"
     assert open_embedder("auto", options).identity == "hash:v1:512"
 
 
 def test_auto_takes_weights_under_models(options: EmbedderOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentmem.providers.model_folder.WHEELS", {})
-    write_bert(options.models / "all-MiniLM-L6-v2")
+    monkeypatch.setattr("agentmem.providers.model_folder.MODEL_WHEELS", {})
+    write_bert(options.models_dir / "all-MiniLM-L6-v2")
     assert resolve_auto(options) == "local:all-MiniLM-L6-v2"
     assert open_embedder("auto", options).identity == f"local:all-MiniLM-L6-v2:{HIDDEN}"
 
@@ -98,7 +98,7 @@ def test_auto_takes_weights_under_models(options: EmbedderOptions, monkeypatch: 
 def test_auto_needs_the_libraries_too(
     options: EmbedderOptions, monkeypatch: pytest.MonkeyPatch, missing: str, graph: bool, chosen: str
 ) -> None:
-    (write_lookup if graph else write_bert)(options.models / "all-MiniLM-L6-v2")
+    (write_lookup if graph else write_bert)(options.models_dir / "all-MiniLM-L6-v2")
     real = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None if name == missing else real(name, *rest))
     assert resolve_auto(options) == chosen
@@ -110,7 +110,7 @@ def test_auto_takes_no_model(options: EmbedderOptions) -> None:
 
 
 def test_dimensions_in_the_spec_and_in_the_options_must_agree(tmp_path: Path) -> None:
-    options = EmbedderOptions(models=tmp_path, dimensions=64)
+    options = EmbedderOptions(models_dir=tmp_path, dimensions=64)
     assert open_embedder("hash:v1:64", options).identity == "hash:v1:64"
     with pytest.raises(ConfigError, match="512"):
         open_embedder("hash:v1:512", options)

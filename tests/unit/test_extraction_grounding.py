@@ -10,27 +10,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.extraction import FactDraft, Window
-from agentmem.extraction.figures import numbers_claimed, numbers_said
-from agentmem.extraction.grounding import Ground, doubt, find_quote, refusal, settled
+from agentmem.extraction.figures import claimed_numbers, quotable_numbers
+from agentmem.extraction.grounding import (
+    GroundingContext,
+    align_quote,
+    normalize_draft,
+    rejection_reason,
+    review_reason,
+)
 from agentmem.model.records import Entity, Fact, Turn
 
 SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)  # a Wednesday
 
 
-def ground(text: str, *, role: str = "user", speaker: str | None = None, prompt: str = "", **around: object) -> Ground:
+def ground(
+    text: str, *, role: str = "user", speaker: str | None = None, prompt: str = "", **around: object
+) -> GroundingContext:
     turn = Turn(id="t1", conversation_id="c", index=1, timestamp=SAID, content=text, role=role, speaker=speaker)
-    return Ground(Window(conversation_id="c", channel="_global", turns=(turn,), **around), prompt)  # type: ignore[arg-type]
+    return GroundingContext(Window(conversation_id="c", channel="_global", turns=(turn,), **around), prompt)  # type: ignore[arg-type]
 
 
-def fact(rests_on: Ground, claim: str, quote: str, **fields: object) -> FactDraft:
+def fact(rests_on: GroundingContext, claim: str, quote: str, **fields: object) -> FactDraft:
     text = rests_on.turns["t1"].content
-    draft = FactDraft(turn_id="t1", claim=claim, quote=quote, span=find_quote(text, quote), certainty="explicit")
+    draft = FactDraft(turn_id="t1", claim=claim, quote=quote, span=align_quote(text, quote), certainty="explicit")
     return replace(draft, **fields)  # type: ignore[arg-type]
 
 
 def doubted(text: str, claim: str, quote: str | None = None, **fields: object) -> str:
     rests_on = ground(text)
-    return doubt(fact(rests_on, claim, quote or text, **fields), rests_on)
+    return review_reason(fact(rests_on, claim, quote or text, **fields), rests_on)
 
 
 TEXT = "I “love” hiking —  in the\nRocky Mountains, don’t you? CAFÉ ﬁnally.  私は東京に住んでいます"
@@ -48,7 +56,7 @@ TEXT = "I “love” hiking —  in the\nRocky Mountains, don’t you? CAFÉ ﬁ
     ],
 )
 def test_a_quote_is_found_where_it_stands(quote: str, found: str) -> None:
-    span = find_quote(TEXT, quote)
+    span = align_quote(TEXT, quote)
     assert span is not None
     assert TEXT[span[0] : span[1]] == found
 
@@ -57,20 +65,20 @@ def test_a_quote_is_found_where_it_stands(quote: str, found: str) -> None:
     "quote", ["", "...", "ing", "hik", "in the", "don't you", "I love", "biking", "ountains", "a b"]
 )
 def test_a_quote_of_nothing_of_small_words_or_of_other_words_is_not_found(quote: str) -> None:
-    assert find_quote(TEXT, quote) is None
+    assert align_quote(TEXT, quote) is None
 
 
 @pytest.mark.long
 @given(st.text(max_size=60), st.text(max_size=20))
 def test_what_is_found_is_the_quote_but_for_its_form(text: str, quote: str) -> None:
-    span = find_quote(text + quote + " " + text, quote)
+    span = align_quote(text + quote + " " + text, quote)
     assert span is None or 0 <= span[0] < span[1] <= len(text + quote + " " + text)
 
 
 @given(st.lists(st.sampled_from(["Rome", "ﬁsh", "ÉCLAIR", "İstanbul", "ß", "  ", "—", "“", "’s", "x1"]), min_size=1))
 def test_any_form_of_a_text_is_found_in_it(words: list[str]) -> None:
     text = " ".join(["river", *words, "delta"])
-    assert find_quote(f"Well, {text}.", text.upper().replace("—", "-").replace(" ", "\n")) is not None
+    assert align_quote(f"Well, {text}.", text.upper().replace("—", "-").replace(" ", "\n")) is not None
 
 
 def test_ungrounded_when_the_quote_stands_elsewhere() -> None:
@@ -81,7 +89,7 @@ def test_ungrounded_when_the_quote_stands_elsewhere() -> None:
 @pytest.mark.parametrize("role", ["assistant", "system"])
 def test_turns_of_the_assistant_and_the_system_are_refused(role: str) -> None:
     rests_on = ground("You live in Rome.", role=role)
-    assert "assistant" in refusal(fact(rests_on, "The user lives in Rome.", "live in Rome"), rests_on)
+    assert "assistant" in rejection_reason(fact(rests_on, "The user lives in Rome.", "live in Rome"), rests_on)
 
 
 @pytest.mark.parametrize(
@@ -90,45 +98,49 @@ def test_turns_of_the_assistant_and_the_system_are_refused(role: str) -> None:
 def test_a_private_fact_is_the_assistants_word_about_itself(role: str, subject: str, fine: bool) -> None:
     rests_on = ground("I will send the report.", role=role)
     draft = fact(
-        rests_on, "The assistant will send the report.", "I will send the report", subject=subject, private=True
+        rests_on, "The assistant will send the report.", "I will send the report", subject=subject, agent_private=True
     )
-    assert (refusal(draft, rests_on) == "") is fine
+    assert (rejection_reason(draft, rests_on) == "") is fine
 
 
 def test_questions_are_refused() -> None:
     rests_on = ground("Do I live in Rome? I live near the sea. Is it “far”?")
-    assert "question" in refusal(fact(rests_on, "The user lives in Rome.", "live in Rome"), rests_on)
-    assert "question" in refusal(fact(rests_on, "It is far.", "Is it “far”"), rests_on)
-    assert refusal(fact(rests_on, "The user lives near the sea.", "I live near the sea"), rests_on) == ""
-    assert refusal(fact(rests_on, "The user lives near the sea.", "in Rome? I live near the sea"), rests_on) == ""
+    assert "question" in rejection_reason(fact(rests_on, "The user lives in Rome.", "live in Rome"), rests_on)
+    assert "question" in rejection_reason(fact(rests_on, "It is far.", "Is it “far”"), rests_on)
+    assert rejection_reason(fact(rests_on, "The user lives near the sea.", "I live near the sea"), rests_on) == ""
+    assert (
+        rejection_reason(fact(rests_on, "The user lives near the sea.", "in Rome? I live near the sea"), rests_on) == ""
+    )
 
 
 def test_what_is_said_beside_a_question_is_not_asked() -> None:
     text = "I started a diet - what's new with you? I want to eat well, so what do you cook?"
     rests_on = ground(text)
     for quote in ("I started a diet", "I want to eat well"):
-        assert refusal(fact(rests_on, f"The user says: {quote}", quote), rests_on) == ""
-    assert "question" in refusal(fact(rests_on, "Somebody cooks.", "what do you cook"), rests_on)
+        assert rejection_reason(fact(rests_on, f"The user says: {quote}", quote), rests_on) == ""
+    assert "question" in rejection_reason(fact(rests_on, "Somebody cooks.", "what do you cook"), rests_on)
     long = ground("I sing in a choir. Do you like cats?")
     whole = long.turns["t1"].content
-    assert "question" in doubt(fact(long, "The user likes cats.", whole), long)
-    assert doubt(fact(long, "The user asked about cats.", whole), long) == ""
-    assert doubt(fact(long, "The user sings in a choir.", whole), long) == ""
+    assert "question" in review_reason(fact(long, "The user likes cats.", whole), long)
+    assert review_reason(fact(long, "The user asked about cats.", whole), long) == ""
+    assert review_reason(fact(long, "The user sings in a choir.", whole), long) == ""
 
 
 def test_echoes_are_refused() -> None:
     known = (Fact(id="f", claim="The user keeps alpacas."),)
     text = "You said: the user keeps alpacas! And I do keep alpacas. - I like figs [1a2b3c4d]\n- I like figs [1a2b3c4d]"
-    rests_on = ground(text, facts=known, prompt="An example: Zora Quill sails to Spain.")
-    assert "known" in refusal(fact(rests_on, "The user keeps alpacas", "the user keeps alpacas"), rests_on)
-    assert "known" in refusal(fact(rests_on, "The user keeps alpacas", "my many alpacas"), rests_on)
-    assert refusal(fact(rests_on, "The user keeps alpacas", "I do keep alpacas"), rests_on) == ""
-    assert "prompt" in refusal(fact(rests_on, "Zora Quill sails to Spain.", "I do keep alpacas"), rests_on)
+    rests_on = ground(text, known_facts=known, prompt="An example: Zora Quill sails to Spain.")
+    assert "known" in rejection_reason(fact(rests_on, "The user keeps alpacas", "the user keeps alpacas"), rests_on)
+    assert "known" in rejection_reason(fact(rests_on, "The user keeps alpacas", "my many alpacas"), rests_on)
+    assert rejection_reason(fact(rests_on, "The user keeps alpacas", "I do keep alpacas"), rests_on) == ""
+    assert "prompt" in rejection_reason(fact(rests_on, "Zora Quill sails to Spain.", "I do keep alpacas"), rests_on)
     own = fact(rests_on, "The user likes figs.", "I like figs", span=(text.rindex("I like"), len(text)))
-    assert "recall" in refusal(own, rests_on)
-    said_back = ground("I know: Alpacas eat hay.", role="assistant", facts=(Fact(id="g", claim="Alpacas eat hay."),))
-    private = fact(said_back, "Alpacas eat hay", "Alpacas eat hay", private=True, subject="agent")
-    assert "known" in refusal(private, said_back)
+    assert "recall" in rejection_reason(own, rests_on)
+    said_back = ground(
+        "I know: Alpacas eat hay.", role="assistant", known_facts=(Fact(id="g", claim="Alpacas eat hay."),)
+    )
+    private = fact(said_back, "Alpacas eat hay", "Alpacas eat hay", agent_private=True, subject="agent")
+    assert "known" in rejection_reason(private, said_back)
 
 
 @pytest.mark.parametrize(
@@ -209,10 +221,10 @@ def test_numbers_were_said(text: str, claim: str, unsaid: str) -> None:
 
 
 def test_numbers_are_read_in_digits_and_words() -> None:
-    assert numbers_claimed("two hundred and forty, two thousand five hundred, 007, 5.50 and one") == {
+    assert claimed_numbers("two hundred and forty, two thousand five hundred, 007, 5.50 and one") == {
         "240", "2500", "7", "5.5",
     }  # fmt: skip
-    assert {"12", "3", "2", "10000", "10"} <= numbers_said("a dozen, the third, twice, 10k")
+    assert {"12", "3", "2", "10000", "10"} <= quotable_numbers("a dozen, the third, twice, 10k")
 
 
 def test_dates_in_a_claim_were_said() -> None:
@@ -224,17 +236,18 @@ def test_dates_in_a_claim_were_said() -> None:
 
 def test_names_were_given_somewhere() -> None:
     rests_on = ground(
-        "She moved to Ghent with O'Neil.", before=(Turn(id="b", content="My sister Marta rows."),),
-        entities=(Entity(id="e", name="Abara Ltd", aliases=("The Firm",)),), participants=("Iris",),
+        "She moved to Ghent with O'Neil.", context_turns=(Turn(id="b", content="My sister Marta rows."),),
+        known_entities=(Entity(id="e", name="Abara Ltd", aliases=("The Firm",)),), participants=("Iris",),
     )  # fmt: skip
     for name in ("Marta", "Iris", "Abara", "Ghent", "O'Neil"):
-        assert doubt(fact(rests_on, f"She and {name} moved.", "She moved to Ghent"), rests_on) in ("", _ALONE)
+        assert review_reason(fact(rests_on, f"She and {name} moved.", "She moved to Ghent"), rests_on) in ("", _ALONE)
     assert (
-        doubt(fact(rests_on, "Marta moved to Bruges.", "She moved to Ghent"), rests_on) == "name: Bruges was not named"
+        review_reason(fact(rests_on, "Marta moved to Bruges.", "She moved to Ghent"), rests_on)
+        == "name: Bruges was not named"
     )
-    assert "Henrik" in doubt(fact(rests_on, "Henrik moved to Ghent.", "She moved to Ghent"), rests_on)
+    assert "Henrik" in review_reason(fact(rests_on, "Henrik moved to Ghent.", "She moved to Ghent"), rests_on)
     strange = fact(rests_on, "Marta moved to Ghent.", "She moved to Ghent", entities=("Marta", "Bruno"))
-    assert doubt(strange, rests_on) == "name: Bruno was not named"
+    assert review_reason(strange, rests_on) == "name: Bruno was not named"
 
 
 _ALONE = "alone: the claim does not say of whom or what"
@@ -247,10 +260,10 @@ def test_a_claim_needs_support_in_what_was_said() -> None:
 def test_words_about_oneself_are_not_claimed_of_another() -> None:
     ann_and_bob = ("Ann Lee", "Bob")
     rests_on = ground("I won the chess cup.", speaker="Ann Lee", participants=ann_and_bob)
-    assert "person" in doubt(fact(rests_on, "Bob won the chess cup.", "I won the chess cup"), rests_on)
-    assert doubt(fact(rests_on, "Ann won the chess cup.", "I won the chess cup"), rests_on) == ""
+    assert "person" in review_reason(fact(rests_on, "Bob won the chess cup.", "I won the chess cup"), rests_on)
+    assert review_reason(fact(rests_on, "Ann won the chess cup.", "I won the chess cup"), rests_on) == ""
     rests_on = ground("You won the chess cup.", speaker="Ann Lee", participants=ann_and_bob)
-    assert doubt(fact(rests_on, "Bob won the chess cup.", "You won the chess cup"), rests_on) == ""
+    assert review_reason(fact(rests_on, "Bob won the chess cup.", "You won the chess cup"), rests_on) == ""
 
 
 @pytest.mark.parametrize("claim", ["I row boats.", "She rows boats.", "It rows boats.", "My boats row."])
@@ -266,8 +279,8 @@ def test_used_to_is_past() -> None:
         ("I used to live in Rome, now I live in Oslo", "The user lives in Oslo.", "current"),
     ):
         rests_on = ground(text)
-        draft = settled(fact(rests_on, claim, text, temporal_context="current"), rests_on)
-        assert (draft.temporal_context, draft.doubt) == (label, "")
+        draft = normalize_draft(fact(rests_on, claim, text, temporal_context="current"), rests_on)
+        assert (draft.temporal_context, draft.review_reason) == (label, "")
 
 
 @pytest.mark.parametrize(

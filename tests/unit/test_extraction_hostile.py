@@ -11,15 +11,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.extraction import Draft, Window
+from agentmem.extraction import ExtractionDraft, Window
 from agentmem.extraction.llm import PURPOSE_AGENT, extract
-from agentmem.model.records import Entity, Fact, Turn, build
+from agentmem.model.records import Entity, Fact, Turn, build_record
 from agentmem.model.scope import self_channel
-from agentmem.text.blocks import load_blocks
+from agentmem.text.blocks import load_templates
 from tests.fakes.recorded_llm import RecordedLLM
 
 SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)
-PROMPT = load_blocks("agentmem.extraction", "extract.md")["system"]
+PROMPT = load_templates("agentmem.extraction", "extract.md")["system"]
 TEXTS = {
     "t1": ("user", "I moved to Oslo in May 2024, and I have 3 cats. Do you like cats?"),
     "t2": ("assistant", "I will send you the list by Friday. The user keeps bees."),
@@ -33,12 +33,12 @@ WINDOW = Window(
         Turn(id=key, conversation_id="c", index=n, timestamp=SAID, content=text, role=role)
         for n, (key, (role, text)) in enumerate(TEXTS.items())
     ),
-    before=(Turn(id="b1", conversation_id="c", content="My sister Mia lives in Bergen."),),
-    facts=(
+    context_turns=(Turn(id="b1", conversation_id="c", content="My sister Mia lives in Bergen."),),
+    known_facts=(
         Fact(id="f1", claim="The user keeps bees."),
         Fact(id="f2", claim="The assistant sends lists.", channel=self_channel("helper"), subject="agent"),
     ),
-    entities=(Entity(id="e1", name="Oslo", type="place"),),
+    known_entities=(Entity(id="e1", name="Oslo", type="place"),),
     participants=("Ann",),
     agent_id="helper",
 )
@@ -117,29 +117,33 @@ ANYTHING = st.recursive(
 )
 
 
-def check(draft: Draft) -> None:
+def check(draft: ExtractionDraft) -> None:
     """What has to hold of every draft, whatever was replied."""
     named = {name for entity in draft.entities for name in (entity.name, *entity.aliases)} | {"Oslo"}
     for fact in draft.facts:
         role, text = TEXTS[fact.turn_id]
-        assert fact.doubt or fact.span is not None
+        assert fact.review_reason or fact.span is not None
         if fact.span is not None:
             assert 0 <= fact.span[0] < fact.span[1] <= len(text)
-        assert fact.private is (role == "assistant")
-        assert {fact.replaces, fact.ended, *fact.depends_on} <= {"", "f1", "f2"}
-        assert {fact.replaces, fact.ended} <= ({"", "f2"} if fact.private else {"", "f1"})
-        assert not (fact.turn_id == "t3" and (fact.replaces or fact.ended or not fact.doubt))
-        assert fact.doubt or fact.claim not in ("The user eats meat.", "The user has 4 cats.", "The user keeps bees.")
+        assert fact.agent_private is (role == "assistant")
+        assert {fact.supersedes_id, fact.ends_fact_id, *fact.depends_on} <= {"", "f1", "f2"}
+        assert {fact.supersedes_id, fact.ends_fact_id} <= ({"", "f2"} if fact.agent_private else {"", "f1"})
+        assert not (fact.turn_id == "t3" and (fact.supersedes_id or fact.ends_fact_id or not fact.review_reason))
+        assert fact.review_reason or fact.claim not in (
+            "The user eats meat.",
+            "The user has 4 cats.",
+            "The user keeps bees.",
+        )
         assert {name.lower() for name in fact.entities} <= {name.lower() for name in named}
         assert fact.claim.isprintable()
-        build(Fact, claim=fact.claim, certainty=fact.certainty, subject=fact.subject,
+        build_record(Fact, claim=fact.claim, certainty=fact.certainty, subject=fact.subject,
               temporal_context=fact.temporal_context, memory_type=fact.memory_type,
               valid_from=fact.valid_from, valid_to=fact.valid_to)  # fmt: skip
     for relation in draft.relations:
         assert relation.turn_id in {"t1", "t4"}
         assert relation.source != relation.target
-    for gloss in draft.glosses:
-        assert set(gloss.leans_on) <= (IDS | {"b1"}) - {gloss.turn_id}
+    for gloss in draft.summaries:
+        assert set(gloss.context_turn_ids) <= (IDS | {"b1"}) - {gloss.turn_id}
         assert len(gloss.keys) <= 6
         assert len(gloss.standalone) <= 400
     assert not any(word in note for note in draft.notes for word in ("Oslo", "cats", "meat", "evil"))
@@ -158,10 +162,10 @@ async def test_hostile_replies_get_far_enough_to_matter() -> None:
         hostile = Hostile(seed)
         drafts.append(await read_and_check(hostile.reply(), hostile.reply()))
     facts = [fact for draft in drafts for fact in draft.facts]
-    assert min(sum(bool(fact.doubt) for fact in facts), sum(not fact.doubt for fact in facts)) > 5
-    assert min(sum(fact.private for fact in facts), sum(bool(fact.depends_on) for fact in facts)) > 3
+    assert min(sum(bool(fact.review_reason) for fact in facts), sum(not fact.review_reason for fact in facts)) > 5
+    assert min(sum(fact.agent_private for fact in facts), sum(bool(fact.depends_on) for fact in facts)) > 3
     assert sum(bool(draft.relations) for draft in drafts) > 1
-    assert sum(bool(gloss.standalone) for draft in drafts for gloss in draft.glosses) > 10
+    assert sum(bool(gloss.standalone) for draft in drafts for gloss in draft.summaries) > 10
 
 
 @settings(max_examples=60, deadline=None)
@@ -170,11 +174,11 @@ async def test_no_reply_of_any_shape_escapes(reply: Any, own: Any) -> None:
     await read_and_check(reply, own)
 
 
-async def read_and_check(reply: Any, own: Any) -> Draft:
+async def read_and_check(reply: Any, own: Any) -> ExtractionDraft:
     llm = RecordedLLM(_as_text(reply), by_purpose={PURPOSE_AGENT: [_as_text(own)]})
-    read = await extract(WINDOW, llm.asker())
+    read = await extract(WINDOW, llm.structured())
     assert set(read.failed) <= IDS
-    assert [gloss.turn_id for gloss in read.draft.glosses] == [key for key in TEXTS if key not in read.failed]
+    assert [gloss.turn_id for gloss in read.draft.summaries] == [key for key in TEXTS if key not in read.failed]
     assert {each.turn_id for each in (*read.draft.facts, *read.draft.entities)} <= IDS - set(read.failed)
     check(read.draft)
     return read.draft
@@ -185,14 +189,16 @@ def _as_text(reply: Any) -> str:
 
 
 async def test_a_reply_of_ten_megabytes_fails_quietly() -> None:
-    read = await extract(WINDOW, RecordedLLM(json.dumps({"turns": [], "more": "x" * 10_000_000})).asker())
+    read = await extract(WINDOW, RecordedLLM(json.dumps({"turns": [], "more": "x" * 10_000_000})).structured())
     assert set(read.failed) == IDS
-    assert read.draft == Draft()
+    assert read.draft == ExtractionDraft()
 
 
 async def test_the_prompt_that_comes_back_gives_no_fact() -> None:
     lines = [line.strip("- ") for line in PROMPT.splitlines() if 20 < len(line) < 500]
     facts = [{"turn": "T1", "claim": line, "quote": "I have 3 cats"} for line in lines]
     assert len(facts) > 5
-    read = await extract(WINDOW, RecordedLLM({"turns": [], "facts": facts}, by_purpose={PURPOSE_AGENT: ["{}"]}).asker())
+    read = await extract(
+        WINDOW, RecordedLLM({"turns": [], "facts": facts}, by_purpose={PURPOSE_AGENT: ["{}"]}).structured()
+    )
     assert read.draft.facts == ()

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from agentmem.errors import BadReply, BudgetSpent, ModelUnavailable
-from agentmem.extraction import GlossDraft, Window
+from agentmem.errors import BudgetExceeded, InvalidModelOutput, ModelUnavailable
+from agentmem.extraction import TurnSummaryDraft, Window
 from agentmem.extraction.llm import PURPOSE, PURPOSE_AGENT, extract, extractor_name
-from agentmem.extraction.windows import cut
+from agentmem.extraction.windows import split_into_windows
 from agentmem.model.records import Entity, Fact, Turn
-from agentmem.providers.asking import Spending
+from agentmem.providers.asking import Budget
 from tests.fakes.recorded_llm import RecordedLLM
 
 SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)
@@ -40,11 +40,12 @@ def fact(claim: str, quote: str, label: str = "T1", **fields: Any) -> dict[str, 
 async def test_the_model_is_given_labels_and_words_but_no_ids() -> None:
     llm = RecordedLLM(NOTHING)
     given = window(
-        "I row on the Thames.", before=turns("Where do you row?", first=8, speaker="Bob"), participants=("Ann", "Bob"),
-        facts=(Fact(id=f"{IDS}6", claim="Ann rows."),), entities=(Entity(id=f"{IDS}7", name="Thames", type="place"),),
+        "I row on the Thames.", context_turns=turns("Where do you row?", first=8, speaker="Bob"),
+        participants=("Ann", "Bob"), known_facts=(Fact(id=f"{IDS}6", claim="Ann rows."),),
+        known_entities=(Entity(id=f"{IDS}7", name="Thames", type="place"),),
     )  # fmt: skip
-    await extract(given, llm.asker())
-    request = llm.asked[0]
+    await extract(given, llm.structured())
+    request = llm.requests[0]
     lead, _, data = request.content.partition("\n")
     assert "data" in lead
     assert json.loads(data) == {
@@ -60,36 +61,38 @@ async def test_the_model_is_given_labels_and_words_but_no_ids() -> None:
 async def test_the_fixed_part_is_the_same_for_every_window() -> None:
     llm = RecordedLLM(NOTHING)
     for text in ("I row on the Thames.", "I bake bread every day."):
-        await extract(window(text), llm.asker())
-    assert len({(request.system, request.purpose) for request in llm.asked}) == 1
-    assert "instruction" in llm.asked[0].system
+        await extract(window(text), llm.structured())
+    assert len({(request.system, request.purpose) for request in llm.requests}) == 1
+    assert "instruction" in llm.requests[0].system
 
 
 async def test_room_for_the_reply_grows_with_the_window_and_is_bounded() -> None:
     llm = RecordedLLM(NOTHING)
     for texts in (["I row boats."], ["I row boats."] * 6, ["I row boats. " * 900], ["x" * 90_000] * 3):
-        await extract(window(*texts), llm.asker())
-    room = [request.max_tokens for request in llm.asked]
+        await extract(window(*texts), llm.structured())
+    room = [request.max_tokens for request in llm.requests]
     assert room == sorted(room)
     assert room[0] < room[1] < room[2] < room[3] == 16_000
-    assert len(llm.asked[-1].content) < 80_000  # of each turn only the beginning is read
+    assert len(llm.requests[-1].content) < 80_000  # of each turn only the beginning is read
 
 
 async def test_pleasantries_cost_no_call() -> None:
     llm = RecordedLLM(NOTHING)
-    spending = Spending()
-    read = await extract(window("Hello!", "Thanks so much, bye!", agent_id="a"), llm.asker(spending))
-    assert (llm.asked, spending.total.calls, read.failed) == ([], 0, {})
-    assert read.draft.glosses == (GlossDraft(turn_id=f"{IDS}1"), GlossDraft(turn_id=f"{IDS}2"))
+    spending = Budget()
+    read = await extract(window("Hello!", "Thanks so much, bye!", agent_id="a"), llm.structured(spending))
+    assert (llm.requests, spending.total.calls, read.failed) == ([], 0, {})
+    assert read.draft.summaries == (TurnSummaryDraft(turn_id=f"{IDS}1"), TurnSummaryDraft(turn_id=f"{IDS}2"))
 
 
 async def test_every_turn_gets_one_gloss() -> None:
     said = [{"turn": "T2", "standalone": "The user bakes bread.", "keys": ["baking"], "leans_on": ["T1", "T9", "T2"]}]
     llm = RecordedLLM({"turns": [*said, *said, {"turn": "T7"}]})
-    read = await extract(window("I row boats.", "And I bake bread."), llm.asker())
-    assert read.draft.glosses == (
-        GlossDraft(turn_id=f"{IDS}1"),
-        GlossDraft(turn_id=f"{IDS}2", standalone="The user bakes bread.", keys=("baking",), leans_on=(f"{IDS}1",)),
+    read = await extract(window("I row boats.", "And I bake bread."), llm.structured())
+    assert read.draft.summaries == (
+        TurnSummaryDraft(turn_id=f"{IDS}1"),
+        TurnSummaryDraft(
+            turn_id=f"{IDS}2", standalone="The user bakes bread.", keys=("baking",), context_turn_ids=(f"{IDS}1",)
+        ),
     )
     assert read.draft.notes == ("gloss: turn unknown",)
 
@@ -98,41 +101,41 @@ async def test_the_assistants_turns_are_asked_about_on_their_own() -> None:
     own = fact("The assistant promised to send the report.", "I will send the report", "T2", subject="agent")
     llm = RecordedLLM(NOTHING, by_purpose={PURPOSE_AGENT: [{"facts": [own]}]})
     mixed = (*turns("Please send the report."), *turns("I will send the report.", first=2, role="assistant"))
-    read = await extract(window(turns=mixed, agent_id="helper"), llm.asker())
-    assert [request.purpose for request in llm.asked] == [PURPOSE, PURPOSE_AGENT]
-    assert [(each.claim, each.private) for each in read.draft.facts] == [(own["claim"], True)]
-    assert llm.asked[0].system != llm.asked[1].system
+    read = await extract(window(turns=mixed, agent_id="helper"), llm.structured())
+    assert [request.purpose for request in llm.requests] == [PURPOSE, PURPOSE_AGENT]
+    assert [(each.claim, each.agent_private) for each in read.draft.facts] == [(own["claim"], True)]
+    assert llm.requests[0].system != llm.requests[1].system
 
 
 @pytest.mark.parametrize("agent_id, text", [(None, "I will send the report."), ("helper", "Sure!")])
 async def test_without_an_agent_or_a_word_of_its_own_there_is_no_second_call(agent_id: str | None, text: str) -> None:
     llm = RecordedLLM(NOTHING)
     mixed = (*turns("Please send the report."), *turns(text, first=2, role="assistant"))
-    await extract(window(turns=mixed, agent_id=agent_id), llm.asker())
-    assert [request.purpose for request in llm.asked] == [PURPOSE]
+    await extract(window(turns=mixed, agent_id=agent_id), llm.structured())
+    assert [request.purpose for request in llm.requests] == [PURPOSE]
 
 
 async def test_a_bad_reply_is_split_once_and_what_the_other_half_gave_is_kept() -> None:
     good = {"turns": [], "facts": [fact("The user bakes bread.", "I bake bread", "T2")]}
     llm = RecordedLLM("{", "{", "{", "{", good)
-    read = await extract(window("I row boats.", "I sail a lot.", "I bake bread."), llm.asker())
-    assert len(llm.asked) == 5  # the window, its repair; the first half, its repair; the second half
-    assert [(each.turn_id, each.doubt) for each in read.draft.facts] == [(f"{IDS}3", "")]
+    read = await extract(window("I row boats.", "I sail a lot.", "I bake bread."), llm.structured())
+    assert len(llm.requests) == 5  # the window, its repair; the first half, its repair; the second half
+    assert [(each.turn_id, each.review_reason) for each in read.draft.facts] == [(f"{IDS}3", "")]
     assert set(read.failed) == {f"{IDS}1"}
     assert "cannot be used" in read.failed[f"{IDS}1"]
-    assert [gloss.turn_id for gloss in read.draft.glosses] == [f"{IDS}2", f"{IDS}3"]
-    assert "I row boats." in json.loads(llm.asked[4].content.partition("\n")[2])["earlier"][0]["text"]
+    assert [gloss.turn_id for gloss in read.draft.summaries] == [f"{IDS}2", f"{IDS}3"]
+    assert "I row boats." in json.loads(llm.requests[4].content.partition("\n")[2])["earlier"][0]["text"]
 
 
 async def test_a_single_turn_is_tried_once_more_with_more_room() -> None:
     good = {"turns": [], "facts": [fact("The user rows boats.", "I row boats")]}
-    llm = RecordedLLM(BadReply("cut off"), good)
-    read = await extract(window("I row boats."), llm.asker())
+    llm = RecordedLLM(InvalidModelOutput("cut off"), good)
+    read = await extract(window("I row boats."), llm.structured())
     assert [each.claim for each in read.draft.facts] == ["The user rows boats."]
-    assert llm.asked[1].max_tokens == 2 * llm.asked[0].max_tokens
-    again = RecordedLLM(BadReply("cut off"))
-    read = await extract(window("I row boats."), again.asker())
-    assert (len(again.asked), read.draft.glosses, read.failed) == (2, (), {f"{IDS}1": "cut off"})
+    assert llm.requests[1].max_tokens == 2 * llm.requests[0].max_tokens
+    again = RecordedLLM(InvalidModelOutput("cut off"))
+    read = await extract(window("I row boats."), again.structured())
+    assert (len(again.requests), read.draft.summaries, read.failed) == (2, (), {f"{IDS}1": "cut off"})
 
 
 async def test_nothing_of_a_failed_turn_is_left_in_the_draft() -> None:
@@ -142,18 +145,18 @@ async def test_nothing_of_a_failed_turn_is_left_in_the_draft() -> None:
         "facts": [fact("The user rows boats.", "I row boats")],
     }
     llm = RecordedLLM(said, by_purpose={PURPOSE_AGENT: ["no JSON"]})
-    read = await extract(window(turns=mixed, agent_id="helper"), llm.asker())
+    read = await extract(window(turns=mixed, agent_id="helper"), llm.structured())
     assert [each.turn_id for each in read.draft.facts] == [f"{IDS}1"]
-    assert [each.turn_id for each in read.draft.glosses] == [f"{IDS}1"]
+    assert [each.turn_id for each in read.draft.summaries] == [f"{IDS}1"]
     assert set(read.failed) == {f"{IDS}2"}
 
 
-@pytest.mark.parametrize("error", [ModelUnavailable("away"), BudgetSpent("spent")])
+@pytest.mark.parametrize("error", [ModelUnavailable("away"), BudgetExceeded("spent")])
 async def test_a_model_that_is_away_and_a_spent_budget_are_told(error: Exception) -> None:
     llm = RecordedLLM(error)
     with pytest.raises(type(error)):
-        await extract(window("I row boats.", "I bake bread."), llm.asker())
-    assert len(llm.asked) == 1
+        await extract(window("I row boats.", "I bake bread."), llm.structured())
+    assert len(llm.requests) == 1
 
 
 async def test_a_hundred_turns_cost_a_tenth_of_a_call_for_each_turn_and_kind() -> None:
@@ -162,11 +165,11 @@ async def test_a_hundred_turns_cost_a_tenth_of_a_call_for_each_turn_and_kind() -
         for n, role in enumerate(["user", "assistant"] * 50)
     ]
     llm = RecordedLLM(NOTHING, by_purpose={PURPOSE_AGENT: [{"facts": []}]})
-    for some in cut(spoken):
-        await extract(window(turns=tuple(some), agent_id="helper"), llm.asker())
+    for some in split_into_windows(spoken):
+        await extract(window(turns=tuple(some), agent_id="helper"), llm.structured())
     kinds = ("entities", "facts", "relations", "glosses")
-    assert len(llm.asked) == 34
-    assert len(llm.asked) <= 0.25 * len(spoken) * len(kinds)
+    assert len(llm.requests) == 34
+    assert len(llm.requests) <= 0.25 * len(spoken) * len(kinds)
 
 
 def test_the_extractor_is_named_after_its_model_and_its_prompts() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.extraction.moments import is_said, resolve
+from agentmem.extraction.moments import is_range_stated, parse_date_range
 
 SAID = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)  # a Monday
 
@@ -27,7 +27,7 @@ SAID = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)  # a Monday
     ],
 )
 def test_each_form_of_a_date_is_a_range(text: str, begins: str, ends: str) -> None:
-    assert resolve(text) == (
+    assert parse_date_range(text) == (
         datetime.fromisoformat(begins).replace(tzinfo=UTC),
         datetime.fromisoformat(ends).replace(tzinfo=UTC),
     )
@@ -42,12 +42,12 @@ def test_each_form_of_a_date_is_a_range(text: str, begins: str, ends: str) -> No
     ],
 )  # fmt: skip
 def test_what_is_no_date_is_none(text: str | None) -> None:
-    assert resolve(text) is None
+    assert parse_date_range(text) is None
 
 
 @given(st.text(alphabet="0123456789-/ Tweekof:Z", max_size=70) | st.text(max_size=30))
 def test_any_text_is_a_range_or_none(text: str) -> None:
-    found = resolve(text)
+    found = parse_date_range(text)
     assert found is None or found[0] < found[1]
 
 
@@ -67,9 +67,9 @@ def test_any_text_is_a_range_or_none(text: str) -> None:
     ],
 )
 def test_a_date_counts_where_the_words_allow_for_it(date: str, words: str) -> None:
-    found = resolve(date)
+    found = parse_date_range(date)
     assert found is not None
-    assert is_said(found, words, SAID)
+    assert is_range_stated(found, words, SAID)
 
 
 @pytest.mark.parametrize(
@@ -86,23 +86,23 @@ def test_a_date_counts_where_the_words_allow_for_it(date: str, words: str) -> No
     ],
 )
 def test_an_invented_date_does_not_count(date: str, words: str) -> None:
-    found = resolve(date)
+    found = parse_date_range(date)
     assert found is not None
-    assert not is_said(found, words, SAID)
+    assert not is_range_stated(found, words, SAID)
 
 
 def test_words_for_any_time_count_only_vaguely() -> None:
-    found = resolve("1994")
+    found = parse_date_range("1994")
     assert found is not None
-    assert not is_said(found, "It happened when I was ten.", SAID, vaguely=False)
+    assert not is_range_stated(found, "It happened when I was ten.", SAID, allow_vague=False)
 
 
 @given(st.text(max_size=200), st.datetimes(datetime(2, 1, 1), datetime(9990, 1, 1)), st.integers(0, 9_000_000))
 def test_any_words_allow_or_do_not(words: str, said: datetime, days: int) -> None:
     begins = min(said, datetime(9000, 1, 1)).replace(tzinfo=UTC) - timedelta(days=days % 365)
     for text in (words, f"{words} last year", "999 decades ago", "3 days ago"):
-        assert is_said((begins, begins + timedelta(days=1)), text, said.replace(tzinfo=UTC)) in (True, False)
+        assert is_range_stated((begins, begins + timedelta(days=1)), text, said.replace(tzinfo=UTC)) in (True, False)
 
 
 def test_without_a_time_of_its_own_a_turn_says_no_date() -> None:
-    assert not is_said((SAID, SAID + timedelta(days=1)), "today", None)
+    assert not is_range_stated((SAID, SAID + timedelta(days=1)), "today", None)

@@ -9,30 +9,30 @@ import pytest
 from pydantic import ValidationError
 
 from agentmem.extraction.reply import (
-    ITEMS,
-    KEYS,
-    LONGEST_CLAIM,
-    LONGEST_KEY,
-    AgentReply,
+    MAX_CLAIM_CHARS,
+    MAX_ITEMS,
+    MAX_KEY_CHARS,
+    MAX_KEYS,
+    AgentExtractionReply,
+    ExtractionReply,
     FactItem,
-    Reply,
 )
-from agentmem.providers.strict_schema import strict_schema
+from agentmem.providers.strict_schema import to_strict_schema
 
 FACT = {"turn": "T1", "claim": "Ann rows.", "quote": "I row"}
 
 
-def read(**lists: Any) -> Reply:
-    return Reply.model_validate_json(json.dumps({"turns": [], **lists}))
+def read(**lists: Any) -> ExtractionReply:
+    return ExtractionReply.model_validate_json(json.dumps({"turns": [], **lists}))
 
 
 def test_the_schemas_are_those_that_vendors_follow() -> None:
-    schema = strict_schema(Reply)
+    schema = to_strict_schema(ExtractionReply)
     assert schema["required"] == ["turns", "facts", "entities", "relations"]
     fact = schema["properties"]["facts"]["items"]
     assert fact["required"] == list(FactItem.model_fields)
     assert fact["properties"]["certainty"]["anyOf"][0]["enum"] == ["explicit", "implied", "inferred", "uncertain"]
-    assert strict_schema(AgentReply)["required"] == ["facts"]
+    assert to_strict_schema(AgentExtractionReply)["required"] == ["facts"]
 
 
 def test_one_malformed_item_never_drops_its_siblings() -> None:
@@ -44,7 +44,7 @@ def test_one_malformed_item_never_drops_its_siblings() -> None:
 @pytest.mark.parametrize("text", ["[]", "7", "{}", '{"facts": []}', '{"turns": null}', '{"turns": [], "facts": [1]}'])
 def test_an_envelope_without_anything_usable_is_refused(text: str) -> None:
     with pytest.raises(ValidationError):
-        Reply.model_validate_json(text)
+        ExtractionReply.model_validate_json(text)
 
 
 def test_lists_that_are_missing_or_null_are_empty() -> None:
@@ -53,13 +53,13 @@ def test_lists_that_are_missing_or_null_are_empty() -> None:
 
 
 def test_lengths_and_counts_are_bounded() -> None:
-    reply = read(facts=[{**FACT, "claim": "x" * (LONGEST_CLAIM + 1)}, *([FACT] * 200)])
-    assert len(reply.facts) == ITEMS["facts"]
+    reply = read(facts=[{**FACT, "claim": "x" * (MAX_CLAIM_CHARS + 1)}, *([FACT] * 200)])
+    assert len(reply.facts) == MAX_ITEMS["facts"]
     assert reply.dropped == ("facts: a malformed item was left out", "facts: more than 30 items, the rest was left out")
-    keys = ["a", "a", "", 5, "x" * (LONGEST_KEY + 1), *"bcdefgh"]
+    keys = ["a", "a", "", 5, "x" * (MAX_KEY_CHARS + 1), *"bcdefgh"]
     turn = read(turns=[{"turn": "T1", "standalone": None, "keys": keys}]).turns[0]
     assert (turn.standalone, turn.keys) == ("", ["a", "b", "c", "d", "e", "f"])
-    assert len(turn.keys) == KEYS
+    assert len(turn.keys) == MAX_KEYS
 
 
 def test_unknown_words_are_none_and_wrong_types_the_default() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agentmem.extraction.clauses import polarity
-from agentmem.extraction.figures import numbers_claimed, numbers_compared, numbers_said
-from agentmem.extraction.similar import SAME, says_the_same
+from agentmem.extraction.figures import claimed_numbers, comparable_numbers, quotable_numbers
+from agentmem.extraction.similar import MIN_DUPLICATE_COSINE, is_duplicate
 from agentmem.model.records import Fact
 
 NEAR = 0.97
@@ -29,8 +29,8 @@ def fact(claim: str, **fields: object) -> Fact:
     ],
 )
 def test_a_near_copy_says_the_same(new: str, known: str) -> None:
-    assert says_the_same(fact(new), fact(known), NEAR)
-    assert says_the_same(fact(known), fact(new), NEAR)
+    assert is_duplicate(fact(new), fact(known), NEAR)
+    assert is_duplicate(fact(known), fact(new), NEAR)
 
 
 @pytest.mark.parametrize(
@@ -54,24 +54,24 @@ def test_a_near_copy_says_the_same(new: str, known: str) -> None:
     ],
 )
 def test_what_differs_in_one_word_that_counts_does_not(new: str, known: str) -> None:
-    assert not says_the_same(fact(new), fact(known), NEAR)
-    assert not says_the_same(fact(known), fact(new), NEAR)
+    assert not is_duplicate(fact(new), fact(known), NEAR)
+    assert not is_duplicate(fact(known), fact(new), NEAR)
 
 
 def test_entities_subject_and_time_must_agree_and_the_claims_be_alike() -> None:
     new, known = fact("Ann has a small cat"), fact("Ann has a little cat")
-    assert says_the_same(new, known, SAME)
-    assert not says_the_same(new, known, SAME - 0.01)
+    assert is_duplicate(new, known, MIN_DUPLICATE_COSINE)
+    assert not is_duplicate(new, known, MIN_DUPLICATE_COSINE - 0.01)
     for other in ({"entity_ids": ("e1",)}, {"subject": "agent"}, {"temporal_context": "past"}):
-        assert not says_the_same(new, fact(known.claim, **other), NEAR)
+        assert not is_duplicate(new, fact(known.claim, **other), NEAR)
 
 
 def test_numbers_are_compared_in_one_form_and_in_their_order() -> None:
     text = "One of 21 runs of twenty-five hundred steps, her second, took 2.50 hours at 5k, once"
-    assert numbers_compared(text) == ["1", "21", "2500", "2", "2.5", "5000", "1"]
-    assert numbers_claimed(text) == {"21", "2500", "2.5", "5"}
-    assert {"5", "5000", "2", "1"} <= numbers_said(text)
-    assert numbers_compared("") == []
+    assert comparable_numbers(text) == ["1", "21", "2500", "2", "2.5", "5000", "1"]
+    assert claimed_numbers(text) == {"21", "2500", "2.5", "5"}
+    assert {"5", "5000", "2", "1"} <= quotable_numbers(text)
+    assert comparable_numbers("") == []
 
 
 def test_an_idiom_with_a_denial_is_none() -> None:

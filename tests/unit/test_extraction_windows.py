@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.extraction.windows import TOKENS, TURNS, cut, worth_reading
+from agentmem.extraction.windows import MAX_TOKENS, MAX_TURNS, is_substantive, split_into_windows
 from agentmem.model.records import Turn
-from agentmem.providers import estimated_tokens
+from agentmem.providers import estimate_tokens
 
 
 def turn(text: str, number: int = 0, conversation: str = "c", **fields: object) -> Turn:
@@ -23,20 +23,24 @@ def test_windows_keep_every_turn_once_in_order_and_within_bounds(
     sizes: list[tuple[str, int]], most: int, tokens: int
 ) -> None:
     turns = [turn("x" * size, n, conversation) for n, (conversation, size) in enumerate(sizes)]
-    windows = cut(turns, most=most, tokens=tokens)
+    windows = split_into_windows(turns, max_turns=most, max_tokens=tokens)
     assert [each for window in windows for each in window] == turns
     for window in windows:
         assert 1 <= len(window) <= most
         assert len({each.conversation_id for each in window}) == 1
-        assert len(window) == 1 or sum(estimated_tokens(each.content) for each in window) <= tokens
+        assert len(window) == 1 or sum(estimate_tokens(each.content) for each in window) <= tokens
 
 
 def test_a_window_takes_six_turns_or_1200_tokens_and_an_oversized_turn_stands_alone() -> None:
-    assert (TURNS, TOKENS) == (6, 1_200)
-    assert [len(window) for window in cut([turn("word", n) for n in range(14)])] == [6, 6, 2]
-    assert [len(window) for window in cut([turn("x" * 2_000, n) for n in range(5)])] == [2, 2, 1]
-    assert [len(window) for window in cut([turn("a"), turn("x" * 9_000), turn("b"), turn("c")])] == [1, 1, 2]
-    assert cut([]) == []
+    assert (MAX_TURNS, MAX_TOKENS) == (6, 1_200)
+    assert [len(window) for window in split_into_windows([turn("word", n) for n in range(14)])] == [6, 6, 2]
+    assert [len(window) for window in split_into_windows([turn("x" * 2_000, n) for n in range(5)])] == [2, 2, 1]
+    assert [len(window) for window in split_into_windows([turn("a"), turn("x" * 9_000), turn("b"), turn("c")])] == [
+        1,
+        1,
+        2,
+    ]
+    assert split_into_windows([]) == []
 
 
 @pytest.mark.parametrize(
@@ -49,7 +53,7 @@ def test_a_window_takes_six_turns_or_1200_tokens_and_an_oversized_turn_stands_al
     ],
 )  # fmt: skip
 def test_pleasantries_and_short_turns_are_not_worth_reading(text: str) -> None:
-    assert not worth_reading(turn(text))
+    assert not is_substantive(turn(text))
 
 
 @pytest.mark.parametrize(
@@ -61,13 +65,13 @@ def test_pleasantries_and_short_turns_are_not_worth_reading(text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_says_something_is_worth_reading(text: str) -> None:
-    assert worth_reading(turn(text))
+    assert is_substantive(turn(text))
 
 
 def test_a_shared_picture_says_something() -> None:
-    assert worth_reading(turn("Look!", metadata={"caption": "a dog on a beach"}))
+    assert is_substantive(turn("Look!", metadata={"caption": "a dog on a beach"}))
 
 
 @given(st.text(alphabet="thanksomuchi yeoC!'’ ", max_size=300))
 def test_any_text_is_judged(text: str) -> None:
-    assert worth_reading(turn(text + "x")) in (True, False)
+    assert is_substantive(turn(text + "x")) in (True, False)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from agentmem.providers import EmbedderOptions, open_embedder
-from agentmem.providers.int8_weights import Channels, Floats, quantise
-from tests.fakes.sentence_models import bert_states, ids, unit, write_bert, write_safetensors
+from agentmem.providers.int8_weights import ActivationRanges, Floats, quantize
+from tests.fakes.sentence_models import bert_states, encode_ids, normalize, write_bert, write_safetensors
 
 TEXT = "peanut allergy . chef avoid peanut"
 MATRICES = st.tuples(st.integers(1, 9), st.integers(1, 4)).flatmap(
@@ -22,7 +22,7 @@ MATRICES = st.tuples(st.integers(1, 9), st.integers(1, 4)).flatmap(
 
 @given(MATRICES)
 def test_neighbours_of_one_sign_never_overflow_sixteen_bits(weights: Floats) -> None:
-    rounded, _ = quantise(weights)
+    rounded, _ = quantize(weights)
     even = np.pad(rounded.astype(int), ((0, len(rounded) % 2), (0, 0)))
     for part in (np.maximum(even, 0), np.minimum(even, 0)):
         products = 255 * (part[::2] + part[1::2])
@@ -32,7 +32,7 @@ def test_neighbours_of_one_sign_never_overflow_sixteen_bits(weights: Floats) -> 
 
 @given(MATRICES)
 def test_rounding_moves_a_weight_by_half_a_step_at_most(weights: Floats) -> None:
-    rounded, scales = quantise(weights)
+    rounded, scales = quantize(weights)
     assert (np.abs(rounded * scales - weights) <= scales * 0.501 + 1e-30).all()
     assert (scales <= np.maximum(np.abs(weights).max(axis=0) / 63, 1e-30)).all()
 
@@ -40,11 +40,11 @@ def test_rounding_moves_a_weight_by_half_a_step_at_most(weights: Floats) -> None
 def test_channels_say_what_is_too_wide() -> None:
     low, high = np.full(200, -1, np.float32), np.full(200, 1, np.float32)
     low[3], high[3] = 2, 10
-    channels = Channels(low, high, low + 1)
-    assert (channels.centre[3], channels.excess[3], channels.copies[3]) == (6, 4, 10)
-    assert np.delete(channels.excess, 3).tolist() == np.delete(channels.copies, 3).tolist() == [1] * 199
-    assert channels.shares.sum() == pytest.approx(200)
-    assert channels.shared().high.max() == 1
+    channels = ActivationRanges(low, high, low + 1)
+    assert (channels.center[3], channels.outlier_scale[3], channels.split_counts[3]) == (6, 4, 10)
+    assert np.delete(channels.outlier_scale, 3).tolist() == np.delete(channels.split_counts, 3).tolist() == [1] * 199
+    assert channels.split_factors.sum() == pytest.approx(200)
+    assert channels.split().high.max() == 1
 
 
 @pytest.mark.parametrize("outlier, close", [("channel", 0.9999), ("neuron", 0.9997)])
@@ -61,7 +61,7 @@ async def test_values_far_out_cost_the_others_little(tmp_path: Path, outlier: st
             wide[7:9] *= 20
             narrow[:, 7:9] /= 20
     write_safetensors(tmp_path / "model" / "model.safetensors", weights)
-    embedder = open_embedder(f"local:{tmp_path / 'model'}", EmbedderOptions(models=tmp_path / "models"))
+    embedder = open_embedder(f"local:{tmp_path / 'model'}", EmbedderOptions(models_dir=tmp_path / "models"))
     vector = (await embedder.embed([TEXT]))[0]
-    assert vector @ unit(bert_states(weights, ids(TEXT)).mean(0)) > close
+    assert vector @ normalize(bert_states(weights, encode_ids(TEXT)).mean(0)) > close
     await embedder.close()

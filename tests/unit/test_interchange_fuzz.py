@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.errors import InvalidRecord
-from agentmem.interchange.turns import read_turns
+from agentmem.interchange.turns import load_turns
 
 KEYS = (
     "role content type text messages conversations conversation turns id name x tool_calls session_1 "
@@ -48,7 +48,7 @@ def check(folders: pytest.TempPathFactory, written: bytes, chosen: Any) -> None:
     path = folders.getbasetemp() / "fuzz.jsonl"
     path.write_bytes(written)
     errors: list[InvalidRecord] = []
-    for turn in read_turns(path, format=chosen, on_error=errors.append):
+    for turn in load_turns(path, format=chosen, on_error=errors.append):
         assert turn["role"] in {"user", "assistant", "system", "tool"}
         assert turn["content"].strip()
         turn["content"].encode()

@@ -12,7 +12,7 @@ import pytest
 
 from agentmem.errors import ConfigError, InvalidRecord
 from agentmem.interchange import turns as turns_module
-from agentmem.interchange.turns import read_turns
+from agentmem.interchange.turns import load_turns
 
 FLAT = {
     "conversations": [
@@ -64,7 +64,7 @@ def write(folder: Path, content: object, filename: str = "turns.jsonl") -> Path:
 
 def document(folder: Path, content: object, **options: Any) -> list[Any]:
     """The turns of one JSON document."""
-    return list(read_turns(write(folder, json.dumps(content), "document.json"), **options))
+    return list(load_turns(write(folder, json.dumps(content), "document.json"), **options))
 
 
 def test_plain_lines_keep_every_field(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_plain_lines_keep_every_field(tmp_path: Path) -> None:
         "metadata": {"mood": ["good"]},
     }
     path = write(tmp_path, [full, {"role": "user", "content": "Hi", "timestamp": 0}])
-    first, second = read_turns(path)
+    first, second = load_turns(path)
     assert first == {**full, "timestamp": datetime(2024, 5, 1, 10, tzinfo=UTC)}
     assert second["timestamp"] == datetime(1970, 1, 1, tzinfo=UTC)
     assert second["conversation_id"]
@@ -88,8 +88,8 @@ def test_plain_lines_keep_every_field(tmp_path: Path) -> None:
 def test_a_file_read_twice_from_two_folders_gives_the_same_ids(tmp_path: Path) -> None:
     lines = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hi"}] * 3
     (tmp_path / "other").mkdir()
-    once = list(read_turns(write(tmp_path, lines)))
-    again = list(read_turns(write(tmp_path / "other", lines, "renamed.jsonl")))
+    once = list(load_turns(write(tmp_path, lines)))
+    again = list(load_turns(write(tmp_path / "other", lines, "renamed.jsonl")))
     assert once == again
     assert len({turn["turn_id"] for turn in once}) == 6
     assert len({turn["conversation_id"] for turn in once}) == 1
@@ -97,13 +97,13 @@ def test_a_file_read_twice_from_two_folders_gives_the_same_ids(tmp_path: Path) -
 
 def test_a_file_that_grew_keeps_the_ids_it_had(tmp_path: Path) -> None:
     lines = [{"role": "user", "content": f"turn {n}"} for n in range(8)]
-    before, after = list(read_turns(write(tmp_path, lines[:5]))), list(read_turns(write(tmp_path, lines)))
+    before, after = list(load_turns(write(tmp_path, lines[:5]))), list(load_turns(write(tmp_path, lines)))
     assert after[:5] == before
 
 
 def test_lines_are_read_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = 0
-    original = turns_module._pieces
+    original = turns_module._split_values
 
     def counted(file: BinaryIO, filename: str) -> Iterator[Any]:
         nonlocal taken
@@ -111,8 +111,8 @@ def test_lines_are_read_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             taken += 1
             yield piece
 
-    monkeypatch.setattr(turns_module, "_pieces", counted)
-    found = read_turns(write(tmp_path, [{"role": "user", "content": str(n)} for n in range(500)]))
+    monkeypatch.setattr(turns_module, "_split_values", counted)
+    found = load_turns(write(tmp_path, [{"role": "user", "content": str(n)} for n in range(500)]))
     assert next(found)["content"] == "0"
     assert taken <= 4
     assert len(list(found)) == 499
@@ -143,7 +143,7 @@ def test_lines_are_read_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_bad_line_is_named_with_file_line_and_field(tmp_path: Path, line: str, field: str, says: str) -> None:
     path = write(tmp_path, f'{{"role": "user", "content": "fine"}}\n\n{line}\n')
     with pytest.raises(InvalidRecord) as caught:
-        list(read_turns(path))
+        list(load_turns(path))
     assert str(caught.value).startswith("turns.jsonl:3: ")
     assert caught.value.field == field
     assert says in str(caught.value)
@@ -153,7 +153,7 @@ def test_bytes_that_are_no_utf8_are_named(tmp_path: Path) -> None:
     path = tmp_path / "latin.jsonl"
     path.write_bytes('{"role": "user", "content": "Grüße"}'.encode("latin-1"))
     with pytest.raises(InvalidRecord, match=r"latin.jsonl:1: line must be UTF-8, byte 32 is not"):
-        list(read_turns(path))
+        list(load_turns(path))
 
 
 def test_with_on_error_reading_goes_on(tmp_path: Path) -> None:
@@ -161,24 +161,24 @@ def test_with_on_error_reading_goes_on(tmp_path: Path) -> None:
     path = write(
         tmp_path, '{"role": "user"}\n{"role": "user", "content": "b"}\nnonsense\n{"role": "user", "content": "d"}'
     )
-    assert [turn["content"] for turn in read_turns(path, on_error=errors.append)] == ["b", "d"]
+    assert [turn["content"] for turn in load_turns(path, on_error=errors.append)] == ["b", "d"]
     assert [str(error).split(" ")[0] for error in errors] == ["turns.jsonl:1:", "turns.jsonl:3:"]
 
 
 @pytest.mark.parametrize("content", ["", "\n \n", "\ufeff\n"])
 def test_an_empty_file_has_no_turns(tmp_path: Path, content: str) -> None:
-    assert list(read_turns(write(tmp_path, content))) == []
+    assert list(load_turns(write(tmp_path, content))) == []
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
-    assert [t["content"] for t in read_turns(write(tmp_path, '\ufeff{"role": "user", "content": "a"}'))] == ["a"]
+    assert [t["content"] for t in load_turns(write(tmp_path, '\ufeff{"role": "user", "content": "a"}'))] == ["a"]
 
 
 def test_what_cannot_be_read_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
-        list(read_turns(tmp_path / "missing.jsonl"))
+        list(load_turns(tmp_path / "missing.jsonl"))
     with pytest.raises(ConfigError, match="format must be one of jsonl, messages, locomo"):
-        read_turns(tmp_path / "missing.jsonl", format="csv")  # type: ignore[arg-type]
+        load_turns(tmp_path / "missing.jsonl", format="csv")  # type: ignore[arg-type]
 
 
 def test_openai_messages_become_readable_turns(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_anthropic_messages_become_readable_turns(tmp_path: Path) -> None:
 def test_lists_one_a_line_are_conversations_of_their_own(tmp_path: Path) -> None:
     hello = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
     path = write(tmp_path, [{"messages": hello}, {"messages": hello}, {"id": 7, "messages": hello}, hello])
-    found = list(read_turns(path))
+    found = list(load_turns(path))
     assert len(found) == 8
     assert len({turn["turn_id"] for turn in found}) == 8
     assert [turn["conversation_id"] for turn in found[4:6]] == ["7", "7"]
@@ -253,7 +253,7 @@ def test_lists_one_a_line_are_conversations_of_their_own(tmp_path: Path) -> None
 
 def test_messages_one_a_line_are_one_conversation(tmp_path: Path) -> None:
     lines = [{"role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "assistant", "content": "b"}]
-    assert len({turn["conversation_id"] for turn in read_turns(write(tmp_path, lines))}) == 1
+    assert len({turn["conversation_id"] for turn in load_turns(write(tmp_path, lines))}) == 1
 
 
 def test_own_fields_of_a_message_are_kept(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_own_fields_of_a_message_are_kept(tmp_path: Path) -> None:
 def test_a_bad_message_is_named_with_its_place(tmp_path: Path, message: object, field: str, place: str) -> None:
     pretty = json.dumps([{"role": "user", "content": "fine"}, message], indent=2)
     errors: list[InvalidRecord] = []
-    found = list(read_turns(write(tmp_path, pretty), on_error=errors.append))
+    found = list(load_turns(write(tmp_path, pretty), on_error=errors.append))
     assert [turn["content"] for turn in found] == ["fine"]
     assert [error.field for error in errors] == [field]
     assert str(errors[0]).startswith(f"turns.jsonl: {place}")
@@ -300,7 +300,7 @@ def test_a_bad_message_is_named_with_its_place(tmp_path: Path, message: object, 
 
 def test_an_error_in_a_document_names_its_line(tmp_path: Path) -> None:
     with pytest.raises(InvalidRecord, match=r"turns.jsonl: document is not valid JSON: .* \(line 4, column"):
-        list(read_turns(write(tmp_path, '\n[\n{"role": "user",\n"content": }]')))
+        list(load_turns(write(tmp_path, '\n[\n{"role": "user",\n"content": }]')))
 
 
 def test_a_flat_locomo_file(tmp_path: Path) -> None:

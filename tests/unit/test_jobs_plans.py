@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentmem import AsyncAgentMemory
-from agentmem.text.blocks import load_blocks
+from agentmem.text.blocks import load_templates
 
 FOR_ALL = {
     "changed": (0, "", 100), "waiting": ("consolidate", 0, 100), "due": ("gc", 0, 100), "of_job": ("consolidate", 100),
@@ -18,9 +18,9 @@ OF_ONE = {"state": ("ann", "gc"), "of_user": ("ann",), "due_records": ("ann", "g
 
 @pytest.mark.parametrize("name", [*FOR_ALL, *OF_ONE])
 async def test_who_has_something_to_do_is_found_by_an_index(home: Path, name: str) -> None:
-    statement = load_blocks("agentmem.stores.sqlite", "jobs.sql")[name]
+    statement = load_templates("agentmem.stores.sqlite", "jobs.sql")[name]
     async with AsyncAgentMemory("ann", home=home, embedder="hash") as memory:
-        log: Any = memory.resources.log
+        log: Any = memory.engine.log
         values = {**FOR_ALL, **OF_ONE}[name]
         plan = await log.database.read(
             lambda db: [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
@@ -31,9 +31,9 @@ async def test_who_has_something_to_do_is_found_by_an_index(home: Path, name: st
 
 
 async def test_what_was_written_since_is_found_by_position(home: Path) -> None:
-    statement = load_blocks("agentmem.stores.sqlite", "jobs.sql")["await_run"]
+    statement = load_templates("agentmem.stores.sqlite", "jobs.sql")["await_run"]
     async with AsyncAgentMemory("ann", home=home, embedder="hash") as memory:
-        log: Any = memory.resources.log
+        log: Any = memory.engine.log
         plan = await log.database.read(
             lambda db: [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", ("ann", "gc", 0, "[]"))]
         )

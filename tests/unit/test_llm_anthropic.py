@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from agentmem.errors import BadReply, Closed, ConfigError, ModelUnavailable
+from agentmem.errors import Closed, ConfigError, InvalidModelOutput, ModelUnavailable
 from agentmem.providers import LLM, LLMOptions, LLMRequest, open_llm
-from tests.fakes.http_service import Answer, serving
-from tests.fakes.llm_servers import FAILURES, KEY, LLMService, failing, message
+from tests.fakes.http_service import ScriptedResponse, serve
+from tests.fakes.llm_servers import FAILURES, KEY, FakeLLMService, anthropic_message, error_response
 
 ASK = LLMRequest(purpose="extract", system="Fixed.", content="Ann lives in Rome.")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
@@ -30,13 +30,13 @@ def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 
 @pytest.fixture
-def service() -> Iterator[LLMService]:
-    with serving(LLMService()) as service:
+def service() -> Iterator[FakeLLMService]:
+    with serve(FakeLLMService()) as service:
         yield service
 
 
 @pytest.fixture
-def options(service: LLMService) -> LLMOptions:
+def options(service: FakeLLMService) -> LLMOptions:
     return LLMOptions(base_url=service.url, api_key=KEY, timeout=5.0)
 
 
@@ -54,7 +54,7 @@ def opened(spec: str, options: LLMOptions) -> LLM:
 
 
 @pytest.mark.parametrize("case", FAILURES)
-async def test_what_goes_wrong_is_told_in_our_terms(llm: LLM, service: LLMService, case: str) -> None:
+async def test_what_goes_wrong_is_told_in_our_terms(llm: LLM, service: FakeLLMService, case: str) -> None:
     script, error, words, requests = FAILURES[case]
     service.script = list(script)
     with pytest.raises(error, match=words) as caught:
@@ -63,17 +63,17 @@ async def test_what_goes_wrong_is_told_in_our_terms(llm: LLM, service: LLMServic
     assert KEY not in "".join(traceback.format_exception(caught.value)) + repr(llm)
 
 
-async def test_failures_that_pass_are_tried_again(llm: LLM, service: LLMService) -> None:
-    service.script = [failing(429), failing(503)]
+async def test_failures_that_pass_are_tried_again(llm: LLM, service: FakeLLMService) -> None:
+    service.script = [error_response(429), error_response(503)]
     assert (await llm.complete(ASK)).text == "fine"
     assert len(service.requests) == 3
 
 
-@pytest.mark.parametrize("slow", [Answer(delay=4), Answer(drip=0.02)], ids=["late", "byte by byte"])
+@pytest.mark.parametrize("slow", [ScriptedResponse(delay=4), ScriptedResponse(drip=0.02)], ids=["late", "byte by byte"])
 async def test_a_slow_answer_is_given_up_and_tried_again(
-    options: LLMOptions, service: LLMService, slow: Answer
+    options: LLMOptions, service: FakeLLMService, slow: ScriptedResponse
 ) -> None:
-    llm = opened("anthropic", replace(options, timeout=1.5, tries=2))
+    llm = opened("anthropic", replace(options, timeout=1.5, max_attempts=2))
     service.script = [slow]
     assert (await llm.complete(ASK)).text == "fine"
     service.script = [slow, slow]
@@ -92,7 +92,7 @@ async def test_a_key_with_a_line_break_is_named_and_never_shows(options: LLMOpti
 
 
 async def test_a_service_that_is_not_there_is_unavailable(options: LLMOptions) -> None:
-    with serving(LLMService()) as gone:
+    with serve(FakeLLMService()) as gone:
         url = gone.url
     llm = opened("anthropic", replace(options, base_url=url))
     with pytest.raises(ModelUnavailable, match="cannot be reached"):
@@ -111,7 +111,7 @@ def test_a_missing_sdk_is_named_at_once(options: LLMOptions, monkeypatch: pytest
         open_llm("anthropic", options)
 
 
-async def test_after_close_nothing_is_sent(options: LLMOptions, service: LLMService) -> None:
+async def test_after_close_nothing_is_sent(options: LLMOptions, service: FakeLLMService) -> None:
     llm = opened("anthropic", options)
     await llm.close()
     with pytest.raises(Closed):
@@ -119,13 +119,13 @@ async def test_after_close_nothing_is_sent(options: LLMOptions, service: LLMServ
     assert service.requests == []
 
 
-async def test_half_characters_are_sent_as_question_marks(llm: LLM, service: LLMService) -> None:
+async def test_half_characters_are_sent_as_question_marks(llm: LLM, service: FakeLLMService) -> None:
     await llm.complete(replace(ASK, system="\ud800", content="a\udfffb"))
     assert "a?b" in str(service.requests[0])
 
 
-async def test_a_good_answer_and_what_it_used_up(llm: LLM, service: LLMService) -> None:
-    service.script = [Answer(body=message("It is ", "fine.", thinking="hm"))]
+async def test_a_good_answer_and_what_it_used_up(llm: LLM, service: FakeLLMService) -> None:
+    service.script = [ScriptedResponse(body=anthropic_message("It is ", "fine.", thinking="hm"))]
     reply = await llm.complete(ASK)
     assert reply.text == "It is fine."
     assert (reply.input_tokens, reply.cached_tokens, reply.output_tokens) == (120, 90, 30)
@@ -141,7 +141,7 @@ async def test_a_good_answer_and_what_it_used_up(llm: LLM, service: LLMService) 
     assert KEY in (service.headers[0].get("x-api-key"), service.headers[0].get("authorization", "")[7:])
 
 
-async def test_the_schema_is_sent_as_the_vendor_wants_it(llm: LLM, service: LLMService) -> None:
+async def test_the_schema_is_sent_as_the_vendor_wants_it(llm: LLM, service: FakeLLMService) -> None:
     await llm.complete(replace(ASK, schema=SCHEMA, temperature=0.0, max_tokens=50, system=""))
     sent = service.requests[0]  # without the temperature, which the vendor knows no more
     assert sent["output_config"] == {"format": {"type": "json_schema", "schema": SCHEMA}}
@@ -149,7 +149,7 @@ async def test_the_schema_is_sent_as_the_vendor_wants_it(llm: LLM, service: LLMS
     assert "anthropic-beta" not in service.headers[0]
 
 
-async def test_a_small_model_that_thinks_by_itself_is_told_not_to(options: LLMOptions, service: LLMService) -> None:
+async def test_a_small_model_that_thinks_by_itself_is_told_not_to(options: LLMOptions, service: FakeLLMService) -> None:
     llm = opened("anthropic:claude-haiku-5-5", options)
     await llm.complete(ASK)
     assert service.requests[0]["thinking"] == {"type": "disabled"}
@@ -159,16 +159,16 @@ async def test_a_small_model_that_thinks_by_itself_is_told_not_to(options: LLMOp
 @pytest.mark.parametrize(
     "body, words",
     [
-        (message('{"a": "b', stop="max_tokens"), "extract: the reply was truncated at 1024 tokens"),
-        (message("{", stop="model_context_window_exceeded"), "truncated"),
-        (message("no", stop="refusal"), "extract: the model refused"),
-        (message(), "extract: the reply was empty"),
-        (message("  "), "empty"),
-        (message(thinking="only thoughts"), "empty"),
+        (anthropic_message('{"a": "b', stop="max_tokens"), "extract: the reply was truncated at 1024 tokens"),
+        (anthropic_message("{", stop="model_context_window_exceeded"), "truncated"),
+        (anthropic_message("no", stop="refusal"), "extract: the model refused"),
+        (anthropic_message(), "extract: the reply was empty"),
+        (anthropic_message("  "), "empty"),
+        (anthropic_message(thinking="only thoughts"), "empty"),
     ],
 )
-async def test_an_unusable_answer_is_a_bad_reply(llm: LLM, service: LLMService, body: Any, words: str) -> None:
-    service.script = [Answer(body=body)]
-    with pytest.raises(BadReply, match=words):
+async def test_an_unusable_answer_is_a_bad_reply(llm: LLM, service: FakeLLMService, body: Any, words: str) -> None:
+    service.script = [ScriptedResponse(body=body)]
+    with pytest.raises(InvalidModelOutput, match=words):
         await llm.complete(ASK)
     assert len(service.requests) == 1

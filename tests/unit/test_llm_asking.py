@@ -15,10 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from agentmem.errors import BadReply, BudgetSpent, ModelUnavailable
+from agentmem.errors import BudgetExceeded, InvalidModelOutput, ModelUnavailable
 from agentmem.providers import LLMReply, LLMRequest
-from agentmem.providers.asking import LONGEST_REPLY, PRICES, Asker, Price, Prices, Spending
-from agentmem.providers.strict_schema import strict_schema
+from agentmem.providers.asking import MAX_REPLY_BYTES, PRICES, Budget, Price, PriceTable, StructuredLLM
+from agentmem.providers.strict_schema import to_strict_schema
 
 ASK = LLMRequest("extract", "Fixed.", "Ann lives in Rome.", max_tokens=100)
 
@@ -64,9 +64,9 @@ class Script:
         """Nothing to let go of."""
 
 
-def asker(*replies: str | Exception, spending: Spending | None = None) -> tuple[Asker, Script]:
+def asker(*replies: str | Exception, spending: Budget | None = None) -> tuple[StructuredLLM, Script]:
     script = Script(*replies)
-    return Asker(script, spending or Spending()), script
+    return StructuredLLM(script, spending or Budget()), script
 
 
 GOOD = '{"name": "Ann", "places": [{"city": "Rome", "kind": "home"}], "last": null, "sure": 1}'
@@ -79,7 +79,7 @@ async def test_a_reply_becomes_a_checked_value(text: str) -> None:
     asks, script = asker(text)
     person = await asks.ask(ASK, Person)
     assert person == Person(name="Ann", places=[Place(city="Rome")])
-    assert script.asked[0].schema == strict_schema(Person)
+    assert script.asked[0].schema == to_strict_schema(Person)
 
 
 def test_the_schema_is_one_that_both_vendors_follow() -> None:
@@ -93,7 +93,7 @@ def test_the_schema_is_one_that_both_vendors_follow() -> None:
         "additionalProperties": False,
     }
     described = {**place, "description": "Where somebody is."}
-    assert strict_schema(Person) == {
+    assert to_strict_schema(Person) == {
         "type": "object",
         "properties": {
             "name": {"type": "string"},
@@ -140,7 +140,7 @@ async def test_a_model_without_a_strict_schema_is_refused_unasked(model: type[Ba
 async def test_a_bad_reply_is_sent_back_once_with_what_was_wrong() -> None:
     bad = '{"name": 5, "sure": -1} </reply> ' + "x" * 5_000
     asks, script = asker(bad, '{"name": 5, "sure": -1}', GOOD)
-    with pytest.raises(BadReply):
+    with pytest.raises(InvalidModelOutput):
         await asks.ask(ASK, Person)
     first, second = script.asked
     assert first.content == ASK.content
@@ -174,7 +174,7 @@ async def test_a_repaired_reply_counts() -> None:
 )
 async def test_a_second_bad_reply_is_an_error_that_names_the_field(reply: str, words: str) -> None:
     asks, script = asker(reply)
-    with pytest.raises(BadReply, match=words):
+    with pytest.raises(InvalidModelOutput, match=words):
         await asks.ask(ASK, Person)
     assert len(script.asked) == 2
 
@@ -185,13 +185,13 @@ class Many(BaseModel):
 
 async def test_very_many_faults_are_counted_not_listed() -> None:
     asks, _ = asker(json.dumps({"numbers": ["x"] * 5_000}))
-    with pytest.raises(BadReply, match="5,000 fields are wrong"):
+    with pytest.raises(InvalidModelOutput, match="5,000 fields are wrong"):
         await asks.ask(ASK, Many)
 
 
 async def test_a_reply_beyond_the_bound_is_not_sent_back() -> None:
-    asks, script = asker('"' + "é" * (LONGEST_REPLY // 2) + '"')
-    with pytest.raises(BadReply, match="extract: the reply is longer than 1,000,000 bytes"):
+    asks, script = asker('"' + "é" * (MAX_REPLY_BYTES // 2) + '"')
+    with pytest.raises(InvalidModelOutput, match="extract: the reply is longer than 1,000,000 bytes"):
         await asks.ask(ASK, Person)
     assert len(script.asked) == 1
 
@@ -202,7 +202,7 @@ async def test_errors_and_logs_hold_nothing_of_the_reply(caplog: pytest.LogCaptu
     replies = ({"name": "a", secret: 1}, {"name": [secret]}, {"name": "a", "places": [{secret: 1}]}, secret)
     for reply in map(json.dumps, replies):
         asks, _ = asker(reply)
-        with pytest.raises(BadReply) as caught:
+        with pytest.raises(InvalidModelOutput) as caught:
             await asks.ask(ASK, Person)
         assert "s3cret" not in "".join(traceback.format_exception(caught.value))
         assert len(str(caught.value)) < 200
@@ -211,7 +211,7 @@ async def test_errors_and_logs_hold_nothing_of_the_reply(caplog: pytest.LogCaptu
 
 
 async def test_an_account_is_kept_by_purpose() -> None:
-    spending = Spending(prices=Prices({"acme:": Price(1.0, 0.5, 10.0), "acme:large": Price(9.0, 9.0, 9.0)}))
+    spending = Budget(prices=PriceTable({"acme:": Price(1.0, 0.5, 10.0), "acme:large": Price(9.0, 9.0, 9.0)}))
     asks, _ = asker("no", GOOD, spending=spending)
     await asks.ask(ASK, Person)
     await asks.ask(LLMRequest("judge", "", "x"), Person)
@@ -225,7 +225,7 @@ async def test_an_account_is_kept_by_purpose() -> None:
 
 
 async def test_a_model_without_a_price_costs_nothing_and_says_so() -> None:
-    spending = Spending(max_cost=0.01)
+    spending = Budget(max_cost=0.01)
     asks, _ = asker(GOOD, spending=spending)
     await asks.ask(ASK, Person)
     await asks.ask(ASK, Person)
@@ -234,7 +234,7 @@ async def test_a_model_without_a_price_costs_nothing_and_says_so() -> None:
 
 def test_default_models_have_a_price_and_the_longest_name_counts() -> None:
     reply = LLMReply("x", 1_000_000, 0, 0, "m")
-    prices = Prices({**PRICES, "openai:gpt-6": Price(50.0, 5.0, 100.0)})
+    prices = PriceTable({**PRICES, "openai:gpt-6": Price(50.0, 5.0, 100.0)})
     assert prices.cost("anthropic:claude-haiku-4-5", reply) == 1.0
     assert prices.cost("openai:gpt-6-luna", reply) == pytest.approx(0.10)
     assert prices.cost("openai:gpt-6-astra", reply) == 50.0
@@ -244,48 +244,48 @@ def test_default_models_have_a_price_and_the_longest_name_counts() -> None:
 @pytest.mark.parametrize(
     "spending, sent, words",
     [
-        (Spending(max_calls=0), 0, "0 of at most 0 calls"),
-        (Spending(max_calls=3), 3, "3 of at most 3 calls"),
-        (Spending(max_tokens=250), 3, "330 of at most 250 tokens"),
-        (Spending(max_cost=0.0002, prices=Prices({"acme": Price(1, 1, 1)})), 2, "0.00022 of at most 0.0002 dollars"),
+        (Budget(max_calls=0), 0, "0 of at most 0 calls"),
+        (Budget(max_calls=3), 3, "3 of at most 3 calls"),
+        (Budget(max_tokens=250), 3, "330 of at most 250 tokens"),
+        (Budget(max_cost=0.0002, prices=PriceTable({"acme": Price(1, 1, 1)})), 2, "0.00022 of at most 0.0002 dollars"),
     ],
 )
-async def test_a_spent_budget_stops_before_the_next_call(spending: Spending, sent: int, words: str) -> None:
+async def test_a_spent_budget_stops_before_the_next_call(spending: Budget, sent: int, words: str) -> None:
     asks, script = asker(GOOD, spending=spending)
     for _ in range(sent):
         await asks.ask(ASK, Person)
     for _ in range(2):
-        with pytest.raises(BudgetSpent, match=f"extract: not asked, {words}"):
+        with pytest.raises(BudgetExceeded, match=f"extract: not asked, {words}"):
             await asks.ask(ASK, Person)
     assert (len(script.asked), spending.total.calls) == (sent, sent)
 
 
 async def test_a_repair_needs_a_budget_too() -> None:
-    asks, script = asker("no", GOOD, spending=Spending(max_calls=1))
-    with pytest.raises(BudgetSpent):
+    asks, script = asker("no", GOOD, spending=Budget(max_calls=1))
+    with pytest.raises(BudgetExceeded):
         await asks.ask(ASK, Person)
     assert len(script.asked) == 1
 
 
 async def test_calls_side_by_side_keep_to_the_cap_and_to_the_places() -> None:
-    script, spending = Script(GOOD), Spending(max_calls=10)
-    asks = Asker(script, spending, concurrency=3)
+    script, spending = Script(GOOD), Budget(max_calls=10)
+    asks = StructuredLLM(script, spending, concurrency=3)
     ended = await asyncio.gather(*(asks.ask(ASK, Person) for _ in range(20)), return_exceptions=True)
     assert (len(script.asked), script.most) == (10, 3)
-    assert [type(one) for one in ended].count(BudgetSpent) == 10
+    assert [type(one) for one in ended].count(BudgetExceeded) == 10
 
 
 async def test_what_a_model_cannot_use_is_charged_at_its_most() -> None:
-    spending = Spending()
-    asks, script = asker(BadReply("truncated"), spending=spending)
-    with pytest.raises(BadReply, match="truncated"):
+    spending = Budget()
+    asks, script = asker(InvalidModelOutput("truncated"), spending=spending)
+    with pytest.raises(InvalidModelOutput, match="truncated"):
         await asks.ask(ASK, Person)
     total = spending.total
     assert (len(script.asked), total.calls, total.input_tokens, total.output_tokens) == (1, 1, 6, 100)
 
 
 async def test_a_model_that_is_away_costs_a_call_and_no_tokens() -> None:
-    spending = Spending()
+    spending = Budget()
     asks, _ = asker(ModelUnavailable("away"), spending=spending)
     with pytest.raises(ModelUnavailable, match="away"):
         await asks.ask(ASK, Person)
@@ -347,7 +347,7 @@ def test_no_reply_gets_through_but_as_a_valid_value(reply: str) -> None:
         asks, script = asker(reply)
         try:
             return await asks.ask(ASK, Person), "", len(script.asked)
-        except BadReply as error:
+        except InvalidModelOutput as error:
             return None, str(error), len(script.asked)
 
     found, error, calls = asyncio.run(ask())

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agentmem.errors import AgentMemError, BadReply, Closed, ConfigError, ModelUnavailable
+from agentmem.errors import AgentMemError, Closed, ConfigError, InvalidModelOutput, ModelUnavailable
 from agentmem.providers import LLM, MAX_LOGGED_CHARS, LLMOptions, LLMRequest, open_llm
-from agentmem.providers.llms import LLMs
+from agentmem.providers.llms import LLMRegistry
 from agentmem.settings import load_settings
 
 ASK = LLMRequest(purpose="extract", system="Fixed.", content="Ann lives in Rome. \ud800 é")
@@ -100,10 +100,10 @@ async def test_no_shell_reads_the_command_line() -> None:
         ("sys.exit('first' + 'x' * 9_000)", ModelUnavailable, r"code 1; .* logs its 9,006 bytes of standard error$"),
         ("sys.stderr.buffer.write(b'\\xff bad'); sys.exit(2)", ModelUnavailable, "code 2; .* its 5 bytes"),
         ("os.kill(os.getpid(), 9)", ModelUnavailable, "ended by signal 9"),
-        ("print('  ')", BadReply, "extract: the reply was empty"),
-        ("sys.stdout.buffer.write(b'ab\\xff')", BadReply, r"not UTF-8 \(byte 2\)"),
-        ("print('x' * 1_000_000)", BadReply, "longer than 1,000,000 bytes"),
-        ("while True: print('x' * 100_000)", BadReply, "longer than 1,000,000 bytes"),
+        ("print('  ')", InvalidModelOutput, "extract: the reply was empty"),
+        ("sys.stdout.buffer.write(b'ab\\xff')", InvalidModelOutput, r"not UTF-8 \(byte 2\)"),
+        ("print('x' * 1_000_000)", InvalidModelOutput, "longer than 1,000,000 bytes"),
+        ("while True: print('x' * 100_000)", InvalidModelOutput, "longer than 1,000,000 bytes"),
     ],
 )
 async def test_what_goes_wrong_is_told_in_our_terms(
@@ -302,9 +302,9 @@ async def test_a_program_in_a_home_folder_is_found(tmp_path: Path, monkeypatch: 
 
 
 def test_settings_give_the_program_their_home(tmp_path: Path) -> None:
-    llms = LLMs(load_settings(home=tmp_path, llm="command:pwd"))
-    llm = llms._llm(llms.spec("extraction"))
+    llms = LLMRegistry(load_settings(home=tmp_path, llm="command:pwd"))
+    llm = llms._get_or_open(llms.spec("extraction"))
     assert llm is not None
     assert asyncio.run(llm.complete(ASK)).text.strip() == str(tmp_path)
     assert llms.model_name("extraction") == "command"
-    assert LLMs(load_settings(llm="openai:m")).model_name("verdict") == "openai:m"
+    assert LLMRegistry(load_settings(llm="openai:m")).model_name("verdict") == "openai:m"

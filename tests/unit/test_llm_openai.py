@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from agentmem.errors import BadReply, Closed, ConfigError, ModelUnavailable
+from agentmem.errors import Closed, ConfigError, InvalidModelOutput, ModelUnavailable
 from agentmem.providers import LLM, LLMOptions, LLMRequest, open_llm
-from tests.fakes.http_service import Answer, serving
-from tests.fakes.llm_servers import FAILURES, KEY, LLMService, completion, failing
+from tests.fakes.http_service import ScriptedResponse, serve
+from tests.fakes.llm_servers import FAILURES, KEY, FakeLLMService, error_response, openai_completion
 
 ASK = LLMRequest(purpose="extract", system="Fixed.", content="Ann lives in Rome.")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
@@ -30,13 +30,13 @@ def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 
 @pytest.fixture
-def service() -> Iterator[LLMService]:
-    with serving(LLMService()) as service:
+def service() -> Iterator[FakeLLMService]:
+    with serve(FakeLLMService()) as service:
         yield service
 
 
 @pytest.fixture
-def options(service: LLMService) -> LLMOptions:
+def options(service: FakeLLMService) -> LLMOptions:
     return LLMOptions(base_url=f"{service.url}/v1", api_key=KEY, timeout=5.0)
 
 
@@ -54,7 +54,7 @@ def opened(spec: str, options: LLMOptions) -> LLM:
 
 
 @pytest.mark.parametrize("case", FAILURES)
-async def test_what_goes_wrong_is_told_in_our_terms(llm: LLM, service: LLMService, case: str) -> None:
+async def test_what_goes_wrong_is_told_in_our_terms(llm: LLM, service: FakeLLMService, case: str) -> None:
     script, error, words, requests = FAILURES[case]
     service.script = list(script)
     with pytest.raises(error, match=words) as caught:
@@ -63,17 +63,17 @@ async def test_what_goes_wrong_is_told_in_our_terms(llm: LLM, service: LLMServic
     assert KEY not in "".join(traceback.format_exception(caught.value)) + repr(llm)
 
 
-async def test_failures_that_pass_are_tried_again(llm: LLM, service: LLMService) -> None:
-    service.script = [failing(429), failing(503)]
+async def test_failures_that_pass_are_tried_again(llm: LLM, service: FakeLLMService) -> None:
+    service.script = [error_response(429), error_response(503)]
     assert (await llm.complete(ASK)).text == "fine"
     assert len(service.requests) == 3
 
 
-@pytest.mark.parametrize("slow", [Answer(delay=4), Answer(drip=0.02)], ids=["late", "byte by byte"])
+@pytest.mark.parametrize("slow", [ScriptedResponse(delay=4), ScriptedResponse(drip=0.02)], ids=["late", "byte by byte"])
 async def test_a_slow_answer_is_given_up_and_tried_again(
-    options: LLMOptions, service: LLMService, slow: Answer
+    options: LLMOptions, service: FakeLLMService, slow: ScriptedResponse
 ) -> None:
-    llm = opened("openai", replace(options, timeout=1.5, tries=2))
+    llm = opened("openai", replace(options, timeout=1.5, max_attempts=2))
     service.script = [slow]
     assert (await llm.complete(ASK)).text == "fine"
     service.script = [slow, slow]
@@ -92,7 +92,7 @@ async def test_a_key_with_a_line_break_is_named_and_never_shows(options: LLMOpti
 
 
 async def test_a_service_that_is_not_there_is_unavailable(options: LLMOptions) -> None:
-    with serving(LLMService()) as gone:
+    with serve(FakeLLMService()) as gone:
         url = gone.url
     llm = opened("openai", replace(options, base_url=url))
     with pytest.raises(ModelUnavailable, match="cannot be reached"):
@@ -111,7 +111,7 @@ def test_a_missing_sdk_is_named_at_once(options: LLMOptions, monkeypatch: pytest
         open_llm("openai", options)
 
 
-async def test_after_close_nothing_is_sent(options: LLMOptions, service: LLMService) -> None:
+async def test_after_close_nothing_is_sent(options: LLMOptions, service: FakeLLMService) -> None:
     llm = opened("openai", options)
     await llm.close()
     with pytest.raises(Closed):
@@ -119,12 +119,12 @@ async def test_after_close_nothing_is_sent(options: LLMOptions, service: LLMServ
     assert service.requests == []
 
 
-async def test_half_characters_are_sent_as_question_marks(llm: LLM, service: LLMService) -> None:
+async def test_half_characters_are_sent_as_question_marks(llm: LLM, service: FakeLLMService) -> None:
     await llm.complete(replace(ASK, system="\ud800", content="a\udfffb"))
     assert "a?b" in str(service.requests[0])
 
 
-async def test_a_good_answer_and_what_it_used_up(llm: LLM, service: LLMService) -> None:
+async def test_a_good_answer_and_what_it_used_up(llm: LLM, service: FakeLLMService) -> None:
     reply = await llm.complete(ASK)
     assert reply.text == "fine"
     assert (reply.input_tokens, reply.cached_tokens, reply.output_tokens) == (120, 100, 30)
@@ -143,7 +143,7 @@ async def test_a_good_answer_and_what_it_used_up(llm: LLM, service: LLMService) 
     assert service.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
-async def test_the_schema_is_sent_as_the_vendor_wants_it(llm: LLM, service: LLMService) -> None:
+async def test_the_schema_is_sent_as_the_vendor_wants_it(llm: LLM, service: FakeLLMService) -> None:
     await llm.complete(replace(ASK, purpose="what is new?", schema=SCHEMA, temperature=0.0, system=""))
     sent = service.requests[0]
     assert sent["response_format"] == {
@@ -154,7 +154,7 @@ async def test_the_schema_is_sent_as_the_vendor_wants_it(llm: LLM, service: LLMS
 
 
 @pytest.mark.parametrize("model", ["llama3:8b", "gpt-oss-20b", "qwen/qwen3"])
-async def test_other_servers_are_sent_what_they_know(options: LLMOptions, service: LLMService, model: str) -> None:
+async def test_other_servers_are_sent_what_they_know(options: LLMOptions, service: FakeLLMService, model: str) -> None:
     llm = opened(f"openai:{model}", options)
     await llm.complete(replace(ASK, max_tokens=7))
     sent = service.requests[0]
@@ -164,8 +164,10 @@ async def test_other_servers_are_sent_what_they_know(options: LLMOptions, servic
     await llm.close()
 
 
-async def test_a_server_that_takes_no_schema_gets_it_in_the_prompt_from_then_on(llm: LLM, service: LLMService) -> None:
-    service.script = [failing(400, "response_format: unknown type json_schema")]
+async def test_a_server_that_takes_no_schema_gets_it_in_the_prompt_from_then_on(
+    llm: LLM, service: FakeLLMService
+) -> None:
+    service.script = [error_response(400, "response_format: unknown type json_schema")]
     for _ in range(2):
         assert (await llm.complete(replace(ASK, schema=SCHEMA))).text == "fine"
     assert [sent["response_format"]["type"] for sent in service.requests] == [
@@ -178,23 +180,23 @@ async def test_a_server_that_takes_no_schema_gets_it_in_the_prompt_from_then_on(
         assert '"additionalProperties": false' in sent["messages"][0]["content"]
 
 
-async def test_a_request_refused_for_another_reason_leaves_the_schema_alone(llm: LLM, service: LLMService) -> None:
-    service.script = [failing(400, "too long"), failing(400, "too long")]
-    with pytest.raises(BadReply, match=r"refused \(HTTP 400\); the setting log_model_errors"):
+async def test_a_request_refused_for_another_reason_leaves_the_schema_alone(llm: LLM, service: FakeLLMService) -> None:
+    service.script = [error_response(400, "too long"), error_response(400, "too long")]
+    with pytest.raises(InvalidModelOutput, match=r"refused \(HTTP 400\); the setting log_model_errors"):
         await llm.complete(replace(ASK, schema=SCHEMA))
     await llm.complete(replace(ASK, schema=SCHEMA))
     assert service.requests[2]["response_format"]["type"] == "json_schema"
 
 
-async def test_an_empty_quota_is_not_asked_again(llm: LLM, service: LLMService) -> None:
-    service.script = [failing(429, code="insufficient_quota")]
+async def test_an_empty_quota_is_not_asked_again(llm: LLM, service: FakeLLMService) -> None:
+    service.script = [error_response(429, code="insufficient_quota")]
     with pytest.raises(ModelUnavailable, match="quota"):
         await llm.complete(ASK)
     assert len(service.requests) == 1
 
 
-async def test_a_server_that_keeps_no_account_is_estimated(llm: LLM, service: LLMService) -> None:
-    service.script = [Answer(body={**completion("x" * 9), "usage": None})]
+async def test_a_server_that_keeps_no_account_is_estimated(llm: LLM, service: FakeLLMService) -> None:
+    service.script = [ScriptedResponse(body={**openai_completion("x" * 9), "usage": None})]
     reply = await llm.complete(ASK)
     assert (reply.input_tokens, reply.cached_tokens, reply.output_tokens) == (6, 0, 3)
 
@@ -202,17 +204,17 @@ async def test_a_server_that_keeps_no_account_is_estimated(llm: LLM, service: LL
 @pytest.mark.parametrize(
     "body, words",
     [
-        (completion('{"a": "b', "length"), "extract: the reply was truncated at 1024 tokens"),
-        (completion(None, refusal="I cannot"), "extract: the model refused"),
-        (completion("", "content_filter"), "refused"),
-        (completion(""), "extract: the reply was empty"),
-        (completion(None), "empty"),
-        (completion([1, 2]), "empty"),
-        ({**completion(), "choices": []}, "cannot be read"),
+        (openai_completion('{"a": "b', "length"), "extract: the reply was truncated at 1024 tokens"),
+        (openai_completion(None, refusal="I cannot"), "extract: the model refused"),
+        (openai_completion("", "content_filter"), "refused"),
+        (openai_completion(""), "extract: the reply was empty"),
+        (openai_completion(None), "empty"),
+        (openai_completion([1, 2]), "empty"),
+        ({**openai_completion(), "choices": []}, "cannot be read"),
     ],
 )
-async def test_an_unusable_answer_is_a_bad_reply(llm: LLM, service: LLMService, body: Any, words: str) -> None:
-    service.script = [Answer(body=body)]
-    with pytest.raises(BadReply, match=words):
+async def test_an_unusable_answer_is_a_bad_reply(llm: LLM, service: FakeLLMService, body: Any, words: str) -> None:
+    service.script = [ScriptedResponse(body=body)]
+    with pytest.raises(InvalidModelOutput, match=words):
         await llm.complete(ASK)
     assert len(service.requests) == 1

@@ -12,8 +12,8 @@ import pytest
 
 import agentmem.providers as providers
 from agentmem.errors import ConfigError
-from agentmem.providers import LLMOptions, LLMReply, LLMRequest, estimated_tokens, open_llm, vendors
-from agentmem.providers.services import sending
+from agentmem.providers import LLMOptions, LLMReply, LLMRequest, estimate_tokens, list_vendors, open_llm
+from agentmem.providers.services import call_sdk
 
 NEW_VENDOR = '''
 """A vendor that somebody adds: it says what it was asked."""
@@ -50,8 +50,8 @@ async def test_a_vendor_is_added_by_adding_a_file() -> None:
     assert llm is not None
     assert llm.identity == "acme:some/model:16"
     assert (await llm.complete(LLMRequest("test", "", "hello"))).text == "hello"
-    assert "acme" in vendors("llm")
-    assert "acme" not in vendors("embedder")
+    assert "acme" in list_vendors("llm")
+    assert "acme" not in list_vendors("embedder")
 
 
 @pytest.mark.parametrize("spec", ["", "none", " none "])
@@ -68,7 +68,7 @@ def test_an_unknown_vendor_is_refused_with_those_there_are(spec: str) -> None:
 
 
 def test_only_vendors_count_as_vendors() -> None:
-    assert vendors("llm") == ["anthropic", "command", "openai"]
+    assert list_vendors("llm") == ["anthropic", "command", "openai"]
 
 
 @pytest.mark.parametrize(
@@ -103,15 +103,15 @@ def test_an_sdk_of_another_version_is_named() -> None:
         return model
 
     with pytest.raises(ConfigError, match=r"another version.*temperature"):
-        sending(create, {"model": "m", "temperature": 0.0})
+        call_sdk(create, {"model": "m", "temperature": 0.0})
 
 
 @pytest.mark.parametrize("text, tokens", [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2)])
 def test_tokens_are_estimated_by_length(text: str, tokens: int) -> None:
-    assert estimated_tokens(text) == tokens
+    assert estimate_tokens(text) == tokens
 
 
 def test_the_registry_loads_no_sdk() -> None:
-    code = "import sys\nfrom agentmem.providers import vendors\nvendors('llm')\n"
+    code = "import sys\nfrom agentmem.providers import list_vendors\nlist_vendors('llm')\n"
     code += "print([name for name in ('openai', 'anthropic') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -26,28 +26,28 @@ def vectors(rows: int, dimensions: int = 96) -> NDArray[np.float16]:
     return np.asarray(drawn / np.linalg.norm(drawn, axis=1)[:, None], dtype=np.float16)
 
 
-def columns(rows: int, first: int = 0) -> m.Columns:
+def columns(rows: int, first: int = 0) -> m.VectorColumns:
     every = np.arange(first, first + rows)
-    return m.Columns(
+    return m.VectorColumns(
         ids=every + 1,
-        slots=every,
+        ordinals=every,
         parts=np.zeros(rows, dtype=np.int32),
         kinds=(every % 2).astype(np.int32),
         channels=(every % 3).astype(np.int32),
-        asks=np.zeros(rows, dtype=np.bool_),
+        is_question=np.zeros(rows, dtype=np.bool_),
     )
 
 
-def filled(halves: NDArray[np.float16], cuts: list[int]) -> m.Table:
-    table = m.Table(halves.shape[1])
+def filled(halves: NDArray[np.float16], cuts: list[int]) -> m.VectorTable:
+    table = m.VectorTable(halves.shape[1])
     edges = [0, *sorted({min(cut, len(halves)) for cut in cuts} - {0}), len(halves)]
     for start, end in pairwise(edges):
         table.append(columns(end - start, start), halves[start:end])
     return table
 
 
-def scored(view: m.View, probe: p.Probe, wanted: NDArray[np.int64] | None, fine: bool) -> p.Units:
-    return n.one_below_the_other(m.Beside().each(view.units(probe, wanted, fine=fine)))
+def scored(view: m.RowsView, probe: p.QuantizedQuery, wanted: NDArray[np.int64] | None, fine: bool) -> p.FixedPoint:
+    return n.concat_scores(m.ScoringThread().run_all(view.build_scoring_tasks(probe, wanted, is_exact=fine)))
 
 
 def cosines(halves: NDArray[np.float16], query: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -62,7 +62,7 @@ def cosines(halves: NDArray[np.float16], query: NDArray[np.float32]) -> NDArray[
 )
 def test_scores_do_not_depend_on_how_rows_came_in(cuts: list[int], wanted: list[int] | None, fine: bool) -> None:
     halves = vectors(1400)
-    probe = p.Probe(np.sin(np.arange(96, dtype=np.float32)))
+    probe = p.QuantizedQuery(np.sin(np.arange(96, dtype=np.float32)))
     rows = None if wanted is None else np.array(wanted, dtype=np.int64)
     at_once = scored(filled(halves, []).view(), probe, None, fine)
     in_pieces = scored(filled(halves, cuts).view(), probe, rows, fine)
@@ -74,23 +74,25 @@ def test_scores_do_not_depend_on_how_rows_came_in(cuts: list[int], wanted: list[
 
 def test_two_threads_give_what_one_gives() -> None:
     """Also two searches at once, of which one finds the other thread busy, and in a process forked afterwards."""
-    halves, beside = vectors(9000, 16), m.Beside()
-    probe, view = p.Probe(np.sin(np.arange(16, dtype=np.float32))), filled(halves, [700, 5000]).view()
+    halves, beside = vectors(9000, 16), m.ScoringThread()
+    probe, view = p.QuantizedQuery(np.sin(np.arange(16, dtype=np.float32))), filled(halves, [700, 5000]).view()
     names = set[str]()
 
-    def units() -> p.Units:
-        return n.one_below_the_other(beside.each(view.units(probe, None, fine=True)))
+    def units() -> p.FixedPoint:
+        return n.concat_scores(beside.run_all(view.build_scoring_tasks(probe, None, is_exact=True)))
 
-    def named(sums: m.Sums) -> m.Sums:
-        def reckon() -> p.Units:
+    def named(sums: m.ScoringTask) -> m.ScoringTask:
+        def reckon() -> p.FixedPoint:
             names.add(threading.current_thread().name)
-            return sums.reckon()
+            return sums.run()
 
-        return m.Sums(sums.cost, reckon)
+        return m.ScoringTask(sums.cost, reckon)
 
-    at_once = np.concatenate(beside.each([named(each) for each in view.units(probe, None, fine=True)]))
+    at_once = np.concatenate(
+        beside.run_all([named(each) for each in view.build_scoring_tasks(probe, None, is_exact=True)])
+    )
     assert len(names) == 2
-    np.testing.assert_array_equal(p.exact(p.split(p.unit_rows(halves)), probe), at_once)
+    np.testing.assert_array_equal(p.score_exact(p.quantize(p.normalize_rows(halves)), probe), at_once)
     with ThreadPoolExecutor(2) as both:
         for found in both.map(lambda _: units(), range(20)):
             np.testing.assert_array_equal(found, at_once)
@@ -103,9 +105,13 @@ def test_two_threads_give_what_one_gives() -> None:
 @pytest.mark.parametrize("dimensions", [1, 3, 64, 384, 1536, 3072])
 def test_both_planes_are_exact_to_a_unit_and_one_is_near(dimensions: int) -> None:
     halves, query = vectors(700, dimensions), RNG.standard_normal(dimensions).astype(np.float32)
-    planes, probe, true = p.split(p.unit_rows(halves)), p.Probe(query), cosines(halves, query) * p.UNITS
-    assert np.abs(p.exact(planes, probe) - true).max() < 0.7
-    assert np.abs(p.coarse(planes.high, planes.scales, probe) - true).max() < 60
+    planes, probe, true = (
+        p.quantize(p.normalize_rows(halves)),
+        p.QuantizedQuery(query),
+        cosines(halves, query) * p.FIXED_POINT_SCALE,
+    )
+    assert np.abs(p.score_exact(planes, probe) - true).max() < 0.7
+    assert np.abs(p.score_approximate(planes.high, planes.scales, probe) - true).max() < 60
 
 
 @pytest.mark.parametrize("dimensions", [1, 5, 384, 16_384])
@@ -114,54 +120,64 @@ def test_sums_are_those_of_whole_numbers(dimensions: int) -> None:
     rows = RNG.integers(-127, 128, (9, dimensions)).astype(np.int8)
     rows[0] = 127
     for query in (np.ones(dimensions, dtype=np.float32), RNG.standard_normal(dimensions).astype(np.float32)):
-        probe = p.Probe(query)
-        numbers = probe.halves.astype(np.int64)
-        wanted = rows.astype(np.int64) @ (numbers[0] * p.BASE + numbers[1])
-        np.testing.assert_array_equal(p._sums(rows, probe), wanted)
+        probe = p.QuantizedQuery(query)
+        numbers = probe.planes.astype(np.int64)
+        wanted = rows.astype(np.int64) @ (numbers[0] * p.QUERY_BASE + numbers[1])
+        np.testing.assert_array_equal(p._dot_products(rows, probe), wanted)
     units = np.full((5, dimensions), 1 / np.sqrt(dimensions), dtype=np.float32)
-    assert p.exact(p.split(units), p.Probe(np.ones(dimensions, dtype=np.float32))).tolist() == [p.UNITS] * 5
+    assert (
+        p.score_exact(p.quantize(units), p.QuantizedQuery(np.ones(dimensions, dtype=np.float32))).tolist()
+        == [p.FIXED_POINT_SCALE] * 5
+    )
 
 
 def test_zero_vectors_score_zero() -> None:
-    planes, probe = p.split(p.unit_rows(np.zeros((3, 8), dtype=np.float16))), p.Probe(np.ones(8, dtype=np.float32))
-    assert p.exact(planes, probe).tolist() == p.coarse(planes.high, planes.scales, probe).tolist() == [0, 0, 0]
-    nothing = p.Probe(np.zeros(8, dtype=np.float32))
-    assert p.exact(p.split(p.unit_rows(vectors(3, 8))), nothing).tolist() == [0, 0, 0]
+    planes, probe = (
+        p.quantize(p.normalize_rows(np.zeros((3, 8), dtype=np.float16))),
+        p.QuantizedQuery(np.ones(8, dtype=np.float32)),
+    )
+    assert (
+        p.score_exact(planes, probe).tolist()
+        == p.score_approximate(planes.high, planes.scales, probe).tolist()
+        == [0, 0, 0]
+    )
+    nothing = p.QuantizedQuery(np.zeros(8, dtype=np.float32))
+    assert p.score_exact(p.quantize(p.normalize_rows(vectors(3, 8))), nothing).tolist() == [0, 0, 0]
 
 
 def test_a_probe_of_any_length_points_the_same_way() -> None:
     query = RNG.standard_normal(96).astype(np.float32)
-    planes = p.split(p.unit_rows(vectors(50)))
-    wanted = p.exact(planes, p.Probe(query))
+    planes = p.quantize(p.normalize_rows(vectors(50)))
+    wanted = p.score_exact(planes, p.QuantizedQuery(query))
     for length in (1e-30, 1e-3, 1e30):
-        np.testing.assert_array_equal(p.exact(planes, p.Probe(query * np.float32(length))), wanted)
+        np.testing.assert_array_equal(p.score_exact(planes, p.QuantizedQuery(query * np.float32(length))), wanted)
 
 
 def test_nothing_is_moved_when_a_table_grows() -> None:
-    table = m.Table(8)
+    table = m.VectorTable(8)
     table.append(columns(300), vectors(300, 8))
-    first, held = table.chunks[0].high, table.view()
+    first, held = table.blocks[0].high, table.view()
     table.append(columns(20_000, 300), vectors(20_000, 8))
-    assert table.chunks[0].high is first
+    assert table.blocks[0].high is first
     assert held.starts[-1] == 300
     assert table.view().starts[-1] == table.count == 20_300
-    assert max(chunk.room for chunk in table.chunks) == m.LARGEST_CHUNK
+    assert max(chunk.capacity for chunk in table.blocks) == m.MAX_BLOCK_ROWS
 
 
 def test_rows_taken_out_are_left_out_and_overwritten() -> None:
     table = filled(vectors(10), [4])
-    table.blank(np.array([2, 3]), others=False)
-    table.blank(np.array([1, 4, 5, 6, 7, 8, 9, 99]), others=True)
-    rows, passages = table.since(0)
+    table.mark_deleted(np.array([2, 3]), invert=False)
+    table.mark_deleted(np.array([1, 4, 5, 6, 7, 8, 9, 99]), invert=True)
+    rows, passages = table.rows_since(0)
     assert (rows + 1).tolist() == passages.ids.tolist() == [1, 4, 5, 6, 7, 8, 9]
-    assert table.gone == {1, 2, 9}
-    held = table.view().take(np.arange(10))
-    assert (held.high.any(axis=1) | held.low.any(axis=1)).tolist() == [i not in table.gone for i in range(10)]
+    assert table.deleted_rows == {1, 2, 9}
+    held = table.view().select(np.arange(10))
+    assert (held.high.any(axis=1) | held.low.any(axis=1)).tolist() == [i not in table.deleted_rows for i in range(10)]
 
 
 def test_ties_at_the_cut_are_rescored_together_or_not_at_all() -> None:
     def chosen(units: list[int], best: int, approximate: list[bool] | None = None) -> list[int]:
-        return n.to_rescore(
+        return n.select_for_rescore(
             np.array(units, dtype=np.int32), np.array(approximate or [True] * len(units)), best
         ).tolist()
 
@@ -172,24 +188,24 @@ def test_ties_at_the_cut_are_rescored_together_or_not_at_all() -> None:
 
 
 def test_best_come_first_and_equal_ones_in_order() -> None:
-    assert n.best_of(np.array([5, 9, 5, 9, 1], dtype=np.int32), 3).tolist() == [1, 3, 0]
-    assert n.best_of(np.array([1, 2], dtype=np.int32), 0).tolist() == []
+    assert n.top_k_rows(np.array([5, 9, 5, 9, 1], dtype=np.int32), 3).tolist() == [1, 3, 0]
+    assert n.top_k_rows(np.array([1, 2], dtype=np.int32), 0).tolist() == []
 
 
-def laid(whole: list[int], sentences: list[tuple[int, int]], before: m.Layouts | None = None) -> m.Layouts:
-    def table(places: list[tuple[int, int]], taken: int) -> tuple[NDArray[np.int64], m.Columns]:
-        slots, parts = [slot for slot, _ in places], [part for _, part in places]
+def laid(whole: list[int], sentences: list[tuple[int, int]], before: m.RowOrders | None = None) -> m.RowOrders:
+    def table(places: list[tuple[int, int]], taken: int) -> tuple[NDArray[np.int64], m.VectorColumns]:
+        ordinals, parts = [ordinal for ordinal, _ in places], [part for _, part in places]
         made = columns(len(places))._replace(
-            slots=np.array(slots, dtype=np.int64), parts=np.array(parts, dtype=np.int32)
+            ordinals=np.array(ordinals, dtype=np.int64), parts=np.array(parts, dtype=np.int32)
         )
         return taken + np.arange(len(places)), made
 
     taken = (0, 0) if before is None else (len(before[0].rows), int((before[1].rows >= 0).sum()))
-    return m.laid_out(table([(slot, 0) for slot in whole], taken[0]), table(sentences, taken[1]), before)
+    return m.build_orders(table([(ordinal, 0) for ordinal in whole], taken[0]), table(sentences, taken[1]), before)
 
 
-def places(layout: m.Layout) -> list[tuple[int, int, int]]:
-    return list(zip(layout.passages.slots.tolist(), layout.passages.parts.tolist(), layout.rows.tolist(), strict=True))
+def places(layout: m.RowOrder) -> list[tuple[int, int, int]]:
+    return list(zip(layout.columns.ordinals.tolist(), layout.columns.parts.tolist(), layout.rows.tolist(), strict=True))
 
 
 def test_a_record_without_sentences_is_one_itself() -> None:
@@ -205,7 +221,7 @@ def test_a_record_without_sentences_is_one_itself() -> None:
 )
 def test_a_layout_that_grew_is_as_one_made_at_once(records: list[tuple[int, int]], cut: int) -> None:
     def given_up_to(some: list[tuple[int, int]]) -> tuple[list[int], list[tuple[int, int]]]:
-        return [slot for slot, _ in some], [(slot, part) for slot, parts in some for part in range(parts)]
+        return [ordinal for ordinal, _ in some], [(ordinal, part) for ordinal, parts in some for part in range(parts)]
 
     grown = laid(*given_up_to(records[cut:]), before=laid(*given_up_to(records[:cut])))
     assert [places(each) for each in grown] == [places(each) for each in laid(*given_up_to(records))]
@@ -218,14 +234,14 @@ def matrix_of(rows: int) -> m.UserMatrix:
 
 
 def test_the_cache_keeps_to_its_budget() -> None:
-    one = matrix_of(100).size
+    one = matrix_of(100).size_bytes
     cache = m.MatrixCache(one * 2)
     for user_id in ("a", "b", "a", "c"):
-        cache.find(user_id, lambda: matrix_of(100))
-        cache.settle(user_id)
-    assert cache.peek("b") is None
-    assert cache.peek("a") is not None
-    cache.find("large", lambda: matrix_of(5000))
-    cache.settle("large")
-    assert cache.peek("large") is None
+        cache.get_or_create(user_id, lambda: matrix_of(100))
+        cache.evict(user_id)
+    assert cache.find_cached("b") is None
+    assert cache.find_cached("a") is not None
+    cache.get_or_create("large", lambda: matrix_of(5000))
+    cache.evict("large")
+    assert cache.find_cached("large") is None
     assert len(cache) == 2

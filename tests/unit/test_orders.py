@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.extraction.orders import Order, orders
-from agentmem.text.instructions import instruction_hash, read_instruction
+from agentmem.extraction.orders import ExtractedInstruction, extract_instructions
+from agentmem.text.instructions import hash_instruction, normalize_instruction
 
 STANDING = {
     "Always answer in metric units.": "Always answer in metric units",
@@ -100,35 +100,35 @@ TRAPS = [
 ]
 
 
-def one(text: str) -> Order:
-    (found,) = orders(text)
+def one(text: str) -> ExtractedInstruction:
+    (found,) = extract_instructions(text)
     return found
 
 
 @pytest.mark.parametrize("text", STANDING)
 def test_standing_orders_are_read(text: str) -> None:
-    assert one(text) == Order(STANDING[text], standing=True)
+    assert one(text) == ExtractedInstruction(STANDING[text], is_standing=True)
 
 
 @pytest.mark.parametrize("text", ONCE)
 def test_what_is_asked_for_once_is_read(text: str) -> None:
-    assert one(text) == Order(ONCE[text])
+    assert one(text) == ExtractedInstruction(ONCE[text])
 
 
 @pytest.mark.parametrize("text", WITH_TRIGGER)
 def test_what_holds_on_an_occasion_names_it(text: str) -> None:
     found = one(text)
-    assert (found.instruction, found.trigger.lower(), found.standing) == (*WITH_TRIGGER[text], True)
+    assert (found.instruction, found.trigger.lower(), found.is_standing) == (*WITH_TRIGGER[text], True)
 
 
 @pytest.mark.parametrize("text", ENDED)
 def test_what_is_asked_no_longer_ends(text: str) -> None:
-    assert one(text) == Order(ENDED[text], ends=True)
+    assert one(text) == ExtractedInstruction(ENDED[text], is_revocation=True)
 
 
 @pytest.mark.parametrize("text", TRAPS)
 def test_what_only_looks_like_an_order_is_none(text: str) -> None:
-    assert orders(text) == []
+    assert extract_instructions(text) == []
 
 
 def test_there_are_enough_cases_and_a_third_of_them_are_traps() -> None:
@@ -138,7 +138,9 @@ def test_there_are_enough_cases_and_a_third_of_them_are_traps() -> None:
 
 
 def test_several_orders_in_one_turn_are_each_read() -> None:
-    found = orders("Thanks. Always cite your sources, and never use emojis. Is that clear? Stop doing that.")
+    found = extract_instructions(
+        "Thanks. Always cite your sources, and never use emojis. Is that clear? Stop doing that."
+    )
     assert [order.instruction for order in found] == ["Always cite your sources", "Never use emojis", ""]
 
 
@@ -152,7 +154,7 @@ def test_several_orders_in_one_turn_are_each_read() -> None:
     ],
 )
 def test_the_same_instruction_in_other_clothes_has_one_hash(first: str, second: str) -> None:
-    assert instruction_hash(first) == instruction_hash(second)
+    assert hash_instruction(first) == hash_instruction(second)
 
 
 @pytest.mark.parametrize(
@@ -165,19 +167,19 @@ def test_the_same_instruction_in_other_clothes_has_one_hash(first: str, second: 
     ],
 )
 def test_polarity_numbers_and_objects_tell_instructions_apart(first: str, second: str) -> None:
-    assert instruction_hash(first) != instruction_hash(second)
+    assert hash_instruction(first) != hash_instruction(second)
 
 
 def test_a_trigger_is_part_of_the_hash() -> None:
-    assert instruction_hash("Add type hints", "when I ask for code") != instruction_hash("Add type hints")
+    assert hash_instruction("Add type hints", "when I ask for code") != hash_instruction("Add type hints")
 
 
 @settings(max_examples=25)
 @given(st.text(max_size=300))
 def test_any_text_can_be_read_and_whatever_is_found_stands_in_it(text: str) -> None:
-    read_instruction(text)
-    for order in orders(text):
-        assert order.instruction or order.ends
+    normalize_instruction(text)
+    for order in extract_instructions(text):
+        assert order.instruction or order.is_revocation
 
 
 OPENINGS = [
@@ -211,11 +213,11 @@ ENDINGS = ["", ".", "!", "?", " please", " from now on.", " when I ask for code.
 def test_orders_are_worded_as_they_were_said(parts: list[tuple[str, ...]]) -> None:
     text = " ".join("".join(part) for part in parts)
     said = {word.strip('.,!?"') for word in text.lower().replace("don't", "do not").split()}
-    for order in orders(text):
+    for order in extract_instructions(text):
         assert set(order.instruction.lower().split()) <= said | {"never", "always"}
 
 
 @settings(max_examples=25)
 @given(st.tuples(*map(st.sampled_from, (OPENINGS, OPENINGS, BODIES))))
 def test_a_question_is_no_order(parts: tuple[str, ...]) -> None:
-    assert orders("".join(parts) + "?") == []
+    assert extract_instructions("".join(parts) + "?") == []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.model.premises import ended, fallen, unknown, with_premises
+from agentmem.model.premises import find_stale, find_unreplaced_stale, invalid_since, read_premises
 from agentmem.model.records import Fact, Record, Status
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -46,10 +46,12 @@ def test_stale_is_what_rests_on_something_that_ended_since_the_first_of_them(
 ) -> None:
     wanted = {}
     for name in known:
-        gone = [known[one].valid_to for one in grounds(known, name) - standing if ended(known[one], NOW) is not None]
+        gone = [
+            known[one].valid_to for one in grounds(known, name) - standing if invalid_since(known[one], NOW) is not None
+        ]
         if gone:
             wanted[name] = min(end for end in gone if end is not None)
-    assert {name: why.since for name, why in fallen(known, NOW, standing).items()} == wanted
+    assert {name: why.invalid_since for name, why in find_stale(known, NOW, standing).items()} == wanted
 
 
 @given(known=facts(), first=st.sampled_from(NAMES))
@@ -60,7 +62,7 @@ async def test_premises_are_read_level_by_level_and_each_once(known: dict[str, F
         asked.extend(ids)
         return [known[name] for name in ids]
 
-    found = await with_premises([known[first]], read)
+    found = await read_premises([known[first]], read)
     assert set(found) == {first} | grounds(known, first)
     assert sorted(asked) == sorted(set(found) - {first})
 
@@ -78,7 +80,7 @@ async def test_premises_are_read_level_by_level_and_each_once(known: dict[str, F
     ],
 )
 def test_a_fact_ends_when_it_is_over_wrong_or_forgotten(fields: dict[str, object], end: datetime | None) -> None:
-    assert ended(Fact(claim="x", **fields), NOW) == end
+    assert invalid_since(Fact(claim="x", **fields), NOW) == end
 
 
 def test_unknown_is_where_no_other_fact_is_about_the_same() -> None:
@@ -87,6 +89,6 @@ def test_unknown_is_where_no_other_fact_is_about_the_same() -> None:
     bob = Fact(id="bob", claim="b", entity_ids=("e2",), **stale)
     bare = Fact(id="bare", claim="c", **stale)
     about_bob = Fact(id="d", claim="d", entity_ids=("e2", "e3"))
-    assert unknown([ann, bob, bare, about_bob]) == {"ann", "bare"}
-    assert unknown([bare, Fact(id="f", claim="f")]) == set()
-    assert unknown([about_bob]) == set()
+    assert find_unreplaced_stale([ann, bob, bare, about_bob]) == {"ann", "bare"}
+    assert find_unreplaced_stale([bare, Fact(id="f", claim="f")]) == set()
+    assert find_unreplaced_stale([about_bob]) == set()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.model.outline import Outline, OutlineRow, OutlineRows
-from agentmem.model.ranking import Ranked, best, fuse, minmax, plus, reciprocal, spread_out, zscore
-from agentmem.model.scoring import recency_factor, salience_factor, scaled_by, temporal_factor, trust_factor
+from agentmem.model.outline import RecordColumnBatch, RecordColumns, RecordRow
+from agentmem.model.ranking import ScoreList, add_bonus, diversify, fuse, minmax, reciprocal_ranks, top_k, zscore
+from agentmem.model.scoring import apply_factors, recency_factor, salience_factor, temporal_factor, trust_factor
 
 NOW = datetime(2025, 6, 1, tzinfo=UTC)
 
@@ -24,16 +24,16 @@ def every(size: int) -> np.ndarray:
     return np.ones(size, dtype=np.bool_)
 
 
-def outline(times: list[int], ids: list[str]) -> Outline:
-    made = Outline()
+def outline(times: list[int], ids: list[str]) -> RecordColumns:
+    made = RecordColumns()
     made.put(
-        OutlineRows.of(
-            OutlineRow(
-                slot=slot, seq=slot + 1, kind="Turn", id=name, channel="_global", status="active", conversation_id="c",
-                position=0, speaker="", valid_from=time, valid_to=None, recorded_at=0, superseded_at=None, words=1,
-                length=1, asks=0, salience=0.5, confidence=1.0,
+        RecordColumnBatch.from_rows(
+            RecordRow(
+                slot=ordinal, seq=ordinal + 1, kind="Turn", id=name, channel="_global", status="active",
+                conversation_id="c", position=0, speaker="", valid_from=time, valid_to=None, recorded_at=0,
+                superseded_at=None, words=1, length=1, asks=0, salience=0.5, confidence=1.0,
             )
-            for slot, (time, name) in enumerate(zip(times, ids, strict=True))
+            for ordinal, (time, name) in enumerate(zip(times, ids, strict=True))
         ),
         len(ids),
     )  # fmt: skip
@@ -64,18 +64,18 @@ def test_zscore_keeps_the_unknown_unknown() -> None:
 
 
 def test_reciprocal_ranks_share_the_better_rank() -> None:
-    assert reciprocal(column(5, 7, 5, np.nan), every(4), k=1) == pytest.approx([2 / 3, 1, 2 / 3, 0])
+    assert reciprocal_ranks(column(5, 7, 5, np.nan), every(4), k=1) == pytest.approx([2 / 3, 1, 2 / 3, 0])
 
 
 def test_fuse_takes_the_mean_of_scaled_lists_and_adds_the_others() -> None:
     lists = {
-        "words": Ranked(column(0, 5, 10)),
-        "whole": Ranked(column(1, 0, 0)),
-        "speaker": Ranked(column(0, 0.25, np.nan), "added"),
+        "words": ScoreList(column(0, 5, 10)),
+        "whole": ScoreList(column(1, 0, 0)),
+        "speaker": ScoreList(column(0, 0.25, np.nan), "added"),
     }
     fused = fuse(lists, np.array([True, True, True]), every(3))
     assert fused.scores == pytest.approx([0.5, 0.5, 0.5])
-    assert fused.weight == 2
+    assert fused.weight_sum == 2
 
 
 def test_fuse_leaves_out_what_is_not_eligible_and_scores_zero_without_lists() -> None:
@@ -85,28 +85,28 @@ def test_fuse_leaves_out_what_is_not_eligible_and_scores_zero_without_lists() ->
 
 def test_plus_adds_a_list_later() -> None:
     eligible = np.array([True, True, False])
-    fused = plus(fuse({"words": Ranked(column(0, 1, 1))}, eligible, eligible), "bonus", column(0.5, 0, 9))
+    fused = add_bonus(fuse({"words": ScoreList(column(0, 1, 1))}, eligible, eligible), "bonus", column(0.5, 0, 9))
     assert fused.scores.tolist() == [0.5, 1.0, -np.inf]
     assert set(fused.lists) == {"words", "bonus"}
 
 
 def test_reciprocal_fusion_ignores_how_far_apart_values_are() -> None:
-    far = {"words": Ranked(column(0, 1, 1000))}
-    near = {"words": Ranked(column(0, 1, 2))}
+    far = {"words": ScoreList(column(0, 1, 1000))}
+    near = {"words": ScoreList(column(0, 1, 2))}
     scores = [fuse(lists, every(3), every(3), method="rrf").scores.tolist() for lists in (far, near)]
     assert scores[0] == scores[1]
 
 
 def test_best_breaks_ties_by_time_then_id() -> None:
     made = outline([3, 1, 1, 2], ["a", "c", "b", "d"])
-    order = best(np.array([1.0, 1.0, 1.0, 2.0]), np.arange(4), 10, made)
-    assert [made.ids[slot] for slot in order] == ["d", "b", "c", "a"]
+    order = top_k(np.array([1.0, 1.0, 1.0, 2.0]), np.arange(4), 10, made)
+    assert [made.ids[ordinal] for ordinal in order] == ["d", "b", "c", "a"]
 
 
 def test_best_keeps_ties_at_the_cut_in_order_and_drops_the_ineligible() -> None:
     made = outline([2, 1, 0], ["a", "b", "c"])
-    assert best(np.array([1.0, 1.0, -np.inf]), np.arange(3), 1, made).tolist() == [1]
-    assert best(np.array([1.0, 1.0, 1.0]), np.arange(3), 0, made).tolist() == []
+    assert top_k(np.array([1.0, 1.0, -np.inf]), np.arange(3), 1, made).tolist() == [1]
+    assert top_k(np.array([1.0, 1.0, 1.0]), np.arange(3), 0, made).tolist() == []
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.integers(1, 40))
@@ -114,20 +114,20 @@ def test_best_is_the_head_of_the_whole_ranking(values: list[int], limit: int) ->
     made = outline([7] * len(values), [f"id{n:03}" for n in range(len(values))])
     scores = np.array(values, dtype=np.float64)
     expected = sorted(range(len(values)), key=lambda slot: (-scores[slot], slot))[:limit]
-    assert best(scores, np.arange(len(values)), limit, made).tolist() == expected
+    assert top_k(scores, np.arange(len(values)), limit, made).tolist() == expected
 
 
 def test_spread_out_moves_repeats_behind_and_leaves_the_ungrouped() -> None:
     group = np.array([0, 0, 0, 1, -1, -1])
     order = np.array([0, 1, 2, 3, 4, 5])
-    assert spread_out(order, group, 1).tolist() == [0, 3, 4, 5, 1, 2]
-    assert spread_out(order, group, 2).tolist() == [0, 1, 3, 4, 5, 2]
-    assert spread_out(order, group, 0).tolist() == order.tolist()
+    assert diversify(order, group, 1).tolist() == [0, 3, 4, 5, 1, 2]
+    assert diversify(order, group, 2).tolist() == [0, 1, 3, 4, 5, 2]
+    assert diversify(order, group, 0).tolist() == order.tolist()
 
 
 @given(st.floats(-5, 5), st.floats(0.1, 3))
 def test_factors_point_the_same_way_on_both_sides_of_zero(score: float, factor: float) -> None:
-    (changed,) = scaled_by(np.array([score]), np.array([factor]))
+    (changed,) = apply_factors(np.array([score]), np.array([factor]))
     assert (changed - score) * (factor - 1) >= 0
 
 

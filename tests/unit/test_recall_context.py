@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentmem.errors import InvalidRecord
 from agentmem.model.records import Entity, Fact, Goal, Record, Turn
-from agentmem.recall.context import MARK, pack, quarter
+from agentmem.recall.context import CUT_MARK, estimate_tokens, pack
 
 START = datetime(2023, 5, 7, 9, tzinfo=UTC)
 
@@ -65,14 +65,14 @@ def test_never_exceeds_any_budget(shapes: list[tuple[int, int, bool]], budget: i
         fact(number, "x" * size) if known else turn(number, "x " * size, f"c{group}", group)
         for number, (size, group, known) in enumerate(shapes)
     ]
-    packed = pack(order, max_tokens=budget, counter=counter, knowledge=0.3)  # type: ignore[arg-type]
-    assert packed.tokens == (counter or quarter)(packed.text)  # type: ignore[operator]
+    packed = pack(order, max_tokens=budget, counter=counter, knowledge_share=0.3)  # type: ignore[arg-type]
+    assert packed.tokens == (counter or estimate_tokens)(packed.text)  # type: ignore[operator]
     assert packed.tokens <= budget
     assert packed.left_out == len(order) - len(packed.records)
     whole = {record.key: record for record in order}
     for key in packed.records:
         record = whole[key]
-        assert (record.claim if isinstance(record, Fact) else record.searchable()) in packed.text
+        assert (record.claim if isinstance(record, Fact) else record.search_text()) in packed.text
 
 
 def test_what_ranks_first_is_packed_first() -> None:
@@ -82,7 +82,7 @@ def test_what_ranks_first_is_packed_first() -> None:
 
 def test_a_record_too_large_is_cut_with_a_mark_and_not_counted() -> None:
     packed = pack([turn(0, "word " * 500)], max_tokens=50)
-    assert packed.text.endswith(MARK)
+    assert packed.text.endswith(CUT_MARK)
     assert packed.records == ()
     assert packed.left_out == 1
     assert packed.tokens <= 50
@@ -91,13 +91,13 @@ def test_a_record_too_large_is_cut_with_a_mark_and_not_counted() -> None:
 def test_one_large_record_does_not_crowd_out_the_others() -> None:
     packed = pack([turn(0, "word " * 500), turn(1, "small")], max_tokens=100)
     assert packed.records == (("Turn", "c1-1"),)
-    assert MARK in packed.text
+    assert CUT_MARK in packed.text
 
 
 def test_knowledge_takes_at_most_its_share_while_there_are_turns() -> None:
     order: list[Record] = [fact(number, f"claim {number} " + "x" * 60) for number in range(20)]
     order += [turn(index, "word " * 10) for index in range(20)]
-    kinds = [kind for kind, _ in pack(order, max_tokens=300, knowledge=0.3).records]
+    kinds = [kind for kind, _ in pack(order, max_tokens=300, knowledge_share=0.3).records]
     assert 1 <= kinds.count("Fact") <= 6
     assert kinds.count("Turn") >= 8
 

@@ -13,19 +13,26 @@ from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import ConfigError, CorruptStore, InvalidRecord, ModelUnavailable
 from agentmem.recall import techniques
 from agentmem.recall.layer import RecallLayer
-from agentmem.recall.options import find_techniques, read_options
-from agentmem.recall.query import Request
-from tests.unit.talking import NAMES, SetClock, contents, layer_of, opened, talk
+from agentmem.recall.options import discover_techniques, parse_options
+from agentmem.recall.query import RecallRequest
+from tests.unit.talking import (
+    DEFAULT_TECHNIQUES,
+    ManualClock,
+    build_recall_layer,
+    open_memory,
+    store_lines,
+    turn_contents,
+)
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-async def memory(home: Path, clock: SetClock) -> AsyncIterator[AsyncAgentMemory]:
-    async with opened(home, clock) as alice:
+async def memory(home: Path, clock: ManualClock) -> AsyncIterator[AsyncAgentMemory]:
+    async with open_memory(home, clock) as alice:
         yield alice
 
 
@@ -40,24 +47,24 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 async def test_a_technique_dropped_in_as_one_file_is_found_and_used(memory: AsyncAgentMemory, folder: Path) -> None:
     (folder / "dropped_in.py").write_text(
         "import numpy as np\n"
-        "from agentmem.recall.technique import Options as Base, Ranked\n"
+        "from agentmem.recall.technique import TechniqueOptions as Base, ScoreList\n"
         "class Options(Base):\n    size: float = 1.0\n"
         "async def search(query, memory, options):\n"
-        "    return {'latest': Ranked((options.size * memory.outline.position).astype(np.float32), 'added')}\n"
+        "    return {'latest': ScoreList((options.size * memory.columns.position).astype(np.float32), 'added')}\n"
     )
-    await talk(memory, "Ann: I play the cello.", "Ann: Nothing.")
-    layer = layer_of(memory, dropped_in={"size": 9.0})
-    bundle = await layer.recall(Request(query="cello"), memory.scope)
+    await store_lines(memory, "Ann: I play the cello.", "Ann: Nothing.")
+    layer = build_recall_layer(memory, dropped_in={"size": 9.0})
+    bundle = await layer.recall(RecallRequest(query="cello"), memory.scope)
     assert bundle.turns[0].content == "Nothing."
     assert "latest +9.00" in bundle.items[0].why
-    alone = await layer.recall(Request(query="cello", techniques=("dropped_in",)), memory.scope)
+    alone = await layer.recall(RecallRequest(query="cello", techniques=("dropped_in",)), memory.scope)
     assert [line.technique for line in alone.receipt.trace] == ["dropped_in"]
 
 
 def test_a_file_that_is_no_technique_is_refused(folder: Path) -> None:
     (folder / "half_done.py").write_text("class Options: ...\n")
     with pytest.raises(ConfigError, match="half_done"):
-        find_techniques()
+        discover_techniques()
 
 
 @pytest.mark.parametrize(
@@ -73,24 +80,24 @@ def test_a_file_that_is_no_technique_is_refused(folder: Path) -> None:
 )
 def test_settings_that_do_not_exist_are_refused(settings: Any, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        read_options(settings)
+        parse_options(settings)
     assert str(caught.value).startswith(said) or said in str(caught.value)
 
 
 def test_profile_best_adds_the_prior_and_the_reranker() -> None:
-    assert read_options({}).rerank is None
-    best = read_options({"ranking": {"kinds": {"Fact": 0.4}}}, "best")
+    assert parse_options({}).rerank is None
+    best = parse_options({"ranking": {"kinds": {"Fact": 0.4}}}, "best")
     assert best.rerank is not None
     assert best.ranking.conversation_prior == 0.1
     assert (best.ranking.kinds["Fact"], best.ranking.kinds["Turn"]) == (0.4, 0.3)
-    assert read_options({"ranking": {"conversation_prior": 0}}, "best").ranking.conversation_prior == 0
+    assert parse_options({"ranking": {"conversation_prior": 0}}, "best").ranking.conversation_prior == 0
 
 
 async def test_best_without_word_pieces_says_so(memory: AsyncAgentMemory) -> None:
-    await talk(memory, "Ann: I play the cello.", "Ann: I play the flute.")
-    bundle = await RecallLayer(memory.resources, profile="best").recall(Request(query="cello"), memory.scope)
+    await store_lines(memory, "Ann: I play the cello.", "Ann: I play the flute.")
+    bundle = await RecallLayer(memory.engine, profile="best").recall(RecallRequest(query="cello"), memory.scope)
     assert any("Word piece vectors" in notice for notice in bundle.notices)
-    assert "conversation" in bundle.receipt.pool.lists
+    assert "conversation" in bundle.receipt.pool.list_names
 
 
 async def test_unknown_techniques_are_refused(memory: AsyncAgentMemory) -> None:
@@ -99,15 +106,19 @@ async def test_unknown_techniques_are_refused(memory: AsyncAgentMemory) -> None:
 
 
 async def test_a_disabled_technique_does_not_run(memory: AsyncAgentMemory) -> None:
-    await talk(memory, "Ann: I play the cello.")
-    bundle = await layer_of(memory, vector={"enabled": False}).recall(Request(query="cello"), memory.scope)
-    assert [line.technique for line in bundle.receipt.trace] == [name for name in NAMES if name != "vector"]
+    await store_lines(memory, "Ann: I play the cello.")
+    bundle = await build_recall_layer(memory, vector={"enabled": False}).recall(
+        RecallRequest(query="cello"), memory.scope
+    )
+    assert [line.technique for line in bundle.receipt.trace] == [
+        name for name in DEFAULT_TECHNIQUES if name != "vector"
+    ]
 
 
 class Failing:
     """An embedder that cannot be reached."""
 
-    identity, dimensions, grains = "hash:v1:512", 512, ("whole",)
+    identity, dimensions, granularities = "hash:v1:512", 512, ("whole",)
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -118,19 +129,20 @@ class Failing:
 
 def without(memory: AsyncAgentMemory, error: Exception) -> Any:
     """What is open, with a failing embedder."""
-    open_now = memory.resources
-    served = SimpleNamespace(embedder=Failing(error), index=open_now.vectors[0].index)
+    open_now = memory.engine
+    served = SimpleNamespace(embedder=Failing(error), index=open_now.vector_projections[0].index)
     return SimpleNamespace(
-        clock=open_now.clock, ids=open_now.ids, log=open_now.log, graph=open_now.graph, vectors=[served],
-        deterministic=True, lookups=open_now.lookups, outline=open_now.outline, catch_up=open_now.catch_up,
+        clock=open_now.clock, ids=open_now.ids, log=open_now.log, graph=open_now.graph, vector_projections=[served],
+        is_deterministic=True, cache_stats=open_now.cache_stats, read_columns=open_now.read_columns,
+        wait_for_own_writes=open_now.wait_for_own_writes,
     )  # fmt: skip
 
 
 async def test_a_failing_technique_costs_a_line_and_a_notice(memory: AsyncAgentMemory) -> None:
-    await talk(memory, "Ann: I play the cello.")
+    await store_lines(memory, "Ann: I play the cello.")
     layer = RecallLayer(without(memory, ModelUnavailable("no route")))
-    bundle = await layer.recall(Request(query="cello"), memory.scope, ["said before"])
-    assert contents(bundle) == ["I play the cello."]
+    bundle = await layer.recall(RecallRequest(query="cello"), memory.scope, ["said before"])
+    assert turn_contents(bundle) == ["I play the cello."]
     assert bundle.notices == ("said before", "Recalled without vector: ModelUnavailable: no route")
     assert {line.technique: line.error for line in bundle.receipt.trace}["vector"] == "ModelUnavailable: no route"
 
@@ -138,31 +150,31 @@ async def test_a_failing_technique_costs_a_line_and_a_notice(memory: AsyncAgentM
 async def test_when_everything_fails_the_first_failure_is_raised(memory: AsyncAgentMemory) -> None:
     layer = RecallLayer(without(memory, ModelUnavailable("no route")))
     with pytest.raises(ModelUnavailable, match="no route"):
-        await layer.recall(Request(query="cello", techniques=("vector",)), memory.scope)
+        await layer.recall(RecallRequest(query="cello", techniques=("vector",)), memory.scope)
 
 
 async def test_a_damaged_store_is_never_passed_over(memory: AsyncAgentMemory) -> None:
     layer = RecallLayer(without(memory, CorruptStore("page 3")))
     with pytest.raises(CorruptStore, match="page 3"):
-        await layer.recall(Request(query="cello"), memory.scope)
+        await layer.recall(RecallRequest(query="cello"), memory.scope)
 
 
 async def test_a_late_technique_is_left_out_unless_ids_are_seeded(memory: AsyncAgentMemory, folder: Path) -> None:
     (folder / "slow.py").write_text(
         "import asyncio\nimport numpy as np\n"
-        "from agentmem.recall.technique import Options, Ranked\n"
+        "from agentmem.recall.technique import TechniqueOptions, ScoreList\n"
         "async def search(query, memory, options):\n"
         "    await asyncio.sleep(0.05)\n"
-        "    return {'slow': Ranked(np.ones(memory.outline.size, dtype=np.float32), 'added')}\n"
+        "    return {'slow': ScoreList(np.ones(memory.columns.size, dtype=np.float32), 'added')}\n"
     )
-    await talk(memory, "Ann: I play the cello.")
+    await store_lines(memory, "Ann: I play the cello.")
     source = SimpleNamespace(
         **vars(without(memory, ModelUnavailable(""))),
     )
     lines = {}
     for seeded in (True, False):
-        source.deterministic = seeded
+        source.is_deterministic = seeded
         layer = RecallLayer(source, {"slow": {"deadline": 0.001}})
-        bundle = await layer.recall(Request(query="cello", techniques=("slow", "keyword")), memory.scope)
+        bundle = await layer.recall(RecallRequest(query="cello", techniques=("slow", "keyword")), memory.scope)
         lines[seeded] = {line.technique: line.error for line in bundle.receipt.trace}["slow"]
     assert lines == {True: "", False: "no answer within 0.001 s"}

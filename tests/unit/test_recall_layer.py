@@ -12,38 +12,46 @@ import pytest
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import InvalidRecord
 from agentmem.model.scope import Scope
-from agentmem.recall.query import Request
-from tests.unit.talking import NAMES, START, SetClock, contents, layer_of, opened, talk
+from agentmem.recall.query import RecallRequest
+from tests.unit.talking import (
+    DEFAULT_TECHNIQUES,
+    START,
+    ManualClock,
+    build_recall_layer,
+    open_memory,
+    store_lines,
+    turn_contents,
+)
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-async def memory(home: Path, clock: SetClock) -> AsyncIterator[AsyncAgentMemory]:
-    async with opened(home, clock) as alice:
+async def memory(home: Path, clock: ManualClock) -> AsyncIterator[AsyncAgentMemory]:
+    async with open_memory(home, clock) as alice:
         yield alice
 
 
 async def test_an_answer_inherits_the_words_of_its_question(memory: AsyncAgentMemory) -> None:
-    await talk(
+    await store_lines(
         memory, "Ann: Hello there, nice weather.", "Bob: Which instrument do you play?",
         "Ann: The cello, since school.", "Bob: Great.", "Ann: Trains were late again.",
     )  # fmt: skip
     bundle = await memory.remember("which instrument does Ann play?", techniques=["keyword", "dialogue"])
-    assert contents(bundle)[0] == "The cello, since school."
+    assert turn_contents(bundle)[0] == "The cello, since school."
 
 
 async def test_every_item_says_why(memory: AsyncAgentMemory) -> None:
-    await talk(memory, "Ann: I play the cello.", "Bob: I play chess.", days=3)
+    await store_lines(memory, "Ann: I play the cello.", "Bob: I play chess.", days=3)
     bundle = await memory.remember("what does Bob play in May 2023?")
-    assert contents(bundle)[0] == "I play chess."
+    assert turn_contents(bundle)[0] == "I play chess."
     assert bundle.items[0].record == bundle.turns[0]
     for part in ("words #", "whole #", "speaker +0.25", "date +0.40"):
         assert part in bundle.items[0].why
-    assert [line.technique for line in bundle.receipt.trace] == NAMES
+    assert [line.technique for line in bundle.receipt.trace] == DEFAULT_TECHNIQUES
 
 
 @pytest.mark.parametrize(
@@ -51,7 +59,7 @@ async def test_every_item_says_why(memory: AsyncAgentMemory) -> None:
 )
 async def test_any_query_gets_a_bundle(memory: AsyncAgentMemory, query: str) -> None:
     assert (await memory.remember(query)).items == ()
-    await talk(memory, "Ann: I play the cello.")
+    await store_lines(memory, "Ann: I play the cello.")
     assert len((await memory.remember(query)).turns) == 1
 
 
@@ -71,23 +79,23 @@ async def test_any_query_gets_a_bundle(memory: AsyncAgentMemory, query: str) -> 
 )
 def test_a_bad_request_names_its_field(arguments: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRecord) as caught:
-        Request(**arguments)
+        RecallRequest(**arguments)
     assert caught.value.field == field
 
 
 def test_a_query_over_the_limit_is_refused_with_both_lengths() -> None:
     with pytest.raises(ValueError, match=r"1 to 10,000 .* got 10,001"):
-        Request(query="x" * 10_001)
+        RecallRequest(query="x" * 10_001)
 
 
-@pytest.mark.parametrize("technique", [None, *NAMES])
+@pytest.mark.parametrize("technique", [None, *DEFAULT_TECHNIQUES])
 async def test_superseded_facts_are_absent_on_every_technique(
-    memory: AsyncAgentMemory, clock: SetClock, technique: str | None
+    memory: AsyncAgentMemory, clock: ManualClock, technique: str | None
 ) -> None:
     ann = await memory.upsert_entity({"name": "Ann", "type": "person"})
     old = await memory.learn_fact("Ann lives in Oslo since May 2023", entity_ids=[ann.id], valid_from=START)
-    before = clock.moment
-    clock.moment += timedelta(days=10)
+    before = clock.time
+    clock.time += timedelta(days=10)
     new = await memory.semantic.supersede_fact(old.id, "Ann lives in Rome since May 2023")
     chosen = None if technique is None else [technique]
 
@@ -101,53 +109,56 @@ async def test_superseded_facts_are_absent_on_every_technique(
     assert await found(known_at=before) == [old.claim]
 
 
-async def test_as_of_and_known_at_bound_turns_too(memory: AsyncAgentMemory, clock: SetClock) -> None:
-    await talk(memory, "Ann: I moved to Oslo.")
-    clock.moment += timedelta(days=1)
-    await talk(memory, "Ann: I moved to Rome.", conversation="c2", days=30)
+async def test_as_of_and_known_at_bound_turns_too(memory: AsyncAgentMemory, clock: ManualClock) -> None:
+    await store_lines(memory, "Ann: I moved to Oslo.")
+    clock.time += timedelta(days=1)
+    await store_lines(memory, "Ann: I moved to Rome.", conversation="c2", days=30)
     both = {"I moved to Oslo.", "I moved to Rome."}
-    assert set(contents(await memory.remember("where did Ann move?"))) == both
+    assert set(turn_contents(await memory.remember("where did Ann move?"))) == both
     first = {"I moved to Oslo."}
-    assert set(contents(await memory.remember("where did Ann move?", as_of=START + timedelta(days=1)))) == first
-    assert set(contents(await memory.remember("where did Ann move?", known_at=START))) == first
-    assert set(contents(await memory.remember("where did Ann move?", until=START + timedelta(days=1)))) == first
-    assert set(contents(await memory.remember("where did Ann move?", since=START + timedelta(days=1)))) == both - first
+    assert set(turn_contents(await memory.remember("where did Ann move?", as_of=START + timedelta(days=1)))) == first
+    assert set(turn_contents(await memory.remember("where did Ann move?", known_at=START))) == first
+    assert set(turn_contents(await memory.remember("where did Ann move?", until=START + timedelta(days=1)))) == first
+    assert (
+        set(turn_contents(await memory.remember("where did Ann move?", since=START + timedelta(days=1))))
+        == both - first
+    )
 
 
-async def test_a_time_window_counts_back_from_now_and_from_as_of(memory: AsyncAgentMemory, clock: SetClock) -> None:
-    await talk(memory, "Ann: I moved to Oslo.")
-    clock.moment += timedelta(hours=5)
-    assert contents(await memory.remember("moved?", time_window_hours=6)) == ["I moved to Oslo."]
-    assert contents(await memory.remember("moved?", time_window_hours=4)) == []
+async def test_a_time_window_counts_back_from_now_and_from_as_of(memory: AsyncAgentMemory, clock: ManualClock) -> None:
+    await store_lines(memory, "Ann: I moved to Oslo.")
+    clock.time += timedelta(hours=5)
+    assert turn_contents(await memory.remember("moved?", time_window_hours=6)) == ["I moved to Oslo."]
+    assert turn_contents(await memory.remember("moved?", time_window_hours=4)) == []
     earlier = START + timedelta(hours=1)
-    assert contents(await memory.remember("moved?", time_window_hours=4, as_of=earlier)) == ["I moved to Oslo."]
+    assert turn_contents(await memory.remember("moved?", time_window_hours=4, as_of=earlier)) == ["I moved to Oslo."]
 
 
-async def test_a_hidden_turn_lends_nothing_to_its_neighbour(memory: AsyncAgentMemory, clock: SetClock) -> None:
-    ids = await talk(memory, "Bob: Which instrument do you play?", "Ann: The cello.")
-    clock.moment += timedelta(minutes=1)
+async def test_a_hidden_turn_lends_nothing_to_its_neighbour(memory: AsyncAgentMemory, clock: ManualClock) -> None:
+    ids = await store_lines(memory, "Bob: Which instrument do you play?", "Ann: The cello.")
+    clock.time += timedelta(minutes=1)
     await memory.forget(ids[0])
     bundle = await memory.remember("which instrument?", techniques=["keyword"])
-    assert contents(bundle) == ["The cello."]
+    assert turn_contents(bundle) == ["The cello."]
     assert bundle.items[0].score == 0
 
 
 async def test_channels_include_and_confidence_bound_what_is_found(memory: AsyncAgentMemory) -> None:
-    await talk(memory, "Ann: I play the cello.")
+    await store_lines(memory, "Ann: I play the cello.")
     other = memory.scoped(channel="project")
-    await talk(other, "Ann: I play the flute.", conversation="c9")
+    await store_lines(other, "Ann: I play the flute.", conversation="c9")
     await memory.learn_fact("Ann plays the cello", confidence=0.6)
-    assert contents(await memory.remember("what does Ann play?")) == ["I play the cello."]
-    assert set(contents(await other.remember("what does Ann play?"))) == {"I play the cello.", "I play the flute."}
-    assert contents(await other.remember("what does Ann play?", channels=["project"])) == ["I play the flute."]
+    assert turn_contents(await memory.remember("what does Ann play?")) == ["I play the cello."]
+    assert set(turn_contents(await other.remember("what does Ann play?"))) == {"I play the cello.", "I play the flute."}
+    assert turn_contents(await other.remember("what does Ann play?", channels=["project"])) == ["I play the flute."]
     assert (await memory.remember("what does Ann play?", include=["semantic"])).turns == ()
     assert (await memory.remember("what does Ann play?", min_confidence=0.7)).facts == ()
 
 
 async def test_the_active_channel_is_ahead_and_other_channels_are_named(memory: AsyncAgentMemory) -> None:
-    await talk(memory, "Ann: I play the cello.")
+    await store_lines(memory, "Ann: I play the cello.")
     project = memory.scoped(channel="project")
-    await talk(project, "Ann: I play the cello.", conversation="c9")
+    await store_lines(project, "Ann: I play the cello.", conversation="c9")
     bundle = await project.remember("cello")
     assert [turn.channel for turn in bundle.turns] == ["project", "_global"]
     assert bundle.receipt.elsewhere == {bundle.turns[1].key: "_global"}
@@ -180,7 +191,7 @@ async def test_labels_trust_and_salience_move_facts(
 
 
 async def test_reading_does_not_move_turns_but_lifts_items(memory: AsyncAgentMemory) -> None:
-    await talk(memory, "Ann: I play the cello.", "Ann: I play the flute.")
+    await store_lines(memory, "Ann: I play the cello.", "Ann: I play the flute.")
     first = await memory.remember("play", top_k=1)
     again = await memory.remember("play", reinforce=False)
     assert again.turns[0].id == first.turns[0].id
@@ -189,22 +200,22 @@ async def test_reading_does_not_move_turns_but_lifts_items(memory: AsyncAgentMem
 
 
 async def test_diversity_demotes_beyond_the_quota(memory: AsyncAgentMemory) -> None:
-    await talk(memory, *(f"Ann: I play the cello {word}." for word in ("daily", "weekly", "monthly")))
-    await talk(memory, "Ann: Somebody plays.", conversation="c2")
-    request = Request(query="Ann cello")
+    await store_lines(memory, *(f"Ann: I play the cello {word}." for word in ("daily", "weekly", "monthly")))
+    await store_lines(memory, "Ann: Somebody plays.", conversation="c2")
+    request = RecallRequest(query="Ann cello")
     ids = {}
     for most in (0, 2):
-        bundle = await layer_of(memory, ranking={"per_conversation": most}).recall(request, memory.scope)
+        bundle = await build_recall_layer(memory, ranking={"per_conversation": most}).recall(request, memory.scope)
         ids[most] = [turn.conversation_id for turn in bundle.turns]
     assert ids[0] == ["c1", "c1", "c1", "c2"]
     assert ids[2] == ["c1", "c1", "c2", "c1"]
 
 
-async def test_goals_profile_and_thread_leads_come_along(memory: AsyncAgentMemory, clock: SetClock) -> None:
-    ids = await talk(memory, "Ann: I play the cello.", "Ann: The cello is old.")
+async def test_goals_profile_and_thread_leads_come_along(memory: AsyncAgentMemory, clock: ManualClock) -> None:
+    ids = await store_lines(memory, "Ann: I play the cello.", "Ann: The cello is old.")
     await memory.add_goal("play the cello in public")
     done = await memory.add_goal("buy a cello")
-    clock.moment += timedelta(minutes=1)
+    clock.time += timedelta(minutes=1)
     await memory.complete_goal(done.id)
     await memory.update_profile(preferences={"language": "English"})
     bundle = await memory.remember("cello")
@@ -217,7 +228,7 @@ async def test_goals_profile_and_thread_leads_come_along(memory: AsyncAgentMemor
 
 
 async def test_top_k_bounds_every_kind_and_the_items(memory: AsyncAgentMemory) -> None:
-    await talk(memory, *(f"Ann: tea number {number}" for number in range(8)))
+    await store_lines(memory, *(f"Ann: tea number {number}" for number in range(8)))
     for number in range(8):
         await memory.learn_fact(f"tea fact number {number}")
     bundle = await memory.remember("tea", top_k=3)
@@ -226,7 +237,7 @@ async def test_top_k_bounds_every_kind_and_the_items(memory: AsyncAgentMemory) -
 
 
 async def test_context_packs_wide_and_changes_nothing(memory: AsyncAgentMemory) -> None:
-    await talk(memory, *(f"Ann: tea number {number} in the long list" for number in range(60)))
+    await store_lines(memory, *(f"Ann: tea number {number} in the long list" for number in range(60)))
     context = await memory.context("tea", max_tokens=300)
     assert 25 < len(context.records) < 60
     assert context.tokens <= 300
@@ -236,15 +247,15 @@ async def test_context_packs_wide_and_changes_nothing(memory: AsyncAgentMemory) 
         await memory.context("tea", max_tokens=0)
 
 
-async def test_why_not_tells_every_reason(memory: AsyncAgentMemory, clock: SetClock) -> None:
-    (first, second) = await talk(memory, "Ann: I play the cello.", "Ann: I play the flute.")
-    (hidden,) = await talk(memory.scoped(channel="project"), "Ann: I play the drums.", conversation="c9")
+async def test_why_not_tells_every_reason(memory: AsyncAgentMemory, clock: ManualClock) -> None:
+    (first, second) = await store_lines(memory, "Ann: I play the cello.", "Ann: I play the flute.")
+    (hidden,) = await store_lines(memory.scoped(channel="project"), "Ann: I play the drums.", conversation="c9")
     fact = await memory.learn_fact("Ann plays")
-    clock.moment += timedelta(minutes=1)
+    clock.time += timedelta(minutes=1)
     await memory.forget(fact.id)
     receipt = (await memory.remember("cello", top_k=1)).receipt
-    await talk(memory, "Ann: I play the cello too.", conversation="c3")
-    layer = layer_of(memory)
+    await store_lines(memory, "Ann: I play the cello too.", conversation="c3")
+    layer = build_recall_layer(memory)
     said = {name: await layer.why_not(receipt, name) for name in (first, second, hidden, fact.id, "nobody")}
     assert said[first].delivered
     assert str(said[second]).startswith("cut: place 2 of its kind")
@@ -256,18 +267,20 @@ async def test_why_not_tells_every_reason(memory: AsyncAgentMemory, clock: SetCl
 
 
 async def test_why_not_tells_how_far_behind(memory: AsyncAgentMemory) -> None:
-    ids = await talk(memory, *(f"Ann: tea number {number}" for number in range(60)), "Ann: Nothing of that.")
+    ids = await store_lines(memory, *(f"Ann: tea number {number}" for number in range(60)), "Ann: Nothing of that.")
     receipt = (await memory.remember("tea")).receipt
-    assert str(await layer_of(memory).why_not(receipt, ids[-1])) == "too far behind: place 61 among Turn records"
+    assert (
+        str(await build_recall_layer(memory).why_not(receipt, ids[-1])) == "too far behind: place 61 among Turn records"
+    )
 
 
-async def test_replay_gives_what_was_delivered_as_it_was(memory: AsyncAgentMemory, clock: SetClock) -> None:
-    await talk(memory, "Ann: I play the cello.")
+async def test_replay_gives_what_was_delivered_as_it_was(memory: AsyncAgentMemory, clock: ManualClock) -> None:
+    await store_lines(memory, "Ann: I play the cello.")
     goal = await memory.add_goal("play the cello in public")
     bundle = await memory.remember("cello")
-    clock.moment += timedelta(days=1)
+    clock.time += timedelta(days=1)
     await memory.complete_goal(goal.id)
-    again = await layer_of(memory).replay(bundle.receipt)
+    again = await build_recall_layer(memory).replay(bundle.receipt)
     assert str(again) == str(bundle)
     assert [(item.score, item.why, item.record) for item in again.items] == [
         (item.score, item.why, item.record) for item in bundle.items
@@ -275,7 +288,7 @@ async def test_replay_gives_what_was_delivered_as_it_was(memory: AsyncAgentMemor
 
 
 async def test_a_receipt_is_plain_data(memory: AsyncAgentMemory) -> None:
-    await talk(memory, "Ann: I play the cello.")
+    await store_lines(memory, "Ann: I play the cello.")
     receipt = (await memory.remember("cello", since=START)).receipt
     plain = receipt.as_dict()
     assert plain["request"]["since"] == START.isoformat()
@@ -289,20 +302,20 @@ async def test_a_receipt_is_plain_data(memory: AsyncAgentMemory) -> None:
 
 
 async def test_other_users_change_nothing(memory: AsyncAgentMemory) -> None:
-    await talk(memory, "Ann: I play the cello.", "Bob: Nice.", "Ann: I drink tea.")
+    await store_lines(memory, "Ann: I play the cello.", "Bob: Nice.", "Ann: I drink tea.")
     before = await memory.remember("who plays the cello?", reinforce=False)
     stranger = memory.scoped(user_id="mallory")
-    await talk(stranger, *(f"Ann: who plays the cello? {number}" for number in range(50)))
+    await store_lines(stranger, *(f"Ann: who plays the cello? {number}" for number in range(50)))
     after = await memory.remember("who plays the cello?", reinforce=False)
     assert after.items == before.items
     assert str(after) == str(before)
 
 
 async def test_forgetting_a_user_empties_what_is_kept(memory: AsyncAgentMemory) -> None:
-    await talk(memory, "Ann: I play the cello.", "Ann: I drink tea.")
-    layer = layer_of(memory)
-    await layer.recall(Request(query="cello"), memory.scope)
-    kept = layer.keep.of("alice")
-    layer.forget("alice")
-    assert layer.keep.of("alice") is not kept
-    assert contents(await layer.recall(Request(query="cello"), Scope("alice")))[0] == "I play the cello."
+    await store_lines(memory, "Ann: I play the cello.", "Ann: I drink tea.")
+    layer = build_recall_layer(memory)
+    await layer.recall(RecallRequest(query="cello"), memory.scope)
+    kept = layer.cache.for_user("alice")
+    layer.drop_user_caches("alice")
+    assert layer.cache.for_user("alice") is not kept
+    assert turn_contents(await layer.recall(RecallRequest(query="cello"), Scope("alice")))[0] == "I play the cello."

@@ -12,13 +12,13 @@ import pytest
 
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import ModelUnavailable
-from agentmem.model.ranking import Ranked, fuse
+from agentmem.model.ranking import ScoreList, fuse
 from agentmem.model.records import Turn
-from agentmem.recall.asking import NoModel, tidied
-from agentmem.recall.query import Request
-from agentmem.recall.techniques.decompose import split
-from tests.fakes.llm_replies import DECOMPOSE, SELF_QUERY, TECHNIQUES, Replies, asked, layer_with
-from tests.unit.talking import NAMES, START, SetClock, contents, opened, talk
+from agentmem.recall.asking import LLMNotConfigured, normalize_sentences
+from agentmem.recall.query import RecallRequest
+from agentmem.recall.techniques.decompose import split_question
+from tests.fakes.llm_replies import DECOMPOSE, SELF_QUERY, TECHNIQUES, ScriptedLLM, build_llm_recall_layer, recall_with
+from tests.unit.talking import DEFAULT_TECHNIQUES, START, ManualClock, open_memory, store_lines, turn_contents
 
 LINES = [
     "Ann: The cello is mine, since school.",
@@ -29,22 +29,22 @@ LINES = [
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-async def memory(home: Path, clock: SetClock) -> AsyncIterator[AsyncAgentMemory]:
-    async with opened(home, clock) as alice:
-        await talk(alice, *LINES)
+async def memory(home: Path, clock: ManualClock) -> AsyncIterator[AsyncAgentMemory]:
+    async with open_memory(home, clock) as alice:
+        await store_lines(alice, *LINES)
         yield alice
 
 
 @pytest.fixture
-async def unseeded(home: Path, clock: SetClock) -> AsyncIterator[AsyncAgentMemory]:
+async def unseeded(home: Path, clock: ManualClock) -> AsyncIterator[AsyncAgentMemory]:
     """The same, where techniques have deadlines."""
     async with AsyncAgentMemory("alice", home=home, embedder="hash", clock=clock) as alice:
-        await talk(alice, *LINES)
+        await store_lines(alice, *LINES)
         yield alice
 
 
@@ -53,37 +53,39 @@ async def unseeded(home: Path, clock: SetClock) -> AsyncIterator[AsyncAgentMemor
 
 @pytest.mark.parametrize("name", ["hyde", "expansion"])
 async def test_what_the_model_writes_is_searched(memory: AsyncAgentMemory, name: str) -> None:
-    llm = Replies()
-    bundle = await asked(layer_with(memory, llm), memory, "what does she do in her spare time?", name)
-    assert contents(bundle)[0] == LINES[0].removeprefix("Ann: ")
+    llm = ScriptedLLM()
+    bundle = await recall_with(build_llm_recall_layer(memory, llm), memory, "what does she do in her spare time?", name)
+    assert turn_contents(bundle)[0] == LINES[0].removeprefix("Ann: ")
     assert f"{name} #1" in bundle.items[0].why
     assert "cello" not in str([turn.content for turn in bundle.turns[1:]])
-    (request,) = llm.asked
+    (request,) = llm.requests
     assert (request.purpose, "<question>\nwhat does she do" in request.content) == (name, True)
     assert "cello" not in request.content  # nothing of the memory is sent
 
 
 async def test_the_models_limits_are_those_of_the_settings(memory: AsyncAgentMemory) -> None:
-    llm = Replies()
-    await asked(layer_with(memory, llm, *TECHNIQUES), memory, "what does Ann play, and what does Bob play?")
-    sent = {request.purpose: (request.temperature, request.max_tokens) for request in llm.asked}
+    llm = ScriptedLLM()
+    await recall_with(
+        build_llm_recall_layer(memory, llm, *TECHNIQUES), memory, "what does Ann play, and what does Bob play?"
+    )
+    sent = {request.purpose: (request.temperature, request.max_tokens) for request in llm.requests}
     assert sent == {"hyde": (0.7, 150), "self_query": (0.2, 200), "decompose": (0.2, 200), "expansion": (0.2, 200)}
 
 
 async def test_a_model_weighs_less_than_the_querys_own_words() -> None:
     visible = np.array([True, True, True])
     own, guessed = np.array([1.0, 0.0, 0.5], dtype=np.float32), np.array([0.0, 1.0, 0.0], dtype=np.float32)
-    fusion = fuse({"own": Ranked(own), "guessed": Ranked(guessed, weight=0.5)}, visible, visible)
+    fusion = fuse({"own": ScoreList(own), "guessed": ScoreList(guessed, weight=0.5)}, visible, visible)
     assert fusion.scores == pytest.approx([1 / 1.5, 0.5 / 1.5, 0.5 / 1.5])
 
 
 async def test_every_filter_of_a_question_is_applied(memory: AsyncAgentMemory) -> None:
     ann = await memory.upsert_entity({"name": "Ann", "type": "person"})
     await memory.learn_fact("A tent was bought", entity_ids=[ann.id])
-    await talk(memory, "Bob: Nothing special.", conversation="c2", days=3)
-    layer = layer_with(memory, Replies({"self_query": SELF_QUERY}))
-    bundle = await asked(layer, memory, "what did she say in those days?", "self_query")
-    said = {item.record.searchable(): item.why for item in bundle.items}
+    await store_lines(memory, "Bob: Nothing special.", conversation="c2", days=3)
+    layer = build_llm_recall_layer(memory, ScriptedLLM({"self_query": SELF_QUERY}))
+    bundle = await recall_with(layer, memory, "what did she say in those days?", "self_query")
+    said = {item.record.search_text(): item.why for item in bundle.items}
     assert said["A tent was bought"] == "kinds +0.10, linked +0.05"
     assert "range +0.20" in said["Nothing special."]
     assert "keywords #1" in said[LINES[0].removeprefix("Ann: ")]
@@ -92,11 +94,11 @@ async def test_every_filter_of_a_question_is_applied(memory: AsyncAgentMemory) -
 
 
 async def test_other_words_are_searched_as_the_settings_say(memory: AsyncAgentMemory) -> None:
-    said = Replies({"expansion": {"statements": ["Trains were late."]}})
+    said = ScriptedLLM({"expansion": {"statements": ["Trains were late."]}})
 
     async def found(**settings: Any) -> dict[str, float]:
-        layer = layer_with(memory, said, "expansion", **settings)
-        bundle = await asked(layer, memory, "what went wrong?", "expansion")
+        layer = build_llm_recall_layer(memory, said, "expansion", **settings)
+        bundle = await recall_with(layer, memory, "what went wrong?", "expansion")
         return {each.id: each.lists["expansion"].value for each in bundle.receipt.pool}
 
     alone = {"before": 0, "answer": 0, "after": 0}
@@ -117,8 +119,10 @@ async def test_other_words_are_searched_as_the_settings_say(memory: AsyncAgentMe
 async def test_an_impossible_range_is_dropped_with_a_note(
     memory: AsyncAgentMemory, days: dict[str, str], note: str
 ) -> None:
-    bundle = await asked(layer_with(memory, Replies({"self_query": days})), memory, "cello?", "keyword", "self_query")
-    assert "range" not in bundle.receipt.pool.lists
+    bundle = await recall_with(
+        build_llm_recall_layer(memory, ScriptedLLM({"self_query": days})), memory, "cello?", "keyword", "self_query"
+    )
+    assert "range" not in bundle.receipt.pool.list_names
     assert note in {line.technique: line.note for line in bundle.receipt.trace}["self_query"]
     assert bundle.notices == ()
 
@@ -126,23 +130,25 @@ async def test_an_impossible_range_is_dropped_with_a_note(
 async def test_every_part_of_a_question_gets_a_place(memory: AsyncAgentMemory) -> None:
     query = "Which instrument does she play, and what does he do on Sundays?"
     parts = {"parts": ["Who has a cello?", "Who plays chess on Sundays?"]}
-    bundle = await asked(layer_with(memory, Replies({"decompose": parts})), memory, query, "decompose")
-    assert contents(bundle)[:2] == ["The cello is mine, since school.", "Chess on Sundays."]
+    bundle = await recall_with(
+        build_llm_recall_layer(memory, ScriptedLLM({"decompose": parts})), memory, query, "decompose"
+    )
+    assert turn_contents(bundle)[:2] == ["The cello is mine, since school.", "Chess on Sundays."]
     assert [item.why.split()[:2] for item in bundle.items[:2]] == [["parts", "#1"], ["parts", "#2"]]
 
 
 async def test_a_question_for_one_thing_is_not_taken_apart(memory: AsyncAgentMemory) -> None:
-    llm = Replies()
-    layer = layer_with(memory, llm, "decompose")
-    assert "parts" not in (await asked(layer, memory, "Where is the cello?")).receipt.pool.lists
+    llm = ScriptedLLM()
+    layer = build_llm_recall_layer(memory, llm, "decompose")
+    assert "parts" not in (await recall_with(layer, memory, "Where is the cello?")).receipt.pool.list_names
     for query in ("What instruments are there?", "Who has the cello, the bow and the case?", "Do both of them play?"):
-        assert "parts" not in (await asked(layer, memory, query)).receipt.pool.lists
-    assert llm.asked == []
-    llm = Replies({"decompose": {"parts": []}})
-    layer = layer_with(memory, llm, "decompose")
+        assert "parts" not in (await recall_with(layer, memory, query)).receipt.pool.list_names
+    assert llm.requests == []
+    llm = ScriptedLLM({"decompose": {"parts": []}})
+    layer = build_llm_recall_layer(memory, llm, "decompose")
     for query in ("Who has the cello, and who has the bow?", "Please tell me about the cello, Sundays and trains."):
-        assert "parts" not in (await asked(layer, memory, query)).receipt.pool.lists
-    assert len(llm.asked) == 2
+        assert "parts" not in (await recall_with(layer, memory, query)).receipt.pool.list_names
+    assert len(llm.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -164,28 +170,28 @@ async def test_a_question_for_one_thing_is_not_taken_apart(memory: AsyncAgentMem
     ],
 )
 def test_a_rule_splits_what_is_plainly_several_questions(text: str, parts: list[str]) -> None:
-    assert split(text) == parts
+    assert split_question(text) == parts
 
 
 # -- switched off, or without a model
 
 
 async def test_switched_off_they_cost_and_change_nothing(memory: AsyncAgentMemory) -> None:
-    llm = Replies()
-    plain = await asked(layer_with(memory, llm), memory, "what do Ann and Bob play?")
-    assert [line.technique for line in plain.receipt.trace] == NAMES
-    assert llm.asked == []
+    llm = ScriptedLLM()
+    plain = await recall_with(build_llm_recall_layer(memory, llm), memory, "what do Ann and Bob play?")
+    assert [line.technique for line in plain.receipt.trace] == DEFAULT_TECHNIQUES
+    assert llm.requests == []
     assert (plain.notices, plain.relevant) == ((), True)
 
 
 async def test_without_a_model_one_notice_names_all_that_need_one(memory: AsyncAgentMemory) -> None:
-    layer = layer_with(memory, None, *TECHNIQUES)
-    bundle = await asked(layer, memory, "Where is the cello; who plays chess?")
+    layer = build_llm_recall_layer(memory, None, *TECHNIQUES)
+    bundle = await recall_with(layer, memory, "Where is the cello; who plays chess?")
     assert len(bundle.notices) == 1
     assert bundle.notices[0].startswith("Recalled without expansion, hyde, self_query: needs a language model: set llm")
-    assert "parts" in bundle.receipt.pool.lists  # by rule
-    with pytest.raises(NoModel, match="set llm"):
-        await asked(layer, memory, "cello?", "hyde")
+    assert "parts" in bundle.receipt.pool.list_names  # by rule
+    with pytest.raises(LLMNotConfigured, match="set llm"):
+        await recall_with(layer, memory, "cello?", "hyde")
 
 
 # -- failing, late, hostile
@@ -194,31 +200,31 @@ async def test_without_a_model_one_notice_names_all_that_need_one(memory: AsyncA
 @pytest.mark.parametrize("name", TECHNIQUES)
 async def test_a_failing_model_costs_a_line_and_a_notice(memory: AsyncAgentMemory, name: str) -> None:
     query = "what does Ann play, and what does Bob play?"
-    plain = await asked(layer_with(memory, None), memory, query)
-    layer = layer_with(memory, Replies({name: ModelUnavailable("no route")}), name)
-    bundle = await asked(layer, memory, query)
+    plain = await recall_with(build_llm_recall_layer(memory, None), memory, query)
+    layer = build_llm_recall_layer(memory, ScriptedLLM({name: ModelUnavailable("no route")}), name)
+    bundle = await recall_with(layer, memory, query)
     assert bundle.items == plain.items
     assert bundle.notices == (f"Recalled without {name}: ModelUnavailable: no route",)
     assert {line.technique: line.error for line in bundle.receipt.trace}[name] == "ModelUnavailable: no route"
-    layer = layer_with(memory, Replies({name: "not JSON"}), name)
-    assert "the reply cannot be used" in str((await asked(layer, memory, query)).notices)
+    layer = build_llm_recall_layer(memory, ScriptedLLM({name: "not JSON"}), name)
+    assert "the reply cannot be used" in str((await recall_with(layer, memory, query)).notices)
 
 
 async def test_a_late_model_is_left_out_and_then_left_alone(unseeded: AsyncAgentMemory) -> None:
-    llm = Replies(delay=30)
-    layer = layer_with(unseeded, llm, "hyde", hyde={"deadline": 0.5})
-    bundle = await asked(layer, unseeded, "cello?")
+    llm = ScriptedLLM(delay=30)
+    layer = build_llm_recall_layer(unseeded, llm, "hyde", hyde={"deadline": 0.5})
+    bundle = await recall_with(layer, unseeded, "cello?")
     line = {line.technique: line for line in bundle.receipt.trace}["hyde"]
     assert (line.error, line.late) == ("no answer within 0.5 s", True)
     assert bundle.notices == ("Recalled without hyde: no answer within 0.5 s",)
-    assert contents(bundle)[0].startswith("The cello")
-    assert "is left alone" in str((await asked(layer, unseeded, "chess?")).notices)
-    assert len(llm.asked) == 1
+    assert turn_contents(bundle)[0].startswith("The cello")
+    assert "is left alone" in str((await recall_with(layer, unseeded, "chess?")).notices)
+    assert len(llm.requests) == 1
 
 
 async def test_an_answer_in_time_is_used_under_a_deadline(unseeded: AsyncAgentMemory) -> None:
-    layer = layer_with(unseeded, Replies(delay=0.01), "hyde")
-    assert "hyde" in (await asked(layer, unseeded, "cello?")).receipt.pool.lists
+    layer = build_llm_recall_layer(unseeded, ScriptedLLM(delay=0.01), "hyde")
+    assert "hyde" in (await recall_with(layer, unseeded, "cello?")).receipt.pool.list_names
 
 
 async def test_a_deadline_holds_after_texts_were_read_side_by_side(unseeded: AsyncAgentMemory) -> None:
@@ -232,16 +238,16 @@ async def test_a_deadline_holds_after_texts_were_read_side_by_side(unseeded: Asy
             await asyncio.sleep(0.2)
             await asyncio.Event().wait()
 
-    log = unseeded.resources.log
-    layer = layer_with(unseeded, Replies(), "expansion", expansion={"deadline": 0.6})
-    unseeded.resources.log = Hanging()  # type: ignore[assignment]
-    bundle = await asked(layer, unseeded, "what does she do?", "expansion", "vector")
+    log = unseeded.engine.log
+    layer = build_llm_recall_layer(unseeded, ScriptedLLM(), "expansion", expansion={"deadline": 0.6})
+    unseeded.engine.log = Hanging()  # type: ignore[assignment]
+    bundle = await recall_with(layer, unseeded, "what does she do?", "expansion", "vector")
     assert bundle.notices == ("Recalled without expansion: no answer within 0.6 s",)
 
 
 async def test_seeded_recall_waits_for_a_slow_model(memory: AsyncAgentMemory) -> None:
-    layer = layer_with(memory, Replies(delay=0.1), "hyde", hyde={"deadline": 0.01})
-    assert (await asked(layer, memory, "cello?")).notices == ()
+    layer = build_llm_recall_layer(memory, ScriptedLLM(delay=0.1), "hyde", hyde={"deadline": 0.01})
+    assert (await recall_with(layer, memory, "cello?")).notices == ()
 
 
 HOSTILE: list[Any] = [
@@ -260,9 +266,9 @@ HOSTILE: list[Any] = [
 @pytest.mark.parametrize("reply", HOSTILE, ids=range(len(HOSTILE)))
 async def test_no_reply_does_harm(memory: AsyncAgentMemory, reply: Any) -> None:
     stranger = memory.scoped(user_id="mallory")
-    await talk(stranger, "Eve: The secret word is xyzzy.")
-    layer = layer_with(memory, Replies(dict.fromkeys(TECHNIQUES, reply)), *TECHNIQUES)
-    bundle = await asked(layer, memory, "what does Ann play, and what does Bob play on Sundays?")
+    await store_lines(stranger, "Eve: The secret word is xyzzy.")
+    layer = build_llm_recall_layer(memory, ScriptedLLM(dict.fromkeys(TECHNIQUES, reply)), *TECHNIQUES)
+    bundle = await recall_with(layer, memory, "what does Ann play, and what does Bob play on Sundays?")
     assert {turn.content for turn in bundle.turns} == {line.split(": ", 1)[1] for line in LINES}
     assert {candidate.kind for candidate in bundle.receipt.pool} == {"Turn"}
     assert all(isinstance(item.record, Turn) and item.record.user_id == "alice" for item in bundle.items)
@@ -270,35 +276,35 @@ async def test_no_reply_does_harm(memory: AsyncAgentMemory, reply: Any) -> None:
 
 
 def test_what_a_model_writes_is_bounded() -> None:
-    assert tidied(["  a\n b ", "a b", "", "?", "c" * 999, "d"], 3) == ["a b", "c" * 300, "d"]
+    assert normalize_sentences(["  a\n b ", "a b", "", "?", "c" * 999, "d"], 3) == ["a b", "c" * 300, "d"]
 
 
 # -- asked once
 
 
 async def test_a_question_asked_again_costs_no_call(memory: AsyncAgentMemory) -> None:
-    llm = Replies()
-    layer = layer_with(memory, llm, "hyde")
-    first = await asked(layer, memory, "cello?")
-    again = await asked(layer, memory, "cello?")
-    await layer.context(Request(query="cello?"), memory.scope)
+    llm = ScriptedLLM()
+    layer = build_llm_recall_layer(memory, llm, "hyde")
+    first = await recall_with(layer, memory, "cello?")
+    again = await recall_with(layer, memory, "cello?")
+    await layer.context(RecallRequest(query="cello?"), memory.scope)
     await layer.why_not(first.receipt, "nobody")
     assert first.items == again.items
-    assert len(llm.asked) == 1
-    layer.forget("alice")
-    await asked(layer, memory, "cello?")
-    assert len(llm.asked) == 2
-    assert layer.asking.spending.by_purpose["hyde"].calls == 2
+    assert len(llm.requests) == 1
+    layer.drop_user_caches("alice")
+    await recall_with(layer, memory, "cello?")
+    assert len(llm.requests) == 2
+    assert layer.llm.budget.by_purpose["hyde"].calls == 2
 
 
 async def test_recalls_side_by_side_do_not_disturb_each_other(unseeded: AsyncAgentMemory) -> None:
-    layer = layer_with(unseeded, Replies({"decompose": DECOMPOSE}, delay=0.01), "decompose")
+    layer = build_llm_recall_layer(unseeded, ScriptedLLM({"decompose": DECOMPOSE}, delay=0.01), "decompose")
     queries = [f"what does Ann play, and what does Bob play {word}?" for word in ("now", "then", "often", "never")]
-    bundles = await asyncio.gather(*(asked(layer, unseeded, query) for query in queries))
+    bundles = await asyncio.gather(*(recall_with(layer, unseeded, query) for query in queries))
     assert [bundle.notices for bundle in bundles] == [()] * 4
 
 
-async def test_the_day_of_the_question_is_told_without_its_hour(memory: AsyncAgentMemory, clock: SetClock) -> None:
-    llm = Replies()
-    await asked(layer_with(memory, llm), memory, "what did she say yesterday?", "self_query")
-    assert llm.asked[0].content.startswith(f"Today is Monday, {START.date().isoformat()}.\n<question>")
+async def test_the_day_of_the_question_is_told_without_its_hour(memory: AsyncAgentMemory, clock: ManualClock) -> None:
+    llm = ScriptedLLM()
+    await recall_with(build_llm_recall_layer(memory, llm), memory, "what did she say yesterday?", "self_query")
+    assert llm.requests[0].content.startswith(f"Today is Monday, {START.date().isoformat()}.\n<question>")

@@ -10,12 +10,12 @@ import pytest
 from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.recall import relevance
 from agentmem.recall.layer import RecallLayer
-from agentmem.recall.metrics import LATEST, RecallMetrics
-from agentmem.recall.query import Request
-from agentmem.recall.receipt import Line
-from agentmem.recall.relevance import FLOORS, NOTHING_RELEVANT, Floor
-from tests.fakes.llm_replies import GOOD, Replies, asked, layer_with
-from tests.unit.talking import SetClock, contents, opened, talk
+from agentmem.recall.metrics import MAX_SAMPLES, RecallMetrics
+from agentmem.recall.query import RecallRequest
+from agentmem.recall.receipt import TraceLine
+from agentmem.recall.relevance import NOTICE_NOTHING_RELEVANT, RELEVANCE_THRESHOLDS, RelevanceThreshold
+from tests.fakes.llm_replies import GOOD, ScriptedLLM, build_llm_recall_layer, recall_with
+from tests.unit.talking import ManualClock, open_memory, store_lines, turn_contents
 
 LINES = [
     "Ann: We painted the kitchen yellow.", "Bob: My sister Clara moved to Oslo.", "Ann: The cello lesson is on Friday.",
@@ -26,20 +26,20 @@ LINES = [
 @pytest.fixture
 async def memory(home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AsyncAgentMemory]:
     """One whose embedder has floors, with enough turns to tell."""
-    monkeypatch.setattr(relevance, "FLOORS", {"hash:": FLOORS["local:all-MiniLM-L6-v2"]})
-    async with opened(home, SetClock()) as alice:
+    monkeypatch.setattr(relevance, "RELEVANCE_THRESHOLDS", {"hash:": RELEVANCE_THRESHOLDS["local:all-MiniLM-L6-v2"]})
+    async with open_memory(home, ManualClock()) as alice:
         for number in range(4):
-            await talk(alice, *LINES, conversation=f"c{number}", days=number)
+            await store_lines(alice, *LINES, conversation=f"c{number}", days=number)
         yield alice
 
 
 async def test_a_bundle_says_when_nothing_relevant_was_found(memory: AsyncAgentMemory) -> None:
     bundle = await memory.remember("boiling point of tungsten?")
-    assert (bundle.relevant, bundle.notices) == (False, (NOTHING_RELEVANT,))
+    assert (bundle.relevant, bundle.notices) == (False, (NOTICE_NOTHING_RELEVANT,))
     assert len(bundle.turns) == 10  # recall hides nothing
     assert bundle.receipt.as_dict()["relevant"] is False
     assert (await memory.audit.replay(bundle.receipt.id)).relevant is False
-    assert NOTHING_RELEVANT in (await memory.context("boiling point of tungsten?")).notices
+    assert NOTICE_NOTHING_RELEVANT in (await memory.context("boiling point of tungsten?")).notices
     about = await memory.remember("which room was painted yellow?")
     assert (about.relevant, about.notices) == (True, ())
     assert about.receipt.as_dict()["relevant"] is True
@@ -56,26 +56,28 @@ async def test_a_date_or_an_entity_of_the_question_is_relevant_by_itself(memory:
 async def test_words_alone_are_relevant_where_vectors_are_far(
     memory: AsyncAgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relevance, "FLOORS", {"hash:": Floor(cosine=2.0, words=0.16)})
+    monkeypatch.setattr(
+        relevance, "RELEVANCE_THRESHOLDS", {"hash:": RelevanceThreshold(cosine=2.0, term_coverage=0.16)}
+    )
     assert (await memory.remember("slippers?")).relevant
     assert not (await memory.remember("pyjamas?")).relevant
 
 
 async def test_nothing_is_said_where_it_cannot_be_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with opened(home, SetClock()) as few:
-        await talk(few, *LINES)
+    async with open_memory(home, ManualClock()) as few:
+        await store_lines(few, *LINES)
         assert (await few.remember("boiling point of tungsten?")).relevant  # an embedder without floors
-        monkeypatch.setattr(relevance, "FLOORS", {"hash:": Floor(0.28, 0.16)})
+        monkeypatch.setattr(relevance, "RELEVANCE_THRESHOLDS", {"hash:": RelevanceThreshold(0.28, 0.16)})
         assert (await few.remember("boiling point of tungsten?")).relevant  # too few turns
-        assert not (await RecallLayer(few.resources, {"ranking": {"few_turns": 6}}).recall(
-            Request(query="boiling point of tungsten?"), few.scope)).relevant  # fmt: skip
+        assert not (await RecallLayer(few.engine, {"ranking": {"few_turns": 6}}).recall(
+            RecallRequest(query="boiling point of tungsten?"), few.scope)).relevant  # fmt: skip
         assert (await few.remember("boiling point of tungsten?", techniques=["keyword"])).relevant  # no vectors
 
 
 async def test_with_a_model_of_meaning_it_tells_near_from_far(home: Path) -> None:
-    async with AsyncAgentMemory("alice", home=home, embedder="local", clock=SetClock(), seed=7) as memory:
+    async with AsyncAgentMemory("alice", home=home, embedder="local", clock=ManualClock(), seed=7) as memory:
         for number in range(4):
-            await talk(memory, *LINES, conversation=f"c{number}")
+            await store_lines(memory, *LINES, conversation=f"c{number}")
         near = ["which instrument does she learn?", "what did the puppy ruin?", "where does Bob's sibling live?"]
         far = ["How do I configure a reverse proxy in nginx?", "Who signed the Magna Carta?", "What is a monad?"]
         assert [(await memory.remember(query)).relevant for query in near] == [True] * 3
@@ -86,10 +88,10 @@ async def test_with_a_model_of_meaning_it_tells_near_from_far(home: Path) -> Non
 
 
 async def test_every_technique_is_measured(memory: AsyncAgentMemory) -> None:
-    layer = layer_with(memory, Replies({**GOOD, "expansion": "not JSON"}), "hyde", "expansion")
-    await asked(layer, memory, "which room was painted yellow?", top_k=3)
-    bundle = await asked(layer, memory, "boiling point of tungsten?", top_k=3)
-    await layer.context(Request(query="slippers?"), memory.scope)
+    layer = build_llm_recall_layer(memory, ScriptedLLM({**GOOD, "expansion": "not JSON"}), "hyde", "expansion")
+    await recall_with(layer, memory, "which room was painted yellow?", top_k=3)
+    bundle = await recall_with(layer, memory, "boiling point of tungsten?", top_k=3)
+    await layer.context(RecallRequest(query="slippers?"), memory.scope)
     measured = layer.metrics.as_dict()
     assert (measured["recalls"], measured["irrelevant"]) == (3, 1)
     found = layer.metrics.techniques
@@ -100,7 +102,7 @@ async def test_every_technique_is_measured(memory: AsyncAgentMemory) -> None:
     assert (found["keyword"].results, found["expansion"].results) == (3 * 24, 0)
     assert found["keyword"].contributions == 3  # none of them for tungsten
     assert {line.technique: line.contributed for line in bundle.receipt.trace}["keyword"] == 0
-    assert contents(bundle)
+    assert turn_contents(bundle)
 
 
 async def test_a_bonus_contributes_and_a_malus_does_not(memory: AsyncAgentMemory) -> None:
@@ -113,10 +115,12 @@ async def test_a_bonus_contributes_and_a_malus_does_not(memory: AsyncAgentMemory
 
 def test_percentiles_are_over_the_latest_times() -> None:
     metrics = RecallMetrics()
-    for number in range(LATEST + 500):
-        metrics.count([Line("slow", float(number), {"list": 2}, "late" if number % 2 else "", late=bool(number % 2))])
+    for number in range(MAX_SAMPLES + 500):
+        metrics.add_recall(
+            [TraceLine("slow", float(number), {"list": 2}, "late" if number % 2 else "", late=bool(number % 2))]
+        )
     slow = metrics.techniques["slow"]
     assert (slow.calls, slow.failures, slow.timeouts, slow.results) == (1500, 750, 750, 3000)
-    assert (slow.milliseconds(0), slow.milliseconds(50), slow.milliseconds(100)) == (500.0, 999.5, 1499.0)
+    assert (slow.percentile_ms(0), slow.percentile_ms(50), slow.percentile_ms(100)) == (500.0, 999.5, 1499.0)
     assert slow.as_dict()["p95_ms"] == pytest.approx(1449.05)
     assert RecallMetrics().as_dict() == {"recalls": 0, "irrelevant": 0, "techniques": {}}

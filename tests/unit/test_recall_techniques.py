@@ -11,55 +11,57 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentmem.model.outline import ASKS_ANY, ASKS_LAST, Outline, OutlineRow, OutlineRows
+from agentmem.model.outline import CONTAINS_QUESTION, ENDS_WITH_QUESTION, RecordColumnBatch, RecordColumns, RecordRow
 from agentmem.model.ranking import Fusion
 from agentmem.model.scope import Scope
 from agentmem.providers import TokenVectors
-from agentmem.recall.kept import Kept
-from agentmem.recall.neighbours import adjacent, leaning
-from agentmem.recall.rerank import RerankOptions, late_interaction
-from agentmem.recall.technique import Memory
+from agentmem.recall.kept import UserCache
+from agentmem.recall.neighbours import adjacent_turns, context_window
+from agentmem.recall.rerank import LateInteractionOptions, rerank_late_interaction
+from agentmem.recall.technique import SearchContext
 from agentmem.recall.techniques import keyword, vector
-from agentmem.stores import Postings, Scores
+from agentmem.stores import ChunkScores, Postings
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def turns(*asks: int, words: Sequence[int] = (), lengths: Sequence[int] = ()) -> Outline:
+def turns(*asks: int, words: Sequence[int] = (), lengths: Sequence[int] = ()) -> RecordColumns:
     """One conversation of turns with these flags."""
-    made = Outline()
+    made = RecordColumns()
     made.put(
-        OutlineRows.of(
-            OutlineRow(
-                slot=slot, seq=slot + 1, kind="Turn", id=f"t{slot}", channel="_global", status="active",
-                conversation_id="c", position=slot, speaker="", valid_from=slot, valid_to=None, recorded_at=0,
-                superseded_at=None, words=words[slot] if words else 10, length=lengths[slot] if lengths else 4,
+        RecordColumnBatch.from_rows(
+            RecordRow(
+                slot=ordinal, seq=ordinal + 1, kind="Turn", id=f"t{ordinal}", channel="_global", status="active",
+                conversation_id="c", position=ordinal, speaker="", valid_from=ordinal, valid_to=None, recorded_at=0,
+                superseded_at=None, words=words[ordinal] if words else 10, length=lengths[ordinal] if lengths else 4,
                 asks=flag, salience=0.5, confidence=1.0,
             )
-            for slot, flag in enumerate(asks)
+            for ordinal, flag in enumerate(asks)
         ),
         len(asks),
     )  # fmt: skip
     return made
 
 
-def seen(outline: Outline, *, mask: Sequence[bool] = (), calm: float = 0.5, **fields: Any) -> Memory:
+def seen(outline: RecordColumns, *, mask: Sequence[bool] = (), calm: float = 0.5, **fields: Any) -> SearchContext:
     """A memory over an outline."""
     visible = np.array(mask or [True] * outline.size)
     visible.setflags(write=False)  # recalls share it
-    links = adjacent(outline)
+    links = adjacent_turns(outline)
     stores: dict[str, Any] = {
-        "clock": None, "graph": None, "log": None, "vectors": None, "identity": "m", "grains": (), "embed": None,
-        "ask": None, "note": None, **fields,
+        "clock": None, "graph": None, "log": None, "vectors": None, "embedder_id": "m", "granularities": (),
+        "embed": None, "ask": None, "add_trace_note": None, **fields,
     }  # fmt: skip
-    return Memory(
-        scope=Scope("alice"), outline=outline, mask=visible, turns=visible, current=visible, basis=visible, links=links,
-        near=leaning(links, visible, outline.words), calm=calm, moment=NOW, kept=Kept(), **stores,
+    return SearchContext(
+        scope=Scope("alice"), columns=outline, mask=visible, turn_mask=visible, current_mask=visible,
+        normalization_mask=visible, all_neighbors=links,
+        context_neighbors=context_window(links, visible, outline.words), statement_ratio=calm, now=NOW,
+        cache=UserCache(), **stores,
     )  # fmt: skip
 
 
-def scores(values: Sequence[float], slots: Sequence[int] = (), asks: Sequence[bool] = ()) -> Scores:
-    return Scores(
+def scores(values: Sequence[float], slots: Sequence[int] = (), asks: Sequence[bool] = ()) -> ChunkScores:
+    return ChunkScores(
         np.array(slots or range(len(values))), np.zeros(len(values), dtype=np.int32),
         np.array(values, dtype=np.float32), np.array(asks or [False] * len(values)),
     )  # fmt: skip
@@ -69,9 +71,9 @@ def scores(values: Sequence[float], slots: Sequence[int] = (), asks: Sequence[bo
 
 
 def test_bm25_smooths_over_neighbours() -> None:
-    memory = seen(turns(ASKS_ANY, 0, 0, lengths=(4, 3, 5)))
+    memory = seen(turns(CONTAINS_QUESTION, 0, 0, lengths=(4, 3, 5)))
     matches = {"cello": Postings(np.array([0]), np.array([2.0], dtype=np.float32))}
-    found = keyword.bm25(["cello"], matches, memory, keyword.Options())
+    found = keyword.score_bm25(["cello"], matches, memory, keyword.Options())
     lengths = np.array([4 + 0.2 * 3, 3 + 0.8 * 4 + 0.2 * 5, 5 + 0.3 * 3])
     frequency = np.array([2.0, 0.8 * 2.0, 0.0])
     norm = 0.9 * (0.7 + 0.3 * lengths / lengths.mean())
@@ -82,15 +84,17 @@ def test_bm25_smooths_over_neighbours() -> None:
 def test_bm25_passes_words_back_and_counts_repeated_terms() -> None:
     memory = seen(turns(0, 0))
     matches = {"cello": Postings(np.array([1]), np.array([1.0], dtype=np.float32))}
-    once = keyword.bm25(["cello"], matches, memory, keyword.Options())
+    once = keyword.score_bm25(["cello"], matches, memory, keyword.Options())
     assert 0 < once[0] < once[1]
-    assert keyword.bm25(["cello", "cello", "absent"], matches, memory, keyword.Options()) == pytest.approx(2 * once)
+    assert keyword.score_bm25(["cello", "cello", "absent"], matches, memory, keyword.Options()) == pytest.approx(
+        2 * once
+    )
 
 
 def test_bm25_of_hidden_turns_reaches_nobody() -> None:
     memory = seen(turns(0, 0, 0), mask=(False, True, True))
     matches = {"cello": Postings(np.array([0]), np.array([1.0], dtype=np.float32))}
-    assert keyword.bm25(["cello"], matches, memory, keyword.Options()).tolist() == [0, 0, 0]
+    assert keyword.score_bm25(["cello"], matches, memory, keyword.Options()).tolist() == [0, 0, 0]
 
 
 # -- vectors
@@ -104,7 +108,7 @@ def test_whole_is_the_cosine_with_the_averaged_neighbourhood() -> None:
     query /= np.linalg.norm(query)
     memory = seen(turns(0, 0, 0))
     between = np.array([[np.nan, rows[0] @ rows[1], rows[1] @ rows[2]], [np.nan, rows[0] @ rows[2], np.nan]])
-    found = vector._whole(scores(list(rows @ query)), between.astype(np.float32), memory, vector.Options())
+    found = vector._score_whole(scores(list(rows @ query)), between.astype(np.float32), memory, vector.Options())
     leaning_rows = rows + 0.3 * np.array([rows[1], rows[0] + rows[2], rows[1]])
     leaning_rows /= np.linalg.norm(leaning_rows, axis=1, keepdims=True)
     assert found == pytest.approx(leaning_rows @ query, abs=1e-5)
@@ -113,14 +117,14 @@ def test_whole_is_the_cosine_with_the_averaged_neighbourhood() -> None:
 def test_whole_leaves_out_neighbours_without_a_vector_and_slots_beyond_the_outline() -> None:
     memory = seen(turns(0, 0))
     between = np.full((2, 2), np.nan, dtype=np.float32)
-    found = vector._whole(scores([0.5, 0.9], slots=[1, 2]), between, memory, vector.Options())
+    found = vector._score_whole(scores([0.5, 0.9], slots=[1, 2]), between, memory, vector.Options())
     assert found == pytest.approx([np.nan, 0.5], nan_ok=True)
 
 
 def test_sentence_takes_the_best_and_credits_the_answer() -> None:
-    memory = seen(turns(ASKS_ANY | ASKS_LAST, 0, 0), calm=1.0)
+    memory = seen(turns(CONTAINS_QUESTION | ENDS_WITH_QUESTION, 0, 0), calm=1.0)
     asks = [True, False, False, False]
-    found = vector._sentence(scores([0.9, 0.2, 0.4, 0.1], [0, 0, 1, 2], asks), memory, vector.Options())
+    found = vector._score_sentences(scores([0.9, 0.2, 0.4, 0.1], [0, 0, 1, 2], asks), memory, vector.Options())
     best = np.array([0.8, 0.4, 0.1])
     standing = (best - best.mean()) / best.std()
     good = np.maximum(standing, 0)
@@ -129,7 +133,7 @@ def test_sentence_takes_the_best_and_credits_the_answer() -> None:
 
 
 def test_without_sentences_there_is_no_list() -> None:
-    empty = vector._sentence(scores([], [], []), seen(turns(0, 0)), vector.Options())
+    empty = vector._score_sentences(scores([], [], []), seen(turns(0, 0)), vector.Options())
     assert np.isnan(empty).all()
 
 
@@ -142,11 +146,11 @@ class Tokens:
     def __init__(self, rows: dict[int, list[list[int]]]) -> None:
         self.rows = rows
 
-    async def tokens(self, slots: Sequence[int], scope: Scope) -> dict[int, tuple[Any, Any]]:
+    async def read_token_vectors(self, slots: Sequence[int], scope: Scope) -> dict[int, tuple[Any, Any]]:
         return {
-            slot: (np.arange(len(self.rows[slot]), dtype=np.int32), np.array(self.rows[slot], dtype=np.int8))
-            for slot in slots
-            if slot in self.rows
+            ordinal: (np.arange(len(self.rows[ordinal]), dtype=np.int32), np.array(self.rows[ordinal], dtype=np.int8))
+            for ordinal in slots
+            if ordinal in self.rows
         }
 
 
@@ -163,7 +167,7 @@ async def test_late_interaction_lifts_what_matches_piece_by_piece() -> None:
         turns(0, 0, 0, words=(80, 80, 80)), vectors=Tokens({0: [[0, 90]], 1: [[0, 90], [120, 0]], 2: [[0, 90]]})
     )
     order = np.array([0, 1])
-    again = await late_interaction(order, fusion([0.5, 0.4, 0.45]), QUERY, memory, RerankOptions())
+    again = await rerank_late_interaction(order, fusion([0.5, 0.4, 0.45]), QUERY, memory, LateInteractionOptions())
     assert again is not None
     assert again.scores[1] == pytest.approx((1.2 + 0.8) / 3.8)
     assert again.scores[0] == pytest.approx(1.5 / 3.8)
@@ -172,8 +176,10 @@ async def test_late_interaction_lifts_what_matches_piece_by_piece() -> None:
 
 async def test_late_interaction_leans_on_the_question_before() -> None:
     pieces = {0: [[120, 0]], 1: [[0, 90]], 2: [[0, 90]]}
-    memory = seen(turns(ASKS_ANY, 0, 0), vectors=Tokens(pieces))
-    again = await late_interaction(np.array([1, 2]), fusion([0, 0.5, 0.5]), QUERY, memory, RerankOptions())
+    memory = seen(turns(CONTAINS_QUESTION, 0, 0), vectors=Tokens(pieces))
+    again = await rerank_late_interaction(
+        np.array([1, 2]), fusion([0, 0.5, 0.5]), QUERY, memory, LateInteractionOptions()
+    )
     assert again is not None
     assert again.scores[1] > again.scores[2]
 
@@ -181,13 +187,15 @@ async def test_late_interaction_leans_on_the_question_before() -> None:
 async def test_late_interaction_needs_all_word_pieces() -> None:
     order, nothing = np.array([0, 1]), TokenVectors(np.zeros(0, dtype=np.int32), np.zeros((0, 2), dtype=np.int8))
     memory = seen(turns(0, 0), vectors=Tokens({0: [[1, 0]]}))
-    assert await late_interaction(order, fusion([1, 0]), QUERY, memory, RerankOptions()) is None
-    assert await late_interaction(order, fusion([1, 0]), nothing, memory, RerankOptions()) is None
-    assert await late_interaction(order, fusion([1, 0]), QUERY, seen(turns(0, 0)), RerankOptions()) is None
+    assert await rerank_late_interaction(order, fusion([1, 0]), QUERY, memory, LateInteractionOptions()) is None
+    assert await rerank_late_interaction(order, fusion([1, 0]), nothing, memory, LateInteractionOptions()) is None
+    assert (
+        await rerank_late_interaction(order, fusion([1, 0]), QUERY, seen(turns(0, 0)), LateInteractionOptions()) is None
+    )
 
 
 async def test_techniques_without_anything_to_go_by_are_silent() -> None:
     memory = seen(turns(0))
-    query: Any = SimpleNamespace(read=SimpleNamespace(terms=[], bare="x"), request=SimpleNamespace(kinds=("Turn",)))
+    query: Any = SimpleNamespace(parsed=SimpleNamespace(terms=[], bare="x"), request=SimpleNamespace(kinds=("Turn",)))
     assert await keyword.search(query, memory, keyword.Options()) == {}
     assert await vector.search(query, memory, vector.Options()) == {}

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from agentmem import Conversation, Edge, EdgeKind, Entity, Fact, Goal, InvalidRecord, Record, Status, Turn, User
-from agentmem.model.records import KINDS, RELATIONS, build, changed, fields_of
+from agentmem.model.records import KINDS, RELATION_KINDS, build_record, extract_fields, replace_validated
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -24,7 +24,7 @@ def test_records_are_frozen_and_know_their_fields() -> None:
     with pytest.raises(ValidationError):
         fact.claim = "y"  # type: ignore[misc]
     with pytest.raises(InvalidRecord, match="colour"):
-        build(Fact, claim="x", colour="red")
+        build_record(Fact, claim="x", colour="red")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_records_are_frozen_and_know_their_fields() -> None:
 )
 def test_the_first_wrong_field_is_named(cls: type[Record], fields: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRecord) as error:
-        build(cls, **fields)
+        build_record(cls, **fields)
     assert error.value.field == field
     assert str(error.value).startswith(f"{cls.__name__}.{field}: ")
     assert len(str(error.value)) < 400, "what came is quoted in part"
@@ -63,53 +63,53 @@ def test_moments_are_kept_in_utc() -> None:
 
 def test_a_change_is_checked_like_a_new_record() -> None:
     fact = Fact(claim="x", id="f")
-    assert changed(fact, confidence=0.5).confidence == 0.5
+    assert replace_validated(fact, confidence=0.5).confidence == 0.5
     with pytest.raises(InvalidRecord, match="confidence"):
-        changed(fact, confidence=2)
+        replace_validated(fact, confidence=2)
 
 
 def test_what_is_given_is_a_record_or_a_mapping_of_its_fields() -> None:
-    assert fields_of(Goal, {"description": "x"}) == {"description": "x"}
-    assert fields_of(Goal, Goal(description="x", priority=4)) == {"description": "x", "priority": 4}
+    assert extract_fields(Goal, {"description": "x"}) == {"description": "x"}
+    assert extract_fields(Goal, Goal(description="x", priority=4)) == {"description": "x", "priority": 4}
     for wrong, field in ((7, "goal"), ([("description", "x")], "goal"), ({"name": "x"}, "name"), ({1: 2}, "1")):
         with pytest.raises(InvalidRecord) as error:
-            fields_of(Goal, wrong)  # type: ignore[arg-type]
+            extract_fields(Goal, wrong)  # type: ignore[arg-type]
         assert error.value.field == field
 
 
 def test_what_recall_searches_of_each_kind() -> None:
-    assert Turn(content="x", metadata={"caption": "a cat"}).searchable() == "x [shares a cat]"
-    assert Turn(content="x", metadata={"caption": 7}).searchable() == "x"
-    assert Entity(name="Ann", aliases=("Annie", "Ann"), description="a nurse").searchable() == "Ann, Annie: a nurse"
-    assert (Fact(claim="c").searchable(), Goal(description="d").searchable()) == ("c", "d")
-    assert (Conversation(title="t").searchable(), User(preferences={"a": 1}).searchable()) == ("", "")
+    assert Turn(content="x", metadata={"caption": "a cat"}).search_text() == "x [shares a cat]"
+    assert Turn(content="x", metadata={"caption": 7}).search_text() == "x"
+    assert Entity(name="Ann", aliases=("Annie", "Ann"), description="a nurse").search_text() == "Ann, Annie: a nurse"
+    assert (Fact(claim="c").search_text(), Goal(description="d").search_text()) == ("c", "d")
+    assert (Conversation(title="t").search_text(), User(preferences={"a": 1}).search_text()) == ("", "")
 
 
 def test_one_current_fact_per_claim() -> None:
     fact = Fact(claim="x", claim_hash="h")
-    assert fact.unique() == "h"
+    assert fact.dedup_key() == "h"
     for retired in ({"superseded_at": DAY}, {"status": Status.FORGOTTEN}, {"status": Status.SUPERSEDED}):
-        assert fact.model_copy(update=retired).unique() == ""
-    ends = [fact.model_copy(update={"valid_to": DAY + timedelta(days=n)}).unique() for n in (0, 0, 1)]
+        assert fact.model_copy(update=retired).dedup_key() == ""
+    ends = [fact.model_copy(update={"valid_to": DAY + timedelta(days=n)}).dedup_key() for n in (0, 0, 1)]
     assert ends[0] == ends[1] != ends[2]
     assert "h" not in ends
 
 
 def test_one_current_entity_per_type_and_slug() -> None:
     entity = Entity(name="Ann", type="person", slug="ann")
-    assert entity.unique() == "person:ann"
-    assert entity.model_copy(update={"superseded_at": DAY}).unique() == ""
-    assert Entity(name="\u200b", slug="").unique() == ""
+    assert entity.dedup_key() == "person:ann"
+    assert entity.model_copy(update={"superseded_at": DAY}).dedup_key() == ""
+    assert Entity(name="\u200b", slug="").dedup_key() == ""
 
 
 def test_world_time_of_each_kind() -> None:
-    assert Turn(content="x", timestamp=DAY).span() == (DAY, None)
-    assert Fact(claim="x", valid_from=DAY, valid_to=DAY).span() == (DAY, DAY)
-    assert Conversation(started_at=DAY).span() == (DAY, None)
-    assert Entity(name="x").span() == (None, None)
+    assert Turn(content="x", timestamp=DAY).valid_interval() == (DAY, None)
+    assert Fact(claim="x", valid_from=DAY, valid_to=DAY).valid_interval() == (DAY, DAY)
+    assert Conversation(started_at=DAY).valid_interval() == (DAY, None)
+    assert Entity(name="x").valid_interval() == (None, None)
 
 
 def test_callers_relate_entities_only_by_relations() -> None:
-    assert {"KNOWS", "WORKS_FOR", "RELATED_TO"} <= RELATIONS
-    assert not {"HAS_TURN", "DERIVED_FROM", "SUPERSEDES", "ABOUT"} & RELATIONS
-    assert set(EdgeKind) > RELATIONS
+    assert {"KNOWS", "WORKS_FOR", "RELATED_TO"} <= RELATION_KINDS
+    assert not {"HAS_TURN", "DERIVED_FROM", "SUPERSEDES", "ABOUT"} & RELATION_KINDS
+    assert set(EdgeKind) > RELATION_KINDS

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.bench.rules import read_cases, run_rules_cases
-from agentmem.extraction import Draft, Window
+from agentmem.bench.rules import load_cases, run_rules_cases
+from agentmem.extraction import ExtractionDraft, Window
 from agentmem.extraction.rules import EXTRACTOR, extract
-from agentmem.extraction.rules.sentences import LONGEST_READ
+from agentmem.extraction.rules.sentences import MAX_TURN_CHARS
 from agentmem.model.records import Entity, Turn
 
-CASES = read_cases()
+CASES = load_cases()
 NOW = datetime(2024, 3, 14, 10, tzinfo=UTC)
 PIECES = (
     "I ", "and I ", "I'm ", "my sister Anna ", "I went to a ", "I love ", " - ", ", ", '"', "\u201c", "'", ". ", "! ",
@@ -25,7 +25,7 @@ PIECES = (
 )  # fmt: skip
 
 
-def read(text: str, **fields: object) -> Draft:
+def read(text: str, **fields: object) -> ExtractionDraft:
     turn = Turn(**{"id": "t", "conversation_id": "c", "index": 0, "content": text, "timestamp": NOW, **fields})
     return extract(Window(conversation_id="c", channel="_global", turns=(turn,)))
 
@@ -40,8 +40,8 @@ def test_there_are_enough_cases_and_a_third_of_them_are_traps() -> None:
 def test_precision_on_the_cases_and_every_trap_silent() -> None:
     report = run_rules_cases()
     assert report.precision >= 0.95
-    assert [verdict.case.id for verdict in report.verdicts if verdict.case.none and verdict.made] == []
-    assert report.wrong == {}
+    assert [verdict.case.id for verdict in report.results if verdict.case.none and verdict.claim_count] == []
+    assert report.failures == {}
     assert report.rows()[-1] == {"rule": "all", "cases": len(CASES), "right": len(CASES), "share": 1.0}
 
 
@@ -49,14 +49,14 @@ def test_precision_on_the_cases_and_every_trap_silent() -> None:
 def test_a_case_can_fail(case) -> None:
     spoilt = run_rules_cases([replace(case, facts=("Nobody said this",), fields={})])
     assert spoilt.precision == 0.0
-    assert spoilt.wrong
+    assert spoilt.failures
 
 
 def test_facts_are_named_after_their_rule_and_extraction_after_the_rules() -> None:
     (fact,) = read("I'm allergic to walnuts.", speaker="Vera").facts
     assert (fact.claim, fact.tags, fact.certainty) == ("Vera is allergic to walnuts", ("rule:health",), "explicit")
     assert EXTRACTOR == "rules:1"
-    assert read("I live in Porto.").glosses == ()
+    assert read("I live in Porto.").summaries == ()
 
 
 def test_a_quote_is_the_stretch_at_its_span() -> None:
@@ -70,7 +70,7 @@ def test_a_quote_is_the_stretch_at_its_span() -> None:
 def test_a_known_entity_keeps_its_type() -> None:
     turn = Turn(id="t", conversation_id="c", index=0, content="I went to Fernhill yesterday.", timestamp=NOW)
     known = Entity(id="e", name="Fernhill", type="organisation")
-    draft = extract(Window(conversation_id="c", channel="_global", turns=(turn,), entities=(known,)))
+    draft = extract(Window(conversation_id="c", channel="_global", turns=(turn,), known_entities=(known,)))
     assert [(entity.name, entity.type) for entity in draft.entities] == [("Fernhill", "organisation")]
 
 
@@ -83,14 +83,14 @@ def test_an_alias_is_kept_only_where_it_is_stated() -> None:
 
 def test_what_stands_behind_the_first_20_000_characters_is_not_read() -> None:
     assert read("word. " * 3000 + "I live in Porto.").facts
-    assert not read("word. " * (LONGEST_READ // 6) + "I live in Porto.").facts
+    assert not read("word. " * (MAX_TURN_CHARS // 6) + "I live in Porto.").facts
 
 
 @pytest.mark.parametrize("unit", PIECES)
 def test_long_runs_are_read_to_their_end(unit: str) -> None:
-    for text in (unit * LONGEST_READ, "I went to a " + unit * LONGEST_READ):
+    for text in (unit * MAX_TURN_CHARS, "I went to a " + unit * MAX_TURN_CHARS):
         if text.strip():
-            assert read(text[:25_000]).glosses == ()
+            assert read(text[:25_000]).summaries == ()
 
 
 @settings(deadline=None, max_examples=150)

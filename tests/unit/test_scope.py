@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from agentmem import InvalidRecord, ScopeError
-from agentmem.model.scope import GLOBAL, SWARM, Scope, checked_name, self_channel
+from agentmem.model.scope import GLOBAL, SWARM, Scope, check_identifier, self_channel
 
 
 @pytest.mark.parametrize("name", ["a", "a" * 200, "Ann Lee", "日本", "a:b", "_", "😀"])
 def test_any_visible_name_of_up_to_200_characters_will_do(name: str) -> None:
-    assert checked_name(name, "user_id") == name
+    assert check_identifier(name, "user_id") == name
     assert Scope(name).user_id == name
 
 
@@ -50,19 +50,19 @@ def test_an_agents_name_leaves_room_for_its_channel() -> None:
         (Scope("alice", "roof", agent_id="bot"), ("roof", "_self_bot", SWARM, GLOBAL)),
         (Scope("alice", "_self_bot", agent_id="bot"), ("_self_bot", SWARM, GLOBAL)),
         (Scope("alice", SWARM), (SWARM, GLOBAL)),
-        (Scope("alice", "roof").reading(["cellar", "cellar", GLOBAL]), ("cellar", GLOBAL)),
-        (Scope("alice", "roof").reading(None), ("roof", SWARM, GLOBAL)),
+        (Scope("alice", "roof").with_channels(["cellar", "cellar", GLOBAL]), ("cellar", GLOBAL)),
+        (Scope("alice", "roof").with_channels(None), ("roof", SWARM, GLOBAL)),
     ],
 )
 def test_a_read_covers_each_channel_once_the_active_one_first(scope: Scope, channels: tuple[str, ...]) -> None:
-    assert scope.readable() == channels
+    assert scope.readable_channels() == channels
 
 
 def test_an_explicit_list_must_be_a_list_of_ones_own_channels() -> None:
     scope = Scope("alice", agent_id="bot")
-    assert scope.reading(["_self_bot"]).readable() == ("_self_bot",)
+    assert scope.with_channels(["_self_bot"]).readable_channels() == ("_self_bot",)
     with pytest.raises(ScopeError, match="private"):
-        scope.reading(["_self_other"])
+        scope.with_channels(["_self_other"])
     for wrong in ([], "roof", [""], [7]):
         with pytest.raises(InvalidRecord, match="channels"):
-            scope.reading(wrong)  # type: ignore[arg-type]
+            scope.with_channels(wrong)  # type: ignore[arg-type]

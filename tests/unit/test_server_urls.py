@@ -14,8 +14,8 @@ from redis.asyncio import BlockingConnectionPool
 from agentmem import ConfigError, Settings
 from agentmem.redaction import SecretText, failure_reason, redact
 from agentmem.settings import load_settings
-from agentmem.stores.neo4j.connection import read_address
-from agentmem.stores.postgres.connection import read_url
+from agentmem.stores.neo4j.connection import parse_address
+from agentmem.stores.postgres.connection import parse_url
 
 PASSWORDS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\n\r"), min_size=1, max_size=20)
 NASTY = [
@@ -38,12 +38,12 @@ NASTY = [
 
 def arrives(settings: Settings, password: str) -> bool:
     """Whether each of the three drivers is given exactly this password."""
-    log, graph, session = settings.log_server, settings.graph_server, settings.session_server
+    log, graph, session = settings.log_server_url, settings.graph_server_url, settings.session_server_url
     assert log is not None
     assert graph is not None
     assert session is not None
     found = {
-        conninfo_to_dict(read_url(log)[0])["password"], read_address(graph).password,
+        conninfo_to_dict(parse_url(log)[0])["password"], parse_address(graph).password,
         BlockingConnectionPool.from_url(session).connection_kwargs["password"],
     }  # fmt: skip
     return found == {password}
@@ -113,8 +113,8 @@ def test_a_password_that_ends_the_address_early_is_refused(name: str, password: 
 )  # fmt: skip
 def test_ordinary_urls_of_postgres_are_taken(url: str) -> None:
     settings = load_settings(log_url=url, graph_url="neo4j://h")
-    assert (settings.log_server, settings.log_url) == (url, url)
-    read_url(url)
+    assert (settings.log_server_url, settings.log_url) == (url, url)
+    parse_url(url)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_file_in_the_working_directory_is_not_taken_from_a_url(url: str) -> No
 def test_the_address_of_a_url_goes_before_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGHOSTADDR", "203.0.113.9")
     given = {"postgresql://h:5432/d": "", "postgresql://h/d?hostaddr=127.0.0.1": "127.0.0.1", "postgresql:///d": None}
-    assert {url: conninfo_to_dict(read_url(url)[0]).get("hostaddr") for url in given} == given
+    assert {url: conninfo_to_dict(parse_url(url)[0]).get("hostaddr") for url in given} == given
 
 
 @pytest.mark.parametrize(

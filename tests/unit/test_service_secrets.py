@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from agentmem.errors import AgentMemError, ConfigError
-from agentmem.projections.embedders import embedder_options
+from agentmem.projections.embedders import build_embedder_options
 from agentmem.providers import LLMRequest, open_embedder
-from agentmem.providers.llms import LLMs
+from agentmem.providers.llms import LLMRegistry
 from agentmem.settings import load_settings
-from tests.fakes.http_service import Answer, serving
-from tests.fakes.llm_servers import LLMService
-from tests.fakes.openai_server import Service as VectorService
+from tests.fakes.http_service import ScriptedResponse, serve
+from tests.fakes.llm_servers import FakeLLMService
+from tests.fakes.openai_server import FakeEmbeddingService as VectorService
 
 KEY, WORDS, LOGIN = "sk-hidden-key-1", "peanut allergy", "login/with@signs"
 SENT = WORDS + " of Ann"
@@ -27,7 +27,7 @@ NO_LISTENER = "http://127.0.0.1:9"
 
 
 @dataclass
-class Parrot(LLMService):
+class Parrot(FakeLLMService):
     """Answers both protocols of language models and of embeddings."""
 
     def reply(self, asked: dict[str, Any], answer: Any) -> dict[str, Any]:
@@ -40,20 +40,22 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parrot]:
     for name in ("OPENAI", "ANTHROPIC"):
         monkeypatch.setenv(f"{name}_API_KEY", KEY)
         monkeypatch.setenv(f"{name}_BASE_URL", NO_LISTENER)
-    with serving(Parrot()) as service:
+    with serve(Parrot()) as service:
         yield service
 
 
 async def ask(vendor: str, **given: Any) -> Any:
     """Send something to a model as the settings open it."""
     if vendor == "embedder":
-        model = open_embedder("openai", embedder_options(load_settings(embedder="openai", **given)))
+        model = open_embedder("openai", build_embedder_options(load_settings(embedder="openai", **given)))
         try:
             return await model.embed([SENT])
         finally:
             await model.close()
-    llms = LLMs(load_settings(llm=vendor, **{name.replace("base_url", "llm_base_url"): x for name, x in given.items()}))
-    llm = llms._llm(vendor)
+    llms = LLMRegistry(
+        load_settings(llm=vendor, **{name.replace("base_url", "llm_base_url"): x for name, x in given.items()})
+    )
+    llm = llms._get_or_open(vendor)
     assert llm is not None
     try:
         return await llm.complete(LLMRequest("extract", "Fixed.", SENT))
@@ -65,11 +67,11 @@ Ask = Callable[..., Awaitable[Any]]
 VENDORS = ["embedder", "openai", "anthropic"]
 
 
-def parroting(status: int) -> Answer:
+def parroting(status: int) -> ScriptedResponse:
     """A refusal that repeats what it was sent, and how."""
     told = f"{KEY} sent {SENT}; {LOGIN}"
     error = {"type": told, "code": told, "param": told, "message": told}
-    return Answer(status, {"retry-after": "0.01"}, {"type": "error", "error": error})
+    return ScriptedResponse(status, {"retry-after": "0.01"}, {"type": "error", "error": error})
 
 
 @pytest.mark.parametrize("vendor", VENDORS)

@@ -89,13 +89,13 @@ def test_files_lie_in_the_home_or_where_a_url_says(tmp_path: Path) -> None:
     assert load_settings(graph_url="sqlite:///x.db").database == Path("x.db")
     assert load_settings(session_url="sqlite:///s.db").session_file == Path("s.db")
     assert load_settings(session_url="redis://h/0").session_file is None
-    assert load_settings(session_url="redis://h/0").session_server == "redis://h/0"
+    assert load_settings(session_url="redis://h/0").session_server_url == "redis://h/0"
 
 
 def test_no_url_with_its_password_is_shown() -> None:
     settings = load_settings(session_url="redis://:hidden-word@h/0")
     assert "hidden-word" not in f"{settings!r} {settings}"
-    assert "hidden-word" not in str(settings.active())
+    assert "hidden-word" not in str(settings.public_values())
 
 
 SERVERS = {"log_url": "postgresql://ann@h/d", "graph_url": "neo4j://neo4j@g:7687", "session_url": "redis://r:6379/0"}
@@ -107,11 +107,11 @@ def test_passwords_come_from_files(tmp_path: Path) -> None:
         **SERVERS, log_password_file=tmp_path / "one", graph_password_file=tmp_path / "one",
         session_password_file=tmp_path / "one",
     )  # fmt: skip
-    assert settings.log_server == "postgresql://ann:p%40ss%2Fw%3Ard@h/d"
-    assert settings.graph_server == "neo4j://neo4j:p%40ss%2Fw%3Ard@g:7687"
-    assert settings.session_server == "redis://:p%40ss%2Fw%3Ard@r:6379/0"
+    assert settings.log_server_url == "postgresql://ann:p%40ss%2Fw%3Ard@h/d"
+    assert settings.graph_server_url == "neo4j://neo4j:p%40ss%2Fw%3Ard@g:7687"
+    assert settings.session_server_url == "redis://:p%40ss%2Fw%3Ard@r:6379/0"
     assert "p%40ss" not in repr(settings)
-    assert load_settings(**SERVERS).log_server == SERVERS["log_url"]
+    assert load_settings(**SERVERS).log_server_url == SERVERS["log_url"]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_password_file_that_cannot_serve_is_named(tmp_path: Path, url: str, te
         (tmp_path / "one").write_text(text)
     settings = load_settings(**{**SERVERS, "log_url": url}, log_password_file=tmp_path / "one")
     with pytest.raises(ConfigError, match=f"log_password_file: .*{words}"):
-        _ = settings.log_server
+        _ = settings.log_server_url
 
 
 def test_recalls_are_limited_where_many_share_servers() -> None:
@@ -139,9 +139,9 @@ def test_recalls_are_limited_where_many_share_servers() -> None:
 
 def test_the_digest_is_of_what_steers_results(tmp_path: Path) -> None:
     one = load_settings(home=tmp_path / "a", threads=1)
-    assert one.digest() == load_settings(home=tmp_path / "b", threads=4, base_url="http://x").digest()
-    assert one.digest() != load_settings(recall={"vector": {"near": 0.1}}).digest()
-    assert not {"home", "base_url", "models", "clock"} & set(one.active())
+    assert one.fingerprint() == load_settings(home=tmp_path / "b", threads=4, base_url="http://x").fingerprint()
+    assert one.fingerprint() != load_settings(recall={"vector": {"near": 0.1}}).fingerprint()
+    assert not {"home", "base_url", "models", "clock"} & set(one.public_values())
 
 
 def test_settings_are_frozen() -> None:

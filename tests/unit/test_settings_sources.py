@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from agentmem import AgentMemory, ConfigError, Settings
-from agentmem.cli.program import program
+from agentmem.cli.program import cli_group
 from agentmem.settings import load_settings
 from agentmem.settings_sources import MAX_CONFIG_BYTES, PATH_SETTINGS, report_ignored
 
@@ -276,7 +276,7 @@ def test_the_memory_is_made_where_a_tilde_says(tmp_path: Path) -> None:
 
 def test_a_tilde_that_the_shell_leaves_is_replaced_on_the_command_line(tmp_path: Path, write: Write) -> None:
     def run(*words: str) -> str:
-        result = CliRunner().invoke(program, [*words])
+        result = CliRunner().invoke(cli_group, [*words])
         assert result.exit_code == 0, result.output
         return result.stdout
 
@@ -288,7 +288,7 @@ def test_a_tilde_that_the_shell_leaves_is_replaced_on_the_command_line(tmp_path:
     assert "I eat no meat." in (user / "out.jsonl").read_text()
     assert (user / "other/memory.db").exists()
     assert list((tmp_path / "work").iterdir()) == []
-    refused = CliRunner().invoke(program, ["stats", "--home", "~nobody-of-this-name/x"])
+    refused = CliRunner().invoke(cli_group, ["stats", "--home", "~nobody-of-this-name/x"])
     assert refused.exit_code == 2
     assert "begins with ~" in refused.stderr
 
@@ -335,7 +335,7 @@ def test_a_file_that_cannot_be_used_is_named_with_the_line(write: Write, case: s
     said = refused()
     assert words in said
     assert str(path) in said or case not in NAMES_THE_FILE
-    shown = CliRunner().invoke(program, ["stats"])
+    shown = CliRunner().invoke(cli_group, ["stats"])
     assert (shown.exit_code, shown.stdout, shown.stderr) == (2, "", f"agentmem: error: {said}\n")
 
 
@@ -414,7 +414,7 @@ def test_a_variable_that_cannot_be_used_is_named(
     said = refused()
     assert f"environment variable AGENTMEM_{variable}" in said
     assert words in said
-    shown = CliRunner().invoke(program, ["doctor"])
+    shown = CliRunner().invoke(cli_group, ["doctor"])
     assert (shown.exit_code, shown.stdout, shown.stderr) == (2, "", f"agentmem: error: {said}\n")
 
 

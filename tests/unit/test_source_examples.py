@@ -17,23 +17,23 @@ import yaml
 
 from agentmem import BufferMemory, Context, Fact, Goal, Status
 from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.consolidation import scheduled_jobs
-from agentmem.extraction.settle import CONFIDENCE, UNKNOWN_CONFIDENCE
-from agentmem.memory.buffer import CACHED
-from agentmem.memory.procedural import Procedural
-from agentmem.memory.semantic import Semantic
-from agentmem.memory.working import Working
+from agentmem.consolidation import list_scheduled_jobs
+from agentmem.extraction.settle import CONFIDENCE_BY_CERTAINTY, DEFAULT_CONFIDENCE
+from agentmem.memory.buffer import MIN_CACHED_VECTORS
+from agentmem.memory.procedural import ProceduralMemory
+from agentmem.memory.semantic import SemanticMemory
+from agentmem.memory.working import WorkingMemory
 from agentmem.model import decay
 from agentmem.model.decay import BETAS, HALF_LIVES
 from agentmem.model.ranking import RRF_K
 from agentmem.providers import model_folder
-from agentmem.recall.kept import MOST_QUERIES
-from agentmem.recall.options import RankingOptions, read_options
+from agentmem.recall.kept import MAX_CACHED_QUERIES
+from agentmem.recall.options import RankingOptions, parse_options
 from agentmem.recall.techniques import entity
 from agentmem.settings import AuditLevel, load_settings
 from agentmem.settings_parts import BufferOptions, DecayOptions, RetentionOptions, SynopsisOptions
-from agentmem.stores import Usage
-from tests.flows.given import StoppedClock, opened
+from agentmem.stores import RecordUsage
+from tests.flows.given import ManualClock, open_memory
 
 ROOT = Path(__file__).resolve().parents[2]
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -67,7 +67,7 @@ def test_importance_weighs_the_documents_parts_and_bounds_its_second() -> None:
 
 def test_what_is_important_stands_first_in_the_synopsis(home: Path) -> None:
     """The document lets importance decide what comes up; ours lets it order the synopsis, and salience the ranking."""
-    with opened(home) as memory:
+    with open_memory(home) as memory:
         tea = memory.learn_fact("The user likes tea")
         nuts = memory.learn_fact("The user is allergic to nuts")
 
@@ -89,17 +89,17 @@ def test_a_synopsis_saves_what_the_document_says() -> None:
 
 
 def test_searches_return_as_many_as_the_documents_say() -> None:
-    assert default(Working.search_outputs, "k") == 5  # document 000
+    assert default(WorkingMemory.search_outputs, "limit") == 5  # document 000
     assert default(AsyncAgentMemory.context, "max_tokens") == 4_000
     assert default(BufferMemory.search, "limit") == 10  # document 001
     assert default(AsyncAgentMemory.remember, "top_k") == 10  # documents 000 and 004 say 5: ours gives more
-    assert default(Semantic.get_entity_graph, "depth") == 2  # document 002: two or three
-    assert default(Semantic.get_entity_graph, "limit") == 50
-    assert default(Procedural.find_strategies, "top_k") == 5
+    assert default(SemanticMemory.get_entity_graph, "depth") == 2  # document 002: two or three
+    assert default(SemanticMemory.get_entity_graph, "limit") == 50
+    assert default(ProceduralMemory.find_strategies, "top_k") == 5
 
 
 def test_vectors_of_a_thousand_texts_are_kept() -> None:
-    assert MOST_QUERIES == CACHED == 1_000
+    assert MAX_CACHED_QUERIES == MIN_CACHED_VECTORS == 1_000
 
 
 def test_the_local_model_is_the_documents() -> None:
@@ -126,7 +126,7 @@ def test_presets_lie_within_the_documents_advice(
 ) -> None:
     sizes = preset().sizes
     assert window[0] <= sizes.max_size <= window[1]
-    assert multiplier[0] * sizes.max_size <= sizes.most <= multiplier[1] * sizes.max_size
+    assert multiplier[0] * sizes.max_size <= sizes.max_messages <= multiplier[1] * sizes.max_size
     assert bias[0] <= sizes.recency_bias <= bias[1]
 
 
@@ -142,7 +142,7 @@ def test_the_buffer_of_documents_000_and_001_are_two_shapes_of_one() -> None:
 
 
 def test_jobs_run_as_often_as_the_document_says() -> None:
-    minutes = {name: module.MINUTES for name, module in scheduled_jobs().items()}
+    minutes = {name: module.MINUTES for name, module in list_scheduled_jobs().items()}
     documents = {
         "consolidate": 15, "patterns": 60, "promote": 60, "decay": 1440, "cleanup": 1440, "audit_partitions": 1440
     }  # fmt: skip
@@ -168,14 +168,14 @@ def test_retrieval_weighs_as_the_document_says() -> None:
 def test_twice_as_many_are_looked_at_as_are_delivered(home: Path) -> None:
     """The document over-fetches 2 × top_k; ours looks at 50 of each kind at least."""
     assert RankingOptions().pool == 50
-    with opened(home, recall={"ranking": {"pool": 1}}) as memory:
+    with open_memory(home, recall={"ranking": {"pool": 1}}) as memory:
         memory.store_turns([f"Note {number} about tea." for number in range(20)])
         receipt = memory.remember("tea", top_k=3, reinforce=False).receipt
     assert (len(receipt.delivered), len(receipt.pool.keys)) == (3, 6)
 
 
 def test_the_graph_is_walked_two_steps_and_never_more_than_three() -> None:
-    options = read_options({})
+    options = parse_options({})
     (walk,) = [each.options for each in options.techniques if each.name == "entity"]
     assert isinstance(walk, entity.Options)
     assert (walk.depth, walk.related) == (2, 50)
@@ -185,20 +185,20 @@ def test_the_graph_is_walked_two_steps_and_never_more_than_three() -> None:
 
 def test_techniques_of_the_document_can_each_be_switched() -> None:
     """Those without a language model are on, those that ask one are off until somebody switches them on."""
-    enabled = {each.name: each.options.enabled for each in read_options({}).techniques}
+    enabled = {each.name: each.options.enabled for each in parse_options({}).techniques}
     assert {name: enabled[name] for name in ("keyword", "vector", "entity", "temporal")} == dict.fromkeys(
         ("keyword", "vector", "entity", "temporal"), True
     )
     asking = ("expansion", "hyde", "self_query")
     assert {name: enabled[name] for name in asking} == dict.fromkeys(asking, False)
-    switched = read_options({"hyde": {"enabled": True}, "keyword": {"enabled": False}}).enabled(None)
+    switched = parse_options({"hyde": {"enabled": True}, "keyword": {"enabled": False}}).select_techniques(None)
     assert {"hyde"} <= {each.name for each in switched}
     assert "keyword" not in {each.name for each in switched}
 
 
 def test_certainty_becomes_confidence_by_the_documents_table() -> None:
-    assert dict(CONFIDENCE) == {"explicit": 0.95, "implied": 0.85, "inferred": 0.70, "uncertain": 0.50}
-    assert UNKNOWN_CONFIDENCE == 0.70  # where the document says nothing
+    assert dict(CONFIDENCE_BY_CERTAINTY) == {"explicit": 0.95, "implied": 0.85, "inferred": 0.70, "uncertain": 0.50}
+    assert DEFAULT_CONFIDENCE == 0.70  # where the document says nothing
 
 
 def test_retention_is_the_documents() -> None:
@@ -223,7 +223,7 @@ def test_a_goal_has_the_documents_states() -> None:
 
 
 def test_the_turns_of_the_last_hours(home: Path) -> None:
-    with opened(home, clock=StoppedClock(START)) as memory:
+    with open_memory(home, clock=ManualClock(START)) as memory:
         for hours in (30, 5, 1):
             memory.store_turn(f"{hours} hours ago", timestamp=START - timedelta(hours=hours))
         found = [[turn.content for turn in memory.episodic.recent_turns(hours=hours)] for hours in (24, 2, None)]
@@ -252,15 +252,15 @@ def test_the_score_follows_the_documents_formula_with_each_half_life(name: str, 
     for days, uses, strength in ((1, 1, 1.0), (3, 5, 1.1), (14, 9, 2.0)):
         documents = uses**0.6 * math.exp(-exact * days * DAY_SECONDS) * strength
         now = START + timedelta(days=days)
-        assert decay.score(uses - 1, START, strength, now, options) == pytest.approx(documents)
+        assert decay.decay_score(uses - 1, START, strength, now, options) == pytest.approx(documents)
 
 
 @pytest.mark.parametrize("name, six", [("low", 6**0.3), ("default", 6**0.6), ("high", 6.0)])
 def test_beta_says_how_much_use_counts(name: str, six: float) -> None:
     options = DecayOptions.model_validate({"beta": name})
     assert options.beta == BETAS[name]
-    assert decay.score(5, START, 1.0, START, options) == pytest.approx(six)
-    assert decay.score(0, START, 1.0, START, options) == 1.0
+    assert decay.decay_score(5, START, 1.0, START, options) == pytest.approx(six)
+    assert decay.decay_score(0, START, 1.0, START, options) == 1.0
 
 
 def test_the_numbers_of_fading_are_the_documents() -> None:
@@ -274,7 +274,7 @@ def test_the_numbers_of_fading_are_the_documents() -> None:
 
 
 def test_a_new_memory_has_the_documents_fields_and_values() -> None:
-    usage, fact = Usage("Fact", "f"), Fact(id="f", claim="x", tier="short")
+    usage, fact = RecordUsage("Fact", "f"), Fact(id="f", claim="x", tier="short")
     assert (usage.use_count, usage.strength, fact.status) == (0, 1.0, Status.ACTIVE)
     assert (usage.review_priority, usage.last_review_at, usage.review_count, usage.cross_domain_count) == (
         0,

@@ -12,9 +12,9 @@ from agentmem.errors import Conflict, InvalidRecord
 from agentmem.model.changes import Change
 from agentmem.model.records import Conversation
 from agentmem.model.scope import Scope
-from agentmem.stores.sqlite import SqliteLog, open_graph, open_log, open_upkeep
+from agentmem.stores.sqlite import SqliteLog, open_admin, open_graph, open_log
 from agentmem.stores.sqlite.connection import Connection
-from tests.conformance.writing import SetClock, change, edge, entity, fact, turn
+from tests.conformance.writing import SettableClock, build_change, build_edge, build_entity, build_fact, build_turn
 
 ANN = Scope("ann")
 NAMES = st.sampled_from("abcd")
@@ -22,21 +22,25 @@ WORDS = ("fox", "owl", "elk", "bee")
 TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
 TALKS = st.sampled_from(["c1", "c2"])
 RECORDS = st.one_of(
-    st.builds(turn, NAMES, TEXTS, TALKS),
-    st.builds(lambda name, text, talk, at: turn(name, text, talk, index=at), NAMES, TEXTS, TALKS, st.integers(0, 4)),
+    st.builds(build_turn, NAMES, TEXTS, TALKS),
     st.builds(
-        lambda name, text, turns, entities: fact(name, text, source_turn_ids=turns, entity_ids=entities),
+        lambda name, text, talk, at: build_turn(name, text, talk, index=at), NAMES, TEXTS, TALKS, st.integers(0, 4)
+    ),
+    st.builds(
+        lambda name, text, turns, entities: build_fact(name, text, source_turn_ids=turns, entity_ids=entities),
         NAMES, TEXTS, st.lists(NAMES, max_size=2).map(tuple), st.lists(NAMES, max_size=2).map(tuple),
     ),
-    st.builds(lambda name, text: entity(name, description=text), NAMES, TEXTS),
-    st.builds(edge, NAMES, NAMES, NAMES),
+    st.builds(lambda name, text: build_entity(name, description=text), NAMES, TEXTS),
+    st.builds(build_edge, NAMES, NAMES, NAMES),
     TALKS.map(lambda name: Conversation(id=name)),
 )  # fmt: skip
 KEYS = st.tuples(st.sampled_from(["Turn", "Fact", "Entity", "Conversation"]), st.sampled_from(["a", "b", "c1"]))
 PUTS = st.lists(RECORDS, min_size=1, max_size=3, unique_by=lambda record: record.key).map(
-    lambda records: change(ANN, *records)
+    lambda records: build_change(ANN, *records)
 )
-DEPARTURES = st.lists(KEYS, min_size=1, max_size=3, unique=True).map(lambda keys: change(ANN, retracts=tuple(keys)))
+DEPARTURES = st.lists(KEYS, min_size=1, max_size=3, unique=True).map(
+    lambda keys: build_change(ANN, deletes=tuple(keys))
+)
 WRITES = st.builds(lambda gone, puts: [*gone, *puts], st.lists(DEPARTURES, max_size=1), st.lists(PUTS, max_size=3))
 
 
@@ -54,7 +58,7 @@ def tail(db: Connection) -> tuple[Any, Any]:
 
 async def words(log: SqliteLog) -> dict[str, tuple[list[int], list[float]]]:
     found = await log.match(WORDS, ANN)
-    return {word: (postings.slots.tolist(), postings.counts.tolist()) for word, postings in found.items()}
+    return {word: (postings.ordinals.tolist(), postings.counts.tolist()) for word, postings in found.items()}
 
 
 @pytest.mark.long
@@ -63,7 +67,7 @@ async def words(log: SqliteLog) -> dict[str, tuple[list[int], list[float]]]:
 async def test_any_history_leaves_what_a_rebuild_makes(
     history: list[list[Change]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    log = await open_log(tmp_path_factory.mktemp("append") / "memory.db", SetClock())
+    log = await open_log(tmp_path_factory.mktemp("append") / "memory.db", SettableClock())
     try:
         for write in history:
             try:
@@ -75,16 +79,18 @@ async def test_any_history_leaves_what_a_rebuild_makes(
         assert noted == counted
         before = await log.database.read(edges), await words(log)
         await open_graph(log.database).rebuild(ANN)
-        await open_upkeep(log.database).rebuild_words(ANN)
+        await open_admin(log.database).rebuild_terms(ANN)
         assert (await log.database.read(edges), await words(log)) == before
     finally:
         await log.close()
 
 
 async def test_a_turn_between_others_is_joined_to_both(tmp_path_factory: pytest.TempPathFactory) -> None:
-    log = await open_log(tmp_path_factory.mktemp("append") / "memory.db", SetClock())
+    log = await open_log(tmp_path_factory.mktemp("append") / "memory.db", SettableClock())
     for name, index in (("first", 0), ("third", 2), ("second", 1)):
-        await log.append([change(ANN, turn(name, index=index), ensures=(Conversation(id="talk"),))])
+        await log.append(
+            [build_change(ANN, build_turn(name, index=index), inserts_if_absent=(Conversation(id="talk"),))]
+        )
     found = await open_graph(log.database).edges([("Turn", "second")], ANN, ["FOLLOWED_BY"])
     assert [(item.source, item.target) for item in found] == [("first", "second"), ("second", "third")]
     await log.close()

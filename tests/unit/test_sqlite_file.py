@@ -11,13 +11,13 @@ import apsw
 import pytest
 
 from agentmem.errors import ConfigError, CorruptStore, SchemaMismatch
-from agentmem.model.changes import Audit
+from agentmem.model.changes import AuditEntry
 from agentmem.model.clock import SystemClock
 from agentmem.model.scope import Operator, Scope
 from agentmem.stores.sqlite import SqliteLog, open_graph, open_log
 from agentmem.stores.sqlite.place import file_system, prepare_folder
-from agentmem.text.blocks import load_blocks, load_schema
-from tests.conformance.writing import change, fact, put, said, turn
+from agentmem.text.blocks import load_migrations, load_templates
+from tests.conformance.writing import build_change, build_fact, build_turn, build_turn_changes, write_records
 
 CLOCK = SystemClock()
 SCOPE = Scope("alice")
@@ -31,7 +31,7 @@ async def opened(path: Path, schema: Path | None = None) -> SqliteLog:
 async def filled(home: Path) -> Path:
     """A closed store with one turn."""
     log = await opened(home / "memory.db")
-    await put(log, SCOPE, turn("a"))
+    await write_records(log, SCOPE, build_turn("a"))
     await log.close()
     return home / "memory.db"
 
@@ -41,16 +41,16 @@ def newer_schema(tmp_path: Path) -> Path:
     """The package's schema and one more step."""
     folder = tmp_path / "schema"
     folder.mkdir()
-    for step in load_schema("sqlite"):
+    for step in load_migrations("sqlite"):
         (folder / f"{step.version:04d}_{step.name}.sql").write_text(step.text)
     more = "CREATE TABLE more (x TEXT) STRICT; INSERT INTO more SELECT user_id FROM memory_users;"
-    (folder / f"{len(load_schema('sqlite')) + 1:04d}_more.sql").write_text(more)
+    (folder / f"{len(load_migrations('sqlite')) + 1:04d}_more.sql").write_text(more)
     return folder
 
 
 async def test_only_the_owner_can_read_the_files(home: Path) -> None:
     log = await opened(home / "deep" / "memory.db")
-    await put(log, SCOPE, turn("a"))
+    await write_records(log, SCOPE, build_turn("a"))
     files = sorted((home / "deep").iterdir())
     assert [file.name for file in files] == ["memory.db", "memory.db-shm", "memory.db-wal"]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
@@ -110,9 +110,9 @@ async def test_an_older_file_is_migrated_and_a_newer_one_refused(filled: Path, n
     assert (rows, versions[-1], len(versions)) == (
         [("alice",)],
         (len(versions), "more"),
-        len(load_schema("sqlite")) + 1,
+        len(load_migrations("sqlite")) + 1,
     )
-    assert len(await log.get("Turn", ["a"], SCOPE)) == 1
+    assert len(await log.read_records("Turn", ["a"], SCOPE)) == 1
     await log.close()
     before = filled.read_bytes()
     with pytest.raises(SchemaMismatch, match="pip install --upgrade"):
@@ -121,18 +121,20 @@ async def test_an_older_file_is_migrated_and_a_newer_one_refused(filled: Path, n
 
 
 async def test_what_a_file_with_more_indexes_holds_is_found_with_fewer(home: Path, tmp_path: Path) -> None:
-    for step in load_schema("sqlite")[:3]:
+    for step in load_migrations("sqlite")[:3]:
         (tmp_path / f"{step.version:04d}_{step.name}.sql").write_text(step.text)
-    audit = Audit(operation="store", memory_type="episodic", scope=SCOPE)
+    audit = AuditEntry(operation="store", memory_type="episodic", scope=SCOPE)
     older = await opened(home / "memory.db", tmp_path)
-    before = await older.append([*said(SCOPE, "a", "b"), change(SCOPE, fact("f", source_turn_ids=("a", "b")))], audit)
+    before = await older.append(
+        [*build_turn_changes(SCOPE, "a", "b"), build_change(SCOPE, build_fact("f", source_turn_ids=("a", "b")))], audit
+    )
     log = await opened(home / "memory.db")
-    after = await older.append(said(SCOPE, "c"), audit)  # whoever had the file open goes on
+    after = await older.append(build_turn_changes(SCOPE, "c"), audit)  # whoever had the file open goes on
     entries = [*before, *after]
     for entry in entries:
         assert entry.seq in [found.seq for found in await log.operation(entry.operation_id, SCOPE)]
-        assert await log.seq_at(SCOPE, entry.at) >= entry.seq
-    await log.append([change(SCOPE, retracts=(("Fact", "f"), ("Turn", "b")))], audit)
+        assert await log.seq_at_time(SCOPE, entry.recorded_at) >= entry.seq
+    await log.append([build_change(SCOPE, deletes=(("Fact", "f"), ("Turn", "b")))], audit)
     assert len({row["id"] for row in await log.audit_rows(SCOPE)}) == 3
     assert await log.check(Operator()) == []
     edges = await log.database.read(_edges)
@@ -154,7 +156,7 @@ async def test_a_step_that_fails_leaves_the_older_schema(filled: Path, newer_sch
     with pytest.raises(Exception, match="nowhere"):
         await opened(filled, newer_schema)
     log = await opened(filled)
-    assert len(await log.get("Turn", ["a"], SCOPE)) == 1
+    assert len(await log.read_records("Turn", ["a"], SCOPE)) == 1
     await log.close()
 
 
@@ -172,9 +174,9 @@ async def test_several_openers_at_once_agree(home: Path, newer_schema: Path) -> 
 def test_schema_files_must_be_numbered_without_gaps(newer_schema: Path, tmp_path: Path) -> None:
     shutil.copy(newer_schema / "0001_initial.sql", newer_schema / "0009_gap.sql")
     with pytest.raises(ValueError, match="0001, 0002"):
-        load_schema("sqlite", newer_schema)
+        load_migrations("sqlite", newer_schema)
     with pytest.raises(FileNotFoundError):
-        load_schema("sqlite", tmp_path)
+        load_migrations("sqlite", tmp_path)
 
 
 def test_blocks_are_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,9 +184,9 @@ def test_blocks_are_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "queries" / "two.sql").write_text("-- name: x\nSELECT 1;\n\n-- name: y\nSELECT ';'\n")
     (tmp_path / "queries" / "twice.sql").write_text("-- name: x\nSELECT 1\n-- name: x\nSELECT 2\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert dict(load_blocks("queries", "two.sql")) == {"x": "SELECT 1", "y": "SELECT ';'"}
+    assert dict(load_templates("queries", "two.sql")) == {"x": "SELECT 1", "y": "SELECT ';'"}
     with pytest.raises(ValueError, match="twice"):
-        load_blocks("queries", "twice.sql")
+        load_templates("queries", "twice.sql")
 
 
 def test_the_file_system_of_a_folder_is_read_from_the_mounts(tmp_path: Path) -> None:

@@ -12,17 +12,17 @@ import apsw
 import pytest
 
 from agentmem.errors import InvalidRecord, SchemaMismatch
-from agentmem.model.records import Edge, EdgeKind, Fact, Record, Status, Turn, User, build
+from agentmem.model.records import Edge, EdgeKind, Fact, Record, Status, Turn, User, build_record
 from agentmem.model.scope import Scope
 from agentmem.stores import Where
-from agentmem.stores.needles import needles, surfaces
-from agentmem.stores.payload import Stamp, decode, encode, stamped
+from agentmem.stores.needles import build_erasure_terms, surface_forms
+from agentmem.stores.payload import RecordMetadata, attach_metadata, decode, encode
 from agentmem.stores.sqlite import open_log
-from agentmem.stores.sqlite.where import compile_order, compile_where, index_for
-from agentmem.text.blocks import load_blocks, load_schema
-from tests.conformance.writing import START, SetClock, fact, put, turn
+from agentmem.stores.sqlite.where import choose_index, compile_order, compile_where
+from agentmem.text.blocks import load_migrations, load_templates
+from tests.conformance.writing import START, SettableClock, build_fact, build_turn, write_records
 
-STAMP = Stamp("alice", "x", "work", 1_700_000_000_000_001, 4, "op")
+STAMP = RecordMetadata("alice", "x", "work", 1_700_000_000_000_001, 4, "op")
 IN_THE_PATH = ("append", "erase", "graph", "journal", "records", "scan", "usage")
 SMALL = {"parked_changes", "store_meta", "leases", "embedders"}  # a few rows each
 TABLES = re.compile(r"\b(?:SCAN|USING AUTOMATIC) (\w+)")
@@ -32,7 +32,7 @@ TABLES = re.compile(r"\b(?:SCAN|USING AUTOMATIC) (\w+)")
 def db() -> Iterator[apsw.Connection]:
     """An empty store in memory."""
     connection = apsw.Connection(":memory:")
-    for step in load_schema("sqlite"):
+    for step in load_migrations("sqlite"):
         connection.execute(step.text)
     yield connection
     connection.close()
@@ -48,7 +48,7 @@ def plan(db: apsw.Connection, statement: str, values: Any = None) -> list[str]:
 @pytest.mark.parametrize("file", IN_THE_PATH)
 def test_no_statement_walks_a_whole_table(db: apsw.Connection, file: str) -> None:
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    blocks = load_blocks("agentmem.stores.sqlite", f"{file}.sql")
+    blocks = load_templates("agentmem.stores.sqlite", f"{file}.sql")
     fixed = {name: text.replace("{table}", "passage_tokens") for name, text in blocks.items() if "{where}" not in text}
     walked = {
         (name, table) for name, text in fixed.items() for line in plan(db, text) for table in TABLES.findall(line)
@@ -65,14 +65,14 @@ def test_no_statement_walks_a_whole_table(db: apsw.Connection, file: str) -> Non
         (Where(conversation_id="c", since=START), "seq", "_position (user_id=? AND conversation_id=?)"),
         (Where(kinds=("Turn",), channels=("a", "b")), "time", "memory_records_time (user_id=? AND kind=?)"),
         (Where(kinds=("Turn",), until=START), "seq", "memory_records_time (user_id=? AND kind=?)"),
-        (Where(kinds=("Fact",), key=("x", "y")), "seq", "_unique (user_id=? AND kind=? AND unique_key=?)"),
+        (Where(kinds=("Fact",), dedup_keys=("x", "y")), "seq", "_unique (user_id=? AND kind=? AND unique_key=?)"),
         (Where(kinds=("Fact", "Turn"), ids=("x", "y")), "time", "_key (user_id=? AND kind=? AND id=?)"),
     ],
 )
 def test_a_filter_reads_by_its_index(db: apsw.Connection, where: Where, order: str, used: str) -> None:
     condition, values = compile_where("alice", where)
-    text = load_blocks("agentmem.stores.sqlite", "records.sql")["find"].format(
-        where=condition, order=compile_order(order, True), index=index_for(where, order)
+    text = load_templates("agentmem.stores.sqlite", "records.sql")["find"].format(
+        where=condition, order=compile_order(order, True), index=choose_index(where, order)
     )
     lines = plan(db, text, (*values, 10, 0))
     assert any(used in line for line in lines), lines
@@ -91,10 +91,12 @@ def select(text: str, db: apsw.Connection) -> list[Any]:
 
 
 async def test_the_documents_tables_can_be_queried(home: Path) -> None:
-    log, scope = await open_log(home / "memory.db", SetClock()), Scope("alice")
-    await put(log, scope, turn("t", "Hello", speaker="Bob", metadata={"a": 1}), fact("f", "The sky is blue"))
-    await put(log, scope, build(User, id="alice", preferences={"tone": "calm"}))
-    await log.touch([("Fact", "f")], scope, "r", at=START)
+    log, scope = await open_log(home / "memory.db", SettableClock()), Scope("alice")
+    await write_records(
+        log, scope, build_turn("t", "Hello", speaker="Bob", metadata={"a": 1}), build_fact("f", "The sky is blue")
+    )
+    await write_records(log, scope, build_record(User, id="alice", preferences={"tone": "calm"}))
+    await log.record_usage([("Fact", "f")], scope, "r", used_at=START)
     moment = "2024-03-01T12:00:00.000Z"
     expected = {
         "turn_id, turn_index, timestamp, role, content, speaker, metadata FROM conversation_logs": [
@@ -119,7 +121,7 @@ async def test_the_documents_tables_can_be_queried(home: Path) -> None:
 
 def test_every_table_that_can_hold_a_users_text_is_scanned(db: apsw.Connection) -> None:
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    scanned = set(load_blocks("agentmem.stores.sqlite", "scan.sql")) | {"store_meta", "leases", "embedders"}
+    scanned = set(load_templates("agentmem.stores.sqlite", "scan.sql")) | {"store_meta", "leases", "embedders"}
     without_text = {"schema_version", "memory_users", "word_state", "projection_watermarks", "audit_gate"}
     assert tables - scanned == without_text
 
@@ -127,7 +129,7 @@ def test_every_table_that_can_hold_a_users_text_is_scanned(db: apsw.Connection) 
 @pytest.mark.parametrize(
     "record",
     [
-        build(
+        build_record(
             Turn,
             id="x",
             conversation_id="c",
@@ -135,15 +137,15 @@ def test_every_table_that_can_hold_a_users_text_is_scanned(db: apsw.Connection) 
             timestamp=START,
             metadata={"a": [1, None, {"b": 1.5}]},
         ),
-        build(
+        build_record(
             Fact, id="x", claim="A", tags=("t",), source_spans=(("t", 1, 2),), status=Status.FORGOTTEN, valid_to=START
         ),
-        build(Edge, id="x", edge_kind=EdgeKind.KNOWS, source="a", target="b", confidence=1),
+        build_record(Edge, id="x", edge_kind=EdgeKind.KNOWS, source="a", target="b", confidence=1),
     ],
     ids=lambda record: record.kind,
 )
 def test_a_record_comes_back_as_it_was(record: Record) -> None:
-    full = stamped(record, STAMP)
+    full = attach_metadata(record, STAMP)
     back = decode(record.kind, encode(full), STAMP)
     assert (back, back.model_dump(), hash(repr(back))) == (full, full.model_dump(), hash(repr(full)))
     assert (full.user_id, full.channel, full.seq, full.operation_id) == ("alice", "work", 4, "op")
@@ -155,7 +157,7 @@ def test_a_record_comes_back_as_it_was(record: Record) -> None:
 
 def test_what_cannot_be_stored_or_read_is_named() -> None:
     with pytest.raises(InvalidRecord) as refused:
-        encode(build(Turn, id="x", content="Hi", metadata={"a": object()}))
+        encode(build_record(Turn, id="x", content="Hi", metadata={"a": object()}))
     assert refused.value.field == "metadata"
     with pytest.raises(SchemaMismatch, match="Holiday"):
         decode("Holiday", "{}", STAMP)
@@ -164,16 +166,16 @@ def test_what_cannot_be_stored_or_read_is_named() -> None:
 
 
 def test_words_are_looked_for_with_and_without_what_joins_them() -> None:
-    found = surfaces(["The code is ZQ-77, see /srv/app.py and don't tell."])
+    found = surface_forms(["The code is ZQ-77, see /srv/app.py and don't tell."])
     assert {"zq-77", "srv/app.py", "code", "tell"} <= set(found)
     assert "the" not in found
 
 
 def test_needles_find_words_phrases_and_values() -> None:
-    wanted = needles({"My pin is 9041, remember", "ok"}, ["9041"])
-    assert wanted.in_text("was it 9041?")
-    assert not wanted.in_text("was it 90411?")
-    assert wanted.in_json('{"note": ["My pin is 9041, remember it"]}', words=False)
-    assert not wanted.in_json('{"9041": 1}')
-    assert wanted.quoted_in('["ok"]')
-    assert not wanted.quoted_in('["ok then"]')
+    wanted = build_erasure_terms({"My pin is 9041, remember", "ok"}, ["9041"])
+    assert wanted.matches_text("was it 9041?")
+    assert not wanted.matches_text("was it 90411?")
+    assert wanted.matches_json('{"note": ["My pin is 9041, remember it"]}', words=False)
+    assert not wanted.matches_json('{"9041": 1}')
+    assert wanted.matches_json_value('["ok"]')
+    assert not wanted.matches_json_value('["ok then"]')

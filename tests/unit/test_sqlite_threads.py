@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from agentmem.stores.sqlite.connection import Threads
+from agentmem.stores.sqlite.connection import WorkerThreads
 
 ROOT = Path(__file__).parents[2]
 LEFT_OPEN = """
 import asyncio, sys, time
-from agentmem.stores.sqlite.connection import Threads
+from agentmem.stores.sqlite.connection import WorkerThreads
 
 async def main():
-    threads = Threads(1, "left")
+    threads = WorkerThreads(1, "left")
     asyncio.ensure_future(threads.run(lambda: (time.sleep(0.3), print("done", flush=True))))
     await asyncio.sleep(0)
     return threads
@@ -33,20 +33,20 @@ print("end", flush=True)
 
 
 @pytest.fixture
-def one() -> Iterator[Threads]:
-    made = Threads(1, "test-one")
+def one() -> Iterator[WorkerThreads]:
+    made = WorkerThreads(1, "test-one")
     yield made
     made.shutdown()
 
 
 @pytest.fixture
-def four() -> Iterator[Threads]:
-    made = Threads(4, "test-four")
+def four() -> Iterator[WorkerThreads]:
+    made = WorkerThreads(4, "test-four")
     yield made
     made.shutdown()
 
 
-async def test_results_and_errors_arrive(one: Threads) -> None:
+async def test_results_and_errors_arrive(one: WorkerThreads) -> None:
     def fail() -> None:
         raise KeyError("missing")
 
@@ -56,23 +56,23 @@ async def test_results_and_errors_arrive(one: Threads) -> None:
     assert await one.run(lambda: 7) == 7
 
 
-async def test_one_thread_takes_calls_in_order(one: Threads) -> None:
+async def test_one_thread_takes_calls_in_order(one: WorkerThreads) -> None:
     seen: list[int] = []
     await asyncio.gather(*(one.run(lambda n=n: seen.append(n)) for n in range(50)))
     assert seen == list(range(50))
 
 
-async def test_several_threads_work_side_by_side(four: Threads) -> None:
+async def test_several_threads_work_side_by_side(four: WorkerThreads) -> None:
     together = threading.Barrier(4, timeout=20)
     await asyncio.gather(*(four.run(together.wait) for _ in range(4)))
 
 
-async def test_there_are_never_more_threads_than_asked_for(four: Threads) -> None:
+async def test_there_are_never_more_threads_than_asked_for(four: WorkerThreads) -> None:
     await asyncio.gather(*(four.run(lambda: None) for _ in range(200)))
     assert 1 <= len([thread for thread in threading.enumerate() if thread.name == "test-four"]) <= 4
 
 
-async def test_a_call_that_nobody_waits_for_any_more_is_left_out(one: Threads) -> None:
+async def test_a_call_that_nobody_waits_for_any_more_is_left_out(one: WorkerThreads) -> None:
     go, seen = threading.Event(), []
     first = asyncio.ensure_future(one.run(go.wait))
     second = asyncio.ensure_future(one.run(lambda: seen.append("second")))
@@ -85,7 +85,7 @@ async def test_a_call_that_nobody_waits_for_any_more_is_left_out(one: Threads) -
     assert seen == ["third"]
 
 
-async def test_cancelling_a_call_that_runs_spoils_nothing(one: Threads) -> None:
+async def test_cancelling_a_call_that_runs_spoils_nothing(one: WorkerThreads) -> None:
     begun, go = threading.Event(), threading.Event()
     call = asyncio.ensure_future(one.run(lambda: (begun.set(), go.wait())))
     await asyncio.to_thread(begun.wait)
@@ -96,7 +96,7 @@ async def test_cancelling_a_call_that_runs_spoils_nothing(one: Threads) -> None:
     assert await one.run(lambda: "next") == "next"
 
 
-def test_a_loop_that_was_closed_meanwhile_ends_no_thread(one: Threads) -> None:
+def test_a_loop_that_was_closed_meanwhile_ends_no_thread(one: WorkerThreads) -> None:
     go = threading.Event()
 
     async def leave() -> None:
@@ -132,7 +132,7 @@ class OwnWay(asyncio.SelectorEventLoop):
         return super().run_in_executor(executor, func, *args)
 
 
-def test_a_loop_with_a_way_of_its_own_is_asked(one: Threads) -> None:
+def test_a_loop_with_a_way_of_its_own_is_asked(one: WorkerThreads) -> None:
     def fail() -> None:
         raise KeyError("missing")
 
@@ -147,7 +147,7 @@ def test_a_loop_with_a_way_of_its_own_is_asked(one: Threads) -> None:
     loop.close()
 
 
-async def test_what_was_asked_for_is_done_before_the_end(one: Threads) -> None:
+async def test_what_was_asked_for_is_done_before_the_end(one: WorkerThreads) -> None:
     seen: list[int] = []
     calls = [asyncio.ensure_future(one.run(lambda n=n: seen.append(n))) for n in range(20)]
     await asyncio.sleep(0)
@@ -159,7 +159,7 @@ async def test_what_was_asked_for_is_done_before_the_end(one: Threads) -> None:
 
 
 async def test_threads_that_are_forgotten_end() -> None:
-    made = Threads(2, "test-forgotten")
+    made = WorkerThreads(2, "test-forgotten")
     await asyncio.gather(made.run(lambda: None), made.run(lambda: None))
     del made
     gc.collect()

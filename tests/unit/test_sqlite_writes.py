@@ -16,30 +16,39 @@ import apsw
 import pytest
 
 from agentmem.errors import Conflict, StoreUnavailable
-from agentmem.model.changes import Audit
+from agentmem.model.changes import AuditEntry
 from agentmem.model.clock import SystemClock
 from agentmem.model.scope import Operator, Scope
 from agentmem.stores import Where
 from agentmem.stores.sqlite import SqliteLog, open_log
 from agentmem.stores.sqlite.append import STEPS
-from tests.conformance.writing import START, SetClock, change, fact, ids, put, said, turn
+from tests.conformance.writing import (
+    START,
+    SettableClock,
+    build_change,
+    build_fact,
+    build_turn,
+    build_turn_changes,
+    record_ids,
+    write_records,
+)
 
 ROOT = Path(__file__).parents[2]
 SCOPE = Scope("alice")
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from agentmem.model.changes import Audit
+from agentmem.model.changes import AuditEntry
 from agentmem.model.clock import SystemClock
 from agentmem.model.scope import Scope
 from agentmem.stores.sqlite import open_log
-from tests.conformance.writing import said
+from tests.conformance.writing import build_turn_changes
 
 async def main(path, name, number):
     log, scope = await open_log(Path(path), SystemClock()), Scope("alice")
     for n in range(int(number)):
-        audit = Audit(operation="store", memory_type="episodic", scope=scope)
-        await log.append(said(scope, f"{name}-{n}"), audit)
+        audit = AuditEntry(operation="store", memory_type="episodic", scope=scope)
+        await log.append(build_turn_changes(scope, f"{name}-{n}"), audit)
         print(f"{name}-{n}", flush=True)
     await log.close()
 
@@ -48,11 +57,11 @@ asyncio.run(main(*sys.argv[1:]))
 VICTIM = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from agentmem.model.changes import Audit
+from agentmem.model.changes import AuditEntry
 from agentmem.model.clock import SystemClock
 from agentmem.model.scope import Scope
 from agentmem.stores.sqlite import open_log
-from tests.conformance.writing import entity, change, said
+from tests.conformance.writing import build_entity, build_change, build_turn_changes
 
 async def main(path, step):
     def hook(name):
@@ -60,8 +69,8 @@ async def main(path, step):
             os.kill(os.getpid(), signal.SIGKILL)
 
     log, scope = await open_log(Path(path), SystemClock(), hook=hook), Scope("alice")
-    audit = Audit(operation="store", memory_type="episodic", scope=scope)
-    await log.append([*said(scope, "b", "c"), change(scope, entity("kim"), key="kim")], audit)
+    audit = AuditEntry(operation="store", memory_type="episodic", scope=scope)
+    await log.append([*build_turn_changes(scope, "b", "c"), build_change(scope, build_entity("kim"), key="kim")], audit)
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -79,18 +88,18 @@ from agentmem.errors import StoreUnavailable
 from agentmem.model.clock import SystemClock
 from agentmem.model.scope import Scope
 from agentmem.stores.sqlite import open_log
-from tests.conformance.writing import put, said, turn
+from tests.conformance.writing import write_records, build_turn_changes, build_turn
 
 async def main(path):
     log, scope = await open_log(Path(path), SystemClock()), Scope("alice")
-    await log.append(said(scope, "a"))
+    await log.append(build_turn_changes(scope, "a"))
     resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, resource.RLIM_INFINITY))
     try:
-        await put(log, scope, turn("big", "word " * 150_000))
+        await write_records(log, scope, build_turn("big", "word " * 150_000))
     except StoreUnavailable:
         print("refused")
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    await log.append(said(scope, "b"))
+    await log.append(build_turn_changes(scope, "b"))
     print(await log.check(None), (await log.head(scope)).seq)
     await log.close()
 
@@ -115,37 +124,39 @@ async def test_two_processes_write_at_once(home: Path, log: SqliteLog) -> None:
     while any(writer.poll() is None for writer in writers):
         entries = await log.changes(SCOPE, 0, 1000)
         assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
-        await log.append([change(SCOPE, fact(f"f{len(entries)}-{time.monotonic_ns()}"))])
+        await log.append([build_change(SCOPE, build_fact(f"f{len(entries)}-{time.monotonic_ns()}"))])
         await asyncio.sleep(0.01)
     told = [writer.communicate() for writer in writers]
     assert [(writer.returncode, err) for writer, (_, err) in zip(writers, told, strict=True)] == [(0, "")] * 2
     acknowledged = {line for out, _ in told for line in out.split()}
     turns = await log.find(SCOPE, Where(conversation_id="talk"), order="position", limit=1000)
     assert {record.id for record in turns} == acknowledged
-    assert [record.place()[1] for record in turns] == list(range(80))
+    assert [record.position_key()[1] for record in turns] == list(range(80))
     assert len(await log.audit_rows(SCOPE, limit=1000)) == 80
     assert await log.check(Operator()) == []
 
 
 async def test_a_turn_writes_few_pages(home: Path, log: SqliteLog) -> None:
-    audit = Audit(operation="store", memory_type="episodic", scope=SCOPE)
+    audit = AuditEntry(operation="store", memory_type="episodic", scope=SCOPE)
     for n in range(30):
-        await log.append(said(SCOPE, f"t{n}"), audit)
-    assert await log.database.truncate_log()
-    await log.append(said(SCOPE, "one more"), audit)
+        await log.append(build_turn_changes(SCOPE, f"t{n}"), audit)
+    assert await log.database.truncate_wal()
+    await log.append(build_turn_changes(SCOPE, "one more"), audit)
     frames, rest = divmod((home / "memory.db-wal").stat().st_size - 32, 24 + 4096)
     assert rest == 0
     assert frames <= 22, "every table and index that a turn touches costs its commit a page: is one more needed?"
 
 
 async def test_audit_rows_of_one_moment_are_told_apart(home: Path) -> None:
-    log = await open_log(home / "memory.db", SetClock())
+    log = await open_log(home / "memory.db", SettableClock())
     rows = [
-        Audit(operation=name, memory_type="", scope=scope) for name in "ab" for scope in (SCOPE, Scope("bob"), None)
+        AuditEntry(operation=name, memory_type="", scope=scope)
+        for name in "ab"
+        for scope in (SCOPE, Scope("bob"), None)
     ]
-    await log.audit(rows[:4])
-    await log.audit(rows[4:])
-    await log.audit([Audit(operation="c", memory_type="", scope=SCOPE)])
+    await log.write_audit(rows[:4])
+    await log.write_audit(rows[4:])
+    await log.write_audit([AuditEntry(operation="c", memory_type="", scope=SCOPE)])
     found = await log.audit_rows(SCOPE)
     assert [row["operation"] for row in found] == ["c", "b", "a"]
     assert [row["id"].rpartition("-")[2] for row in found] == ["000000003", "000000002", "000000001"]
@@ -156,34 +167,34 @@ async def test_audit_rows_of_one_moment_are_told_apart(home: Path) -> None:
 async def test_killed_at_any_step_a_write_happened_whole_or_not_at_all(home: Path, step: str) -> None:
     path = home / "memory.db"
     log = await open_log(path, SystemClock())
-    await log.append(said(SCOPE, "a"))
+    await log.append(build_turn_changes(SCOPE, "a"))
     await log.close()
     victim = child(VICTIM, path, step)
     victim.communicate(timeout=60)
     assert victim.returncode == -signal.SIGKILL
     log = await open_log(path, SystemClock())
     happened = step == "committed"
-    assert ids(await log.find(SCOPE, Where(kinds=("Turn",)))) == (["a", "b", "c"] if happened else ["a"])
+    assert record_ids(await log.find(SCOPE, Where(kinds=("Turn",)))) == (["a", "b", "c"] if happened else ["a"])
     assert len(await log.audit_rows(SCOPE)) == happened
-    retried = await log.append([*said(SCOPE, "b", "c")])
-    assert [entry.repeated for entry in retried] == [happened, happened]
-    assert [record.place()[1] for record in await log.find(SCOPE, Where(conversation_id="talk"))] == [0, 1, 2]
-    assert (await log.match(["b"], SCOPE))["b"].slots.tolist() == [retried[0].puts[-1].slot]
+    retried = await log.append([*build_turn_changes(SCOPE, "b", "c")])
+    assert [entry.already_applied for entry in retried] == [happened, happened]
+    assert [record.position_key()[1] for record in await log.find(SCOPE, Where(conversation_id="talk"))] == [0, 1, 2]
+    assert (await log.match(["b"], SCOPE))["b"].ordinals.tolist() == [retried[0].upserts[-1].ordinal]
     assert await log.check(Operator()) == []
     await log.close()
 
 
 async def test_a_full_disk_refuses_the_write_whole_and_later_ones_work(log: SqliteLog) -> None:
-    await log.append(said(SCOPE, "a"))
-    pages = await log.database.outside(lambda db: db.pragma("page_count"))
-    await log.database.outside(lambda db: db.pragma("max_page_count", pages + 4))
+    await log.append(build_turn_changes(SCOPE, "a"))
+    pages = await log.database.run_without_transaction(lambda db: db.pragma("page_count"))
+    await log.database.run_without_transaction(lambda db: db.pragma("max_page_count", pages + 4))
     with pytest.raises(StoreUnavailable, match="no room"):
-        await put(log, SCOPE, turn("big", "word " * 20_000), turn("b"))
+        await write_records(log, SCOPE, build_turn("big", "word " * 20_000), build_turn("b"))
     assert (await log.head(SCOPE)).seq == 1
-    assert ids(await log.find(SCOPE, Where(kinds=("Turn",)))) == ["a"]
-    await log.database.outside(lambda db: db.pragma("max_page_count", pages + 4000))
-    await log.append(said(SCOPE, "b"))
-    assert ids(await log.find(SCOPE, Where(kinds=("Turn",)))) == ["a", "b"]
+    assert record_ids(await log.find(SCOPE, Where(kinds=("Turn",)))) == ["a"]
+    await log.database.run_without_transaction(lambda db: db.pragma("max_page_count", pages + 4000))
+    await log.append(build_turn_changes(SCOPE, "b"))
+    assert record_ids(await log.find(SCOPE, Where(kinds=("Turn",)))) == ["a", "b"]
     assert await log.check(Operator()) == []
 
 
@@ -203,7 +214,7 @@ def test_a_file_that_may_not_grow_refuses_the_write_whole(home: Path) -> None:
     ],
 )
 async def test_audit_rows_can_be_neither_changed_nor_deleted(log: SqliteLog, statement: str) -> None:
-    await log.audit([Audit(operation="recall", memory_type="episodic", scope=SCOPE, query_text="tea?")])
+    await log.write_audit([AuditEntry(operation="recall", memory_type="episodic", scope=SCOPE, query_text="tea?")])
     with pytest.raises(Conflict, match="memory_audit_log"):
         await log.database.write(lambda db: db.execute(statement))
     (row,) = await log.audit_rows(SCOPE)
@@ -211,11 +222,11 @@ async def test_audit_rows_can_be_neither_changed_nor_deleted(log: SqliteLog, sta
 
 
 async def test_the_gate_is_closed_behind_every_use(log: SqliteLog) -> None:
-    await log.audit([Audit(operation="recall", memory_type="episodic", scope=SCOPE, query_text="tea?")])
+    await log.write_audit([AuditEntry(operation="recall", memory_type="episodic", scope=SCOPE, query_text="tea?")])
     await log.maintain(START, 3650)
-    await log.append(said(SCOPE, "a"))
-    await log.erase(SCOPE, [("Turn", "a")], operation_id="e", at=START)
-    await log.erase(SCOPE, None, operation_id="e2", at=START)
+    await log.append(build_turn_changes(SCOPE, "a"))
+    await log.erase(SCOPE, [("Turn", "a")], operation_id="e", erased_at=START)
+    await log.erase(SCOPE, None, operation_id="e2", erased_at=START)
     assert await log.database.read(lambda db: db.execute("SELECT count(*) FROM audit_gate").get) == 0
     gate = "INSERT INTO audit_gate VALUES ('erasure')"
     with pytest.raises(Conflict):  # even with the gate open, what was done cannot be rewritten
@@ -234,20 +245,22 @@ async def test_no_byte_of_erased_text_stays_in_any_file(home: Path) -> None:
         marker = f"zq{number}x{chance.randrange(10**9)}"
         name = f"f{chance.randrange(40)}"
         filler = " ".join(f"word{chance.randrange(300)}" for _ in range(chance.randrange(2, 250)))
-        audit = Audit(operation="store", memory_type="semantic", scope=SCOPE, query_text=f"about {marker}")
-        await log.append([change(SCOPE, fact(name, f"{filler} {marker}"), cause=marker)], audit)
+        audit = AuditEntry(operation="store", memory_type="semantic", scope=SCOPE, query_text=f"about {marker}")
+        await log.append([build_change(SCOPE, build_fact(name, f"{filler} {marker}"), cause=marker)], audit)
         alive[marker] = name
         if number % 30 == 29:
             await log.maintain(START, 36500)
         if chance.random() < 0.4:
             victim = chance.choice(sorted(set(alive.values())))
-            assert (await log.erase(SCOPE, [("Fact", victim)], operation_id=f"e{number}", at=START)).remnants == {}
+            assert (
+                await log.erase(SCOPE, [("Fact", victim)], operation_id=f"e{number}", erased_at=START)
+            ).leftovers == {}
             gone += [word for word, owner in alive.items() if owner == victim]
             alive = {word: owner for word, owner in alive.items() if owner != victim}
     assert len(gone) > 30
     assert found_in_files(home, [*gone, *alive]) == list(alive)
-    scan = await log.erase(SCOPE, None, operation_id="all", at=START)
-    assert (scan.remnants, scan.pending) == ({}, ())
+    scan = await log.erase(SCOPE, None, operation_id="all", erased_at=START)
+    assert (scan.leftovers, scan.deferred) == ({}, ())
     assert found_in_files(home, [*gone, *alive]) == []
     await log.close()
 
@@ -260,31 +273,31 @@ def found_in_files(home: Path, words: list[str]) -> list[str]:
 
 
 async def test_a_reader_elsewhere_makes_the_truncation_pending(home: Path, log: SqliteLog) -> None:
-    await log.append(said(SCOPE, "a", "b"))
+    await log.append(build_turn_changes(SCOPE, "a", "b"))
     reader = apsw.Connection(str(home / "memory.db"))
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM memory_records").get  # noqa: B018
-    scan = await log.erase(SCOPE, [("Turn", "a")], operation_id="e1", at=START)
-    assert scan.remnants == {}
-    assert "write-ahead log" in scan.pending[0]
+    scan = await log.erase(SCOPE, [("Turn", "a")], operation_id="e1", erased_at=START)
+    assert scan.leftovers == {}
+    assert "write-ahead log" in scan.deferred[0]
     reader.execute("COMMIT")
-    assert (await log.erase(SCOPE, [("Turn", "b")], operation_id="e2", at=START)).pending == ()
+    assert (await log.erase(SCOPE, [("Turn", "b")], operation_id="e2", erased_at=START)).deferred == ()
     reader.close()
     assert (home / "memory.db-wal").stat().st_size == 0
 
 
 async def test_a_forked_child_opens_the_file_anew(home: Path, log: SqliteLog) -> None:
-    await log.append(said(SCOPE, "a"))
+    await log.append(build_turn_changes(SCOPE, "a"))
     child_id = os.fork()
     if child_id == 0:
         try:
             loop = asyncio.new_event_loop()
-            loop.run_until_complete(log.append(said(SCOPE, "b")))
+            loop.run_until_complete(log.append(build_turn_changes(SCOPE, "b")))
             os._exit(0)
         finally:
             os._exit(1)
     _, status = await asyncio.to_thread(os.waitpid, child_id, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    await log.append(said(SCOPE, "c"))
-    assert ids(await log.find(SCOPE, Where(kinds=("Turn",)))) == ["a", "b", "c"]
+    await log.append(build_turn_changes(SCOPE, "c"))
+    assert record_ids(await log.find(SCOPE, Where(kinds=("Turn",)))) == ["a", "b", "c"]
     assert await log.check(Operator()) == []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.text.query import DateHint, read_query, relative_range
+from agentmem.text.query import DateHint, parse_query, parse_relative_range
 
 NOW = datetime(2024, 3, 6, 15, 30, tzinfo=UTC)  # a Wednesday in a leap year
 
@@ -35,7 +35,7 @@ NOW = datetime(2024, 3, 6, 15, 30, tzinfo=UTC)  # a Wednesday in a leap year
     ],
 )
 def test_dates_that_are_named(text: str, years: set[int], months: set[int], days: set[int]) -> None:
-    assert read_query(text).dates == DateHint(frozenset(years), frozenset(months), frozenset(days))
+    assert parse_query(text).date_hint == DateHint(frozenset(years), frozenset(months), frozenset(days))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_dates_that_are_named(text: str, years: set[int], months: set[int], days
     ],
 )
 def test_words_and_numbers_that_are_no_dates(text: str) -> None:
-    assert read_query(text).dates is None
+    assert parse_query(text).date_hint is None
 
 
 def test_match_is_one_for_the_day_and_less_for_its_month() -> None:
@@ -98,11 +98,11 @@ def test_match_without_a_day_or_a_year() -> None:
 )
 def test_relative_ranges(text: str, start: str, end: str) -> None:
     expected = tuple(datetime.fromisoformat(day).replace(tzinfo=UTC) for day in (start, end))
-    assert relative_range(text, NOW) == expected
+    assert parse_relative_range(text, NOW) == expected
 
 
 def test_hours_end_with_now() -> None:
-    found = relative_range("what came in during the last 24 hours?", NOW)
+    found = parse_relative_range("what came in during the last 24 hours?", NOW)
     assert found is not None
     start, end = found
     assert start == NOW - timedelta(hours=24)
@@ -127,20 +127,20 @@ def test_hours_end_with_now() -> None:
     ],
 )
 def test_unclear_wording_gives_no_range(text: str) -> None:
-    assert relative_range(text, NOW) is None
+    assert parse_relative_range(text, NOW) is None
 
 
 def test_days_are_those_of_the_zone_of_now() -> None:
     late = datetime(2024, 3, 6, 1, 0, tzinfo=timezone(timedelta(hours=9)))
-    assert relative_range("yesterday", late) == (
+    assert parse_relative_range("yesterday", late) == (
         datetime(2024, 3, 4, 15, tzinfo=UTC),
         datetime(2024, 3, 5, 15, tzinfo=UTC),
     )
-    assert relative_range("yesterday", NOW.replace(tzinfo=None)) == relative_range("yesterday", NOW)
+    assert parse_relative_range("yesterday", NOW.replace(tzinfo=None)) == parse_relative_range("yesterday", NOW)
 
 
 def test_a_month_that_is_too_short_gives_its_last_day() -> None:
-    found = relative_range("in the last month", datetime(2023, 3, 31, tzinfo=UTC))
+    found = parse_relative_range("in the last month", datetime(2023, 3, 31, tzinfo=UTC))
     assert found is not None
     assert found[0] == datetime(2023, 2, 28, tzinfo=UTC)
 
@@ -165,12 +165,12 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES), max_size=10).map("".join) | st.text(st.characters()), st.datetimes())
 @settings(deadline=None)
 def test_any_text_at_any_time(text: str, now: datetime) -> None:
-    found = relative_range(text, now)
+    found = parse_relative_range(text, now)
     if found:
         start, end = found
         assert start < end
         assert start.utcoffset() == end.utcoffset() == timedelta(0)
-    hint = read_query(text).dates
+    hint = parse_query(text).date_hint
     if hint:
         assert all(1 <= month <= 12 for month in hint.months)
         assert all(1 <= day <= 31 for day in hint.days)

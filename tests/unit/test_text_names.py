@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.text.names import claim_hash, normalised_claim, slug
+from agentmem.text.names import hash_claim, normalize_claim, slugify
 
 
 @pytest.mark.parametrize(
@@ -33,14 +33,14 @@ from agentmem.text.names import claim_hash, normalised_claim, slug
     ],
 )
 def test_slug(name: str, expected: str) -> None:
-    assert slug(name) == expected
+    assert slugify(name) == expected
 
 
 @given(st.text(st.characters()))
 @settings(deadline=None)
 def test_slug_is_stable_and_never_empty_for_what_can_be_seen(name: str) -> None:
-    found = slug(name)
-    assert slug(found) == found
+    found = slugify(name)
+    assert slugify(found) == found
     assert not re.search(r"\s|--|^-|-$", found)
     assert found.encode("utf-8") or not re.search(r"\w", name)
     assert found or not re.search(r"\w", name)
@@ -56,7 +56,7 @@ def test_slug_is_stable_and_never_empty_for_what_can_be_seen(name: str) -> None:
     ],
 )
 def test_spellings_of_one_claim_have_one_hash(one: str, other: str) -> None:
-    assert claim_hash(one) == claim_hash(other)
+    assert hash_claim(one) == hash_claim(other)
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_spellings_of_one_claim_have_one_hash(one: str, other: str) -> None:
     ],
 )
 def test_different_claims_have_different_hashes(one: str, other: str) -> None:
-    assert claim_hash(one) != claim_hash(other)
+    assert hash_claim(one) != hash_claim(other)
 
 
 @given(st.text(st.characters()))
 @settings(deadline=None)
 def test_normalising_twice_changes_nothing(text: str) -> None:
-    found = normalised_claim(text)
-    assert normalised_claim(found) == found
+    found = normalize_claim(text)
+    assert normalize_claim(found) == found
     assert bool(found) == bool(text.strip())
-    assert re.fullmatch("[0-9a-f]{64}", claim_hash(text))
+    assert re.fullmatch("[0-9a-f]{64}", hash_claim(text))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.text.passages import LONGEST_SENTENCE, MOST_SENTENCES, Passage, passages
+from agentmem.text.passages import MAX_SENTENCE_CHARS, MAX_SENTENCES, Chunk, chunk_text
 
 TEXTISH = st.text(st.sampled_from("ab .!?\u3002\uff01\u300d[]=\n\t,;\ud800\U0001f389"), max_size=200) | st.text(
     st.characters()
@@ -16,7 +16,7 @@ TEXTISH = st.text(st.sampled_from("ab .!?\u3002\uff01\u300d[]=\n\t,;\ud800\U0001
 
 
 def sentences(text: str) -> list[str]:
-    return [passage.text for passage in passages(text) if passage.grain == "sentence"]
+    return [passage.text for passage in chunk_text(text) if passage.granularity == "sentence"]
 
 
 @pytest.mark.parametrize(
@@ -44,23 +44,23 @@ def test_sentences(text: str, expected: list[str]) -> None:
 
 
 def test_whole_comes_first_with_the_text_as_it_is() -> None:
-    assert passages("  Hi. Bye ") == [
-        Passage("whole", 0, 0, 10, "  Hi. Bye "),
-        Passage("sentence", 1, 2, 5, "Hi."),
-        Passage("sentence", 2, 6, 9, "Bye"),
+    assert chunk_text("  Hi. Bye ") == [
+        Chunk("whole", 0, 0, 10, "  Hi. Bye "),
+        Chunk("sentence", 1, 2, 5, "Hi."),
+        Chunk("sentence", 2, 6, 9, "Bye"),
     ]
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t\u3000"])
 def test_nothing_visible_gives_no_passage(text: str) -> None:
-    assert passages(text) == []
+    assert chunk_text(text) == []
 
 
 def test_what_follows_the_last_allowed_sentence_is_part_of_it() -> None:
     found = sentences("Yes. " * 100)
-    assert len(found) == MOST_SENTENCES
+    assert len(found) == MAX_SENTENCES
     assert found[0] == "Yes."
-    assert found[-1].count("Yes.") == 100 - MOST_SENTENCES + 1
+    assert found[-1].count("Yes.") == 100 - MAX_SENTENCES + 1
 
 
 @pytest.mark.parametrize("joint", [", ", " ", "\n", ""])
@@ -68,7 +68,7 @@ def test_a_long_sentence_is_cut_at_the_best_boundary(joint: str) -> None:
     text = joint.join(["word" * 5] * 150)
     found = sentences(text)
     assert len(found) > 2
-    assert all(len(piece) <= LONGEST_SENTENCE for piece in found)
+    assert all(len(piece) <= MAX_SENTENCE_CHARS for piece in found)
     assert "".join("".join(found).split()) == "".join(text.split())
     if joint:
         assert all(piece.strip(", ").startswith("word") and piece.strip(", ").endswith("word") for piece in found)
@@ -77,7 +77,7 @@ def test_a_long_sentence_is_cut_at_the_best_boundary(joint: str) -> None:
 @given(TEXTISH)
 @settings(deadline=None)
 def test_spans_are_exact_ordered_and_lose_only_white_space(text: str) -> None:
-    found = passages(text)
+    found = chunk_text(text)
     assert bool(found) == bool(text.strip())
     assert all(text[p.start : p.end] == p.text and p.text.strip() for p in found)
     parts = found[1:]
@@ -90,4 +90,4 @@ def test_spans_are_exact_ordered_and_lose_only_white_space(text: str) -> None:
 
 @pytest.mark.parametrize("piece", ["]", "[", ". ", "\u3002", "a ", "a", "[a] ", "\n", ","])
 def test_ten_thousand_characters_of_one_kind(piece: str) -> None:
-    assert len(passages(piece * (10_000 // len(piece)))) <= MOST_SENTENCES + 1
+    assert len(chunk_text(piece * (10_000 // len(piece)))) <= MAX_SENTENCES + 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.text.query import DateHint, read_query
+from agentmem.text.query import DateHint, parse_query
 
 NAMES = ["Caroline", "Mary", "Mary Ann", "Will", "James", "\u7530\u4e2d"]
 
@@ -26,20 +26,20 @@ NAMES = ["Caroline", "Mary", "Mary Ann", "Will", "James", "\u7530\u4e2d"]
     ],
 )
 def test_names_are_taken_out(text: str, bare: str, named: tuple[str, ...]) -> None:
-    read = read_query(text, NAMES)
-    assert (read.text, read.bare, read.named) == (text, bare, named)
+    read = parse_query(text, NAMES)
+    assert (read.text, read.text_without_names, read.named_speakers) == (text, bare, named)
 
 
 def test_names_with_signs_are_plain_text_and_roles_are_no_names() -> None:
-    read = read_query("What did (x.y)+ tell the user?", ["(x.y)+", "user", "", " "])
-    assert read.named == ("(x.y)+",)
-    assert read.bare == "What did tell the user?"
+    read = parse_query("What did (x.y)+ tell the user?", ["(x.y)+", "user", "", " "])
+    assert read.named_speakers == ("(x.y)+",)
+    assert read.text_without_names == "What did tell the user?"
 
 
 def test_terms_are_those_of_the_bare_text_or_of_the_text() -> None:
-    assert read_query("What did Caroline paint?", NAMES).terms == ["paint"]
-    assert read_query("Who is Caroline?", NAMES).terms == ["carolin"]
-    assert read_query("who is it").terms == []
+    assert parse_query("What did Caroline paint?", NAMES).terms == ["paint"]
+    assert parse_query("Who is Caroline?", NAMES).terms == ["carolin"]
+    assert parse_query("who is it").terms == []
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_terms_are_those_of_the_bare_text_or_of_the_text() -> None:
     ],
 )
 def test_asks_when(text: str) -> None:
-    assert read_query(text).asks_when
+    assert parse_query(text).asks_when
 
 
 @pytest.mark.parametrize("text", ["Who called when it rained?", "How many games?", "What did he say?", "whenever"])
 def test_does_not_ask_when(text: str) -> None:
-    assert not read_query(text).asks_when
+    assert not parse_query(text).asks_when
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_does_not_ask_when(text: str) -> None:
     ],
 )
 def test_asks_for_a_list(text: str) -> None:
-    assert read_query(text).asks_list
+    assert parse_query(text).asks_list
 
 
 @pytest.mark.parametrize(
@@ -100,34 +100,34 @@ def test_asks_for_a_list(text: str) -> None:
     ],
 )
 def test_does_not_ask_for_a_list(text: str) -> None:
-    assert not read_query(text).asks_list
+    assert not parse_query(text).asks_list
 
 
 def test_dates_are_read_without_names() -> None:
-    assert read_query("What did June buy in 2023?", ["June"]).dates == DateHint(
+    assert parse_query("What did June buy in 2023?", ["June"]).date_hint == DateHint(
         frozenset({2023}), frozenset(), frozenset()
     )
-    assert read_query("What did we buy?").dates is None
+    assert parse_query("What did we buy?").date_hint is None
 
 
 @given(st.text(st.characters(), max_size=200), st.lists(st.text(st.characters(), max_size=5), max_size=5))
 @settings(deadline=None)
 def test_any_query_is_read(text: str, names: list[str]) -> None:
-    read = read_query(text, names)
-    assert set(read.named) <= set(names)
-    assert len(read.bare) <= len(text)
-    assert bool(read.bare) == bool(text)
+    read = parse_query(text, names)
+    assert set(read.named_speakers) <= set(names)
+    assert len(read.text_without_names) <= len(text)
+    assert bool(read.text_without_names) == bool(text)
 
 
 @given(st.lists(st.sampled_from(["Ann", "Ann Lee", "Lee", "saw", "and", "'s", "x"]), max_size=12))
 @settings(deadline=None)
 def test_no_name_is_left_beside_other_words(words: list[str]) -> None:
-    read = read_query(" ".join([*words, "today"]), {"Ann", "Ann Lee", "Lee"})
-    assert not {"Ann", "Lee"} & set(read.bare.split())
-    assert bool(read.named) == bool({"Ann", "Ann Lee", "Lee"} & set(words))
+    read = parse_query(" ".join([*words, "today"]), {"Ann", "Ann Lee", "Lee"})
+    assert not {"Ann", "Lee"} & set(read.text_without_names.split())
+    assert bool(read.named_speakers) == bool({"Ann", "Ann Lee", "Lee"} & set(words))
 
 
 @pytest.mark.parametrize("piece", ["what ", "Ann ", "all the ", "5/8/2023 ", "may ", "last ", "a", " ", "which is "])
 def test_ten_thousand_characters_of_one_kind(piece: str) -> None:
     text = piece * (10_000 // len(piece))
-    assert read_query(text, ["Ann", "Bob"]).text == text
+    assert parse_query(text, ["Ann", "Bob"]).text == text

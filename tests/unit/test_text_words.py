@@ -10,7 +10,7 @@ import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.text.words import LONGEST_TERM, counts, stop_words, terms
+from agentmem.text.words import MAX_TERM_CHARS, count_terms, stop_words, tokenize
 
 ANY_TEXT = st.text(st.characters(), max_size=300)  # with NUL, surrogates, marks, right-to-left letters, emoji
 CODE_LIKE = st.text(st.sampled_from("aBc_-.@/\\:+#,'09 \u00e9\u6771"), max_size=60)
@@ -54,35 +54,35 @@ CASES = [
 
 @pytest.mark.parametrize("text,expected", CASES)
 def test_terms(text: str, expected: list[str]) -> None:
-    assert terms(text) == expected
+    assert tokenize(text) == expected
 
 
 def test_a_query_finds_the_parts_of_an_identifier() -> None:
-    assert set(terms("user name")) <= set(terms("call getUserName() now"))
-    assert set(terms("getUserName")) <= set(terms("obj.getUserName()"))
+    assert set(tokenize("user name")) <= set(tokenize("call getUserName() now"))
+    assert set(tokenize("getUserName")) <= set(tokenize("obj.getUserName()"))
 
 
 def test_counts_are_the_terms_counted() -> None:
-    assert counts("Dogs, a dog and two cats") == {"dog": 2, "two": 1, "cat": 1}
-    assert counts("and the") == {}
+    assert count_terms("Dogs, a dog and two cats") == {"dog": 2, "two": 1, "cat": 1}
+    assert count_terms("and the") == {}
 
 
 @given(st.lists(st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=12) | st.sampled_from(sorted(stop_words()))))
 def test_plain_english_is_its_stemmed_words_without_stop_words(words: list[str]) -> None:
     stemmer = Stemmer.Stemmer("english")
     expected = [stemmer.stemWord(word) for word in words if word not in stop_words()]
-    assert terms(" ".join(words)) == expected
-    assert terms("; ".join(words).capitalize() + ".") == expected
+    assert tokenize(" ".join(words)) == expected
+    assert tokenize("; ".join(words).capitalize() + ".") == expected
 
 
 @given(ANY_TEXT | CODE_LIKE)
 @settings(deadline=None)
 def test_any_text_gives_short_storable_terms(text: str) -> None:
-    found = terms(text)
-    assert found == terms(text)
-    assert sum(counts(text).values()) == len(found)
+    found = tokenize(text)
+    assert found == tokenize(text)
+    assert sum(count_terms(text).values()) == len(found)
     for term in found:
-        assert 0 < len(term) <= LONGEST_TERM
+        assert 0 < len(term) <= MAX_TERM_CHARS
         assert term.encode("utf-8")
         assert not re.search(r"\s|\x00", term)
 
@@ -90,24 +90,24 @@ def test_any_text_gives_short_storable_terms(text: str) -> None:
 @given(CODE_LIKE)
 @settings(deadline=None)
 def test_every_word_of_a_compound_is_found_alone(text: str) -> None:
-    found = set(terms(text))
+    found = set(tokenize(text))
     for word in re.findall("[a-z0-9]+", text.replace("\u00e9", " ").replace("\u6771", " ").lower()):
         standing_alone = re.search(rf"(?<![^\W_]){word}(?![^\W_])", text.lower())
-        assert not standing_alone or set(terms(word)) <= found
+        assert not standing_alone or set(tokenize(word)) <= found
 
 
 @pytest.mark.parametrize(
     "piece", ["a.", "aA", "_", "1,", "[", "?! ", "\u6771", "a-", "://", "A", "e\u0301", "\ud800", "C++", "x@", "\u0e01"]
 )
 def test_ten_thousand_characters_of_one_kind(piece: str) -> None:
-    found = terms(piece * (10_000 // len(piece)))
-    assert all(len(term) <= LONGEST_TERM for term in found)
+    found = tokenize(piece * (10_000 // len(piece)))
+    assert all(len(term) <= MAX_TERM_CHARS for term in found)
 
 
 def test_threads_share_the_stemmer_safely() -> None:
     texts = [" ".join(f"running{a}ing nationally{b}s" for a in "abcdefgh") for b in "ijklmnop"] * 20
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(terms, texts)) == [terms(text) for text in texts]
+        assert list(pool.map(tokenize, texts)) == [tokenize(text) for text in texts]
 
 
 def test_the_stop_word_file_holds_plain_words() -> None:

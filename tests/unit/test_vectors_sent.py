@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from agentmem.stores.postgres.vectors_sent import halves_of, in_thread, sent_vector
+from agentmem.stores.postgres.vectors_sent import decode_halfvecs, encode_query_vector, run_in_thread
 
 
 async def test_work_is_waited_for_when_its_caller_is_cancelled() -> None:
@@ -19,7 +19,7 @@ async def test_work_is_waited_for_when_its_caller_is_cancelled() -> None:
         go_on.wait()
         ended.append(True)
 
-    task = asyncio.create_task(in_thread(work))
+    task = asyncio.create_task(run_in_thread(work))
     await asyncio.to_thread(begun.wait)
     task.cancel()
     done, _ = await asyncio.wait([task], timeout=0.05)
@@ -32,13 +32,13 @@ async def test_work_is_waited_for_when_its_caller_is_cancelled() -> None:
 
 async def test_the_error_of_work_is_its_callers() -> None:
     with pytest.raises(ZeroDivisionError):
-        await in_thread(lambda: 1 // 0)
+        await run_in_thread(lambda: 1 // 0)
 
 
 def test_a_query_of_any_length_fits() -> None:
     drawn = np.random.default_rng(5).standard_normal(40).astype(np.float32)
     for length in (1e-30, 1, 1e30):
-        (sent,) = halves_of([sent_vector(drawn * np.float32(length))], 40)
+        (sent,) = decode_halfvecs([encode_query_vector(drawn * np.float32(length))], 40)
         assert np.abs(sent).max() == 1
         np.testing.assert_allclose(sent, drawn / np.abs(drawn).max(), atol=1e-3)
-    assert halves_of([], 40).shape == (0, 40)
+    assert decode_halfvecs([], 40).shape == (0, 40)

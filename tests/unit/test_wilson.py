@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem.memory.tools import quantiles
-from agentmem.model.success import wilson, word_shares
+from agentmem.model.success import term_overlap, wilson_interval
 
 
 @pytest.mark.parametrize(
@@ -22,39 +22,39 @@ from agentmem.model.success import wilson, word_shares
     ],
 )
 def test_bounds_are_those_of_wilson(successes: int, tries: int, low: float, high: float) -> None:
-    assert wilson(successes, tries) == pytest.approx((low, high), abs=1e-4)
+    assert wilson_interval(successes, tries) == pytest.approx((low, high), abs=1e-4)
 
 
 @settings(max_examples=25)
 @given(st.integers(0, 10_000), st.integers(1, 10_000))
 def test_the_rate_lies_between_its_bounds_and_more_successes_raise_them(successes: int, more: int) -> None:
     tries = successes + more
-    low, high = wilson(successes, tries)
+    low, high = wilson_interval(successes, tries)
     assert 0 <= low <= successes / tries <= high <= 1
-    other = wilson(successes + 1, tries)
+    other = wilson_interval(successes + 1, tries)
     assert other.low >= low
     assert other.high >= high
-    mirrored = wilson(more, tries)
+    mirrored = wilson_interval(more, tries)
     assert (1 - mirrored.high, 1 - mirrored.low) == pytest.approx((low, high), abs=1e-9)
 
 
 @settings(max_examples=25)
 @given(st.integers(1, 500), st.integers(2, 50))
 def test_the_same_rate_over_more_tries_is_surer(successes: int, times: int) -> None:
-    assert wilson(successes * times, 2 * successes * times).low > wilson(successes, 2 * successes).low
+    assert wilson_interval(successes * times, 2 * successes * times).low > wilson_interval(successes, 2 * successes).low
 
 
 def test_more_successes_than_tries_are_refused() -> None:
     for wrong in ((2, 1), (-1, 1)):
         with pytest.raises(ValueError, match="there cannot be"):
-            wilson(*wrong)
+            wilson_interval(*wrong)
 
 
 def test_a_rare_word_counts_more_than_a_common_one() -> None:
-    shares = word_shares({"deploy": {1}, "server": {1, 2, 3}, "nowhere": set()}, 3)
+    shares = term_overlap({"deploy": {1}, "server": {1, 2, 3}, "nowhere": set()}, 3)
     assert shares[1] > shares[2] == shares[3] > 0
-    assert word_shares({"deploy": {1}, "server": {1}}, 3)[1] == pytest.approx(1.0)
-    assert word_shares({}, 3) == {}
+    assert term_overlap({"deploy": {1}, "server": {1}}, 3)[1] == pytest.approx(1.0)
+    assert term_overlap({}, 3) == {}
 
 
 def test_quantiles_lie_between_values() -> None:

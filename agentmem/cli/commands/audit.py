@@ -7,17 +7,19 @@ from typing import Any
 
 import click
 
-from agentmem.cli.door import Door, memory_options, moment
-from agentmem.cli.render import counted, one_line, say, show_json_lines, when
+from agentmem.cli.door import CliContext, memory_options, parse_datetime
+from agentmem.cli.render import echo, format_time, pluralize, show_json_lines, to_one_line
 
 
 @click.command(short_help="List what was done, newest first.")
 @click.option("--operation", metavar="NAME", help="Only this operation, such as store, retrieve or forget.")
-@click.option("--since", type=moment, metavar="MOMENT", help="From this moment on.")
-@click.option("--until", type=moment, metavar="MOMENT", help="Before this moment.")
+@click.option("--since", type=parse_datetime, metavar="MOMENT", help="From this moment on.")
+@click.option("--until", type=parse_datetime, metavar="MOMENT", help="Before this moment.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="How many at most.")
 @memory_options()
-def command(door: Door, *, operation: str | None, since: datetime | None, until: datetime | None, limit: int) -> None:
+def command(
+    cli: CliContext, *, operation: str | None, since: datetime | None, until: datetime | None, limit: int
+) -> None:
     """List rows of the audit log. With --json one JSON document per line, with every column.
 
     Which operations leave a row is the setting audit_level: off, writes, reads or verbose.
@@ -27,25 +29,25 @@ def command(door: Door, *, operation: str | None, since: datetime | None, until:
       agentmem audit
       agentmem audit --operation forget --since 2025-03-01 --json
     """
-    rows = door.run(lambda memory: memory.audit.query(operation=operation, since=since, until=until, limit=limit))
-    if door.json:
+    rows = cli.run(lambda memory: memory.audit.query(operation=operation, since=since, until=until, limit=limit))
+    if cli.json:
         show_json_lines(rows)
         return
     for row in rows:
-        say(_line(row))
+        echo(_render_audit_row(row))
     if not rows:
-        say("no rows")
+        echo("no rows")
 
 
-def _line(row: dict[str, Any]) -> str:
+def _render_audit_row(row: dict[str, Any]) -> str:
     at = row["timestamp"]
-    parts = [when(at if isinstance(at, datetime) else datetime.fromisoformat(at)), str(row["operation"])]
+    parts = [format_time(at if isinstance(at, datetime) else datetime.fromisoformat(at)), str(row["operation"])]
     if row["result_count"] is not None:
-        parts.append(counted(row["result_count"], "record"))
+        parts.append(pluralize(row["result_count"], "record"))
     if row["latency_ms"] is not None:
         parts.append(f"{row['latency_ms']:.1f} ms")
     if row["query_text"]:
         parts.append(repr(row["query_text"]))
     if not row["success"]:
         parts.append(f"failed: {row.get('error_message')}")
-    return one_line("  ".join(parts))
+    return to_one_line("  ".join(parts))

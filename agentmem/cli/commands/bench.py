@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentmem.cli.codes import FOUND
-from agentmem.cli.door import Door, UserPath, memory_options
+from agentmem.cli.codes import EXIT_NEEDS_ATTENTION
+from agentmem.cli.door import CliContext, UserPath, memory_options
 from agentmem.cli.progress import Progress
-from agentmem.cli.render import complain, say, show_json
+from agentmem.cli.render import echo, echo_stderr, show_json
 from agentmem.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agentmem.bench.suite import Plan
+    from agentmem.bench.suite import BenchmarkPlan
 
-_FILE = UserPath(exists=True, dir_okay=False, path_type=Path)
+_FILE_TYPE = UserPath(exists=True, dir_okay=False, path_type=Path)
 
 
-KINDS = ("recall", "extraction", "rules", "revision", "multihop", "latency")
+BENCHMARKS = ("recall", "extraction", "rules", "revision", "multihop", "latency")
 LIFECYCLE = "lifecycle"
-EMBEDDERS = ("auto", "hash")
+DEFAULT_EMBEDDERS = ("auto", "hash")
 
 
 @click.command(short_help="Measure recall, extraction, belief revision, latency and memory.")
@@ -29,9 +29,9 @@ EMBEDDERS = ("auto", "hash")
     "what",
     required=False,
     metavar="[recall|extraction|rules|revision|multihop|latency|lifecycle]",
-    type=click.Choice((*KINDS, LIFECYCLE)),
+    type=click.Choice((*BENCHMARKS, LIFECYCLE)),
 )
-@click.option("--data", multiple=True, type=_FILE, metavar="PATH", help="A LoCoMo-shaped file; may be repeated.")
+@click.option("--data", multiple=True, type=_FILE_TYPE, metavar="PATH", help="A LoCoMo-shaped file; may be repeated.")
 @click.option(
     "--out",
     type=UserPath(file_okay=False, path_type=Path),
@@ -48,7 +48,7 @@ EMBEDDERS = ("auto", "hash")
     help="Measure with this one; may be repeated.  [default: auto, hash; of lifecycle hash]",
 )
 @click.option(
-    "--configurations", type=_FILE, metavar="PATH", help="JSON object {name: settings}; compared with the first."
+    "--configurations", type=_FILE_TYPE, metavar="PATH", help="JSON object {name: settings}; compared with the first."
 )
 @click.option(
     "--servers",
@@ -68,7 +68,7 @@ EMBEDDERS = ("auto", "hash")
     help="Lifecycle: draw pictures there; needs matplotlib.",
 )  # fmt: skip
 @memory_options()
-def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> int:
+def command(cli: CliContext, *, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> int:
     """Measure evidence recall on the files of --data, and latency, memory and start-up at several sizes.
 
     The others play cases that ship with the package and say what was wrong: `extraction` reads turns with the model of
@@ -95,72 +95,78 @@ def command(door: Door, *, what: str | None, data: tuple[Path, ...], out: Path, 
     from agentmem.bench import suite
 
     if what == LIFECYCLE:
-        return _lifecycle(door, out, **options)
+        return _run_lifecycle(cli, out, **options)
     with Progress() as progress:
         written = suite.run(
-            plan(door, what, data, out, **options),
-            say=complain,
+            build_plan(cli, what, data, out, **options),
+            on_step=echo_stderr,
             progress=lambda done, total: progress("questions", done, total),
         )
-    _show(door, written)
+    _show_files(cli, written)
     return 0
 
 
-def _lifecycle(door: Door, out: Path, **options: Any) -> int:
+def _run_lifecycle(cli: CliContext, out: Path, **options: Any) -> int:
     from agentmem.bench import lifecycle, lifecycle_processes, lifecycle_report
 
-    seed = door.overrides.get("seed", "1")
+    seed = cli.overrides.get("seed", "1")
     if not str(seed).isdigit():
         raise ConfigError(f"--seed of a simulation must be a whole number, got {seed!r}")
-    plan = lifecycle.Plan(options["users"], options["days"], int(seed))
-    processes = lifecycle_processes.number_of(plan.users, options["processes"], servers=options["servers"])
+    plan = lifecycle.SimulationPlan(options["users"], options["days"], int(seed))
+    processes = lifecycle_processes.choose_processes(plan.users, options["processes"], servers=options["servers"])
     embedder = (options["embedders"] or ("hash",))[0]
-    order = lifecycle_report.Order(plan, out, embedder, options["plots"], _scratch(door), processes, _config(door))
+    order = lifecycle_report.SimulationRequest(
+        plan, out, embedder, options["plots"], _make_scratch_dir(cli), processes, _config_path(cli)
+    )
     with Progress() as progress:
         written, passed = lifecycle_report.run(order, lambda done, total: progress("days", done, total))
-    _show(door, written)
-    return 0 if passed else FOUND
+    _show_files(cli, written)
+    return 0 if passed else EXIT_NEEDS_ATTENTION
 
 
-def _show(door: Door, written: list[Path]) -> None:
-    if door.json:
+def _show_files(cli: CliContext, written: list[Path]) -> None:
+    if cli.json:
         show_json({"written": [str(path) for path in written]})
         return
     for path in written:
-        say(path.read_text(encoding="utf-8") if path.suffix == ".md" else f"figures: {path}\n")
+        echo(path.read_text(encoding="utf-8") if path.suffix == ".md" else f"figures: {path}\n")
 
 
-def _scratch(door: Door) -> Path | None:
+def _make_scratch_dir(cli: CliContext) -> Path | None:
     """The folder of --home, made when missing."""
-    found: Path | None = door.overrides.get("home")
+    found: Path | None = cli.overrides.get("home")
     if found is not None:
         found.mkdir(parents=True, exist_ok=True)
     return found
 
 
-def _config(door: Door) -> str | None:
+def _config_path(cli: CliContext) -> str | None:
     """The configuration file that other commands would read: the measured memories have homes of their own."""
-    found = door.settings().config
+    found = cli.load_settings().config
     return None if found is None else str(found)
 
 
-def plan(door: Door, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> Plan:
+def build_plan(
+    cli: CliContext, benchmark: str | None, data: tuple[Path, ...], out: Path, **options: Any
+) -> BenchmarkPlan:
     """What the options ask to measure. Raises ConfigError for sizes and configurations that cannot be read."""
     from agentmem.bench import suite
 
     sizes, configurations = options["sizes"], options["configurations"]
-    latency = what in (None, "latency")
-    loads = suite.SIZES if sizes is None else tuple(suite.parse_load(size) for size in sizes.split(","))
-    return suite.Plan(
+    latency = benchmark in (None, "latency")
+    loads = suite.DEFAULT_WORKLOADS if sizes is None else tuple(suite.parse_workload(size) for size in sizes.split(","))
+    return suite.BenchmarkPlan(
         out=out,
-        data=tuple(map(str, data)) if what in (None, "recall") else (),
-        embedders=options["embedders"] or EMBEDDERS,
-        configurations=suite.read_configurations(configurations) if configurations else (suite.DEFAULT, suite.BEST),
-        loads=loads if latency else (),
+        data=tuple(map(str, data)) if benchmark in (None, "recall") else (),
+        embedders=options["embedders"] or DEFAULT_EMBEDDERS,
+        configurations=suite.load_configurations(configurations)
+        if configurations
+        else (suite.DEFAULT_CONFIGURATION, suite.BEST_CONFIGURATION),
+        workloads=loads if latency else (),
         startup=latency,
-        scratch=_scratch(door),
+        scratch=_make_scratch_dir(cli),
         servers=options["servers"],
-        cases=what if what in KINDS[1:-1] else "",
+        cases=benchmark if benchmark in BENCHMARKS[1:-1] else "",
         llm=options["llm"],
-        config=_config(door),
+        config=_config_path(cli),
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from agentmem.cli.door import Door, memory_options
-from agentmem.cli.render import complain
+from agentmem.cli.door import CliContext, memory_options
+from agentmem.cli.render import echo_stderr
 
 
 @click.command(short_help="Make the files as small as their content.")
 @memory_options()
-def command(door: Door) -> None:
+def command(cli: CliContext) -> None:
     """Rewrite the files without their empty pages. Needs as much free disk space as they take now.
 
     \b
@@ -20,7 +20,7 @@ def command(door: Door) -> None:
     """
     from agentmem.upkeep.compact import compact
 
-    report = door.run(lambda memory: compact(memory.resources))
+    report = cli.run(lambda memory: compact(memory.engine))
     if report.pending:
-        complain("note: a reader keeps the write-ahead log from being cut; run it again when the reader has ended")
-    door.show(report, f"{report.before:,} bytes before, {report.after:,} after")
+        echo_stderr("note: a reader keeps the write-ahead log from being cut; run it again when the reader has ended")
+    cli.show(report, f"{report.bytes_before:,} bytes before, {report.bytes_after:,} after")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentmem.cli.codes import FOUND
-from agentmem.cli.door import Door, memory_options
+from agentmem.cli.codes import EXIT_NEEDS_ATTENTION
+from agentmem.cli.door import CliContext, memory_options
 from agentmem.cli.progress import Progress
-from agentmem.cli.render import counted, safe
+from agentmem.cli.render import pluralize, sanitize
 
 if TYPE_CHECKING:
     from agentmem.consolidation import JobReport
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--max-cost", type=click.FloatRange(min=0), metavar="DOLLARS", help="Stop when so much is spent.")
 @memory_options()
 def command(
-    door: Door, *, dry_run: bool, again: bool, llm: str | None, max_calls: int | None, max_cost: float | None
+    cli: CliContext, *, dry_run: bool, again: bool, llm: str | None, max_calls: int | None, max_cost: float | None
 ) -> int:
     """Read every turn that was not read yet, oldest conversation first, ten conversations in a run.
 
@@ -37,26 +37,28 @@ def command(
       agentmem consolidate --dry-run --json
     """
     given: dict[str, Any] = {"llm": llm, "max_calls": max_calls, "max_cost": max_cost}
-    door = door.within(**{name: value for name, value in given.items() if value is not None})
+    cli = cli.with_settings(**{name: value for name, value in given.items() if value is not None})
     with Progress() as progress:
-        reports = door.run(
-            lambda memory: memory.consolidate("consolidate", dry_run=dry_run, again=again, progress=progress)
+        reports = cli.run(
+            lambda memory: memory.consolidate(
+                "consolidate", dry_run=dry_run, requeue_dead_letters=again, progress=progress
+            )
         )
-    door.show(reports, safe("\n".join(line for report in reports for line in _lines(report))))
-    return FOUND if any(report.parked for report in reports) else 0
+    cli.show(reports, sanitize("\n".join(line for report in reports for line in _render_job_report(report))))
+    return EXIT_NEEDS_ATTENTION if any(report.parked for report in reports) else 0
 
 
-def _lines(report: JobReport) -> list[str]:
+def _render_job_report(report: JobReport) -> list[str]:
     counts = ", ".join(f"{number:,} {name}" for name, number in sorted(report.counts.items())) or "nothing to do"
-    lines = [f"{report.job}: {counted(report.conversations, 'conversation')}: {counts}"]
+    lines = [f"{report.job}: {pluralize(report.conversations, 'conversation')}: {counts}"]
     if report.calls:
         cost = "" if report.cost is None else f", ${report.cost:.4f}"
-        lines.append(f"{counted(report.calls, 'call')}, {report.tokens:,} tokens{cost}, {report.seconds:.1f} s")
+        lines.append(f"{pluralize(report.calls, 'call')}, {report.tokens:,} tokens{cost}, {report.seconds:.1f} s")
     lines += [f"parked {turn_id}: {reason}" for turn_id, reason in report.parked.items()]
     lines += [f"failed {turn_id}, to be tried again: {reason}" for turn_id, reason in report.failed.items()
               if turn_id not in report.parked]  # fmt: skip
-    if report.stopped:
-        lines.append(f"stopped: {report.stopped}")
+    if report.stop_reason:
+        lines.append(f"stopped: {report.stop_reason}")
     if report.pending:
-        lines.append(f"{counted(report.pending, 'conversation')} still to read")
+        lines.append(f"{pluralize(report.pending, 'conversation')} still to read")
     return lines

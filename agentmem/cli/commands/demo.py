@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from agentmem.cli.door import Door, Frozen, UserPath, memory_options, tell
+from agentmem.cli.door import CliContext, FrozenClock, UserPath, memory_options, print_notices
 from agentmem.cli.progress import Progress
 from agentmem.errors import ConfigError
 
@@ -19,8 +19,8 @@ from agentmem.errors import ConfigError
     help="A LoCoMo-shaped file; its first dialogue is stored. [default: a conversation that comes with agentmem]",
 )  # fmt: skip
 @click.option("--servers", is_flag=True, help="On the servers of log_url and graph_url; what is stored stays there.")
-@memory_options(embedder=True)
-def command(door: Door, *, data: Path | None, servers: bool) -> None:
+@memory_options(with_embedder=True)
+def command(cli: CliContext, *, data: Path | None, servers: bool) -> None:
     """Store a conversation, ask questions whose answers are known, and show what came back and why. In the end two
     weeks pass, and the background jobs say what they learn, merge, keep and let go.
 
@@ -37,18 +37,18 @@ def command(door: Door, *, data: Path | None, servers: bool) -> None:
     """
     from agentmem.cli import walkthrough
 
-    script = walkthrough.from_file(data) if data is not None else walkthrough.built_in()
-    usual = door.settings()
-    if servers and usual.log_server is None:
+    script = walkthrough.load_script(data) if data is not None else walkthrough.load_built_in()
+    usual = cli.load_settings()
+    if servers and usual.log_server_url is None:
         raise ConfigError("--servers needs log_url and graph_url: set AGENTMEM_LOG_URL and AGENTMEM_GRAPH_URL")
     # Addresses from the environment must not lead the demo to a memory in use; weights that are there may serve.
     places: dict[str, Any] = {} if servers else dict.fromkeys(("log_url", "graph_url", "session_url"))
     places |= {"models": usual.model_folder, "recall_rate": 0, "config": usual.config}
     places |= dict.fromkeys(("extraction_llm", "verdict_llm", "synopsis_llm"), "none")  # its night asks no model
-    frozen = door.overrides.get("clock") or (None if usual.seed is None else Frozen(script.ends()))
-    clock = script.clock(frozen)
+    frozen = cli.overrides.get("clock") or (None if usual.seed is None else FrozenClock(script.end_time()))
+    clock = script.build_clock(frozen)
     with tempfile.TemporaryDirectory(prefix="agentmem-demo-") as folder, Progress() as progress:
-        own = door.within(**{"home": Path(folder), **places, **door.overrides, "clock": clock})
-        seen = own.run(lambda memory: walkthrough.walk(memory, script, clock, progress))
-    tell(seen.notices)
-    door.show(seen.document(), walkthrough.told(seen))
+        own = cli.with_settings(**{"home": Path(folder), **places, **cli.overrides, "clock": clock})
+        seen = own.run(lambda memory: walkthrough.run_demo(memory, script, clock, progress))
+    print_notices(seen.notices)
+    cli.show(seen.to_document(), walkthrough.render(seen))

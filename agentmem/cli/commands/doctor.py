@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from agentmem.cli.codes import FOUND
-from agentmem.cli.door import Door, memory_options
-from agentmem.cli.render import bold, coloured, safe
+from agentmem.cli.codes import EXIT_NEEDS_ATTENTION
+from agentmem.cli.door import CliContext, memory_options
+from agentmem.cli.render import bold, colorize, sanitize
 
-_COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+_COLORS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
 @click.command(short_help="Check the stores, the schema and the models.")
 @memory_options()
-def command(door: Door) -> int:
+def command(cli: CliContext) -> int:
     """Check the memory and say how to mend what is wrong. Changes nothing. Exits with 3 when there is an error.
 
     \b
@@ -23,14 +23,14 @@ def command(door: Door) -> int:
     """
     import asyncio
 
-    from agentmem.upkeep.doctor import doctor
+    from agentmem.upkeep.doctor import diagnose
 
-    findings = asyncio.run(doctor(door.settings()))
+    findings = asyncio.run(diagnose(cli.load_settings()))
     lines = []
     for finding in findings:
-        level = coloured(f"{finding.level:<7}", _COLOURS.get(finding.level, "white"))
-        lines.append(f"{level}  {bold(safe(finding.what))}  {safe(finding.detail)}".rstrip())
+        level = colorize(f"{finding.level:<7}", _COLORS.get(finding.level, "white"))
+        lines.append(f"{level}  {bold(sanitize(finding.check))}  {sanitize(finding.detail)}".rstrip())
         if finding.fix:
-            lines.append(f"         {safe(finding.fix)}")
-    door.show(findings, "\n".join(lines))
-    return FOUND if any(finding.level == "error" for finding in findings) else 0
+            lines.append(f"         {sanitize(finding.fix)}")
+    cli.show(findings, "\n".join(lines))
+    return EXIT_NEEDS_ATTENTION if any(finding.level == "error" for finding in findings) else 0

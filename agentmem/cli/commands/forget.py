@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from agentmem.cli.codes import FOUND
-from agentmem.cli.door import Door, memory_options
-from agentmem.cli.render import one_line
+from agentmem.cli.codes import EXIT_NEEDS_ATTENTION
+from agentmem.cli.door import CliContext, memory_options
+from agentmem.cli.render import to_one_line
 
 
 @click.command(short_help="Forget a record, or erase it for good.")
@@ -15,7 +15,7 @@ from agentmem.cli.render import one_line
 @click.option("--yes", is_flag=True, help="Do not ask before erasing.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; kept with what is forgotten softly.")
 @memory_options()
-def command(door: Door, *, record_id: str, hard: bool, yes: bool, reason: str) -> int:
+def command(cli: CliContext, *, record_id: str, hard: bool, yes: bool, reason: str) -> int:
     """Take the record ID out of recall. It stays in the history unless --hard is given.
 
     Exits with 3 when the scan after an erasure still found something.
@@ -25,20 +25,20 @@ def command(door: Door, *, record_id: str, hard: bool, yes: bool, reason: str) -
       agentmem forget trip-2
       agentmem forget trip-2 --hard --yes
     """
-    if hard and not (yes or _agreed(f"Erase {one_line(record_id)} and what rests on it alone, for good?")):
+    if hard and not (yes or _confirm(f"Erase {to_one_line(record_id)} and what rests on it alone, for good?")):
         raise click.UsageError("nothing was erased; answer y, or give --yes")
-    receipt = door.run(lambda memory: memory.forget(record_id, hard, reason=reason))
+    receipt = cli.run(lambda memory: memory.forget(record_id, hard, reason=reason))
     scan = receipt.scan
-    lines = [f"{'erased' if hard else 'forgotten'}: {', '.join(map(one_line, (*receipt.ids, *receipt.derived)))}"]
+    lines = [f"{'erased' if hard else 'forgotten'}: {', '.join(map(to_one_line, (*receipt.ids, *receipt.derived)))}"]
     if scan is not None:
-        left = ", ".join(f"{place} {rows}" for place, rows in scan.remnants.items())
-        lines.append(f"scanned {len(scan.places)} places: {f'still found in {left}' if left else 'nothing left'}")
-        lines += [f"still waits: {place}" for place in scan.pending]
-    door.show(receipt, "\n".join(lines))
-    return FOUND if scan is not None and scan.remnants else 0
+        left = ", ".join(f"{place} {rows}" for place, rows in scan.leftovers.items())
+        lines.append(f"scanned {len(scan.checked)} places: {f'still found in {left}' if left else 'nothing left'}")
+        lines += [f"still waits: {place}" for place in scan.deferred]
+    cli.show(receipt, "\n".join(lines))
+    return EXIT_NEEDS_ATTENTION if scan is not None and scan.leftovers else 0
 
 
-def _agreed(question: str) -> bool:
+def _confirm(question: str) -> bool:
     """Whether somebody says yes; nobody there is a no."""
     try:
         return click.confirm(question, err=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentmem.cli.door import Door, memory_options, moment
-from agentmem.cli.render import dim, one_line, say, show_json_lines, when
+from agentmem.cli.door import CliContext, memory_options, parse_datetime
+from agentmem.cli.render import dim, echo, format_time, show_json_lines, to_one_line
 
 if TYPE_CHECKING:
     from agentmem.agent_memory import AsyncAgentMemory
@@ -22,7 +22,7 @@ ACTIONS = ("add", "complete", "abandon", "block", "unblock")
 @click.option("--status", type=click.Choice(STATUSES), help="Only goals of this status. [default: active and blocked]")
 @click.option("--add", metavar="TEXT", help="Add a goal; with --priority, --deadline and --parent.")
 @click.option("--priority", type=click.IntRange(1, 5), help="How urgent the new goal is, 5 most. [default: 3]")
-@click.option("--deadline", type=moment, metavar="MOMENT", help="Until when the new goal is to be reached.")
+@click.option("--deadline", type=parse_datetime, metavar="MOMENT", help="Until when the new goal is to be reached.")
 @click.option("--parent", metavar="ID", help="The goal that the new one is a part of.")
 @click.option("--complete", metavar="ID", help="End this goal as completed.")
 @click.option("--abandon", metavar="ID", help="End this goal as abandoned.")
@@ -32,7 +32,7 @@ ACTIONS = ("add", "complete", "abandon", "block", "unblock")
 @click.option("--unblock", metavar="ID", help="Let this goal wait no longer, for the one given with --by or for any.")
 @click.option("--by", metavar="ID", help="The goal that is waited for.")
 @memory_options()
-def command(door: Door, **given: Any) -> None:
+def command(cli: CliContext, **options: Any) -> None:
     """List the open goals, most urgent first, with --json one JSON document per line; or change one.
 
     \b
@@ -43,53 +43,53 @@ def command(door: Door, **given: Any) -> None:
       agentmem goals --complete 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --result "booked for May"
       agentmem goals --status completed --json
     """
-    actions = [name for name in ACTIONS if given[name] is not None]
+    actions = [name for name in ACTIONS if options[name] is not None]
     if len(actions) > 1:
         raise click.UsageError(f"give only one of {', '.join('--' + name for name in ACTIONS)}")
-    if given["by"] is not None and actions not in (["block"], ["unblock"]):
+    if options["by"] is not None and actions not in (["block"], ["unblock"]):
         raise click.UsageError("--by goes with --block or --unblock")
-    if actions == ["block"] and given["by"] is None:
+    if actions == ["block"] and options["by"] is None:
         raise click.UsageError("give --block and --by together")
     if actions:
-        goal = door.run(lambda memory: _act(memory, actions[0], given))
-        door.show(goal, "\n".join([f"{goal.goal_status}: {one_line(goal.description)}", dim(f"    {goal.id}")]))
+        goal = cli.run(lambda memory: _run_action(memory, actions[0], options))
+        cli.show(goal, "\n".join([f"{goal.goal_status}: {to_one_line(goal.description)}", dim(f"    {goal.id}")]))
         return
-    found, now = door.run(lambda memory: _listed(memory, given["status"]))
-    if door.json:
+    found, now = cli.run(lambda memory: _list_goals(memory, options["status"]))
+    if cli.json:
         show_json_lines(found)
         return
     for goal in found:
-        say("\n".join(_lines(goal, now)))
+        echo("\n".join(_render_goal(goal, now)))
     if not found:
-        say("no goals")
+        echo("no goals")
 
 
-async def _act(memory: AsyncAgentMemory, action: str, given: dict[str, Any]) -> Goal:
+async def _run_action(memory: AsyncAgentMemory, action: str, options: dict[str, Any]) -> Goal:
     if action == "add":
-        fields = {"priority": given["priority"], "deadline": given["deadline"], "parent_id": given["parent"]}
+        fields = {"priority": options["priority"], "deadline": options["deadline"], "parent_id": options["parent"]}
         said = {name: value for name, value in fields.items() if value is not None}
-        return await memory.add_goal({"description": given["add"], **said})
+        return await memory.add_goal({"description": options["add"], **said})
     if action == "block":
-        return await memory.goals.block(given["block"], given["by"])
+        return await memory.goals.block(options["block"], options["by"])
     if action == "unblock":
-        return await memory.goals.unblock(given["unblock"], given["by"])
+        return await memory.goals.unblock(options["unblock"], options["by"])
     status = "completed" if action == "complete" else "abandoned"
-    return await memory.complete_goal(given[action], status, given["result"], cascade=given["cascade"])
+    return await memory.complete_goal(options[action], status, options["result"], cascade=options["cascade"])
 
 
-async def _listed(memory: AsyncAgentMemory, status: str | None) -> tuple[list[Goal], datetime]:
+async def _list_goals(memory: AsyncAgentMemory, status: str | None) -> tuple[list[Goal], datetime]:
     found = await memory.goals.all(status)
-    return [goal for goal in found if status is not None or goal.open], memory.resources.clock.now()
+    return [goal for goal in found if status is not None or goal.is_open], memory.engine.clock.now()
 
 
-def _lines(goal: Goal, now: datetime) -> list[str]:
+def _render_goal(goal: Goal, now: datetime) -> list[str]:
     notes = [goal.goal_status, f"priority {goal.priority}"]
     if goal.progress:
         notes.append(f"{goal.progress:.0%} done")
     if goal.deadline is not None:
-        notes.append(f"{'overdue since' if goal.overdue(now) else 'by'} {when(goal.deadline)}")
+        notes.append(f"{'overdue since' if goal.is_overdue(now) else 'by'} {format_time(goal.deadline)}")
     ties = [f"part of {goal.parent_id}"] if goal.parent_id else []
     ties += [f"waits for {name}" for name in goal.blocked_by]
-    ties += [f"result: {one_line(goal.result)}"] if goal.result else []
-    first = f"{one_line(goal.description)} ({', '.join(notes)})"
+    ties += [f"result: {to_one_line(goal.result)}"] if goal.result else []
+    first = f"{to_one_line(goal.description)} ({', '.join(notes)})"
     return [first, *(f"    {tie}" for tie in ties), dim(f"    {goal.id}")]

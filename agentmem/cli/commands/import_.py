@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from agentmem.cli.door import Door, UserPath, memory_options
-from agentmem.cli.intake import Intake, readable
+from agentmem.cli.door import CliContext, UserPath, memory_options
+from agentmem.cli.intake import Importer, open_input_files
 from agentmem.cli.progress import Progress
-from agentmem.cli.render import complain
+from agentmem.cli.render import echo_stderr
 
 _FORMATS = ("jsonl", "messages", "locomo")
 
@@ -21,9 +21,9 @@ _FORMATS = ("jsonl", "messages", "locomo")
 @click.option(
     "--skip-errors", is_flag=True, help="Leave out what is wrong, with a line about each, instead of stopping."
 )
-@memory_options(embedder=True)
+@memory_options(with_embedder=True)
 def command(
-    door: Door, *, paths: tuple[str, ...], format_: str | None, conversation: str | None, skip_errors: bool
+    cli: CliContext, *, paths: tuple[str, ...], format_: str | None, conversation: str | None, skip_errors: bool
 ) -> None:
     """Store the turns of files: one turn a line, OpenAI- or Anthropic-style messages, LoCoMo-shaped, or an export.
 
@@ -37,11 +37,11 @@ def command(
       agentmem import alice.jsonl --user alice
       zcat turns.jsonl.gz | agentmem import - --skip-errors
     """
-    with readable(paths) as files, Progress() as progress:
-        intake = Intake(format_, conversation, _skipped if skip_errors else None)
-        report = door.run(lambda memory: intake.files(memory, files, progress))
-    door.show(report, report.told())
+    with open_input_files(paths) as files, Progress() as progress:
+        intake = Importer(format_, conversation, _report_skipped if skip_errors else None)
+        report = cli.run(lambda memory: intake.import_files(memory, files, progress))
+    cli.show(report, report.render())
 
 
-def _skipped(error: Exception) -> None:
-    complain(f"skipped: {error}")
+def _report_skipped(error: Exception) -> None:
+    echo_stderr(f"skipped: {error}")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentmem.cli.door import Door, memory_options
-from agentmem.cli.render import bold, safe
+from agentmem.cli.door import CliContext, memory_options
+from agentmem.cli.render import bold, sanitize
 
 if TYPE_CHECKING:
     from agentmem.agent_memory import AsyncAgentMemory
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Show the background jobs: last runs, who waits, what failed.")
 @click.option("--all-users", is_flag=True, help="Also who waits, over all users; needs a worker's right on Postgres.")
 @memory_options()
-def command(door: Door, *, all_users: bool) -> int:
+def command(cli: CliContext, *, all_users: bool) -> int:
     """List the jobs with their intervals, what their last run did, and where they stand with this user.
 
     \b
@@ -24,35 +24,35 @@ def command(door: Door, *, all_users: bool) -> int:
       agentmem jobs
       agentmem jobs --all-users --json
     """
-    found = door.run(lambda memory: _found(memory, all_users=all_users))
-    door.show(found, "\n".join(line for job in found for line in _lines(job)))
+    found = cli.run(lambda memory: _list_jobs(memory, all_users=all_users))
+    cli.show(found, "\n".join(line for job in found for line in _render_job(job)))
     return 0
 
 
-async def _found(memory: AsyncAgentMemory, *, all_users: bool) -> list[dict[str, Any]]:
-    from agentmem.consolidation import scheduled_jobs
-    from agentmem.consolidation.serving import OPERATOR, last_reports
+async def _list_jobs(memory: AsyncAgentMemory, *, all_users: bool) -> list[dict[str, Any]]:
+    from agentmem.consolidation import list_scheduled_jobs
+    from agentmem.consolidation.serving import OPERATOR, read_last_reports
 
-    resources, jobs = memory.resources, scheduled_jobs()
-    reports = await last_reports(resources, list(jobs))
-    states = {state.job: state for state in await resources.jobs.states(memory.scope)}
-    parked = [item for item in await resources.log.parked(memory.scope) if item.projection in jobs]
+    engine, jobs = memory.engine, list_scheduled_jobs()
+    reports = await read_last_reports(engine, list(jobs))
+    states = {state.job: state for state in await engine.job_queue.states(memory.scope)}
+    parked = [item for item in await engine.log.dead_letters(memory.scope) if item.projection in jobs]
     found = []
     for name, module in jobs.items():
-        minutes = resources.settings.worker.minutes.get(name, module.MINUTES)
+        minutes = engine.settings.worker.minutes.get(name, module.MINUTES)
         one: dict[str, Any] = {"job": name, "minutes": minutes, "trigger": module.TRIGGER, "last": reports.get(name)}
         one["state"] = states.get(name)
         one["parked"] = [{"seq": item.seq, "reason": item.reason, "attempts": item.attempts}
                          for item in parked if item.projection == name]  # fmt: skip
         if all_users:
-            queue = await resources.jobs.queue(name, OPERATOR)
+            queue = await engine.job_queue.queue(name, OPERATOR)
             one["waiting"] = len(queue)
             one["failing"] = {state.user_id: state.attempts for state in queue if state.attempts}
         found.append(one)
     return found
 
 
-def _lines(job: dict[str, Any]) -> list[str]:
+def _render_job(job: dict[str, Any]) -> list[str]:
     last, state = job["last"], job["state"]
     lines = [f"{bold(job['job'])}  every {job['minutes']:g} min, by {job['trigger']}"]
     if last is not None:
@@ -61,7 +61,8 @@ def _lines(job: dict[str, Any]) -> list[str]:
     if state is not None and state.attempts:
         lines.append(f"  failed for this user {state.attempts} times in a row; next try {state.due_at:%Y-%m-%d %H:%M}")
     lines.extend(
-        f"  parked at {item['seq']} after {item['attempts']} tries: {safe(item['reason'])}" for item in job["parked"]
+        f"  parked at {item['seq']} after {item['attempts']} tries: {sanitize(item['reason'])}"
+        for item in job["parked"]
     )
     if job.get("waiting"):
         lines.append(f"  {job['waiting']} users wait, {len(job['failing'])} of them after failures")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from agentmem.cli.door import Door, memory_options
-from agentmem.cli.render import counted
+from agentmem.cli.door import CliContext, memory_options
+from agentmem.cli.render import pluralize
 
 
 @click.command(short_help="Bring the stores to this version's schema.")
 @memory_options()
-def command(door: Door) -> None:
+def command(cli: CliContext) -> None:
     """Make or update tables, constraints and indexes of the servers in log_url and graph_url.
 
     Agents never do that by themselves: they refuse a schema that is not theirs. Give the URLs of users who own the
@@ -26,9 +26,9 @@ def command(door: Door) -> None:
 
     from agentmem.upkeep.migrate import migrate
 
-    report = asyncio.run(migrate(door.settings()))
+    report = asyncio.run(migrate(cli.load_settings()))
     lines = [
-        f"{name}: {counted(steps, 'step') + ' applied' if steps else 'nothing to do'}"
+        f"{name}: {pluralize(steps, 'step') + ' applied' if steps else 'nothing to do'}"
         for name, steps in report.applied.items()
     ]
-    door.show(report, "\n".join(lines or ["the embedded file is at this version's schema"]))
+    cli.show(report, "\n".join(lines or ["the embedded file is at this version's schema"]))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentmem.cli.codes import FOUND
-from agentmem.cli.door import Door, UserPath, log_events, memory_options
+from agentmem.cli.codes import EXIT_NEEDS_ATTENTION
+from agentmem.cli.door import CliContext, UserPath, configure_logging, memory_options
 from agentmem.cli.progress import Progress
-from agentmem.cli.render import complain, counted, safe
+from agentmem.cli.render import echo_stderr, pluralize, sanitize
 
 if TYPE_CHECKING:
     from agentmem.agent_memory import AsyncAgentMemory
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     help="With --follow: touch this file after every pass.",
 )  # fmt: skip
 @memory_options()
-def command(door: Door, *, follow: bool, health_file: Path | None) -> int:
+def command(cli: CliContext, *, follow: bool, health_file: Path | None) -> int:
     """Apply what writers left undone: they were stopped, or the graph or a model was away.
 
     Concerns all users, so on Postgres the user of log_url needs the role agentmem_worker. One projector works at a
@@ -34,32 +34,34 @@ def command(door: Door, *, follow: bool, health_file: Path | None) -> int:
       agentmem project
       agentmem project --follow --health-file /run/agentmem/projector
     """
-    from agentmem.consolidation.project import project
+    from agentmem.consolidation.project import sync_projections
 
     if follow:
-        log_events()
-        door.run(lambda memory: _forever(memory, health_file))
+        configure_logging()
+        cli.run(lambda memory: _run_projector(memory, health_file))
         return 0
     with Progress() as progress:
-        report = door.run(lambda memory: project(memory.resources, progress))
-    done = f"{counted(report.users, 'user')} caught up in {report.seconds:.1f} s"
-    parked = [f"{counted(report.parked, 'change')} passed over; see agentmem doctor"] if report.parked else []
-    door.show(report, safe("\n".join([done, *parked, *(f"still behind: {reason}" for reason in report.waiting)])))
-    return FOUND if report.waiting else 0
+        report = cli.run(lambda memory: sync_projections(memory.engine, progress))
+    done = f"{pluralize(report.users, 'user')} caught up in {report.seconds:.1f} s"
+    parked = [f"{pluralize(report.parked, 'change')} passed over; see agentmem doctor"] if report.parked else []
+    cli.show(
+        report, sanitize("\n".join([done, *parked, *(f"still behind: {reason}" for reason in report.lag_reasons)]))
+    )
+    return EXIT_NEEDS_ATTENTION if report.lag_reasons else 0
 
 
-async def _forever(memory: AsyncAgentMemory, health_file: Path | None) -> None:
+async def _run_projector(memory: AsyncAgentMemory, health_file: Path | None) -> None:
     import asyncio
     import signal
 
-    from agentmem.consolidation.project import keep_projecting
+    from agentmem.consolidation.project import sync_until_stopped
 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    complain("projecting; SIGTERM or Ctrl-C stops it")
-    await keep_projecting(memory.resources, stop, health_file.touch if health_file else _nobody)
+    echo_stderr("projecting; SIGTERM or Ctrl-C stops it")
+    await sync_until_stopped(memory.engine, stop, health_file.touch if health_file else _ignore_pass)
 
 
-def _nobody() -> None:
+def _ignore_pass() -> None:
     """Nobody watches."""

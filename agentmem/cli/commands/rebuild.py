@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from agentmem.cli.door import Door, memory_options
+from agentmem.cli.door import CliContext, memory_options
 from agentmem.cli.progress import Progress
-from agentmem.cli.render import counted, safe
+from agentmem.cli.render import pluralize, sanitize
 
 _PARTS = ("vectors", "words", "graph")
 
@@ -19,7 +19,7 @@ _PARTS = ("vectors", "words", "graph")
     "--what", type=click.Choice(_PARTS), multiple=True, help="Only this part; may be repeated. [default: all]"
 )
 @memory_options()
-def command(door: Door, *, embedder: str | None, prune: bool, all_users: bool, what: tuple[str, ...]) -> None:
+def command(cli: CliContext, *, embedder: str | None, prune: bool, all_users: bool, what: tuple[str, ...]) -> None:
     """Build again what is made from the journal and the records: nothing stored is lost or changed.
 
     The vectors of another embedder are built beside the old ones, which serve until the new ones have caught up.
@@ -33,12 +33,12 @@ def command(door: Door, *, embedder: str | None, prune: bool, all_users: bool, w
     from agentmem.upkeep.rebuild import rebuild
 
     # A store has one embedder for all of its users.
-    users = None if all_users or embedder else [door.user]
+    users = None if all_users or embedder else [cli.user]
     with Progress() as progress:
-        report = door.run(
+        report = cli.run(
             lambda memory: rebuild(
-                memory.resources, users, what=what or _PARTS, embedder=embedder, prune=prune, progress=progress
+                memory.engine, users, targets=what or _PARTS, embedder=embedder, prune=prune, progress=progress
             )
         )
-    done = f"{counted(report.users, 'user')}, {counted(report.changes, 'change')} read in {report.seconds:.1f} s"
-    door.show(report, safe("\n".join([f"{done}, embedder {report.embedder}", *report.notes])))
+    done = f"{pluralize(report.users, 'user')}, {pluralize(report.changes, 'change')} read in {report.seconds:.1f} s"
+    cli.show(report, sanitize("\n".join([f"{done}, embedder {report.embedder}", *report.notes])))

@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentmem.cli.door import Door, memory_options
-from agentmem.cli.render import dim, one_line, record_text, say, show_json_lines, when
+from agentmem.cli.door import CliContext, memory_options
+from agentmem.cli.render import dim, echo, format_time, render_record, show_json_lines, to_one_line
 
 if TYPE_CHECKING:
     from agentmem.agent_memory import AsyncAgentMemory
 
-ABOUT = ("ungrounded", "doubtful", "contradiction", "correction", "same_entity", "same_fact")
-SOURCES = 3  # turns shown with a review
-KINDS = ("Fact", "Entity", "Turn", "Edge")  # what a review may name
+REVIEW_TOPICS = ("ungrounded", "doubtful", "contradiction", "correction", "same_entity", "same_fact")
+MAX_SHOWN_TURNS = 3  # turns shown with a review
+NAMED_RECORD_KINDS = ("Fact", "Entity", "Turn", "Edge")  # what a review may name
 
 
 @click.command(short_help="List what waits for a decision, or decide it.")
-@click.option("--about", type=click.Choice(ABOUT), help="Only reviews about this kind of doubt.")
+@click.option("--about", type=click.Choice(REVIEW_TOPICS), help="Only reviews about this kind of doubt.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="How many at most.")
 @click.option("--resolve", metavar="ID", help="Decide this review instead of listing; needs --decision.")
 @click.option("--decision", metavar="NAME", help="What is decided: one of the choices shown with the review.")
 @memory_options()
-def command(door: Door, *, about: str | None, limit: int, resolve: str | None, decision: str | None) -> None:
+def command(cli: CliContext, *, about: str | None, limit: int, resolve: str | None, decision: str | None) -> None:
     """List the open reviews, oldest first, with what each rests on and what may be decided.
 
     With --json one JSON document per line. A decision is one operation, which `undo` takes back.
@@ -37,45 +37,57 @@ def command(door: Door, *, about: str | None, limit: int, resolve: str | None, d
     if (resolve is None) != (decision is None):
         raise click.UsageError("give --resolve and --decision together")
     if resolve is not None and decision is not None:
-        decided = door.run(lambda memory: memory.semantic.resolve_review(resolve, decision))
-        lines = [f"{decided.review_status}: {one_line(decided.question)}", dim(f"    operation {decided.operation_id}")]
-        door.show(decided, "\n".join(lines))
+        decided = cli.run(lambda memory: memory.semantic.resolve_review(resolve, decision))
+        lines = [
+            f"{decided.review_status}: {to_one_line(decided.question)}",
+            dim(f"    operation {decided.operation_id}"),
+        ]
+        cli.show(decided, "\n".join(lines))
         return
-    found = door.run(lambda memory: _with_grounds(memory, about, limit))
-    if door.json:
+    found = cli.run(lambda memory: _list_with_evidence(memory, about, limit))
+    if cli.json:
         show_json_lines(review for review, _ in found)
         return
     for review, grounds in found:
-        say("\n".join(_lines(review, grounds)))
+        echo("\n".join(_render_review(review, grounds)))
     if not found:
-        say("nothing waits for a decision")
+        echo("nothing waits for a decision")
 
 
-async def _with_grounds(memory: AsyncAgentMemory, about: str | None, limit: int) -> list[tuple[Any, list[Any]]]:
+async def _list_with_evidence(memory: AsyncAgentMemory, about: str | None, limit: int) -> list[tuple[Any, list[Any]]]:
     """The reviews, each with the stored records that it names and the first turns that it rests on."""
-    log, readable = memory.resources.log, memory.scope.readable()
+    log, readable = memory.engine.log, memory.scope.readable_channels()
     out = []
     for review in await memory.semantic.reviews(about, limit=limit):
-        named = [record for kind in KINDS for record in await log.get(kind, review.record_ids, memory.scope)]
-        turns = await log.get("Turn", review.source_turn_ids[:SOURCES], memory.scope)
+        named = [
+            record
+            for kind in NAMED_RECORD_KINDS
+            for record in await log.read_records(kind, review.record_ids, memory.scope)
+        ]
+        turns = await log.read_records("Turn", review.source_turn_ids[:MAX_SHOWN_TURNS], memory.scope)
         seen = {record.key: record for record in (*named, *turns) if record.channel in readable}
         out.append((review, list(seen.values())))
     return out
 
 
-def _lines(review: Any, grounds: list[Any]) -> list[str]:
-    from agentmem.memory.reviews import CHOICES
+def _render_review(review: Any, evidence: list[Any]) -> list[str]:
+    from agentmem.memory.reviews import ALLOWED_DECISIONS
 
     quoted = {str(span[0]): span for span in review.proposed.get("source_spans") or () if _is_span(span)}
-    lines = [f"{review.about}: {one_line(review.question)}"]
+    lines = [f"{review.about}: {to_one_line(review.question)}"]
     if "claim" in review.proposed:
-        lines.append(f"    proposed: {one_line(str(review.proposed['claim']))}")
-    for record in grounds:
-        lines.append(f"    {record.kind.lower()}: {record_text(record)}")
+        lines.append(f"    proposed: {to_one_line(str(review.proposed['claim']))}")
+    for record in evidence:
+        lines.append(f"    {record.kind.lower()}: {render_record(record)}")
         if record.kind == "Turn" and record.id in quoted:
             _, start, end = quoted[record.id]
-            lines.append(f"    quote: {one_line(record.content[start:end])}")
-    lines.append(dim(f"    {review.id}  since {when(review.recorded_at)}  choices: {', '.join(CHOICES[review.about])}"))
+            lines.append(f"    quote: {to_one_line(record.content[start:end])}")
+    lines.append(
+        dim(
+            f"    {review.id}  since {format_time(review.recorded_at)}  choices: "
+            f"{', '.join(ALLOWED_DECISIONS[review.about])}"
+        )
+    )
     return lines
 
 

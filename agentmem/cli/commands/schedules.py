@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentmem.cli.door import Door, memory_options
-from agentmem.cli.render import dim, one_line, say, show_json_lines, when
+from agentmem.cli.door import CliContext, memory_options
+from agentmem.cli.render import dim, echo, format_time, show_json_lines, to_one_line
 
 if TYPE_CHECKING:
     from agentmem.agent_memory import AsyncAgentMemory
@@ -30,7 +30,7 @@ ACTIONS = ("add", "pause", "resume", "remove")
 @click.option("--resume", metavar="NAME", help="Let this schedule go on.")
 @click.option("--remove", metavar="NAME", help="Take this schedule away.")
 @memory_options()
-def command(door: Door, **given: Any) -> None:
+def command(cli: CliContext, **options: Any) -> None:
     """List the schedules by name, with --json one JSON document per line; or change one.
 
     A worker hands due ones over: see docs/schedules.md.
@@ -43,36 +43,40 @@ def command(door: Door, **given: Any) -> None:
       agentmem schedules --pause summary
       agentmem schedules --due --json
     """
-    actions = [name for name in ACTIONS if given[name] is not None]
-    if len(actions) > 1 or (actions and given["due"]):
+    actions = [name for name in ACTIONS if options[name] is not None]
+    if len(actions) > 1 or (actions and options["due"]):
         raise click.UsageError(f"give only one of --due, {', '.join('--' + name for name in ACTIONS)}")
     if actions:
-        changed = door.run(lambda memory: _act(memory, actions[0], given))
-        what = "removed" if actions == ["remove"] else _next(changed)
-        door.show(changed, f"{one_line(changed.name)}: {what}")
+        changed = cli.run(lambda memory: _run_action(memory, actions[0], options))
+        what = "removed" if actions == ["remove"] else _render_next_run(changed)
+        cli.show(changed, f"{to_one_line(changed.name)}: {what}")
         return
-    found = door.run(lambda memory: memory.schedules.due() if given["due"] else memory.schedules.list())
-    if door.json:
+    found = cli.run(lambda memory: memory.schedules.due() if options["due"] else memory.schedules.list())
+    if cli.json:
         show_json_lines(found)
         return
     for schedule in found:
         rhythm = f"{schedule.cron} {schedule.timezone}" if schedule.cron else f"every {schedule.every_seconds:g} s"
-        say(f"{one_line(schedule.name)} ({rhythm}; {_next(schedule)}) {one_line(schedule.prompt)}".rstrip())
-        say(dim(f"    by {one_line(schedule.source)}, last {when(schedule.last_at)}, {schedule.id}"))
+        echo(
+            f"{to_one_line(schedule.name)} ({rhythm}; {_render_next_run(schedule)}) {to_one_line(schedule.prompt)}".rstrip()
+        )
+        echo(dim(f"    by {to_one_line(schedule.source)}, last {format_time(schedule.last_at)}, {schedule.id}"))
     if not found:
-        say("nothing is due" if given["due"] else "no schedules")
+        echo("nothing is due" if options["due"] else "no schedules")
 
 
-async def _act(memory: AsyncAgentMemory, action: str, given: dict[str, Any]) -> Schedule:
+async def _run_action(memory: AsyncAgentMemory, action: str, options: dict[str, Any]) -> Schedule:
     if action == "add":
-        fields = {name: given[name] for name in ("timezone", "missed", "every")}
-        return await memory.schedules.add(given["add"], given["cron"], given["prompt"], given["source"], **fields)
+        fields = {name: options[name] for name in ("timezone", "missed", "every")}
+        return await memory.schedules.add(
+            options["add"], options["cron"], options["prompt"], options["source"], **fields
+        )
     if action == "pause":
-        return await memory.schedules.pause(given["pause"])
+        return await memory.schedules.pause(options["pause"])
     if action == "resume":
-        return await memory.schedules.resume(given["resume"])
-    return await memory.schedules.remove(given["remove"])
+        return await memory.schedules.resume(options["resume"])
+    return await memory.schedules.remove(options["remove"])
 
 
-def _next(schedule: Schedule) -> str:
-    return "paused" if schedule.paused else f"next {when(schedule.next_at)}"
+def _render_next_run(schedule: Schedule) -> str:
+    return "paused" if schedule.paused else f"next {format_time(schedule.next_at)}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from agentmem.cli.door import Door, memory_options
-from agentmem.cli.render import listing
+from agentmem.cli.door import CliContext, memory_options
+from agentmem.cli.render import render_mapping
 
 
 @click.command(short_help="Show how much is stored, and where.")
 @memory_options()
-def command(door: Door) -> None:
+def command(cli: CliContext) -> None:
     """Count the records of a user and measure the files.
 
     \b
@@ -18,7 +18,7 @@ def command(door: Door) -> None:
       agentmem stats
       agentmem stats --user alice --json
     """
-    from agentmem.upkeep.stats import stats
+    from agentmem.upkeep.stats import read_stats
 
-    found = door.run(lambda memory: stats(memory.resources, memory.scope))
-    door.show(found, listing(found))
+    found = cli.run(lambda memory: read_stats(memory.engine, memory.scope))
+    cli.show(found, render_mapping(found))

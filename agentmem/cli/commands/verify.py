@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from agentmem.cli.codes import FOUND
-from agentmem.cli.door import Door, memory_options
+from agentmem.cli.codes import EXIT_NEEDS_ATTENTION
+from agentmem.cli.door import CliContext, memory_options
 from agentmem.cli.progress import Progress
-from agentmem.cli.render import one_line
+from agentmem.cli.render import to_one_line
 
 
 @click.command(short_help="Prove that other users' data changes nothing for this one.")
@@ -20,7 +20,7 @@ from agentmem.cli.render import one_line
 @click.option("--scratch-graph-url", metavar="URL", help="Where the graph is on a server: an empty one for the trial.")
 @memory_options()
 def command(
-    door: Door, *, what: str, strangers: int, scratch_log_url: str | None, scratch_graph_url: str | None
+    cli: CliContext, *, what: str, strangers: int, scratch_log_url: str | None, scratch_graph_url: str | None
 ) -> int:  # fmt: skip
     """Ask the same questions with and without many records of strangers, and compare the answers.
 
@@ -36,12 +36,12 @@ def command(
 
     scratch = (scratch_log_url, scratch_graph_url) if scratch_log_url and scratch_graph_url else None
     with Progress() as progress:
-        report = door.run(
+        report = cli.run(
             lambda memory: verify_isolation(
-                memory.resources, memory.scope, strangers=strangers, progress=progress, scratch=scratch
+                memory.engine, memory.scope, strangers=strangers, progress=progress, scratch_urls=scratch
             )
         )
     first = f"{report.queries:,} queries, {strangers:,} records of strangers, {report.seconds:.1f} s: "
     text = "all answers are identical" if report.identical else "answers differ"
-    door.show(report, "\n".join([f"{what}: {first}{text}", *(one_line(str(item)) for item in report.differences)]))
-    return 0 if report.identical else FOUND
+    cli.show(report, "\n".join([f"{what}: {first}{text}", *(to_one_line(str(item)) for item in report.differences)]))
+    return 0 if report.identical else EXIT_NEEDS_ATTENTION

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentmem.cli.codes import FOUND
-from agentmem.cli.door import Door, UserPath, log_events, memory_options, names
-from agentmem.cli.render import complain, counted, safe
+from agentmem.cli.codes import EXIT_NEEDS_ATTENTION
+from agentmem.cli.door import CliContext, UserPath, configure_logging, memory_options, parse_names
+from agentmem.cli.render import echo_stderr, pluralize, sanitize
 
 if TYPE_CHECKING:
     from agentmem.agent_memory import AsyncAgentMemory
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--host", metavar="ADDRESS", help="Where to listen. [default: 127.0.0.1]")
 @memory_options()
 def command(
-    door: Door,
+    cli: CliContext,
     *,
     once: bool,
     jobs: str | None,
@@ -53,25 +53,28 @@ def command(
     """
     if dry_run and not once:
         raise click.UsageError("--dry-run goes with --once")
-    chosen = None if jobs is None else names(jobs)
+    chosen = None if jobs is None else parse_names(jobs)
     if not once:
-        log_events()
+        configure_logging()
         asked = {name: value for name, value in (("port", port), ("host", host)) if value is not None}
-        door = door.within(worker={**door.settings().worker.model_dump(), **asked})
-        door.run(lambda memory: _forever(memory, chosen, health_file))
+        cli = cli.with_settings(worker={**cli.load_settings().worker.model_dump(), **asked})
+        cli.run(lambda memory: _run_worker(memory, chosen, health_file))
         return 0
-    reports = door.run(lambda memory: _once(memory, chosen, dry_run=dry_run))
-    door.show(reports, safe("\n".join(_line(report) for report in reports) or "every job is being run elsewhere"))
-    return FOUND if any(report.failed for report in reports) else 0
+    reports = cli.run(lambda memory: _run_once(memory, chosen, dry_run=dry_run))
+    cli.show(
+        reports,
+        sanitize("\n".join(_render_run_report(report) for report in reports) or "every job is being run elsewhere"),
+    )
+    return EXIT_NEEDS_ATTENTION if any(report.failed for report in reports) else 0
 
 
-async def _once(memory: AsyncAgentMemory, jobs: tuple[str, ...] | None, *, dry_run: bool) -> list[RunReport]:
+async def _run_once(memory: AsyncAgentMemory, jobs: tuple[str, ...] | None, *, dry_run: bool) -> list[RunReport]:
     from agentmem.worker import ConsolidationWorker
 
-    return await ConsolidationWorker(memory.resources, jobs=jobs, dry_run=dry_run).run_once()
+    return await ConsolidationWorker(memory.engine, jobs=jobs, dry_run=dry_run).run_once()
 
 
-async def _forever(memory: AsyncAgentMemory, jobs: tuple[str, ...] | None, health_file: Path | None) -> None:
+async def _run_worker(memory: AsyncAgentMemory, jobs: tuple[str, ...] | None, health_file: Path | None) -> None:
     import asyncio
     import signal
 
@@ -81,34 +84,34 @@ async def _forever(memory: AsyncAgentMemory, jobs: tuple[str, ...] | None, healt
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    options = memory.resources.settings.worker
+    options = memory.engine.settings.worker
     monitor = None if options.port is None else Monitor()
 
     def told(report: RunReport) -> None:
         if monitor is not None:
-            monitor.count(report)
+            monitor.record_run(report)
         if health_file is not None:
             health_file.touch()
 
-    worker = ConsolidationWorker(memory.resources, jobs=jobs, told=told)
+    worker = ConsolidationWorker(memory.engine, jobs=jobs, on_report=told)
     try:
         async with worker:
             if monitor is not None:
-                complain(
+                echo_stderr(
                     f"http://{options.host}:{monitor.open(worker, options.host, options.port or 0)}/health and /metrics"
                 )
-            complain("working; SIGTERM or Ctrl-C stops it")
+            echo_stderr("working; SIGTERM or Ctrl-C stops it")
             await stop.wait()
     finally:
         if monitor is not None:
             await asyncio.to_thread(monitor.close)
 
 
-def _line(report: RunReport) -> str:
+def _render_run_report(report: RunReport) -> str:
     counts = ", ".join(f"{number:,} {name}" for name, number in sorted(report.counts.items()) if number)
     what = counts or "nothing to do"
     more = [f"{len(report.failed)} failed"] if report.failed else []
-    more += ["more wait"] if report.waiting else []
-    more += [f"stopped: {report.stopped}"] if report.stopped else []
-    users = f"{counted(report.users, 'user')}: " if report.users else ""
+    more += ["more wait"] if report.has_more else []
+    more += [f"stopped: {report.stop_reason}"] if report.stop_reason else []
+    users = f"{pluralize(report.users, 'user')}: " if report.users else ""
     return f"{report.job:20}  {users}{what}{''.join(f'; {item}' for item in more)}  ({report.seconds:.1f} s)"

@@ -6,26 +6,32 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from agentmem.extraction import Draft, EntityDraft, FactDraft, RelationDraft, Window
+from agentmem.extraction import EntityDraft, ExtractionDraft, FactDraft, RelationDraft, Window
 from agentmem.extraction.rules import known, patterns, times
-from agentmem.extraction.rules.names import Named, aliases_of, kin_of, named
-from agentmem.extraction.rules.readings import NAME, Reading
-from agentmem.extraction.rules.sentences import Clause, clauses, hedged, plain_part, sentences
-from agentmem.extraction.rules.statements import reading_of
-from agentmem.extraction.rules.voice import cut, trimmed
+from agentmem.extraction.rules.names import NameMention, find_aliases, find_kin, find_names
+from agentmem.extraction.rules.readings import NAME_PATTERN, StatementReading
+from agentmem.extraction.rules.sentences import (
+    Clause,
+    drop_quoted_material,
+    find_first_person_clauses,
+    is_hedged,
+    split_sentences,
+)
+from agentmem.extraction.rules.statements import parse_reading
+from agentmem.extraction.rules.voice import cut_statement, trim_trailing
 from agentmem.model.records import Turn
-from agentmem.text.names import claim_hash, slug
+from agentmem.text.names import hash_claim, slugify
 
 EXTRACTOR = "rules:1"
 
-_NOT_PEOPLE = frozenset({"assistant", "tool", "system", "function", "developer"})
-_CORRECTS = re.compile(r"\b(?:actually|i meant|i mean|sorry|no)\b", re.IGNORECASE)
-_SETTING = re.compile(
+_NON_HUMAN_ROLES = frozenset({"assistant", "tool", "system", "function", "developer"})
+_CORRECTION = re.compile(r"\b(?:actually|i meant|i mean|sorry|no)\b", re.IGNORECASE)
+_SCENE_SETTING = re.compile(
     r"(?:^|\W)(?:For|At|After|On|In|During|With|Besides|Back|Over) (?!fact|the meantime|another note|me\b)"
 )
-_AND_DID = re.compile(r",?\s+(?:and|then|and then)\s+(?:also |even |just |then |finally )?")
-_RESTRICTED = re.compile(r"\s+(?:that|which|who|when|whenever|where)\b")
-_STANDS_IN = {"rule:home": "LOCATED_IN", "rule:employer": "WORKS_FOR"}
+_COORDINATED_VERB = re.compile(r",?\s+(?:and|then|and then)\s+(?:also |even |just |then |finally )?")
+_RELATIVE_CLAUSE = re.compile(r"\s+(?:that|which|who|when|whenever|where)\b")
+_RELATION_BY_TAG = {"rule:home": "LOCATED_IN", "rule:employer": "WORKS_FOR"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ class _Speaker:
     name: str
 
 
-def extract(window: Window) -> Draft:
+def extract(window: Window) -> ExtractionDraft:
     """The plain statements of a window's turns as claims, and the people, places and things that they name.
 
     Turns of assistants and tools give nothing, nor do questions, wishes, conditions and words of others. No glosses.
@@ -45,116 +51,124 @@ def extract(window: Window) -> Draft:
     entities: list[EntityDraft] = []
     relations: list[RelationDraft] = []
     for turn in window.turns:
-        if turn.role.lower() not in _NOT_PEOPLE:
-            one = _Turn(turn, window)
-            stated = one.facts()
+        if turn.role.lower() not in _NON_HUMAN_ROLES:
+            one = _TurnExtractor(turn, window)
+            stated = one.extract_facts()
             facts += stated
-            entities += one.entities(stated)
-            relations += one.relations(stated)
-    return Draft(facts=tuple(facts), entities=_distinct(entities), relations=tuple(relations))
+            entities += one.extract_entities(stated)
+            relations += one.extract_relations(stated)
+    return ExtractionDraft(facts=tuple(facts), entities=_merge_entities(entities), relations=tuple(relations))
 
 
-class _Turn:
+class _TurnExtractor:
     """One turn of a window."""
 
     def __init__(self, turn: Turn, window: Window) -> None:
         self.turn, self.window = turn, window
-        self.speaker = _speaker(turn)
-        spoken = {turn.speaker for turn in (*window.before, *window.turns) if turn.speaker} | set(window.participants)
-        talking = frozenset(slug(name) for name in spoken)
-        self.sentences = sentences(plain_part(turn.content))
-        self.kin = tuple(kin_of(self.sentences, talking))
-        self.named = tuple(named(self.sentences, self.kin, talking))
+        self.speaker = _speaker_of(turn)
+        spoken = {turn.speaker for turn in (*window.context_turns, *window.turns) if turn.speaker} | set(
+            window.participants
+        )
+        talking = frozenset(slugify(name) for name in spoken)
+        self.sentences = split_sentences(drop_quoted_material(turn.content))
+        self.kin = tuple(find_kin(self.sentences, talking))
+        self.names = tuple(find_names(self.sentences, self.kin, talking))
 
-    def facts(self) -> list[FactDraft]:
+    def extract_facts(self) -> list[FactDraft]:
         """The claims of the turn, each once."""
         out: dict[str, FactDraft] = {}
-        for fact in (*self._kin_facts(), *self._stated()):
-            out.setdefault(claim_hash(fact.claim), fact)
+        for fact in (*self._extract_kin_facts(), *self._extract_statements()):
+            out.setdefault(hash_claim(fact.claim), fact)
         return list(out.values())
 
-    def _kin_facts(self) -> Iterator[FactDraft]:
+    def _extract_kin_facts(self) -> Iterator[FactDraft]:
         for kin in self.kin:
             article = "an" if kin.relation[0] in "aeiou" else "a"
             if not re.search(r"\b(?:late|ex)\b", kin.relation):
                 says = f"has {article} {kin.relation} named {kin.name}"
-                yield self._draft((kin.start, kin.end), Reading("kin", says, "current"), times.Time())
+                yield self._build_draft(
+                    (kin.start, kin.end), StatementReading("kin", says, "current"), times.StatedTime()
+                )
 
-    def _stated(self) -> Iterator[FactDraft]:
+    def _extract_statements(self) -> Iterator[FactDraft]:
         """What the clauses state, and after that what their subject did besides ("I joined a gym and bought shoes")."""
-        for clause in clauses(self.turn.content):
-            statement = cut(clause.body)
-            fact = self._fact(clause, statement, len(statement))
+        for clause in find_first_person_clauses(self.turn.content):
+            statement = cut_statement(clause.body)
+            fact = self._build_fact(clause, statement, len(statement))
             if fact is None:
                 continue
             yield fact
-            more = _AND_DID.match(clause.body, len(statement))
+            more = _COORDINATED_VERB.match(clause.body, len(statement))
             if more and fact.temporal_context == "past" and patterns.is_past(clause.body[more.end() :]):
-                second = cut("I " + clause.body[more.end() :])
-                fact = self._fact(replace(clause, lead=""), second, len(clause.lead) + more.end() + len(second) - 2)
+                second = cut_statement("I " + clause.body[more.end() :])
+                fact = self._build_fact(
+                    replace(clause, lead=""), second, len(clause.lead) + more.end() + len(second) - 2
+                )
                 if fact is not None and fact.temporal_context == "past":
                     yield fact
 
-    def _fact(self, clause: Clause, statement: str, length: int) -> FactDraft | None:
+    def _build_fact(self, clause: Clause, statement: str, length: int) -> FactDraft | None:
         """The claim of a statement that ends so many characters behind the clause's lead; None where no rule fits."""
-        if not statement or hedged(statement):
+        if not statement or is_hedged(statement):
             return None
         now = self.turn.timestamp
-        inside, before = times.split(statement, now), times.of_lead(clause.lead, now)
-        if inside is None or before is None or (inside[1].words and before.words):
+        inside, before = times.split_time(statement, now), times.parse_lead_time(clause.lead, now)
+        if inside is None or before is None or (inside[1].phrase and before.phrase):
             return None
-        time = inside[1] if inside[1] != times.Time() else before
-        reading = reading_of(trimmed(inside[0]), time, now)
-        if reading is None or (_SETTING.search(clause.lead) and reading.tense != "past"):
+        time = inside[1] if inside[1] != times.StatedTime() else before
+        reading = parse_reading(trim_trailing(inside[0]), time, now)
+        if reading is None or (_SCENE_SETTING.search(clause.lead) and reading.tense != "past"):
             return None
-        if reading.kind == "preference" and _RESTRICTED.match(clause.body, len(statement)):
+        if reading.memory_type == "preference" and _RELATIVE_CLAUSE.match(clause.body, len(statement)):
             return None  # "I like films that make me laugh" are not all films
-        changed = "moved" in reading.says or re.search(r"\bnow\b", f"{clause.lead} {statement}", re.IGNORECASE)
-        corrects = not changed and _CORRECTS.search(f"{clause.lead} {statement[:12]}") is not None
+        changed = "moved" in reading.predicate or re.search(r"\bnow\b", f"{clause.lead} {statement}", re.IGNORECASE)
+        corrects = not changed and _CORRECTION.search(f"{clause.lead} {statement[:12]}") is not None
         span = clause.start, clause.start + len(clause.lead) + length
-        return self._draft(span, reading, time, corrects=corrects)
+        return self._build_draft(span, reading, time, is_correction=corrects)
 
-    def _draft(self, span: tuple[int, int], reading: Reading, time: times.Time, *, corrects: bool = False) -> FactDraft:
+    def _build_draft(
+        self, span: tuple[int, int], reading: StatementReading, time: times.StatedTime, *, is_correction: bool = False
+    ) -> FactDraft:
         speaker, past = self.speaker, reading.tense == "past"
-        words = time.words.split(" as of ", 1)[0] if past else time.words
-        claim = " ".join(part for part in (_subject(speaker, reading), reading.says, words) if part)
-        taken = known.replaced(reading, claim, speaker.subject, self.window.facts)
+        words = time.phrase.split(" as of ", 1)[0] if past else time.phrase
+        claim = " ".join(part for part in (_render_subject(speaker, reading), reading.predicate, words) if part)
+        taken = known.find_superseded(reading, claim, speaker.subject, self.window.known_facts)
         return FactDraft(
             turn_id=self.turn.id, claim=claim, quote=self.turn.content[span[0] : span[1]], span=span,
             subject=speaker.name or "user", certainty="explicit", temporal_context=reading.tense,
-            memory_type=reading.kind, negated=reading.negated,
-            valid_from=time.begins if reading.tense != "future" else None, entities=self._names_in(claim),
-            replaces=taken, wrong=bool(taken and corrects),
-            ended="" if taken else known.ended(reading, speaker.subject, self.window.facts),
+            memory_type=reading.memory_type, negated=reading.negated,
+            valid_from=time.start if reading.tense != "future" else None, entities=self._names_in(claim),
+            supersedes_id=taken, is_correction=bool(taken and is_correction),
+            ends_fact_id="" if taken else known.find_ended(reading, speaker.subject, self.window.known_facts),
             tags=(f"rule:{reading.rule}",),
         )  # fmt: skip
 
     def _names_in(self, claim: str) -> tuple[str, ...]:
-        names = [self.speaker.name, *(kin.name for kin in self.kin), *(one.name for one in self.named)]
+        names = [self.speaker.name, *(kin.name for kin in self.kin), *(one.name for one in self.names)]
         return tuple(dict.fromkeys(name for name in names if name and re.search(rf"\b{re.escape(name)}\b", claim)))
 
-    def entities(self, facts: Sequence[FactDraft]) -> list[EntityDraft]:
+    def extract_entities(self, facts: Sequence[FactDraft]) -> list[EntityDraft]:
         """Who and what the turn names, and the speaker where a claim is about them."""
-        known_types = {slug(entity.name): entity.type for entity in self.window.entities}
-        others = aliases_of(self.sentences)
-        found = [Named(kin.name, "pet" if kin.pet else "person", kin.start, kin.end) for kin in self.kin]
+        known_types = {slugify(entity.name): entity.type for entity in self.window.known_entities}
+        others = find_aliases(self.sentences)
+        found = [NameMention(kin.name, "pet" if kin.is_pet else "person", kin.start, kin.end) for kin in self.kin]
         if self.speaker.name and facts:
-            found.insert(0, Named(self.speaker.name, "person", 0, 0))
+            found.insert(0, NameMention(self.speaker.name, "person", 0, 0))
         out = []
-        for one in (*found, *self.named):
+        for one in (*found, *self.names):
             if one.name in others.values():
                 continue
-            alias = others.get(slug(one.name))
-            kind = known_types.get(slug(one.name), one.type)
+            alias = others.get(slugify(one.name))
+            kind = known_types.get(slugify(one.name), one.type)
             out.append(EntityDraft(turn_id=self.turn.id, name=one.name, type=kind, aliases=(alias,) if alias else ()))
         return out
 
-    def relations(self, facts: Sequence[FactDraft]) -> list[RelationDraft]:
+    def extract_relations(self, facts: Sequence[FactDraft]) -> list[RelationDraft]:
         """Of the speaker, where they have a name, to those whom they call theirs, and to where they live and work."""
         out = [(kin.relation, kin.name, self.turn.content[kin.start : kin.end]) for kin in self.kin]
         for fact in facts:
-            kind = _STANDS_IN.get(fact.tags[0])
-            where = re.match(rf".*?\b(?:in|to|at) (?:the )?({NAME})", fact.claim)
+            kind = _RELATION_BY_TAG.get(fact.tags[0])
+            where = re.match(rf".*?\b(?:in|to|at) (?:the )?({NAME_PATTERN})", fact.claim)
             if kind and where and fact.temporal_context == "current" and where[1] in fact.entities:
                 out.append((kind, where[1], fact.quote))
         return [
@@ -164,7 +178,7 @@ class _Turn:
         ]
 
 
-def _subject(speaker: _Speaker, reading: Reading) -> str:
+def _render_subject(speaker: _Speaker, reading: StatementReading) -> str:
     if reading.subject == "'s":
         return f"{speaker.subject}'s"
     if reading.subject.startswith("+"):
@@ -172,17 +186,17 @@ def _subject(speaker: _Speaker, reading: Reading) -> str:
     return f"{speaker.subject}'s {reading.subject.removeprefix('their ')}" if reading.subject else speaker.subject
 
 
-def _speaker(turn: Turn) -> _Speaker:
+def _speaker_of(turn: Turn) -> _Speaker:
     name = " ".join((turn.speaker or "").split())
-    return _Speaker(name, name) if re.fullmatch(NAME, name) and len(name) <= 60 else _Speaker("The user", "")
+    return _Speaker(name, name) if re.fullmatch(NAME_PATTERN, name) and len(name) <= 60 else _Speaker("The user", "")
 
 
-def _distinct(entities: Sequence[EntityDraft]) -> tuple[EntityDraft, ...]:
+def _merge_entities(entities: Sequence[EntityDraft]) -> tuple[EntityDraft, ...]:
     """Each entity of the window once, by the type that says most, with every alias; nothing that is part of another."""
     out: dict[str, EntityDraft] = {}
     for one in entities:
-        old = out.get(slug(one.name), one)
+        old = out.get(slugify(one.name), one)
         kind = one.type if old.type == "thing" else old.type
-        out[slug(one.name)] = replace(old, type=kind, aliases=tuple(dict.fromkeys((*old.aliases, *one.aliases))))
+        out[slugify(one.name)] = replace(old, type=kind, aliases=tuple(dict.fromkeys((*old.aliases, *one.aliases))))
     words = {word for name in out for word in name.split("-") if name != word}
     return tuple(one for name, one in out.items() if one.type != "thing" or name not in words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 
-def _lists() -> dict[str, frozenset[str]]:
+def _load_lists() -> dict[str, frozenset[str]]:
     text = resources.files(__package__).joinpath("gazetteer.txt").read_text(encoding="utf-8")
     out = {}
     for section in text.split("\n[")[1:]:
@@ -14,9 +14,9 @@ def _lists() -> dict[str, frozenset[str]]:
     return out
 
 
-_LISTS = _lists()
+_LISTS = _load_lists()
 
 GIVEN_NAMES = _LISTS["given names"]
 PLACES = _LISTS["places"]
-NO_NAMES = _LISTS["no names"]
+NON_NAMES = _LISTS["no names"]
 """As slugs: months, days, languages, interjections and the ordinary words that begin sentences."""

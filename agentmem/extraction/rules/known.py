@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agentmem.extraction.rules.readings import Reading
+from agentmem.extraction.rules.readings import StatementReading
 from agentmem.model.records import Fact
-from agentmem.text.names import normalised_claim
+from agentmem.text.names import normalize_claim
 
-_VERBS = frozenset({"lives", "lived", "moved", "works", "working", "has", "been", "to", "in", "at"})
-_DENIES = re.compile(r"\b(?:no longer|not|never|used to|cannot|can't|stopped|quit|gave up)\b")
+_STATE_VERBS = frozenset({"lives", "lived", "moved", "works", "working", "has", "been", "to", "in", "at"})
+_NEGATION = re.compile(r"\b(?:no longer|not|never|used to|cannot|can't|stopped|quit|gave up)\b")
 
 
-def replaced(reading: Reading, claim: str, subject: str, facts: Sequence[Fact]) -> str:
+def find_superseded(reading: StatementReading, claim: str, subject: str, facts: Sequence[Fact]) -> str:
     """The id of the known fact whose one place of its kind the claim takes (a home, an employer); "" for none.
 
     One that says the same, and one whose words the new one has all in it (France, and then Paris, France), stay.
@@ -22,36 +22,36 @@ def replaced(reading: Reading, claim: str, subject: str, facts: Sequence[Fact]) 
         return ""
     tag = f"rule:{reading.rule}"
     for fact in facts:
-        known = normalised_claim(fact.claim)
+        known = normalize_claim(fact.claim)
         if tag not in fact.tags or not known.startswith(subject.lower() + ("'s " if reading.subject == "'s" else " ")):
             continue
         if reading.slot.startswith("favourite") and not known.startswith(f"{subject.lower()}'s {reading.slot} is "):
             continue
-        if fact.temporal_context == "past" or _DENIES.search(known):
+        if fact.temporal_context == "past" or _NEGATION.search(known):
             continue
-        words = set(re.findall(r"\w+", known)) - _VERBS
-        if not words <= set(re.findall(r"\w+", normalised_claim(claim))):
+        words = set(re.findall(r"\w+", known)) - _STATE_VERBS
+        if not words <= set(re.findall(r"\w+", normalize_claim(claim))):
             return fact.id
     return ""
 
 
-def ended(reading: Reading, subject: str, facts: Sequence[Fact]) -> str:
+def find_ended(reading: StatementReading, subject: str, facts: Sequence[Fact]) -> str:
     """The id of the known fact that the claim says is over; "" for none."""
-    if not reading.positive:
+    if not reading.denied_predicate:
         return ""
-    wanted = _words(reading.positive)
+    wanted = _stems(reading.denied_predicate)
     for fact in facts:
-        known = normalised_claim(fact.claim)
-        if not known.startswith(subject.lower() + " ") or fact.temporal_context == "past" or _DENIES.search(known):
+        known = normalize_claim(fact.claim)
+        if not known.startswith(subject.lower() + " ") or fact.temporal_context == "past" or _NEGATION.search(known):
             continue
-        if wanted and wanted <= _words(known.removeprefix(subject.lower())):
+        if wanted and wanted <= _stems(known.removeprefix(subject.lower())):
             return fact.id
     return ""
 
 
-def _words(text: str) -> set[str]:
+def _stems(text: str) -> set[str]:
     """Stems of the words that carry meaning, crude but the same for "works" and "working"."""
-    words = set(re.findall(r"\w+", normalised_claim(text))) - {
+    words = set(re.findall(r"\w+", normalize_claim(text))) - {
         "at",
         "for",
         "in",

@@ -7,27 +7,31 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from agentmem.extraction.rules import gazetteer, verbs
-from agentmem.extraction.rules.readings import NAME
+from agentmem.extraction.rules.readings import NAME_PATTERN
 from agentmem.extraction.rules.sentences import Sentence
-from agentmem.text.names import slug
+from agentmem.text.names import slugify
 
-_WORD = r"(?:[A-Z][a-z\u00c0-\u024f]{1,40}(?:['\u2019][A-Z][a-z]{1,40})?(?:[A-Z][a-z]{1,40})?|Mc[A-Z][a-z]{1,40})"
-_RUN = re.compile(
-    rf"(?<![\w'\u2019@#/.-]){_WORD}(?:(?: of the | of | and the |-| ){_WORD}){{0,4}}(?![\w@/-])(?!['\u2019]s [A-Z])"
+_NAME_WORD = r"(?:[A-Z][a-z\u00c0-\u024f]{1,40}(?:['\u2019][A-Z][a-z]{1,40})?(?:[A-Z][a-z]{1,40})?|Mc[A-Z][a-z]{1,40})"
+_NAME_RUN = re.compile(
+    rf"(?<![\w'\u2019@#/.-]){_NAME_WORD}(?:(?: of the | of | and the |-| "
+    rf"){_NAME_WORD}){{0,4}}(?![\w@/-])(?!['\u2019]s [A-Z])"
 )
 _TITLE = re.compile(r'["\u201c]([A-Z][^"\u201c\u201d.!?]{2,60})["\u201d]')
 _KIN = re.compile(
-    rf"\b[Mm]y (?P<kin>{verbs.KIN}|{verbs.PET}),? (?:(?:is |was )?(?:named|called) )?(?P<name>{NAME})(?![\w])",
+    rf"\b[Mm]y (?P<kin>{verbs.KIN}|{verbs.PET}),? (?:(?:is |was )?(?:named|called) )?(?P<name>{NAME_PATTERN})(?![\w])",
 )
-_KIN_NAME = re.compile(rf"\b[Mm]y (?P<kin>{verbs.KIN}|{verbs.PET})['\u2019]s name is (?P<name>{NAME})")
-_KIN_AFTER = re.compile(rf"(?P<name>{NAME})(?: is|,) my (?P<kin>{verbs.KIN}|{verbs.PET})\b(?!['\u2019]s|,? [A-Z])")
+_KIN_NAME = re.compile(rf"\b[Mm]y (?P<kin>{verbs.KIN}|{verbs.PET})['\u2019]s name is (?P<name>{NAME_PATTERN})")
+_KIN_AFTER = re.compile(
+    rf"(?P<name>{NAME_PATTERN})(?: is|,) my (?P<kin>{verbs.KIN}|{verbs.PET})\b(?!['\u2019]s|,? [A-Z])"
+)
 _KIN_HAVE = re.compile(
     rf"\bI(?:['\u2019]ve| have| got| adopted| have got)(?: got)? (?:a|an) (?P<kin>{verbs.KIN}|{verbs.PET})(?: named| "
-    rf"called|,) (?P<name>{NAME})"
+    rf"called|,) (?P<name>{NAME_PATTERN})"
 )
 _ALIAS = re.compile(
-    rf"(?P<name>{NAME}),? (?:or|aka|a\.k\.a\.|also known as|also called|known as|(?:but )?everyone calls (?:him|her|"
-    rf"them)) (?P<alias>{NAME})(?=[\s,.!;]|$)"
+    rf"(?P<name>{NAME_PATTERN}),? (?:or|aka|a\.k\.a\.|also known as|also called|known as|(?:but )?everyone calls "
+    rf"(?:him|her|"
+    rf"them)) (?P<alias>{NAME_PATTERN})(?=[\s,.!;]|$)"
 )
 _PLACE_BEFORE = re.compile(
     r"\b(?:liv(?:e|es|ed|ing) in|mov(?:e|ed|ing) (?:to|from)|(?:trip|travel(?:l?ed|l?ing)?|flew|flight|fly|flying|"
@@ -43,7 +47,8 @@ _ORG_BEFORE = re.compile(
 )
 _PET_BEFORE = re.compile(rf"\b{verbs.PET}s?\b[^.!?]{{0,15}}\b(?:named|called),? $")
 _PERSON_BEFORE = re.compile(
-    r"\b(?:friend|buddy|colleague|teammate|co-?worker|neighbou?r|man|woman|guy|girl|lady|kid|boy|veteran|volunteer|author|"
+    r"\b(?:friend|buddy|colleague|teammate|co-?worker|neighbou?r|man|woman|guy|girl|lady|kid|boy|veteran|volunteer|"
+    r"author|"
     r"singer|player|actor|actress|doctor|coach|teacher|nurse)(?:,| named| called)? $"
 )
 _ORG_WORD = re.compile(
@@ -57,7 +62,7 @@ _PLACE_WORD = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NameMention:
     """A name as one turn has it."""
 
     name: str
@@ -67,35 +72,37 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Kin:
+class KinMention:
     """A relative, friend or pet that the speaker names; `quote` is at `start:end` of the turn."""
 
     name: str
     relation: str
-    pet: bool
+    is_pet: bool
     start: int
     end: int
 
 
-def named(found: Iterable[Sentence], kin: Iterable[Kin], skip: frozenset[str]) -> Iterator[Named]:
+def find_names(sentences: Iterable[Sentence], kin: Iterable[KinMention], skip: frozenset[str]) -> Iterator[NameMention]:
     """The names of a turn's sentences in order, without those whose slug is in `skip`."""
-    kinds = {slug(one.name): "pet" if one.pet else "person" for one in kin}
-    for sentence in found:
+    kinds = {slugify(one.name): "pet" if one.is_pet else "person" for one in kin}
+    for sentence in sentences:
         titles = [match for match in _TITLE.finditer(sentence.text) if _is_title(match[1])]
-        for match in _RUN.finditer(sentence.text):
+        for match in _NAME_RUN.finditer(sentence.text):
             if any(title.start() < match.start() < title.end() for title in titles):
                 continue
-            name, start = _stripped(match[0], match.start(), sentence.text)
-            if not name or slug(name) in skip or any(whole.startswith(slug(name)) for whole in skip):
+            name, start = _strip_ordinary_words(match[0], match.start(), sentence.text)
+            if not name or slugify(name) in skip or any(whole.startswith(slugify(name)) for whole in skip):
                 continue
-            kind = kinds.get(slug(name)) or kind_of(name, sentence.text[max(0, start - 60) : start])
+            kind = kinds.get(slugify(name)) or classify_name(name, sentence.text[max(0, start - 60) : start])
             if kind:
-                yield Named(name, kind, sentence.start + start, sentence.start + start + len(name))
+                yield NameMention(name, kind, sentence.start + start, sentence.start + start + len(name))
         for match in titles:
-            yield Named(match[1].rstrip(",;: "), "work", sentence.start + match.start(1), sentence.start + match.end(1))
+            yield NameMention(
+                match[1].rstrip(",;: "), "work", sentence.start + match.start(1), sentence.start + match.end(1)
+            )
 
 
-def kind_of(name: str, before: str) -> str:
+def classify_name(name: str, preceding_text: str) -> str:
     """The type of a name by itself and what stands before it; "" when it is better left out."""
     low = name.lower()
     if low in gazetteer.PLACES or _PLACE_WORD.search(name):
@@ -104,81 +111,87 @@ def kind_of(name: str, before: str) -> str:
         return "organisation"
     if low in gazetteer.GIVEN_NAMES or (low.split()[0] in gazetteer.GIVEN_NAMES and " of " not in low):
         return "person"
-    if _PET_BEFORE.search(before):
+    if _PET_BEFORE.search(preceding_text):
         return "pet"
-    if _PERSON_BEFORE.search(before):
+    if _PERSON_BEFORE.search(preceding_text):
         return "person"
-    if _ORG_BEFORE.search(before):
+    if _ORG_BEFORE.search(preceding_text):
         return "organisation"
-    if _PLACE_BEFORE.search(before):
+    if _PLACE_BEFORE.search(preceding_text):
         return "place"
-    if " " not in name and not re.search(r"[a-z,0-9] (?:the |a |an )?$", before):
+    if " " not in name and not re.search(r"[a-z,0-9] (?:the |a |an )?$", preceding_text):
         return ""
     return "thing"
 
 
-def kin_of(found: Iterable[Sentence], skip: frozenset[str]) -> Iterator[Kin]:
+def find_kin(sentences: Iterable[Sentence], skip: frozenset[str]) -> Iterator[KinMention]:
     """Relatives, friends and pets that are named: "my sister Anna", "Rex, my dog"."""
-    for sentence in found:
-        if sentence.question:
+    for sentence in sentences:
+        if sentence.is_question:
             continue
         seen: set[str] = set()
         for pattern in (_KIN, _KIN_NAME, _KIN_HAVE, _KIN_AFTER):
             for match in pattern.finditer(sentence.text):
-                name = _trimmed_name(match["name"])
-                if name and slug(name) not in skip | seen and slug(name) not in gazetteer.NO_NAMES:
-                    seen.add(slug(name))
+                name = _trim_name(match["name"])
+                if name and slugify(name) not in skip | seen and slugify(name) not in gazetteer.NON_NAMES:
+                    seen.add(slugify(name))
                     end = match.start("name") + len(name) if match.start("name") > match.start() else match.end()
                     pet = re.fullmatch(verbs.PET, match["kin"], re.IGNORECASE) is not None
-                    yield Kin(name, match["kin"].lower(), pet, sentence.start + match.start(), sentence.start + end)
+                    yield KinMention(
+                        name, match["kin"].lower(), pet, sentence.start + match.start(), sentence.start + end
+                    )
 
 
-def aliases_of(found: Iterable[Sentence]) -> dict[str, str]:
+def find_aliases(sentences: Iterable[Sentence]) -> dict[str, str]:
     """By slug of a name another one that a sentence gives for it: "Robert, or Bob"."""
     out = {}
-    for sentence in found:
+    for sentence in sentences:
         for match in _ALIAS.finditer(sentence.text):
             if " or " not in match[0] or ", or " in match[0]:
-                out[slug(match["name"])] = match["alias"]
+                out[slugify(match["name"])] = match["alias"]
     return out
 
 
-def _trimmed_name(name: str) -> str:
+def _trim_name(name: str) -> str:
     words = name.split(" ")
-    while words and slug(words[-1]) in gazetteer.NO_NAMES:
+    while words and slugify(words[-1]) in gazetteer.NON_NAMES:
         words.pop()
     return " ".join(words)
 
 
-def _stripped(run: str, start: int, text: str) -> tuple[str, int]:
+def _strip_ordinary_words(run: str, start: int, text: str) -> tuple[str, int]:
     """The run without ordinary words at its edges, such as one that begins a sentence; ("", 0) when none is left."""
     parts = re.split(r"( of the | of | and the |-| )", run)
-    if parts[0] == "The" and len(parts) > 1 and not _begins(text, start):
+    if parts[0] == "The" and len(parts) > 1 and not _is_sentence_start(text, start):
         return run, start  # a title: "we saw The Godfather"
-    while parts and (slug(parts[0]) in gazetteer.NO_NAMES or (_begins(text, start) and _ordinary(parts[0]))):
+    while parts and (
+        slugify(parts[0]) in gazetteer.NON_NAMES or (_is_sentence_start(text, start) and _is_ordinary(parts[0]))
+    ):
         start += len(parts[0]) + (len(parts[1]) if len(parts) > 1 else 0)
         parts = parts[2:]
-    while parts and slug(parts[-1]) in gazetteer.NO_NAMES:
+    while parts and slugify(parts[-1]) in gazetteer.NON_NAMES:
         parts = parts[:-2]
     return ("".join(parts), start) if parts else ("", 0)
 
 
-def _begins(text: str, start: int) -> bool:
+def _is_sentence_start(text: str, start: int) -> bool:
     return (
         start == 0
         or re.search(r"(?:^|[.!?:;*\"\u201c(\u2026\u2013\u2014-])\s*$", text[max(0, start - 4) : start]) is not None
     )
 
 
-def _ordinary(word: str) -> bool:
+def _is_ordinary(word: str) -> bool:
     """Whether a capital at the beginning of a sentence says nothing of a word."""
     return word.lower() not in gazetteer.GIVEN_NAMES and word.lower() not in gazetteer.PLACES
 
 
-_JOINING = frozenset({"with", "from", "into", "over", "under", "upon", "about", "than", "without", "through"})
+_TITLE_PREPOSITIONS = frozenset(
+    {"with", "from", "into", "over", "under", "upon", "about", "than", "without", "through"}
+)
 
 
 def _is_title(text: str) -> bool:
     words = re.findall(r"[A-Za-z']+", text)
-    capital = sum(word[0].isupper() or len(word) < 4 or word in _JOINING for word in words)
-    return 1 <= len(words) <= 8 and capital == len(words) and len(text) > 3 and slug(text) not in gazetteer.NO_NAMES
+    capital = sum(word[0].isupper() or len(word) < 4 or word in _TITLE_PREPOSITIONS for word in words)
+    return 1 <= len(words) <= 8 and capital == len(words) and len(text) > 3 and slugify(text) not in gazetteer.NON_NAMES

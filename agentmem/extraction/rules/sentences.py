@@ -9,19 +9,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agentmem.extraction.rules.times import TIME
+from agentmem.extraction.rules.times import TIME_PATTERN
 
-LONGEST_READ = 20_000
+MAX_TURN_CHARS = 20_000
 """Characters of a turn that are read; what follows is not."""
 
-LONGEST_SENTENCE = 600
-LONGEST_CLAUSE = 300
+MAX_SENTENCE_CHARS = 600
+MAX_CLAUSE_CHARS = 300
 
-_END = re.compile(r"[.!?\u2026]+[\"\u201d')\]]*(?=\s|$)|\n+|[\u2600-\u27bf\U0001f300-\U0001faff]+")
+_SENTENCE_END = re.compile(r"[.!?\u2026]+[\"\u201d')\]]*(?=\s|$)|\n+|[\u2600-\u27bf\U0001f300-\U0001faff]+")
 _ABBREVIATION = re.compile(r"(?:^|\s)(?:mr|mrs|ms|dr|st|vs|prof|e\.g|i\.e|[A-Z])$", re.IGNORECASE)
 
 # What follows such words in a turn is made up, somebody else's, or material to work on.
-_MADE_UP = re.compile(
+_FICTION_OR_MATERIAL = re.compile(
     r"\b(?:imagine|pretend|suppose|supposing|role-?play\w*|let'?s say|hypothetical\w*|what if|once upon a time|"
     r"(?:in|from) (?:my|a|the) (?:dream|novel|story|game)\b,?\s+I|"
     r"(?:write|draft|compose|translate|proofread|rewrite|paraphrase|summari[sz]e|correct|fix|edit|say|"
@@ -29,7 +29,7 @@ _MADE_UP = re.compile(
     r"(?:lyrics?|poem|quote|character|example|essay|email|letter)\b[^.!?]{0,40}:)|```|^[ \t]*>",
     re.IGNORECASE | re.MULTILINE,
 )
-_TAKEN_BACK = re.compile(
+_RETRACTION = re.compile(
     r"\b(?:just |only |totally )?(?:kidding|joking)\b|\bjk\b|(?:^|\s)/s\b|\bsarcas|\bas if\b|\byeah,? right\b|\bnot "
     r"really\b|"
     r"\bjust a joke\b|\bapril fools?\b|\bpulling your leg\b",
@@ -46,19 +46,19 @@ _HEDGE = re.compile(
     r"whether|i guess|should(?:n['\u2019]t)?|i['\u2019]d|we['\u2019]d|almost|nearly)\b",
     re.IGNORECASE,
 )
-_REPORTS = re.compile(
+_REPORTING_VERBS = re.compile(
     r"\b(?:said|says|saying|told|tells|asked|asks|wrote|writes|claims?|claimed|thinks?|thought|believes?|heard|rumou?r|"
     r"according|sings?|sang|quoted?|like:|goes)\b",
     re.IGNORECASE,
 )
-_DEPENDENT = re.compile(
+_DEPENDENT_CLAUSE = re.compile(
     r"(?:when|whenever|once|as soon as|until|after|before|while|because|since I|as a|by the time)\b", re.IGNORECASE
 )
-_JOINT = re.compile(
+_CLAUSE_JOINT = re.compile(
     r"(?:\s+[-\u2013\u2014]+\s+|\s*[\u2014\u2013]\s*|--\s*|;\s+|:\s+|,?\s+(?:and|but|so|yet|plus)\s+(?=\S)|"
     r",\s+(?=I(?:['\u2019]ve)?(?: now| just| recently)? (?:moved to|live in|work (?:at|for))\b))"
 )
-_LEAD = re.compile(
+_LEAD_WORDS = re.compile(
     rf"(?:(?:yeah|yea|yes|yep|yup|no|nope|well|oh|ooh|wow|hey|hi|hello|thanks|thank you|thx|ok|okay|sure|cool|nice|"
     rf"great|"
     rf"awesome|however|thankfully|together|yay|nah|aww?|woah|whoa|just last|true|right|agreed|absolutely|definitely|"
@@ -69,10 +69,10 @@ _LEAD = re.compile(
     rf"talked|"
     rf"chatted|met)|our last (?:chat|talk|conversation)|then)|so much has happened|right now|now|these days|nowadays|"
     rf"currently|just|i mean|i meant(?: that)?|sorry|good news|big news|fun fact|speaking of which|you know(?: what)?|"
-    rf"the other day|this time|{TIME})(?:[,!:\u2026]+\s*|\s+[-\u2013\u2014]+\s+|\s+))",
+    rf"the other day|this time|{TIME_PATTERN})(?:[,!:\u2026]+\s*|\s+[-\u2013\u2014]+\s+|\s+))",
     re.IGNORECASE,
 )
-_SETTING = re.compile(
+_SCENE_SETTING = re.compile(
     r"(?:For|At|After|On|In|During|With|Besides|Back in|Over) (?!the (?:game|story|book|movie|dream|novel|film)\b|my "
     r"(?:dreams?|head|mind|novel|story)\b)(?:[\w'\u2019-]+ ){0,5}[\w'\u2019-]+,\s+(?=I |I['\u2019]|we )"
 )
@@ -82,12 +82,12 @@ _SUBJECT = re.compile(
     r"I)\b(?!['\u2019])",
     re.IGNORECASE,
 )
-_ELIDED = re.compile(
+_ELIDED_SUBJECT = re.compile(
     r"(?:Been \w+ing|Gonna|Got back|Joined|Signed up|Started \w+ing|Finished|Twisted my|Met (?:a|an|my|some)|Tried "
     r"(?:a|an|some|out)|Bought (?:a|an|some)|Took (?:a|an|my)|Visited|Watched|Explored|Went (?:to|on|for)|(?<=Just "
     r")(?:got|finished|started|joined|signed|bought|made)) "
 )
-_AND_I = re.compile(r"(?:My|Our|Me|[A-Z][a-z]+)(?: [\w-]+){0,3} and I\b", re.IGNORECASE)
+_JOINT_SUBJECT = re.compile(r"(?:My|Our|Me|[A-Z][a-z]+)(?: [\w-]+){0,3} and I\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Sentence:
 
     text: str
     start: int
-    question: bool
+    is_question: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,11 @@ class Clause:
     body: str
 
 
-def sentences(text: str) -> list[Sentence]:
+def split_sentences(text: str) -> list[Sentence]:
     """The sentences of the first 20,000 characters; [] for white space alone."""
-    text, start = text[:LONGEST_READ], 0
+    text, start = text[:MAX_TURN_CHARS], 0
     found: list[tuple[int, int, bool]] = []
-    for end in _END.finditer(text):
+    for end in _SENTENCE_END.finditer(text):
         if end[0] == "." and _ABBREVIATION.search(text[max(0, end.start() - 6) : end.start()]):
             continue
         found.append((start, end.end(), "?" in end[0]))
@@ -127,68 +127,72 @@ def sentences(text: str) -> list[Sentence]:
     return out
 
 
-def plain_part(text: str) -> str:
+def drop_quoted_material(text: str) -> str:
     """The text up to where it begins to quote, to make up or to hand over material; all of it where it does not."""
-    text = text[:LONGEST_READ]
-    found = _MADE_UP.search(text)
+    text = text[:MAX_TURN_CHARS]
+    found = _FICTION_OR_MATERIAL.search(text)
     if found is None:
         return text
-    before = [end.end() for end in _END.finditer(text, 0, found.start())]
+    before = [end.end() for end in _SENTENCE_END.finditer(text, 0, found.start())]
     return text[: before[-1]] if before else ""
 
 
-def clauses(text: str) -> Iterator[Clause]:
+def find_first_person_clauses(text: str) -> Iterator[Clause]:
     """Every clause of a turn that states something in the first person, in order; none from a turn that is a joke."""
-    text = plain_part(text)
-    if _TAKEN_BACK.search(text):
+    text = drop_quoted_material(text)
+    if _RETRACTION.search(text):
         return
-    for sentence in sentences(text):
-        if not sentence.question and not _CONDITION.search(sentence.text) and not _shouted(sentence.text):
-            yield from _of(sentence)
+    for sentence in split_sentences(text):
+        if (
+            not sentence.is_question
+            and not _CONDITION.search(sentence.text)
+            and not _is_mostly_uppercase(sentence.text)
+        ):
+            yield from _split_clauses(sentence)
 
 
-def _of(sentence: Sentence) -> Iterator[Clause]:
-    whole = sentence.text[:LONGEST_SENTENCE]
-    if _DEPENDENT.match(whole):
+def _split_clauses(sentence: Sentence) -> Iterator[Clause]:
+    whole = sentence.text[:MAX_SENTENCE_CHARS]
+    if _DEPENDENT_CLAUSE.match(whole):
         return
-    starts = [0, *(joint.end() for joint in _JOINT.finditer(whole))]
+    starts = [0, *(joint.end() for joint in _CLAUSE_JOINT.finditer(whole))]
     read = 0
     for start in starts:
-        after = after_lead(whole, start)
+        after = skip_lead(whole, start)
         if start < read:
             continue
-        if together := _AND_I.match(whole, after):
+        if together := _JOINT_SUBJECT.match(whole, after):
             read = together.end()
         if (
-            (_SUBJECT.match(whole, after) or (start == 0 and _ELIDED.match(whole, after)))
+            (_SUBJECT.match(whole, after) or (start == 0 and _ELIDED_SUBJECT.match(whole, after)))
             and not _HEDGE.search(whole, 0, after)
-            and not _quoted(whole, after)
-            and not _REPORTS.search(whole, 0, after)
+            and not _is_inside_quote(whole, after)
+            and not _REPORTING_VERBS.search(whole, 0, after)
         ):
-            yield Clause(sentence.start + start, whole[start:after], whole[after : after + LONGEST_CLAUSE])
+            yield Clause(sentence.start + start, whole[start:after], whole[after : after + MAX_CLAUSE_CHARS])
 
 
-def hedged(statement: str) -> bool:
+def is_hedged(statement: str) -> bool:
     """Whether a statement is one of what may be, not of what is."""
     return _HEDGE.search(statement) is not None
 
 
-def after_lead(text: str, start: int) -> int:
+def skip_lead(text: str, start: int) -> int:
     """Where the clause itself begins, behind words like "Yeah, " and "Last week "."""
     while True:
-        found = _LEAD.match(text, start) or _VOCATIVE.match(text, start) or _SETTING.match(text, start)
+        found = _LEAD_WORDS.match(text, start) or _VOCATIVE.match(text, start) or _SCENE_SETTING.match(text, start)
         if not found:
             return start
         start = found.end()
 
 
-def _quoted(text: str, position: int) -> bool:
+def _is_inside_quote(text: str, position: int) -> bool:
     """Whether a quotation is open there."""
     before = text[:position]
     return before.count('"') % 2 == 1 or before.count("\u201c") > before.count("\u201d")
 
 
-def _shouted(text: str) -> bool:
+def _is_mostly_uppercase(text: str) -> bool:
     """Whether most of its letters are capitals, as in headlines."""
     letters = [character for character in text if character.isalpha()]
     return len(letters) > 12 and sum(character.isupper() for character in letters) * 2 > len(letters)

@@ -7,10 +7,10 @@ from calendar import monthrange
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from agentmem.text.relative import relative_range
+from agentmem.text.relative import parse_relative_range
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_SHORT = {
+_SHORT_WEEKDAYS = {
     "mon": "monday", "tue": "tuesday", "tues": "tuesday", "wed": "wednesday", "thu": "thursday", "thurs": "thursday",
     "fri": "friday", "sat": "saturday", "sun": "sunday",
 }  # fmt: skip
@@ -23,7 +23,8 @@ _COUNT = r"(?:\d{1,3}|a|an|one|two|three|four|five|six|seven|eight|nine|ten|elev
 _DAY = r"(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?"
 _PAST = (
     rf"(?:the\ day\ before\ yesterday|yesterday(?:\ (?:morning|afternoon|evening|night))?|last\ night|"
-    rf"last\ (?:{'|'.join((*_WEEKDAYS, *_SHORT))}|weekend|week|month|year)|{_COUNT}\ (?:day|week|month|year)s?\ ago)"
+    rf"last\ (?:{'|'.join((*_WEEKDAYS, *_SHORT_WEEKDAYS))}|weekend|week|month|year)|{_COUNT}\ (?:day|week|month|"
+    rf"year)s?\ ago)"
 )
 _VAGUE = (
     r"(?:(?:about|around|over|almost)\ )?(?:a\ few|several|a\ couple\ of|many|some)\ (?:day|week|weekend|month|"
@@ -33,22 +34,22 @@ _FUTURE = (
     rf"(?:tomorrow(?:\ (?:morning|afternoon|evening|night))?|next\ (?:{'|'.join(_WEEKDAYS)}|weekend|week|month|year))"
 )
 _PRESENT = r"(?:today|tonight|this\ (?:morning|afternoon|evening|weekend|week|month|year))"
-_DATED = rf"(?:in|since|until|back\ in)\ (?:(?:{_MONTH})(?:,?\ (?:of\ )?(?:19|20)\d\d)?|(?:19|20)\d\d)"
-_ON = rf"on\ (?:(?:{_MONTH})\ {_DAY}|{_DAY}(?:\ of)?\ (?:{_MONTH}))(?:,?\ (?:19|20)\d\d)?"
-_LASTING = (
+_CALENDAR_PERIOD = rf"(?:in|since|until|back\ in)\ (?:(?:{_MONTH})(?:,?\ (?:of\ )?(?:19|20)\d\d)?|(?:19|20)\d\d)"
+_ON_DATE = rf"on\ (?:(?:{_MONTH})\ {_DAY}|{_DAY}(?:\ of)?\ (?:{_MONTH}))(?:,?\ (?:19|20)\d\d)?"
+_DURATION = (
     rf"for\ (?:(?:about|over|almost|nearly|around|just\ under|just\ over|under)\ )?(?:{_COUNT}|a\ few|several|"
     rf"a\ couple\ of|many)\ (?:day|week|month|year)s?"
 )
 
-TIME = f"(?:{_PAST}|{_VAGUE}|{_FUTURE}|{_PRESENT}|{_DATED}|{_ON})"
-_FOUND = re.compile(
+TIME_PATTERN = f"(?:{_PAST}|{_VAGUE}|{_FUTURE}|{_PRESENT}|{_CALENDAR_PERIOD}|{_ON_DATE})"
+_TIME_EXPRESSION = re.compile(
     rf"(?:,\ |\b(?:just|only|early|late|earlier)\ |\b(?:about|around|back)\ )?\b(?:(?P<past>{_PAST})|"
     rf"(?P<vague>{_VAGUE})|"
-    rf"(?P<future>{_FUTURE})|(?P<present>{_PRESENT})|(?P<dated>{_DATED})|(?P<on>{_ON})|"
-    rf"(?P<lasting>{_LASTING}))\b(?!['\u2019-])",
+    rf"(?P<future>{_FUTURE})|(?P<present>{_PRESENT})|(?P<dated>{_CALENDAR_PERIOD})|(?P<on>{_ON_DATE})|"
+    rf"(?P<lasting>{_DURATION}))\b(?!['\u2019-])",
     re.IGNORECASE,
 )
-_LEFT = re.compile(
+_UNPARSED_TIME = re.compile(
     r"\b(?:ago|yesterday|tomorrow|tonight|today|earlier|later|since|until|(?:last|next|this|that|past|previous|"
     r"upcoming) "
     r"(?:time|night|week|weekend|month|year|summer|winter|spring|fall|autumn|season|semester|term|"
@@ -60,111 +61,115 @@ _LEFT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Time:
-    """What was said of the time: `words` stand for it in a claim, `begins` is its first moment where that is clear.
+class StatedTime:
+    """What was said of the time: `phrase` stand for it in a claim, `start` is its first moment where that is clear.
 
     `tense` is past, present or future; "" where the words do not tell.
     """
 
-    words: str = ""
-    begins: datetime | None = None
+    phrase: str = ""
+    start: datetime | None = None
     tense: str = ""
 
 
-def split(text: str, now: datetime | None) -> tuple[str, Time] | None:
+def split_time(text: str, now: datetime | None) -> tuple[str, StatedTime] | None:
     """The text without its words for time, and that time; None when the time is not clear.
 
     Relative words need `now`, the moment of speaking: without one they are dropped. More than one expression, and one
     of a kind that is not known here, are not clear.
     """
-    matches = list(_FOUND.finditer(text))
+    matches = list(_TIME_EXPRESSION.finditer(text))
     if len(matches) > 1:
         return None
-    rest = _FOUND.sub(" ", text)
-    if _LEFT.search(rest):
+    rest = _TIME_EXPRESSION.sub(" ", text)
+    if _UNPARSED_TIME.search(rest):
         return None
     rest = re.sub(r"\s+([,.])", r"\1", " ".join(rest.split()))
     if not matches:
-        return rest, Time()
-    time = _read(matches[0], now)
+        return rest, StatedTime()
+    time = _parse_time(matches[0], now)
     return None if time is None else (rest, time)
 
 
-def _read(found: re.Match[str], now: datetime | None) -> Time | None:
-    if words := found["dated"] or found["on"]:
-        return _calendar(words, now)
+def _parse_time(match: re.Match[str], now: datetime | None) -> StatedTime | None:
+    if words := match["dated"] or match["on"]:
+        return _parse_calendar(words, now)
     if now is None:
-        return Time(tense="past" if found["past"] or found["vague"] else "future" if found["future"] else "")
+        return StatedTime(tense="past" if match["past"] or match["vague"] else "future" if match["future"] else "")
     now = now if now.tzinfo else now.replace(tzinfo=UTC)
-    if words := found["past"]:
-        about = re.match(r"\s*(about|around)\b", found[0], re.IGNORECASE)
+    if words := match["past"]:
+        about = re.match(r"\s*(about|around)\b", match[0], re.IGNORECASE)
         return (
-            Time(f"about {words.lower()[:-4]} before {_day(now)}", None, "past") if about else _past(words.lower(), now)
+            StatedTime(f"about {words.lower()[:-4]} before {_render_day(now)}", None, "past")
+            if about
+            else _parse_past(words.lower(), now)
         )
-    if words := found["vague"]:
-        return Time(f"{words.lower().rsplit(' ', 1)[0]} before {_day(now)}", None, "past")
-    if words := found["lasting"]:
-        return Time(f"{words.lower()} as of {_MONTHS[now.month - 1]} {now.year}", None, "")
-    if words := found["future"]:
-        return _future(words.lower(), now)
-    return _present(found["present"].lower(), now)
+    if words := match["vague"]:
+        return StatedTime(f"{words.lower().rsplit(' ', 1)[0]} before {_render_day(now)}", None, "past")
+    if words := match["lasting"]:
+        return StatedTime(f"{words.lower()} as of {_MONTHS[now.month - 1]} {now.year}", None, "")
+    if words := match["future"]:
+        return _parse_future(words.lower(), now)
+    return _parse_present(match["present"].lower(), now)
 
 
-def _past(words: str, now: datetime) -> Time | None:
+def _parse_past(words: str, now: datetime) -> StatedTime | None:
     words = re.sub(r"^yesterday .*", "yesterday", words)
     if words.startswith("last "):
-        words = f"last {_SHORT.get(words[5:], words[5:])}"
-    span = relative_range(words, now)
+        words = f"last {_SHORT_WEEKDAYS.get(words[5:], words[5:])}"
+    span = parse_relative_range(words, now)
     if span is None:
         return None
     zone = now.tzinfo
     start, days = span[0].astimezone(zone), (span[1] - span[0]).days
     if "weekend" in words:
-        return Time(f"on the weekend of {_day(start)}", span[0], "past")
+        return StatedTime(f"on the weekend of {_render_day(start)}", span[0], "past")
     if "week" in words and days == 7:
-        return Time(f"in the week of {_day(start)}", span[0], "past")
-    return Time(_named(start, days), span[0], "past")
+        return StatedTime(f"in the week of {_render_day(start)}", span[0], "past")
+    return StatedTime(_render_period(start, days), span[0], "past")
 
 
-def _named(start: datetime, days: int) -> str:
+def _render_period(start: datetime, days: int) -> str:
     if days <= 1:
-        return f"on {_day(start)}"
+        return f"on {_render_day(start)}"
     return f"in {_MONTHS[start.month - 1]} {start.year}" if days < 32 else f"in {start.year}"
 
 
-def _future(words: str, now: datetime) -> Time | None:
+def _parse_future(words: str, now: datetime) -> StatedTime | None:
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     unit = words.split()[1] if words.startswith("next") else "tomorrow"
     monday = today - timedelta(days=today.weekday())
     try:
         if unit == "year":
-            return Time(f"in {today.year + 1}", None, "future")
+            return StatedTime(f"in {today.year + 1}", None, "future")
         if unit == "month":
             following = today.replace(day=1) + timedelta(days=monthrange(today.year, today.month)[1])
-            return Time(f"in {_MONTHS[following.month - 1]} {following.year}", None, "future")
+            return StatedTime(f"in {_MONTHS[following.month - 1]} {following.year}", None, "future")
         if unit == "week":
-            return Time(f"in the week of {_day(monday + timedelta(days=7))}", None, "future")
+            return StatedTime(f"in the week of {_render_day(monday + timedelta(days=7))}", None, "future")
         if unit == "tomorrow":
-            return Time(f"on {_day(today + timedelta(days=1))}", None, "future")
+            return StatedTime(f"on {_render_day(today + timedelta(days=1))}", None, "future")
     except OverflowError:
         return None
     return None  # "next Friday" is this week's to some and the week after's to others
 
 
-def _present(words: str, now: datetime) -> Time | None:
+def _parse_present(words: str, now: datetime) -> StatedTime | None:
     unit = words.rsplit(maxsplit=1)[-1]
     if unit == "weekend":
         if now.weekday() < 5:  # the one to come, or on a Monday the one that was
             return None
-        return Time(f"on the weekend of {_day(now - timedelta(days=now.weekday() - 5))}", None, "")
+        return StatedTime(f"on the weekend of {_render_day(now - timedelta(days=now.weekday() - 5))}", None, "")
     if unit == "week":
-        return Time(f"in the week of {_day(now - timedelta(days=now.weekday()))}", None, "")
+        return StatedTime(f"in the week of {_render_day(now - timedelta(days=now.weekday()))}", None, "")
     if unit == "month":
-        return Time(f"in {_MONTHS[now.month - 1]} {now.year}", None, "")
-    return Time(f"in {now.year}" if unit == "year" else f"on {_day(now)}", None, "future" if unit == "tonight" else "")
+        return StatedTime(f"in {_MONTHS[now.month - 1]} {now.year}", None, "")
+    return StatedTime(
+        f"in {now.year}" if unit == "year" else f"on {_render_day(now)}", None, "future" if unit == "tonight" else ""
+    )
 
 
-def _calendar(words: str, now: datetime | None) -> Time | None:
+def _parse_calendar(words: str, now: datetime | None) -> StatedTime | None:
     """A date of the calendar. One without a year is kept as said: which year is meant is not known."""
     year, month = re.search(r"(?:19|20)\d\d", words), re.search(_MONTH, words, re.IGNORECASE)
     words = re.sub(r"^back ", "", words, flags=re.IGNORECASE)
@@ -180,16 +185,16 @@ def _calendar(words: str, now: datetime | None) -> Time | None:
     except ValueError:
         return None
     tense = "" if now is None or kind == "since" else "future" if begins.date() > now.date() else "past"
-    return Time(words[0].lower() + words[1:], None if kind == "until" else begins, tense)
+    return StatedTime(words[0].lower() + words[1:], None if kind == "until" else begins, tense)
 
 
-def _day(moment: datetime) -> str:
+def _render_day(moment: datetime) -> str:
     return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
 
 
-def of_lead(lead: str, now: datetime | None) -> Time | None:
+def parse_lead_time(lead: str, now: datetime | None) -> StatedTime | None:
     """The time that the words before a clause state ("Last week, "); None when it is not clear."""
-    matches = list(_FOUND.finditer(lead))
+    matches = list(_TIME_EXPRESSION.finditer(lead))
     if not matches:
-        return Time()
-    return _read(matches[0], now) if len(matches) == 1 else None
+        return StatedTime()
+    return _parse_time(matches[0], now) if len(matches) == 1 else None

@@ -69,7 +69,7 @@ ONGOING = (
 LIKING = r"love|like|enjoy|adore|prefer|hate|dislike|cherish|detest|loathe"
 
 # With these verbs only some objects make a statement worth keeping.
-OBJECTS = {
+OBJECTS_BY_VERB = {
     "got": re.compile(
         r"(?:back from|hurt|married|engaged|divorced|promoted|hired|fired|laid off|into (?!it\b)|accepted|an? "
         r"(?!(?:[\w-]+ ){0,3}(?:feeling|idea|"
@@ -150,10 +150,10 @@ OBJECTS = {
     "hired": re.compile(r"(?:a|an|my|some|[A-Z])"),
     "took up": re.compile(r"(?:a|an|some)? ?\w"),
 }
-ALONE = frozenset({"married", "divorced", "graduated", "retired", "resigned", "camped", "volunteered"})
+INTRANSITIVE_VERBS = frozenset({"married", "divorced", "graduated", "retired", "resigned", "camped", "volunteered"})
 """Verbs that may stand without an object. So may "went camping" and its like."""
 
-HAVING = (
+POSSESSED_OBJECTS = (
     r"(?:two|three|four|five|six|\d|my own|twin) (?:[\w-]+ ){0,3}\w|an? (?!(?:[\w-]+ ){0,3}(?:feeling|idea|chance|"
     r"lot|bit|time|question|point|story|"
     r"stories|news|blast|ton|bunch|sense|reason|way|few|great|good|thing|hard|tough|problem|look|talk|say|picture|"

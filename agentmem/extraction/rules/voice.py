@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-MOST_WORDS = 24
-_CUT = re.compile(
+MAX_STATEMENT_WORDS = 24
+_STATEMENT_END = re.compile(
     r"\s+[-\u2013\u2014]+\s+|--|\s*[\u2013\u2014]\s*|[;(\u2026*]|:(?=\s|$)|\.\.+|"
     r",(?!\s?\d)(?!\s+(?!I\b|It\b|We\b|The\b|My\b)[A-Z])|"
     r"\s+(?:but|because|['\u2019]cause|cuz|cause(?=\s+(?:I|we|it|they|he|she|my))|although|though|even\s+(?:though|"
@@ -28,8 +28,8 @@ _OPENING = re.compile(
     r"also|even|recently|so|just|lately|all|both|really|"
     r"always|actually|finally|since))*\s+",
 )
-_HALF = re.compile(r"\b(?:a|an|so|very|such|more)\s+(?:\w+ly\s+)?[a-z]+$")
-_SPAN = re.compile(r"\b(?:minutes?|hours?|days?|weeks?|months?|years?)$")
+_UNFINISHED_PHRASE = re.compile(r"\b(?:a|an|so|very|such|more)\s+(?:\w+ly\s+)?[a-z]+$")
+_DURATION_UNIT = re.compile(r"\b(?:minutes?|hours?|days?|weeks?|months?|years?)$")
 _TRAILING = re.compile(
     r"(?:[\s,.!?\u2026'\u2019)-]+|\s+(?:too|also|lately|recently|now|right now|at the moment|these days|today|"
     r"already|soon|again|as well|"
@@ -39,7 +39,7 @@ _TRAILING = re.compile(
     re.IGNORECASE,
 )
 # Words that point at something outside of the clause, or at nothing in particular.
-_POINTING = re.compile(
+_DEICTIC = re.compile(
     r"\b(?:I|we|me|us|their|theirs|you|your|yours|yourself|ya|y['\u2019]?all|it|its|itself|this|that|these|those|"
     r"there|here|them|they|themselves|he|him|his|she|her|"
     r"hers|our (?:military|country|society|world|nation|planet|generation|actions)|ones|one(?! (?:day|week|month|"
@@ -52,7 +52,7 @@ _POINTING = re.compile(
     r"she|what|who)['\u2019]s)\b",
     re.IGNORECASE,
 )
-_GENERIC = (
+_GENERIC_NOUN = (
     r"(?:events?|places?|spots?|class(?:es)?|groups?|teams?|shows?|games?|books?|songs?|movies?|films?|trips?|pics?|"
     r"photos?|pictures?|"
     r"views?|ideas?|projects?|rest|time|times|others|process|work|job|journey|experience|experiences|moments?|"
@@ -66,15 +66,16 @@ _GENERIC = (
     r"situation|money|stage|season|season opener|ball|art|shelter|center|centre|campaign|crowd|award|performance|"
     r"magazine|gym|app|trails?|memories|nature|situation)"
 )
-_EMPTY = re.compile(
+_EMPTY_OBJECT = re.compile(
     r"^(?:hard|well|out|up|around|forward|fast|late|early|online|better|options|my own journey|a situation|ok|OK|"
     r"fine)$|\b(?:best effort|spirits|real "
     r"difference|good time|as usual|keep going|keep pushing|dig deep|good laugh|turnout)\b"
 )
-_UNTOLD = re.compile(
-    rf"\bthe\s+(?:\w+\s+)?{_GENERIC}(?=$|\s+(?:and|with|last|yesterday|on|to|for|as|by|from|in)\b|\s*,)", re.IGNORECASE
+_UNSPECIFIED_NOUN = re.compile(
+    rf"\bthe\s+(?:\w+\s+)?{_GENERIC_NOUN}(?=$|\s+(?:and|with|last|yesterday|on|to|for|as|by|from|in)\b|\s*,)",
+    re.IGNORECASE,
 )
-_HOLLOW = re.compile(
+_VAGUE_OBJECT = re.compile(
     r"^(?:(?:a|an|the|some|quite|very|really|so|my|our|super|pretty)\s+)*(?:\w+\s+)?(?:time|times|fun|break|chance|"
     r"idea|feeling|moment|"
     r"moments|experience|experiences|reason|point|day|days|week|weekend|month|look|talk|chat|go|try|try|best|life|"
@@ -83,27 +84,27 @@ _HOLLOW = re.compile(
     r"picture|photo|pics|photos)(?:\s+(?:at|to|on|of|with|in|for)\b.*)?$",
     re.IGNORECASE,
 )
-_OWN = {"my": "their", "our": "their", "mine": "theirs", "ours": "theirs", "me": "them", "us": "them",
+_THIRD_PERSON = {"my": "their", "our": "their", "mine": "theirs", "ours": "theirs", "me": "them", "us": "them",
         "myself": "themself", "ourselves": "themselves"}  # fmt: skip
-_FIRST = re.compile(r"\b(my|our|mine|ours|me|us|myself|ourselves)\b", re.IGNORECASE)
+_FIRST_PERSON = re.compile(r"\b(my|our|mine|ours|me|us|myself|ourselves)\b", re.IGNORECASE)
 _FILLER = re.compile(
     r"\b(?:super|really|so|very|totally|kinda|kind of|sort of|actually|definitely|basically|literally|just|finally)\s+"
 )
 _IRREGULAR = {"have": "has", "do": "does", "go": "goes", "am": "is", "are": "is", "can't": "can't", "cannot": "cannot"}
 
 
-def cut(text: str) -> str:
+def cut_statement(text: str) -> str:
     """The stretch up to where the plain statement ends, without what trails; "" when it would be cut amid a phrase."""
     opening = _OPENING.match(text)
-    found = _CUT.search(text, opening.end() if opening else 0)
+    found = _STATEMENT_END.search(text, opening.end() if opening else 0)
     if found is None:
-        return trimmed(text)
+        return trim_trailing(text)
     left = text[: found.start()]
-    if found[0] == ":" or (found[0].strip() in ("before", "after") and _SPAN.search(left)):
+    if found[0] == ":" or (found[0].strip() in ("before", "after") and _DURATION_UNIT.search(left)):
         return ""
     if (
         found[0].strip() == ","
-        and _HALF.search(left)
+        and _UNFINISHED_PHRASE.search(left)
         and not re.match(
             r"\s*(?:and|but|so|then|which|it|I|we|a|an|the|my|our|he|she|they|to|with|for|just|thanks|not|or|even|"
             r"especially|like|plus|too|\w+ly)\b",
@@ -117,10 +118,10 @@ def cut(text: str) -> str:
         left,
     ):
         return ""
-    return trimmed(left)
+    return trim_trailing(left)
 
 
-def trimmed(text: str) -> str:
+def trim_trailing(text: str) -> str:
     """Without punctuation and words that add nothing at the end."""
     while True:
         shorter = _TRAILING.sub("", text)
@@ -129,42 +130,45 @@ def trimmed(text: str) -> str:
         text = shorter
 
 
-def stands_alone(text: str) -> bool:
+def is_standalone(text: str) -> bool:
     """Whether a statement's object is understood without what was said around it."""
     if (
         not text
-        or len(text.split()) > MOST_WORDS
+        or len(text.split()) > MAX_STATEMENT_WORDS
         or text.count('"') % 2
         or text.count("\u201c") != text.count("\u201d")
     ):
         return False
     return not (
-        _POINTING.search(_without_titles(text)) or _UNTOLD.search(text) or _HOLLOW.match(text) or _EMPTY.search(text)
+        _DEICTIC.search(_mask_titles(text))
+        or _UNSPECIFIED_NOUN.search(text)
+        or _VAGUE_OBJECT.match(text)
+        or _EMPTY_OBJECT.search(text)
     )
 
 
-def _without_titles(text: str) -> str:
+def _mask_titles(text: str) -> str:
     """Quoted titles may hold any word."""
     return re.sub(
         r'"([^"]{1,80})"|\u201c([^\u201d]{1,80})\u201d',
-        lambda found: found[0] if _POINTING.fullmatch(found[0][1:-1]) else "X",
+        lambda found: found[0] if _DEICTIC.fullmatch(found[0][1:-1]) else "X",
         text,
     )
 
 
-def third(text: str) -> str:
+def to_third_person(text: str) -> str:
     """The object of a statement in the third person: "my kids" becomes "their kids"."""
-    return _FIRST.sub(lambda found: _OWN[found[0].lower()], _FILLER.sub("", text))
+    return _FIRST_PERSON.sub(lambda found: _THIRD_PERSON[found[0].lower()], _FILLER.sub("", text))
 
 
-def third_verb(verb: str) -> str:
+def conjugate_third_person(verb: str) -> str:
     """A verb of the present, as it follows a name: "study" becomes "studies"."""
     first, _, rest = verb.partition(" ")
-    first = _conjugated(first.lower())
+    first = _conjugate_word(first.lower())
     return f"{first} {rest}" if rest else first
 
 
-def _conjugated(verb: str) -> str:
+def _conjugate_word(verb: str) -> str:
     if verb in _IRREGULAR:
         return _IRREGULAR[verb]
     if verb.endswith(("s", "sh", "ch", "x", "z", "o")):

@@ -4,6 +4,6 @@ User text leaves the machine, so this vendor is used only when it is named.
 """
 
 from agentmem.providers.openai.chat import llm
-from agentmem.providers.openai.embeddings import REQUEST_TEXTS, TEXT_TOKENS, embedder
+from agentmem.providers.openai.embeddings import MAX_REQUEST_TEXTS, MAX_TEXT_TOKENS, embedder
 
-__all__ = ["REQUEST_TEXTS", "TEXT_TOKENS", "embedder", "llm"]
+__all__ = ["MAX_REQUEST_TEXTS", "MAX_TEXT_TOKENS", "embedder", "llm"]

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agentmem.errors import BadReply, Closed, ConfigError
+from agentmem.errors import Closed, ConfigError, InvalidModelOutput
 from agentmem.providers import Embedder, EmbedderOptions, Vectors
-from agentmem.providers.attempts import attempt
-from agentmem.providers.services import UNREADABLE, ServiceErrors, address_options
+from agentmem.providers.attempts import retry
+from agentmem.providers.services import MALFORMED_REPLY_ERRORS, SDKErrors, build_client_options
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
     from openai.types import CreateEmbeddingResponse
 
-DEFAULT_MODEL = "text-embedding-3-small"
-KNOWN = {"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
+DEFAULT_EMBEDDER = "text-embedding-3-small"
+MODEL_DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
 """Dimensions of the models, from the vendor's documentation; the first two can give fewer."""
 
-REQUEST_TEXTS, REQUEST_TOKENS = 256, 100_000
+MAX_REQUEST_TEXTS, MAX_REQUEST_TOKENS = 256, 100_000
 """Most texts and estimated tokens of one request; the service takes 2,048 and 300,000."""
 
-TEXT_TOKENS = 8_000
+MAX_TEXT_TOKENS = 8_000
 """Estimated tokens kept of one text; the service takes 8,191."""
 
 
@@ -33,8 +33,8 @@ def embedder(model: str, options: EmbedderOptions) -> Embedder:
     Raises ConfigError when the SDK or the key is missing, when the dimensions of an unknown model are not given, and
     when a known model cannot give the dimensions asked for.
     """
-    model = model or DEFAULT_MODEL
-    dimensions = _dimensions(model, options.dimensions)
+    model = model or DEFAULT_EMBEDDER
+    dimensions = _resolve_dimensions(model, options.dimensions)
     try:
         import openai
     except ImportError as error:
@@ -42,20 +42,20 @@ def embedder(model: str, options: EmbedderOptions) -> Embedder:
     try:
         # The SDK's own retries cannot be counted on to leave other failures alone.
         client = openai.AsyncOpenAI(
-            api_key=options.api_key, timeout=options.timeout, max_retries=0, **address_options(options.base_url)
+            api_key=options.api_key, timeout=options.timeout, max_retries=0, **build_client_options(options.base_url)
         )
     except openai.OpenAIError:
         raise ConfigError("embedder openai needs a key: set OPENAI_API_KEY") from None
     return OpenAIEmbedder(model, dimensions, client, options)
 
 
-def _dimensions(model: str, asked: int | None) -> int:
-    known = KNOWN.get(model)
-    if known is None and asked is None:
+def _resolve_dimensions(model: str, requested: int | None) -> int:
+    known = MODEL_DIMENSIONS.get(model)
+    if known is None and requested is None:
         raise ConfigError(f"embedder openai:{model}: dimensions are not known; write openai:{model}:1024 or so")
-    if known and asked and (asked > known or (asked != known and model.endswith("ada-002"))):
-        raise ConfigError(f"embedder openai:{model} gives {known} dimensions, not {asked}")
-    return asked or known or 0
+    if known and requested and (requested > known or (requested != known and model.endswith("ada-002"))):
+        raise ConfigError(f"embedder openai:{model} gives {known} dimensions, not {requested}")
+    return requested or known or 0
 
 
 class OpenAIEmbedder:
@@ -67,8 +67,8 @@ class OpenAIEmbedder:
         self._model = model
         self._dimensions = dimensions
         self._client = client
-        self._tries = options.tries
-        self._errors = ServiceErrors(openai, self.identity, "OPENAI_API_KEY", options)
+        self._max_attempts = options.max_attempts
+        self._errors = SDKErrors(openai, self.identity, "OPENAI_API_KEY", options)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -83,21 +83,21 @@ class OpenAIEmbedder:
         return self._dimensions
 
     @property
-    def grains(self) -> tuple[str, ...]:
+    def granularities(self) -> tuple[str, ...]:
         return ("whole", "sentence")
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """See `Embedder.embed`. The service takes no empty text, so one is sent as a space; a long one is cut.
 
         Raises ConfigError for a refused key or unknown model, ModelUnavailable when the service cannot be reached, is
-        overloaded or out of quota after all tries, BadReply for vectors that are too few, of another length or not
-        numbers.
+        overloaded or out of quota after all tries, InvalidModelOutput for vectors that are too few, of another length
+        or not numbers.
         """
         if self._closed:
             raise Closed("the embedder was closed")
         unique = list(dict.fromkeys(texts))
         found: dict[str, Vectors] = {}
-        for batch in _batches(unique):
+        for batch in _iter_batches(unique):
             found.update(zip(batch, await self._request(batch), strict=True))
         if not texts:
             return np.empty((0, self._dimensions), np.float32)
@@ -109,18 +109,18 @@ class OpenAIEmbedder:
 
     async def _request(self, batch: list[str]) -> Vectors:
         try:
-            return self._checked(await self._fitting([_cut(text) for text in batch]), len(batch))
-        except (self._errors.root, *UNREADABLE) as error:
-            raise self._errors.translated(error) from None
+            return self._parse_vectors(await self._send_truncating([_truncate(text) for text in batch]), len(batch))
+        except (self._errors.base_error, *MALFORMED_REPLY_ERRORS) as error:
+            raise self._errors.translate(error) from None
 
-    async def _fitting(self, texts: list[str]) -> CreateEmbeddingResponse:
+    async def _send_truncating(self, texts: list[str]) -> CreateEmbeddingResponse:
         import openai
 
         try:
             return await self._send(texts)
         except openai.BadRequestError:
             # A token is at least one byte, so this cut always fits; the estimate before it may be wrong.
-            shorter = [text.encode()[:TEXT_TOKENS].decode(errors="ignore") for text in texts]
+            shorter = [text.encode()[:MAX_TEXT_TOKENS].decode(errors="ignore") for text in texts]
             if shorter == texts:
                 raise
             return await self._send(shorter)
@@ -129,38 +129,40 @@ class OpenAIEmbedder:
         from openai import omit
 
         # Only where it changes something: compatible servers and older models refuse the option.
-        native = KNOWN.get(self._model, self._dimensions)
+        native = MODEL_DIMENSIONS.get(self._model, self._dimensions)
         dimensions = omit if self._dimensions == native else self._dimensions
-        return await attempt(
+        return await retry(
             lambda: self._client.embeddings.create(model=self._model, input=texts, dimensions=dimensions),
-            tries=self._tries,
-            passing=self._errors.passing,
+            max_attempts=self._max_attempts,
+            retry_after=self._errors.retry_after,
         )
 
-    def _checked(self, reply: CreateEmbeddingResponse, count: int) -> Vectors:
+    def _parse_vectors(self, reply: CreateEmbeddingResponse, count: int) -> Vectors:
         """The reply's vectors in the order of the texts, at unit length."""
         what = f"{self.identity} answered {count} texts with"
         try:
             rows = sorted(reply.data, key=lambda item: item.index)
             vectors = np.array([row.embedding for row in rows], dtype=np.float64)
         except (AttributeError, TypeError, ValueError):
-            raise BadReply(f"{what} something else than vectors of one length") from None
+            raise InvalidModelOutput(f"{what} something else than vectors of one length") from None
         if [row.index for row in rows] != list(range(count)):
-            raise BadReply(f"{what} {len(rows)} vectors, not one for each")
+            raise InvalidModelOutput(f"{what} {len(rows)} vectors, not one for each")
         if vectors.shape != (count, self._dimensions):
-            raise BadReply(f"{what} vectors of {vectors.shape[1:]} dimensions")
+            raise InvalidModelOutput(f"{what} vectors of {vectors.shape[1:]} dimensions")
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not np.isfinite(lengths).all() or not lengths.all():
-            raise BadReply(f"{self.identity} answered with vectors that have no direction (zeros, NaN or infinity)")
+            raise InvalidModelOutput(
+                f"{self.identity} answered with vectors that have no direction (zeros, NaN or infinity)"
+            )
         return np.asarray(vectors / lengths, dtype=np.float32)
 
 
-def _batches(texts: list[str]) -> Iterator[list[str]]:
+def _iter_batches(texts: list[str]) -> Iterator[list[str]]:
     batch: list[str] = []
     tokens = 0
     for text in texts:
-        estimate = min(_tokens(text), TEXT_TOKENS)
-        if batch and (len(batch) == REQUEST_TEXTS or tokens + estimate > REQUEST_TOKENS):
+        estimate = min(_estimate_tokens(text), MAX_TEXT_TOKENS)
+        if batch and (len(batch) == MAX_REQUEST_TEXTS or tokens + estimate > MAX_REQUEST_TOKENS):
             yield batch
             batch, tokens = [], 0
         batch.append(text)
@@ -169,12 +171,12 @@ def _batches(texts: list[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _tokens(text: str) -> int:
+def _estimate_tokens(text: str) -> int:
     """An estimate on the high side, three bytes a token; English has four, other scripts two to three."""
     return len(text.encode("utf-8", "replace")) // 3 + 1
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     """What is sent of a text: valid UTF-8, not empty, not too long."""
-    kept = text.encode("utf-8", "replace")[: 3 * TEXT_TOKENS].decode(errors="ignore")
+    kept = text.encode("utf-8", "replace")[: 3 * MAX_TEXT_TOKENS].decode(errors="ignore")
     return kept if kept.strip() else " "

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from agentmem.model.outline import ASKS_LAST
-from agentmem.model.ranking import Ranked
-from agentmem.recall.technique import Hits, Memory, Query
-from agentmem.recall.technique import Options as TechniqueOptions
+from agentmem.model.outline import ENDS_WITH_QUESTION
+from agentmem.model.ranking import ScoreList
+from agentmem.recall.technique import RecallQuery, ScoreLists, SearchContext, TechniqueOptions
 
 
 class Options(TechniqueOptions):
@@ -20,23 +19,23 @@ class Options(TechniqueOptions):
     asking: float = Field(default=0.06, ge=0)
 
 
-async def search(query: Query, memory: Memory, options: Options) -> Hits:
+async def search(query: RecallQuery, context: SearchContext, options: Options) -> ScoreLists:
     """The lists `speaker`, where several speak and the query names one of them, and `asks`, in a memory calm enough."""
-    lists: dict[str, Ranked] = {}
-    outline, named = memory.outline, query.read.named
+    lists: dict[str, ScoreList] = {}
+    columns, named = context.columns, query.parsed.named_speakers
     worth = options.speaker if len(named) == 1 else options.first
-    if named and worth and _several_speak(memory):
-        theirs = outline.speaker == outline.speakers.find(named[0])
-        lists["speaker"] = Ranked((worth * theirs).astype(np.float32), "added")
-    if memory.calm * options.asking > 0:
-        asking = (outline.asks & ASKS_LAST) != 0
-        lists["asks"] = Ranked((-options.asking * memory.calm * asking).astype(np.float32), "added")
+    if named and worth and _has_several_speakers(context):
+        theirs = columns.speaker == columns.speakers.find_code(named[0])
+        lists["speaker"] = ScoreList((worth * theirs).astype(np.float32), "added")
+    if context.statement_ratio * options.asking > 0:
+        asking = (columns.asks & ENDS_WITH_QUESTION) != 0
+        lists["asks"] = ScoreList((-options.asking * context.statement_ratio * asking).astype(np.float32), "added")
     return lists
 
 
-def _several_speak(memory: Memory) -> bool:
+def _has_several_speakers(context: SearchContext) -> bool:
     def count() -> int:
-        speakers = memory.outline.speaker[memory.turns]
+        speakers = context.columns.speaker[context.turn_mask]
         return len(np.unique(speakers[speakers >= 0]))
 
-    return memory.kept.once("speakers", memory.outline, memory.mask, count) > 1
+    return context.cache.get_or_compute("speakers", context.columns, context.mask, count) > 1

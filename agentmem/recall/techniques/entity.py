@@ -10,16 +10,15 @@ import numpy as np
 from pydantic import Field
 
 from agentmem.model.outline import Floats
-from agentmem.model.ranking import Ranked
-from agentmem.model.records import RELATIONS, Edge, EdgeKind, Entity, Key
-from agentmem.recall.technique import Hits, Memory, Query
-from agentmem.recall.technique import Options as TechniqueOptions
-from agentmem.stores import Neighbour
-from agentmem.text.words import terms
+from agentmem.model.ranking import ScoreList
+from agentmem.model.records import RELATION_KINDS, Edge, EdgeKind, Entity, Key
+from agentmem.recall.technique import RecallQuery, ScoreLists, SearchContext, TechniqueOptions
+from agentmem.stores import Neighbor
+from agentmem.text.words import tokenize
 
-PERSON = "person"
-TOLD = frozenset({EdgeKind.ABOUT, EdgeKind.MENTIONS})
-_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+PERSON_TYPE = "person"
+EVIDENCE_EDGE_KINDS = frozenset({EdgeKind.ABOUT, EdgeKind.MENTIONS})
+_UNSPACED_SCRIPTS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 
 
 class Options(TechniqueOptions):
@@ -43,103 +42,105 @@ class Options(TechniqueOptions):
     candidates: int = Field(default=50, ge=1, le=1000)
 
 
-async def search(query: Query, memory: Memory, options: Options) -> Hits:
+async def search(query: RecallQuery, context: SearchContext, options: Options) -> ScoreLists:
     """The list `entities`; nothing when the query names none that is visible."""
-    slots = await _candidates(query, memory, options.candidates)
-    if not slots:
+    ordinals = await _find_candidates(query, context, options.candidates)
+    if not ordinals:
         return {}
-    named = named_in([record for record in await memory.read(slots) if isinstance(record, Entity)], query.read.text)
+    named = find_named_entities(
+        [record for record in await context.read(ordinals) if isinstance(record, Entity)], query.parsed.text
+    )
     if not named:
         return {}
-    bonus = np.zeros(memory.outline.size, dtype=np.float32)
-    _raise(bonus, memory, (entity.key for entity in named), options.named)
+    bonus = np.zeros(context.columns.size, dtype=np.float32)
+    _raise_bonus(bonus, context, (entity.key for entity in named), options.named)
     start = [entity.key for entity in named]
-    reached = await memory.graph.neighbours(start, memory.scope, RELATIONS, options.depth, options.related)
+    reached = await context.graph.neighbors(start, context.scope, RELATION_KINDS, options.depth, options.related)
     near = dict.fromkeys(start, 1.0)
-    words = set(terms(query.read.text))
+    words = set(tokenize(query.parsed.text))
     for neighbour in reached:  # nearest first, so that where it was reached from is known
-        before = max(_ends(neighbour), key=lambda end: near.get(end, 0.0))
+        before = max(_other_ends(neighbour), key=lambda end: near.get(end, 0.0))
         near.setdefault(before, 0.0)
-        asked = bool(words & set(terms(_relation(neighbour.edge))))
+        asked = bool(words & set(tokenize(_relation_name(neighbour.edge))))
         near[before] = min(near[before], 1.0) if asked else near[before]  # only on the way to who is asked about
         near[neighbour.key] = options.asked if asked and near[before] >= 1 else options.step * near[before]
     for keys in (start, [neighbour.key for neighbour in reached]):
-        for told, worth in (await _told_of(keys, near, memory, options)).items():
-            _raise(bonus, memory, [told], options.linked * worth)
+        for told, worth in (await _find_evidence(keys, near, context, options)).items():
+            _raise_bonus(bonus, context, [told], options.linked * worth)
     for neighbour in reached:
-        _raise(bonus, memory, [neighbour.key], options.linked * near[neighbour.key])
-    return {"entities": Ranked(bonus, "added")}
+        _raise_bonus(bonus, context, [neighbour.key], options.linked * near[neighbour.key])
+    return {"entities": ScoreList(bonus, "added")}
 
 
-def _ends(neighbour: Neighbour) -> list[Key]:
+def _other_ends(neighbor: Neighbor) -> list[Key]:
     """The other end of the relation by which an entity was found."""
-    ends = (("Entity", neighbour.edge.source), ("Entity", neighbour.edge.target))
-    return [end for end in ends if end != neighbour.key]
+    ends = (("Entity", neighbor.edge.source), ("Entity", neighbor.edge.target))
+    return [end for end in ends if end != neighbor.key]
 
 
-def _relation(edge: Edge) -> str:
+def _relation_name(edge: Edge) -> str:
     """What a relation is called."""
     return str(edge.properties.get("name", "")) or edge.edge_kind.replace("_", " ").lower()
 
 
-async def _told_of(
-    keys: Sequence[Key], near: Mapping[Key, float], memory: Memory, options: Options
+async def _find_evidence(
+    keys: Sequence[Key], entity_weights: Mapping[Key, float], context: SearchContext, options: Options
 ) -> dict[Key, float]:  # fmt: skip
     """Facts about these entities and turns that name them, with what reaches each."""
     if not keys:
         return {}
-    edges = await memory.graph.edges(keys, memory.scope, TOLD, options.limit)
+    edges = await context.graph.edges(keys, context.scope, EVIDENCE_EDGE_KINDS, options.limit)
     crowd = Counter(edge.target for edge in edges)
     worth: dict[Key, float] = {}
     for edge in edges:
         told = ("Fact" if edge.edge_kind is EdgeKind.ABOUT else "Turn", edge.source)
-        share = near.get(("Entity", edge.target), 0.0) * min(1.0, options.few / crowd[edge.target])
+        share = entity_weights.get(("Entity", edge.target), 0.0) * min(1.0, options.few / crowd[edge.target])
         worth[told] = max(worth.get(told, 0.0), share)
     return worth
 
 
-async def _candidates(query: Query, memory: Memory, most: int) -> list[int]:
+async def _find_candidates(query: RecallQuery, context: SearchContext, limit: int) -> list[int]:
     """Slots of visible entities that share words with the query, those that share most first."""
-    outline = memory.outline
-    entities = memory.mask & (outline.kind == outline.kinds.find("Entity"))
-    words = list(dict.fromkeys(terms(query.read.text)))
+    columns = context.columns
+    entities = context.mask & (columns.kind == columns.kinds.find_code("Entity"))
+    words = list(dict.fromkeys(tokenize(query.parsed.text)))
     if not words or not entities.any():
         return []
-    shared = np.zeros(outline.size, dtype=np.int64)
-    for postings in (await memory.match(words)).values():
-        shared[postings.slots] += 1
+    shared = np.zeros(columns.size, dtype=np.int64)
+    for postings in (await context.match(words)).values():
+        shared[postings.ordinals] += 1
     found = np.flatnonzero(entities & (shared > 0))
-    return [int(slot) for slot in found[np.lexsort((found, -shared[found]))][:most]]
+    return [int(ordinal) for ordinal in found[np.lexsort((found, -shared[found]))][:limit]]
 
 
-def named_in(entities: Sequence[Entity], text: str) -> list[Entity]:
+def find_named_entities(entities: Sequence[Entity], text: str) -> list[Entity]:
     """Those of these that a text names; a person also by one part of the name that no other person here has."""
-    parts = Counter(part for entity in entities if entity.type == PERSON for part in set(entity.name.split()))
+    parts = Counter(part for entity in entities if entity.type == PERSON_TYPE for part in set(entity.name.split()))
     return [
         entity for entity in entities
-        if occurs(entity, text)
-        or (entity.type == PERSON and any(
-            parts[part] == 1 and len(part) > 2 and _holds(text, part) for part in entity.name.split()
+        if is_mentioned(entity, text)
+        or (entity.type == PERSON_TYPE and any(
+            parts[part] == 1 and len(part) > 2 and _contains_name(text, part) for part in entity.name.split()
         ))
     ]  # fmt: skip
 
 
-def occurs(entity: Entity, text: str) -> bool:
+def is_mentioned(entity: Entity, text: str) -> bool:
     """Whether the text holds the entity's name, slug or an alias, as whole words in any case."""
     folded = text.casefold()
-    return any(_holds(folded, name.casefold().strip()) for name in (entity.name, entity.slug, *entity.aliases))
+    return any(_contains_name(folded, name.casefold().strip()) for name in (entity.name, entity.slug, *entity.aliases))
 
 
-def _holds(text: str, name: str) -> bool:
+def _contains_name(text: str, name: str) -> bool:
     if not name or name not in text:
         return False
-    before = "" if _UNSPACED.match(name) else r"(?<!\w)"
-    after = "" if _UNSPACED.match(name[-1]) else r"(?!\w)"
+    before = "" if _UNSPACED_SCRIPTS.match(name) else r"(?<!\w)"
+    after = "" if _UNSPACED_SCRIPTS.match(name[-1]) else r"(?!\w)"
     return re.search(before + re.escape(name) + after, text) is not None
 
 
-def _raise(bonus: Floats, memory: Memory, keys: Iterable[tuple[str, str]], worth: float) -> None:
+def _raise_bonus(bonus: Floats, context: SearchContext, keys: Iterable[tuple[str, str]], value: float) -> None:
     for key in keys:
-        slot = memory.outline.slots.get(key)
-        if slot is not None and slot < len(bonus):
-            bonus[slot] = max(bonus[slot], worth)
+        ordinal = context.columns.ordinals_by_key.get(key)
+        if ordinal is not None and ordinal < len(bonus):
+            bonus[ordinal] = max(bonus[ordinal], value)

@@ -7,12 +7,12 @@ import asyncio
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentmem.recall.again import by_all, worded
-from agentmem.recall.asking import LLMOptions, asked, tidied
-from agentmem.recall.technique import Hits, Memory, Query, Ranked
+from agentmem.recall.again import search_hybrid, with_text
+from agentmem.recall.asking import LLMTechniqueOptions, build_technique_request, normalize_sentences
+from agentmem.recall.technique import RecallQuery, ScoreList, ScoreLists, SearchContext
 
 
-class Options(LLMOptions):
+class Options(LLMTechniqueOptions):
     """`statements` is how many are used at most, `weight` that of the list beside the query's own, 1 each."""
 
     statements: int = Field(default=3, ge=1, le=5)
@@ -21,18 +21,20 @@ class Options(LLMOptions):
     max_tokens: int = Field(default=200, ge=1)
 
 
-class Statements(BaseModel):
+class QuestionStatements(BaseModel):
     """What the model is asked for."""
 
     statements: list[str]
 
 
-async def search(query: Query, memory: Memory, options: Options) -> Hits:
+async def search(query: RecallQuery, context: SearchContext, options: Options) -> ScoreLists:
     """The list `expansion`: of each record its best score over the statements."""
-    request = asked("expansion", query.read.text, max_tokens=options.max_tokens, temperature=options.temperature)
-    statements = tidied((await memory.ask(request, Statements)).statements, options.statements)
+    request = build_technique_request(
+        "expansion", query.parsed.text, max_tokens=options.max_tokens, temperature=options.temperature
+    )
+    statements = normalize_sentences((await context.ask(request, QuestionStatements)).statements, options.statements)
     if not statements:
-        memory.note("the model gave no statement")
+        context.add_trace_note("the model gave no statement")
         return {}
-    found = await asyncio.gather(*(by_all(worded(query, statement), memory) for statement in statements))
-    return {"expansion": Ranked(np.fmax.reduce(found), weight=options.weight)}
+    found = await asyncio.gather(*(search_hybrid(with_text(query, statement), context) for statement in statements))
+    return {"expansion": ScoreList(np.fmax.reduce(found), weight=options.weight)}

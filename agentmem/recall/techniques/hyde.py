@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from agentmem.recall.again import by_meaning, worded
-from agentmem.recall.asking import LLMOptions, asked, tidied
-from agentmem.recall.technique import Hits, Memory, Query, Ranked
+from agentmem.recall.again import search_semantic, with_text
+from agentmem.recall.asking import LLMTechniqueOptions, build_technique_request, normalize_sentences
+from agentmem.recall.technique import RecallQuery, ScoreList, ScoreLists, SearchContext
 
 
-class Options(LLMOptions):
+class Options(LLMTechniqueOptions):
     """`weight` is that of the list beside the query's own, which weigh 1 each."""
 
     weight: float = Field(default=0.5, gt=0)
@@ -21,19 +21,21 @@ class Options(LLMOptions):
     max_tokens: int = Field(default=150, ge=1)
 
 
-class Answer(BaseModel):
+class HypotheticalAnswer(BaseModel):
     """What the model is asked for."""
 
     sentence: str
 
 
-async def search(query: Query, memory: Memory, options: Options) -> Hits:
+async def search(query: RecallQuery, context: SearchContext, options: Options) -> ScoreLists:
     """The list `hyde`. Nothing without a vector index."""
-    if memory.vectors is None:
+    if context.vectors is None:
         return {}
-    request = asked("hyde", query.read.text, max_tokens=options.max_tokens, temperature=options.temperature)
-    sentences = tidied([(await memory.ask(request, Answer)).sentence], 1)
+    request = build_technique_request(
+        "hyde", query.parsed.text, max_tokens=options.max_tokens, temperature=options.temperature
+    )
+    sentences = normalize_sentences([(await context.ask(request, HypotheticalAnswer)).sentence], 1)
     if not sentences:
-        memory.note("the model's sentence was empty")
+        context.add_trace_note("the model's sentence was empty")
         return {}
-    return {"hyde": Ranked(await by_meaning(worded(query, sentences[0]), memory), weight=options.weight)}
+    return {"hyde": ScoreList(await search_semantic(with_text(query, sentences[0]), context), weight=options.weight)}

@@ -13,16 +13,15 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
-from agentmem.model.outline import ASKS_ANY, Bools, Floats, Ints, Outline
+from agentmem.model.outline import CONTAINS_QUESTION, Bools, Floats, Ints, RecordColumns
 from agentmem.model.ranking import Doubles
-from agentmem.recall.aside import aside
-from agentmem.recall.neighbours import Neighbours, answers, inverse, leaning, taken
-from agentmem.recall.spoken import GLOSS
-from agentmem.recall.technique import Hits, Memory, Query, Ranked
-from agentmem.recall.technique import Options as TechniqueOptions
+from agentmem.recall.aside import offload_if_large
+from agentmem.recall.neighbours import TurnNeighbors, answers_question, context_window, invert, neighbor_values
+from agentmem.recall.spoken import TURN_SUMMARY
+from agentmem.recall.technique import RecallQuery, ScoreList, ScoreLists, SearchContext, TechniqueOptions
 from agentmem.stores import Postings
 
-DENSE = 16  # a term in more than every sixteenth slot is summed by column, others by sorting
+DENSE_FRACTION = 16  # a term in more than every sixteenth slot is summed by column, others by sorting
 
 
 class Options(TechniqueOptions):
@@ -35,86 +34,96 @@ class Options(TechniqueOptions):
     after: float = Field(default=0.2, ge=0)
 
 
-async def search(query: Query, memory: Memory, options: Options) -> Hits:
+async def search(query: RecallQuery, context: SearchContext, options: Options) -> ScoreLists:
     """The list `words`: 0 where no term of the query occurs. Nothing for a query without terms."""
-    if not query.read.terms:
+    if not query.parsed.terms:
         return {}
-    matches = await memory.match(list(dict.fromkeys(query.read.terms)))
-    return {"words": Ranked(await aside(memory.outline.size, bm25, query.read.terms, matches, memory, options))}
+    matches = await context.match(list(dict.fromkeys(query.parsed.terms)))
+    return {
+        "words": ScoreList(
+            await offload_if_large(context.columns.size, score_bm25, query.parsed.terms, matches, context, options)
+        )
+    }
 
 
-def bm25(terms: list[str], matches: Mapping[str, Postings], memory: Memory, options: Options) -> Floats:
+def score_bm25(
+    query_terms: list[str], postings_by_term: Mapping[str, Postings], context: SearchContext, options: Options
+) -> Floats:
     """Scores by slot. A term that the query repeats counts as often."""
-    outline = memory.outline
-    ground = memory.kept.once(options, outline, memory.mask, lambda: _ground(memory, options), memory.current)
-    scores = np.zeros(outline.size)
-    for term, repeats in sorted(Counter(terms).items()):
-        if (postings := matches.get(term)) is None:
+    columns = context.columns
+    ground = context.cache.get_or_compute(
+        options, columns, context.mask, lambda: _build_collection_stats(context, options), context.current_mask
+    )
+    scores = np.zeros(columns.size)
+    for term, repeats in sorted(Counter(query_terms).items()):
+        if (postings := postings_by_term.get(term)) is None:
             continue
-        postings = _with_glosses(postings, memory, ground)
-        held = int(ground.counted[postings.slots].sum())
-        rarity = np.log1p(max(ground.total - held + 0.5, 0.5) / (held + 0.5))
-        slots, frequency = _smoothed(postings, memory, ground, options)
-        scores[slots] += repeats * rarity * frequency / (frequency + ground.norm[slots])
+        postings = _add_summary_postings(postings, context, ground)
+        held = int(ground.document_mask[postings.ordinals].sum())
+        rarity = np.log1p(max(ground.document_count - held + 0.5, 0.5) / (held + 0.5))
+        ordinals, frequency = _smooth_frequencies(postings, context, ground, options)
+        scores[ordinals] += repeats * rarity * frequency / (frequency + ground.length_norm[ordinals])
     return scores.astype(np.float32)
 
 
-class _Ground(NamedTuple):
+class _CollectionStats(NamedTuple):
     """What does not depend on the query: by slot the share of the length in BM25, and who leans back and forward on it
     with what weight of its words, and which turn it explains, -1 for none; and which records count as having words, and
     how many they are: the current ones without glosses."""
 
-    norm: Doubles
-    heirs: Ints
-    handed: Doubles
-    tellers: Ints
-    explained: Ints
-    counted: Bools
-    total: int
+    length_norm: Doubles
+    next_turns: Ints
+    next_turn_shares: Doubles
+    previous_turns: Ints
+    summarized_turns: Ints
+    document_mask: Bools
+    document_count: int
 
 
-def _ground(memory: Memory, options: Options) -> _Ground:
-    outline, near = memory.outline, memory.near
-    counted = memory.current & (outline.kind != outline.kinds.find(GLOSS))
-    return _Ground(
-        norm=options.k1 * (1 - options.b + options.b * _relative_lengths(memory, options)),
-        heirs=inverse(near.before),
-        handed=np.where((outline.asks & ASKS_ANY) != 0, options.answer, options.before),
-        tellers=inverse(near.after),
-        explained=_explained(memory),
-        counted=counted,
-        total=int((counted & (outline.words > 0)).sum()),
+def _build_collection_stats(context: SearchContext, options: Options) -> _CollectionStats:
+    columns, near = context.columns, context.context_neighbors
+    counted = context.current_mask & (columns.kind != columns.kinds.find_code(TURN_SUMMARY))
+    return _CollectionStats(
+        length_norm=options.k1 * (1 - options.b + options.b * _relative_lengths(context, options)),
+        next_turns=invert(near.previous),
+        next_turn_shares=np.where((columns.asks & CONTAINS_QUESTION) != 0, options.answer, options.before),
+        previous_turns=invert(near.next),
+        summarized_turns=_summarized_turns(context),
+        document_mask=counted,
+        document_count=int((counted & (columns.words > 0)).sum()),
     )
 
 
-def _explained(memory: Memory) -> Ints:
+def _summarized_turns(context: SearchContext) -> Ints:
     """By slot of a gloss, the turn that it explains and that has its words beside its own; -1 for others."""
-    outline = memory.outline
-    gloss = memory.current & (outline.kind == outline.kinds.find(GLOSS))
-    return np.asarray(np.where(gloss, outline.turn, -1))
+    columns = context.columns
+    gloss = context.current_mask & (columns.kind == columns.kinds.find_code(TURN_SUMMARY))
+    return np.asarray(np.where(gloss, columns.turn, -1))
 
 
-def _with_glosses(postings: Postings, memory: Memory, ground: _Ground) -> Postings:
+def _add_summary_postings(postings: Postings, context: SearchContext, stats: _CollectionStats) -> Postings:
     """One term's postings, and once for each turn that lacks it and whose gloss has it."""
-    turns = ground.explained[postings.slots]
+    turns = stats.summarized_turns[postings.ordinals]
     turns = turns[turns >= 0]
     if not len(turns):
         return postings
-    more = np.setdiff1d(turns, postings.slots)
-    slots = np.concatenate([postings.slots, more])
+    more = np.setdiff1d(turns, postings.ordinals)
+    ordinals = np.concatenate([postings.ordinals, more])
     counts = np.concatenate([postings.counts, np.ones(len(more), dtype=postings.counts.dtype)])
-    order = np.argsort(slots, kind="stable")
-    return Postings(slots[order], counts[order])
+    order = np.argsort(ordinals, kind="stable")
+    return Postings(ordinals[order], counts[order])
 
 
-def _smoothed(postings: Postings, memory: Memory, ground: _Ground, options: Options) -> tuple[Ints, Doubles]:
+def _smooth_frequencies(
+    postings: Postings, context: SearchContext, stats: _CollectionStats, options: Options
+) -> tuple[Ints, Doubles]:
     """Slots and frequencies of one term."""
-    seen = memory.mask[postings.slots]
-    slots, counts = postings.slots[seen], postings.counts[seen].astype(np.float64)
-    where = np.concatenate([slots, ground.heirs[slots], ground.tellers[slots]])
-    weight = np.concatenate([counts, counts * ground.handed[slots], counts * options.after])
+    seen = context.mask[postings.ordinals]
+    ordinals, counts = postings.ordinals[seen], postings.counts[seen].astype(np.float64)
+    where = np.concatenate([ordinals, stats.next_turns[ordinals], stats.previous_turns[ordinals]])
+    weight = np.concatenate([counts, counts * stats.next_turn_shares[ordinals], counts * options.after])
     where, weight = where[where >= 0], weight[where >= 0]
-    if DENSE * len(where) < memory.outline.size:
+    if DENSE_FRACTION * len(where) < context.columns.size:
         distinct, place = np.unique(where, return_inverse=True)
         return distinct, np.bincount(place.reshape(-1), weights=weight).astype(np.float64)
     column = np.bincount(where, weights=weight).astype(np.float64)
@@ -122,22 +131,28 @@ def _smoothed(postings: Postings, memory: Memory, ground: _Ground, options: Opti
     return distinct, column[distinct]
 
 
-def _relative_lengths(memory: Memory, options: Options) -> Doubles:
+def _relative_lengths(context: SearchContext, options: Options) -> Doubles:
     """Smoothed length of each record over the mean of its kind: claims are not measured by the length of turns."""
-    outline = memory.outline
-    lengths = _smoothed_lengths(memory.near, outline, options)
+    columns = context.columns
+    lengths = _smooth_lengths(context.context_neighbors, columns, options)
     known = lengths
-    counted = memory.current & (outline.words > 0)
-    if not np.array_equal(counted, memory.mask):  # the mean is over what is current in all channels
-        known = _smoothed_lengths(leaning(memory.links, memory.current, outline.words), outline, options)
-    kinds = np.maximum(outline.kind, 0)
-    number = np.bincount(kinds[counted], minlength=len(outline.kinds.values))
-    total = np.bincount(kinds[counted], weights=known[counted], minlength=len(outline.kinds.values))
+    counted = context.current_mask & (columns.words > 0)
+    if not np.array_equal(counted, context.mask):  # the mean is over what is current in all channels
+        known = _smooth_lengths(
+            context_window(context.all_neighbors, context.current_mask, columns.words), columns, options
+        )
+    kinds = np.maximum(columns.kind, 0)
+    number = np.bincount(kinds[counted], minlength=len(columns.kinds.values))
+    total = np.bincount(kinds[counted], weights=known[counted], minlength=len(columns.kinds.values))
     mean = np.where(total > 0, total / np.maximum(number, 1), 1.0)
     return np.asarray(lengths / mean[kinds])
 
 
-def _smoothed_lengths(near: Neighbours, outline: Outline, options: Options) -> Doubles:
-    lengths = outline.length.astype(np.float64)
-    share = np.where(answers(near, outline.asks), options.answer, options.before)
-    return np.asarray(lengths + share * taken(lengths, near.before) + options.after * taken(lengths, near.after))
+def _smooth_lengths(neighbors: TurnNeighbors, columns: RecordColumns, options: Options) -> Doubles:
+    lengths = columns.length.astype(np.float64)
+    share = np.where(answers_question(neighbors, columns.asks), options.answer, options.before)
+    return np.asarray(
+        lengths
+        + share * neighbor_values(lengths, neighbors.previous)
+        + options.after * neighbor_values(lengths, neighbors.next)
+    )

@@ -12,17 +12,17 @@ from datetime import UTC, date, datetime, time, timedelta
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentmem.model.clock import micros
-from agentmem.model.outline import ALWAYS, Floats
-from agentmem.recall.again import configured, worded
-from agentmem.recall.asking import LLMOptions, asked, tidied
-from agentmem.recall.technique import Hits, Memory, Query, Ranked
+from agentmem.model.clock import to_micros
+from agentmem.model.outline import MIN_TIME, Floats
+from agentmem.recall.again import options_of, with_text
+from agentmem.recall.asking import LLMTechniqueOptions, build_technique_request, normalize_sentences
+from agentmem.recall.technique import RecallQuery, ScoreList, ScoreLists, SearchContext
 from agentmem.recall.techniques import entity, keyword
 
-MOST = 8  # names, and keywords
+MAX_VALUES = 8  # names, and keywords
 
 
-class Options(LLMOptions):
+class Options(LLMTechniqueOptions):
     """What is added: `date` to what began in the time range, `kind` to records of the kinds asked for, `named` to the
     entities and `linked` to what is one step from them. `weight` is that of the keywords beside the query's own lists,
     which weigh 1 each."""
@@ -36,7 +36,7 @@ class Options(LLMOptions):
     max_tokens: int = Field(default=200, ge=1)
 
 
-class Filters(BaseModel):
+class QuestionFilters(BaseModel):
     """What the model is asked for."""
 
     first_day: str | None = None
@@ -46,59 +46,61 @@ class Filters(BaseModel):
     keywords: list[str] = []
 
 
-async def search(query: Query, memory: Memory, options: Options) -> Hits:
+async def search(query: RecallQuery, context: SearchContext, options: Options) -> ScoreLists:
     """The lists `range`, `kinds`, `linked` and `keywords`, each where the question says something of it."""
-    request = asked("self_query", query.read.text, max_tokens=options.max_tokens, temperature=options.temperature)
+    request = build_technique_request(
+        "self_query", query.parsed.text, max_tokens=options.max_tokens, temperature=options.temperature
+    )
     today = f"Today is {query.now:%A}, {query.now.date().isoformat()}.\n"
-    filters = await memory.ask(replace(request, content=today + request.content), Filters)
-    lists: dict[str, Ranked] = {}
-    if (inside := _in_range(filters, memory)) is not None:
-        lists["range"] = Ranked(options.date * inside, "added")
-    if (asked_for := _of_kinds(filters.kinds, query, memory)) is not None:
-        lists["kinds"] = Ranked(options.kind * asked_for, "added")
-    if names := tidied(filters.entities, MOST):
-        by_link = configured("entity", entity.Options, memory)
+    filters = await context.ask(replace(request, content=today + request.content), QuestionFilters)
+    lists: dict[str, ScoreList] = {}
+    if (inside := _date_range_mask(filters, context)) is not None:
+        lists["range"] = ScoreList(options.date * inside, "added")
+    if (asked_for := _kind_mask(filters.kinds, query, context)) is not None:
+        lists["kinds"] = ScoreList(options.kind * asked_for, "added")
+    if names := normalize_sentences(filters.entities, MAX_VALUES):
+        by_link = options_of("entity", entity.Options, context)
         by_link = by_link.model_copy(update={"named": options.named, "linked": options.linked})
         # The question stays beside the names, because its words choose among their relations.
-        found = await entity.search(worded(query, f"{', '.join(names)}. {query.read.text}"), memory, by_link)
+        found = await entity.search(with_text(query, f"{', '.join(names)}. {query.parsed.text}"), context, by_link)
         lists |= {"linked": found["entities"]} if found else {}
-    if words := tidied(filters.keywords, MOST):
+    if words := normalize_sentences(filters.keywords, MAX_VALUES):
         found = await keyword.search(
-            worded(query, ", ".join(words)), memory, configured("keyword", keyword.Options, memory)
+            with_text(query, ", ".join(words)), context, options_of("keyword", keyword.Options, context)
         )
         lists |= {"keywords": replace(found["words"], weight=options.weight)} if found else {}
     return lists
 
 
-def _in_range(filters: Filters, memory: Memory) -> Floats | None:
+def _date_range_mask(filters: QuestionFilters, context: SearchContext) -> Floats | None:
     """1 for what began to be true in the range. A range that no day lies in is dropped with a note."""
     if not (filters.first_day or filters.last_day):
         return None
     try:
-        first = _midnight(filters.first_day) if filters.first_day else None
-        last = _midnight(filters.last_day) + timedelta(days=1) if filters.last_day else None
+        first = _parse_midnight(filters.first_day) if filters.first_day else None
+        last = _parse_midnight(filters.last_day) + timedelta(days=1) if filters.last_day else None
     except (ValueError, OverflowError):
-        memory.note("time range dropped: no calendar days")
+        context.add_trace_note("time range dropped: no calendar days")
         return None
     if first is not None and last is not None and first >= last:
-        memory.note("time range dropped: it ends before it begins")
+        context.add_trace_note("time range dropped: it ends before it begins")
         return None
-    begins = memory.outline.valid_from
-    inside = memory.mask & (begins != ALWAYS)
+    begins = context.columns.valid_from
+    inside = context.mask & (begins != MIN_TIME)
     if first is not None:
-        inside &= begins >= micros(first)
+        inside &= begins >= to_micros(first)
     if last is not None:
-        inside &= begins < micros(last)
+        inside &= begins < to_micros(last)
     return np.asarray(inside, dtype=np.float32)
 
 
-def _midnight(day: str) -> datetime:
+def _parse_midnight(day: str) -> datetime:
     return datetime.combine(date.fromisoformat(day.strip()), time.min, tzinfo=UTC)
 
 
-def _of_kinds(kinds: list[str], query: Query, memory: Memory) -> Floats | None:
+def _kind_mask(kinds: list[str], query: RecallQuery, context: SearchContext) -> Floats | None:
     """1 for records of the kinds asked for; None when that is no kind, or every kind there is."""
     known = {kind.lower(): kind for kind in query.request.kinds}
     chosen = {known[kind.strip().lower()] for kind in kinds if kind.strip().lower() in known}
-    fits = memory.outline.kinds.among(chosen)[memory.outline.kind] & memory.mask
-    return fits.astype(np.float32) if fits.any() and not fits[memory.mask].all() else None
+    fits = context.columns.kinds.mask_for(chosen)[context.columns.kind] & context.mask
+    return fits.astype(np.float32) if fits.any() and not fits[context.mask].all() else None

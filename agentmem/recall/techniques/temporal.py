@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from agentmem.model.clock import micros
-from agentmem.model.outline import TELLS_TIME, Floats
-from agentmem.model.ranking import Ranked
+from agentmem.model.clock import to_micros
+from agentmem.model.outline import MENTIONS_TIME, Floats
+from agentmem.model.ranking import ScoreList
 from agentmem.recall.kept import split_days
-from agentmem.recall.technique import Hits, Memory, Query
-from agentmem.recall.technique import Options as TechniqueOptions
-from agentmem.text.query import relative_range
+from agentmem.recall.technique import RecallQuery, ScoreLists, SearchContext, TechniqueOptions
+from agentmem.text.query import parse_relative_range
 
 
 class Options(TechniqueOptions):
@@ -21,25 +20,25 @@ class Options(TechniqueOptions):
     when: float = Field(default=0.05, ge=0)
 
 
-async def search(query: Query, memory: Memory, options: Options) -> Hits:
+async def search(query: RecallQuery, context: SearchContext, options: Options) -> ScoreLists:
     """The lists `date` and `when`, each only where the query calls for it."""
-    lists: dict[str, Ranked] = {}
-    outline = memory.outline
-    if (dated := _dated(query, memory)) is not None:
-        lists["date"] = Ranked(options.date * dated, "added")
-    if query.read.asks_when:
-        telling = (outline.asks & TELLS_TIME) != 0
-        lists["when"] = Ranked((options.when * telling).astype(np.float32), "added")
+    lists: dict[str, ScoreList] = {}
+    columns = context.columns
+    if (dated := _date_match(query, context)) is not None:
+        lists["date"] = ScoreList(options.date * dated, "added")
+    if query.parsed.asks_when:
+        telling = (columns.asks & MENTIONS_TIME) != 0
+        lists["when"] = ScoreList((options.when * telling).astype(np.float32), "added")
     return lists
 
 
-def _dated(query: Query, memory: Memory) -> Floats | None:
+def _date_match(query: RecallQuery, context: SearchContext) -> Floats | None:
     """How well each record's time fits the dates of the query, 0 to 1; matched once per day, not per record."""
-    if (hint := query.read.dates) is not None:
-        days, place = memory.kept.days(memory.outline)
+    if (hint := query.parsed.date_hint) is not None:
+        days, place = context.cache.distinct_days(context.columns)
         return hint.match(**split_days(days))[place].astype(np.float32)
-    span = relative_range(query.read.text, query.now)
+    span = parse_relative_range(query.parsed.text, query.now)
     if span is None:
         return None
-    begins = memory.outline.valid_from
-    return np.asarray((begins >= micros(span[0])) & (begins < micros(span[1])), dtype=np.float32)
+    begins = context.columns.valid_from
+    return np.asarray((begins >= to_micros(span[0])) & (begins < to_micros(span[1])), dtype=np.float32)

@@ -13,13 +13,12 @@ import numpy as np
 from pydantic import Field
 
 from agentmem.model.outline import Floats, Ints
-from agentmem.model.ranking import Doubles, Ranked, filled, zscore
-from agentmem.recall.aside import aside
-from agentmem.recall.neighbours import NONE, Neighbours, answers, taken
-from agentmem.recall.spoken import FACT, GLOSS, speakers, speaking_for_turns
-from agentmem.recall.technique import PATIENCE, Hits, Memory, Query
-from agentmem.recall.technique import Options as TechniqueOptions
-from agentmem.stores import SENTENCE, WHOLE, Scores, Where
+from agentmem.model.ranking import Doubles, ScoreList, nan_to_zero, zscore
+from agentmem.recall.aside import offload_if_large
+from agentmem.recall.neighbours import NO_NEIGHBOR, TurnNeighbors, answers_question, neighbor_values
+from agentmem.recall.spoken import FACT, TURN_SUMMARY, expansion_kinds, find_expansions
+from agentmem.recall.technique import EMBED_TIMEOUT_SECONDS, RecallQuery, ScoreLists, SearchContext, TechniqueOptions
+from agentmem.stores import SENTENCE, WHOLE, ChunkScores, Where
 
 
 class Options(TechniqueOptions):
@@ -30,7 +29,7 @@ class Options(TechniqueOptions):
     own vector, in seconds; the deadline stands still meanwhile."""
 
     deadline: float = Field(default=2.0, gt=0)
-    patience: float = Field(default=PATIENCE, gt=0)
+    patience: float = Field(default=EMBED_TIMEOUT_SECONDS, gt=0)
     near: float = Field(default=0.3, ge=0)
     asking: float = Field(default=0.1, ge=0)
     before: float = Field(default=0.15, ge=0)
@@ -39,93 +38,100 @@ class Options(TechniqueOptions):
     told: float = Field(default=0.05, ge=0)
 
 
-async def search(query: Query, memory: Memory, options: Options) -> Hits:
+async def search(query: RecallQuery, context: SearchContext, options: Options) -> ScoreLists:
     """The lists `whole` and, where sentences have vectors, `sentence`. Nothing without a vector index."""
-    if memory.vectors is None:
+    if context.vectors is None:
         return {}
-    vector = await memory.embed(query.read.bare, options.patience)
-    where = Where(kinds=(*query.request.kinds, *speaking_for_turns(query.request.kinds)))
-    cosines = memory.kept.cosines_of(memory.identity).follow(memory.links, memory.vectors, memory.scope)
-    grains = [WHOLE] + [SENTENCE] * (SENTENCE in memory.grains)
-    between, scores = await asyncio.gather(cosines, memory.vectors.scores(vector, memory.scope, where, grains))
-    return await aside(memory.outline.size, _lists, between, scores, memory, options)
+    vector = await context.embed(query.parsed.text_without_names, options.patience)
+    where = Where(kinds=(*query.request.kinds, *expansion_kinds(query.request.kinds)))
+    cosines = context.cache.cosines_for(context.embedder_id).read(context.all_neighbors, context.vectors, context.scope)
+    granularities = [WHOLE] + [SENTENCE] * (SENTENCE in context.granularities)
+    between, scores = await asyncio.gather(
+        cosines, context.vectors.score_all(vector, context.scope, where, granularities)
+    )
+    return await offload_if_large(context.columns.size, _build_lists, between, scores, context, options)
 
 
-def _lists(between: Floats, scores: list[Scores], memory: Memory, options: Options) -> Hits:
-    lists = {"whole": Ranked(_whole(scores[0], between, memory, options))}
+def _build_lists(cosines: Floats, scores: list[ChunkScores], context: SearchContext, options: Options) -> ScoreLists:
+    lists = {"whole": ScoreList(_score_whole(scores[0], cosines, context, options))}
     if len(scores) > 1:
-        lists["sentence"] = Ranked(_sentence(scores[1], memory, options))
+        lists["sentence"] = ScoreList(_score_sentences(scores[1], context, options))
     return lists
 
 
-def _whole(found: Scores, cosines: Floats, memory: Memory, options: Options) -> Floats:
-    alone = _column(memory, found.slots, found.scores)
-    near, missing = memory.near, np.isnan(alone)
-    if (missing & memory.mask).any():  # some vectors are still to come, and nobody leans on what has none
-        near = Neighbours(
-            np.where(taken(missing, near.before), NONE, near.before),
-            np.where(taken(missing, near.after), NONE, near.after),
+def _score_whole(chunk_scores: ChunkScores, cosines: Floats, context: SearchContext, options: Options) -> Floats:
+    alone = _visible_scores(context, chunk_scores.ordinals, chunk_scores.scores)
+    near, missing = context.context_neighbors, np.isnan(alone)
+    if (missing & context.mask).any():  # some vectors are still to come, and nobody leans on what has none
+        near = TurnNeighbors(
+            np.where(neighbor_values(missing, near.previous), NO_NEIGHBOR, near.previous),
+            np.where(neighbor_values(missing, near.next), NO_NEIGHBOR, near.next),
         )
-        lengths = _lengths(near, cosines, options.near)
+        lengths = _window_lengths(near, cosines, options.near)
     else:
-        lengths = memory.kept.once(
-            (memory.identity, options.near), memory.outline, memory.mask,
-            lambda: _lengths(near, cosines, options.near), cosines,
+        lengths = context.cache.get_or_compute(
+            (context.embedder_id, options.near), context.columns, context.mask,
+            lambda: _window_lengths(near, cosines, options.near), cosines,
         )  # fmt: skip
-    sums = alone + options.near * (taken(alone, near.before) + taken(alone, near.after))
+    sums = alone + options.near * (neighbor_values(alone, near.previous) + neighbor_values(alone, near.next))
     return np.asarray(sums / lengths, dtype=np.float32)
 
 
-def _lengths(near: Neighbours, cosines: Floats, weight: float) -> Floats:
+def _window_lengths(neighbors: TurnNeighbors, cosines: Floats, weight: float) -> Floats:
     """Lengths of V + weight (V before + V after), by slot, from the cosines between them alone."""
-    first, last = near.before >= 0, near.after >= 0
-    with_before, across = filled(cosines)
-    inside = np.where(first, with_before, 0) + taken(with_before, near.after)
+    first, last = neighbors.previous >= 0, neighbors.next >= 0
+    with_before, across = nan_to_zero(cosines)
+    inside = np.where(first, with_before, 0) + neighbor_values(with_before, neighbors.next)
     square = 1 + weight**2 * (first.astype(np.float32) + last)
     square += 2 * weight * inside + 2 * weight**2 * np.where(first & last, across, 0)
     return np.asarray(np.sqrt(np.maximum(square, 1e-6)), dtype=np.float32)
 
 
-def _sentence(found: Scores, memory: Memory, options: Options) -> Floats:
+def _score_sentences(chunk_scores: ChunkScores, context: SearchContext, options: Options) -> Floats:
     """The best sentence of each record as a z-score, plus a share of the neighbours' where theirs are above average."""
-    if not len(found.slots):
-        return np.full(memory.outline.size, np.nan, dtype=np.float32)
-    kept, outline, near = memory.kept, memory.outline, memory.near
-    scores = found.scores - (options.asking * memory.calm) * found.asks
-    first = kept.once("first passages", outline, memory.mask, lambda: _first(found.slots), found.slots)
-    share = kept.once(options, outline, memory.mask, lambda: _share(memory, options))
-    best = _by_slot(outline.size, found.slots[first], np.maximum.reduceat(scores, first))
-    for kind, less in ((GLOSS, 0.0), (FACT, options.told)):
-        spoken = speakers(memory, kind)
-        np.fmax.at(best, spoken.turns, best[spoken.slots] - np.float32(less))
-    best[~memory.mask] = np.nan
-    standing = zscore(best, memory.basis)
+    if not len(chunk_scores.ordinals):
+        return np.full(context.columns.size, np.nan, dtype=np.float32)
+    kept, columns, near = context.cache, context.columns, context.context_neighbors
+    scores = chunk_scores.scores - (options.asking * context.statement_ratio) * chunk_scores.is_question
+    first = kept.get_or_compute(
+        "first passages", columns, context.mask, lambda: _record_starts(chunk_scores.ordinals), chunk_scores.ordinals
+    )
+    share = kept.get_or_compute(options, columns, context.mask, lambda: _before_shares(context, options))
+    best = _scores_by_ordinal(columns.size, chunk_scores.ordinals[first], np.maximum.reduceat(scores, first))
+    for kind, less in ((TURN_SUMMARY, 0.0), (FACT, options.told)):
+        spoken = find_expansions(context, kind)
+        np.fmax.at(best, spoken.turn_ordinals, best[spoken.ordinals] - np.float32(less))
+    best[~context.mask] = np.nan
+    standing = zscore(best, context.normalization_mask)
     good = np.fmax(standing, 0)
-    standing += share * taken(good, near.before) + options.after * taken(good, near.after)
+    standing += share * neighbor_values(good, near.previous) + options.after * neighbor_values(good, near.next)
     return standing.astype(np.float32)
 
 
-def _first(slots: Ints) -> Ints:
+def _record_starts(ordinals: Ints) -> Ints:
     """Where the passages of each record begin."""
-    return np.flatnonzero(np.concatenate([[True], slots[1:] != slots[:-1]]))
+    return np.flatnonzero(np.concatenate([[True], ordinals[1:] != ordinals[:-1]]))
 
 
-def _share(memory: Memory, options: Options) -> Doubles:
-    return np.asarray(options.before + options.answer * answers(memory.near, memory.outline.asks), dtype=np.float64)
+def _before_shares(context: SearchContext, options: Options) -> Doubles:
+    return np.asarray(
+        options.before + options.answer * answers_question(context.context_neighbors, context.columns.asks),
+        dtype=np.float64,
+    )
 
 
-def _column(memory: Memory, slots: Ints, scores: Floats) -> Floats:
+def _visible_scores(context: SearchContext, ordinals: Ints, scores: Floats) -> Floats:
     """Scores by slot, NaN for what is not visible or has none."""
-    column = _by_slot(memory.outline.size, slots, scores)
-    column[~memory.mask] = np.nan
+    column = _scores_by_ordinal(context.columns.size, ordinals, scores)
+    column[~context.mask] = np.nan
     return column
 
 
-def _by_slot(size: int, slots: Ints, scores: Floats) -> Floats:
+def _scores_by_ordinal(size: int, ordinals: Ints, scores: Floats) -> Floats:
     """Scores by slot, NaN for what has none. An index ahead of the outline is cut off."""
     column = np.full(size, np.nan, dtype=np.float32)
-    if len(slots) and slots[-1] >= size:
-        inside = slots < size
-        slots, scores = slots[inside], scores[inside]
-    column[slots] = scores
+    if len(ordinals) and ordinals[-1] >= size:
+        inside = ordinals < size
+        ordinals, scores = ordinals[inside], scores[inside]
+    column[ordinals] = scores
     return column

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from agentmem.stores.neo4j.graph import Neo4jGraph, open_graph
 from agentmem.stores.neo4j.migrations import migrate
-from agentmem.stores.neo4j.vectors import Neo4jNodeVectors, make_indexes
+from agentmem.stores.neo4j.vectors import Neo4jNodeVectors, create_indexes
 
-__all__ = ["Neo4jGraph", "Neo4jNodeVectors", "make_indexes", "migrate", "open_graph"]
+__all__ = ["Neo4jGraph", "Neo4jNodeVectors", "create_indexes", "migrate", "open_graph"]

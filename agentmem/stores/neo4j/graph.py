@@ -13,27 +13,27 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agentmem.errors import ConfigError, Conflict, StoreUnavailable
-from agentmem.model.changes import JournalEntry, Stored
-from agentmem.model.clock import Clock, from_micros, micros
+from agentmem.model.changes import JournalEntry, StoredRecord
+from agentmem.model.clock import Clock, from_micros, to_micros
 from agentmem.model.records import Edge, EdgeKind, Key
 from agentmem.model.scope import Scope
-from agentmem.stores import Neighbour, RecordStore
-from agentmem.stores.neo4j.apply import Draft
-from agentmem.stores.neo4j.connection import Database, Refused, Transaction, read_address, rows
-from agentmem.stores.neo4j.migrations import examiner
-from agentmem.stores.neo4j.shape import HIDDEN, key_of, name_of
-from agentmem.stores.neo4j.statements import walking, writing
-from agentmem.stores.neo4j.walk import Walk
-from agentmem.text.blocks import load_schema
+from agentmem.stores import Neighbor, RecordReader
+from agentmem.stores.neo4j.apply import GraphBatch
+from agentmem.stores.neo4j.connection import AuthenticationFailed, Neo4jDatabase, Transaction, fetch_rows, parse_address
+from agentmem.stores.neo4j.migrations import build_schema_check
+from agentmem.stores.neo4j.shape import HIDDEN, node_key, parse_node_key
+from agentmem.stores.neo4j.statements import graph_query, graph_update
+from agentmem.stores.neo4j.walk import Neo4jWalk
+from agentmem.text.blocks import load_migrations
 
 T = TypeVar("T")
-RECORDS_AT_ONCE = 1000
-NODES_AT_ONCE = 5000  # taken out in one transaction
-HELD_MILLISECONDS = 120_000  # how long a rebuild that was killed keeps others waiting
+RECORD_BATCH_SIZE = 1000
+NODE_BATCH_SIZE = 5000  # taken out in one transaction
+REBUILD_LEASE_MS = 120_000  # how long a rebuild that was killed keeps others waiting
 
 
 async def open_graph(
-    url: str, clock: Clock, records: RecordStore, *, store_id: str, credentials: Mapping[str, str] | None = None,
+    url: str, clock: Clock, records: RecordReader, *, store_id: str, credentials: Mapping[str, str] | None = None,
     schema: Path | None = None,
 ) -> Neo4jGraph:  # fmt: skip
     """The graph of a store at `neo4j://user:password@host:7687`, or with `credentials` {user, password} beside the URL.
@@ -43,10 +43,12 @@ async def open_graph(
     a password that cannot work and for a missing driver, SchemaMismatch for a database that is not migrated, is newer
     or belongs to another store.
     """
-    database = Database(read_address(url, credentials), examiner(load_schema("neo4j", schema), store_id))
+    database = Neo4jDatabase(
+        parse_address(url, credentials), build_schema_check(load_migrations("neo4j", schema), store_id)
+    )
     try:
-        await database.ready()
-    except Refused as error:
+        await database.ensure_ready()
+    except AuthenticationFailed as error:
         await database.close()
         raise ConfigError(str(error)) from None
     except StoreUnavailable:
@@ -60,20 +62,20 @@ async def open_graph(
 class Neo4jGraph:
     """A GraphStore, see the protocol; followed with `apply`."""
 
-    def __init__(self, database: Database, clock: Clock, records: RecordStore) -> None:
+    def __init__(self, database: Neo4jDatabase, clock: Clock, records: RecordReader) -> None:
         self.database = database
         self._clock = clock
         self._records = records
 
-    async def neighbours(
+    async def neighbors(
         self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, depth: int = 2, limit: int = 50
-    ) -> list[Neighbour]:
+    ) -> list[Neighbor]:
         """Records within `depth` steps, nearest first, then by record id; never one of `keys`.
 
         Of a record with more than `limit` neighbours over one kind of edge, those recorded last are looked at.
         """
-        walk = Walk(scope, kinds, micros(self._clock.now()), limit)
-        return await self.database.read(lambda tx: walk.neighbours(tx, keys, depth))
+        walk = Neo4jWalk(scope, kinds, to_micros(self._clock.now()), limit)
+        return await self.database.read(lambda tx: walk.neighbors(tx, keys, depth))
 
     async def edges(
         self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, limit: int = 1000
@@ -83,23 +85,24 @@ class Neo4jGraph:
         Both ends are visible in the scope and not retired. Asked for SUPERSEDES alone, retired ends are shown too.
         """
         history = kinds is not None and set(kinds) == {EdgeKind.SUPERSEDES}
-        walk = Walk(scope, kinds, HIDDEN if history else micros(self._clock.now()), limit)
+        walk = Neo4jWalk(scope, kinds, HIDDEN if history else to_micros(self._clock.now()), limit)
         return await self.database.read(lambda tx: walk.edges(tx, keys))
 
-    async def get(self, kind: str, scope: Scope, after: str = "", limit: int = 1000) -> dict[str, int]:
+    async def record_seqs(self, kind: str, scope: Scope, after: str = "", limit: int = 1000) -> dict[str, int]:
         """The ids of a kind of records that the graph holds, in order, those after an id, with the `seq` of each.
 
         In all channels, retired or not; `Edge` stands for the relations that somebody stated.
         """
         asked = {"user_id": scope.user_id, "after": after, "limit": max(limit, 0)}
-        text = walking("relations" if kind == "Edge" else "records")
+        text = graph_query("relations" if kind == "Edge" else "records")
         if kind != "Edge":
-            asked |= {"after": name_of((kind, after)), "until": f"{kind};"}  # what follows all that begins with `kind:`
-        return dict(await self.database.read(lambda tx: rows(tx, text, **asked)))
+            # what follows all that begins with `kind:`
+            asked |= {"after": node_key((kind, after)), "until": f"{kind};"}
+        return dict(await self.database.read(lambda tx: fetch_rows(tx, text, **asked)))
 
     async def watermark(self, user_id: str) -> int:
         """Up to where the graph follows the user's journal; 0 between `clear` and the end of a `rebuild`."""
-        found = await self.database.read(lambda tx: rows(tx, walking("watermark"), user_id=user_id))
+        found = await self.database.read(lambda tx: fetch_rows(tx, graph_query("watermark"), user_id=user_id))
         return int(found[0][0]) if found else 0
 
     async def watermarks(self, users: Collection[str]) -> dict[str, int]:
@@ -108,44 +111,46 @@ class Neo4jGraph:
         if not asked:
             return {}
         ((found,),) = await self.database.read(
-            lambda tx: rows(tx, walking("watermarks"), users=asked, count=len(asked))
+            lambda tx: fetch_rows(tx, graph_query("watermarks"), users=asked, count=len(asked))
         )
         return {**dict.fromkeys(asked, 0), **dict(found)}
 
-    async def followed(self, after: str = "", limit: int = 1000) -> dict[str, int]:
+    async def watermarks_page(self, after: str = "", limit: int = 1000) -> dict[str, int]:
         """A page of all users that the graph follows, by name, with their watermarks."""
-        return dict(await self.database.read(lambda tx: rows(tx, walking("followed"), after=after, limit=limit)))
+        return dict(
+            await self.database.read(lambda tx: fetch_rows(tx, graph_query("followed"), after=after, limit=limit))
+        )
 
-    async def holding(self, scope: Scope, keys: Sequence[Key] | None) -> int:
+    async def count_present(self, scope: Scope, keys: Sequence[Key] | None) -> int:
         """How many of these records, or (None) of all records of the user, are there, be it by name only.
 
         Of these records not what is merely named by one that stays, as a tool is by its calls.
         """
         user_id = scope.user_id
-        asked: list[tuple[str, dict[str, Any]]] = [(walking("held"), {"user_id": user_id})]
+        asked: list[tuple[str, dict[str, Any]]] = [(graph_query("held"), {"user_id": user_id})]
         if keys is not None:
-            names = [name_of(key) for key in keys if key[0] != "Edge"]
+            names = [node_key(key) for key in keys if key[0] != "Edge"]
             stated = [{"user_id": user_id, "id": name} for kind, name in keys if kind == "Edge"]
             asked = [
-                (walking("held_of"), {"user_id": user_id, "keys": names}),
-                (writing("held"), {"relations": stated}),
+                (graph_query("held_of"), {"user_id": user_id, "keys": names}),
+                (graph_update("held"), {"relations": stated}),
             ]
 
         async def work(tx: Transaction) -> int:
-            found = [await rows(tx, text, **values) for text, values in asked]
+            found = [await fetch_rows(tx, text, **values) for text, values in asked]
             return sum(int(count) for ((count,),) in found)
 
         return await self.database.read(work)
 
-    async def erased(self, scope: Scope, after: Key | None = None, limit: int = 1000) -> dict[Key, datetime]:
+    async def tombstones(self, scope: Scope, after: Key | None = None, limit: int = 1000) -> dict[Key, datetime]:
         """A page of the records of the user that were erased, and when."""
-        asked = {"user_id": scope.user_id, "after": name_of(after) if after else "", "limit": limit}
-        found = await self.database.read(lambda tx: rows(tx, walking("erased"), **asked))
-        return {key_of(name): from_micros(at) for name, at in found}
+        asked = {"user_id": scope.user_id, "after": node_key(after) if after else "", "limit": limit}
+        found = await self.database.read(lambda tx: fetch_rows(tx, graph_query("erased"), **asked))
+        return {parse_node_key(name): from_micros(at) for name, at in found}
 
     async def mark_erased(self, scope: Scope, keys: Mapping[Key, datetime]) -> None:
         """Note these records as erased, too."""
-        draft = Draft(erased={(scope.user_id, key): micros(at) for key, at in keys.items()})
+        draft = GraphBatch(erased_at={(scope.user_id, key): to_micros(at) for key, at in keys.items()})
         await self.database.write(draft.write)
 
     async def apply(self, batches: Mapping[str, tuple[int, Sequence[JournalEntry]]]) -> dict[str, int]:
@@ -159,9 +164,9 @@ class Neo4jGraph:
         ]
 
         async def work(tx: Transaction) -> dict[str, int]:
-            await rows(tx, writing("lock"), users=[user["user_id"] for user in users])
-            found = await rows(tx, writing("advance"), users=users, count=len(users))
-            draft = Draft()
+            await fetch_rows(tx, graph_update("lock"), users=[user["user_id"] for user in users])
+            found = await fetch_rows(tx, graph_update("advance"), users=users, count=len(users))
+            draft = GraphBatch()
             for user_id, fits, _ in found:
                 if fits:
                     draft.add(user_id, batches[user_id][1])
@@ -172,8 +177,8 @@ class Neo4jGraph:
 
     async def clear(self, user_id: str) -> None:
         """Take out all that is there of the user, so that it is built again from the start of the journal."""
-        await self._empty(user_id)
-        await self._in_lock(user_id, "release", seq=0)
+        await self._clear_as_holder(user_id)
+        await self._run_locked(user_id, "release", seq=0)
 
     async def rebuild(self, scope: Scope) -> int:
         """Make the user's graph again from the current records; returns how many edges join two of them.
@@ -182,34 +187,34 @@ class Neo4jGraph:
         `apply` afterwards. A rebuild that was cut off is continued by `apply` from the start, two minutes later.
         Conflict when another one took over.
         """
-        outline, _, head = await self._records.outline(scope, 0)
-        slots = outline.slots()
-        holder = await self._empty(scope.user_id)
-        for page in _pages(list(slots.values())):
-            draft = Draft()
-            records = await self._records.by_slot(page, scope)
-            draft.put(scope.user_id, [Stored(slots[record.key], record) for record in records])
-            await self._held(scope.user_id, holder, draft.write)
+        columns, _, head = await self._records.read_columns(scope, 0)
+        ordinals = columns.ordinals_by_key()
+        holder = await self._clear_as_holder(scope.user_id)
+        for page in _pages(list(ordinals.values())):
+            draft = GraphBatch()
+            records = await self._records.read_by_ordinal(page, scope)
+            draft.upsert(scope.user_id, [StoredRecord(ordinals[record.key], record) for record in records])
+            await self._run_as_holder(scope.user_id, holder, draft.write)
 
         async def end(tx: Transaction) -> None:
-            await rows(tx, writing("release"), user_id=scope.user_id, seq=head.seq)
+            await fetch_rows(tx, graph_update("release"), user_id=scope.user_id, seq=head.seq)
 
-        await self._held(scope.user_id, holder, end)
-        found = await self.database.read(lambda tx: rows(tx, walking("count"), user_id=scope.user_id))
+        await self._run_as_holder(scope.user_id, holder, end)
+        found = await self.database.read(lambda tx: fetch_rows(tx, graph_query("count"), user_id=scope.user_id))
         return int(found[0][0])
 
     async def erase(self, scope: Scope, keys: Sequence[Key] | None) -> None:
         """Take out these records and what they state, or (None) everything of the user, the watermark too."""
         user_id = scope.user_id
         if keys is None:
-            await self._empty(user_id)
-            await self._in_lock(user_id, "forget")
+            await self._clear_as_holder(user_id)
+            await self._run_locked(user_id, "forget")
             return
-        draft = Draft()
-        draft.drop(user_id, keys)
+        draft = GraphBatch()
+        draft.remove(user_id, keys)
 
         async def work(tx: Transaction) -> None:
-            await rows(tx, writing("lock"), users=[user_id])
+            await fetch_rows(tx, graph_update("lock"), users=[user_id])
             await draft.write(tx)
 
         await self.database.write(work)
@@ -218,33 +223,35 @@ class Neo4jGraph:
         """Close the connections."""
         await self.database.close()
 
-    async def _empty(self, user_id: str) -> str:
+    async def _clear_as_holder(self, user_id: str) -> str:
         """Keep others from writing this user, and take everything out; returns what shows that it is still us."""
         holder = os.urandom(8).hex()
-        await self._in_lock(user_id, "hold", holder=holder, milliseconds=HELD_MILLISECONDS)
-        values = {"user_id": user_id, "limit": NODES_AT_ONCE}
+        await self._run_locked(user_id, "hold", holder=holder, milliseconds=REBUILD_LEASE_MS)
+        values = {"user_id": user_id, "limit": NODE_BATCH_SIZE}
         taken = 1
         while taken:
-            ((taken,),) = await self._held(user_id, holder, lambda tx: rows(tx, writing("take_out"), **values))
+            ((taken,),) = await self._run_as_holder(
+                user_id, holder, lambda tx: fetch_rows(tx, graph_update("take_out"), **values)
+            )
         return holder
 
-    async def _held(self, user_id: str, holder: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def _run_as_holder(self, user_id: str, holder: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
         async def checked(tx: Transaction) -> T:
-            await rows(tx, writing("lock"), users=[user_id])
-            asked = {"user_id": user_id, "holder": holder, "milliseconds": HELD_MILLISECONDS}
-            if not await rows(tx, writing("keep"), **asked):
+            await fetch_rows(tx, graph_update("lock"), users=[user_id])
+            asked = {"user_id": user_id, "holder": holder, "milliseconds": REBUILD_LEASE_MS}
+            if not await fetch_rows(tx, graph_update("keep"), **asked):
                 raise Conflict("somebody else took over building this user's graph; nothing is lost")
             return await work(tx)
 
         return await self.database.write(checked)
 
-    async def _in_lock(self, user_id: str, name: str, **values: Any) -> None:
+    async def _run_locked(self, user_id: str, name: str, **values: Any) -> None:
         async def work(tx: Transaction) -> None:
-            await rows(tx, writing("lock"), users=[user_id])
-            await rows(tx, writing(name), user_id=user_id, **values)
+            await fetch_rows(tx, graph_update("lock"), users=[user_id])
+            await fetch_rows(tx, graph_update(name), user_id=user_id, **values)
 
         await self.database.write(work)
 
 
-def _pages(slots: Sequence[int]) -> Iterator[Sequence[int]]:
-    return (slots[start : start + RECORDS_AT_ONCE] for start in range(0, len(slots), RECORDS_AT_ONCE))
+def _pages(ordinals: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (ordinals[start : start + RECORD_BATCH_SIZE] for start in range(0, len(ordinals), RECORD_BATCH_SIZE))

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from agentmem.errors import SchemaMismatch
-from agentmem.stores.neo4j.connection import Database, Transaction, read_address, rows
-from agentmem.text.blocks import SchemaStep, load_blocks, load_schema
+from agentmem.stores.neo4j.connection import Neo4jDatabase, Transaction, fetch_rows, parse_address
+from agentmem.text.blocks import Migration, load_migrations, load_templates
 
-SECONDS = 600.0  # for one index over all that is there
+MIGRATION_SECONDS = 600.0  # for one index over all that is there
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 
 
@@ -29,28 +29,28 @@ async def migrate(
     Raises ConfigError for a URL that cannot work, SchemaMismatch for a database of a newer version or of another store,
     StoreUnavailable when it cannot be reached.
     """
-    steps = load_schema("neo4j", schema)
-    database = Database(read_address(url, credentials), patience=SECONDS)
+    steps = load_migrations("neo4j", schema)
+    database = Neo4jDatabase(parse_address(url, credentials), retry_seconds=MIGRATION_SECONDS)
     try:
-        await database.ready()
+        await database.ensure_ready()
         version, owner = await database.read(_state)
-        _refuse(version, owner or store_id, steps, store_id)
+        _check_owner_and_version(version, owner or store_id, steps, store_id)
         for step in steps[version:]:
             await _apply(database, step, now)
         # Written last: what has an owner is complete.
-        await database.write(lambda tx: rows(tx, _cypher()["claim"], store_id=store_id))
-        _refuse(*await database.read(_state), steps, store_id)
+        await database.write(lambda tx: fetch_rows(tx, _cypher()["claim"], store_id=store_id))
+        _check_owner_and_version(*await database.read(_state), steps, store_id)
         return len(steps) - version
     finally:
         await database.close()
 
 
-def examiner(steps: Sequence[SchemaStep], store_id: str) -> Callable[[Transaction], Awaitable[None]]:
+def build_schema_check(steps: Sequence[Migration], store_id: str) -> Callable[[Transaction], Awaitable[None]]:
     """What a connection does before it is used: SchemaMismatch unless the graph is this store's and at this schema."""
 
     async def examine(tx: Transaction) -> None:
         version, owner = await _state(tx)
-        _refuse(version, owner or store_id, steps, store_id)
+        _check_owner_and_version(version, owner or store_id, steps, store_id)
         if version < len(steps) or owner is None:
             raise SchemaMismatch(
                 f"the graph has schema {version}, this version needs {len(steps)}: run agentmem migrate"
@@ -60,30 +60,30 @@ def examiner(steps: Sequence[SchemaStep], store_id: str) -> Callable[[Transactio
 
 
 async def _state(tx: Transaction) -> tuple[int, str | None]:
-    ((version, owner),) = await rows(tx, _cypher()["state"])
+    ((version, owner),) = await fetch_rows(tx, _cypher()["state"])
     return version, owner
 
 
-async def _apply(database: Database, step: SchemaStep, now: datetime) -> None:
+async def _apply(database: Neo4jDatabase, step: Migration, now: datetime) -> None:
     for statement in filter(None, map(str.strip, _COMMENT.sub("", step.text).split(";"))):
         try:
-            await database.write(_running(statement), SECONDS)
+            await database.write(_build_work(statement), MIGRATION_SECONDS)
         except SchemaMismatch:  # perhaps another one made it since this one looked; then it is there now
-            await database.write(_running(statement), SECONDS)
-    await indexes_online(database)
+            await database.write(_build_work(statement), MIGRATION_SECONDS)
+    await wait_for_indexes(database)
     applied = {"version": step.version, "description": step.name, "at": now}
-    await database.write(lambda tx: rows(tx, _cypher()["applied"], **applied))
+    await database.write(lambda tx: fetch_rows(tx, _cypher()["applied"], **applied))
 
 
-async def indexes_online(database: Database) -> None:
+async def wait_for_indexes(database: Neo4jDatabase) -> None:
     """Wait until every index is built, looking again and again.
 
     The server's own `db.awaitIndexes` would keep its locks all the while: another migration that is about to commit the
     very index it waits for would wait for those. Raises SchemaMismatch for an index that cannot be built.
     """
     now = asyncio.get_running_loop().time
-    until = now() + SECONDS
-    while found := await database.read(_running(_cypher()["unfinished"])):
+    until = now() + MIGRATION_SECONDS
+    while found := await database.read(_build_work(_cypher()["unfinished"])):
         if now() > until or any(state == "FAILED" for _, state in found):
             told = ", ".join(f"{name} is {state}" for name, state in found)
             raise SchemaMismatch(
@@ -92,11 +92,11 @@ async def indexes_online(database: Database) -> None:
         await asyncio.sleep(0.1)
 
 
-def _running(statement: str) -> Callable[[Transaction], Awaitable[list[Any]]]:
-    return lambda tx: rows(tx, statement)
+def _build_work(statement: str) -> Callable[[Transaction], Awaitable[list[Any]]]:
+    return lambda tx: fetch_rows(tx, statement)
 
 
-def _refuse(version: int, owner: str | None, steps: Sequence[SchemaStep], store_id: str) -> None:
+def _check_owner_and_version(version: int, owner: str | None, steps: Sequence[Migration], store_id: str) -> None:
     if version > len(steps):
         raise SchemaMismatch(
             f"the graph has schema {version}, written by a newer version; this one knows schema {len(steps)}. "
@@ -110,4 +110,4 @@ def _refuse(version: int, owner: str | None, steps: Sequence[SchemaStep], store_
 
 
 def _cypher() -> Mapping[str, str]:
-    return load_blocks(__package__, "migrations.cypher")
+    return load_templates(__package__, "migrations.cypher")

@@ -18,36 +18,36 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from agentmem.model.changes import Stored
-from agentmem.model.clock import from_micros, micros
-from agentmem.model.edges import PLACE, Link, link_id, stated_link, structural_edges
-from agentmem.model.records import Edge, EdgeKind, Key, Record, Status, build
+from agentmem.model.changes import StoredRecord
+from agentmem.model.clock import from_micros, to_micros
+from agentmem.model.edges import TURN_POSITION_KIND, EdgeTriple, edge_triple, structural_edge_id, structural_edges
+from agentmem.model.records import Edge, EdgeKind, Key, Record, Status, build_record
 
 HIDDEN, RETIRED, ENDLESS = -(2**63), -(2**63) + 1, 2**63 - 1
 """`visible_until` of what no walk sees, of what only history shows, and of what has no end."""
 
-STRUCTURAL = -1  # in place of the slot of an Edge record
+NO_EDGE_RECORD = -1  # in place of the slot of an Edge record
 
-_ENDS = frozenset({"edge_kind", "source", "target"})
-_RENAMED = {"Goal": {"goal_status": "status", "status": "record_status"}}
+_ENDPOINT_FIELDS = frozenset({"edge_kind", "source", "target"})
+_PROPERTY_NAMES = {"Goal": {"goal_status": "status", "status": "record_status"}}
 
 
-def name_of(key: Key) -> str:
+def node_key(key: Key) -> str:
     """The `key` of a node. A kind holds no colon."""
     return f"{key[0]}:{key[1]}"
 
 
-def key_of(name: str) -> Key:
+def parse_node_key(name: str) -> Key:
     """The Key that a node's `key` names."""
     kind, _, record_id = name.partition(":")
     return kind, record_id
 
 
-def node(user_id: str, stored: Stored) -> dict[str, Any]:
+def build_node_row(user_id: str, stored: StoredRecord) -> dict[str, Any]:
     """The row that puts a record's node."""
     record = stored.record
     properties, times = _properties(record)
-    properties |= {"user_id": user_id, "key": name_of(record.key), "slot": stored.slot, **_sight(record)}
+    properties |= {"user_id": user_id, "key": node_key(record.key), "slot": stored.ordinal, **_visibility(record)}
     properties["states"] = len(structural_edges(record))
     if record.kind == "Turn":
         properties["archived"] = record.status is Status.ARCHIVED
@@ -57,64 +57,68 @@ def node(user_id: str, stored: Stored) -> dict[str, Any]:
     return {**names, "properties": properties, "times": times}
 
 
-def relationships(user_id: str, stored: Stored) -> Iterator[dict[str, Any]]:
+def build_relationship_rows(user_id: str, stored: StoredRecord) -> Iterator[dict[str, Any]]:
     """The rows that put what a record states, but for the turn before a turn, which is named by its place."""
     record = stored.record
     if isinstance(record, Edge):
         properties, times = _properties(record)
-        stated = {name: value for name, value in properties.items() if name not in _ENDS}
-        yield _row(user_id, stated_link(record), {**stated, "slot": stored.slot, **_sight(record)}, times)
+        stated = {name: value for name, value in properties.items() if name not in _ENDPOINT_FIELDS}
+        yield _build_row(user_id, edge_triple(record), {**stated, "slot": stored.ordinal, **_visibility(record)}, times)
         return
     for link in structural_edges(record):
-        if PLACE not in (link[1][0], link[2][0]):
-            yield _structural(user_id, link, name_of(record.key), _sight(record))
+        if TURN_POSITION_KIND not in (link[1][0], link[2][0]):
+            yield _build_structural_row(user_id, link, node_key(record.key), _visibility(record))
 
 
-def follows(user_id: str, before: Mapping[str, Any], turn: Mapping[str, Any]) -> dict[str, Any]:
+def build_followed_by_row(user_id: str, previous: Mapping[str, Any], turn: Mapping[str, Any]) -> dict[str, Any]:
     """The row that puts FOLLOWED_BY between two turns, given the `key` of both and who may see the later one."""
-    link: Link = (EdgeKind.FOLLOWED_BY, key_of(before["key"]), key_of(turn["key"]))
-    return _structural(user_id, link, turn["key"], {name: turn[name] for name in ("channel", "visible_until")})
+    link: EdgeTriple = (EdgeKind.FOLLOWED_BY, parse_node_key(previous["key"]), parse_node_key(turn["key"]))
+    return _build_structural_row(
+        user_id, link, turn["key"], {name: turn[name] for name in ("channel", "visible_until")}
+    )
 
 
-def edge(user_id: str, link: Link, properties: Mapping[str, Any]) -> Edge:
+def build_edge(user_id: str, link: EdgeTriple, properties: Mapping[str, Any]) -> Edge:
     """The Edge record that a relationship is or stands for; its `recorded_at` in microseconds."""
     kind, (_, source), (_, target) = link
-    given = {name: _native(value) for name, value in properties.items() if name in Edge.model_fields}
+    given = {name: _to_python(value) for name, value in properties.items() if name in Edge.model_fields}
     if given.get("recorded_at") is not None:
         given["recorded_at"] = from_micros(given["recorded_at"])
     if "id" not in given:
-        given["id"] = link_id(link)
+        given["id"] = structural_edge_id(link)
     if "properties" in given:
         given["properties"] = json.loads(given["properties"])
-    return build(Edge, **{**given, "user_id": user_id, "edge_kind": kind, "source": source, "target": target})
+    return build_record(Edge, **{**given, "user_id": user_id, "edge_kind": kind, "source": source, "target": target})
 
 
-def _structural(user_id: str, link: Link, owner: str, sight: Mapping[str, Any]) -> dict[str, Any]:
-    return _row(user_id, link, {**sight, "slot": STRUCTURAL, "owner": owner}, {})
+def _build_structural_row(user_id: str, link: EdgeTriple, owner: str, visibility: Mapping[str, Any]) -> dict[str, Any]:
+    return _build_row(user_id, link, {**visibility, "slot": NO_EDGE_RECORD, "owner": owner}, {})
 
 
-def _row(user_id: str, link: Link, properties: Mapping[str, Any], times: Mapping[str, Any]) -> dict[str, Any]:
+def _build_row(
+    user_id: str, link: EdgeTriple, properties: Mapping[str, Any], times: Mapping[str, Any]
+) -> dict[str, Any]:
     kind, source, target = link
-    ends = {"user_id": user_id, "source": name_of(source), "target": name_of(target)}
+    ends = {"user_id": user_id, "source": node_key(source), "target": node_key(target)}
     return {**ends, "kind": str(kind), "properties": {**properties, "user_id": user_id}, "times": times}
 
 
 def _properties(record: Record) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
     """What a record's fields hold: plain values, and times as seconds and nanoseconds."""
-    renamed = _RENAMED.get(record.kind, {})
+    renamed = _PROPERTY_NAMES.get(record.kind, {})
     properties: dict[str, Any] = {}
     times: dict[str, tuple[int, int]] = {}
     for name in _fields(type(record)):
         value = getattr(record, name)
         if isinstance(value, datetime):
-            seconds, microseconds = divmod(micros(value), 1_000_000)
+            seconds, microseconds = divmod(to_micros(value), 1_000_000)
             times[name] = (seconds, microseconds * 1000)
-        elif (value := _plain(value)) is not None:
+        elif (value := _to_property(value)) is not None:
             properties[renamed.get(name, name)] = value
     return properties, times
 
 
-def _sight(record: Record) -> dict[str, Any]:
+def _visibility(record: Record) -> dict[str, Any]:
     """Who may see it, and until when."""
     return {"channel": record.channel, "visible_until": _visible_until(record)}
 
@@ -129,11 +133,11 @@ def _visible_until(record: Record) -> int:
         return HIDDEN
     if record.superseded_at is not None:
         return RETIRED
-    end = record.span()[1]
-    return ENDLESS if end is None else micros(end)
+    end = record.valid_interval()[1]
+    return ENDLESS if end is None else to_micros(end)
 
 
-def _plain(value: Any) -> Any:
+def _to_property(value: Any) -> Any:
     """What a property can hold; None for what is empty, which is left out."""
     if value is None or value in ("", (), {}):
         return None
@@ -148,6 +152,6 @@ def _plain(value: Any) -> Any:
     return to_json(value, inf_nan_mode="null").decode()
 
 
-def _native(value: Any) -> Any:
+def _to_python(value: Any) -> Any:
     """The driver's own times as Python's."""
     return value.to_native() if hasattr(value, "to_native") else value

@@ -6,22 +6,22 @@ from collections.abc import Iterable
 from functools import cache
 
 from agentmem.model.records import EdgeKind
-from agentmem.text.blocks import load_blocks
+from agentmem.text.blocks import load_templates
 
 
 @cache
-def walking(name: str, kinds: tuple[EdgeKind, ...] = tuple(EdgeKind)) -> str:
+def graph_query(name: str, kinds: tuple[EdgeKind, ...] = tuple(EdgeKind)) -> str:
     """A statement of `graph.cypher`, over relationships of some kinds."""
-    return _filled("graph.cypher", name).replace("KINDS", "|".join(kinds))
+    return _fill_statement("graph.cypher", name).replace("KINDS", "|".join(kinds))
 
 
 @cache
-def writing(name: str) -> str:
+def graph_update(name: str) -> str:
     """A statement of `apply.cypher`."""
-    return _filled("apply.cypher", name)
+    return _fill_statement("apply.cypher", name)
 
 
-def _filled(filename: str, name: str) -> str:
-    blocks = load_blocks(__package__, filename)
+def _fill_statement(filename: str, name: str) -> str:
+    blocks = load_templates(__package__, filename)
     branches: Iterable[str] = (blocks["stated"].replace("KIND", kind) for kind in EdgeKind)
     return blocks[name].replace("STATED", "\nUNION ALL\n".join(branches))

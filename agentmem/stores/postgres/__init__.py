@@ -6,35 +6,35 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agentmem.model.clock import Clock
-from agentmem.model.dues import Laws
+from agentmem.model.dues import LifecyclePolicy
 from agentmem.model.scope import SYSTEM_USER
-from agentmem.stores.fading import DEFAULT
-from agentmem.stores.postgres.connection import Database
-from agentmem.stores.postgres.jobs import open_jobs
+from agentmem.stores.fading import DEFAULT_POLICY
+from agentmem.stores.postgres.connection import PostgresDatabase
+from agentmem.stores.postgres.jobs import open_job_queue
 from agentmem.stores.postgres.log import PostgresLog
 from agentmem.stores.postgres.migrations import check_schema, migrate
-from agentmem.stores.postgres.upkeep import open_upkeep
+from agentmem.stores.postgres.upkeep import open_admin
 from agentmem.stores.postgres.vectors import open_vectors
-from agentmem.text.blocks import load_schema
+from agentmem.text.blocks import load_migrations
 
-__all__ = ["PostgresLog", "migrate", "open_jobs", "open_log", "open_upkeep", "open_vectors"]
+__all__ = ["PostgresLog", "migrate", "open_admin", "open_job_queue", "open_log", "open_vectors"]
 
 
 async def open_log(
-    url: str, clock: Clock, *, laws: Laws = DEFAULT, schema: Path | None = None,
+    url: str, clock: Clock, *, policy: LifecyclePolicy = DEFAULT_POLICY, schema: Path | None = None,
     hook: Callable[[str], None] | None = None,
 ) -> PostgresLog:  # fmt: skip
     """Open the log of a database that `migrate` has brought to this version's schema.
 
-    `laws` say when records are due for a job. `schema` is a folder of schema files in place of the package's own,
+    `policy` say when records are due for a job. `schema` is a folder of schema files in place of the package's own,
     `hook` is told of every step of an append when its statements were sent, without waiting for the server; both are
     for tests. Raises ConfigError for a URL that cannot work, SchemaMismatch for a database at another schema,
     StoreUnavailable when it cannot be reached.
     """
-    database, steps = Database(url), load_schema("postgres", schema)
+    database, steps = PostgresDatabase(url), load_migrations("postgres", schema)
     try:
-        await database.read(SYSTEM_USER, lambda db: check_schema(db, database.place, steps))
+        await database.read(SYSTEM_USER, lambda db: check_schema(db, database.address, steps))
     except BaseException:
         await database.close()
         raise
-    return PostgresLog(database, clock, laws=laws, **({} if hook is None else {"hook": hook}))
+    return PostgresLog(database, clock, policy=policy, **({} if hook is None else {"hook": hook}))

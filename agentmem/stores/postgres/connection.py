@@ -26,7 +26,7 @@ from agentmem.errors import (
 )
 from agentmem.model.scope import Operator, Scope
 from agentmem.redaction import failure_reason
-from agentmem.text.blocks import load_blocks
+from agentmem.text.blocks import load_templates
 
 if TYPE_CHECKING:
     import psycopg
@@ -37,21 +37,22 @@ if TYPE_CHECKING:
     Pool: TypeAlias = AsyncConnectionPool[Connection]
 
 T = TypeVar("T")
-Who: TypeAlias = Scope | Operator | str  # a user by scope or by id, or all users
+Principal: TypeAlias = Scope | Operator | str  # a user by scope or by id, or all users
 SCHEMES = ("postgresql://", "postgres://")
-CONNECTIONS = 16
+MAX_CONNECTIONS = 16
 CONNECT_SECONDS = 5.0  # to connect, and for a free connection
-SECONDS = 10.0  # for one transaction
+TRANSACTION_SECONDS = 10.0  # for one transaction
 GRACE_SECONDS = 2.0  # beyond that, until a server that stands still is given up
 IDLE_SECONDS = 300.0
-ATTEMPTS = 4  # of a transaction that others or a broken connection made impossible
-STATEMENTS = 256  # kept prepared by each connection
-_DATA = "22"  # the class of errors whose first line quotes a value
-_DAMAGED = ("XX001", "XX002")
-_OLD_SCHEMA = ("3F000", "42703", "42704", "42883", "42P01")  # of what our statements name, something is not there
+MAX_ATTEMPTS = 4  # of a transaction that others or a broken connection made impossible
+MAX_PREPARED_STATEMENTS = 256  # kept prepared by each connection
+_DATA_ERROR_CLASS = "22"  # the class of errors whose first line quotes a value
+_CORRUPTION_CODES = ("XX001", "XX002")
+# of what our statements name, something is not there
+_MISSING_OBJECT_CODES = ("3F000", "42703", "42704", "42883", "42P01")
 
 
-class Database:
+class PostgresDatabase:
     """One database of a server. `read` and `write` run a function inside a transaction, which may run it again.
 
     Opened without a word to the server. Raises ConfigError for a URL that cannot work and when the driver is not
@@ -59,7 +60,7 @@ class Database:
     """
 
     def __init__(self, url: str) -> None:
-        self._conninfo, self.place = read_url(url)
+        self._conninfo, self.address = parse_url(url)
         self._closed = False
         self._inherited: list[Pool | None] = []
         self._start()
@@ -68,90 +69,103 @@ class Database:
         self._pid = os.getpid()
         self._pool: Pool | None = None
         self._lock = asyncio.Lock()
-        self._returns: set[asyncio.Task[None]] = set()
-        self.breaks = 0
+        self._return_tasks: set[asyncio.Task[None]] = set()
+        self.break_count = 0
 
     def __repr__(self) -> str:
-        return f"Database({self.place!r})"
+        return f"Database({self.address!r})"
 
     async def read(
-        self, who: Who, work: Callable[[Connection], Awaitable[T]], *, seconds: float = SECONDS
+        self, principal: Principal, work: Callable[[Connection], Awaitable[T]], *,
+        timeout_seconds: float = TRANSACTION_SECONDS
     ) -> T:  # fmt: skip
         """Run a function that only reads; all its statements see the same state, and only this user's rows.
 
-        An Operator sees all users. `seconds` bounds the transaction. Raises StoreUnavailable when the server is away.
+        An Operator sees all users. `timeout_seconds` bounds the transaction. Raises StoreUnavailable when the server is
+        away.
         """
-        return await self._repeated("read", who, work, seconds)
+        return await self._run_with_retry("read", principal, work, timeout_seconds)
 
     async def write(
-        self, who: Who, work: Callable[[Connection], Awaitable[T]], *, seconds: float = SECONDS
+        self, principal: Principal, work: Callable[[Connection], Awaitable[T]], *,
+        timeout_seconds: float = TRANSACTION_SECONDS
     ) -> T:  # fmt: skip
         """Run a function and commit; any error rolls everything back. See `read`."""
-        return await self._repeated("write", who, work, seconds)
+        return await self._run_with_retry("write", principal, work, timeout_seconds)
 
-    async def note(
-        self, who: Who, work: Callable[[Connection], Awaitable[T]], *, seconds: float = SECONDS
+    async def write_relaxed(
+        self, principal: Principal, work: Callable[[Connection], Awaitable[T]], *,
+        timeout_seconds: float = TRANSACTION_SECONDS
     ) -> T:  # fmt: skip
         """`write` that does not wait for the disk: if the server fails within a second, it is lost."""
-        return await self._repeated("note", who, work, seconds)
+        return await self._run_with_retry("note", principal, work, timeout_seconds)
 
-    async def alone(self, who: Who, work: Callable[[Connection], Awaitable[T]], *, seconds: float) -> T:
+    async def run_dedicated(
+        self, principal: Principal, work: Callable[[Connection], Awaitable[T]], *, timeout_seconds: float
+    ) -> T:
         """Run a function and commit, on a connection of its own that waits for each statement (scripts, COPY)."""
         import psycopg
 
         if self._closed:
-            raise Closed(f"the connection to {self.place} was closed")
-        sql = load_blocks(__package__, "connection.sql")
-        with self._translated():
+            raise Closed(f"the connection to {self.address} was closed")
+        sql = load_templates(__package__, "connection.sql")
+        with self._translate_errors():
             async with await psycopg.AsyncConnection.connect(self._conninfo) as connection:
-                await connection.execute(sql["limits"], _limits(who, seconds, "alone"))
+                await connection.execute(sql["limits"], _session_settings(principal, timeout_seconds, "alone"))
                 return await work(connection)
 
-    async def _repeated(
-        self, mode: str, who: Who, work: Callable[[Connection], Awaitable[T]], seconds: float
+    async def _run_with_retry(
+        self, mode: str, principal: Principal, work: Callable[[Connection], Awaitable[T]], timeout_seconds: float
     ) -> T:  # fmt: skip
         import psycopg
 
-        for attempt in range(1, ATTEMPTS + 1):
-            last = attempt == ATTEMPTS
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            last = attempt == MAX_ATTEMPTS
             try:
-                with self._translated():
-                    return await self._once(mode, who, work, seconds)
+                with self._translate_errors():
+                    return await self._run_once(mode, principal, work, timeout_seconds)
             except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
                 if last:
-                    raise StoreUnavailable(f"{self.place} had too many writers at once; try again") from None
+                    raise StoreUnavailable(f"{self.address} had too many writers at once; try again") from None
                 await asyncio.sleep(0.01 * attempt)
-            except _NothingDone as error:
+            except _NotCommitted as error:
                 if last:
-                    raise StoreUnavailable(f"{self.place} ended the connection: {error}") from None
-                await self._forget_broken()
+                    raise StoreUnavailable(f"{self.address} ended the connection: {error}") from None
+                await self._drop_broken_connections()
         raise AssertionError("the last attempt returns or raises")
 
-    async def _once(self, mode: str, who: Who, work: Callable[[Connection], Awaitable[T]], seconds: float) -> T:
-        async with self._free() as connection:
-            limit = _Limit(connection, seconds + GRACE_SECONDS)
+    async def _run_once(
+        self, mode: str, principal: Principal, work: Callable[[Connection], Awaitable[T]], timeout_seconds: float
+    ) -> T:
+        async with self._acquire_connection() as connection:
+            limit = _DeadlineKiller(connection, timeout_seconds + GRACE_SECONDS)
             try:
-                return await self._transact(connection, mode, who, work, seconds)
-            except _NothingDone:
-                if limit.passed:
-                    raise StoreUnavailable(f"{self.place} did not answer in {seconds:g} s") from None
+                return await self._transact(connection, mode, principal, work, timeout_seconds)
+            except _NotCommitted:
+                if limit.has_expired:
+                    raise StoreUnavailable(f"{self.address} did not answer in {timeout_seconds:g} s") from None
                 raise
             finally:
-                limit.end()
+                limit.cancel()
 
     async def _transact(
-        self, connection: Connection, mode: str, who: Who, work: Callable[[Connection], Awaitable[T]], seconds: float
+        self,
+        connection: Connection,
+        mode: str,
+        principal: Principal,
+        work: Callable[[Connection], Awaitable[T]],
+        timeout_seconds: float,
     ) -> T:
         import psycopg
 
-        sql, ending = load_blocks(__package__, "connection.sql"), False
+        sql, ending = load_templates(__package__, "connection.sql"), False
         try:
             async with connection.pipeline() as pipeline:
                 try:
                     if mode != "read":
                         await connection.execute(sql["write"])
-                    await connection.execute(sql["limits"], _limits(who, seconds, mode))
-                    if isinstance(who, Operator):
+                    await connection.execute(sql["limits"], _session_settings(principal, timeout_seconds, mode))
+                    if isinstance(principal, Operator):
                         await self._check_operator(connection)
                     result = await work(connection)
                     ending = mode != "read"
@@ -164,37 +178,38 @@ class Database:
             return result
         except psycopg.OperationalError as error:
             if connection.closed and not ending:
-                raise _NothingDone(_said(error)) from None
+                raise _NotCommitted(_describe_error(error)) from None
             raise
         finally:
             if connection.closed:
-                self.breaks += 1
+                self.break_count += 1
             elif connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 await connection.rollback()
 
     async def _check_operator(self, connection: Connection) -> None:
-        cursor = await connection.execute(load_blocks(__package__, "connection.sql")["may_operate"])
+        cursor = await connection.execute(load_templates(__package__, "connection.sql")["may_operate"])
         if await cursor.fetchone() != (True,):
             user = connection.info.user
             raise ScopeError(
-                f'{self.place}: {user} may not read over all users; run: GRANT agentmem_worker TO "{user}"'
+                f'{self.address}: {user} may not read over all users; run: GRANT agentmem_worker TO "{user}"'
             )
 
     # -- the pool
 
     @asynccontextmanager
-    async def _free(self) -> AsyncIterator[Connection]:
+    async def _acquire_connection(self) -> AsyncIterator[Connection]:
         """A connection of the pool, and back with it; an error that it has none says what became of them."""
         import psycopg_pool
 
-        pool = await self._opened()
+        pool = await self._ensure_pool()
         try:
             connection = await pool.getconn()
         except psycopg_pool.PoolTimeout as error:
             now = pool.get_stats()
             raise StoreUnavailable(
-                f"{self.place} had no connection free within {CONNECT_SECONDS:g} s: {now.get('pool_size', 0)} open of "
-                f"{CONNECTIONS}, {now.get('requests_waiting', 0)} others waiting, "
+                f"{self.address} had no connection free within {CONNECT_SECONDS:g} s: {now.get('pool_size', 0)} open "
+                f"of "
+                f"{MAX_CONNECTIONS}, {now.get('requests_waiting', 0)} others waiting, "
                 f"{now.get('connections_errors', 0)} attempts to connect failed"
             ) from error
         try:
@@ -202,23 +217,23 @@ class Database:
         finally:
             # In a task of its own: the pool loses a connection whose return is cancelled, and recalls have deadlines.
             returned = asyncio.ensure_future(pool.putconn(connection))
-            self._returns.add(returned)
-            returned.add_done_callback(self._returns.discard)
+            self._return_tasks.add(returned)
+            returned.add_done_callback(self._return_tasks.discard)
             await asyncio.sleep(0)  # most often it is back then; to wait for the task would be three rounds of the loop
 
-    async def _opened(self) -> Pool:
+    async def _ensure_pool(self) -> Pool:
         if self._closed:
-            raise Closed(f"the connection to {self.place} was closed")
+            raise Closed(f"the connection to {self.address} was closed")
         if os.getpid() != self._pid:
             self._inherited.append(self._pool)  # kept, not closed: the parent is using its sockets
             self._start()
         if self._pool is None:
             async with self._lock:
                 if self._pool is None:
-                    self._pool = await self._open()
+                    self._pool = await self._open_pool()
         return self._pool
 
-    async def _open(self) -> Pool:
+    async def _open_pool(self) -> Pool:
         import psycopg
         import psycopg_pool
 
@@ -230,17 +245,17 @@ class Database:
             kwargs={"autocommit": True},
             configure=_configure,
             min_size=1,
-            max_size=CONNECTIONS,
+            max_size=MAX_CONNECTIONS,
             timeout=CONNECT_SECONDS,
             max_idle=IDLE_SECONDS,
             reconnect_timeout=CONNECT_SECONDS,
             open=False,
-            name=f"agentmem {self.place}",
+            name=f"agentmem {self.address}",
         )
         await pool.open()
         return pool
 
-    async def _forget_broken(self) -> None:
+    async def _drop_broken_connections(self) -> None:
         """Take connections out of the pool that a restart of the server has broken."""
         if self._pool is not None:
             with suppress(TimeoutError):
@@ -251,12 +266,12 @@ class Database:
         """Close every connection of this process; calling it again does nothing."""
         pool, self._closed, self._pool = self._pool, True, None
         if pool is not None and os.getpid() == self._pid:
-            if self._returns:
-                await asyncio.wait(self._returns)
+            if self._return_tasks:
+                await asyncio.wait(self._return_tasks)
             await pool.close()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Turn the driver's errors into the package's, once, without the cause, which quotes what was being written."""
         import psycopg
 
@@ -265,62 +280,62 @@ class Database:
         except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
             raise
         except psycopg.Error as error:
-            raise self._meaning(error) from None
+            raise self._to_store_error(error) from None
         except OSError as error:
-            raise StoreUnavailable(f"{self.place} cannot be reached: {failure_reason(error)}") from None
+            raise StoreUnavailable(f"{self.address} cannot be reached: {failure_reason(error)}") from None
 
-    def _meaning(self, error: psycopg.Error) -> StoreError | Conflict:
+    def _to_store_error(self, error: psycopg.Error) -> StoreError | Conflict:
         import psycopg
 
-        code, said = error.sqlstate or "", _said(error)
-        if code in _DAMAGED:
-            return CorruptStore(f"{self.place} is damaged: {said}. Nothing was overwritten; restore a backup")
-        if code in _OLD_SCHEMA:
-            return SchemaMismatch(f"{self.place} has not the schema of this version ({said}); run: agentmem migrate")
+        code, said = error.sqlstate or "", _describe_error(error)
+        if code in _CORRUPTION_CODES:
+            return CorruptStore(f"{self.address} is damaged: {said}. Nothing was overwritten; restore a backup")
+        if code in _MISSING_OBJECT_CODES:
+            return SchemaMismatch(f"{self.address} has not the schema of this version ({said}); run: agentmem migrate")
         if isinstance(error, psycopg.errors.QueryCanceled | psycopg.errors.LockNotAvailable):
-            return StoreUnavailable(f"{self.place} did not answer in time: {said}")
-        if code.startswith(_DATA):
-            return StoreError(f"{self.place} cannot hold a value that was to be written (SQLSTATE {code})")
+            return StoreUnavailable(f"{self.address} did not answer in time: {said}")
+        if code.startswith(_DATA_ERROR_CLASS):
+            return StoreError(f"{self.address} cannot hold a value that was to be written (SQLSTATE {code})")
         if isinstance(error, psycopg.IntegrityError):
-            return Conflict(f"{self.place}: {said}")
+            return Conflict(f"{self.address}: {said}")
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-            return StoreUnavailable(f"{self.place} cannot be used: {said}")
-        return StoreError(f"{self.place}: {said}")
+            return StoreUnavailable(f"{self.address} cannot be used: {said}")
+        return StoreError(f"{self.address}: {said}")
 
 
-class _NothingDone(Exception):
+class _NotCommitted(Exception):
     """The connection broke before anything was committed: the same transaction can be tried on another one."""
 
 
-class _Limit:
+class _DeadlineKiller:
     """Breaks a connection when a time has passed, also one whose server stands still."""
 
-    def __init__(self, connection: Connection, seconds: float) -> None:
-        self.passed = False
+    def __init__(self, connection: Connection, timeout_seconds: float) -> None:
+        self.has_expired = False
         self._connection = connection
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._pass)
+        self._timer = asyncio.get_running_loop().call_later(timeout_seconds, self._expire)
 
-    def end(self) -> None:
+    def cancel(self) -> None:
         """Let the connection be."""
         self._timer.cancel()
 
-    def _pass(self) -> None:
-        self.passed = True
+    def _expire(self) -> None:
+        self.has_expired = True
         with suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as copy:
             copy.shutdown(socket.SHUT_RDWR)
 
 
-async def rows(connection: Connection, statement: str, values: Mapping[str, Any] | None = None) -> list[Any]:
+async def fetch_rows(connection: Connection, statement: str, values: Mapping[str, Any] | None = None) -> list[Any]:
     """Run a statement and return its rows."""
     return await (await connection.execute(statement, values)).fetchall()
 
 
-async def become(connection: Connection, user_id: str) -> None:
+async def set_user(connection: Connection, user_id: str) -> None:
     """Go on with the rows of another user, in the same transaction."""
-    await connection.execute(load_blocks(__package__, "connection.sql")["user"], {"user_id": user_id})
+    await connection.execute(load_templates(__package__, "connection.sql")["user"], {"user_id": user_id})
 
 
-def read_url(url: str) -> tuple[str, str]:
+def parse_url(url: str) -> tuple[str, str]:
     """The connection string of a URL, and the place without user and password, for messages. Raises ConfigError."""
     try:
         import psycopg
@@ -347,20 +362,20 @@ def read_url(url: str) -> tuple[str, str]:
     return conninfo, f"{known.get('host', 'localhost')}:{known.get('port', 5432)}/{known.get('dbname', '')}"
 
 
-def _limits(who: Who, seconds: float, mode: str) -> dict[str, str | bool]:
-    user_id = "" if isinstance(who, Operator) else who if isinstance(who, str) else who.user_id
-    operator = "on" if isinstance(who, Operator) else "off"
+def _session_settings(principal: Principal, timeout_seconds: float, mode: str) -> dict[str, str | bool]:
+    user_id = "" if isinstance(principal, Operator) else principal if isinstance(principal, str) else principal.user_id
+    operator = "on" if isinstance(principal, Operator) else "off"
     ways = {"lasting": mode != "note", "keyed": mode in ("write", "note") and user_id != ""}
-    return {"user_id": user_id, "operator": operator, "patience": str(int(seconds * 1000)), **ways}
+    return {"user_id": user_id, "operator": operator, "patience": str(int(timeout_seconds * 1000)), **ways}
 
 
 async def _configure(connection: Connection) -> None:
-    connection.prepared_max = STATEMENTS
+    connection.prepared_max = MAX_PREPARED_STATEMENTS
     # The server, too, notices within a minute that a client is lost, and gives up what that one had locked.
-    await connection.execute(load_blocks(__package__, "connection.sql")["session"])
+    await connection.execute(load_templates(__package__, "connection.sql")["session"])
 
 
-def _said(error: psycopg.Error) -> str:
+def _describe_error(error: psycopg.Error) -> str:
     """What went wrong, in one line, with the server's advice; its other lines quote what was being written."""
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return f"{first} ({error.diag.message_hint})" if error.diag.message_hint else first

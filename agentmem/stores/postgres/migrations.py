@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 from agentmem.errors import SchemaMismatch
 from agentmem.model.scope import SYSTEM_USER
-from agentmem.stores.postgres.connection import Database, rows
-from agentmem.text.blocks import SchemaStep, load_blocks, load_schema
+from agentmem.stores.postgres.connection import PostgresDatabase, fetch_rows
+from agentmem.text.blocks import Migration, load_migrations, load_templates
 
 if TYPE_CHECKING:
     from agentmem.stores.postgres.connection import Connection
 
-OLDEST = 160000  # its number: partitions, security_invoker and STORAGE in CREATE TABLE as we use them
-DAYS_AHEAD = 7  # partitions of the audit log
-SECONDS = 600.0  # for one index over all that is there
+MIN_SERVER_VERSION = 160000  # its number: partitions, security_invoker and STORAGE in CREATE TABLE as we use them
+PARTITION_DAYS_AHEAD = 7  # partitions of the audit log
+MIGRATION_SECONDS = 600.0  # for one index over all that is there
 
 
 async def migrate(url: str, now: datetime, *, schema: Path | None = None) -> int:
@@ -32,17 +32,17 @@ async def migrate(url: str, now: datetime, *, schema: Path | None = None) -> int
     `schema` is a folder of schema files in place of the package's own. Raises ConfigError for a URL that cannot work,
     SchemaMismatch for a database of a newer version or of another program, StoreUnavailable when it cannot be reached.
     """
-    steps = load_schema("postgres", schema)
-    database = Database(url)
+    steps = load_migrations("postgres", schema)
+    database = PostgresDatabase(url)
 
     async def apply(connection: Connection) -> int:
         await connection.execute(_sql()["lock"])
         await connection.execute(_sql()["search_path"])
-        await _refuse_old(connection, database.place)
-        before = await _version(connection)
-        _refuse_newer(before, steps, database.place)
-        if before == 0 and (await rows(connection, _sql()["tables"]))[0][0]:
-            raise SchemaMismatch(f"{database.place} is the database of another program; create one for agentmem")
+        await _check_server_version(connection, database.address)
+        before = await _schema_version(connection)
+        _check_not_newer(before, steps, database.address)
+        if before == 0 and (await fetch_rows(connection, _sql()["tables"]))[0][0]:
+            raise SchemaMismatch(f"{database.address} is the database of another program; create one for agentmem")
         for step in steps[before:]:
             await connection.execute(step.text)
             done = {"version": step.version, "description": step.name, "at": now}
@@ -50,39 +50,41 @@ async def migrate(url: str, now: datetime, *, schema: Path | None = None) -> int
         if before == 0:
             store_id = str(uuid.UUID(bytes=os.urandom(16), version=4))
             await connection.execute(_sql()["identity"], {"store_id": store_id})
-            await connection.execute(_sql()["partitions"], {"days": DAYS_AHEAD})
+            await connection.execute(_sql()["partitions"], {"days": PARTITION_DAYS_AHEAD})
         return len(steps) - before
 
-    return await database.alone(SYSTEM_USER, apply, seconds=SECONDS)
+    return await database.run_dedicated(SYSTEM_USER, apply, timeout_seconds=MIGRATION_SECONDS)
 
 
-async def check_schema(connection: Connection, place: str, steps: Sequence[SchemaStep]) -> None:
+async def check_schema(connection: Connection, address: str, steps: Sequence[Migration]) -> None:
     """Raise SchemaMismatch unless the database is at the schema of these steps."""
-    found = await _version(connection)
-    _refuse_newer(found, steps, place)
+    found = await _schema_version(connection)
+    _check_not_newer(found, steps, address)
     if found < len(steps):
-        raise SchemaMismatch(f"{place} has schema {found}, this version needs {len(steps)}; run: agentmem migrate")
+        raise SchemaMismatch(f"{address} has schema {found}, this version needs {len(steps)}; run: agentmem migrate")
 
 
-async def _version(connection: Connection) -> int:
-    if not (await rows(connection, _sql()["is_versioned"]))[0][0]:
+async def _schema_version(connection: Connection) -> int:
+    if not (await fetch_rows(connection, _sql()["is_versioned"]))[0][0]:
         return 0
-    return int((await rows(connection, _sql()["version"]))[0][0])
+    return int((await fetch_rows(connection, _sql()["version"]))[0][0])
 
 
-async def _refuse_old(connection: Connection, place: str) -> None:
-    found = int((await rows(connection, _sql()["server"]))[0][0])
-    if found < OLDEST:
-        raise SchemaMismatch(f"{place} is Postgres {found // 10000}; agentmem needs {OLDEST // 10000} or newer")
-
-
-def _refuse_newer(found: int, steps: Sequence[SchemaStep], place: str) -> None:
-    if found > len(steps):
+async def _check_server_version(connection: Connection, address: str) -> None:
+    found = int((await fetch_rows(connection, _sql()["server"]))[0][0])
+    if found < MIN_SERVER_VERSION:
         raise SchemaMismatch(
-            f"{place} has schema {found}, written by a newer version; this one knows schema {len(steps)}. "
+            f"{address} is Postgres {found // 10000}; agentmem needs {MIN_SERVER_VERSION // 10000} or newer"
+        )
+
+
+def _check_not_newer(version: int, steps: Sequence[Migration], address: str) -> None:
+    if version > len(steps):
+        raise SchemaMismatch(
+            f"{address} has schema {version}, written by a newer version; this one knows schema {len(steps)}. "
             "Upgrade with: pip install --upgrade agentmem-graph"
         )
 
 
 def _sql() -> Mapping[str, str]:
-    return load_blocks(__package__, "migrations.sql")
+    return load_templates(__package__, "migrations.sql")

@@ -14,97 +14,106 @@ from agentmem.model.records import Key
 from agentmem.model.scope import SYSTEM_USER, Operator, Scope
 from agentmem.stores import restoring
 from agentmem.stores.postgres import embedders, restore, words
-from agentmem.stores.postgres.connection import Database, become, rows
-from agentmem.stores.postgres.operations import KEEPER, UPKEEP_SECONDS
-from agentmem.stores.postgres.vectors_sent import in_thread
-from agentmem.stores.restoring import Counts
-from agentmem.stores.upkeep import Lag, RawChange, RawUsage, Reach
+from agentmem.stores.postgres.connection import PostgresDatabase, fetch_rows, set_user
+from agentmem.stores.postgres.operations import MAINTENANCE_OPERATOR, MAINTENANCE_SECONDS
+from agentmem.stores.postgres.vectors_sent import run_in_thread
+from agentmem.stores.restoring import TermCounts
+from agentmem.stores.upkeep import JournalCounters, ProjectionLag, RawChange, RawUsage
 from agentmem.stores.vectors.passages import projection_name
-from agentmem.text.blocks import load_blocks
+from agentmem.text.blocks import load_templates
 
 if TYPE_CHECKING:
     from agentmem.stores.postgres.connection import Connection
 
-WORDS_AT_ONCE = 1000
+INDEX_BATCH_SIZE = 1000
 SWITCH_SECONDS = 3.0  # all writers wait for a switch
 
 
 def _sql() -> Mapping[str, str]:
-    return load_blocks(__package__, "upkeep.sql")
+    return load_templates(__package__, "upkeep.sql")
 
 
-def open_upkeep(database: Database) -> PostgresUpkeep:
+def open_admin(database: PostgresDatabase) -> PostgresAdmin:
     """The upkeep face of an opened database."""
-    return PostgresUpkeep(database)
+    return PostgresAdmin(database)
 
 
-class PostgresUpkeep:
+class PostgresAdmin:
     """An Upkeep over one database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
-    async def reach(self, scope: Scope) -> Reach:
+    async def journal_counters(self, scope: Scope) -> JournalCounters:
         """How far the user's journal goes; all zero for a user never seen."""
-        return await self._database.read(scope, lambda db: restore.reach(db, scope.user_id))
+        return await self._database.read(scope, lambda db: restore.journal_counters(db, scope.user_id))
 
-    async def raw_changes(self, scope: Scope, after: int, limit: int) -> list[RawChange]:
+    async def raw_changes(self, scope: Scope, after_seq: int, limit: int) -> list[RawChange]:
         """The journal after a position as it is stored."""
-        return await self._database.read(scope, lambda db: restore.raw_changes(db, scope.user_id, after, limit))
+        return await self._database.read(scope, lambda db: restore.raw_changes(db, scope.user_id, after_seq, limit))
 
     async def raw_usage(self, scope: Scope, after: tuple[str, str], limit: int) -> list[RawUsage]:
         """Usage rows after a (kind, id)."""
         return await self._database.read(scope, lambda db: restore.raw_usage(db, scope.user_id, after, limit))
 
-    async def restore(self, scope: Scope, changes: Sequence[RawChange]) -> None:
+    async def import_changes(self, scope: Scope, changes: Sequence[RawChange]) -> None:
         """Put raw changes back, in one transaction. What a text column cannot hold is InvalidRecord."""
         if not changes:
             return
-        piece = restoring.Piece(scope.user_id, changes)
-        await in_thread(piece.read)
+        piece = restoring.JournalSegment(scope.user_id, changes)
+        await run_in_thread(piece.parse)
         restore.check_text(changes)
-        await self._database.write(scope, lambda db: restore.put_back(db, piece), seconds=UPKEEP_SECONDS)
+        await self._database.write(
+            scope, lambda db: restore.import_segment(db, piece), timeout_seconds=MAINTENANCE_SECONDS
+        )
 
-    async def restore_usage(self, scope: Scope, rows: Sequence[RawUsage]) -> None:
+    async def import_usage(self, scope: Scope, rows: Sequence[RawUsage]) -> None:
         """Put usage rows back as they were."""
-        await self._database.write(scope, lambda db: restore.put_usage(db, scope.user_id, rows), seconds=UPKEEP_SECONDS)
+        await self._database.write(
+            scope, lambda db: restore.import_usage(db, scope.user_id, rows), timeout_seconds=MAINTENANCE_SECONDS
+        )
 
-    async def settle(self, scope: Scope, reach: Reach) -> None:
+    async def set_counters(self, scope: Scope, counters: JournalCounters) -> None:
         """Set the user's counters; Conflict when the journal ends elsewhere."""
-        await self._database.write(scope, lambda db: restore.settle(db, scope.user_id, reach))
+        await self._database.write(scope, lambda db: restore.set_counters(db, scope.user_id, counters))
 
-    async def rebuild_words(self, scope: Scope) -> int:
+    async def rebuild_terms(self, scope: Scope) -> int:
         """Make the user's word index again from the last after-image of each record."""
         user_id = scope.user_id
 
-        async def read(db: Connection) -> tuple[Reach, dict[int, Counts | None]]:
-            return await restore.reach(db, user_id), await _word_counts(db, user_id, 0)
+        async def read(db: Connection) -> tuple[JournalCounters, dict[int, TermCounts | None]]:
+            return await restore.journal_counters(db, user_id), await _term_counts(db, user_id, 0)
 
-        before, found = await self._database.read(scope, read, seconds=UPKEEP_SECONDS)
+        before, found = await self._database.read(scope, read, timeout_seconds=MAINTENANCE_SECONDS)
 
         async def write(db: Connection) -> int:
             # Texts were read while nothing was locked; only what was written since is read now.
-            held = await restore.hold(db, user_id)
+            held = await restore.lock_user(db, user_id)
             if held is None:
                 return 0
             still = held.erasures == before.erasures
-            since = await _word_counts(db, user_id, before.head if still else 0)
-            listed = restoring.indexed({**(found if still else {}), **since})
+            since = await _term_counts(db, user_id, before.head if still else 0)
+            listed = restoring.build_index_rows({**(found if still else {}), **since})
             await words.erase_user(db, user_id)
-            for start in range(0, len(listed), WORDS_AT_ONCE):
-                await words.write(db, user_id, listed[start : start + WORDS_AT_ONCE])
+            for start in range(0, len(listed), INDEX_BATCH_SIZE):
+                await words.write(db, user_id, listed[start : start + INDEX_BATCH_SIZE])
             return len(listed)
 
-        return await self._database.write(scope, write, seconds=UPKEEP_SECONDS)
+        return await self._database.write(scope, write, timeout_seconds=MAINTENANCE_SECONDS)
 
-    async def unpark(self, projection: str, scope: Scope) -> int:
+    async def requeue_dead_letters(self, projection: str, scope: Scope) -> int:
         """Forget which changes of the user were parked."""
-        return await self._database.write(scope, lambda db: _unpark(db, projection, scope.user_id))
+        return await self._database.write(scope, lambda db: _requeue_dead_letters(db, projection, scope.user_id))
 
-    async def lagging(self, projections: Collection[str], operator: Operator, limit: int = 100) -> list[Lag]:
+    async def lagging_projections(
+        self, projections: Collection[str], operator: Operator, limit: int = 100
+    ) -> list[ProjectionLag]:
         """Users of whom a projection is not at the head, furthest behind first."""
         asked = {"projections": list(projections), "limit": limit}
-        return [Lag(*row) for row in await self._database.read(operator, lambda db: rows(db, _sql()["lagging"], asked))]
+        return [
+            ProjectionLag(*row)
+            for row in await self._database.read(operator, lambda db: fetch_rows(db, _sql()["lagging"], asked))
+        ]
 
     async def heads(
         self, operator: Operator, users: Collection[str] | None = None, *, after: str = "", limit: int = 1000
@@ -112,12 +121,12 @@ class PostgresUpkeep:
         """The last journal position of these users, or of all, by name."""
         asked = {"users": list(users or ()), "after": after, "limit": limit}
         statement = _sql()["heads" if users is None else "heads_of"]
-        return dict(await self._database.read(operator, lambda db: rows(db, statement, asked)))
+        return dict(await self._database.read(operator, lambda db: fetch_rows(db, statement, asked)))
 
-    async def erased(self, scope: Scope, after: Key = ("", ""), limit: int = 1000) -> dict[Key, datetime]:
+    async def tombstones(self, scope: Scope, after: Key = ("", ""), limit: int = 1000) -> dict[Key, datetime]:
         """A page of the user's tombstones, by kind and id."""
         asked = {"user_id": scope.user_id, "kind": after[0], "id": after[1], "limit": limit}
-        found = await self._database.read(scope, lambda db: rows(db, _sql()["erased"], asked))
+        found = await self._database.read(scope, lambda db: fetch_rows(db, _sql()["erased"], asked))
         return {(kind, name): from_micros(at) for kind, name, at in found}
 
     async def start_embedder(self, identity: str) -> None:
@@ -125,19 +134,19 @@ class PostgresUpkeep:
         values = {"name": "embedder_next", "value": identity}
         await self._database.write(SYSTEM_USER, lambda db: db.execute(_sql()["set_meta"], values))
 
-    async def switch_embedder(self, identity: str, behind: int = 0) -> bool:
-        """Make an embedder the recorded one, when its vectors are at most `behind` changes from complete.
+    async def switch_embedder(self, identity: str, max_lag: int = 0) -> bool:
+        """Make an embedder the recorded one, when its vectors are at most `max_lag` changes from complete.
 
         All writers wait meanwhile. StoreUnavailable when one that is at work does not end within a few seconds.
         """
         asked = {"projection": projection_name(identity)}
 
         async def lacks(db: Connection) -> bool:
-            return int((await rows(db, _sql()["behind"], asked))[0][0]) > behind
+            return int((await fetch_rows(db, _sql()["behind"], asked))[0][0]) > max_lag
 
         async def write(db: Connection) -> bool:
-            ((served, building),) = await rows(db, _sql()["meta"])
-            if restoring.serves_already(identity, served or "", building or ""):
+            ((served, building),) = await fetch_rows(db, _sql()["meta"])
+            if restoring.is_switch_done(identity, served or "", building or ""):
                 return True
             if await lacks(db):  # asked once more below: no writer is kept waiting for a switch that cannot be
                 return False
@@ -148,17 +157,21 @@ class PostgresUpkeep:
             await db.execute(_sql()["drop_meta"], {"name": "embedder_next"})
             return True
 
-        return await self._database.write(KEEPER, write, seconds=SWITCH_SECONDS)
+        return await self._database.write(MAINTENANCE_OPERATOR, write, timeout_seconds=SWITCH_SECONDS)
 
     async def drop_embedders(self, keep: Collection[str]) -> list[str]:
         """Take out the vectors of every embedder but these; the identities taken out."""
-        known = await self._database.read(SYSTEM_USER, embedders.registered)
+        known = await self._database.read(SYSTEM_USER, embedders.list_embedders)
         gone = [identity for identity in known if identity not in keep]
         for identity in gone:
             projection = projection_name(identity)
             # The notes first: cut off between the two, a second call still finds the embedder.
-            await self._database.write(KEEPER, partial(_unpark_all, projection=projection), seconds=UPKEEP_SECONDS)
-            await embedders.drop(self._database, identity, KEEPER)
+            await self._database.write(
+                MAINTENANCE_OPERATOR,
+                partial(_requeue_all_dead_letters, projection=projection),
+                timeout_seconds=MAINTENANCE_SECONDS,
+            )
+            await embedders.drop(self._database, identity, MAINTENANCE_OPERATOR)
         return gone
 
     async def counts(self, scope: Scope) -> Mapping[str, Mapping[str, int]]:
@@ -167,7 +180,7 @@ class PostgresUpkeep:
 
     async def sizes(self) -> dict[str, int]:
         """Bytes of the database; its unused space and its write-ahead log are the server's own and count 0."""
-        found = await self._database.read(SYSTEM_USER, lambda db: rows(db, _sql()["size"]))
+        found = await self._database.read(SYSTEM_USER, lambda db: fetch_rows(db, _sql()["size"]))
         return {"store": int(found[0][0]), "unused": 0, "write_ahead_log": 0}
 
     async def compact(self) -> bool:
@@ -176,34 +189,34 @@ class PostgresUpkeep:
 
     async def copy_to(self, path: Path) -> None:
         """Raises ConfigError: a server's database is copied with its own tools."""
-        raise ConfigError(f"{self._database.place} is a server; copy its database with pg_dump instead")
+        raise ConfigError(f"{self._database.address} is a server; copy its database with pg_dump instead")
 
 
-async def _unpark(db: Connection, projection: str, user_id: str) -> int:
-    return int((await rows(db, _sql()["unpark"], {"projection": projection, "user_id": user_id}))[0][0])
+async def _requeue_dead_letters(db: Connection, projection: str, user_id: str) -> int:
+    return int((await fetch_rows(db, _sql()["unpark"], {"projection": projection, "user_id": user_id}))[0][0])
 
 
-async def _unpark_all(db: Connection, projection: str) -> None:
-    for (user_id,) in await rows(db, _sql()["parked_for"], {"projection": projection}):
-        await become(db, user_id)
-        await _unpark(db, projection, user_id)
+async def _requeue_all_dead_letters(db: Connection, projection: str) -> None:
+    for (user_id,) in await fetch_rows(db, _sql()["parked_for"], {"projection": projection}):
+        await set_user(db, user_id)
+        await _requeue_dead_letters(db, projection, user_id)
 
 
-async def _word_counts(db: Connection, user_id: str, after: int) -> dict[int, Counts | None]:
+async def _term_counts(db: Connection, user_id: str, after_seq: int) -> dict[int, TermCounts | None]:
     """The term counts (None without text) of slots whose last after-image came since."""
-    found = await rows(db, _sql()["last_images"], {"user_id": user_id, "after": after})
-    return await in_thread(partial(restoring.term_counts, user_id, found))
+    found = await fetch_rows(db, _sql()["last_images"], {"user_id": user_id, "after": after_seq})
+    return await run_in_thread(partial(restoring.term_counts, user_id, found))
 
 
 async def _counts(db: Connection, user_id: str) -> dict[str, dict[str, int]]:
     asked = {"user_id": user_id}
-    out = {name: dict(await rows(db, _sql()[f"by_{name}"], asked)) for name in ("kind", "status", "channel")}
+    out = {name: dict(await fetch_rows(db, _sql()[f"by_{name}"], asked)) for name in ("kind", "status", "channel")}
     for name in ("journal", "words"):
         cursor = await db.execute(_sql()[name], asked)
         (row,) = await cursor.fetchall()
         out[name] = {column.name: int(value) for column, value in zip(cursor.description or (), row, strict=True)}
     out["passages"] = {}
-    for identity, number, size in await rows(db, _sql()["embedders"]):
+    for identity, number, size in await fetch_rows(db, _sql()["embedders"]):
         counted = _sql()["passages"].replace("{dimensions}", str(size))
-        out["passages"][identity] = int((await rows(db, counted, {**asked, "number": number}))[0][0])
+        out["passages"][identity] = int((await fetch_rows(db, counted, {**asked, "number": number}))[0][0])
     return out

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from agentmem.errors import InvalidRecord
-from agentmem.model.clock import micros
-from agentmem.stores.postgres.columns import kept_key
+from agentmem.model.clock import to_micros
+from agentmem.stores.postgres.columns import shorten_key
 from agentmem.stores.values import Where
 
 _ORDERS = {
@@ -21,7 +21,7 @@ def compile_where(user_id: str, where: Where) -> tuple[str, dict[str, Any]]:
     """The condition and its values. A record whose world time has no beginning began before any `until`."""
     parts = ["r.user_id = %(user_id)s"]
     values: dict[str, Any] = {"user_id": user_id}
-    keys = None if where.key is None else tuple(map(kept_key, where.key))
+    keys = None if where.dedup_keys is None else tuple(map(shorten_key, where.dedup_keys))
     lists = {
         "kind": where.kinds, "channel": where.channels, "status": where.status, "unique_key": keys, "id": where.ids,
     }  # fmt: skip
@@ -31,20 +31,20 @@ def compile_where(user_id: str, where: Where) -> tuple[str, dict[str, Any]]:
                 f"r.{column} = ANY(%({column})s::text[])" if len(wanted) != 1 else f"r.{column} = %({column})s"
             )
             values[column] = list(wanted) if len(wanted) != 1 else wanted[0]
-    if where.key is not None:
+    if where.dedup_keys is not None:
         parts.append("r.unique_key <> ''")  # lets the partial index on unique keys be used
     if where.conversation_id is not None:
         parts.append("r.conversation_id = %(conversation)s AND r.kind = 'Turn'")  # only turns have a place
         values["conversation"] = where.conversation_id
-    if where.after is not None:
+    if where.after_id is not None:
         parts.append("r.id > %(after_id)s")
-        values["after_id"] = where.after
+        values["after_id"] = where.after_id
     if where.since is not None:
         parts.append("r.valid_from >= %(since)s")
-        values["since"] = micros(where.since)
+        values["since"] = to_micros(where.since)
     if where.until is not None:
         parts.append("(r.valid_from < %(until)s OR r.valid_from IS NULL)")
-        values["until"] = micros(where.until)
+        values["until"] = to_micros(where.until)
     return " AND ".join(parts), values
 
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Request = Callable[[Any], Awaitable[T]]
-CONNECTIONS = 16
-WAIT = 0.5  # seconds to connect, for a free connection, for an answer: a cache must not hold up a write
-LONGEST = 1.0  # seconds for one request with all of these
-IDLE = 30  # seconds after which a connection is tried before it is trusted with a request
+MAX_CONNECTIONS = 16
+IO_TIMEOUT_SECONDS = 0.5  # seconds to connect, for a free connection, for an answer: a cache must not hold up a write
+REQUEST_TIMEOUT_SECONDS = 1.0  # seconds for one request with all of these
+HEALTH_CHECK_SECONDS = 30  # seconds after which a connection is tried before it is trusted with a request
 
 
-class Connections:
+class RedisClient:
     """One Redis. Opened without a word to the server, so that one that is down fails only what asks it.
 
     Raises ConfigError for a URL that cannot work, and when the driver is not installed. Used after a fork, it connects
@@ -37,33 +37,34 @@ class Connections:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._client = _client(self._url)
+        self._client = _build_client(self._url)
         pool = self._client.connection_pool
-        self.place = "{host}:{port}".format(**{"host": "localhost", "port": 6379, **pool.connection_kwargs})
+        self.address = "{host}:{port}".format(**{"host": "localhost", "port": 6379, **pool.connection_kwargs})
 
     def __repr__(self) -> str:
-        return f"Connections({self.place!r})"
+        return f"Connections({self.address!r})"
 
-    async def ask(self, request: Request[T], *, again: bool) -> T:
-        """The answer to a request. `again`: one that may be done twice is sent once more when its connection broke.
+    async def execute(self, request: Request[T], *, is_idempotent: bool) -> T:
+        """The answer to a request. `is_idempotent`: one that may be done twice is sent once more when its connection
+        broke.
 
         Raises StoreUnavailable, which never holds the password, and Closed.
         """
         import redis
 
-        client = self._checked()
+        client = self._ensure_client()
         try:
-            async with asyncio.timeout(LONGEST):
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 try:
                     return await request(client)
                 except redis.AuthenticationError:
                     raise
                 except redis.ConnectionError:
-                    if not again:
+                    if not is_idempotent:
                         raise
                 return await request(client)
         except (redis.RedisError, OSError) as error:
-            raise StoreUnavailable(f"Redis at {self.place} cannot be used: {_reason(error)}") from None
+            raise StoreUnavailable(f"Redis at {self.address} cannot be used: {_describe_error(error)}") from None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -71,9 +72,9 @@ class Connections:
             await self._client.aclose()
         self._closed = True
 
-    def _checked(self) -> Any:
+    def _ensure_client(self) -> Any:
         if self._closed:
-            raise Closed(f"the session cache at {self.place} was closed")
+            raise Closed(f"the session cache at {self.address} was closed")
         if self._pid != os.getpid():
             # Closing what was inherited would take the parent's sockets off the event queue that both share.
             self._inherited.append(self._client)
@@ -81,12 +82,12 @@ class Connections:
         return self._client
 
 
-def _reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Why a request failed. What the server answers is not quoted: it may repeat arguments of a command."""
     import redis
 
     if isinstance(error, TimeoutError):
-        return f"no answer within {LONGEST} s"
+        return f"no answer within {REQUEST_TIMEOUT_SECONDS} s"
     if isinstance(error, redis.AuthenticationError):
         return "authentication failed; check user and password in session_url or session_password_file"
     if isinstance(error, redis.OutOfMemoryError):
@@ -97,7 +98,7 @@ def _reason(error: Exception) -> str:
     return str(error) if type(error) in (redis.ConnectionError, redis.TimeoutError) else failure_reason(error)
 
 
-def _client(url: str) -> Redis:
+def _build_client(url: str) -> Redis:
     try:
         from redis.asyncio import BlockingConnectionPool, Redis
         from redis.asyncio.retry import Retry
@@ -107,9 +108,9 @@ def _client(url: str) -> Redis:
     checked = {"ssl_check_hostname": True} if url.startswith("rediss:") else {}  # older drivers leave it to the caller
     try:
         pool = BlockingConnectionPool.from_url(
-            url, max_connections=CONNECTIONS, timeout=WAIT, socket_connect_timeout=WAIT, socket_timeout=WAIT,
-            health_check_interval=IDLE, retry=Retry(NoBackoff(), 0), protocol=2, decode_responses=True,
-            **checked,
+            url, max_connections=MAX_CONNECTIONS, timeout=IO_TIMEOUT_SECONDS, socket_connect_timeout=IO_TIMEOUT_SECONDS,
+            socket_timeout=IO_TIMEOUT_SECONDS, health_check_interval=HEALTH_CHECK_SECONDS, retry=Retry(NoBackoff(), 0),
+            protocol=2, decode_responses=True, **checked,
         )  # fmt: skip
         pool.connection_class(**pool.connection_kwargs)  # an option that does not exist shows here
     except (ValueError, TypeError):

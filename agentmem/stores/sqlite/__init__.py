@@ -1,4 +1,4 @@
-"""The embedded backend: log, projections and session cache in SQLite files. One Database object per file."""
+"""The embedded backend: log, projections and session cache in SQLite files. One SqliteDatabase object per file."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agentmem.model.clock import Clock
-from agentmem.model.dues import Laws
-from agentmem.stores.fading import DEFAULT
-from agentmem.stores.sqlite.connection import Database
+from agentmem.model.dues import LifecyclePolicy
+from agentmem.stores.fading import DEFAULT_POLICY
+from agentmem.stores.sqlite.connection import SqliteDatabase
 from agentmem.stores.sqlite.graph import open_graph
-from agentmem.stores.sqlite.jobs import open_jobs
+from agentmem.stores.sqlite.jobs import open_job_queue
 from agentmem.stores.sqlite.log import SqliteLog
-from agentmem.stores.sqlite.migrations import examine, migrate
+from agentmem.stores.sqlite.migrations import check_schema, migrate
 from agentmem.stores.sqlite.place import is_missing, make_private, prepare_folder
 from agentmem.stores.sqlite.session import open_session
-from agentmem.stores.sqlite.upkeep import open_upkeep
+from agentmem.stores.sqlite.upkeep import open_admin
 from agentmem.stores.sqlite.vectors import open_vectors
-from agentmem.text.blocks import load_schema
+from agentmem.text.blocks import load_migrations
 
-__all__ = ["SqliteLog", "open_graph", "open_jobs", "open_log", "open_session", "open_upkeep", "open_vectors"]
+__all__ = ["SqliteLog", "open_admin", "open_graph", "open_job_queue", "open_log", "open_session", "open_vectors"]
 
 
 async def open_log(
-    path: Path, clock: Clock, *, laws: Laws = DEFAULT, schema: Path | None = None,
+    path: Path, clock: Clock, *, policy: LifecyclePolicy = DEFAULT_POLICY, schema: Path | None = None,
     hook: Callable[[str], None] | None = None,
 ) -> SqliteLog:  # fmt: skip
     """Open the main file, made when it is missing, and bring its schema up to this version's.
 
-    `laws` say when records are due for a job. `schema` is a folder of schema files in place of the package's own,
+    `policy` say when records are due for a job. `schema` is a folder of schema files in place of the package's own,
     `hook` is told of every step of a write; both are for tests. Raises ConfigError for a place that cannot work,
     SchemaMismatch for a newer file or another program's, and CorruptStore for a damaged one; those files are left as
     they are.
     """
     prepare_folder(path)
-    steps = load_schema("sqlite", schema)
-    examine(path, steps)
+    steps = load_migrations("sqlite", schema)
+    check_schema(path, steps)
     is_new = is_missing(path)
     if is_new:
         make_private(path)
-    database = Database(path)
+    database = SqliteDatabase(path)
     try:
         await database.read(lambda db: None)
         await migrate(database, steps, clock.now())
     except BaseException:
         await database.close()
         raise
-    return SqliteLog(database, clock, laws=laws, **({} if hook is None else {"hook": hook}))
+    return SqliteLog(database, clock, policy=policy, **({} if hook is None else {"hook": hook}))

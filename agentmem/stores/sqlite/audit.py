@@ -9,28 +9,28 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from agentmem.errors import InvalidRecord
-from agentmem.model.changes import Audit
-from agentmem.model.clock import Clock, aware, micros
+from agentmem.model.changes import AuditEntry
+from agentmem.model.clock import Clock, to_micros, to_utc
 from agentmem.model.scope import SYSTEM_USER
-from agentmem.stores.auditing import FILTERS, bare, check_filters, stamp
+from agentmem.stores.auditing import AUDIT_FILTERS, check_audit_filters, format_timestamp, redact_audit
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.text.blocks import load_blocks
+from agentmem.text.blocks import load_templates
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str, separators=(",", ":"))
-_JSON = ("target_channels", "config_snapshot", "metadata")
+_JSON_COLUMNS = ("target_channels", "config_snapshot", "metadata")
 
 
 def _sql() -> Mapping[str, str]:
-    return load_blocks(__package__, "audit.sql")
+    return load_templates(__package__, "audit.sql")
 
 
-def insert(db: Connection, entries: Sequence[Audit], clock: Clock) -> None:
+def insert(db: Connection, entries: Sequence[AuditEntry], clock: Clock) -> None:
     """Add a row for each entry; entries without a scope belong to the system's user.
 
     An id is the moment in microseconds and a number: those of one user and moment count on, in order.
     """
     moment = clock.now()
-    now, began = stamp(moment), micros(moment)
+    now, began = format_timestamp(moment), to_micros(moment)
     numbers: dict[str, int] = {}
     rows = []
     for entry in entries:
@@ -39,60 +39,60 @@ def insert(db: Connection, entries: Sequence[Audit], clock: Clock) -> None:
             last: str | None = db.execute(_sql()["last_id"], (user_id, now)).get
             numbers[user_id] = 0 if last is None else int(last.rpartition("-")[2])
         numbers[user_id] += 1
-        told = bare(entry) if entry.scope and _erased_since(db, user_id, entry.seen) else entry
+        told = redact_audit(entry) if entry.scope and _has_erasure_since(db, user_id, entry.seen_seq) else entry
         rows.append((f"{began:016d}-{numbers[user_id]:09d}", now, *_row(told)))
     db.executemany(_sql()["insert"], rows)
 
 
-def _erased_since(db: Connection, user_id: str, seen: int | None) -> bool:
+def _has_erasure_since(db: Connection, user_id: str, seen_seq: int | None) -> bool:
     """Whether something of the user was erased after a journal position; never when there is none."""
-    return seen is not None and db.execute(_sql()["erased_since"], (user_id, seen)).fetchone() is not None
+    return seen_seq is not None and db.execute(_sql()["erased_since"], (user_id, seen_seq)).fetchone() is not None
 
 
-def _row(entry: Audit) -> tuple[Any, ...]:
+def _row(entry: AuditEntry) -> tuple[Any, ...]:
     scope = entry.scope
     where: tuple[Any, ...] = (SYSTEM_USER, None, None, None)
     if scope is not None:
         where = (scope.user_id, scope.session_id, scope.conversation_id, scope.agent_id)
     return (
         entry.operation, entry.memory_type, *where, entry.operation_id,
-        None if scope is None else scope.channel, _json(entry.target_channels), _clean(entry.query_text),
-        entry.result_count, entry.latency_ms, entry.success, _clean(entry.error_message), entry.promoted_from_channel,
-        entry.promotion_confidence, entry.promotion_access_count, entry.promotion_conversation_count,
-        _json(entry.config_snapshot), _json(entry.metadata),
+        None if scope is None else scope.channel, _encode_json(entry.target_channels), _sanitize_text(entry.query_text),
+        entry.result_count, entry.latency_ms, entry.success, _sanitize_text(entry.error_message),
+        entry.promoted_from_channel, entry.promotion_confidence, entry.promotion_access_count,
+        entry.promotion_conversation_count, _encode_json(entry.config_snapshot), _encode_json(entry.metadata),
     )  # fmt: skip
 
 
-def _json(value: Any) -> str | None:
-    return _clean(_ENCODER.encode(value))
+def _encode_json(value: Any) -> str | None:
+    return _sanitize_text(_ENCODER.encode(value))
 
 
-def _clean(text: str | None) -> str | None:
+def _sanitize_text(text: str | None) -> str | None:
     # A lone surrogate in a query must not cost the row that tells of it.
     return text if text is None or text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def rows(db: Connection, user_id: str, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
+def audit_rows(db: Connection, user_id: str, filters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Rows of a user that match all filters, newest first, at most `limit` (100).
 
     Raises InvalidRecord for another filter.
     """
-    check_filters(filters)
-    wanted = {name: filters.get(name) for name in FILTERS}
+    check_audit_filters(filters)
+    wanted = {name: filters.get(name) for name in AUDIT_FILTERS}
     for name in ("since", "until"):
         moment = filters.get(name)
-        wanted[name] = None if moment is None else stamp(moment)
+        wanted[name] = None if moment is None else format_timestamp(moment)
     wanted |= {"user_id": user_id, "limit": 100 if wanted["limit"] is None else wanted["limit"]}
     cursor = db.execute(_sql()["rows"], wanted)
     found = [dict(zip((column[0] for column in cursor.get_description()), row, strict=True)) for row in cursor]
     for row in found:
         row["success"] = bool(row["success"])
-        row.update({name: json.loads(row[name]) for name in _JSON})
+        row.update({name: json.loads(row[name]) for name in _JSON_COLUMNS})
     return found
 
 
 @contextmanager
-def _gate(db: Connection, purpose: str) -> Iterator[None]:
+def _open_gate(db: Connection, purpose: str) -> Iterator[None]:
     db.execute(_sql()["open_gate"], (purpose,))
     try:
         yield
@@ -104,25 +104,25 @@ def drop_old_days(db: Connection, now: datetime, keep_days: int) -> int:
     """Drop the rows of whole days (UTC) that lie more than `keep_days` before today; returns how many rows went."""
     if keep_days < 1:
         raise InvalidRecord(f"keep_audit_days must be 1 or more, got {keep_days}", field="keep_audit_days")
-    first_kept = aware(now).date() - timedelta(days=keep_days)
-    with _gate(db, "retention"):
+    first_kept = to_utc(now).date() - timedelta(days=keep_days)
+    with _open_gate(db, "retention"):
         db.execute(_sql()["drop_before"], (first_kept.isoformat(),))
         return db.changes()
 
 
-def blank_user(db: Connection, user_id: str) -> None:
+def redact_user(db: Connection, user_id: str) -> None:
     """Blank all text and all names in a user's rows; what was done, when, and with how many results stays."""
-    with _gate(db, "erasure"):
+    with _open_gate(db, "erasure"):
         db.execute(_sql()["blank_user"], (user_id,))
 
 
-def blank_rows(
-    db: Connection, user_id: str, found: Collection[tuple[str, str]], settings: Collection[tuple[str, str]]
+def redact_rows(
+    db: Connection, user_id: str, keys: Collection[tuple[str, str]], settings_keys: Collection[tuple[str, str]]
 ) -> None:
     """Blank query, error and details of these rows (by timestamp and id), and the settings of those."""
-    with _gate(db, "erasure"):
-        db.executemany(_sql()["blank"], [(user_id, *key) for key in sorted(found)])
-        db.executemany(_sql()["blank_settings"], [(user_id, *key) for key in sorted(settings)])
+    with _open_gate(db, "erasure"):
+        db.executemany(_sql()["blank"], [(user_id, *key) for key in sorted(keys)])
+        db.executemany(_sql()["blank_settings"], [(user_id, *key) for key in sorted(settings_keys)])
 
 
 def texts(db: Connection, user_id: str) -> Iterator[tuple[tuple[str, str], str, tuple[str, str, str, str]]]:
@@ -132,19 +132,21 @@ def texts(db: Connection, user_id: str) -> Iterator[tuple[tuple[str, str], str, 
         yield (timestamp, number), operation_id, (query, error, details, settings)
 
 
-def keep_receipt(db: Connection, key: tuple[str, str], receipt: str, at: datetime, seen: int | None) -> None:
+def write_receipt(
+    db: Connection, key: tuple[str, str], receipt: str, created_at: datetime, seen_seq: int | None
+) -> None:
     """Keep a receipt under its user and id, unless something of the user was erased since."""
-    if not _erased_since(db, key[0], seen):
-        db.execute(_sql()["keep_receipt"], (*key, micros(at), receipt))
+    if not _has_erasure_since(db, key[0], seen_seq):
+        db.execute(_sql()["keep_receipt"], (*key, to_micros(created_at), receipt))
 
 
-def receipt(db: Connection, user_id: str, receipt_id: str) -> str | None:
+def find_receipt(db: Connection, user_id: str, receipt_id: str) -> str | None:
     """The receipt of this id."""
     row = db.execute(_sql()["receipt"], (user_id, receipt_id)).fetchone()
     return None if row is None else str(row[0])
 
 
-def drop_receipts(db: Connection, before: datetime) -> int:
+def drop_receipts(db: Connection, cutoff: datetime) -> int:
     """Drop the receipts of before a moment; returns how many those were."""
-    db.execute(_sql()["drop_receipts"], (micros(before),))
+    db.execute(_sql()["drop_receipts"], (to_micros(cutoff),))
     return db.changes()

@@ -24,12 +24,18 @@ from agentmem.errors import AgentMemError, Closed, Conflict, CorruptStore, Store
 
 T = TypeVar("T")
 Connection = apsw.Connection
-BUSY_MS = 10_000
-READERS = 4  # a recall has two scans and a look-up of words side by side
-_WAL_BYTES_KEPT = 64 * 1024 * 1024
-_WAL_PAGES = 4000  # until they are moved into the file: a turn takes 40. Up to 4062, one index serves all of them.
-_WRITING = (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_TRUNCATE, apsw.SQLITE_IOERR_SHMSIZE)
-_TRUNCATE_MS = 200
+BUSY_TIMEOUT_MS = 10_000
+READER_THREADS = 4  # a recall has two scans and a look-up of words side by side
+_MAX_WAL_BYTES = 64 * 1024 * 1024
+# until they are moved into the file: a turn takes 40. Up to 4062, one index serves all of them.
+_WAL_CHECKPOINT_PAGES = 4000
+_WRITE_ERRORS = (
+    apsw.SQLITE_IOERR_WRITE,
+    apsw.SQLITE_IOERR_FSYNC,
+    apsw.SQLITE_IOERR_TRUNCATE,
+    apsw.SQLITE_IOERR_SHMSIZE,
+)
+_TRUNCATE_TIMEOUT_MS = 200
 
 
 def connect(path: Path, *, durable: bool = True) -> Connection:
@@ -37,10 +43,10 @@ def connect(path: Path, *, durable: bool = True) -> Connection:
 
     WAL, FULL (NORMAL for a cache), foreign keys, secure delete, 10 s busy time-out. Raises the package's own errors.
     """
-    with translated(path):
+    with translate_errors(path):
         db = apsw.Connection(str(path))
         try:
-            db.set_busy_timeout(BUSY_MS)
+            db.set_busy_timeout(BUSY_TIMEOUT_MS)
             # Without it the planner looks at bound values, and plans a statement anew for each: 5 to 50 µs every time.
             db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             _pragma_with_retry(db, "journal_mode", "wal")
@@ -50,8 +56,8 @@ def connect(path: Path, *, durable: bool = True) -> Connection:
             db.pragma("foreign_keys", True)
             db.pragma("secure_delete", True)
             db.pragma("temp_store", "MEMORY")
-            db.pragma("journal_size_limit", _WAL_BYTES_KEPT)
-            db.pragma("wal_autocheckpoint", _WAL_PAGES)
+            db.pragma("journal_size_limit", _MAX_WAL_BYTES)
+            db.pragma("wal_autocheckpoint", _WAL_CHECKPOINT_PAGES)
         except BaseException:
             db.close()
             raise
@@ -60,7 +66,7 @@ def connect(path: Path, *, durable: bool = True) -> Connection:
 
 def _pragma_with_retry(db: Connection, name: str, value: str) -> None:
     # Switching a new file to WAL needs an exclusive lock that the busy handler does not wait for.
-    deadline = time.monotonic() + BUSY_MS / 1000
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
             db.pragma(name, value)
@@ -72,15 +78,15 @@ def _pragma_with_retry(db: Connection, name: str, value: str) -> None:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Turn the driver's errors into the package's, once, keeping the cause."""
     try:
         yield
     except apsw.Error as error:
-        raise _translation(path, error) from error
+        raise _to_store_error(path, error) from error
 
 
-def _translation(path: Path, error: apsw.Error) -> AgentMemError:
+def _to_store_error(path: Path, error: apsw.Error) -> AgentMemError:
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return CorruptStore(
             f"{path} is damaged: {error}. Nothing was overwritten; restore a backup or move the file away"
@@ -88,8 +94,10 @@ def _translation(path: Path, error: apsw.Error) -> AgentMemError:
     if isinstance(error, apsw.FullError):
         return StoreUnavailable(f"{path}: no room left to write; free some space and try again")
     if isinstance(error, apsw.BusyError):
-        return StoreUnavailable(f"{path}: another process kept the file locked for {BUSY_MS // 1000} s; try again")
-    if isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) in _WRITING:
+        return StoreUnavailable(
+            f"{path}: another process kept the file locked for {BUSY_TIMEOUT_MS // 1000} s; try again"
+        )
+    if isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) in _WRITE_ERRORS:
         return StoreUnavailable(
             f"{path}: writing failed ({error}); is the disk full, or a limit on the size of files reached?"
         )
@@ -100,19 +108,19 @@ def _translation(path: Path, error: apsw.Error) -> AgentMemError:
     return StoreError(f"{path}: {error}")
 
 
-class Threads(Executor):
+class WorkerThreads(Executor):
     """Up to so many threads that run calls for event loops, in order; started as they are needed.
 
     A ThreadPoolExecutor takes twice the time to hand over a call: two chained futures, and a semaphore in Python.
     """
 
-    def __init__(self, most: int, name: str) -> None:
-        self._most, self._name = most, name
+    def __init__(self, max_threads: int, name: str) -> None:
+        self._max_threads, self._name = max_threads, name
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._idle: SimpleQueue[None] = SimpleQueue()  # one for each thread that waits for a call
         self._threads: list[threading.Thread] = []
         # When the interpreter ends, too: a thread must not be cut off inside SQLite.
-        self._end = weakref.finalize(self, _end, self._calls, self._threads)
+        self._finalizer = weakref.finalize(self, _stop_threads, self._calls, self._threads)
 
     async def run(self, call: Callable[[], T]) -> T:
         """What a call returns or raises on one of the threads."""
@@ -120,40 +128,42 @@ class Threads(Executor):
         if type(loop).run_in_executor is not asyncio.BaseEventLoop.run_in_executor:  # it has a way of its own
             return await loop.run_in_executor(self, call)
         future: asyncio.Future[T] = loop.create_future()
-        self._put(functools.partial(_answer, future, call))
+        self._enqueue(functools.partial(_resolve_on_loop, future, call))
         return await future
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """See Executor."""
         future: Future[T] = Future()
-        self._put(functools.partial(_fulfil, future, functools.partial(fn, *args, **kwargs)))
+        self._enqueue(functools.partial(_resolve, future, functools.partial(fn, *args, **kwargs)))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Finish what was asked for, then end the threads."""
-        self._end()
+        self._finalizer()
 
-    def _put(self, call: Callable[[], None]) -> None:
-        if not self._end.alive:
+    def _enqueue(self, call: Callable[[], None]) -> None:
+        if not self._finalizer.alive:
             raise RuntimeError("the threads have ended")
         self._calls.put(call)
         try:
             self._idle.get_nowait()
         except Empty:
-            if len(self._threads) < self._most:
-                thread = threading.Thread(target=_work, args=(self._calls, self._idle), name=self._name, daemon=True)
+            if len(self._threads) < self._max_threads:
+                thread = threading.Thread(
+                    target=_run_calls, args=(self._calls, self._idle), name=self._name, daemon=True
+                )
                 self._threads.append(thread)
                 thread.start()
 
 
-def _work(calls: SimpleQueue[Callable[[], None] | None], idle: SimpleQueue[None]) -> None:
+def _run_calls(calls: SimpleQueue[Callable[[], None] | None], idle: SimpleQueue[None]) -> None:
     while (call := calls.get()) is not None:
         call()
         del call  # nothing that it holds waits for the next one
         idle.put(None)
 
 
-def _end(calls: SimpleQueue[Callable[[], None] | None], threads: Sequence[threading.Thread]) -> None:
+def _stop_threads(calls: SimpleQueue[Callable[[], None] | None], threads: Sequence[threading.Thread]) -> None:
     for _ in threads:
         calls.put(None)
     for thread in threads:
@@ -161,30 +171,30 @@ def _end(calls: SimpleQueue[Callable[[], None] | None], threads: Sequence[thread
             thread.join()
 
 
-def _answer(future: asyncio.Future[T], call: Callable[[], T]) -> None:
+def _resolve_on_loop(future: asyncio.Future[T], call: Callable[[], T]) -> None:
     if future.cancelled():
         return
     try:
         result = call()
     except BaseException as error:  # noqa: BLE001  whoever awaits it gets it
-        _tell(future, future.set_exception, error)
+        _post_outcome(future, future.set_exception, error)
     else:
-        _tell(future, future.set_result, result)
+        _post_outcome(future, future.set_result, result)
 
 
-def _tell(future: asyncio.Future[T], settle: Callable[[Any], None], outcome: object) -> None:
+def _post_outcome(future: asyncio.Future[T], setter: Callable[[Any], None], outcome: object) -> None:
     try:
-        future.get_loop().call_soon_threadsafe(_settle, future, settle, outcome)
+        future.get_loop().call_soon_threadsafe(_set_unless_cancelled, future, setter, outcome)
     except RuntimeError:
         return  # the loop was closed meanwhile: nobody waits any more
 
 
-def _settle(future: asyncio.Future[T], settle: Callable[[Any], None], outcome: object) -> None:
+def _set_unless_cancelled(future: asyncio.Future[T], setter: Callable[[Any], None], outcome: object) -> None:
     if not future.cancelled():
-        settle(outcome)
+        setter(outcome)
 
 
-def _fulfil(future: Future[T], call: Callable[[], T]) -> None:
+def _resolve(future: Future[T], call: Callable[[], T]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -193,7 +203,7 @@ def _fulfil(future: Future[T], call: Callable[[], T]) -> None:
         future.set_exception(error)
 
 
-class Database:
+class SqliteDatabase:
     """One file. `write` runs a function inside BEGIN IMMEDIATE on the writer thread, `read` one on a reader thread.
 
     Functions take the connection and must not keep it. A Database used after fork opens new connections.
@@ -205,34 +215,34 @@ class Database:
         self._durable = durable
         self._lock = threading.Lock()
         self._inherited: list[list[Connection]] = []
-        self._open: list[Connection] = []
+        self._connections: list[Connection] = []
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
         self._local = threading.local()
-        self._writer = Threads(1, "agentmem-write")
-        self._readers = Threads(READERS, "agentmem-read")
+        self._writer = WorkerThreads(1, "agentmem-write")
+        self._readers = WorkerThreads(READER_THREADS, "agentmem-read")
 
-    def _pools(self) -> tuple[Threads, Threads]:
+    def _pools(self) -> tuple[WorkerThreads, WorkerThreads]:
         if self.closed:
             raise Closed(f"{self.path} was closed")
         if os.getpid() != self._pid:
             # Neither connections nor threads survive a fork. The parent's connections are kept, not closed: closing
             # them here would touch a file that the parent is using.
-            self._inherited.append(self._open)
-            self._open, self._lock = [], threading.Lock()
+            self._inherited.append(self._connections)
+            self._connections, self._lock = [], threading.Lock()
             self._start()
         return self._writer, self._readers
 
-    def _connection(self, *, reading: bool = False) -> Connection:
+    def _connection(self, *, read_only: bool = False) -> Connection:
         db: Connection | None = getattr(self._local, "db", None)
         if db is None:
             db = connect(self.path, durable=self._durable)
-            db.pragma("query_only", reading)
+            db.pragma("query_only", read_only)
             self._local.db, self._local.durable = db, self._durable
             with self._lock:
-                self._open.append(db)
+                self._connections.append(db)
         return db
 
     async def read(self, function: Callable[[Connection], T]) -> T:
@@ -244,38 +254,38 @@ class Database:
         function: Callable[[Connection], T],
         *,
         durable: bool | None = None,
-        before: Callable[[], None] | None = None,
-        after: Callable[[], None] | None = None,
+        prepare: Callable[[], None] | None = None,
+        on_committed: Callable[[], None] | None = None,
     ) -> T:
         """Run inside BEGIN IMMEDIATE … COMMIT; any error rolls everything back.
 
-        `before` runs first, on the same thread, while the file is not yet locked; `after` once it is committed, even if
-        nobody waits any more. `durable=False` leaves the sync to the next durable commit, for data whose last moments
-        may be lost in a power cut.
+        `prepare` runs first, on the same thread, while the file is not yet locked; `on_committed` once it is committed,
+        even if nobody waits any more. `durable=False` leaves the sync to the next durable commit, for data whose last
+        moments may be lost in a power cut.
         """
 
         def call() -> T:
-            if before is not None:
-                before()
+            if prepare is not None:
+                prepare()
             result = self._write(function, self._durable if durable is None else durable)
-            if after is not None:
-                after()
+            if on_committed is not None:
+                on_committed()
             return result
 
         return await self._pools()[0].run(call)
 
-    async def outside(self, function: Callable[[Connection], T]) -> T:
+    async def run_without_transaction(self, function: Callable[[Connection], T]) -> T:
         """Run on the writer thread without a transaction (VACUUM, checkpoints)."""
 
         def call() -> T:
-            with translated(self.path):
+            with translate_errors(self.path):
                 return function(self._connection())
 
         return await self._pools()[0].run(call)
 
     def _read(self, function: Callable[[Connection], T]) -> T:
         try:
-            db = self._connection(reading=True)
+            db = self._connection(read_only=True)
             db.execute("BEGIN")
             try:
                 return function(db)
@@ -283,7 +293,7 @@ class Database:
                 if db.in_transaction:
                     db.execute("COMMIT")
         except apsw.Error as error:
-            raise _translation(self.path, error) from error
+            raise _to_store_error(self.path, error) from error
 
     def _write(self, function: Callable[[Connection], T], durable: bool) -> T:
         try:
@@ -293,7 +303,7 @@ class Database:
                 self._local.durable = durable
             return self.transact(db, function)
         except apsw.Error as error:
-            raise _translation(self.path, error) from error
+            raise _to_store_error(self.path, error) from error
 
     @staticmethod
     def transact(db: Connection, function: Callable[[Connection], T]) -> T:
@@ -309,7 +319,7 @@ class Database:
             raise
 
     @staticmethod
-    def attempt(db: Connection, function: Callable[[Connection], None]) -> Exception | None:
+    def try_in_savepoint(db: Connection, function: Callable[[Connection], None]) -> Exception | None:
         """Run within a transaction what may fail without it: then nothing of it is done, and the rest goes on.
 
         Returns what it failed with, None when it did not.
@@ -326,12 +336,12 @@ class Database:
         db.execute("RELEASE attempt")
         return failed
 
-    async def truncate_log(self, attempts: int = 5) -> bool:
+    async def truncate_wal(self, attempts: int = 5) -> bool:
         """Move the write-ahead log into the file and cut it to nothing; False while a reader holds on to it."""
         for attempt in range(attempts):
             if attempt:
                 await asyncio.sleep(0.05 * attempt)
-            if await self.outside(_truncated):
+            if await self.run_without_transaction(_truncate_wal):
                 return True
         return False
 
@@ -343,21 +353,21 @@ class Database:
         self.closed = True
         await asyncio.get_running_loop().run_in_executor(None, self._close, pools)
 
-    def _close(self, pools: tuple[Threads, Threads]) -> None:
+    def _close(self, pools: tuple[WorkerThreads, WorkerThreads]) -> None:
         for pool in pools:
             pool.shutdown()
-        with translated(self.path):
-            for db in self._open:
+        with translate_errors(self.path):
+            for db in self._connections:
                 db.close()
-        self._open.clear()
+        self._connections.clear()
 
 
-def _truncated(db: Connection) -> bool:
-    db.set_busy_timeout(_TRUNCATE_MS)
+def _truncate_wal(db: Connection) -> bool:
+    db.set_busy_timeout(_TRUNCATE_TIMEOUT_MS)
     try:
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         return True
     except (apsw.BusyError, apsw.LockedError):
         return False
     finally:
-        db.set_busy_timeout(BUSY_MS)
+        db.set_busy_timeout(BUSY_TIMEOUT_MS)

@@ -11,32 +11,38 @@ from typing import Any
 import numpy as np
 
 from agentmem.errors import Conflict
-from agentmem.model.changes import Gone
-from agentmem.model.clock import derived_id, micros
+from agentmem.model.changes import RemovedRecord
+from agentmem.model.clock import derive_id, to_micros
 from agentmem.model.records import Key
 from agentmem.model.scope import Scope
-from agentmem.stores.auditing import stamp
-from agentmem.stores.needles import Needles, is_told, needles, surfaces, texts_of
+from agentmem.stores.auditing import format_timestamp
+from agentmem.stores.needles import (
+    ErasureTerms,
+    build_erasure_terms,
+    collect_user_texts,
+    has_erased_content,
+    surface_forms,
+)
 from agentmem.stores.outlines import indexed_terms
 from agentmem.stores.sqlite import audit, graph, vectors, words
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.text.blocks import load_blocks
+from agentmem.text.blocks import load_templates
 
 STEPS = ("erasing", "taken", "erased", "emptied")
-_SAMPLE = 500  # versions of a whole user whose text is looked for afterwards
-_TEXTS = (
+_SCAN_SAMPLE_SIZE = 500  # versions of a whole user whose text is looked for afterwards
+_SCANNED_TEXT_COLUMNS = (
     "memory_changes.cause", "parked_changes.reason", "memory_audit_log.query_text", "memory_audit_log.error_message",
     "memory_audit_log.metadata", "memory_audit_log.config_snapshot", "receipts", "store_meta", "leases", "embedders",
 )  # fmt: skip
 
 
 def _sql() -> Mapping[str, str]:
-    return load_blocks(__package__, "erase.sql")
+    return load_templates(__package__, "erase.sql")
 
 
 @dataclass
-class Erasure:
-    """One erasure: `apply` inside a transaction, then `remnants` in another one, after the commit.
+class SqliteErasure:
+    """One erasure: `apply` inside a transaction, then `find_leftovers` in another one, after the commit.
 
     `hook` is told of the steps; the log tells it of those after the commit.
     """
@@ -44,17 +50,17 @@ class Erasure:
     scope: Scope
     keys: Sequence[Key] | None
     operation_id: str
-    at: datetime
+    erased_at: datetime
     hook: Callable[[str], None]
-    seen: int | None = None
+    seen_seq: int | None = None
     targets: list[tuple[int, str, str]] = field(default_factory=list)  # slot, kind, id
-    needles: Needles = field(default_factory=Needles)
+    erasure_terms: ErasureTerms = field(default_factory=ErasureTerms)
 
     def apply(self, db: Connection) -> None:
         """Take everything out and leave tombstones under a new journal position; nothing where nothing is stored."""
         user_id = self.scope.user_id
         row = db.execute(_sql()["user"], (user_id,)).fetchone()
-        if self.seen is not None and db.execute(_sql()["built_since"], (user_id, self.seen)).fetchone():
+        if self.seen_seq is not None and db.execute(_sql()["built_since"], (user_id, self.seen_seq)).fetchone():
             raise Conflict("facts or relations were written meanwhile, which may rest on what is to go", stale=True)
         if self.keys is None:
             self.targets = list(db.execute(_sql()["targets_of_user"], (user_id,)))
@@ -62,22 +68,24 @@ class Erasure:
             self.targets = list(db.execute(_sql()["targets"], (user_id, json.dumps(list(self.keys)))))
         if row is None or not (self.targets or self.keys is None):
             return
-        seq, at = row[0] + 1, max(row[1], micros(self.at))
-        change = (user_id, seq, derived_id(user_id, "erase", self.operation_id), self.operation_id, "user", at)
+        seq, at = row[0] + 1, max(row[1], to_micros(self.erased_at))
+        change = (user_id, seq, derive_id(user_id, "erase", self.operation_id), self.operation_id, "user", at)
         db.execute(_sql()["put_change"], change)
         self.hook("erasing")
         if self.keys is None:
-            self._apply_to_user(db, seq)
+            self._erase_user(db, seq)
         else:
-            self._apply_to_records(db)
-        db.executemany(_sql()["put_tombstone"], [(user_id, slot, seq, kind, name) for slot, kind, name in self.targets])
+            self._erase_records(db)
+        db.executemany(
+            _sql()["put_tombstone"], [(user_id, ordinal, seq, kind, name) for ordinal, kind, name in self.targets]
+        )
         db.execute(_sql()["put_user"], (seq, at, user_id))
         self.hook("taken")
 
-    def _apply_to_user(self, db: Connection, seq: int) -> None:
+    def _erase_user(self, db: Connection, seq: int) -> None:
         user_id = self.scope.user_id
-        sample = self._payloads(db, [slot for slot, _, _ in self.targets[:_SAMPLE]])
-        self.needles = needles(texts_of(sample), ())
+        sample = self._payloads(db, [ordinal for ordinal, _, _ in self.targets[:_SCAN_SAMPLE_SIZE]])
+        self.erasure_terms = build_erasure_terms(collect_user_texts(sample), ())
         words.erase_user(db, user_id)
         graph.erase_user(db, user_id)
         vectors.erase(db, user_id, None)
@@ -92,83 +100,92 @@ class Erasure:
             "user_jobs",
         ):
             db.execute(_sql()[name], (user_id,))
-        audit.blank_user(db, user_id)
+        audit.redact_user(db, user_id)
 
-    def _apply_to_records(self, db: Connection) -> None:
-        user_id, slots = self.scope.user_id, [slot for slot, _, _ in self.targets]
-        listed = json.dumps(slots)
-        payloads = self._payloads(db, slots)
+    def _erase_records(self, db: Connection) -> None:
+        user_id, ordinals = self.scope.user_id, [ordinal for ordinal, _, _ in self.targets]
+        listed = json.dumps(ordinals)
+        payloads = self._payloads(db, ordinals)
         operations = {name for (name,) in db.execute(_sql()["operations"], (user_id, listed))}
         words.remove(db, user_id, indexed_terms(user_id, payloads))
-        graph.apply(db, user_id, (), [Gone(slot, kind, name, erased=True) for slot, kind, name in self.targets])
-        vectors.erase(db, user_id, slots)
+        graph.apply(
+            db, user_id, (), [RemovedRecord(ordinal, kind, name, erased=True) for ordinal, kind, name in self.targets]
+        )
+        vectors.erase(db, user_id, ordinals)
         db.execute(_sql()["blank_changes"], (user_id, listed))
         db.execute(_sql()["blank_parked"], (user_id, listed))
-        db.executemany(_sql()["drop_versions"], [(user_id, slot) for slot in slots])
-        db.executemany(_sql()["drop_record"], [(user_id, slot) for slot in slots])
+        db.executemany(_sql()["drop_versions"], [(user_id, ordinal) for ordinal in ordinals])
+        db.executemany(_sql()["drop_record"], [(user_id, ordinal) for ordinal in ordinals])
         db.executemany(_sql()["drop_usage"], [(user_id, kind, name) for _, kind, name in self.targets])
-        self.needles = _needles(db, user_id, texts_of(payloads))
-        _blank_audit(db, user_id, self.needles, operations)
-        _drop_receipts(db, user_id, self.needles, [name for _, _, name in self.targets])
+        self.erasure_terms = _build_erasure_terms(db, user_id, collect_user_texts(payloads))
+        _redact_audit(db, user_id, self.erasure_terms, operations)
+        _drop_receipts(db, user_id, self.erasure_terms, [name for _, _, name in self.targets])
 
-    def _payloads(self, db: Connection, slots: Sequence[int]) -> list[tuple[Any, ...]]:
-        return list(db.execute(_sql()["payloads"], (self.scope.user_id, json.dumps(slots))))
+    def _payloads(self, db: Connection, ordinals: Sequence[int]) -> list[tuple[Any, ...]]:
+        return list(db.execute(_sql()["payloads"], (self.scope.user_id, json.dumps(ordinals))))
 
-    def remnants(self, db: Connection) -> tuple[tuple[str, ...], dict[str, int]]:
+    def find_leftovers(self, db: Connection) -> tuple[tuple[str, ...], dict[str, int]]:
         """The places looked through, and those where something was found, with how many rows."""
-        sql = load_blocks(__package__, "scan.sql")
-        user_id, slots = self.scope.user_id, [slot for slot, _, _ in self.targets]
+        sql = load_templates(__package__, "scan.sql")
+        user_id, ordinals = self.scope.user_id, [ordinal for ordinal, _, _ in self.targets]
         keys = [[kind, name] for _, kind, name in self.targets]
         values = {
-            "user_id": user_id, "slots": None if self.keys is None else json.dumps(slots), "keys": json.dumps(keys),
-            "until": stamp(self.at),
+            "user_id": user_id, "slots": None if self.keys is None else json.dumps(ordinals), "keys": json.dumps(keys),
+            "until": format_timestamp(self.erased_at),
         }  # fmt: skip
-        passages = [table for table in vectors.tables(db) if table.startswith("passages_")]
+        passages = [table for table in vectors.vector_tables(db) if table.startswith("passages_")]
         statements = {name: text for name, text in sql.items() if ":user_id" in text and name != "passages"}
         statements |= {table: sql["passages"].format(table=table) for table in passages}
         found = {place: int(db.execute(text, values).get) for place, text in statements.items()}
-        found["word_blocks"] = _blocks_with(db, sql["word_blocks"], user_id, None if self.keys is None else slots)
-        found |= dict.fromkeys(_TEXTS, 0)
+        found["word_blocks"] = _count_blocks_with(
+            db, sql["word_blocks"], user_id, None if self.keys is None else ordinals
+        )
+        found |= dict.fromkeys(_SCANNED_TEXT_COLUMNS, 0)
         for place, text in db.execute(sql["texts"], (user_id,)):
-            found[place] += self.needles.in_text(text)
+            found[place] += self.erasure_terms.matches_text(text)
         for place, text in db.execute(sql["json"], (user_id,)):
             ours = place != "memory_audit_log.metadata"  # a word of the user's may well be one of our settings' values
-            found[place] += self.needles.in_json(text, words=not ours)
+            found[place] += self.erasure_terms.matches_json(text, words=not ours)
         return tuple(sorted(found)), {place: rows for place, rows in found.items() if rows}
 
 
-def _needles(db: Connection, user_id: str, texts: Collection[str]) -> Needles:
+def _build_erasure_terms(db: Connection, user_id: str, texts: Collection[str]) -> ErasureTerms:
     """Words are needles when the user's index has none of them any more: then only the erased text held them."""
-    words_of = surfaces(texts)
+    words_of = surface_forms(texts)
     asked = json.dumps(sorted({term for found in words_of.values() for term in found}), ensure_ascii=False)
     left = {term for (term,) in db.execute(_sql()["remaining_terms"], (user_id, asked))}
-    return needles(texts, (word for word, found in words_of.items() if not left.intersection(found)))
+    return build_erasure_terms(texts, (word for word, found in words_of.items() if not left.intersection(found)))
 
 
-def _blank_audit(db: Connection, user_id: str, wanted: Needles, operations: Collection[str]) -> None:
+def _redact_audit(db: Connection, user_id: str, erasure_terms: ErasureTerms, operations: Collection[str]) -> None:
     """Blank the rows that hold erased text: its words and phrases anywhere, all its strings in its own operations."""
     found, settings = set(), set()
     for key, operation_id, (query, error, details, snapshot) in audit.texts(db, user_id):
-        quoted = operation_id in operations and wanted.quoted_in(details)
-        if quoted or wanted.in_text(query) or wanted.in_text(error) or wanted.in_json(details):
+        quoted = operation_id in operations and erasure_terms.matches_json_value(details)
+        if (
+            quoted
+            or erasure_terms.matches_text(query)
+            or erasure_terms.matches_text(error)
+            or erasure_terms.matches_json(details)
+        ):
             found.add(key)
-        if wanted.in_json(snapshot, words=False):
+        if erasure_terms.matches_json(snapshot, words=False):
             settings.add(key)
-    audit.blank_rows(db, user_id, found, settings)
+    audit.redact_rows(db, user_id, found, settings)
 
 
-def _drop_receipts(db: Connection, user_id: str, wanted: Needles, ids: Sequence[str]) -> None:
+def _drop_receipts(db: Connection, user_id: str, erasure_terms: ErasureTerms, ids: Sequence[str]) -> None:
     """Drop the receipts that name one of these records, or whose query holds erased text."""
     told = db.execute(_sql()["told"], (user_id,)).fetchall()
-    found = [(user_id, name) for name, text in told if is_told(str(text), wanted, ids)]
+    found = [(user_id, name) for name, text in told if has_erased_content(str(text), erasure_terms, ids)]
     db.executemany(_sql()["drop_told"], found)
 
 
-def _blocks_with(db: Connection, statement: str, user_id: str, slots: Sequence[int] | None) -> int:
+def _count_blocks_with(db: Connection, statement: str, user_id: str, ordinals: Sequence[int] | None) -> int:
     """How many packed blocks of the word index hold one of these slots (None: how many there are)."""
     blocks = [block for (block,) in db.execute(statement, (user_id,))]
-    if slots is None:
+    if ordinals is None:
         return len(blocks)
-    gone = np.asarray(slots, dtype="<i4")
+    gone = np.asarray(ordinals, dtype="<i4")
     held = (np.frombuffer(block, dtype="<i4", count=len(block) // 6) for block in blocks)
     return sum(bool(np.isin(there, gone).any()) for there in held)

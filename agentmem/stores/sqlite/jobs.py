@@ -7,88 +7,94 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from agentmem.model.clock import from_micros, micros
+from agentmem.model.clock import from_micros, to_micros
 from agentmem.model.records import Key
 from agentmem.model.scope import Operator, Scope
-from agentmem.stores.jobs import Due, JobState, job_state, job_values
-from agentmem.stores.sqlite.connection import Connection, Database
-from agentmem.text.blocks import load_blocks
+from agentmem.stores.jobs import DueDate, JobState, build_job_row, build_job_state
+from agentmem.stores.sqlite.connection import Connection, SqliteDatabase
+from agentmem.text.blocks import load_templates
 
-SEVERAL = 20  # due records that one user may have in a row before the next one is looked for
+DUE_ROWS_PER_USER = 20  # due records that one user may have in a row before the next one is looked for
 
 
 def _sql() -> Mapping[str, str]:
-    return load_blocks(__package__, "jobs.sql")
+    return load_templates(__package__, "jobs.sql")
 
 
-def open_jobs(database: Database) -> SqliteJobs:
+def open_job_queue(database: SqliteDatabase) -> SqliteJobQueue:
     """The face for jobs of an opened file."""
-    return SqliteJobs(database)
+    return SqliteJobQueue(database)
 
 
-class SqliteJobs:
+class SqliteJobQueue:
     """Jobs over one file."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
 
-    async def _rows(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
+    async def _fetch_rows(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
         return await self._database.read(lambda db: list(db.execute(_sql()[name], values)))
 
     async def state(self, job: str, scope: Scope) -> JobState:
         """See Jobs."""
-        found = await self._rows("state", scope.user_id, job)
-        return job_state(found[0]) if found else JobState(job, scope.user_id)
+        found = await self._fetch_rows("state", scope.user_id, job)
+        return build_job_state(found[0]) if found else JobState(job, scope.user_id)
 
-    async def note(self, state: JobState) -> None:
+    async def write_state(self, state: JobState) -> None:
         """See Jobs."""
 
         def write(db: Connection) -> None:
-            db.execute(_sql()["note"], job_values(state))
+            db.execute(_sql()["note"], build_job_row(state))
 
         await self._database.write(write)
 
     async def states(self, scope: Scope) -> list[JobState]:
         """See Jobs."""
-        return [job_state(row) for row in await self._rows("of_user", scope.user_id)]
+        return [build_job_state(row) for row in await self._fetch_rows("of_user", scope.user_id)]
 
     async def queue(self, job: str, operator: Operator, limit: int = 1000) -> list[JobState]:
         """See Jobs."""
-        return [job_state(row) for row in await self._rows("of_job", job, limit)]
+        return [build_job_state(row) for row in await self._fetch_rows("of_job", job, limit)]
 
-    async def changed(
+    async def users_changed_since(
         self, since: datetime, operator: Operator, *, after: str = "", limit: int = 1000
     ) -> list[tuple[str, datetime]]:
         """See Jobs."""
-        return [(user, from_micros(at)) for user, at in await self._rows("changed", micros(since), after, limit)]
+        return [
+            (user, from_micros(at)) for user, at in await self._fetch_rows("changed", to_micros(since), after, limit)
+        ]
 
-    async def await_run(self, job: str, users: Mapping[str, datetime], kinds: Collection[str] = ()) -> None:
+    async def enqueue(self, job: str, users: Mapping[str, datetime], kinds: Collection[str] = ()) -> None:
         """See Jobs."""
         watched = json.dumps(sorted(kinds))
-        rows = [(user, job, micros(at), watched) for user, at in sorted(users.items())]
+        rows = [(user, job, to_micros(at), watched) for user, at in sorted(users.items())]
 
         def write(db: Connection) -> None:
             db.executemany(_sql()["await_run"], rows)
 
         await self._database.write(write)
 
-    async def waiting(self, job: str, now: datetime, operator: Operator, limit: int = 100) -> list[str]:
+    async def pending_users(self, job: str, now: datetime, operator: Operator, limit: int = 100) -> list[str]:
         """See Jobs."""
-        return [user for (user,) in await self._rows("waiting", job, micros(now), limit)]
+        return [user for (user,) in await self._fetch_rows("waiting", job, to_micros(now), limit)]
 
-    async def due(self, job: str, now: datetime, operator: Operator, limit: int = 100) -> list[str]:
+    async def due_users(self, job: str, now: datetime, operator: Operator, limit: int = 100) -> list[str]:
         """See Jobs."""
-        rows = await self._rows("due", job, micros(now), limit * SEVERAL)
+        rows = await self._fetch_rows("due", job, to_micros(now), limit * DUE_ROWS_PER_USER)
         return list(dict.fromkeys(user for (user,) in rows))[:limit]
 
     async def due_records(self, job: str, now: datetime, scope: Scope, limit: int = 1000) -> list[Key]:
         """See Jobs."""
-        return [(kind, name) for kind, name in await self._rows("due_records", scope.user_id, job, micros(now), limit)]
+        return [
+            (kind, name)
+            for kind, name in await self._fetch_rows("due_records", scope.user_id, job, to_micros(now), limit)
+        ]
 
-    async def settle(self, scope: Scope, dues: Sequence[Due]) -> None:
+    async def set_due_dates(self, scope: Scope, due_dates: Sequence[DueDate]) -> None:
         """See Jobs."""
         listed = [
-            [due.kind, due.id, due.due_at and micros(due.due_at), due.due_for, due.review_priority] for due in dues
+            [due.kind, due.id, due.due_at and to_micros(due.due_at), due.due_for, due.review_priority]
+            for due in due_dates
         ]
 
         def write(db: Connection) -> None:

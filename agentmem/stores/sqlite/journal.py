@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from agentmem.model.changes import JournalEntry
-from agentmem.model.clock import micros
+from agentmem.model.clock import to_micros
 from agentmem.model.records import Key, Record
 from agentmem.stores import Head
-from agentmem.stores.entries import compared, entries
-from agentmem.stores.payload import Stamp, decode
+from agentmem.stores.entries import build_entries, check_idempotency
+from agentmem.stores.payload import RecordMetadata, decode
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.text.blocks import load_blocks
+from agentmem.text.blocks import load_templates
 
 
 def _sql() -> Mapping[str, str]:
-    return load_blocks(__package__, "journal.sql")
+    return load_templates(__package__, "journal.sql")
 
 
 def head(db: Connection, user_id: str) -> Head:
@@ -26,9 +26,9 @@ def head(db: Connection, user_id: str) -> Head:
     return Head(seq or 0, erasures or 0, at or 0, embedder or "")
 
 
-def seq_at(db: Connection, user_id: str, moment: datetime) -> int:
+def seq_at_time(db: Connection, user_id: str, moment: datetime) -> int:
     """The last position recorded at or before a moment; 0 before the first."""
-    through, found, above = micros(moment), 0, head(db, user_id).seq + 1
+    through, found, above = to_micros(moment), 0, head(db, user_id).seq + 1
     while above - found > 1:  # times grow with positions: halve what is between
         middle = (found + above) // 2
         row = db.execute(_sql()["seq_at"], (user_id, middle)).fetchone()
@@ -39,12 +39,12 @@ def seq_at(db: Connection, user_id: str, moment: datetime) -> int:
     return found
 
 
-def entries_after(db: Connection, user_id: str, after: int, limit: int) -> list[JournalEntry]:
+def entries_after(db: Connection, user_id: str, after_seq: int, limit: int) -> list[JournalEntry]:
     """Up to `limit` entries after a position, in order."""
-    return _entries(db, user_id, list(db.execute(_sql()["changes_after"], (user_id, after, limit))))
+    return _entries(db, user_id, list(db.execute(_sql()["changes_after"], (user_id, after_seq, limit))))
 
 
-def entries_among(db: Connection, user_id: str, seqs: Iterable[int]) -> list[JournalEntry]:
+def entries_at(db: Connection, user_id: str, seqs: Iterable[int]) -> list[JournalEntry]:
     """The entries at these positions, in order."""
     return _entries(db, user_id, list(db.execute(_sql()["changes_among"], (user_id, json.dumps(list(seqs))))))
 
@@ -52,18 +52,18 @@ def entries_among(db: Connection, user_id: str, seqs: Iterable[int]) -> list[Jou
 def operation(db: Connection, user_id: str, operation_id: str) -> list[JournalEntry]:
     """The entries of one operation, in order."""
     seqs = [seq for (seq,) in db.execute(_sql()["operation"], (user_id, operation_id))]
-    return entries_among(db, user_id, seqs)
+    return entries_at(db, user_id, seqs)
 
 
-def applied(db: Connection, user_id: str, wanted: Mapping[str, str]) -> dict[str, int]:
+def find_applied(db: Connection, user_id: str, request_hashes: Mapping[str, str]) -> dict[str, int]:
     """Where these changes stand in the journal, by change_id; absent ones left out.
 
-    `wanted` maps change_ids to payload fingerprints. Raises Conflict when one was applied with another payload; what
-    was erased since has none to compare.
+    `request_hashes` maps change_ids to payload fingerprints. Raises Conflict when one was applied with another payload;
+    what was erased since has none to compare.
     """
     statement = _sql()["applied"]
-    rows = ((change_id, db.execute(statement, (user_id, change_id)).fetchone()) for change_id in wanted)
-    return compared(wanted, ((change_id, *row) for change_id, row in rows if row is not None))
+    rows = ((change_id, db.execute(statement, (user_id, change_id)).fetchone()) for change_id in request_hashes)
+    return check_idempotency(request_hashes, ((change_id, *row) for change_id, row in rows if row is not None))
 
 
 def versions(db: Connection, user_id: str, key: Key) -> list[Record]:
@@ -71,27 +71,27 @@ def versions(db: Connection, user_id: str, key: Key) -> list[Record]:
     return [_record(user_id, row) for row in db.execute(_sql()["history"], (user_id, *key))]
 
 
-def states(db: Connection, user_id: str, keys: Sequence[Key] | None, through: int) -> dict[Key, Record]:
-    """These records (None: all changed after `through`) as they stood at a position; absent ones left out."""
+def snapshot_at(db: Connection, user_id: str, keys: Sequence[Key] | None, through_seq: int) -> dict[Key, Record]:
+    """These records (None: all changed after `through_seq`) as they stood at a position; absent ones left out."""
     if keys is None:
-        keys = list(db.execute(_sql()["changed_keys"], (user_id, through)))
-    rows = db.execute(_sql()["states"], (user_id, json.dumps(list(keys)), through))
+        keys = list(db.execute(_sql()["changed_keys"], (user_id, through_seq)))
+    rows = db.execute(_sql()["states"], (user_id, json.dumps(list(keys)), through_seq))
     return {record.key: record for record in (_record(user_id, row) for row in rows)}
 
 
-def touched_since(db: Connection, user_id: str, keys: Sequence[Key], after: int) -> dict[Key, int]:
+def changed_keys_since(db: Connection, user_id: str, keys: Sequence[Key], after_seq: int) -> dict[Key, int]:
     """Which of these records changed after a position, with the latest `seq`."""
-    rows = db.execute(_sql()["touched_since"], (user_id, json.dumps(list(keys)), after))
+    rows = db.execute(_sql()["touched_since"], (user_id, json.dumps(list(keys)), after_seq))
     return {(kind, record_id): seq for kind, record_id, seq in rows}
 
 
 def _record(user_id: str, row: tuple[str, str, str, str, int, int, str]) -> Record:
     kind, payload, record_id, channel, recorded_at, seq, operation_id = row
-    return decode(kind, payload, Stamp(user_id, record_id, channel, recorded_at, seq, operation_id))
+    return decode(kind, payload, RecordMetadata(user_id, record_id, channel, recorded_at, seq, operation_id))
 
 
 def _entries(
     db: Connection, user_id: str, changes: Sequence[tuple[int, str, str, str, str, str, int]]
 ) -> list[JournalEntry]:
     seqs = json.dumps([row[0] for row in changes])
-    return entries(user_id, changes, db.execute(_sql()["versions_among"], (user_id, seqs)))
+    return build_entries(user_id, changes, db.execute(_sql()["versions_among"], (user_id, seqs)))

@@ -8,27 +8,27 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from agentmem.model.changes import Audit, Change, JournalEntry
+from agentmem.model.changes import AuditEntry, Change, JournalEntry
 from agentmem.model.clock import Clock
-from agentmem.model.dues import Laws
-from agentmem.model.outline import OutlineRows
+from agentmem.model.dues import LifecyclePolicy
+from agentmem.model.outline import RecordColumnBatch
 from agentmem.model.records import Key, Record
 from agentmem.model.scope import Operator, Scope
-from agentmem.stores import Head, Parked, Postings, Scan, Usage, Where
-from agentmem.stores.fading import DEFAULT, Touch
-from agentmem.stores.instant import Served, nothing_served
+from agentmem.stores import DeadLetter, ErasureScan, Head, Postings, RecordUsage, Where
+from agentmem.stores.fading import DEFAULT_POLICY, UsageEvent
+from agentmem.stores.instant import VectorSource, no_vectors
 from agentmem.stores.sqlite import audit, journal, operations, records, usage
-from agentmem.stores.sqlite.append import Append
-from agentmem.stores.sqlite.beside import Beside
-from agentmem.stores.sqlite.connection import Connection, Database
-from agentmem.stores.sqlite.erase import Erasure
-from agentmem.stores.sqlite.words import SqliteWords
+from agentmem.stores.sqlite.append import SqliteWrite
+from agentmem.stores.sqlite.beside import SqliteInlineVectorWriter
+from agentmem.stores.sqlite.connection import Connection, SqliteDatabase
+from agentmem.stores.sqlite.erase import SqliteErasure
+from agentmem.stores.sqlite.words import SqliteTermIndex
 
 T = TypeVar("T")
-WAL_PENDING = "write-ahead log: another process is reading it; it is emptied when the last one closes the store"
+WAL_DEFERRED = "write-ahead log: another process is reading it; it is emptied when the last one closes the store"
 
 
-def _ignored(step: str) -> None:
+def _ignore_step(step: str) -> None:
     """The hook of a log that nobody watches."""
 
 
@@ -36,14 +36,15 @@ class SqliteLog:
     """A LogStore. `hook` is called between the steps of a write (`append.STEPS`, `erase.STEPS`), for tests."""
 
     def __init__(
-        self, database: Database, clock: Clock, *, laws: Laws = DEFAULT, hook: Callable[[str], None] = _ignored
+        self, database: SqliteDatabase, clock: Clock, *, policy: LifecyclePolicy = DEFAULT_POLICY,
+        hook: Callable[[str], None] = _ignore_step
     ) -> None:  # fmt: skip
         self.database = database
         self._clock = clock
-        self._laws = laws
+        self._policy = policy
         self._hook = hook
-        self._words = SqliteWords(database)
-        self._served: Served = nothing_served
+        self._term_index = SqliteTermIndex(database)
+        self._vector_source: VectorSource = no_vectors
 
     async def _read(self, function: Callable[..., T], *arguments: Any) -> T:
         return await self.database.read(lambda db: function(db, *arguments))
@@ -53,18 +54,18 @@ class SqliteLog:
 
     # -- writing
 
-    def serve(self, served: Served) -> None:
+    def set_vector_source(self, source: VectorSource) -> None:
         """Write the vectors of what is served together with the log, where no model makes them."""
-        self._served = served
+        self._vector_source = source
 
     async def append(
-        self, changes: Sequence[Change], audit: Audit | None = None, fence: int | None = None
+        self, changes: Sequence[Change], audit: AuditEntry | None = None, fence: int | None = None
     ) -> list[JournalEntry]:
         """See LogStore. A `fence` that no lease has any more is LeaseLost."""
         if not changes:
             return []
-        work = Append(changes, audit, fence, self._clock, self._hook, self._laws)
-        vectors = Beside(self.database, self._served())
+        work = SqliteWrite(changes, audit, fence, self._clock, self._hook, self._policy)
+        vectors = SqliteInlineVectorWriter(self.database, self._vector_source())
 
         def write(db: Connection) -> list[JournalEntry]:
             entries = work.apply(db)
@@ -72,44 +73,50 @@ class SqliteLog:
             self._hook("vectors")
             return entries
 
-        entries = await self.database.write(write, before=work.prepare, after=vectors.committed)
+        entries = await self.database.write(write, prepare=work.prepare, on_committed=vectors.on_committed)
         self._hook("committed")
         return entries
 
     async def erase(
-        self, scope: Scope, keys: Sequence[Key] | None, *, operation_id: str, at: datetime, seen: int | None = None
-    ) -> Scan:
+        self,
+        scope: Scope,
+        keys: Sequence[Key] | None,
+        *,
+        operation_id: str,
+        erased_at: datetime,
+        seen_seq: int | None = None,
+    ) -> ErasureScan:
         """See LogStore. Unknown keys are passed over; what other processes hold of the write-ahead log is `pending`."""
-        work = Erasure(scope, keys, operation_id, at, self._hook, seen)
+        work = SqliteErasure(scope, keys, operation_id, erased_at, self._hook, seen_seq)
         await self.database.write(work.apply)
         self._hook("erased")
-        emptied = await self.database.truncate_log()
+        emptied = await self.database.truncate_wal()
         self._hook("emptied")
-        places, remnants = await self.database.read(work.remnants)
-        return Scan(places, remnants, () if emptied else (WAL_PENDING,))
+        places, remnants = await self.database.read(work.find_leftovers)
+        return ErasureScan(places, remnants, () if emptied else (WAL_DEFERRED,))
 
-    async def audit(self, entries: Sequence[Audit]) -> None:
+    async def write_audit(self, entries: Sequence[AuditEntry]) -> None:
         """Add rows to memory_audit_log, in order."""
         if entries:
             await self._write(audit.insert, entries, self._clock)
 
-    async def touch(
-        self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, at: datetime,
+    async def record_usage(
+        self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, used_at: datetime,
         context_tags: Sequence[str] = (), boost: float = 0.0,
     ) -> None:  # fmt: skip
         """See LogStore. In a power cut the last counts may be lost, so it waits for no disk."""
-        touch = Touch(receipt_id, used, at, tuple(context_tags), boost)
-        await self._write(usage.touch, scope, keys, touch, self._laws, durable=False)
+        touch = UsageEvent(receipt_id, used, used_at, tuple(context_tags), boost)
+        await self._write(usage.record_usage, scope, keys, touch, self._policy, durable=False)
 
     # -- reading the journal
 
-    async def applied(self, change_id: str, payload: str, scope: Scope) -> JournalEntry | None:
+    async def find_applied(self, change_id: str, request_hash: str, scope: Scope) -> JournalEntry | None:
         """See LogStore."""
 
         def read(db: Connection) -> JournalEntry | None:
-            seqs = journal.applied(db, scope.user_id, {change_id: payload})
-            found = journal.entries_among(db, scope.user_id, seqs.values())
-            return replace(found[0], repeated=True) if found else None
+            seqs = journal.find_applied(db, scope.user_id, {change_id: request_hash})
+            found = journal.entries_at(db, scope.user_id, seqs.values())
+            return replace(found[0], already_applied=True) if found else None
 
         return await self.database.read(read)
 
@@ -117,39 +124,41 @@ class SqliteLog:
         """How far the user's journal reaches; all 0 for a user never seen."""
         return await self._read(journal.head, scope.user_id)
 
-    async def seq_at(self, scope: Scope, moment: datetime) -> int:
+    async def seq_at_time(self, scope: Scope, moment: datetime) -> int:
         """See LogStore."""
-        return await self._read(journal.seq_at, scope.user_id, moment)
+        return await self._read(journal.seq_at_time, scope.user_id, moment)
 
-    async def changes(self, scope: Scope, after: int, limit: int) -> list[JournalEntry]:
+    async def changes(self, scope: Scope, after_seq: int, limit: int) -> list[JournalEntry]:
         """See LogStore. What was erased since is missing in the old entries and named `gone` in that of the erasure."""
-        return await self._read(journal.entries_after, scope.user_id, after, limit)
+        return await self._read(journal.entries_after, scope.user_id, after_seq, limit)
 
     async def versions(self, key: Key, scope: Scope) -> list[Record]:
         """See LogStore."""
         return await self._read(journal.versions, scope.user_id, key)
 
-    async def states(self, keys: Sequence[Key] | None, scope: Scope, through: int) -> dict[Key, Record]:
+    async def snapshot_at(self, keys: Sequence[Key] | None, scope: Scope, through_seq: int) -> dict[Key, Record]:
         """See LogStore. Keys that held nothing then are left out."""
-        return await self._read(journal.states, scope.user_id, keys, through)
+        return await self._read(journal.snapshot_at, scope.user_id, keys, through_seq)
 
     async def operation(self, operation_id: str, scope: Scope) -> list[JournalEntry]:
         """See LogStore; [] for an unknown operation."""
         return await self._read(journal.operation, scope.user_id, operation_id)
 
-    async def touched_since(self, keys: Sequence[Key], scope: Scope, after: int) -> dict[Key, int]:
+    async def changed_keys_since(self, keys: Sequence[Key], scope: Scope, after_seq: int) -> dict[Key, int]:
         """See LogStore."""
-        return await self._read(journal.touched_since, scope.user_id, keys, after)
+        return await self._read(journal.changed_keys_since, scope.user_id, keys, after_seq)
 
     # -- reading records
 
-    async def get(self, kind: str, ids: Sequence[str], scope: Scope) -> list[Record]:
-        """See RecordStore."""
-        return await self._read(records.get, scope.user_id, kind, ids)
+    async def read_records(self, kind: str, ids: Sequence[str], scope: Scope) -> list[Record]:
+        """See RecordReader."""
+        return await self._read(records.read_records, scope.user_id, kind, ids)
 
-    async def by_slot(self, slots: Sequence[int], scope: Scope, through: int | None = None) -> list[Record]:
-        """See RecordStore."""
-        found = await self._read(records.by_slot, scope.user_id, slots, through)
+    async def read_by_ordinal(
+        self, ordinals: Sequence[int], scope: Scope, through_seq: int | None = None
+    ) -> list[Record]:
+        """See RecordReader."""
+        found = await self._read(records.read_by_ordinal, scope.user_id, ordinals, through_seq)
         return [record for _, record in found]
 
     async def find(
@@ -162,44 +171,44 @@ class SqliteLog:
         limit: int = 100,
         offset: int = 0,
     ) -> list[Record]:
-        """See RecordStore. Ties go by kind and id, whichever the direction."""
+        """See RecordReader. Ties go by kind and id, whichever the direction."""
         return await self._read(records.find, scope.user_id, where, (order, descending), (limit, offset))
 
     async def count(self, scope: Scope, where: Where) -> int:
-        """See RecordStore."""
+        """See RecordReader."""
         return await self._read(records.count, scope.user_id, where)
 
-    async def outline(self, scope: Scope, after: int) -> tuple[OutlineRows, list[int], Head]:
-        """See RecordStore."""
+    async def read_columns(self, scope: Scope, after_seq: int) -> tuple[RecordColumnBatch, list[int], Head]:
+        """See RecordReader."""
 
-        def read(db: Connection) -> tuple[OutlineRows, list[int], Head]:
-            return *records.outline(db, scope.user_id, after), journal.head(db, scope.user_id)
+        def read(db: Connection) -> tuple[RecordColumnBatch, list[int], Head]:
+            return *records.read_columns(db, scope.user_id, after_seq), journal.head(db, scope.user_id)
 
         return await self.database.read(read)
 
-    async def outline_at(self, scope: Scope, through: int) -> tuple[OutlineRows, list[int]]:
-        """See RecordStore."""
-        return await self._read(records.outline_at, scope.user_id, through)
+    async def read_columns_patch(self, scope: Scope, through_seq: int) -> tuple[RecordColumnBatch, list[int]]:
+        """See RecordReader."""
+        return await self._read(records.read_columns_patch, scope.user_id, through_seq)
 
     async def match(self, terms: Sequence[str], scope: Scope) -> dict[str, Postings]:
-        """See WordIndex."""
-        return await self._words.match(terms, scope)
+        """See TermIndex."""
+        return await self._term_index.match(terms, scope)
 
     async def audit_rows(self, scope: Scope, **filters: Any) -> list[dict[str, Any]]:
         """See LogStore. Times are ISO text as in the table; at most `limit` rows, 100 when it is not given."""
-        return await self._read(audit.rows, scope.user_id, filters)
+        return await self._read(audit.audit_rows, scope.user_id, filters)
 
-    async def keep_receipt(
-        self, scope: Scope, receipt_id: str, receipt: str, at: datetime, seen: int | None = None
+    async def write_receipt(
+        self, scope: Scope, receipt_id: str, receipt: str, created_at: datetime, seen_seq: int | None = None
     ) -> None:
         """See LogStore."""
-        await self._write(audit.keep_receipt, (scope.user_id, receipt_id), receipt, at, seen)
+        await self._write(audit.write_receipt, (scope.user_id, receipt_id), receipt, created_at, seen_seq)
 
-    async def receipt(self, receipt_id: str, scope: Scope) -> str | None:
+    async def find_receipt(self, receipt_id: str, scope: Scope) -> str | None:
         """See LogStore."""
-        return await self._read(audit.receipt, scope.user_id, receipt_id)
+        return await self._read(audit.find_receipt, scope.user_id, receipt_id)
 
-    async def usage(self, keys: Sequence[Key], scope: Scope) -> dict[Key, Usage]:
+    async def usage(self, keys: Sequence[Key], scope: Scope) -> dict[Key, RecordUsage]:
         """How often these records were delivered and used; those never used are left out."""
         return await self._read(usage.usage, scope.user_id, keys)
 
@@ -209,22 +218,22 @@ class SqliteLog:
         """Users with current records, by name, from `after` (exclusive) on."""
         return await self._read(operations.users, limit, after)
 
-    async def behind(self, projection: str, operator: Operator, limit: int = 100) -> list[str]:
+    async def lagging_users(self, projection: str, operator: Operator, limit: int = 100) -> list[str]:
         """See LogStore."""
-        return await self._read(operations.behind, projection, limit)
+        return await self._read(operations.lagging_users, projection, limit)
 
-    async def note_reached(self, projection: str, marks: Mapping[str, int]) -> None:
+    async def write_watermark_hints(self, projection: str, watermarks: Mapping[str, int]) -> None:
         """See LogStore."""
-        if marks:
-            await self._write(operations.note_reached, projection, marks)
+        if watermarks:
+            await self._write(operations.write_watermark_hints, projection, watermarks)
 
-    async def park(self, parked: Parked) -> None:
+    async def write_dead_letter(self, dead_letter: DeadLetter) -> None:
         """Note a change that a projection passed over; the same one again replaces the note."""
-        await self._write(operations.park, parked)
+        await self._write(operations.write_dead_letter, dead_letter)
 
-    async def parked(self, scope: Scope | Operator) -> list[Parked]:
+    async def dead_letters(self, scope: Scope | Operator) -> list[DeadLetter]:
         """What was parked for a user, or for all."""
-        return await self._read(operations.parked, scope)
+        return await self._read(operations.dead_letters, scope)
 
     async def meta(self) -> dict[str, str]:
         """See LogStore."""
@@ -234,21 +243,21 @@ class SqliteLog:
         """Record these values, over any that are there."""
         await self._write(operations.set_meta, values)
 
-    async def default_meta(self, values: Mapping[str, str]) -> dict[str, str]:
+    async def init_meta(self, values: Mapping[str, str]) -> dict[str, str]:
         """See LogStore."""
         return await self._write(functools.partial(operations.set_meta, overwrite=False), values)
 
-    async def count_opening(self) -> int:
+    async def increment_openings(self) -> int:
         """See LogStore."""
-        return await self._write(operations.count_opening)
+        return await self._write(operations.increment_openings)
 
-    async def lease(self, name: str, ttl: float, owner: str) -> int | None:
+    async def acquire_lease(self, name: str, ttl: float, owner: str) -> int | None:
         """See LogStore. `ttl` in seconds. The holder's own renewal keeps its token: its open writes stay good."""
-        return await self._write(operations.lease, name, ttl, owner)
+        return await self._write(operations.acquire_lease, name, ttl, owner)
 
-    async def release(self, name: str, owner: str) -> None:
+    async def release_lease(self, name: str, owner: str) -> None:
         """Give up a lease; nothing when another holds it."""
-        await self._write(operations.release, name, owner)
+        await self._write(operations.release_lease, name, owner)
 
     async def maintain(self, now: datetime, keep_audit_days: int) -> dict[str, int]:
         """See LogStore. Returns how many rows were folded and dropped."""

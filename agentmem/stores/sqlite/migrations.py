@@ -11,65 +11,65 @@ from pathlib import Path
 import apsw
 
 from agentmem.errors import SchemaMismatch
-from agentmem.stores.sqlite.connection import BUSY_MS, Connection, Database, translated
-from agentmem.text.blocks import SchemaStep, load_blocks
+from agentmem.stores.sqlite.connection import BUSY_TIMEOUT_MS, Connection, SqliteDatabase, translate_errors
+from agentmem.text.blocks import Migration, load_templates
 
 APPLICATION_ID = 0x61676D31  # "agm1" in the file's header, so that another program's file is never taken for ours
 
 
-def examine(path: Path, steps: Sequence[SchemaStep]) -> None:
+def check_schema(path: Path, steps: Sequence[Migration]) -> None:
     """Refuse a file that is not ours, is damaged, or was written by a newer schema, before anything is written to it.
 
     Raises CorruptStore or SchemaMismatch. A missing or empty file is fine.
     """
     if not path.exists() or path.stat().st_size == 0:
         return
-    with translated(path):
+    with translate_errors(path):
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            db.set_busy_timeout(BUSY_MS)
+            db.set_busy_timeout(BUSY_TIMEOUT_MS)
             with db:  # one state for all questions: another process may be making the file right now
-                _refuse(db, path, steps)
+                _check_owner_and_version(db, path, steps)
         finally:
             db.close()
 
 
-async def migrate(database: Database, steps: Sequence[SchemaStep], now: datetime) -> int:
+async def migrate(database: SqliteDatabase, steps: Sequence[Migration], now: datetime) -> int:
     """Apply the steps that the file lacks, all in one transaction, and return how many; 0 for a current file.
 
     Two processes that open at once take turns: the second finds the work done.
     """
 
     def apply(db: Connection) -> int:
-        _refuse(db, database.path, steps)
-        before = _version(db)
+        _check_owner_and_version(db, database.path, steps)
+        before = _schema_version(db)
         for step in steps[before:]:
             db.execute(step.text)
             db.execute(
-                load_blocks(__package__, "migrations.sql")["applied"], (step.version, step.name, now.isoformat())
+                load_templates(__package__, "migrations.sql")["applied"], (step.version, step.name, now.isoformat())
             )
         if before == 0:
             store_id = str(uuid.UUID(bytes=os.urandom(16), version=4))
-            db.execute(load_blocks(__package__, "migrations.sql")["identity"], (store_id,))
+            db.execute(load_templates(__package__, "migrations.sql")["identity"], (store_id,))
             db.pragma("application_id", APPLICATION_ID)
         return len(steps) - before
 
-    if await database.read(_version) == len(steps):
+    if await database.read(_schema_version) == len(steps):
         return 0
     return await database.write(apply)
 
 
-def _refuse(db: Connection, path: Path, steps: Sequence[SchemaStep]) -> None:
-    blocks = load_blocks(__package__, "migrations.sql")
+def _check_owner_and_version(db: Connection, path: Path, steps: Sequence[Migration]) -> None:
+    blocks = load_templates(__package__, "migrations.sql")
     if db.pragma("application_id") != APPLICATION_ID and db.execute(blocks["tables"]).get:
         raise SchemaMismatch(f"{path} is the database of another program; choose another file or home")
-    if (found := _version(db)) > len(steps):
+    if (found := _schema_version(db)) > len(steps):
         raise SchemaMismatch(
             f"{path} has schema {found}, written by a newer version; this one knows schema {len(steps)}. "
             "Upgrade with: pip install --upgrade agentmem-graph"
         )
 
 
-def _version(db: Connection) -> int:
-    blocks = load_blocks(__package__, "migrations.sql")
+def _schema_version(db: Connection) -> int:
+    blocks = load_templates(__package__, "migrations.sql")
     return int(db.execute(blocks["version"]).get) if db.execute(blocks["is_versioned"]).get else 0

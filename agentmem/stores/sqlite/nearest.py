@@ -12,26 +12,34 @@ import numpy as np
 
 from agentmem.errors import StoreError
 from agentmem.model.outline import Ints
-from agentmem.stores import Scores
+from agentmem.stores import ChunkScores
 from agentmem.stores.sqlite.connection import Connection
 from agentmem.stores.vectors.matrix import (
-    Columns,
-    Layouts,
+    IndexState,
     MatrixCache,
-    State,
+    RowOrders,
+    RowsView,
     UserMatrix,
-    View,
-    estimated_bytes,
-    joined,
-    laid_out,
+    VectorColumns,
+    build_orders,
+    concat_columns,
+    estimate_bytes,
 )
-from agentmem.stores.vectors.passages import HALF, ROWS_AT_ONCE, Part, part_of
-from agentmem.stores.vectors.planes import Halves, Planes, Units, coarse, exact, split, unit_rows
-from agentmem.stores.vectors.search import Search, by_row
+from agentmem.stores.vectors.passages import FLOAT16, ROW_BATCH_SIZE, LoadedRows, build_loaded_rows
+from agentmem.stores.vectors.planes import (
+    FixedPoint,
+    Float16Rows,
+    QuantizedRows,
+    normalize_rows,
+    quantize,
+    score_approximate,
+    score_exact,
+)
+from agentmem.stores.vectors.search import VectorSearch, combine_by_row
 
 
 @dataclass(frozen=True)
-class Holding:
+class EmbedderReader:
     """What the file holds of one embedder: the statements to read it by, and how far it has come."""
 
     identity: str
@@ -46,89 +54,91 @@ class Holding:
             raise StoreError(f"embedder {self.identity} was taken out of this store; open the memory again")
         return found[0], found[2]
 
-    def state(self, db: Connection, user_id: str) -> State:
+    def state(self, db: Connection, user_id: str) -> IndexState:
         """The user's (generation, seq)."""
         found: Any = db.execute(self.sql["state"], {"projection": self.projection, "user_id": user_id}).fetchone()
         return (0, 0) if found is None else (found[0], found[1])
 
 
-class FileSearch:
+class SqliteVectorSearch:
     """One search, on a reader's thread, inside its transaction."""
 
-    def __init__(self, held: Holding, cache: MatrixCache, search: Search) -> None:
-        self.held, self.cache, self.search = held, cache, search
+    def __init__(self, embedder: EmbedderReader, cache: MatrixCache, search: VectorSearch) -> None:
+        self.embedder, self.cache, self.search = embedder, cache, search
         self.user_id = search.user_id
 
-    def run(self, db: Connection) -> list[Scores]:
+    def run(self, db: Connection) -> list[ChunkScores]:
         """Scores for each grain; see the protocol."""
-        self.registration = self.held.registration(db)
+        self.registration = self.embedder.registration(db)
         self.keys: dict[str, Any] = {"user_id": self.user_id, "embedder": self.registration[0]}
-        return self._cached(db) or self._streamed(db)
+        return self._search_matrix(db) or self._search_file(db)
 
-    def _cached(self, db: Connection) -> list[Scores]:
+    def _search_matrix(self, db: Connection) -> list[ChunkScores]:
         """From the matrix in memory; [] when the user is too large for one."""
-        while (matrix := self.cache.find(self.user_id, lambda: self._room(db))) is not None:
-            if (fresh := self._fresh(db, matrix)) is not None:
-                return self.search.in_matrix(self.cache.beside, matrix, fresh)
+        while (matrix := self.cache.get_or_create(self.user_id, lambda: self._build_matrix(db))) is not None:
+            if (fresh := self._refresh_matrix(db, matrix)) is not None:
+                return self.search.search_matrix(self.cache.scoring_thread, matrix, fresh)
         return []
 
-    def _room(self, db: Connection) -> UserMatrix | None:
-        count = sum(rows for _, rows in db.execute(self.held.sql["counts"], self.keys))
-        fits = estimated_bytes(count, self.held.dimensions) <= self.cache.budget
-        return UserMatrix(self.held.dimensions) if fits else None
+    def _build_matrix(self, db: Connection) -> UserMatrix | None:
+        count = sum(rows for _, rows in db.execute(self.embedder.sql["counts"], self.keys))
+        fits = estimate_bytes(count, self.embedder.dimensions) <= self.cache.budget_bytes
+        return UserMatrix(self.embedder.dimensions) if fits else None
 
-    def _fresh(self, db: Connection, matrix: UserMatrix) -> tuple[Layouts, View, View] | None:
+    def _refresh_matrix(self, db: Connection, matrix: UserMatrix) -> tuple[RowOrders, RowsView, RowsView] | None:
         """The matrix brought up to this transaction's state, or None when it is better loaded again."""
         with matrix.lock:
             if matrix.registration not in (None, self.registration):  # taken out and built again meanwhile
                 self.cache.drop(self.user_id)
                 return None
             matrix.registration = self.registration
-            state = self.held.state(db, self.user_id)
+            state = self.embedder.state(db, self.user_id)
             if matrix.state < state:
                 if 0 <= matrix.state[0] < state[0]:
-                    ids = db.execute(self.held.sql["ids"], self.keys)
-                    matrix.blank(np.fromiter((row[0] for row in ids), dtype=np.int64), others=True)
-                for part in self._parts(db, matrix):
+                    ids = db.execute(self.embedder.sql["ids"], self.keys)
+                    matrix.mark_deleted(np.fromiter((row[0] for row in ids), dtype=np.int64), invert=True)
+                for part in self._read_batches(db, matrix):
                     matrix.append(*part)
                 matrix.state = state
-                self.cache.settle(self.user_id)
-            if matrix.worn:
+                self.cache.evict(self.user_id)
+            if matrix.needs_compaction:
                 self.cache.drop(self.user_id)
                 return None
-            return matrix.held()
+            return matrix.snapshot()
 
-    def _streamed(self, db: Connection) -> list[Scores]:
+    def _search_file(self, db: Connection) -> list[ChunkScores]:
         """The same from the file, a part at a time."""
-        names, probe = UserMatrix(self.held.dimensions), self.search.probe
-        passages: tuple[list[Columns], list[Columns]] = ([], [])
-        units: tuple[list[Units], list[Units]] = ([], [])
-        for columns, halves, whole in self._parts(db, names):
+        names, probe = UserMatrix(self.embedder.dimensions), self.search.quantized_query
+        passages: tuple[list[VectorColumns], list[VectorColumns]] = ([], [])
+        units: tuple[list[FixedPoint], list[FixedPoint]] = ([], [])
+        for columns, halves, whole in self._read_batches(db, names):
             for at, rows in enumerate((whole, ~whole)):
-                planes = split(unit_rows(halves[rows]))
-                passages[at].append(columns.only(rows))
-                units[at].append(coarse(planes.high, planes.scales, probe) if at else exact(planes, probe))
-        first, second = joined(passages[0]), joined(passages[1])
-        layouts = laid_out((np.arange(len(first.ids)), first), (np.arange(len(second.ids)), second))
-        scored = by_row(*(np.concatenate([*each, np.zeros(0, dtype=np.int32)]) for each in units))
-        return self.search.among(layouts, names, scored, lambda rows: self._read(db, second.ids[rows]))
+                planes = quantize(normalize_rows(halves[rows]))
+                passages[at].append(columns.select(rows))
+                units[at].append(
+                    score_approximate(planes.high, planes.scales, probe) if at else score_exact(planes, probe)
+                )
+        first, second = concat_columns(passages[0]), concat_columns(passages[1])
+        layouts = build_orders((np.arange(len(first.ids)), first), (np.arange(len(second.ids)), second))
+        scored = combine_by_row(*(np.concatenate([*each, np.zeros(0, dtype=np.int32)]) for each in units))
+        return self.search.rank_approximate(layouts, names, scored, lambda rows: self._read_rows(db, second.ids[rows]))
 
-    def _parts(self, db: Connection, matrix: UserMatrix) -> Iterator[Part]:
+    def _read_batches(self, db: Connection, matrix: UserMatrix) -> Iterator[LoadedRows]:
         """The passages behind the last one of the matrix."""
-        cursor = db.execute(self.held.sql["passages_after"], {**self.keys, "after": matrix.last_id})
-        while rows := list(islice(cursor, ROWS_AT_ONCE)):
-            yield part_of(rows, _halves([row[-1] for row in rows]), matrix)
+        cursor = db.execute(self.embedder.sql["passages_after"], {**self.keys, "after": matrix.last_id})
+        while rows := list(islice(cursor, ROW_BATCH_SIZE)):
+            yield build_loaded_rows(rows, _decode_vectors([row[-1] for row in rows]), matrix)
 
-    def _read(self, db: Connection, ids: Ints) -> Planes:
+    def _read_rows(self, db: Connection, ids: Ints) -> QuantizedRows:
         """The planes of these passages from the file; the ids are ascending."""
-        held: list[Any] = db.execute(self.held.sql["by_id"], {**self.keys, "ids": listed(ids)}).fetchall()
-        return split(unit_rows(_halves([blob for _, blob in held])))
+        held: list[Any] = db.execute(self.embedder.sql["by_id"], {**self.keys, "ids": render_ids(ids)}).fetchall()
+        return quantize(normalize_rows(_decode_vectors([blob for _, blob in held])))
 
 
-def _halves(blobs: Sequence[bytes]) -> Halves:
-    return np.frombuffer(b"".join(blobs), dtype=HALF).reshape(len(blobs), -1)
+def _decode_vectors(blobs: Sequence[bytes]) -> Float16Rows:
+    return np.frombuffer(b"".join(blobs), dtype=FLOAT16).reshape(len(blobs), -1)
 
 
-def listed(slots: Collection[int] | Ints) -> str:
+def render_ids(ids: Collection[int] | Ints) -> str:
     """Slots or ids as a JSON list, to be bound to one parameter."""
-    return json.dumps(slots.tolist() if isinstance(slots, np.ndarray) else [int(slot) for slot in slots])
+    return json.dumps(ids.tolist() if isinstance(ids, np.ndarray) else [int(ordinal) for ordinal in ids])

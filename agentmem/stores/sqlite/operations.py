@@ -8,20 +8,20 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from agentmem.errors import InvalidRecord
-from agentmem.model.clock import from_micros, micros
+from agentmem.model.clock import from_micros, to_micros
 from agentmem.model.scope import Operator, Scope
-from agentmem.stores import Parked
+from agentmem.stores import DeadLetter
 from agentmem.stores.sqlite import audit, words
 from agentmem.stores.sqlite import usage as used
-from agentmem.stores.sqlite.connection import Connection, Database
-from agentmem.stores.sqlite.place import too_open
-from agentmem.text.blocks import load_blocks
+from agentmem.stores.sqlite.connection import Connection, SqliteDatabase
+from agentmem.stores.sqlite.place import check_permissions
+from agentmem.text.blocks import load_templates
 
-RECEIPTS_KEPT = timedelta(days=30)  # a receipt sent again after that counts again
+USAGE_RECEIPT_RETENTION = timedelta(days=30)  # a receipt sent again after that counts again
 
 
 def _sql() -> Mapping[str, str]:
-    return load_blocks(__package__, "operations.sql")
+    return load_templates(__package__, "operations.sql")
 
 
 def meta(db: Connection) -> dict[str, str]:
@@ -35,12 +35,12 @@ def set_meta(db: Connection, values: Mapping[str, str], *, overwrite: bool = Tru
     return meta(db)
 
 
-def count_opening(db: Connection) -> int:
+def increment_openings(db: Connection) -> int:
     """Count one more opening of the store."""
     return int(db.execute(_sql()["count_opening"]).get)
 
 
-def lease(db: Connection, name: str, ttl: float, owner: str) -> int | None:
+def acquire_lease(db: Connection, name: str, ttl: float, owner: str) -> int | None:
     """A fencing token, or None while another holds the lease. Tokens grow over all leases; a renewal keeps its own."""
     if ttl <= 0:
         raise InvalidRecord(f"ttl must be more than 0 seconds, got {ttl}", field="ttl")
@@ -56,7 +56,7 @@ def lease(db: Connection, name: str, ttl: float, owner: str) -> int | None:
     return fresh
 
 
-def release(db: Connection, name: str, owner: str) -> None:
+def release_lease(db: Connection, name: str, owner: str) -> None:
     """Give up a lease; nothing when another holds it."""
     db.execute(_sql()["release"], (name, owner))
 
@@ -66,54 +66,61 @@ def users(db: Connection, limit: int, after: str) -> list[str]:
     return [user for (user,) in db.execute(_sql()["users"], (after, limit))]
 
 
-def behind(db: Connection, projection: str, limit: int) -> list[str]:
+def lagging_users(db: Connection, projection: str, limit: int) -> list[str]:
     """Users whose projection lags, the one whose first open change is oldest first."""
     return [user for (user,) in db.execute(_sql()["behind"], (projection, limit))]
 
 
-def note_reached(db: Connection, projection: str, marks: Mapping[str, int]) -> None:
+def write_watermark_hints(db: Connection, projection: str, watermarks: Mapping[str, int]) -> None:
     """Note up to where a projection has come for these users, where that is further than noted."""
-    db.executemany(_sql()["note_reached"], [(projection, *mark) for mark in marks.items()])
+    db.executemany(_sql()["note_reached"], [(projection, *mark) for mark in watermarks.items()])
 
 
-def park(db: Connection, item: Parked) -> None:
+def write_dead_letter(db: Connection, dead_letter: DeadLetter) -> None:
     """Note a change that a projection passed over; the same one again replaces the note."""
-    row = (item.projection, item.user_id, item.seq, item.reason, item.attempts, micros(item.at))
+    row = (
+        dead_letter.projection,
+        dead_letter.user_id,
+        dead_letter.seq,
+        dead_letter.reason,
+        dead_letter.attempts,
+        to_micros(dead_letter.failed_at),
+    )
     db.execute(_sql()["park"], row)
 
 
-def parked(db: Connection, scope: Scope | Operator) -> list[Parked]:
+def dead_letters(db: Connection, scope: Scope | Operator) -> list[DeadLetter]:
     """What was parked for a user, or for all."""
     user_id = scope.user_id if isinstance(scope, Scope) else None
     return [
-        Parked(projection, user, seq, reason, attempts, from_micros(at))
+        DeadLetter(projection, user, seq, reason, attempts, from_micros(at))
         for projection, user, seq, reason, attempts, at in db.execute(_sql()["parked"], (user_id,))
     ]
 
 
-async def maintain(database: Database, now: datetime, keep_audit_days: int) -> dict[str, int]:
+async def maintain(database: SqliteDatabase, now: datetime, keep_audit_days: int) -> dict[str, int]:
     """Fold word tails, one user per transaction, and drop old audit days and receipts; how many rows of each."""
     done = {"words_folded": 0}
-    for user_id in await database.read(_with_tail):
-        done["words_folded"] += await database.write(functools.partial(words.compact, user_id=user_id))
+    for user_id in await database.read(_users_with_delta):
+        done["words_folded"] += await database.write(functools.partial(words.merge_delta, user_id=user_id))
 
     def drop(db: Connection) -> dict[str, int]:
         return {
             "audit_rows_dropped": audit.drop_old_days(db, now, keep_audit_days),
             "receipts_dropped": audit.drop_receipts(db, now - timedelta(days=keep_audit_days)),
-            "usage_receipts_dropped": used.forget_receipts(db, now - RECEIPTS_KEPT),
+            "usage_receipts_dropped": used.drop_usage_receipts(db, now - USAGE_RECEIPT_RETENTION),
         }
 
     done |= await database.write(drop)
-    await database.truncate_log(attempts=1)  # an erasure may have left this pending
+    await database.truncate_wal(attempts=1)  # an erasure may have left this pending
     return done
 
 
-def _with_tail(db: Connection) -> list[str]:
+def _users_with_delta(db: Connection) -> list[str]:
     return [user for (user,) in db.execute(_sql()["with_tail"])]
 
 
-def stats(db: Connection, database: Database) -> dict[str, Any]:
+def stats(db: Connection, database: SqliteDatabase) -> dict[str, Any]:
     """Sizes of the file and counts of what is in it, over all users."""
     wal = database.path.with_name(database.path.name + "-wal")
     names = ("users", "changes", "versions", "audit_rows", "edges", "parked")
@@ -127,7 +134,7 @@ def stats(db: Connection, database: Database) -> dict[str, Any]:
     }
 
 
-def check(db: Connection, database: Database) -> list[str]:
+def check(db: Connection, database: SqliteDatabase) -> list[str]:
     """What is wrong: the engine's integrity check, gaps in the journal, records without a version, permissions."""
     found = [f"integrity: {line}" for (line,) in db.execute("PRAGMA integrity_check(20)") if line != "ok"]
     found += [f"the journal of {name} has gaps" for (name,) in db.execute(_sql()["journal_problems"])]
@@ -136,4 +143,4 @@ def check(db: Connection, database: Database) -> list[str]:
         f"the projection {name} is ahead of the log; run: agentmem rebuild"
         for (name,) in db.execute(_sql()["watermark_problems"])
     ]
-    return found + too_open(database.path)
+    return found + check_permissions(database.path)

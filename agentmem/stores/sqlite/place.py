@@ -9,7 +9,7 @@ from agentmem.errors import ConfigError, StoreUnavailable
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
-NETWORK = frozenset({
+NETWORK_FILE_SYSTEMS = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "davfs", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs",
     "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
 })  # fmt: skip
@@ -30,7 +30,7 @@ def prepare_folder(path: Path) -> None:
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; name a file in it")
     kind = file_system(path.parent.resolve())
-    if kind in NETWORK:
+    if kind in NETWORK_FILE_SYSTEMS:
         raise ConfigError(
             f"{path} lies on a network file system ({kind}), where locks are not kept and data can be lost; "
             "choose a local folder with AGENTMEM_HOME"
@@ -54,7 +54,7 @@ def make_private(path: Path) -> None:
         raise StoreUnavailable(f"the permissions of {path} cannot be set: {error}") from error
 
 
-def too_open(path: Path) -> list[str]:
+def check_permissions(path: Path) -> list[str]:
     """Which of the store's files others can read or write; [] when none."""
     beside = [path.with_name(path.name + ending) for ending in ("", "-wal", "-shm")]
     modes = [(file, file.stat().st_mode & 0o777) for file in beside if file.exists()]

@@ -7,35 +7,37 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agentmem.errors import InvalidRecord
-from agentmem.model.outline import OutlineRows
+from agentmem.model.outline import RecordColumnBatch
 from agentmem.model.records import Record
 from agentmem.stores import Where
-from agentmem.stores.outlines import outline_row
-from agentmem.stores.payload import Stamp, decode
+from agentmem.stores.outlines import build_column_row
+from agentmem.stores.payload import RecordMetadata, decode
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.stores.sqlite.where import compile_order, compile_where, index_for
-from agentmem.text.blocks import load_blocks
+from agentmem.stores.sqlite.where import choose_index, compile_order, compile_where
+from agentmem.text.blocks import load_templates
 
 
 def _sql() -> Mapping[str, str]:
-    return load_blocks(__package__, "records.sql")
+    return load_templates(__package__, "records.sql")
 
 
-def get(db: Connection, user_id: str, kind: str, ids: Sequence[str]) -> list[Record]:
+def read_records(db: Connection, user_id: str, kind: str, ids: Sequence[str]) -> list[Record]:
     """The current records of these ids in the order asked, missing ones left out."""
     return [
-        record for _, record in _records(user_id, db.execute(_sql()["get"], (user_id, kind, json.dumps(list(ids)))))
+        record for _, record in _decode_rows(user_id, db.execute(_sql()["get"], (user_id, kind, json.dumps(list(ids)))))
     ]
 
 
-def by_slot(db: Connection, user_id: str, slots: Sequence[int], through: int | None = None) -> list[tuple[int, Record]]:
-    """(slot, record) of these slots in the order asked, missing ones left out; as of `through` when given."""
-    wanted = json.dumps([int(slot) for slot in slots])
-    if through is None:
+def read_by_ordinal(
+    db: Connection, user_id: str, ordinals: Sequence[int], through_seq: int | None = None
+) -> list[tuple[int, Record]]:
+    """(slot, record) of these slots in the order asked, missing ones left out; as of `through_seq` when given."""
+    wanted = json.dumps([int(ordinal) for ordinal in ordinals])
+    if through_seq is None:
         rows = db.execute(_sql()["by_slot"], (user_id, wanted))
     else:
-        rows = db.execute(_sql()["by_slot_through"], (user_id, wanted, through))
-    return list(_records(user_id, rows))
+        rows = db.execute(_sql()["by_slot_through"], (user_id, wanted, through_seq))
+    return list(_decode_rows(user_id, rows))
 
 
 def find(
@@ -46,32 +48,32 @@ def find(
         if value < 0:
             raise InvalidRecord(f"{name} must be 0 or more, got {value}", field=name)
     condition, values = compile_where(user_id, where)
-    index = index_for(where, order[0])
+    index = choose_index(where, order[0])
     text = _sql()["find"].format(where=condition, order=compile_order(*order), index=index)
-    return [record for _, record in _records(user_id, db.execute(text, (*values, *page)))]
+    return [record for _, record in _decode_rows(user_id, db.execute(text, (*values, *page)))]
 
 
 def count(db: Connection, user_id: str, where: Where) -> int:
     """How many current records match."""
     condition, values = compile_where(user_id, where)
-    return int(db.execute(_sql()["count"].format(where=condition, index=index_for(where)), values).get)
+    return int(db.execute(_sql()["count"].format(where=condition, index=choose_index(where)), values).get)
 
 
-def outline(db: Connection, user_id: str, after: int) -> tuple[OutlineRows, list[int]]:
+def read_columns(db: Connection, user_id: str, after_seq: int) -> tuple[RecordColumnBatch, list[int]]:
     """Rows of the records changed after a position, and slots that left since."""
-    if after <= 0:
-        return OutlineRows.of(db.execute(_sql()["outline"], (user_id,))), []
-    rows = OutlineRows.of(db.execute(_sql()["outline_after"], (user_id, after)))
-    return rows, [slot for (slot,) in db.execute(_sql()["gone_after"], (user_id, after))]
+    if after_seq <= 0:
+        return RecordColumnBatch.from_rows(db.execute(_sql()["outline"], (user_id,))), []
+    rows = RecordColumnBatch.from_rows(db.execute(_sql()["outline_after"], (user_id, after_seq)))
+    return rows, [ordinal for (ordinal,) in db.execute(_sql()["gone_after"], (user_id, after_seq))]
 
 
-def outline_at(db: Connection, user_id: str, through: int) -> tuple[OutlineRows, list[int]]:
-    """Earlier rows of what changed after `through`, and the slots that held nothing then."""
-    changed = [slot for (slot,) in db.execute(_sql()["changed_slots"], (user_id, through))]
-    rows = [outline_row(slot, record) for slot, record in by_slot(db, user_id, changed, through)]
-    return OutlineRows.of(rows), sorted(set(changed) - {row.slot for row in rows})
+def read_columns_patch(db: Connection, user_id: str, through_seq: int) -> tuple[RecordColumnBatch, list[int]]:
+    """Earlier rows of what changed after `through_seq`, and the slots that held nothing then."""
+    changed = [ordinal for (ordinal,) in db.execute(_sql()["changed_slots"], (user_id, through_seq))]
+    rows = [build_column_row(ordinal, record) for ordinal, record in read_by_ordinal(db, user_id, changed, through_seq)]
+    return RecordColumnBatch.from_rows(rows), sorted(set(changed) - {row.slot for row in rows})
 
 
-def _records(user_id: str, rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[int, Record]]:
-    for slot, kind, payload, *stamp in rows:
-        yield slot, decode(kind, payload, Stamp(user_id, *stamp))
+def _decode_rows(user_id: str, rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[int, Record]]:
+    for ordinal, kind, payload, *stamp in rows:
+        yield ordinal, decode(kind, payload, RecordMetadata(user_id, *stamp))

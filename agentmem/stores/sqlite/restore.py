@@ -7,32 +7,32 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentmem.stores import restoring
-from agentmem.stores.restoring import Counts, Piece
+from agentmem.stores.restoring import JournalSegment, TermCounts
 from agentmem.stores.sqlite import graph, words
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.stores.upkeep import RawChange, RawUsage, Reach
-from agentmem.text.blocks import load_blocks
-from agentmem.text.features import read_words
+from agentmem.stores.upkeep import JournalCounters, RawChange, RawUsage
+from agentmem.text.blocks import load_templates
+from agentmem.text.features import extract_features_and_terms
 
 
 def _sql(name: str) -> Mapping[str, str]:
-    return load_blocks(__package__, name)
+    return load_templates(__package__, name)
 
 
-def reach(db: Connection, user_id: str) -> Reach:
+def journal_counters(db: Connection, user_id: str) -> JournalCounters:
     """How far the user's journal goes; all zero for a user never seen."""
     row: Any = db.execute(_sql("restore.sql")["reach"], (user_id,)).fetchone()
-    return Reach(*row) if row else Reach(0, 0, 0, 0)
+    return JournalCounters(*row) if row else JournalCounters(0, 0, 0, 0)
 
 
-def raw_changes(db: Connection, user_id: str, after: int, limit: int) -> list[RawChange]:
+def raw_changes(db: Connection, user_id: str, after_seq: int, limit: int) -> list[RawChange]:
     """Up to `limit` changes after a position, with their versions in the order written."""
     sql = _sql("restore.sql")
-    rows: Any = db.execute(sql["changes"], (user_id, after, limit)).fetchall()
+    rows: Any = db.execute(sql["changes"], (user_id, after_seq, limit)).fetchall()
     if not rows:
         return []
     versions: Any = db.execute(sql["versions"], (user_id, rows[0][0], rows[-1][0]))
-    return restoring.assembled(rows, versions)
+    return restoring.build_raw_changes(rows, versions)
 
 
 def raw_usage(db: Connection, user_id: str, after: tuple[str, str], limit: int) -> list[RawUsage]:
@@ -41,47 +41,54 @@ def raw_usage(db: Connection, user_id: str, after: tuple[str, str], limit: int) 
     return [RawUsage._make([*row[:6], tuple(json.loads(row[6])), *row[7:]]) for row in rows]
 
 
-def put_usage(db: Connection, user_id: str, rows: Sequence[RawUsage]) -> None:
+def import_usage(db: Connection, user_id: str, rows: Sequence[RawUsage]) -> None:
     """Put usage rows back as they were, over those that are there."""
     listed = [(user_id, *row[:6], json.dumps(row.conversations, ensure_ascii=False), *row[7:]) for row in rows]
     db.executemany(_sql("restore.sql")["put_usage"], listed)
 
 
-def settle(db: Connection, user_id: str, wanted: Reach) -> None:
+def set_counters(db: Connection, user_id: str, counters: JournalCounters) -> None:
     """Set the user's counters to those of the journal that was put back. Conflict when it ends elsewhere."""
-    restoring.check_settled(user_id, reach(db, user_id), wanted)
-    db.execute(_sql("restore.sql")["settle"], (user_id, *wanted))
+    restoring.check_counters(user_id, journal_counters(db, user_id), counters)
+    db.execute(_sql("restore.sql")["settle"], (user_id, *counters))
     db.execute(_sql("restore.sql")["look_again"], (user_id,))
 
 
-def put_back(db: Connection, piece: Piece) -> None:
+def import_segment(db: Connection, segment: JournalSegment) -> None:
     """Write a piece of journal, then what is made from it. Conflict when it does not continue the user's journal."""
-    if not piece.changes:
+    if not segment.changes:
         return
-    sql, user_id, before = _sql("restore.sql"), piece.user_id, reach(db, piece.user_id)
-    piece.check_follows(before)
-    db.executemany(sql["put_change"], piece.rows())
-    db.executemany(sql["put_version"], piece.versions)
-    db.executemany(_sql("append.sql")["drop_record"], [(user_id, slot) for slot in piece.last])
-    records = [(unique, user_id, *row) for row, unique in piece.records()]
+    sql, user_id, before = _sql("restore.sql"), segment.user_id, journal_counters(db, segment.user_id)
+    segment.check_continues(before)
+    db.executemany(sql["put_change"], segment.change_rows())
+    db.executemany(sql["put_version"], segment.version_rows)
+    db.executemany(_sql("append.sql")["drop_record"], [(user_id, ordinal) for ordinal in segment.final_by_ordinal])
+    records = [(unique, user_id, *row) for row, unique in segment.record_rows()]
     db.executemany(_sql("append.sql")["put_record"], records)
-    gone, come = piece.words(texts_before(db, user_id, sorted(piece.images), piece.changes[0].seq))
-    replace_words(db, user_id, gone, come)
-    graph.apply(db, user_id, [image.stored for image in piece.current()], piece.left())
-    db.execute(sql["settle"], (user_id, *piece.reached(before)))
+    gone, come = segment.diff_terms(
+        read_texts_before(db, user_id, sorted(segment.images_by_ordinal), segment.changes[0].seq)
+    )
+    replace_terms(db, user_id, gone, come)
+    graph.apply(db, user_id, [image.stored for image in segment.current_images()], segment.removed_records())
+    db.execute(sql["settle"], (user_id, *segment.counters_after(before)))
 
 
-def texts_before(db: Connection, user_id: str, slots: Sequence[int], seq: int) -> dict[int, str]:
+def read_texts_before(db: Connection, user_id: str, ordinals: Sequence[int], seq: int) -> dict[int, str]:
     """The searchable text of each slot's latest after-image before a position; slots without one left out."""
-    rows: Any = db.execute(_sql("append.sql")["last_payloads"], (user_id, json.dumps(list(slots)), seq))
-    return restoring.texts(user_id, rows)
+    rows: Any = db.execute(_sql("append.sql")["last_payloads"], (user_id, json.dumps(list(ordinals)), seq))
+    return restoring.decode_texts(user_id, rows)
 
 
-def replace_words(
-    db: Connection, user_id: str, before: Mapping[int, str], after: Mapping[int, Counts], *, new: bool = False
+def replace_terms(
+    db: Connection,
+    user_id: str,
+    old_texts: Mapping[int, str],
+    new_counts: Mapping[int, TermCounts],
+    *,
+    all_new: bool = False,
 ) -> None:
-    """Take the words of the old texts out of the index and put the new counts in; `new` as for `words.write`."""
-    removals = [(slot, tuple(read_words(text)[1])) for slot, text in before.items() if text]
+    """Take the words of the old texts out of the index and put the new counts in; `all_new` as for `words.write`."""
+    removals = [(ordinal, tuple(extract_features_and_terms(text)[1])) for ordinal, text in old_texts.items() if text]
     if removals:
         words.remove(db, user_id, removals)
-    words.write(db, user_id, sorted(after.items()), new=new)
+    words.write(db, user_id, sorted(new_counts.items()), all_new=all_new)

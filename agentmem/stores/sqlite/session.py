@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agentmem.errors import Closed, InvalidRecord, StoreError, StoreUnavailable
-from agentmem.model.clock import Clock, micros
+from agentmem.model.clock import Clock, to_micros
 from agentmem.model.scope import Scope
-from agentmem.stores.sqlite.connection import Connection, Database
+from agentmem.stores.sqlite.connection import Connection, SqliteDatabase
 from agentmem.stores.sqlite.place import make_private, prepare_folder
-from agentmem.text.blocks import load_blocks
+from agentmem.text.blocks import load_templates
 
 T = TypeVar("T")
-WAIT_MS = 500  # for another process's lock: a cache must not hold up a write
-SWEEP_EVERY = timedelta(minutes=1) // timedelta(microseconds=1)
+SESSION_BUSY_TIMEOUT_MS = 500  # for another process's lock: a cache must not hold up a write
+SWEEP_INTERVAL_MICROS = timedelta(minutes=1) // timedelta(microseconds=1)
 
 
 async def open_session(path: Path, clock: Clock) -> SqliteSession:
@@ -35,45 +35,47 @@ async def open_session(path: Path, clock: Clock) -> SqliteSession:
 class SqliteSession:
     """A SessionStore over one file; see the protocol for its promises."""
 
-    shared = False
+    is_shared = False
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path, self._clock = path, clock
-        self._database: Database | None = None
-        self._swept: int | None = None
+        self._database: SqliteDatabase | None = None
+        self._last_sweep_at: int | None = None
         self._closed = False
-        self._mending = asyncio.Lock()
+        self._open_lock = asyncio.Lock()
 
     async def start(self) -> None:
         """Open the file."""
-        await self._run(lambda database: database.read(lambda db: None))
+        await self._run_with_recovery(lambda database: database.read(lambda db: None))
 
     async def push(self, scope: Scope, key: str, value: Any, *, keep: int, ttl: float) -> None:
         """Append to a list, of which the last `keep` values stay; every push renews the time to live (seconds)."""
-        text, until = _json(key, value), self._until(ttl)
+        text, until = _encode_json(key, value), self._expiry(ttl)
         if keep < 1:
             raise InvalidRecord(f"keep must be at least 1, got {keep}", field="keep")
 
         def write(db: Connection) -> None:
-            values = self._value(db, scope, key)
+            values = self._read_value(db, scope, key)
             kept = values[1 - keep :] if isinstance(values, list) and keep > 1 else []
-            self._put(db, scope, key, json.dumps([*kept, json.loads(text)], ensure_ascii=False), until)
+            self._write_value(db, scope, key, json.dumps([*kept, json.loads(text)], ensure_ascii=False), until)
 
         await self._write(write)
 
-    async def tail(self, scope: Scope, key: str, n: int) -> list[Any]:
-        """The last `n` values pushed, oldest first; [] when there is no list."""
+    async def tail(self, scope: Scope, key: str, limit: int) -> list[Any]:
+        """The last `limit` values pushed, oldest first; [] when there is no list."""
         values = await self.get(scope, key)
-        return values[-n:] if isinstance(values, list) and n > 0 else []
+        return values[-limit:] if isinstance(values, list) and limit > 0 else []
 
     async def set(self, scope: Scope, key: str, value: Any, *, ttl: float) -> None:
         """Keep a JSON value for `ttl` seconds."""
-        text, until = _json(key, value), self._until(ttl)
-        await self._write(lambda db: self._put(db, scope, key, text, until))
+        text, until = _encode_json(key, value), self._expiry(ttl)
+        await self._write(lambda db: self._write_value(db, scope, key, text, until))
 
     async def get(self, scope: Scope, key: str) -> Any:
         """The value of a key, None when there is none."""
-        return await self._run(lambda database: database.read(lambda db: self._value(db, scope, key)))
+        return await self._run_with_recovery(
+            lambda database: database.read(lambda db: self._read_value(db, scope, key))
+        )
 
     async def delete(self, scope: Scope, key: str) -> None:
         """Forget a key."""
@@ -82,7 +84,7 @@ class SqliteSession:
     async def items(self, scope: Scope, prefix: str) -> dict[str, Any]:
         """Keys that begin with a prefix, in order, with their values."""
         asked = {"user_id": scope.user_id, "prefix": prefix, "now": self._now()}
-        rows: list[Any] = await self._run(
+        rows: list[Any] = await self._run_with_recovery(
             lambda file: file.read(lambda db: db.execute(_sql()["items"], asked).fetchall())
         )
         return {key: json.loads(value) for key, value in rows}
@@ -91,18 +93,18 @@ class SqliteSession:
         """Forget all keys of the user that begin with a prefix, in the file and in its journal."""
         await self._write(lambda db: _execute(db, "clear", user_id=scope.user_id, prefix=prefix))
         # What is cleared may be under erasure. While another process reads, the journal stays until that one writes.
-        await self._run(lambda database: database.truncate_log(attempts=3))
-        await self._run(lambda database: database.outside(_hurry))
+        await self._run_with_recovery(lambda database: database.truncate_wal(attempts=3))
+        await self._run_with_recovery(lambda database: database.run_without_transaction(_shorten_busy_timeout))
 
     async def increment(self, scope: Scope, key: str, *, ttl: float) -> int:
         """Add one and return the sum. The time to live (seconds) begins with the first one and is not renewed."""
-        until = self._until(ttl)
+        until = self._expiry(ttl)
 
         def write(db: Connection) -> int:
             row = db.execute(_sql()["get"], {"user_id": scope.user_id, "key": key, "now": self._now()}).fetchone()
             value = json.loads(row[0]) if row is not None else 0
             count = value + 1 if type(value) is int else 1
-            self._put(db, scope, key, str(count), until if count == 1 or row is None else row[1])
+            self._write_value(db, scope, key, str(count), until if count == 1 or row is None else row[1])
             return count
 
         return await self._write(write)
@@ -114,33 +116,33 @@ class SqliteSession:
             await self._database.close()
 
     def _now(self) -> int:
-        return micros(self._clock.now())
+        return to_micros(self._clock.now())
 
-    def _until(self, ttl: float) -> int:
+    def _expiry(self, ttl: float) -> int:
         if not 0 < ttl < float("inf"):
             raise InvalidRecord(f"ttl must be a positive number of seconds, got {ttl}", field="ttl")
         return self._now() + round(ttl * 1_000_000)
 
-    def _value(self, db: Connection, scope: Scope, key: str) -> Any:
+    def _read_value(self, db: Connection, scope: Scope, key: str) -> Any:
         row = db.execute(_sql()["get"], {"user_id": scope.user_id, "key": key, "now": self._now()}).fetchone()
         return None if row is None else json.loads(row[0])
 
-    def _put(self, db: Connection, scope: Scope, key: str, text: str, until: int) -> None:
-        _execute(db, "set", user_id=scope.user_id, key=key, value=text, until=until)
+    def _write_value(self, db: Connection, scope: Scope, key: str, text: str, expires_at: int) -> None:
+        _execute(db, "set", user_id=scope.user_id, key=key, value=text, until=expires_at)
 
     async def _write(self, function: Callable[[Connection], T]) -> T:
         def swept(db: Connection) -> T:
             now = self._now()
-            if self._swept is None or not 0 <= now - self._swept < SWEEP_EVERY:
+            if self._last_sweep_at is None or not 0 <= now - self._last_sweep_at < SWEEP_INTERVAL_MICROS:
                 _execute(db, "sweep", now=now)
-                self._swept = now
+                self._last_sweep_at = now
             return function(db)
 
-        return await self._run(lambda database: database.write(swept))
+        return await self._run_with_recovery(lambda database: database.write(swept))
 
-    async def _run(self, call: Callable[[Database], Awaitable[T]]) -> T:
+    async def _run_with_recovery(self, call: Callable[[SqliteDatabase], Awaitable[T]]) -> T:
         """Call on the open file; a damaged one is made anew, once."""
-        database = await self._opened()
+        database = await self._ensure_database()
         try:
             return await call(database)
         except (StoreUnavailable, InvalidRecord):
@@ -148,46 +150,46 @@ class SqliteSession:
         except (StoreError, Closed):
             if self._closed:
                 raise
-        return await call(await self._mended(database))
+        return await call(await self._recreate_database(database))
 
-    async def _opened(self) -> Database:
+    async def _ensure_database(self) -> SqliteDatabase:
         if self._closed:
             raise Closed(f"{self._path} was closed")
-        async with self._mending:
+        async with self._open_lock:
             if self._database is None:
                 try:
-                    self._database = await self._connected()
+                    self._database = await self._open_database()
                 except StoreUnavailable:
                     raise
                 except StoreError:
-                    self._remove()
-                    self._database = await self._connected()
+                    self._remove_files()
+                    self._database = await self._open_database()
             return self._database
 
-    async def _mended(self, damaged: Database) -> Database:
-        async with self._mending:
+    async def _recreate_database(self, damaged: SqliteDatabase) -> SqliteDatabase:
+        async with self._open_lock:
             if self._database is damaged:  # else another call has mended it meanwhile
                 self._database = None
                 await damaged.close()
-                self._remove()
-        return await self._opened()
+                self._remove_files()
+        return await self._ensure_database()
 
-    async def _connected(self) -> Database:
+    async def _open_database(self) -> SqliteDatabase:
         make_private(self._path)
-        database = Database(self._path, durable=False)
+        database = SqliteDatabase(self._path, durable=False)
 
         def prepare(db: Connection) -> None:
-            _hurry(db)
+            _shorten_busy_timeout(db)
             db.execute(_sql()["create"])
 
         try:
-            await database.outside(prepare)
+            await database.run_without_transaction(prepare)
         except StoreError:
             await database.close()
             raise
         return database
 
-    def _remove(self) -> None:
+    def _remove_files(self) -> None:
         for suffix in ("", "-wal", "-shm"):
             try:
                 self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
@@ -195,15 +197,15 @@ class SqliteSession:
                 raise StoreUnavailable(f"{self._path} is damaged and cannot be removed: {error}") from error
 
 
-def _hurry(db: Connection) -> None:
-    db.set_busy_timeout(WAIT_MS)
+def _shorten_busy_timeout(db: Connection) -> None:
+    db.set_busy_timeout(SESSION_BUSY_TIMEOUT_MS)
 
 
 def _execute(db: Connection, name: str, **values: str | int) -> None:
     db.execute(_sql()[name], values)
 
 
-def _json(key: str, value: Any) -> str:
+def _encode_json(key: str, value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -211,4 +213,4 @@ def _json(key: str, value: Any) -> str:
 
 
 def _sql() -> Mapping[str, str]:
-    return load_blocks(__package__, "session.sql")
+    return load_templates(__package__, "session.sql")

@@ -14,74 +14,74 @@ from agentmem.model.clock import from_micros
 from agentmem.model.records import Key
 from agentmem.model.scope import Operator, Scope
 from agentmem.stores import restoring
-from agentmem.stores.restoring import Counts
+from agentmem.stores.restoring import TermCounts
 from agentmem.stores.sqlite import restore, vectors, words
-from agentmem.stores.sqlite.connection import Connection, Database, translated
+from agentmem.stores.sqlite.connection import Connection, SqliteDatabase, translate_errors
 from agentmem.stores.sqlite.place import make_private
-from agentmem.stores.upkeep import Lag, RawChange, RawUsage, Reach
-from agentmem.text.blocks import load_blocks
+from agentmem.stores.upkeep import JournalCounters, ProjectionLag, RawChange, RawUsage
+from agentmem.text.blocks import load_templates
 
-WORDS_AT_ONCE = 1000
+INDEX_BATCH_SIZE = 1000
 
 
 def _sql() -> Mapping[str, str]:
-    return load_blocks(__package__, "upkeep.sql")
+    return load_templates(__package__, "upkeep.sql")
 
 
-def open_upkeep(database: Database) -> SqliteUpkeep:
+def open_admin(database: SqliteDatabase) -> SqliteAdmin:
     """The upkeep face of an opened file."""
-    return SqliteUpkeep(database)
+    return SqliteAdmin(database)
 
 
-class SqliteUpkeep:
+class SqliteAdmin:
     """An Upkeep over one file."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
 
-    async def reach(self, scope: Scope) -> Reach:
+    async def journal_counters(self, scope: Scope) -> JournalCounters:
         """How far the user's journal goes; all zero for a user never seen."""
-        return await self._database.read(lambda db: restore.reach(db, scope.user_id))
+        return await self._database.read(lambda db: restore.journal_counters(db, scope.user_id))
 
-    async def raw_changes(self, scope: Scope, after: int, limit: int) -> list[RawChange]:
+    async def raw_changes(self, scope: Scope, after_seq: int, limit: int) -> list[RawChange]:
         """The journal after a position as it is stored."""
-        return await self._database.read(lambda db: restore.raw_changes(db, scope.user_id, after, limit))
+        return await self._database.read(lambda db: restore.raw_changes(db, scope.user_id, after_seq, limit))
 
     async def raw_usage(self, scope: Scope, after: tuple[str, str], limit: int) -> list[RawUsage]:
         """Usage rows after a (kind, id)."""
         return await self._database.read(lambda db: restore.raw_usage(db, scope.user_id, after, limit))
 
-    async def restore(self, scope: Scope, changes: Sequence[RawChange]) -> None:
+    async def import_changes(self, scope: Scope, changes: Sequence[RawChange]) -> None:
         """Put raw changes back, in one transaction."""
-        piece = restoring.Piece(scope.user_id, changes)
-        await self._database.write(lambda db: restore.put_back(db, piece), before=piece.read)
+        piece = restoring.JournalSegment(scope.user_id, changes)
+        await self._database.write(lambda db: restore.import_segment(db, piece), prepare=piece.parse)
 
-    async def restore_usage(self, scope: Scope, rows: Sequence[RawUsage]) -> None:
+    async def import_usage(self, scope: Scope, rows: Sequence[RawUsage]) -> None:
         """Put usage rows back as they were."""
-        await self._database.write(lambda db: restore.put_usage(db, scope.user_id, rows))
+        await self._database.write(lambda db: restore.import_usage(db, scope.user_id, rows))
 
-    async def settle(self, scope: Scope, reach: Reach) -> None:
+    async def set_counters(self, scope: Scope, counters: JournalCounters) -> None:
         """Set the user's counters; Conflict when the journal ends elsewhere."""
-        await self._database.write(lambda db: restore.settle(db, scope.user_id, reach))
+        await self._database.write(lambda db: restore.set_counters(db, scope.user_id, counters))
 
-    async def rebuild_words(self, scope: Scope) -> int:
+    async def rebuild_terms(self, scope: Scope) -> int:
         """Make the user's word index again from the last after-image of each record."""
         user_id = scope.user_id
-        before, found = await self._database.read(lambda db: _word_counts(db, user_id, 0))
+        before, found = await self._database.read(lambda db: _term_counts(db, user_id, 0))
 
         def write(db: Connection) -> int:
             # Texts were read while the file was not locked; only what was written since is read now.
-            still = restore.reach(db, user_id).erasures == before.erasures
-            counts = {**(found if still else {}), **_word_counts(db, user_id, before.head if still else 0)[1]}
+            still = restore.journal_counters(db, user_id).erasures == before.erasures
+            counts = {**(found if still else {}), **_term_counts(db, user_id, before.head if still else 0)[1]}
             words.erase_user(db, user_id)
-            rows = restoring.indexed(counts)
-            for start in range(0, len(rows), WORDS_AT_ONCE):
-                words.write(db, user_id, rows[start : start + WORDS_AT_ONCE])
+            rows = restoring.build_index_rows(counts)
+            for start in range(0, len(rows), INDEX_BATCH_SIZE):
+                words.write(db, user_id, rows[start : start + INDEX_BATCH_SIZE])
             return len(rows)
 
         return await self._database.write(write)
 
-    async def unpark(self, projection: str, scope: Scope) -> int:
+    async def requeue_dead_letters(self, projection: str, scope: Scope) -> int:
         """Forget which changes of the user were parked."""
 
         def write(db: Connection) -> int:
@@ -90,11 +90,13 @@ class SqliteUpkeep:
 
         return await self._database.write(write)
 
-    async def lagging(self, projections: Collection[str], operator: Operator, limit: int = 100) -> list[Lag]:
+    async def lagging_projections(
+        self, projections: Collection[str], operator: Operator, limit: int = 100
+    ) -> list[ProjectionLag]:
         """Users of whom a projection is not at the head, furthest behind first."""
         asked = (json.dumps(list(projections)), limit)
         rows: Any = await self._database.read(lambda db: db.execute(_sql()["lagging"], asked).fetchall())
-        return [Lag(*row) for row in rows]
+        return [ProjectionLag(*row) for row in rows]
 
     async def heads(
         self, operator: Operator, users: Collection[str] | None = None, *, after: str = "", limit: int = 1000
@@ -104,7 +106,7 @@ class SqliteUpkeep:
         rows: Any = await self._database.read(lambda db: db.execute(_sql()[name], asked).fetchall())
         return dict(rows)
 
-    async def erased(self, scope: Scope, after: Key = ("", ""), limit: int = 1000) -> dict[Key, datetime]:
+    async def tombstones(self, scope: Scope, after: Key = ("", ""), limit: int = 1000) -> dict[Key, datetime]:
         """A page of the user's tombstones, by kind and id."""
         asked = (scope.user_id, *after, limit)
         rows: Any = await self._database.read(lambda db: db.execute(_sql()["erased"], asked).fetchall())
@@ -118,13 +120,13 @@ class SqliteUpkeep:
 
         await self._database.write(write)
 
-    async def switch_embedder(self, identity: str, behind: int = 0) -> bool:
-        """Make an embedder the recorded one, when its vectors are at most `behind` changes from complete."""
+    async def switch_embedder(self, identity: str, max_lag: int = 0) -> bool:
+        """Make an embedder the recorded one, when its vectors are at most `max_lag` changes from complete."""
 
         def write(db: Connection) -> bool:
-            if restoring.serves_already(identity, _meta(db, "embedder"), _meta(db, "embedder_next")):
+            if restoring.is_switch_done(identity, _meta(db, "embedder"), _meta(db, "embedder_next")):
                 return True
-            if int(db.execute(_sql()["behind"], (vectors.projection_name(identity),)).get) > behind:
+            if int(db.execute(_sql()["behind"], (vectors.projection_name(identity),)).get) > max_lag:
                 return False
             db.execute(_sql()["set_meta"], ("embedder", identity))
             db.execute(_sql()["drop_meta"], ("embedder_next",))
@@ -136,7 +138,7 @@ class SqliteUpkeep:
         """Take out the vectors of every embedder but these; the identities taken out."""
 
         def write(db: Connection) -> list[str]:
-            gone = [identity for identity in vectors.registered(db) if identity not in keep]
+            gone = [identity for identity in vectors.list_embedders(db) if identity not in keep]
             for identity in gone:
                 vectors.drop(db, identity)
                 db.execute(_sql()["drop_marks"], (vectors.projection_name(identity),))
@@ -164,14 +166,14 @@ class SqliteUpkeep:
 
     async def compact(self) -> bool:
         """Rewrite the file without unused pages and cut the write-ahead log."""
-        await self._database.outside(lambda db: db.execute("VACUUM"))
-        return await self._database.truncate_log()
+        await self._database.run_without_transaction(lambda db: db.execute("VACUUM"))
+        return await self._database.truncate_wal()
 
     async def copy_to(self, path: Path) -> None:
         """Copy the whole file page by page; the copy is readable by its owner only."""
 
         def read(db: Connection) -> None:
-            with translated(path):
+            with translate_errors(path):
                 copy = apsw.Connection(str(path))
                 try:
                     make_private(path)
@@ -183,10 +185,10 @@ class SqliteUpkeep:
         await self._database.read(read)
 
 
-def _word_counts(db: Connection, user_id: str, after: int) -> tuple[Reach, dict[int, Counts | None]]:
+def _term_counts(db: Connection, user_id: str, after_seq: int) -> tuple[JournalCounters, dict[int, TermCounts | None]]:
     """How far the journal goes, and the term counts (None without text) of slots whose last after-image came since."""
-    rows: Any = db.execute(_sql()["last_images"], (user_id, after))
-    return restore.reach(db, user_id), restoring.term_counts(user_id, rows)
+    rows: Any = db.execute(_sql()["last_images"], (user_id, after_seq))
+    return restore.journal_counters(db, user_id), restoring.term_counts(user_id, rows)
 
 
 def _meta(db: Connection, name: str) -> str:

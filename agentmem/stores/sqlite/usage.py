@@ -6,77 +6,78 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from agentmem.model.clock import from_micros, micros
-from agentmem.model.dues import Laws
+from agentmem.model.clock import from_micros, to_micros
+from agentmem.model.dues import LifecyclePolicy
 from agentmem.model.records import Key
 from agentmem.model.scope import Scope
-from agentmem.stores import Usage
-from agentmem.stores.fading import Touch, decoded, strengthened, touched
-from agentmem.stores.jobs import Due
+from agentmem.stores import RecordUsage
+from agentmem.stores.fading import UsageEvent, compute_due_after_use, compute_strength_gains, decode_records
+from agentmem.stores.jobs import DueDate
 from agentmem.stores.sqlite.connection import Connection
-from agentmem.text.blocks import load_blocks
+from agentmem.text.blocks import load_templates
 
-MOST_CONVERSATIONS = 32  # distinct conversations remembered per record; rules ask for two
+MAX_CONVERSATIONS = 32  # distinct conversations remembered per record; rules ask for two
 
 
 def _sql() -> Mapping[str, str]:
-    return load_blocks(__package__, "usage.sql")
+    return load_templates(__package__, "usage.sql")
 
 
-def touch(db: Connection, scope: Scope, keys: Sequence[Key], given: Touch, laws: Laws) -> None:
+def record_usage(db: Connection, scope: Scope, keys: Sequence[Key], event: UsageEvent, policy: LifecyclePolicy) -> None:
     """Count a delivery (or a use) of each current record that this receipt has not counted yet."""
-    user_id, moment = scope.user_id, micros(given.at)
+    user_id, moment = scope.user_id, to_micros(event.used_at)
     found = list(db.execute(_sql()["slots"], (user_id, json.dumps(list(dict.fromkeys(keys))))))
-    row = db.execute(_sql()["counted"], (user_id, given.receipt_id, given.used)).fetchone()
+    row = db.execute(_sql()["counted"], (user_id, event.receipt_id, event.used)).fetchone()
     counted = set(json.loads(row[0])) if row else set()
     fresh = [row for row in found if row[0] not in counted]
     if not fresh:
         return
-    slots = sorted(counted | {row[0] for row in fresh})
-    db.execute(_sql()["note_receipt"], (user_id, given.receipt_id, given.used, moment, json.dumps(slots)))
-    fading = decoded(user_id, fresh)
-    stronger = strengthened(fading, given, laws)
+    ordinals = sorted(counted | {row[0] for row in fresh})
+    db.execute(_sql()["note_receipt"], (user_id, event.receipt_id, event.used, moment, json.dumps(ordinals)))
+    fading = decode_records(user_id, fresh)
+    stronger = compute_strength_gains(fading, event, policy)
     rows = [
-        {"user_id": user_id, "kind": kind, "id": record_id, "accesses": int(not given.used), "uses": int(given.used),
-         "at": moment, "conversation": scope.conversation_id, "most": MOST_CONVERSATIONS, "crossed": crossed,
-         "boost": boost, "strongest": laws.decay.strongest}
+        {"user_id": user_id, "kind": kind, "id": record_id, "accesses": int(not event.used), "uses": int(event.used),
+         "at": moment, "conversation": scope.conversation_id, "most": MAX_CONVERSATIONS, "crossed": crossed,
+         "boost": boost, "strongest": policy.decay.strongest}
         for _, kind, record_id, *_ in fresh
-        for crossed, boost in [stronger.get((kind, record_id), (0, given.boost))]
+        for crossed, boost in [stronger.get((kind, record_id), (0, event.boost))]
     ]  # fmt: skip
     db.executemany(_sql()["count"], rows)
     if scope.conversation_id is not None:
         db.executemany(_sql()["note_conversation"], rows)
     if fading:
         used = usage(db, user_id, [record.key for record in fading])
-        settle(db, user_id, touched(fading, used, given.at, laws))
+        set_due_dates(db, user_id, compute_due_after_use(fading, used, event.used_at, policy))
 
 
-def settle(db: Connection, user_id: str, dues: Sequence[Due]) -> None:
+def set_due_dates(db: Connection, user_id: str, due_dates: Sequence[DueDate]) -> None:
     """Note when records are due, in place of what was noted."""
-    if dues:
+    if due_dates:
         listed = [
-            [due.kind, due.id, due.due_at and micros(due.due_at), due.due_for, due.review_priority] for due in dues
+            [due.kind, due.id, due.due_at and to_micros(due.due_at), due.due_for, due.review_priority]
+            for due in due_dates
         ]
-        db.execute(load_blocks(__package__, "jobs.sql")["settle"], (user_id, json.dumps(listed)))
+        db.execute(load_templates(__package__, "jobs.sql")["settle"], (user_id, json.dumps(listed)))
 
 
-def usage(db: Connection, user_id: str, keys: Sequence[Key]) -> dict[Key, Usage]:
+def usage(db: Connection, user_id: str, keys: Sequence[Key]) -> dict[Key, RecordUsage]:
     """The usage of these records; those never used are left out."""
     found = {}
     for row in db.execute(_sql()["usage"], (user_id, json.dumps(list(keys)))):
         kind, record_id, accesses, uses, accessed, strength, conversations, priority, reviewed, reviews, crossed = row
-        found[kind, record_id] = Usage(
-            kind, record_id, accesses, uses, _moment(accessed), strength, conversations, priority, _moment(reviewed),
-            reviews, crossed,
+        found[kind, record_id] = RecordUsage(
+            kind, record_id, accesses, uses, _from_micros(accessed), strength, conversations, priority,
+            _from_micros(reviewed), reviews, crossed,
         )  # fmt: skip
     return found
 
 
-def _moment(value: int | None) -> datetime | None:
+def _from_micros(value: int | None) -> datetime | None:
     return None if value is None else from_micros(value)
 
 
-def forget_receipts(db: Connection, before: datetime) -> int:
+def drop_usage_receipts(db: Connection, cutoff: datetime) -> int:
     """Forget which records the receipts before a moment counted; returns how many receipts those were."""
-    db.execute(_sql()["forget_receipts"], (micros(before),))
+    db.execute(_sql()["forget_receipts"], (to_micros(cutoff),))
     return db.changes()

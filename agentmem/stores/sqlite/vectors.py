@@ -14,36 +14,45 @@ import numpy as np
 from agentmem.errors import ConfigError
 from agentmem.model.outline import Floats, Ints
 from agentmem.model.scope import Scope
-from agentmem.stores import Batch, Passage, Scores, Where
-from agentmem.stores.sqlite.connection import Connection, Database
-from agentmem.stores.sqlite.nearest import FileSearch, Holding, listed
-from agentmem.stores.vectors.matrix import MatrixCache, State
+from agentmem.stores import ChunkScores, VectorBatch, VectorRow, Where
+from agentmem.stores.sqlite.connection import Connection, SqliteDatabase
+from agentmem.stores.sqlite.nearest import EmbedderReader, SqliteVectorSearch, render_ids
+from agentmem.stores.vectors.matrix import IndexState, MatrixCache
 from agentmem.stores.vectors.passages import (
-    BUDGET,
-    HALF,
-    ROWS_AT_ONCE,
-    Tokens,
-    check,
-    packed_tokens,
+    CACHE_BUDGET_BYTES,
+    FLOAT16,
+    ROW_BATCH_SIZE,
+    TokenVectors,
+    check_vectors,
+    pack_tokens,
     pair_cosines,
     projection_name,
-    unpacked_tokens,
+    unpack_tokens,
 )
-from agentmem.stores.vectors.planes import Halves, unit_rows
-from agentmem.stores.vectors.search import Search
-from agentmem.text.blocks import load_blocks
+from agentmem.stores.vectors.planes import Float16Rows, normalize_rows
+from agentmem.stores.vectors.search import VectorSearch
+from agentmem.text.blocks import load_templates
 
-__all__ = ["SqliteVectors", "drop", "erase", "open_vectors", "projection_name", "registered", "statements", "tables"]
+__all__ = [
+    "SqliteVectors",
+    "drop",
+    "erase",
+    "list_embedders",
+    "open_vectors",
+    "projection_name",
+    "statements",
+    "vector_tables",
+]
 
-MOST_DIMENSIONS = 16_384
+MAX_DIMENSIONS = 16_384
 
-Removed = tuple[str, list[int], State, State]
+RemovedRows = tuple[str, list[int], IndexState, IndexState]
 
 
 def statements(dimensions: int) -> dict[str, str]:
     """The SQL for one number of dimensions. Raises ConfigError when it is none."""
-    if type(dimensions) is not int or not 1 <= dimensions <= MOST_DIMENSIONS:
-        raise ConfigError(f"an embedder has between 1 and {MOST_DIMENSIONS:,} dimensions, got {dimensions!r}")
+    if type(dimensions) is not int or not 1 <= dimensions <= MAX_DIMENSIONS:
+        raise ConfigError(f"an embedder has between 1 and {MAX_DIMENSIONS:,} dimensions, got {dimensions!r}")
     return {name: text.replace("{dimensions}", str(dimensions)) for name, text in _sql().items()}
 
 
@@ -64,7 +73,7 @@ def register(db: Connection, identity: str, dimensions: int) -> int:
     return int(found[0])
 
 
-def registered(db: Connection) -> list[str]:
+def list_embedders(db: Connection) -> list[str]:
     """The identities of all embedders of this store, oldest first."""
     return [identity for identity, _, _ in _embedders(db)]
 
@@ -86,28 +95,30 @@ def drop(db: Connection, identity: str) -> int:
     return passages
 
 
-def tables(db: Connection) -> list[str]:
+def vector_tables(db: Connection) -> list[str]:
     """The tables that hold a user's vectors, for scans."""
     sizes = sorted({dimensions for _, _, dimensions in _embedders(db)})
     return [*(f"passages_{size}" for size in sizes), "passage_tokens"]
 
 
-def erase(db: Connection, user_id: str, slots: Collection[int] | None) -> None:
+def erase(db: Connection, user_id: str, ordinals: Collection[int] | None) -> None:
     """Take out these records' vectors (None: all of the user), of every embedder, in the caller's transaction."""
     for identity, number, dimensions in _embedders(db):
         sql = statements(dimensions)
         keys: dict[str, str | int] = {"user_id": user_id, "embedder": number}
-        if slots is None:
+        if ordinals is None:
             db.execute(sql["remove_user"], keys)
             db.execute(sql["remove_user_tokens"], keys)
         else:
-            keys["slots"] = listed(slots)
+            keys["slots"] = render_ids(ordinals)
             db.execute(sql["remove"], keys).fetchall()
             db.execute(sql["remove_tokens"], keys)
         db.execute(_sql()["removed"], {"projection": projection_name(identity), "user_id": user_id})
 
 
-async def open_vectors(database: Database, identity: str, dimensions: int, budget: int = BUDGET) -> SqliteVectors:
+async def open_vectors(
+    database: SqliteDatabase, identity: str, dimensions: int, budget: int = CACHE_BUDGET_BYTES
+) -> SqliteVectors:
     """The vectors of one embedder, registered if it is new. `budget` bounds the cache, in bytes."""
     await database.write(lambda db: register(db, identity, dimensions))
     return SqliteVectors(database, identity, dimensions, budget)
@@ -116,107 +127,122 @@ async def open_vectors(database: Database, identity: str, dimensions: int, budge
 class SqliteVectors:
     """A VectorIndex over `passages_<dimensions>`; see the protocol for its promises."""
 
-    def __init__(self, database: Database, identity: str, dimensions: int, budget: int = BUDGET) -> None:
+    def __init__(
+        self, database: SqliteDatabase, identity: str, dimensions: int, budget: int = CACHE_BUDGET_BYTES
+    ) -> None:
         self.identity, self.dimensions = identity, dimensions
         self.projection = projection_name(identity)
         self._database = database
         self._sql = statements(dimensions)
-        self._held = Holding(identity, self.projection, dimensions, self._sql)
+        self._embedder = EmbedderReader(identity, self.projection, dimensions, self._sql)
         self._cache = MatrixCache(budget)
 
-    async def apply(self, batches: Mapping[str, Batch]) -> dict[str, int]:
+    async def apply(self, batches: Mapping[str, VectorBatch]) -> dict[str, int]:
         """Write each user's batch whose `after` is the stored watermark; the watermarks as they are now."""
 
-        def write(db: Connection) -> dict[str, tuple[int, Removed | None]]:
-            return {user_id: self.put(db, user_id, batch) for user_id, batch in batches.items()}
+        def write(db: Connection) -> dict[str, tuple[int, RemovedRows | None]]:
+            return {user_id: self.write_batch(db, user_id, batch) for user_id, batch in batches.items()}
 
         done = await self._database.write(write, durable=False)
         for _, removed in done.values():
             if removed is not None:
-                self.hide(removed)
+                self.evict_removed(removed)
         return {user_id: mark for user_id, (mark, _) in done.items()}
 
-    def put(self, db: Connection, user_id: str, batch: Batch) -> tuple[int, Removed | None]:
-        """`apply` for one user inside the caller's transaction: the watermark, and what to `hide` after its commit.
+    def write_batch(self, db: Connection, user_id: str, batch: VectorBatch) -> tuple[int, RemovedRows | None]:
+        """`apply` for one user inside the caller's transaction: the watermark, and what to `evict_removed` after its
+        commit.
 
         That is None when nothing was written.
         """
-        check(batch.passages, self.identity, self.dimensions)
-        number = self._held.registration(db)[0]
-        before = self._held.state(db, user_id)
-        if before[1] != batch.after:
+        check_vectors(batch.rows, self.identity, self.dimensions)
+        number = self._embedder.registration(db)[0]
+        before = self._embedder.state(db, user_id)
+        if before[1] != batch.after_seq:
             return before[1], None
-        gone = self._write(db, number, user_id, batch)
-        return batch.through, (user_id, gone, before, (before[0] + bool(gone), batch.through))
+        gone = self._write_rows(db, number, user_id, batch)
+        return batch.through_seq, (user_id, gone, before, (before[0] + bool(gone), batch.through_seq))
 
-    def hide(self, removed: Removed) -> None:
+    def evict_removed(self, removed: RemovedRows) -> None:
         """Take what a committed write replaced out of the cache."""
-        self._cache.hide(*removed)
+        self._cache.mark_deleted(*removed)
 
-    def lies_in(self, database: Database) -> bool:
+    def shares_database(self, database: SqliteDatabase) -> bool:
         """Whether these vectors and what is written to that database are committed together."""
         return self._database is database
 
     async def watermark(self, user_id: str) -> int:
         """The journal position up to which this user's vectors are made; 0 when none are."""
-        return (await self._database.read(lambda db: self._held.state(db, user_id)))[1]
+        return (await self._database.read(lambda db: self._embedder.state(db, user_id)))[1]
 
-    async def nearest(self, vector: Floats, scope: Scope, where: Where, grain: str, k: int | None = None) -> Scores:
+    async def search(
+        self, vector: Floats, scope: Scope, where: Where, granularity: str, top_k: int | None = None
+    ) -> ChunkScores:
         """Cosines of the user's passages. Of `where` it heeds kinds and channels. See the protocol."""
-        return (await self._search(vector, scope, where, [grain], k))[0]
+        return (await self._search(vector, scope, where, [granularity], top_k))[0]
 
-    async def scores(self, vector: Floats, scope: Scope, where: Where, grains: Sequence[str]) -> list[Scores]:
+    async def score_all(
+        self, vector: Floats, scope: Scope, where: Where, granularities: Sequence[str]
+    ) -> list[ChunkScores]:
         """See the protocol."""
-        return await self._search(vector, scope, where, grains, None)
+        return await self._search(vector, scope, where, granularities, None)
 
     async def _search(
-        self, vector: Floats, scope: Scope, where: Where, grains: Sequence[str], k: int | None
-    ) -> list[Scores]:
-        search = FileSearch(self._held, self._cache, Search(vector, self.dimensions, scope, where, grains, k))
+        self, vector: Floats, scope: Scope, where: Where, granularities: Sequence[str], top_k: int | None
+    ) -> list[ChunkScores]:
+        search = SqliteVectorSearch(
+            self._embedder, self._cache, VectorSearch(vector, self.dimensions, scope, where, granularities, top_k)
+        )
         return await self._database.read(search.run)
 
-    async def between(self, left: Ints, right: Ints, scope: Scope) -> Floats:
+    async def score_pairs(self, left: Ints, right: Ints, scope: Scope) -> Floats:
         """Cosines of the whole vectors of two records each, rounded to 1e-4; NaN where one has none."""
-        return await self._database.read(lambda db: self._between(db, left, right, scope.user_id))
+        return await self._database.read(lambda db: self._score_pairs(db, left, right, scope.user_id))
 
-    def _between(self, db: Connection, left: Ints, right: Ints, user_id: str) -> Floats:
+    def _score_pairs(self, db: Connection, left: Ints, right: Ints, user_id: str) -> Floats:
         out = np.full(len(left), np.nan, dtype=np.float32)
-        keys: dict[str, Any] = {"user_id": user_id, "embedder": self._held.registration(db)[0]}
-        for start in range(0, len(left), ROWS_AT_ONCE):
-            pairs = np.stack([left[start : start + ROWS_AT_ONCE], right[start : start + ROWS_AT_ONCE]])
-            known, halves = self._whole_of(db, keys, np.unique(pairs))
-            out[start : start + ROWS_AT_ONCE] = pair_cosines(pairs, known, unit_rows(halves))
+        keys: dict[str, Any] = {"user_id": user_id, "embedder": self._embedder.registration(db)[0]}
+        for start in range(0, len(left), ROW_BATCH_SIZE):
+            pairs = np.stack([left[start : start + ROW_BATCH_SIZE], right[start : start + ROW_BATCH_SIZE]])
+            known, halves = self._read_vectors(db, keys, np.unique(pairs))
+            out[start : start + ROW_BATCH_SIZE] = pair_cosines(pairs, known, normalize_rows(halves))
         return out
 
-    async def whole(self, slots: Sequence[int], scope: Scope) -> dict[int, Halves]:
+    async def read_vectors(self, ordinals: Sequence[int], scope: Scope) -> dict[int, Float16Rows]:
         """The whole vectors of these records, where they are kept."""
 
-        def read(db: Connection) -> tuple[Ints, Halves]:
-            keys = {"user_id": scope.user_id, "embedder": self._held.registration(db)[0]}
-            return self._whole_of(db, keys, slots)
+        def read(db: Connection) -> tuple[Ints, Float16Rows]:
+            keys = {"user_id": scope.user_id, "embedder": self._embedder.registration(db)[0]}
+            return self._read_vectors(db, keys, ordinals)
 
         known, halves = await self._database.read(read)
         return dict(zip(known.tolist(), halves, strict=True))
 
-    def _whole_of(self, db: Connection, keys: Mapping[str, Any], slots: Sequence[int] | Ints) -> tuple[Ints, Halves]:
-        held: list[Any] = db.execute(self._sql["whole_of"], {**keys, "slots": listed(slots)}).fetchall()
-        known = np.array([slot for slot, _ in held], dtype=np.int64)
-        return known, np.frombuffer(b"".join(blob for _, blob in held), dtype=HALF).reshape(-1, self.dimensions)
+    def _read_vectors(
+        self, db: Connection, keys: Mapping[str, Any], ordinals: Sequence[int] | Ints
+    ) -> tuple[Ints, Float16Rows]:
+        held: list[Any] = db.execute(self._sql["whole_of"], {**keys, "slots": render_ids(ordinals)}).fetchall()
+        known = np.array([ordinal for ordinal, _ in held], dtype=np.int64)
+        return known, np.frombuffer(b"".join(blob for _, blob in held), dtype=FLOAT16).reshape(-1, self.dimensions)
 
-    async def tokens(self, slots: Sequence[int], scope: Scope) -> dict[int, Tokens]:
+    async def read_token_vectors(self, ordinals: Sequence[int], scope: Scope) -> dict[int, TokenVectors]:
         """Ids and vectors of the word pieces of these records, where they are kept."""
 
         def read(db: Connection) -> list[Any]:
-            keys = {"user_id": scope.user_id, "embedder": self._held.registration(db)[0], "slots": listed(slots)}
+            keys = {
+                "user_id": scope.user_id,
+                "embedder": self._embedder.registration(db)[0],
+                "slots": render_ids(ordinals),
+            }
             return db.execute(self._sql["tokens"], keys).fetchall()
 
-        return {slot: unpacked_tokens(ids, vectors) for slot, ids, vectors in await self._database.read(read)}
+        return {ordinal: unpack_tokens(ids, vectors) for ordinal, ids, vectors in await self._database.read(read)}
 
     async def clear(self, user_id: str) -> None:
         """Forget the user's vectors and watermark, so that they are built again."""
 
         def write(db: Connection) -> None:
-            keys: dict[str, str | int] = {"user_id": user_id, "embedder": self._held.registration(db)[0]}
+            keys: dict[str, str | int] = {"user_id": user_id, "embedder": self._embedder.registration(db)[0]}
             db.execute(self._sql["remove_user"], keys)
             db.execute(self._sql["remove_user_tokens"], keys)
             db.execute(_sql()["reset"], {"projection": self.projection, "user_id": user_id})
@@ -224,22 +250,22 @@ class SqliteVectors:
         await self._database.write(write, durable=False)
         self._cache.drop(user_id)
 
-    async def erase(self, scope: Scope, slots: Iterable[int] | None) -> None:
+    async def erase(self, scope: Scope, ordinals: Iterable[int] | None) -> None:
         """Take out these records' vectors (None: all of the user), of every embedder, durably."""
-        chosen = None if slots is None else list(slots)
+        chosen = None if ordinals is None else list(ordinals)
         await self._database.write(lambda db: erase(db, scope.user_id, chosen))
         self._cache.drop(scope.user_id)
 
-    def _write(self, db: Connection, number: int, user_id: str, batch: Batch) -> list[int]:
+    def _write_rows(self, db: Connection, number: int, user_id: str, batch: VectorBatch) -> list[int]:
         gone: list[int] = []
-        if batch.replaced:
-            keys = {"user_id": user_id, "embedder": number, "slots": listed(batch.replaced)}
+        if batch.replaced_ordinals:
+            keys = {"user_id": user_id, "embedder": number, "slots": render_ids(batch.replaced_ordinals)}
             gone = [row[0] for row in db.execute(self._sql["remove"], keys)]
             db.execute(self._sql["remove_tokens"], keys)
-        db.executemany(self._sql["insert"], [(user_id, number, *_row(p)) for p in batch.passages])
-        tokens = [(user_id, number, *kept) for kept in packed_tokens(batch.passages)]
+        db.executemany(self._sql["insert"], [(user_id, number, *_row(p)) for p in batch.rows])
+        tokens = [(user_id, number, *kept) for kept in pack_tokens(batch.rows)]
         db.executemany(_sql()["insert_tokens"], tokens)
-        mark = {"projection": self.projection, "user_id": user_id, "seq": batch.through, "removed": int(bool(gone))}
+        mark = {"projection": self.projection, "user_id": user_id, "seq": batch.through_seq, "removed": int(bool(gone))}
         db.execute(_sql()["advance"], mark)
         return gone
 
@@ -248,10 +274,10 @@ def _embedders(db: Connection) -> list[Any]:
     return db.execute(_sql()["embedders"]).fetchall()
 
 
-def _row(p: Passage) -> tuple[Any, ...]:
-    vector = p.vector.astype(HALF).tobytes()
-    return p.slot, p.kind, p.channel, p.grain, p.part, *p.span, int(p.asks), vector
+def _row(row: VectorRow) -> tuple[Any, ...]:
+    vector = row.vector.astype(FLOAT16).tobytes()
+    return row.ordinal, row.kind, row.channel, row.granularity, row.part, *row.span, int(row.is_question), vector
 
 
 def _sql() -> Mapping[str, str]:
-    return load_blocks(__package__, "vectors.sql")
+    return load_templates(__package__, "vectors.sql")

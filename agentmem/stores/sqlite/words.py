@@ -1,6 +1,6 @@
 """The user's own word index: a row per recent record, folded by and by into packed postings per term.
 
-All functions but `SqliteWords.match` run inside the caller's transaction.
+All functions but `SqliteTermIndex.match` run inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from typing import Any
 
 from agentmem.model.scope import Scope
 from agentmem.stores import postings
-from agentmem.stores.postings import BYTES, FOLDED, Row, Tails
-from agentmem.stores.sqlite.connection import Connection, Database
+from agentmem.stores.postings import BYTES_PER_POSTING, MERGED_RECORDS_TERM, DeltaRow, DeltaSegmentCache
+from agentmem.stores.sqlite.connection import Connection, SqliteDatabase
 from agentmem.stores.values import Postings
-from agentmem.text.blocks import load_blocks
+from agentmem.text.blocks import load_templates
 
-_json = json.JSONEncoder(ensure_ascii=False).encode
+_encode_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def write(db: Connection, user_id: str, rows: Sequence[tuple[int, Mapping[str, int]]], *, new: bool = False) -> None:
+def write(
+    db: Connection, user_id: str, rows: Sequence[tuple[int, Mapping[str, int]]], *, all_new: bool = False
+) -> None:
     """Index records by their term counts. The words that a record had before are replaced.
 
-    `new` says that all of these slots are higher than any used before: that is not looked up then.
+    `all_new` says that all of these slots are higher than any used before: that is not looked up then.
 
     Words that lie in blocks should be taken out first (`remove`, which knows the terms); the index is right without
     that too, but folding then looks through all of the user's blocks.
@@ -31,41 +33,41 @@ def write(db: Connection, user_id: str, rows: Sequence[tuple[int, Mapping[str, i
     if not rows:
         return
     keys = {"user_id": user_id}
-    last = None if new else db.execute(_sql()["last_of_tail"], keys).get
-    moved = last is not None and min(slot for slot, _ in rows) <= int(last)
-    db.executemany(_sql()["put"], [(user_id, slot, _json(dict(counts))) for slot, counts in rows])
+    last = None if all_new else db.execute(_sql()["last_of_tail"], keys).get
+    moved = last is not None and min(ordinal for ordinal, _ in rows) <= int(last)
+    db.executemany(_sql()["put"], [(user_id, ordinal, _encode_json(dict(counts))) for ordinal, counts in rows])
     if moved:
-        tail = _note(db, user_id)
+        tail = _recount_delta(db, user_id)
     else:
-        tail = int(db.execute(_sql()["lengthen"], {**keys, "added": len({slot for slot, _ in rows})}).get)
-    if postings.is_full(tail, len(rows)):
-        compact(db, user_id)
+        tail = int(db.execute(_sql()["lengthen"], {**keys, "added": len({ordinal for ordinal, _ in rows})}).get)
+    if postings.needs_merge(tail, len(rows)):
+        merge_delta(db, user_id)
 
 
 def remove(db: Connection, user_id: str, rows: Sequence[tuple[int, Collection[str]]]) -> None:
     """Take records out of the index, given the terms that each may have."""
     if not rows:
         return
-    slots = {slot for slot, _ in rows}
-    db.execute(_sql()["take"], {"user_id": user_id, "slots": json.dumps(sorted(slots))})
+    ordinals = {ordinal for ordinal, _ in rows}
+    db.execute(_sql()["take"], {"user_id": user_id, "slots": json.dumps(sorted(ordinals))})
     left_tail = bool(db.changes())
-    _drop(db, user_id, slots, {FOLDED}.union(*(terms for _, terms in rows)))
+    _remove_from_blocks(db, user_id, ordinals, {MERGED_RECORDS_TERM}.union(*(terms for _, terms in rows)))
     if left_tail:
-        _note(db, user_id)
+        _recount_delta(db, user_id)
 
 
-def compact(db: Connection, user_id: str) -> int:
+def merge_delta(db: Connection, user_id: str) -> int:
     """Fold the tail into blocks; returns how many rows it had."""
     keys = {"user_id": user_id}
-    rows = list(_tail_after(db, user_id, -1))
+    rows = list(_read_delta_after(db, user_id, -1))
     if not rows:
         return 0
-    listed = _blocks(db, user_id, [FOLDED]).get(FOLDED, [])
-    if twice := set(postings.unpacked(listed)[0].tolist()) & {slot for slot, _ in rows}:
-        _drop(db, user_id, twice, None)
-    _extend(db, user_id, postings.inverted(rows))
+    listed = _read_blocks(db, user_id, [MERGED_RECORDS_TERM]).get(MERGED_RECORDS_TERM, [])
+    if twice := set(postings.unpack_blocks(listed)[0].tolist()) & {ordinal for ordinal, _ in rows}:
+        _remove_from_blocks(db, user_id, twice, None)
+    _extend_blocks(db, user_id, postings.invert_rows(rows))
     db.execute(_sql()["take_tail"], keys)
-    _note(db, user_id)
+    _recount_delta(db, user_id)
     return len(rows)
 
 
@@ -73,10 +75,10 @@ def erase_user(db: Connection, user_id: str) -> None:
     """Take out all words of a user. The generation grows, so that no cache takes a later tail for this one."""
     db.execute(_sql()["take_tail"], {"user_id": user_id})
     db.execute(_sql()["erase_blocks"], {"user_id": user_id})
-    _note(db, user_id)
+    _recount_delta(db, user_id)
 
 
-def _note(db: Connection, user_id: str) -> int:
+def _recount_delta(db: Connection, user_id: str) -> int:
     """Rows left the tail or were rewritten: count it again, and let caches of it go. Returns its rows."""
     return int(db.execute(_sql()["note"], {"user_id": user_id}).get)
 
@@ -86,27 +88,31 @@ def _generation(db: Connection, user_id: str) -> int:
     return 0 if found is None else int(found[1])
 
 
-def _drop(db: Connection, user_id: str, slots: Collection[int], terms: Collection[str] | None) -> None:
+def _remove_from_blocks(db: Connection, user_id: str, ordinals: Collection[int], terms: Collection[str] | None) -> None:
     """Take slots out of the blocks of these terms; None: of all."""
     if terms is None:
         found = db.execute(_sql()["all_blocks"], {"user_id": user_id})
     else:
         found = db.execute(_sql()["blocks_of"], {"user_id": user_id, "terms": json.dumps(sorted(terms))})
-    rewritten, empty = postings.without((((term, block), held) for term, block, held in found), slots)
+    rewritten, empty = postings.remove_ordinals((((term, block), held) for term, block, held in found), ordinals)
     db.executemany(_sql()["rewrite"], [(held, user_id, *key) for key, held in rewritten])
     db.executemany(_sql()["empty"], [(user_id, *key) for key in empty])
 
 
-def _extend(db: Connection, user_id: str, found: Mapping[str, tuple[list[int], list[int]]]) -> None:
+def _extend_blocks(db: Connection, user_id: str, postings_by_term: Mapping[str, tuple[list[int], list[int]]]) -> None:
     """Add postings behind those that are there: into the last block of each term, then into new ones."""
-    asked = {"user_id": user_id, "terms": json.dumps(list(found), ensure_ascii=False), "full": postings.FULL * BYTES}
+    asked = {
+        "user_id": user_id,
+        "terms": json.dumps(list(postings_by_term), ensure_ascii=False),
+        "full": postings.POSTINGS_PER_BLOCK * BYTES_PER_POSTING,
+    }
     last = {term: (block, size, old) for term, block, size, old in db.execute(_sql()["last_blocks"], asked)}
-    grown, added = postings.extended(found, last)
+    grown, added = postings.extend_blocks(postings_by_term, last)
     db.executemany(_sql()["rewrite"], [(held, user_id, term, block) for term, block, held in grown])
     db.executemany(_sql()["add"], [(user_id, *block) for block in added])
 
 
-def _blocks(db: Connection, user_id: str, terms: Iterable[str]) -> dict[str, list[bytes]]:
+def _read_blocks(db: Connection, user_id: str, terms: Iterable[str]) -> dict[str, list[bytes]]:
     found: dict[str, list[bytes]] = {}
     asked = {"user_id": user_id, "terms": json.dumps(list(terms), ensure_ascii=False)}
     for term, block in db.execute(_sql()["blocks"], asked):
@@ -114,18 +120,18 @@ def _blocks(db: Connection, user_id: str, terms: Iterable[str]) -> dict[str, lis
     return found
 
 
-def _tail_after(db: Connection, user_id: str, slot: int) -> Iterator[Row]:
-    rows: Any = db.execute(_sql()["tail_after"], {"user_id": user_id, "after": slot})
-    return ((slot, json.loads(terms)) for slot, terms in rows)
+def _read_delta_after(db: Connection, user_id: str, ordinal: int) -> Iterator[DeltaRow]:
+    rows: Any = db.execute(_sql()["tail_after"], {"user_id": user_id, "after": ordinal})
+    return ((ordinal, json.loads(terms)) for ordinal, terms in rows)
 
 
-class SqliteWords:
-    """The WordIndex over one file. Keeps the parsed tails of the users seen last."""
+class SqliteTermIndex:
+    """The TermIndex over one file. Keeps the parsed tails of the users seen last."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._tails = Tails()
+        self._deltas = DeltaSegmentCache()
 
     async def match(self, terms: Sequence[str], scope: Scope) -> dict[str, Postings]:
         """Postings of each term over the user's records, in the order asked; terms that no record has are left out."""
@@ -135,13 +141,13 @@ class SqliteWords:
         return await self._database.read(lambda db: self._match(db, scope.user_id, wanted))
 
     def _match(self, db: Connection, user_id: str, terms: Sequence[str]) -> dict[str, Postings]:
-        blocks, generation = _blocks(db, user_id, terms), _generation(db, user_id)
+        blocks, generation = _read_blocks(db, user_id, terms), _generation(db, user_id)
         with self._lock:
-            tail = self._tails.of(user_id, generation)
+            tail = self._deltas.get_or_create(user_id, generation)
         with tail.lock:
-            tail.add(_tail_after(db, user_id, tail.last))
-            return tail.matches(terms, blocks)
+            tail.add(_read_delta_after(db, user_id, tail.last_ordinal))
+            return tail.match(terms, blocks)
 
 
 def _sql() -> Mapping[str, str]:
-    return load_blocks(__package__, "words.sql")
+    return load_templates(__package__, "words.sql")

@@ -22,10 +22,10 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from agentmem.bench.report import table
-from tests.benchmarks.servers.run import SMALL, Place, Plan, measure
+from agentmem.bench.report import render_table
+from tests.benchmarks.servers.run import SMALL, BenchmarkStores, ServerBenchmarkPlan, measure
 from tests.servers.downloads import CannotStart
-from tests.servers.host import variable
+from tests.servers.host import url_variable
 from tests.servers.local import LocalServer
 from tests.servers.neo4j import Neo4j
 from tests.servers.postgres import Postgres
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--scale", choices=["full", "small"], default="full", help="what the other options start from")
     for name, kind in OPTIONS.items():
-        default = getattr(Plan(), name)
+        default = getattr(ServerBenchmarkPlan(), name)
         found.add_argument(f"--{name.replace('_', '-')}", type=kind, help=f"{default} at full scale")
     found.add_argument("--json", type=Path, help="also write the figures there")
     return found
@@ -63,7 +63,8 @@ def servers() -> Iterator[dict[str, str]]:
     made: dict[str, LocalServer] = {"postgres": Postgres(settings=SETTINGS), "neo4j": Neo4j(), "redis": Redis()}
     with ExitStack() as running:
         yield {
-            kind: os.environ.get(variable(kind)) or running.enter_context(server).url for kind, server in made.items()
+            kind: os.environ.get(url_variable(kind)) or running.enter_context(server).url
+            for kind, server in made.items()
         }
 
 
@@ -83,14 +84,14 @@ def database(url: str) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def place(urls: Mapping[str, str]) -> Iterator[Place]:
+def place(urls: Mapping[str, str]) -> Iterator[BenchmarkStores]:
     """Empty stores, with a database of their own."""
     with database(urls["postgres"]) as (owner, client):
         asyncio.run(prepare(owner, urls["neo4j"]))
         with psycopg.connect(owner, autocommit=True) as connection:
             role = conninfo_to_dict(client)["user"]
             connection.execute(f"GRANT agentmem_app, agentmem_worker TO {role}")
-        yield Place({"log_url": client, "graph_url": urls["neo4j"], "session_url": urls["redis"]}, owner)
+        yield BenchmarkStores({"log_url": client, "graph_url": urls["neo4j"], "session_url": urls["redis"]}, owner)
 
 
 def say(line: str) -> None:
@@ -111,14 +112,16 @@ def shown(document: Mapping[str, Any]) -> str:
         "Clients who wait": document["clients"], "Exactness": [document["vector_recall"]],
         "One user where a tenth and where all users are loaded, asked in turns": growth, "Graph": [one["graph"]],
     }  # fmt: skip
-    return "\n\n".join(f"## {title}\n\n{table(rows)}" for title, rows in parts.items()) + "\n"
+    return "\n\n".join(f"## {title}\n\n{render_table(rows)}" for title, rows in parts.items()) + "\n"
 
 
 def main() -> int:
     """Measure and print; 1 when a server cannot be had."""
     given = parser().parse_args()
     chosen = {name: getattr(given, name) for name in OPTIONS if getattr(given, name) is not None}
-    plan = replace(SMALL if given.scale == "small" else Plan(), mark=f" {secrets.token_hex(3)}", **chosen)
+    plan = replace(
+        SMALL if given.scale == "small" else ServerBenchmarkPlan(), mark=f" {secrets.token_hex(3)}", **chosen
+    )
     try:
         with ExitStack() as running:
             urls = running.enter_context(servers())

@@ -9,36 +9,39 @@ import numpy as np
 
 from agentmem import AsyncAgentMemory
 from agentmem.bench.metrics import percentiles
-from agentmem.bench.synthetic import Synthetic
-from agentmem.consolidation.project import project
+from agentmem.bench.synthetic import SyntheticConversations
+from agentmem.consolidation.project import sync_projections
 from agentmem.model.scope import Scope
 from agentmem.stores import WHOLE, Where
-from agentmem.stores.postgres.vectors_sent import halves_of
-from tests.benchmarks.servers.load import Loader
-from tests.benchmarks.servers.town import Town
+from agentmem.stores.postgres.vectors_sent import decode_halfvecs
+from tests.benchmarks.servers.load import UserLoader
+from tests.benchmarks.servers.town import UserPopulation
 from tests.benchmarks.servers.traffic import Traffic
 
 NEAREST = 10
 TIE = 0.5e-4  # cosines are rounded to 1e-4 before they are ranked
 
 
-async def exactness(loader: Loader, town: Town, queries: int) -> dict[str, Any]:
+async def exactness(loader: UserLoader, town: UserPopulation, queries: int) -> dict[str, Any]:
     """Of the nearest ten by float64 from the stored vectors, the share that the index names; ties at the end count."""
-    projection, found = loader.memory.resources.vectors[0], []
+    projection, found = loader.memory.engine.vector_projections[0], []
     users = [town.large, *(names[0] for names in town.sizes.values())]
     held: dict[str, tuple[Any, Any]] = {}
-    for n, question in enumerate(Synthetic(77).questions(queries)):
+    for n, question in enumerate(SyntheticConversations(77).generate_questions(queries)):
         user = users[n % len(users)]
         vector = (await projection.embedder.embed([question]))[0].astype(np.float16).astype(np.float32)
         if user not in held:
             rows = loader.vectors(user)
-            halves = halves_of([blob for _, blob in rows], projection.embedder.dimensions).astype(np.float64)
-            held[user] = np.array([slot for slot, _ in rows]), halves / np.linalg.norm(halves, axis=1, keepdims=True)
-        slots, vectors = held[user]
+            halves = decode_halfvecs([blob for _, blob in rows], projection.embedder.dimensions).astype(np.float64)
+            held[user] = (
+                np.array([ordinal for ordinal, _ in rows]),
+                halves / np.linalg.norm(halves, axis=1, keepdims=True),
+            )
+        ordinals, vectors = held[user]
         cosines = vectors @ (vector.astype(np.float64) / np.linalg.norm(vector))
         tenth = np.sort(cosines)[-min(NEAREST, len(cosines))]
-        named = await projection.index.nearest(vector, Scope(user), Where(), WHOLE, NEAREST)
-        good = cosines[np.searchsorted(slots, named.slots)] >= tenth - TIE
+        named = await projection.index.search(vector, Scope(user), Where(), WHOLE, NEAREST)
+        good = cosines[np.searchsorted(ordinals, named.ordinals)] >= tenth - TIE
         found.append(good.sum() / min(NEAREST, len(cosines)))
     return {"queries": queries, "users": len(held), "recall": float(np.mean(found)), "worst": float(np.min(found))}
 
@@ -65,19 +68,19 @@ async def growth(few: Traffic, many: Traffic, rounds: int, questions: int) -> di
     return {**medians, "ratio": float(np.median(ratios))}
 
 
-async def graph_speed(loader: Loader, user: str, turns: int) -> dict[str, float]:
+async def graph_speed(loader: UserLoader, user: str, turns: int) -> dict[str, float]:
     """Changes a second that the projector takes into the graph, and records a second that a rebuild does."""
     memory: AsyncAgentMemory = loader.memory
     await loader.store(user, turns, seed=5)
-    resources, scope = memory.resources, Scope(user)
+    engine, scope = memory.engine, Scope(user)
     begun = time.perf_counter()
-    report = await project(resources)
+    report = await sync_projections(engine)
     projected = time.perf_counter() - begun
     assert set((await memory.scoped(user_id=user).lag()).values()) == {0}, report
     begun = time.perf_counter()
-    edges = await resources.graph.rebuild(scope)
+    edges = await engine.graph.rebuild(scope)
     rebuilt = time.perf_counter() - begun
-    records = await resources.log.count(scope, Where())
+    records = await engine.log.count(scope, Where())
     return {
         "changes": turns, "project_s": projected, "changes_per_s": turns / projected, "records": records,
         "edges": edges, "rebuild_s": rebuilt, "records_per_s": records / rebuilt,

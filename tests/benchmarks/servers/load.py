@@ -12,43 +12,43 @@ from typing import Any
 import psycopg
 
 from agentmem import AsyncAgentMemory
-from agentmem.bench.synthetic import Synthetic
+from agentmem.bench.synthetic import SyntheticConversations
 from agentmem.model.scope import Scope
-from agentmem.stores.neo4j.connection import rows
-from agentmem.text.blocks import load_blocks
+from agentmem.stores.neo4j.connection import fetch_rows
+from agentmem.text.blocks import load_templates
 
-AT_ONCE = 500  # turns in one write
+BATCH_SIZE = 500  # turns in one write
 TABLES = (
     "memory_users", "memory_changes", "memory_versions", "memory_records", "memory_usage", "usage_receipts",
     "word_tail", "word_blocks", "word_state", "projection_watermarks", "passages",
 )  # fmt: skip
 # What `apply` would have left behind for a user whose graph has come to a journal position.
-STANDING = """
+SET_WATERMARK_CYPHER = """
 UNWIND $users AS user
 MERGE (p:Projection {user_id: user.user_id, name: 'graph'})
 SET p.seq = user.seq
 """
-Say = Callable[[str], None]
+OnStep = Callable[[str], None]
 
 
 @dataclass
-class Loader:
+class UserLoader:
     """Writes users through an open memory, and copies them in the database at `log_url` (as its owner)."""
 
     memory: AsyncAgentMemory
     log_url: str
-    say: Say
+    on_step: OnStep
 
     async def store(self, user: str, turns: int, seed: int) -> float:
         """Store a user's turns in the log, with words and vectors; returns the seconds. The graph is not told."""
-        view, made = self.memory.scoped(user_id=user), Synthetic(seed).turns(turns)
+        view, made = self.memory.scoped(user_id=user), SyntheticConversations(seed).generate_turns(turns)
         begun = time.perf_counter()
-        with log_only(self.memory):
-            while batch := list(islice(made, AT_ONCE)):
+        with suspend_graph(self.memory):
+            while batch := list(islice(made, BATCH_SIZE)):
                 await view.store_turns(batch)
             await view.flush()
         seconds = time.perf_counter() - begun
-        self.say(f"{user}: {turns:,} turns stored in {seconds:.1f} s")
+        self.on_step(f"{user}: {turns:,} turns stored in {seconds:.1f} s")
         return seconds
 
     def copy(self, pairs: Iterable[tuple[str, list[str]]]) -> float:
@@ -62,18 +62,18 @@ class Loader:
                 copied += len(users)
             connection.execute(sql["tidy"])
         seconds = time.perf_counter() - begun
-        self.say(f"{copied:,} users copied in {seconds:.1f} s")
+        self.on_step(f"{copied:,} users copied in {seconds:.1f} s")
         return seconds
 
-    async def stand(self, users: Iterable[str]) -> None:
+    async def mark_graph_current(self, users: Iterable[str]) -> None:
         """Let the graph say that it has come as far as the log; links of turns are not needed by recall."""
-        resources, names = self.memory.resources, list(users)
-        assert resources.following is not None
-        marks = {user: (await resources.log.head(Scope(user))).seq for user in names}
+        engine, names = self.memory.engine, list(users)
+        assert engine.graph_projection is not None
+        marks = {user: (await engine.log.head(Scope(user))).seq for user in names}
         standing = [{"user_id": user, "seq": seq} for user, seq in marks.items()]
-        graph: Any = resources.following.graph
-        await graph.database.write(lambda tx: rows(tx, STANDING, users=standing))
-        await resources.log.note_reached("graph", marks)
+        graph: Any = engine.graph_projection.graph
+        await graph.database.write(lambda tx: fetch_rows(tx, SET_WATERMARK_CYPHER, users=standing))
+        await engine.log.write_watermark_hints("graph", marks)
 
     def passages(self) -> int:
         """How many there are of all users."""
@@ -94,17 +94,17 @@ class Loader:
         return found[0] if found else 0
 
     def _sql(self) -> dict[str, str]:
-        dimensions = str(self.memory.resources.vectors[0].embedder.dimensions)
-        blocks = load_blocks(__package__, "load.sql")
+        dimensions = str(self.memory.engine.vector_projections[0].embedder.dimensions)
+        blocks = load_templates(__package__, "load.sql")
         return {name: text.replace("{dimensions}", dimensions) for name, text in blocks.items()}
 
 
 @contextmanager
-def log_only(memory: AsyncAgentMemory) -> Iterator[None]:
+def suspend_graph(memory: AsyncAgentMemory) -> Iterator[None]:
     """Writes leave the graph behind meanwhile, as those of a process do that ends before it gets there."""
-    resources = memory.resources
-    following, resources.following = resources.following, None
+    engine = memory.engine
+    following, engine.graph_projection = engine.graph_projection, None
     try:
         yield
     finally:
-        resources.following = following
+        engine.graph_projection = following

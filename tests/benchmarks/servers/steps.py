@@ -22,16 +22,16 @@ class Steps:
 
     def __init__(self, memory: AsyncAgentMemory) -> None:
         self.calls: dict[str, list[float]] = defaultdict(list)
-        resources = memory.resources
-        log, index, following = resources.log, resources.vectors[0].index, resources.following
-        for name in ("append", "head", "outline", "match", "by_slot", "touch", "meta", "changes"):
+        engine = memory.engine
+        log, index, following = engine.log, engine.vector_projections[0].index, engine.graph_projection
+        for name in ("append", "head", "read_columns", "match", "by_slot", "touch", "meta", "changes"):
             self._wrap("log", log, name)
         for name in ("apply", "scores", "between", "watermark"):
             self._wrap("vectors", index, name)
-        self._wrap("embedder", resources.vectors[0].embedder, "embed")
-        self._wrap("session", resources.session, "push")
-        self._wrap("", resources, "outline")
-        self._wrap("", resources, "catch_up")
+        self._wrap("embedder", engine.vector_projections[0].embedder, "embed")
+        self._wrap("session", engine.session, "push")
+        self._wrap("", engine, "read_columns")
+        self._wrap("", engine, "wait_for_own_writes")
         if following is not None:
             self._wrap("graph", following.graph, "apply")
 

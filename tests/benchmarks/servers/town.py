@@ -12,7 +12,7 @@ FIRST_SHARE = 10  # of the users of each size, one in so many is there from the 
 
 
 @dataclass(frozen=True)
-class Town:
+class UserPopulation:
     """`sizes` maps turns to the users who have so many; the first of each is the one who is copied."""
 
     sizes: dict[int, list[str]]
@@ -26,17 +26,17 @@ class Town:
         return {**small, self.large: self.large_turns}
 
     @cached_property
-    def small(self) -> list[str]:
+    def small_users(self) -> list[str]:
         """All but the large one, in a mixed order that is always the same."""
         names = [name for names in self.sizes.values() for name in names]
-        return sorted(names, key=hash_of)
+        return sorted(names, key=hash_name)
 
     def first(self) -> Iterator[tuple[str, list[str]]]:
         """(who is copied, the others) of each size, those who are there from the start."""
         for names in self.sizes.values():
             yield names[0], names[1 : self._cut(names)]
 
-    def rest(self) -> Iterator[tuple[str, list[str]]]:
+    def later_users(self) -> Iterator[tuple[str, list[str]]]:
         """The same for those who come later."""
         for names in self.sizes.values():
             yield names[0], names[self._cut(names) :]
@@ -44,7 +44,7 @@ class Town:
     @property
     def somebody(self) -> str:
         """A user of about the usual size, who is there from the start."""
-        mean = (sum(self.turns.values()) - self.large_turns) / len(self.small)
+        mean = (sum(self.turns.values()) - self.large_turns) / len(self.small_users)
         return self.sizes[min(self.sizes, key=lambda size: abs(size - mean))][0]
 
     @staticmethod
@@ -52,12 +52,12 @@ class Town:
         return max(1, round(len(names) / FIRST_SHARE))
 
 
-def hash_of(name: str) -> int:
+def hash_name(name: str) -> int:
     """A number that mixes names, the same in every process."""
     return sum(ord(sign) * 2_654_435_761**place for place, sign in enumerate(name, 1)) % 2**32
 
 
-def plan(users: int, passages: int, large: int, mark: str = "") -> Town:
+def plan_population(users: int, passages: int, large: int, mark: str = "") -> UserPopulation:
     """So many users with so many passages together, which the large one's are part of.
 
     Sizes lie at equal ratios from 100 to 5,000 (closer together where the mean is small); how many users have each is
@@ -80,4 +80,4 @@ def plan(users: int, passages: int, large: int, mark: str = "") -> Town:
     sizes: dict[int, list[str]] = {}
     for n, size in enumerate(of(most)):
         sizes.setdefault(size, []).append(f"user-{n:05}{mark}")
-    return Town(sizes, f"large{mark}", large)
+    return UserPopulation(sizes, f"large{mark}", large)

@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agentmem import AsyncAgentMemory
-from agentmem.bench.synthetic import Synthetic
+from agentmem.bench.synthetic import SyntheticConversations
 from agentmem.errors import StoreUnavailable
 from tests.benchmarks.servers.steps import EMBEDDING, own_steps
-from tests.benchmarks.servers.town import Town
+from tests.benchmarks.servers.town import UserPopulation
 
-LARGE_SHARE = 0.05  # of recalls and writes
+LARGE_USER_SHARE = 0.05  # of recalls and writes
 ZIPF = 1.0  # the n-th user comes 1 / n as often as the first
 RECALL, STORE = "remember", "store_turn"
-TIMER = 0.0015  # seconds; epoll counts whole milliseconds, and rounds up
+TIMER_SLACK_SECONDS = 0.0015  # seconds; epoll counts whole milliseconds, and rounds up
 
 
-async def _until(moment: float) -> None:
+async def _sleep_until(moment: float) -> None:
     """Wait for a moment of `perf_counter` without the millisecond or more that a timer of the loop is late by."""
-    if (wait := moment - TIMER - time.perf_counter()) > 0:
+    if (wait := moment - TIMER_SLACK_SECONDS - time.perf_counter()) > 0:
         await asyncio.sleep(wait)
     while time.perf_counter() < moment:
         await asyncio.sleep(0)
@@ -33,7 +33,7 @@ async def _until(moment: float) -> None:
 class Sample:
     """One operation: seconds from the moment it was due, and those of them that the embedder took."""
 
-    what: str
+    operation: str
     large: bool
     warm: bool
     seconds: float
@@ -45,22 +45,22 @@ class Sample:
 
 @dataclass
 class Traffic:
-    """One process with one open memory. `seen` are those whom it recalled before: what is cached of them is warm.
+    """One process with one open memory. `warm_users` are those whom it recalled before: what is cached of them is warm.
 
-    `own` are the users whom it serves in the open loop, None for all.
+    `users` are the users whom it serves in the open loop, None for all.
     """
 
     memory: AsyncAgentMemory
-    town: Town
+    town: UserPopulation
     seed: int = 0
-    own: frozenset[str] | None = None
-    seen: set[str] = field(default_factory=set)
+    users: frozenset[str] | None = None
+    warm_users: set[str] = field(default_factory=set)
     written: int = 0
 
     def __post_init__(self) -> None:
         self._random = np.random.default_rng(self.seed)
-        self._questions = Synthetic(self.seed + 1).questions(500)
-        self._made = Synthetic(self.seed + 2)
+        self._questions = SyntheticConversations(self.seed + 1).generate_questions(500)
+        self._made = SyntheticConversations(self.seed + 2)
         self._asked = 0
         self._views: dict[str, AsyncAgentMemory] = {}
 
@@ -71,24 +71,24 @@ class Traffic:
         users = self._users(len(due), zipf)
         begun, running = time.perf_counter(), []
         for (at, what), user in zip(due, users, strict=True):
-            if self.own is not None and user not in self.own:
+            if self.users is not None and user not in self.users:
                 continue
-            await _until(begun + at)
+            await _sleep_until(begun + at)
             running.append(asyncio.ensure_future(self._counted(what, user, begun + at)))
         return list(await asyncio.gather(*running))
 
     async def _counted(self, what: str, user: str, due: float) -> Sample:
         """One operation; when more come than can be answered, some fail, which is counted."""
-        run, warm = self.recall if what == RECALL else self.store, user in self.seen
+        run, warm = self.recall if what == RECALL else self.store, user in self.warm_users
         try:
             return await run(user, due)
         except StoreUnavailable:
             return Sample(what, user == self.town.large, warm, time.perf_counter() - due, 0.0, failed=True)
 
-    async def meet_everybody(self) -> None:
+    async def warm_up(self) -> None:
         """Recall each of the process's own users whom it does not know, one after the other."""
         for user in self.town.turns:
-            if user not in self.seen and (self.own is None or user in self.own):
+            if user not in self.warm_users and (self.users is None or user in self.users):
                 await self.recall(user, time.perf_counter())
 
     async def closed_loop(self, clients: int, seconds: float, users: Sequence[str]) -> tuple[list[Sample], float]:
@@ -108,10 +108,10 @@ class Traffic:
     async def recall(self, user: str, due: float) -> Sample:
         """One question, a new one each time until 500 were asked."""
         self._asked += 1
-        question, warm = self._questions[self._asked % len(self._questions)], user in self.seen
+        question, warm = self._questions[self._asked % len(self._questions)], user in self.warm_users
         with own_steps() as steps:
             bundle = await self.view(user).remember(question)
-        self.seen.add(user)
+        self.warm_users.add(user)
         lines = {line.technique: line.milliseconds for line in bundle.receipt.trace}
         took = time.perf_counter() - due
         return Sample(RECALL, user == self.town.large, warm, took, steps.get(EMBEDDING, 0.0), lines, bundle.notices)
@@ -119,11 +119,11 @@ class Traffic:
     async def store(self, user: str, due: float) -> Sample:
         """One more turn of a running conversation."""
         self.written += 1
-        turn = {"content": self._made.text(), "conversation_id": "running", "speaker": "Ana"}
+        turn = {"content": self._made.generate_text(), "conversation_id": "running", "speaker": "Ana"}
         with own_steps() as steps:
             await self.view(user).store_turn(turn)
         took = time.perf_counter() - due
-        return Sample(STORE, user == self.town.large, user in self.seen, took, steps.get(EMBEDDING, 0.0))
+        return Sample(STORE, user == self.town.large, user in self.warm_users, took, steps.get(EMBEDDING, 0.0))
 
     def view(self, user: str) -> AsyncAgentMemory:
         """The open memory, of this user."""
@@ -136,8 +136,8 @@ class Traffic:
         return [float(at) for at in np.cumsum(gaps) if at < seconds]
 
     def _users(self, count: int, zipf: bool) -> list[str]:
-        small = self.town.small
+        small = self.town.small_users
         weights = 1 / (np.arange(len(small)) + 1.0) ** (ZIPF if zipf else 0)
         chosen = self._random.choice(len(small), size=count, p=weights / weights.sum())
-        large = self._random.random(count) < LARGE_SHARE
+        large = self._random.random(count) < LARGE_USER_SHARE
         return [self.town.large if is_large else small[n] for n, is_large in zip(chosen, large, strict=True)]
