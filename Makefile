@@ -22,7 +22,7 @@ DEV   := $(VENV)/ready-to-develop-$(SUM)
 BIN   := $(VENV)/bin
 PIP   := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
-SOURCES := pyproject.toml $(shell find agentmem schema tests workers -type f -not -name '*.pyc' -not -name '.*' 2>/dev/null)
+SOURCES := pyproject.toml $(shell find agentmem schema tests workers docs/examples -type f -not -name '*.pyc' -not -name '.*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -33,7 +33,7 @@ help: ## list the targets
 		printf '  make %-16s %s\n' "$$name" "$$what"; done
 
 demo: $(if $(filter servers,$(STACK)),$(DEV),$(READY)) ## store a conversation and ask it questions; DATA=path takes one of yours, STACK=servers real servers
-	@$(if $(filter servers,$(STACK)),$(BIN)/python -m tests.servers demo,$(BIN)/agentmem demo) $(if $(DATA),--data "$(DATA)") $(ARGS)
+	@$(if $(filter servers,$(STACK)),$(BIN)/python -m tests.servers demo,$(BIN)/python -m docs.examples.demo) $(if $(DATA),--data "$(DATA)") $(ARGS)
 
 test: $(DEV) ## run all tests; ARGS="tests/unit -k words" runs some, without measuring coverage
 ifeq ($(strip $(ARGS)),)
@@ -68,14 +68,14 @@ check: ## test, then lint: what a change must pass
 	@$(MAKE) --no-print-directory lint
 
 bench: $(DEV) ## measure recall and latency; ARGS="--help" lists the options
-	$(BIN)/agentmem bench $(ARGS)
+	$(BIN)/python -m tests.benchmarks $(ARGS)
 
 bench-servers: $(DEV) ## measure recall, writes and the projector on real servers; takes half an hour
 	$(BIN)/python -m tests.benchmarks.servers $(ARGS)
 
 bench-extraction: $(DEV) ## the cases of extraction; DATA=path: the rules on its hand-checked facts too
-	$(BIN)/agentmem bench extraction
-	$(BIN)/agentmem bench rules
+	$(BIN)/python -m tests.benchmarks extraction
+	$(BIN)/python -m tests.benchmarks rules
 	$(if $(DATA),$(BIN)/python -m tests.benchmarks.rules "$(DATA)")
 
 faults: $(DEV) ## kill, pause and cut off each server at each step of a write, ROUNDS=10 times

@@ -13,9 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentmem.agent_memory import AsyncAgentMemory
-    from agentmem.blocking import AgentMemory
-    from agentmem.consolidation import JobReport
+    from agentmem.core.procedural_records import Outcome, Procedure, Schedule, Strategy, Tool, ToolInvocation
+    from agentmem.core.record import Record, Status
+    from agentmem.core.records import Conversation, Edge, EdgeKind, Entity, Fact, Goal, Review, Synopsis, Turn, User
     from agentmem.errors import (
         AgentMemError,
         BudgetExceeded,
@@ -35,36 +35,19 @@ if TYPE_CHECKING:
         StoreError,
         StoreUnavailable,
     )
-    from agentmem.memory.buffer import BufferMemory
-    from agentmem.memory.clusters import Cluster
+    from agentmem.facade.async_memory import AsyncAgentMemory
+    from agentmem.facade.memory import AgentMemory
+    from agentmem.jobs.job import JobReport
     from agentmem.memory.curation import ReviewItem
-    from agentmem.memory.goal_graph import GoalNode
-    from agentmem.memory.promoting import PromotionResult
-    from agentmem.memory.strategies import StrategyMatch
-    from agentmem.memory.tools import ToolStats
-    from agentmem.model.records import (
-        Conversation,
-        Edge,
-        EdgeKind,
-        Entity,
-        Fact,
-        Goal,
-        Outcome,
-        Procedure,
-        Record,
-        Review,
-        Schedule,
-        Status,
-        Strategy,
-        Synopsis,
-        Tool,
-        ToolInvocation,
-        Turn,
-        User,
-    )
+    from agentmem.memory.goals import GoalNode
+    from agentmem.memory.procedural.strategies import StrategyMatch
+    from agentmem.memory.procedural.tools import ToolStats
+    from agentmem.memory.semantic.merge_facts import Cluster
+    from agentmem.memory.semantic.promotion import PromotionResult
+    from agentmem.memory.working.buffer import BufferMemory
     from agentmem.recall.bundle import MemoryBundle
     from agentmem.recall.context import Context
-    from agentmem.settings import Settings
+    from agentmem.settings.settings import Settings
 
 __version__ = "0.1.0"
 __all__ = [
@@ -120,19 +103,19 @@ __all__ = [
 ]
 
 _PUBLIC_MODULES = {
-    "AgentMemory": "agentmem.blocking",
-    "AsyncAgentMemory": "agentmem.agent_memory",
-    "BufferMemory": "agentmem.memory.buffer",
-    "Cluster": "agentmem.memory.clusters",
+    "AgentMemory": "agentmem.facade.memory",
+    "AsyncAgentMemory": "agentmem.facade.async_memory",
+    "BufferMemory": "agentmem.memory.working.buffer",
+    "Cluster": "agentmem.memory.semantic.merge_facts",
     "Context": "agentmem.recall.context",
-    "StrategyMatch": "agentmem.memory.strategies",
-    "GoalNode": "agentmem.memory.goal_graph",
-    "JobReport": "agentmem.consolidation",
+    "StrategyMatch": "agentmem.memory.procedural.strategies",
+    "GoalNode": "agentmem.memory.goals",
+    "JobReport": "agentmem.jobs.job",
     "MemoryBundle": "agentmem.recall.bundle",
-    "PromotionResult": "agentmem.memory.promoting",
-    "Settings": "agentmem.settings",
+    "PromotionResult": "agentmem.memory.semantic.promotion",
+    "Settings": "agentmem.settings.settings",
     "ReviewItem": "agentmem.memory.curation",
-    "ToolStats": "agentmem.memory.tools",
+    "ToolStats": "agentmem.memory.procedural.tools",
     **dict.fromkeys(
         (
             "Conversation",
@@ -154,7 +137,7 @@ _PUBLIC_MODULES = {
             "Turn",
             "User",
         ),
-        "agentmem.model.records",
+        "agentmem.core.records",
     ),
 }
 

@@ -12,8 +12,8 @@ import sys
 import time
 from pathlib import Path
 
+from agentmem.core.clock import SystemClock
 from agentmem.errors import AgentMemError
-from agentmem.model.clock import SystemClock
 
 
 def beating(path: Path, seconds: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from agentmem.cli.program import cli_group
+from agentmem.cli.main import cli_group
 
 
 def run() -> None:

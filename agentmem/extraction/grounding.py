@@ -1,4 +1,4 @@
-"""Whether a drafted fact rests on what was said. Whoever drafted it is not trusted: every check reads the words.
+"""Whether a draft rests on what was said: quotes in the turn, evidence for each part, no echo of our own words.
 
 A fact is refused where it cannot count at all, and doubted where a person should look at it first: each check is a
 function of its own that returns its reason, or "".
@@ -7,14 +7,15 @@ function of its own that returns its reason, or "".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
-from agentmem.extraction import FactDraft, Window
-from agentmem.extraction.clauses import (
+from agentmem.core.records import Turn
+from agentmem.extraction.claims import (
     expand_to_clauses,
     has_dropped_negation,
     has_negation_cue,
@@ -30,33 +31,44 @@ from agentmem.extraction.clauses import (
     normalize_apostrophes,
     question_spans,
 )
-from agentmem.extraction.echo import overlaps_any, recalled_lines
-from agentmem.extraction.figures import (
+from agentmem.extraction.drafts import FactDraft, Window
+from agentmem.text.normalization import (
     MONTHS,
     WEEKDAYS,
     claimed_calendar_words,
     claimed_names,
     claimed_numbers,
     comparable_words,
+    normalize_claim,
     quotable_numbers,
+    slugify,
     written_dates,
 )
-from agentmem.extraction.moments import TimeRange, is_range_stated, parse_date_range
-from agentmem.extraction.quotes import align_quote
-from agentmem.model.records import Turn
-from agentmem.text.names import normalize_claim, slugify
-from agentmem.text.words import tokenize
+from agentmem.text.temporal import TimeRange, is_range_stated, parse_date_range
+from agentmem.text.tokenizer import tokenize
 
-__all__ = [
-    "MAX_TURN_CHARS",
-    "GroundingContext",
-    "align_quote",
-    "is_assistant_turn",
-    "normalize_draft",
-    "rejection_reason",
-    "review_reason",
-    "turn_time",
-]
+_CHARACTER_FOLDS = {
+    **dict.fromkeys("‘’ʼ‛`´", "'"), **dict.fromkeys("“”„«»", '"'), **dict.fromkeys("‐‑‒–—―−", "-"),
+    **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),
+}  # fmt: skip
+_EDGE_CHARACTERS = " \t\r\n\"'“”‘’«».…,;:!?"
+_UNSPACED_SCRIPTS_START = 0x0E00  # below it stand the scripts that put spaces between words
+_WORD_CHARACTER = re.compile(r"[^\W_]")
+_MIN_WORD_CHARACTERS = 3
+_MAX_CANDIDATES = 500  # places inside of words; in one long run of letters there are as many as letters
+
+_SECTION_TITLES = (
+    r"(?:About the user|What the user is up to|Standing instructions|Goals|Facts|People, places and things|"
+    r"What has worked|Ways of doing|Outputs of tools)"
+)
+_LINE_PREFIX = r"[ \t>]*"
+_SECTION_HEADING = re.compile(rf"{_LINE_PREFIX}# {_SECTION_TITLES}\s*")
+_TURNS_HEADING = re.compile(rf"{_LINE_PREFIX}# (?:\d{{1,2}} [A-Z][a-z]+ \d{{1,4}}, conversation \S.*|undated)\s*")
+_SESSION_PAGE = re.compile(rf"{_LINE_PREFIX}# Agent (?i:short-term memory)(?: Context)?\s*")
+_LIST_ITEM = re.compile(rf"{_LINE_PREFIX}- \S")
+_TURN_LINE = re.compile(rf"{_LINE_PREFIX}(?:\d+ )?[^\s:][^:]{{0,199}}: \S")
+_RECORD_LINE = re.compile(rf"{_LINE_PREFIX}- .*\[[0-9a-f]{{8}}\]\s*")
+_UNKNOWN_SINCE = re.compile(rf"{_LINE_PREFIX}(?:- )?unknown since \d{{1,2}} [A-Z][a-z]+ \d{{1,4}}: \S")
 
 T = TypeVar("T")
 
@@ -85,6 +97,96 @@ _FIRST_WORD_END = re.compile(r"['’]s\b|\s")
 _DEMONSTRATIVE = re.compile(
     r"(?:[Ii]t|[Ii]ts|[Tt]his|[Tt]hat|[Tt]hese|[Tt]hose)\b(?!.*(?:\b[Uu]ser\b|\s[A-Z]))", re.DOTALL
 )
+
+
+def align_quote(text: str, quote: str) -> tuple[int, int] | None:
+    """Where a quote stands in a text, in characters; None when it is not there, or says too little to be one.
+
+    First as it is, then with white space, quotation marks, dashes, case and the forms of characters made alike. It
+    begins and ends with whole words, has three letters or digits, and more than stop words. Marks and white space
+    around it count for nothing.
+    """
+    quote = quote.strip(_EDGE_CHARACTERS)
+    if len(_WORD_CHARACTER.findall(quote)) < _MIN_WORD_CHARACTERS or not tokenize(quote):
+        return None
+    if (at := _find_whole_words(text, quote)) is not None:
+        return at, at + len(quote)
+    plain, places = _fold_characters(text)
+    sought, _ = _fold_characters(quote)
+    at = _find_whole_words(plain, sought) if sought else None
+    if at is None:
+        return None
+    return places[at], places[at + len(sought) - 1] + 1
+
+
+def _find_whole_words(text: str, sought: str) -> int | None:
+    """The first place where it stands as whole words."""
+    at = -1
+    for _ in range(_MAX_CANDIDATES):
+        at = text.find(sought, at + 1)
+        if at < 0:
+            return None
+        if not (_is_inside_word(text, at) or _is_inside_word(text, at + len(sought))):
+            return at
+    return None
+
+
+def _is_inside_word(text: str, position: int) -> bool:
+    """Whether a word goes on across this place."""
+    sides = text[position - 1 : position + 1] if position else ""
+    return len(sides) == 2 and sides.isalnum() and all(ord(side) < _UNSPACED_SCRIPTS_START for side in sides)
+
+
+def _fold_characters(text: str) -> tuple[str, list[int]]:
+    """The text with what is alike made the same, and for each of its characters the place it came from."""
+    out: list[str] = []
+    places: list[int] = []
+    for at, character in enumerate(text):
+        alike = _CHARACTER_FOLDS.get(character)
+        if alike is None:
+            alike = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", character).casefold())
+        for piece in alike:
+            if piece.isspace():
+                if not out or out[-1] == " ":
+                    continue
+                piece = " "
+            out.append(piece)
+            places.append(at)
+    while out and out[-1] == " ":
+        out.pop()
+        places.pop()
+    return "".join(out), places
+
+
+def recalled_lines(text: str) -> list[tuple[int, int]]:
+    """The spans of lines that recall made, in the order of `text`, each without its line break; empty for none.
+
+    These are lines that end with a short id, a heading of ours and the lines under it that look like its items, and a
+    page of working memory up to its end.
+    """
+    return list(_find_recalled_lines(text))
+
+
+def _find_recalled_lines(text: str) -> Iterator[tuple[int, int]]:
+    at, inside = 0, ""
+    for line in text.split("\n"):
+        if _SESSION_PAGE.fullmatch(line):
+            yield at, len(text)
+            return
+        if _TURNS_HEADING.fullmatch(line):
+            inside = "turns"
+        elif _SECTION_HEADING.fullmatch(line):
+            inside = "known"
+        elif inside and not (_LIST_ITEM if inside == "known" else _TURN_LINE).match(line):
+            inside = ""
+        if inside or _RECORD_LINE.fullmatch(line) or _UNKNOWN_SINCE.match(line):
+            yield at, at + len(line)
+        at += len(line) + 1
+
+
+def overlaps_any(span: tuple[int, int], spans: list[tuple[int, int]]) -> bool:
+    """Whether a span shares a character with one of the others."""
+    return any(start < span[1] and span[0] < end for start, end in spans)
 
 
 def turn_time(turn: Turn) -> datetime | None:

@@ -6,8 +6,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from agentmem.model.records import Turn
-from agentmem.providers import estimate_tokens
+from agentmem.core.records import Turn
+from agentmem.models.protocols import estimate_tokens
 
 MAX_TURNS = 6
 MAX_TOKENS = 1_200

@@ -6,16 +6,26 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from agentmem.core.changes import Change, WriteAttempt, derive_change_id, hash_request
+from agentmem.core.lifecycle import decay_score_now, review_priority
+from agentmem.core.records import Fact
 from agentmem.errors import InvalidRecord
-from agentmem.memory import MemoryContext, get_written_record
-from agentmem.memory.clusters import Cluster, DedupSignature, find_clusters
-from agentmem.memory.facts import is_current
-from agentmem.memory.joining import build_merge_change, read_dependents
-from agentmem.memory.promoting import ALL_CHANNELS, LONG_TERM, PROMOTION_TARGETS, FactPromotion, PromotionResult
-from agentmem.model.changes import Change, WriteAttempt, derive_change_id, hash_request
-from agentmem.model.decay import review_priority
-from agentmem.model.dues import decay_score_now
-from agentmem.model.records import Fact
+from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.semantic.facts import is_current
+from agentmem.memory.semantic.merge_facts import (
+    Cluster,
+    DedupSignature,
+    build_merge_change,
+    find_clusters,
+    read_dependents,
+)
+from agentmem.memory.semantic.promotion import (
+    ALL_CHANNELS,
+    LONG_TERM,
+    PROMOTION_TARGETS,
+    FactPromotion,
+    PromotionResult,
+)
 
 SHORT_TERM = "short"
 USAGE_BATCH_SIZE = 1000

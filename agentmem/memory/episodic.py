@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from agentmem.core.changes import Change, JournalEntry, derive_change_id, hash_request
+from agentmem.core.clock import EPOCH, Stopwatch, derive_id, to_utc
+from agentmem.core.record import Record
+from agentmem.core.records import Conversation, Turn, build_record
+from agentmem.core.scope import check_identifier
 from agentmem.errors import Conflict, InvalidRecord, NotFound
-from agentmem.memory import MemoryContext
-from agentmem.memory.answers import ForgetReceipt
-from agentmem.memory.swarm import CommitChanges, commit_with_announcements
-from agentmem.model.changes import Change, JournalEntry, derive_change_id, hash_request
-from agentmem.model.clock import EPOCH, Stopwatch, derive_id, to_utc
-from agentmem.model.records import Conversation, Record, Turn, build_record
-from agentmem.model.scope import check_identifier
-from agentmem.stores import Where
+from agentmem.memory.announcements import CommitChanges, commit_with_announcements
+from agentmem.memory.context import ForgetReceipt, MemoryContext
+from agentmem.stores.values import Where
 
 MAX_TURNS_PER_WRITE = 1000  # turns in one transaction
 MAX_WINDOW_HOURS = 24 * 365 * 1000  # hours
@@ -132,7 +132,7 @@ class EpisodicMemory:
         return visible, hidden
 
     async def _cache_turns(self, entries: Sequence[JournalEntry]) -> None:
-        from agentmem.memory.working import WorkingMemory
+        from agentmem.memory.working.memory import WorkingMemory
 
         await WorkingMemory(self._context).cache_turns(
             _collect_turns([entry for entry in entries if not entry.already_applied])
@@ -316,8 +316,8 @@ class EpisodicMemory:
         touched, but what rests on erased records alone goes with them. Raises NotFound when the channel is empty,
         InvalidRecord when it holds more than 10,000 records.
         """
-        from agentmem.memory.clearing import ChannelErasure
-        from agentmem.memory.working import WorkingMemory
+        from agentmem.memory.erasure import ChannelErasure
+        from agentmem.memory.working.memory import WorkingMemory
 
         channel = self._context.scope.channel
         receipt = await ChannelErasure(self._context, hard).forget_id(

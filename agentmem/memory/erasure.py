@@ -1,4 +1,4 @@
-"""Forgetting: softly, which can be restored, or for good, with a scan that proves that nothing is left."""
+"""Forgetting and restoring; erasing a record, a channel or a user for good, with a scan for what is left."""
 
 from __future__ import annotations
 
@@ -10,38 +10,27 @@ from typing import Any
 
 import numpy as np
 
-from agentmem.errors import Conflict, NotFound, StoreUnavailable
-from agentmem.memory import MemoryContext
-from agentmem.memory.answers import ErasureReceipt, ForgetReceipt
-from agentmem.memory.copies import find_global_copies
-from agentmem.memory.current import remove_pages
-from agentmem.memory.entities import merge_target_id
+from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
+from agentmem.core.procedural_records import Outcome, Procedure, Strategy, ToolInvocation
+from agentmem.core.record import Key, Record, Status
+from agentmem.core.records import KINDS, Edge, Fact, Gloss, Goal, Review
+from agentmem.engine.engine import MAX_WRITE_ATTEMPTS
+from agentmem.errors import Conflict, InvalidRecord, NotFound, StoreUnavailable
+from agentmem.memory.context import ErasureReceipt, ForgetReceipt, MemoryContext
+from agentmem.memory.semantic.entities import merge_target_id
+from agentmem.memory.semantic.facts import find_global_copies
 from agentmem.memory.synopsis import list_synopsis_keys
 from agentmem.memory.vault import remove_notes
-from agentmem.model.changes import Change, JournalEntry, WriteAttempt, hash_request
-from agentmem.model.records import (
-    KINDS,
-    Edge,
-    Fact,
-    Gloss,
-    Goal,
-    Key,
-    Outcome,
-    Procedure,
-    Record,
-    Review,
-    Status,
-    Strategy,
-    ToolInvocation,
-)
-from agentmem.resources import MAX_WRITE_ATTEMPTS
-from agentmem.stores import ErasureScan, Where
+from agentmem.memory.working.session_page import remove_pages
+from agentmem.stores.values import ErasureScan, Where
 
 # kinds that may rest on other records
 DERIVED_KINDS = ("Fact", "Edge", "Gloss", "Review", "Entity", "Strategy", "Procedure")
 ACTION_KINDS = ("ToolInvocation", "Outcome")  # kinds that belong to a conversation
 _REFERENCE_FIELDS = {"source_turn_ids": "Turn", "source_spans": "Turn", "entity_ids": "Entity", "depends_on": "Fact"}
 _PROCEDURAL_REFERENCE_FIELDS = {"source_turn_ids": "Turn", "conversation_ids": "Conversation"}
+
+MAX_CHANNEL_RECORDS = 10_000  # records
 
 
 @dataclass
@@ -425,3 +414,31 @@ def _refers_to_erased(item: Any, kind: str, erased_keys: Collection[Key]) -> boo
 
 def _written_ids(entry: JournalEntry) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stored.record.id for stored in entry.upserts))  # a turn and its gloss have one id
+
+
+@dataclass
+class ChannelErasure(Erasure):
+    """Takes the name of a channel for an id: every record in it is meant, but for the user's profile."""
+
+    hard: bool = False
+
+    async def _find_targets(self, record_id: str, kind: str | None = None) -> list[Record]:
+        live = tuple(status.value for status in Status if status is not Status.FORGOTTEN)
+        where = Where(
+            kinds=tuple(name for name in KINDS if name != "User"), channels=(record_id,),
+            status=None if self.hard else live,
+        )  # fmt: skip
+        found = list[Record]()
+        async for page in self._context.iter_pages(where):
+            found += page
+            if len(found) > MAX_CHANNEL_RECORDS:
+                raise InvalidRecord(
+                    f"channel {record_id!r} holds more than {MAX_CHANNEL_RECORDS:,} records, too many for one "
+                    f"operation; "
+                    "delete its conversations first",
+                    field="channel",
+                )
+        return found
+
+    async def _resolve_kind(self, record_id: str) -> str:
+        return "Turn"

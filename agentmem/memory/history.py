@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 
+from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
+from agentmem.core.clock import to_utc
+from agentmem.core.record import Key, Record, Status
+from agentmem.core.records import Goal
+from agentmem.engine.engine import MAX_WRITE_ATTEMPTS
+from agentmem.engine.vector_projection import CHANGE_BATCH_SIZE
 from agentmem.errors import Conflict, InvalidRecord, NotFound
-from agentmem.memory import MemoryContext
-from agentmem.memory.answers import Diff
-from agentmem.memory.goal_graph import check_cycles
-from agentmem.model.changes import Change, JournalEntry, WriteAttempt, hash_request
-from agentmem.model.clock import to_utc
-from agentmem.model.records import Goal, Key, Record, Status
-from agentmem.projections import CHANGE_BATCH_SIZE
-from agentmem.resources import MAX_WRITE_ATTEMPTS
-from agentmem.stores import Where
+from agentmem.memory.context import Diff, MemoryContext
+from agentmem.memory.goals import check_cycles
+from agentmem.stores.values import Where
 
 
 @dataclass

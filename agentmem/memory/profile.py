@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentmem.core.changes import Change, WriteAttempt, hash_request
+from agentmem.core.records import PROFILE_ID, User, build_record
+from agentmem.core.scope import GLOBAL
 from agentmem.errors import InvalidRecord
-from agentmem.memory import MemoryContext, get_written_record
-from agentmem.model.changes import Change, WriteAttempt, hash_request
-from agentmem.model.records import PROFILE_ID, User, build_record
-from agentmem.model.scope import GLOBAL
+from agentmem.memory.context import MemoryContext, get_written_record
 
 
 @dataclass

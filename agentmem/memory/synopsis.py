@@ -13,9 +13,15 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
+from agentmem.core.changes import Change, JournalEntry, WriteAttempt
+from agentmem.core.clock import derive_id, to_utc
+from agentmem.core.columns import RecordColumns
+from agentmem.core.record import Key
+from agentmem.core.records import Synopsis, SynopsisSection, SynopsisSentence, build_record
+from agentmem.core.scope import GLOBAL, Scope
 from agentmem.errors import InvalidRecord, StoreError
-from agentmem.memory import MemoryContext
-from agentmem.memory.synopsis_material import (
+from agentmem.memory.context import MemoryContext
+from agentmem.memory.synopsis_sources import (
     MADE_FROM_FACTS,
     SourceSnapshot,
     SynopsisSources,
@@ -26,14 +32,8 @@ from agentmem.memory.synopsis_material import (
     read_sources,
     take_snapshots,
 )
-from agentmem.model.changes import Change, JournalEntry, WriteAttempt
-from agentmem.model.clock import derive_id, to_utc
-from agentmem.model.outline import RecordColumns
-from agentmem.model.records import Key, build_record
-from agentmem.model.scope import GLOBAL, Scope
-from agentmem.model.synopsis import Synopsis, SynopsisSection, SynopsisSentence
-from agentmem.settings_parts import SynopsisOptions
-from agentmem.text.tokens import TokenCounter, estimate_tokens
+from agentmem.settings.sections import SynopsisOptions
+from agentmem.text.tokenizer import TokenCounter, estimate_tokens
 
 SECTIONS = ("identity", "context")
 REFRESH_AFTER_TTL_FRACTION = 0.1  # of its time to live has passed before an access renews it

@@ -18,9 +18,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from agentmem.memory.current import folder_name
-from agentmem.model.records import Entity, Fact
-from agentmem.text.names import slugify
+from agentmem.core.records import Entity, Fact
+from agentmem.memory.working.session_page import folder_name
+from agentmem.text.normalization import slugify
 
 VAULT_FOLDER = "STM"
 MAX_SLUG_BYTES = 80  # bytes

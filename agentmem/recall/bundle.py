@@ -1,18 +1,67 @@
-"""What a recall gives: records by kind, one ranking over all of them, and text for a prompt."""
+"""What a recall gives: records by kind with the reasons for their ranks, and who the user is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
-from agentmem.model.premises import find_unreplaced_stale
-from agentmem.model.records import Entity, Fact, Goal, Key, R, Record, Turn
-from agentmem.recall.beside import ContextSources
-from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, TokenCounter, pack
+import numpy as np
+
+from agentmem.core.record import Key, Record
+from agentmem.core.records import Entity, Fact, Goal, R, Synopsis, SynopsisSection, Turn, User
+from agentmem.core.truth_maintenance import find_unreplaced_stale
+from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, ContextSources, pack
 from agentmem.recall.receipt import Receipt, ThreadLead
 from agentmem.recall.render import render_record
-from agentmem.recall.user import SYNOPSIS_KEY
+from agentmem.recall.technique import SearchContext
+from agentmem.settings.sections import SynopsisOptions
+from agentmem.text.tokenizer import TokenCounter
+
+PROFILE_FIELDS = ("preferences", "expertise_areas", "communication_style", "metadata")
+SYNOPSIS_KEY = "synopsis"
+
+
+async def read_profile(context: SearchContext) -> dict[str, Any]:
+    """The user's profile as it stood, without what is empty."""
+    columns = context.columns
+    ordinals = np.flatnonzero(context.current_mask & (columns.kind == columns.kinds.find_code("User")))
+    for user in await context.read([int(ordinal) for ordinal in ordinals[:1]]):
+        if isinstance(user, User):
+            return {name: value for name in PROFILE_FIELDS if (value := getattr(user, name))}
+    return {}
+
+
+async def read_user_context(context: SearchContext, options: SynopsisOptions) -> dict[str, Any]:
+    """The profile, and under `synopsis` what is stored of the readable channels and still holds."""
+    told, synopsis = await read_profile(context), await _read_synopsis(context, options)
+    return {**told, SYNOPSIS_KEY: synopsis} if synopsis is not None else told
+
+
+async def _read_synopsis(context: SearchContext, options: SynopsisOptions) -> Synopsis | None:
+    columns, readable = context.columns, context.scope.readable_channels()
+    mine = context.current_mask & (columns.kind == columns.kinds.find_code(Synopsis.__name__))
+    ordinals = np.flatnonzero(mine & columns.channels.mask_for(readable)[columns.channel])
+    if not len(ordinals):
+        return None
+    from agentmem.memory.synopsis import SECTIONS, is_fresh, merge_channels
+    from agentmem.memory.synopsis_sources import take_snapshots
+
+    since, parts = context.now - timedelta(seconds=min(options.context_ttl, 1e9)), {}
+    stand = await take_snapshots(columns, readable, context.now)
+    for found in await context.read([int(ordinal) for ordinal in ordinals]):
+        if isinstance(found, Synopsis):
+            now, part = stand[found.channel], dict[str, SynopsisSection]()
+            for name in SECTIONS:
+                tier: SynopsisSection = getattr(found, name)
+                good = is_fresh(tier, now, name, since) and now.has_all(columns, tier.shown)
+                part[name] = tier if good else SynopsisSection()
+            parts[found.channel] = part
+    made = merge_channels(
+        context.scope, [parts[name] for name in readable if name in parts], options, options.max_tokens, None
+    )
+    return made if made.text else None
 
 
 @dataclass(frozen=True, slots=True)

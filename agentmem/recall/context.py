@@ -1,4 +1,4 @@
-"""Packs records into a prompt of a given size: the best first, each whole, shown in time order.
+"""A prompt's worth of memory: what stands in it always, and how the rest is packed into a budget.
 
 An agent reads more than ten turns: what counts is how much of the evidence lies inside the budget, so packing goes wide
 and spends as little as it can on what is not content.
@@ -6,17 +6,22 @@ and spends as little as it can on what is not content.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter as Counted
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from agentmem.core.clock import EPOCH
+from agentmem.core.procedural_records import Procedure
+from agentmem.core.record import Key, Record
+from agentmem.core.records import CONTEXT_HEADING, IDENTITY_HEADING, PROFILE_ID, Goal, Synopsis, Turn
+from agentmem.core.truth_maintenance import find_unreplaced_stale
 from agentmem.errors import InvalidRecord
-from agentmem.model.premises import find_unreplaced_stale
-from agentmem.model.records import PROFILE_ID, Key, Record, Turn
-from agentmem.model.synopsis import CONTEXT_HEADING, IDENTITY_HEADING, Synopsis
-from agentmem.recall.beside import ContextSources
+from agentmem.memory.context import MemoryContext
 from agentmem.recall.options import ContextOptions
 from agentmem.recall.render import (
     render_output,
@@ -26,15 +31,68 @@ from agentmem.recall.render import (
     render_turn_heading,
     section_heading,
 )
-from agentmem.text.tokens import CHARS_PER_TOKEN, TokenCounter, estimate_tokens
+from agentmem.recall.technique import SearchContext
+from agentmem.text.tokenizer import CHARS_PER_TOKEN, TokenCounter, estimate_tokens
 
-__all__ = ["CUT_MARK", "DEFAULT_CONTEXT_TOKENS", "Context", "TokenCounter", "estimate_tokens", "pack"]
+if TYPE_CHECKING:
+    from agentmem.memory.working.tool_outputs import ToolOutputMatch
+
+
+MAX_PROCEDURES_READ = 200  # the latest
 
 DEFAULT_CONTEXT_TOKENS = 4_000
 CUT_MARK = " … (cut)"
 MIN_CUT_CHARS = 40  # characters below which a cut piece says nothing
 MAX_MISSES = 20  # records that may fail to fit before packing ends
 RECORDS_BEFORE_OUTPUTS = 10  # ranked records that come before outputs of tools
+
+_KIND_ORDER = ("User", "Procedure", "Goal", "Fact", "Entity", "Strategy")
+OUTPUTS_HEADING = "# Outputs of tools"
+_EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
+
+
+async def read_standing_instructions(context: SearchContext, limit: int) -> list[Procedure]:
+    """At most so many of the visible ones, those asked for most often first; candidates and retired ones never."""
+    columns = context.columns
+    ordinals = np.flatnonzero(context.mask & (columns.kind == columns.kinds.find_code("Procedure")))[
+        -MAX_PROCEDURES_READ:
+    ]
+    found = await context.read([int(ordinal) for ordinal in ordinals]) if limit and len(ordinals) else []
+    standing = [record for record in found if isinstance(record, Procedure) and not record.trigger]
+    in_force = [record for record in standing if record.procedure_status == "active"]
+    in_force.sort(key=lambda record: record.id)
+    in_force.sort(key=lambda record: (record.strength, record.last_asked or EPOCH), reverse=True)
+    return in_force[:limit]
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSources:
+    """The last turns of the conversation, oldest first, what the user is and does, open goals, and outputs of tools."""
+
+    recent_turns: Sequence[Turn] = ()
+    synopsis: Synopsis | None = None
+    goals: Sequence[Goal] = ()
+    outputs: Sequence[ToolOutputMatch] = ()
+
+
+async def gather_sources(context: MemoryContext, query: str, options: ContextOptions) -> ContextSources:
+    """Read the other tiers, side by side; each empty where there is nothing."""
+    from agentmem.memory.goals import Goals
+    from agentmem.memory.synopsis import Synopses
+    from agentmem.memory.working.memory import WorkingMemory
+
+    working = WorkingMemory(context)
+
+    async def outputs() -> list[ToolOutputMatch]:
+        return await working.search_outputs(query, options.outputs) if options.outputs else []
+
+    async def synopsis() -> Synopsis | None:
+        return await Synopses(context).read() if options.synopsis_room else None
+
+    recent, known, goals, found = await asyncio.gather(
+        working.turns(options.recent), synopsis(), Goals(context).active(), outputs()
+    )
+    return ContextSources(recent, known, goals[: options.goals], found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +329,6 @@ class ContextBuilder:
             else:
                 high = middle - 1
         return line[:low].rstrip() + CUT_MARK if low >= MIN_CUT_CHARS else ""
-
-
-_KIND_ORDER = ("User", "Procedure", "Goal", "Fact", "Entity", "Strategy")
-OUTPUTS_HEADING = "# Outputs of tools"
-_EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def _build_line(record: Record, position: int, *, is_unknown: bool) -> ContextLine:

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agentmem.core.ranking import RRF_K, FusionMethod
+from agentmem.core.records import KINDS
 from agentmem.errors import ConfigError, InvalidRecord
-from agentmem.model.ranking import RRF_K, FusionMethod
-from agentmem.model.records import KINDS
 from agentmem.recall import techniques
-from agentmem.recall.rerank import LateInteractionOptions
+from agentmem.recall.late_interaction import LateInteractionOptions
 from agentmem.recall.technique import TechniqueOptions
 
 OptionsT = TypeVar("OptionsT", bound=BaseModel)
@@ -122,6 +122,8 @@ def discover_techniques() -> dict[str, ModuleType]:
     """The modules in `recall/techniques/`, by name. Raises ConfigError for one without `Options` and `search`."""
     found = {}
     for item in sorted(pkgutil.iter_modules(techniques.__path__), key=lambda item: item.name):
+        if item.name.startswith("_"):  # helps techniques, is none
+            continue
         module = importlib.import_module(f"{techniques.__name__}.{item.name}")
         if not (isinstance(getattr(module, "Options", None), type) and callable(getattr(module, "search", None))):
             raise ConfigError(f"technique {item.name!r} must define `class Options` and `async def search`")

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from agentmem.model.records import Entity, Fact, Goal, Procedure, Record, Strategy, Turn
+from agentmem.core.procedural_records import Procedure, Strategy
+from agentmem.core.record import Record
+from agentmem.core.records import Entity, Fact, Goal, Turn
 
 if TYPE_CHECKING:
-    from agentmem.memory.outputs import ToolOutput
+    from agentmem.memory.working.tool_outputs import ToolOutput
 
 SHORT_ID_CHARS = 8
 UUID_CHARS = 36

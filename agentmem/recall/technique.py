@@ -13,18 +13,15 @@ from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentmem.model.clock import Clock
-from agentmem.model.outline import Bools, Floats, RecordColumns
-from agentmem.model.ranking import ScoreList
-from agentmem.model.records import Key, Record
-from agentmem.model.scope import Scope
-from agentmem.providers import LLMRequest
-from agentmem.recall.kept import UserCache
-from agentmem.recall.neighbours import TurnNeighbors
-from agentmem.recall.query import RecallQuery
-from agentmem.stores import GraphStore, Postings, RecordReader, RecordUsage, TermIndex, VectorIndex
-
-__all__ = ["RecallQuery", "ScoreList", "ScoreLists", "SearchContext", "TechniqueOptions"]
+from agentmem.core.clock import Clock
+from agentmem.core.columns import Bools, Floats, RecordColumns
+from agentmem.core.ranking import ScoreList
+from agentmem.core.record import Key, Record
+from agentmem.core.scope import Scope
+from agentmem.models.protocols import LLMRequest
+from agentmem.recall.cache import TurnNeighbors, UserCache
+from agentmem.stores.protocols import GraphStore, RecordReader, TermIndex, VectorIndex
+from agentmem.stores.values import Postings, RecordUsage
 
 M = TypeVar("M", bound=BaseModel)
 

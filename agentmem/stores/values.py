@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agentmem.model.outline import Floats, Ints
-from agentmem.model.records import Edge, Key
+from agentmem.core.columns import Floats, Ints
+from agentmem.core.record import Key
+from agentmem.core.records import Edge
 
 WHOLE, SENTENCE = "whole", "sentence"
 

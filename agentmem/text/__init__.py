@@ -1,1 +1,0 @@
-"""From text to what is searched: index terms, passages, features of a turn, the reading of a query, and names."""

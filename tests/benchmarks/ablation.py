@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from agentmem import AsyncAgentMemory
-from agentmem.bench import recall, report
-from agentmem.bench.datasets import BenchmarkDialogue, Question, load_dialogues
-from agentmem.bench.metrics import ConfigurationScores, paired_difference
-from agentmem.bench.recall import Configuration
-from agentmem.bench.suite import load_configurations
-from agentmem.bench.target import BenchmarkMemory, MemoryFactory
-from agentmem.providers import LLMReply, LLMRequest
-from agentmem.providers.llms import LLMRegistry
+from agentmem.models.protocols import LLMReply, LLMRequest
+from agentmem.models.registry import LLMRegistry
+from tests.benchmarks import recall, report
+from tests.benchmarks.datasets import BenchmarkDialogue, Question, load_dialogues
+from tests.benchmarks.metrics import ConfigurationScores, paired_difference
+from tests.benchmarks.recall import Configuration
+from tests.benchmarks.suite import load_configurations
+from tests.benchmarks.target import BenchmarkMemory, MemoryFactory
 
 SETTINGS = Path(__file__).with_name("ablation.json")
 METRICS = ("R@5", "R@10", "MRR", "nDCG@10")

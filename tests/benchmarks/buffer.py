@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from agentmem.bench.datasets import BenchmarkDialogue, load_dialogues
-from agentmem.memory.buffer_search import Scores, blend_scores, recency
-from agentmem.model.loop import BACKGROUND_LOOP
-from agentmem.providers import Embedder, EmbedderOptions, open_embedder
+from agentmem.core.event_loop import BACKGROUND_LOOP
+from agentmem.memory.working.buffer_search import Scores, blend_scores, recency
+from agentmem.models.protocols import Embedder, EmbedderOptions
+from agentmem.models.registry import open_embedder
+from tests.benchmarks.datasets import BenchmarkDialogue, load_dialogues
 
 KEPT, EVERY, BEST = 100, 25, 10
 BIASES = (0.0, 0.1, 0.3, 0.6)

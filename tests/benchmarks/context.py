@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from agentmem import AsyncAgentMemory
-from agentmem.bench.datasets import BenchmarkDialogue, load_dialogues
-from agentmem.bench.metrics import percentiles
-from agentmem.bench.recall import find_rendered_turns, store_turns
-from agentmem.bench.report import render_table
+from tests.benchmarks.datasets import BenchmarkDialogue, load_dialogues
+from tests.benchmarks.metrics import percentiles
+from tests.benchmarks.recall import find_rendered_turns, store_turns
+from tests.benchmarks.report import render_table
 
 TOKENS = 4_000
 SAVED, KEPT = 0.70, 0.85

@@ -66,7 +66,7 @@ def _lines(data: Path, folder: Path) -> dict[tuple[str, str], Mapping[str, Any]]
 
 
 async def _ask(memory: Any, questions: Sequence[Any]) -> list[tuple[float, ...]]:
-    from agentmem.bench.metrics import MAX_CUTOFF, score_ranking
+    from tests.benchmarks.metrics import MAX_CUTOFF, score_ranking
 
     values = []
     for question in questions:
@@ -77,7 +77,7 @@ async def _ask(memory: Any, questions: Sequence[Any]) -> list[tuple[float, ...]]
 
 async def _one(memory: Any, dialogue: Any, told: Counter[str]) -> tuple[list[tuple[float, ...]], ...]:
     """Values of one conversation's questions before and after consolidation; what that took is added to `told`."""
-    from agentmem.bench.recall import store_turns
+    from tests.benchmarks.recall import store_turns
 
     await store_turns(memory, dialogue.turns)
     before = await _ask(memory, dialogue.scored_questions)
@@ -104,8 +104,8 @@ async def measure(data: Path, lines: Path | None, home: str, embedder: str) -> d
     import numpy as np
 
     from agentmem import AsyncAgentMemory
-    from agentmem.bench.datasets import load_dialogues
-    from agentmem.bench.metrics import CUTOFFS
+    from tests.benchmarks.datasets import load_dialogues
+    from tests.benchmarks.metrics import CUTOFFS
 
     program = [sys.executable, str(Path(__file__).resolve()), "--answer", str(data), str(lines)]
     llm = "none" if lines is None else f"command:{shlex.join(program)}"

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.floors --data PATH ...`: where `agentmem.recall.relevance` should draw its line.
+"""`python -m tests.benchmarks.floors --data PATH ...`: where `agentmem.recall.scoring` should draw its line.
 
 Stores dialogues and asks what they answer, and what nothing in them speaks of. The first should pass, the second not.
 """
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from agentmem import AsyncAgentMemory
-from agentmem.bench.datasets import ADVERSARIAL_CATEGORY, BenchmarkDialogue, load_dialogues
-from agentmem.bench.recall import store_turns
+from tests.benchmarks.datasets import ADVERSARIAL_CATEGORY, BenchmarkDialogue, load_dialogues
+from tests.benchmarks.recall import store_turns
 
 UNRELATED = [
     "What is the boiling point of tungsten?",

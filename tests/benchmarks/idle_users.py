@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from agentmem import AsyncAgentMemory
-from agentmem.consolidation import JobOptions, list_scheduled_jobs
-from agentmem.consolidation.serving import run_job
-from agentmem.model.clock import to_micros
+from agentmem.core.clock import to_micros
+from agentmem.jobs.job import JobOptions, list_scheduled_jobs
+from agentmem.jobs.runner import run_job
 
 JOBS = ("consolidate", "promote", "gc", "clusters")
 BUSY = 10

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import cast
 
 from agentmem import AsyncAgentMemory
-from agentmem.bench import recall, report
-from agentmem.bench.datasets import BenchmarkDialogue, load_dialogues
-from agentmem.bench.recall import Configuration
-from agentmem.bench.target import MemoryFactory
-from agentmem.worker import ConsolidationWorker
+from agentmem.jobs.worker import ConsolidationWorker
+from tests.benchmarks import recall, report
 from tests.benchmarks.ablation import Row, rows
+from tests.benchmarks.datasets import BenchmarkDialogue, load_dialogues
+from tests.benchmarks.recall import Configuration
+from tests.benchmarks.target import MemoryFactory
 
 RUNS = 1000  # of all jobs, at most
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from agentmem.bench.datasets import BenchmarkDialogue
-    from agentmem.providers import TokenEmbedder
+    from agentmem.models.protocols import TokenEmbedder
+    from tests.benchmarks.datasets import BenchmarkDialogue
 
 ALL = 1_000_000
 PATIENT = 60.0  # seconds; this measures what is found, not how soon
@@ -106,12 +106,13 @@ async def measure(data: Path, questions: int, folder: Path) -> str:
     import asyncio
     from contextlib import AsyncExitStack
 
-    from agentmem.bench import recall, report
-    from agentmem.bench.datasets import load_dialogues
-    from agentmem.bench.target import MemoryFactory
-    from agentmem.projections.embedders import build_embedder_options
-    from agentmem.providers import TokenEmbedder, open_embedder
-    from agentmem.settings import load_settings
+    from agentmem.engine.opening import build_embedder_options
+    from agentmem.models.protocols import TokenEmbedder
+    from agentmem.models.registry import open_embedder
+    from agentmem.settings.settings import load_settings
+    from tests.benchmarks import recall, report
+    from tests.benchmarks.datasets import load_dialogues
+    from tests.benchmarks.target import MemoryFactory
 
     embedder = open_embedder("local", build_embedder_options(load_settings(home=folder)))
     assert isinstance(embedder, TokenEmbedder)

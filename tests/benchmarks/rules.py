@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from agentmem.bench.datasets import BenchmarkDialogue, load_dialogues
-from agentmem.bench.report import render_table
-from agentmem.extraction import ExtractionDraft, FactDraft, Window
-from agentmem.extraction.rules import extract
-from agentmem.model.records import Entity, Fact, Turn
-from agentmem.text.names import hash_claim, slugify
+from agentmem.core.records import Entity, Fact, Turn
+from agentmem.extraction.drafts import ExtractionDraft, FactDraft, Window
+from agentmem.extraction.rules.extractor import extract
+from agentmem.text.normalization import hash_claim, slugify
+from tests.benchmarks.datasets import BenchmarkDialogue, load_dialogues
+from tests.benchmarks.report import render_table
 
 VERDICTS = Path(__file__).with_name("rules_verdicts.json")
 TURNS = 6

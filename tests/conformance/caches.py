@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.model.scope import Scope
+from agentmem.core.scope import Scope
+from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.stores.redis import RedisSession, open_session
 from tests.conformance.stores import ManualClock
 

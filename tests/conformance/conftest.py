@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agentmem.model.clock import Clock
-from agentmem.model.scope import Scope
-from agentmem.stores import LogStore
+from agentmem.core.clock import Clock
+from agentmem.core.scope import Scope
+from agentmem.stores.protocols import LogStore
 from tests.conformance.writing import START, SettableClock
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from agentmem import Conflict, InvalidRecord, NotFound
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.model.clock import SeededIds
+from agentmem.admin.export_import import export_user
+from agentmem.core.clock import SeededIds
+from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.recall.bundle import MemoryBundle
-from agentmem.stores import ErasureScan
-from agentmem.upkeep.portable import export_user
+from agentmem.stores.values import ErasureScan
 from tests.conformance.history_steps import AGENT, CHANNELS, HistoryState, Step, draw_questions, draw_step
 from tests.flows.given import START, ManualClock
 

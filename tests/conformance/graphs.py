@@ -11,12 +11,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from agentmem.core.clock import Clock
+from agentmem.core.record import Key, Record
+from agentmem.core.records import PROFILE_ID, Conversation, Edge, EdgeKind, User, build_record
+from agentmem.core.scope import Scope
 from agentmem.errors import SchemaMismatch
-from agentmem.model.clock import Clock
-from agentmem.model.records import PROFILE_ID, Conversation, Edge, EdgeKind, Key, Record, User, build_record
-from agentmem.model.scope import Scope
-from agentmem.stores import GraphStore
 from agentmem.stores.neo4j import Neo4jGraph, migrate, open_graph
+from agentmem.stores.protocols import GraphStore
 from agentmem.stores.sqlite import SqliteLog
 from tests.conformance import stores
 from tests.conformance.stores import START, ManualClock, build_entity, build_fact, build_goal, build_turn

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from agentmem.model.records import Conversation, Record, Turn
-from agentmem.model.scope import Scope
-from agentmem.stores import LogStore, Where
-from agentmem.stores.upkeep import JournalCounters, RawChange, RawUsage, StoreAdmin
+from agentmem.core.record import Record
+from agentmem.core.records import Conversation, Turn
+from agentmem.core.scope import Scope
+from agentmem.stores.admin import JournalCounters, RawChange, RawUsage, StoreAdmin
+from agentmem.stores.protocols import LogStore
+from agentmem.stores.values import Where
 from tests.conformance.writing import (
     START,
     SettableClock,

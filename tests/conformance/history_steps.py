@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from agentmem import Fact, Turn
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.model.records import Edge, Entity, Goal
+from agentmem.core.records import Edge, Entity, Goal
+from agentmem.facade.async_memory import AsyncAgentMemory
 from tests.flows.given import START
 
 AGENT = "bot"

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from agentmem.model.scope import SYSTEM_USER, Operator, Scope
-from agentmem.stores import SENTENCE, WHOLE, ChunkScores, VectorBatch, VectorIndex, VectorRow, Where
+from agentmem.core.scope import SYSTEM_USER, Operator, Scope
+from agentmem.stores.protocols import VectorIndex
 from agentmem.stores.sqlite import SqliteLog
 from agentmem.stores.sqlite import vectors as sqlite_vectors
-from agentmem.stores.vectors.passages import CACHE_BUDGET_BYTES
+from agentmem.stores.values import SENTENCE, WHOLE, ChunkScores, VectorBatch, VectorRow, Where
+from agentmem.stores.vectors.search import CACHE_BUDGET_BYTES
 from tests.conformance.stores import START, open_sqlite_log
 
 IDENTITY, DIMENSIONS = "hash:test:24", 24
@@ -83,7 +84,7 @@ class PostgresVectorBackend:
     """In a database, as a client that owns nothing there and sees only what it says it is."""
 
     def __init__(self, url: str) -> None:
-        from agentmem.stores.postgres.connection import PostgresDatabase
+        from agentmem.stores.postgres.database import PostgresDatabase
 
         self.url, self.database = url, PostgresDatabase(url)
 
@@ -95,17 +96,17 @@ class PostgresVectorBackend:
         return await open_vectors(self.database, identity, dimensions, budget)
 
     async def erase(self, user_id: str, slots: Collection[int] | None) -> None:
-        from agentmem.stores.postgres.embedders import erase
+        from agentmem.stores.postgres.vectors import erase
 
         await self.database.write(user_id, lambda db: erase(db, user_id, slots))
 
     async def list_embedders(self) -> list[str]:
-        from agentmem.stores.postgres.embedders import list_embedders
+        from agentmem.stores.postgres.vectors import list_embedders
 
         return await self.database.read(SYSTEM_USER, list_embedders)
 
     async def drop(self, identity: str) -> int:
-        from agentmem.stores.postgres.embedders import drop
+        from agentmem.stores.postgres.vectors import drop
 
         return await drop(self.database, identity, Operator())
 
@@ -114,8 +115,8 @@ class PostgresVectorBackend:
         await self.database.write(user_id, lambda db: db.execute(statement, {"user_id": user_id}))
 
     async def count_rows(self, user_id: str) -> dict[str, int]:
-        from agentmem.stores.postgres.connection import fetch_rows
-        from agentmem.stores.postgres.embedders import vector_tables
+        from agentmem.stores.postgres.database import fetch_rows
+        from agentmem.stores.postgres.vectors import vector_tables
 
         async def read(db: Any) -> dict[str, int]:
             return {
@@ -223,7 +224,7 @@ def score_rows(scores: ChunkScores) -> list[tuple[int, int, float, bool]]:
 
 async def explain_query(db: Any, statement: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every node of a statement's plan, on Postgres."""
-    from agentmem.stores.postgres.connection import fetch_rows as fetched
+    from agentmem.stores.postgres.database import fetch_rows as fetched
 
     ((found,),) = await fetched(db, f"EXPLAIN (FORMAT JSON) {statement}", values)
     todo, nodes = [found[0]["Plan"]], []

@@ -11,12 +11,13 @@ from typing import Any
 
 import apsw
 
-from agentmem.model.changes import Change
-from agentmem.model.records import Entity, Fact, Goal, Key, Record, Turn, build_record
-from agentmem.model.scope import Scope
-from agentmem.stores import LogStore, VectorIndex
+from agentmem.core.changes import Change
+from agentmem.core.record import Key, Record
+from agentmem.core.records import Entity, Fact, Goal, Turn, build_record
+from agentmem.core.scope import Scope
+from agentmem.stores.admin import StoreAdmin
+from agentmem.stores.protocols import LogStore, VectorIndex
 from agentmem.stores.sqlite import SqliteLog, open_log
-from agentmem.stores.upkeep import StoreAdmin
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _CHANGES = count(1)

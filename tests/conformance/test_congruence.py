@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.facade.async_memory import AsyncAgentMemory
 from tests.conformance.congruence import MemoryPair
 from tests.flows.given import ManualClock
 from tests.servers.stack import Stack

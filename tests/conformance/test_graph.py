@@ -11,24 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from agentmem.core.changes import RemovedRecord, StoredRecord
+from agentmem.core.edges import ENDPOINT_LABELS, structural_edge_id, structural_edges, turn_position_key
+from agentmem.core.record import Key, Record, Status
+from agentmem.core.records import PROFILE_ID, RELATION_KINDS, EdgeKind, User, build_record, replace_validated
+from agentmem.core.scope import Scope
 from agentmem.errors import InvalidRecord
-from agentmem.model.changes import RemovedRecord, StoredRecord
-from agentmem.model.edges import ENDPOINT_LABELS, structural_edge_id, structural_edges, turn_position_key
-from agentmem.model.records import (
-    PROFILE_ID,
-    RELATION_KINDS,
-    EdgeKind,
-    Key,
-    Record,
-    Status,
-    User,
-    build_record,
-    replace_validated,
-)
-from agentmem.model.scope import Scope
 from agentmem.stores.sqlite import SqliteLog, graph, open_graph
-from agentmem.stores.sqlite.connection import Connection
-from agentmem.text.blocks import load_templates
+from agentmem.stores.sqlite.database import Connection
+from agentmem.text.templates import load_templates
 from tests.conformance.graphs import HISTORIES, LogWithGraph, build_conversation, build_edge, open_log_with_graph
 from tests.conformance.stores import (
     START,

@@ -13,21 +13,21 @@ import pytest
 from numpy.typing import NDArray
 
 from agentmem import AsyncAgentMemory, ConfigError
-from agentmem.consolidation.project import sync_projections
+from agentmem.admin.doctor import diagnose
+from agentmem.admin.migrate import migrate as migrate_all
+from agentmem.admin.rebuild import rebuild
+from agentmem.core.clock import SystemClock, to_micros
+from agentmem.core.records import EdgeKind
+from agentmem.core.scope import Scope
+from agentmem.engine.graph_projection import GraphProjection
 from agentmem.errors import StoreUnavailable
-from agentmem.model.clock import SystemClock, to_micros
-from agentmem.model.records import EdgeKind
-from agentmem.model.scope import Scope
-from agentmem.projections import GraphProjection
-from agentmem.settings import load_settings
+from agentmem.jobs.builtin.sync_projections import sync_projections
+from agentmem.settings.settings import load_settings
 from agentmem.stores.neo4j import Neo4jGraph, Neo4jNodeVectors, migrate
-from agentmem.stores.neo4j.connection import fetch_rows
+from agentmem.stores.neo4j.database import fetch_rows
 from agentmem.stores.neo4j.vectors import VECTOR_INDEXES
 from agentmem.stores.sqlite import open_graph as open_embedded
-from agentmem.text.blocks import load_templates
-from agentmem.upkeep.doctor import diagnose
-from agentmem.upkeep.migrate import migrate as migrate_all
-from agentmem.upkeep.rebuild import rebuild
+from agentmem.text.templates import load_templates
 from tests.conformance import stores
 from tests.conformance.graphs import STORE_ID, LogWithGraph, build_conversation, build_edge, open_log_with_graph
 from tests.conformance.indexes import ANN, BACKENDS, BOB, apply_batch, build_vector_row, open_backend

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agentmem.model.decay import confidence_now, importance, salience_now
-from agentmem.model.dues import decay_score_now
-from agentmem.model.records import Conversation, Fact, Key, Status
-from agentmem.model.scope import Operator, Scope
-from agentmem.settings_parts import DecayOptions
-from agentmem.stores import LogStore, RecordUsage
-from agentmem.stores.jobs import DueDate, JobQueue, JobState
-from agentmem.stores.upkeep import RawUsage, StoreAdmin
+from agentmem.core.lifecycle import confidence_now, decay_score_now, importance, salience_now
+from agentmem.core.record import Key, Status
+from agentmem.core.records import Conversation, Fact
+from agentmem.core.scope import Operator, Scope
+from agentmem.settings.sections import DecayOptions
+from agentmem.stores.admin import RawUsage, StoreAdmin
+from agentmem.stores.job_queue import DueDate, JobQueue, JobState
+from agentmem.stores.protocols import LogStore
+from agentmem.stores.values import RecordUsage
 from tests.conformance.stores import admin_of
 from tests.conformance.writing import (
     START,

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from agentmem.model.changes import AuditEntry, RemovedRecord
-from agentmem.model.clock import to_micros
-from agentmem.model.outline import RecordColumnBatch
-from agentmem.model.records import Turn
-from agentmem.model.scope import Scope
-from agentmem.stores import DeadLetter, Head, LogStore, Where
+from agentmem.core.changes import AuditEntry, RemovedRecord
+from agentmem.core.clock import to_micros
+from agentmem.core.columns import RecordColumnBatch
+from agentmem.core.records import Turn
+from agentmem.core.scope import Scope
+from agentmem.stores.protocols import LogStore
+from agentmem.stores.values import DeadLetter, Head, Where
 from tests.conformance.stores import deferred_places
 from tests.conformance.writing import (
     START,

@@ -8,9 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from agentmem.errors import InvalidRecord
-from agentmem.model.clock import to_micros
-from agentmem.model.outline import (
+from agentmem.core.clock import to_micros
+from agentmem.core.columns import (
     CONTAINS_QUESTION,
     ENDS_WITH_QUESTION,
     MENTIONS_TIME,
@@ -18,10 +17,13 @@ from agentmem.model.outline import (
     RecordColumns,
     RecordRow,
 )
-from agentmem.model.records import Conversation, Fact, Record, Status
-from agentmem.model.scope import Scope
-from agentmem.stores import LogStore, Where
-from agentmem.text.words import tokenize
+from agentmem.core.record import Record, Status
+from agentmem.core.records import Conversation, Fact
+from agentmem.core.scope import Scope
+from agentmem.errors import InvalidRecord
+from agentmem.stores.protocols import LogStore
+from agentmem.stores.values import Where
+from agentmem.text.tokenizer import tokenize
 from tests.conformance.writing import (
     START,
     SettableClock,

@@ -8,11 +8,13 @@ from datetime import timedelta
 
 import pytest
 
+from agentmem.core.changes import AuditEntry, RemovedRecord
+from agentmem.core.record import Status
+from agentmem.core.records import Conversation, Turn
+from agentmem.core.scope import Scope
 from agentmem.errors import Closed, Conflict, InvalidRecord, LeaseLost
-from agentmem.model.changes import AuditEntry, RemovedRecord
-from agentmem.model.records import Conversation, Status, Turn
-from agentmem.model.scope import Scope
-from agentmem.stores import LogStore, Where
+from agentmem.stores.protocols import LogStore
+from agentmem.stores.values import Where
 from tests.conformance.conftest import OpenLog
 from tests.conformance.writing import (
     START,

@@ -8,11 +8,12 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
+from agentmem.core.changes import AuditEntry
+from agentmem.core.scope import Operator, Scope
 from agentmem.errors import Conflict, InvalidRecord
-from agentmem.model.changes import AuditEntry
-from agentmem.model.scope import Operator, Scope
-from agentmem.stores import DeadLetter, LogStore, RecordUsage, VectorBatch, VectorRow, Where
-from agentmem.stores.upkeep import JournalCounters, ProjectionLag
+from agentmem.stores.admin import JournalCounters, ProjectionLag
+from agentmem.stores.protocols import LogStore
+from agentmem.stores.values import DeadLetter, RecordUsage, VectorBatch, VectorRow, Where
 from tests.conformance.conftest import OpenLog
 from tests.conformance.histories import read_snapshot, restore_snapshot, turn_contents, write_history
 from tests.conformance.stores import admin_of, open_vector_index

@@ -15,17 +15,18 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from agentmem.core.edges import ENDPOINT_LABELS
+from agentmem.core.record import Key, Record, Status
+from agentmem.core.records import KINDS, EdgeKind, User, build_record
+from agentmem.core.scope import Scope
 from agentmem.errors import Conflict, SchemaMismatch, StoreUnavailable
-from agentmem.model.edges import ENDPOINT_LABELS
-from agentmem.model.records import KINDS, EdgeKind, Key, Record, Status, User, build_record
-from agentmem.model.scope import Scope
-from agentmem.stores import ReplicatedGraph
 from agentmem.stores.neo4j import Neo4jGraph, graph, migrate, open_graph
-from agentmem.stores.neo4j.connection import fetch_rows
-from agentmem.stores.neo4j.statements import graph_query, graph_update
+from agentmem.stores.neo4j.database import fetch_rows
+from agentmem.stores.neo4j.migrations import graph_query, graph_update
+from agentmem.stores.protocols import ReplicatedGraph
 from agentmem.stores.sqlite import SqliteLog
 from agentmem.stores.sqlite import open_graph as open_embedded
-from agentmem.text.blocks import load_migrations, load_templates
+from agentmem.text.templates import load_migrations, load_templates
 from tests.conformance.graphs import (
     HISTORIES,
     STORE_ID,
@@ -387,7 +388,7 @@ STATEMENTS = {
     },
     **{
         f"apply {name}": graph_update(name)
-        for name in load_templates("agentmem.stores.neo4j", "apply.cypher")
+        for name in load_templates("agentmem.stores.neo4j", "write.cypher")
         if name != "stated"
     },
     **{
@@ -426,7 +427,7 @@ async def test_every_statement_starts_from_an_index(kept: LogWithGraph, walks: N
 def test_every_match_by_label_names_its_index() -> None:
     """A plan depends on how much there was when it was made; of an index with hardly anything in it, it reads all."""
     found: list[str] = []
-    for name in ("apply", "graph", "vectors", "checks"):
+    for name in ("write", "graph", "vectors", "diagnostics"):
         for text in load_templates("agentmem.stores.neo4j", f"{name}.cypher").values():
             found += re.findall(r"(?m)^.*MATCH \(\w+:.*\n.*", text)
     assert len(found) > 25

@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from agentmem.core.scope import Scope
 from agentmem.errors import ConfigError, StoreUnavailable
-from agentmem.model.scope import Scope
-from agentmem.stores.neo4j import Neo4jGraph, checks, migrate, open_graph
-from agentmem.stores.neo4j.checks import diagnose
-from agentmem.stores.neo4j.connection import Neo4jDatabase, fetch_rows, parse_address
-from agentmem.stores.neo4j.statements import graph_update
+from agentmem.stores.admin import Finding
+from agentmem.stores.neo4j import Neo4jGraph, diagnostics, migrate, open_graph
+from agentmem.stores.neo4j.database import Neo4jDatabase, fetch_rows, parse_address
+from agentmem.stores.neo4j.diagnostics import diagnose
+from agentmem.stores.neo4j.migrations import graph_update
 from agentmem.stores.sqlite import SqliteLog
-from agentmem.stores.upkeep import Finding
 from tests.conformance.graphs import STORE_ID
 from tests.conformance.stores import START, ManualClock, build_entity, open_sqlite_log, write_records
 from tests.servers.local import LocalServer, free_port
@@ -177,7 +177,7 @@ async def test_dropped_indexes_are_made_again_by_the_fix(place: Place) -> None:
 
 
 async def test_who_is_behind_and_whom_the_graph_never_saw(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "USER_PAGE_SIZE", 1)
+    monkeypatch.setattr(diagnostics, "USER_PAGE_SIZE", 1)
     await place.put(ANN, BOB)
     await place.follow(ANN, BOB)
     assert await place.wrong() == {}

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from agentmem.core.records import EdgeKind
 from agentmem.errors import Closed, ConfigError, SchemaMismatch, StoreUnavailable
-from agentmem.model.records import EdgeKind
-from agentmem.stores.neo4j import Neo4jGraph, connection, migrate, open_graph
-from agentmem.stores.neo4j.connection import fetch_rows, parse_address
+from agentmem.stores.neo4j import Neo4jGraph, database, migrate, open_graph
+from agentmem.stores.neo4j.database import fetch_rows, parse_address
 from agentmem.stores.sqlite import SqliteLog
 from tests.conformance.graphs import STORE_ID, LogWithGraph, build_edge, open_server_graph
 from tests.conformance.stores import START, ManualClock, build_entity, open_sqlite_log
@@ -104,7 +104,7 @@ async def test_a_wrong_password_is_refused_at_the_door(neo4j_url: str, log: Sqli
 async def test_a_server_that_listens_and_says_nothing_is_given_up(
     monkeypatch: pytest.MonkeyPatch, log: SqliteLog
 ) -> None:
-    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr(database, "CONNECT_SECONDS", 0.3)
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -120,7 +120,7 @@ async def test_a_server_that_listens_and_says_nothing_is_given_up(
 
 
 async def test_an_old_server_is_refused(monkeypatch: pytest.MonkeyPatch, neo4j_url: str, log: SqliteLog) -> None:
-    monkeypatch.setattr(connection, "MIN_SERVER_VERSION", (9999, 1))
+    monkeypatch.setattr(database, "MIN_SERVER_VERSION", (9999, 1))
     with pytest.raises(SchemaMismatch, match="or newer"):
         await opened_graph(neo4j_url, log)
 
@@ -156,20 +156,20 @@ async def test_the_life_of_a_server(own_neo4j: LocalServer, log: SqliteLog, monk
     with pytest.raises(StoreUnavailable):
         await kept.write_records(build_entity("s"))
     own_neo4j.restart()
-    await asyncio.sleep(connection.BACKOFF_SECONDS)
+    await asyncio.sleep(database.BACKOFF_SECONDS)
     await kept.sync_graph(kept.ann)
     assert await kept.find_neighbors(("Entity", "p")) == [("q", 1)]
     assert await graph.record_seqs("Entity", kept.ann) == {"p": 1, "q": 1, "s": 2}
 
     own_neo4j.pause()
     for name in ("CONNECT_SECONDS", "READ_SECONDS"):
-        monkeypatch.setattr(connection, name, 1.0)
+        monkeypatch.setattr(database, name, 1.0)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=r"did not answer|cannot be reached"):
             await kept.find_neighbors(("Entity", "p"))
     own_neo4j.resume()
     monkeypatch.undo()
-    await asyncio.sleep(connection.BACKOFF_SECONDS)
+    await asyncio.sleep(database.BACKOFF_SECONDS)
     assert await kept.find_neighbors(("Entity", "p")) == [("q", 1)]
 
     newer = "MERGE (v:SchemaVersion {version: 99})"

@@ -12,16 +12,16 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from agentmem.core.changes import AuditEntry
+from agentmem.core.columns import MAX_TIME, MIN_TIME
+from agentmem.core.records import Conversation, User
+from agentmem.core.scope import Operator, Scope
 from agentmem.errors import ConfigError, SchemaMismatch, ScopeError
-from agentmem.model.changes import AuditEntry
-from agentmem.model.outline import MAX_TIME, MIN_TIME
-from agentmem.model.records import Conversation, User
-from agentmem.model.scope import Operator, Scope
-from agentmem.stores import Where
 from agentmem.stores.postgres import PostgresLog, migrate, open_log
-from agentmem.stores.postgres.connection import PostgresDatabase, fetch_rows, parse_url
-from agentmem.stores.postgres.where import compile_order, compile_where
-from agentmem.text.blocks import load_migrations, load_templates
+from agentmem.stores.postgres.database import PostgresDatabase, fetch_rows, parse_url
+from agentmem.stores.postgres.records import compile_order, compile_where
+from agentmem.stores.values import Where
+from agentmem.text.templates import load_migrations, load_templates
 from tests.conformance.conftest import database_url
 from tests.conformance.writing import (
     START,
@@ -35,7 +35,7 @@ from tests.conformance.writing import (
 )
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.connection import Connection
+    from agentmem.stores.postgres.database import Connection
 
 STEPS = len(load_migrations("postgres"))
 SEED = {
@@ -272,11 +272,11 @@ async def test_maintenance_makes_the_days_ahead(store: PostgresLog, owner: psyco
 # -- plans
 
 HOT = {
-    "append": ("state", "last_payloads", "lock", "drop_records"),
+    "write": ("state", "last_payloads", "lock", "drop_records"),
     "journal": ("head", "seq_at", "changes_after", "versions_after", "changes_among", "versions_among", "operation",
                 "applied", "history", "changed_keys", "states", "touched_since"),
     "records": ("get", "by_slot", "by_slot_through", "outline", "gone_after", "changed_slots"),
-    "words": ("tail_after", "matching", "blocks", "blocks_of", "last_blocks", "note", "take"),
+    "terms": ("tail_after", "matching", "blocks", "blocks_of", "last_blocks", "note", "take"),
     "usage": ("slots", "usage", "note_receipt"),
     "erase": ("targets", "payloads", "operations", "blank_changes", "drop_versions", "drop_usage", "remaining_terms"),
     "audit": ("rows", "texts"),

@@ -11,17 +11,15 @@ import numpy as np
 import psycopg
 import pytest
 
+from agentmem.core.scope import Operator, Scope
+from agentmem.engine.vector_projection import MAX_INLINE_TEXTS, VectorProjection
 from agentmem.errors import Conflict, StoreUnavailable
-from agentmem.model.scope import Operator, Scope
-from agentmem.projections import VectorProjection
-from agentmem.projections.vectors import MAX_INLINE_TEXTS
-from agentmem.providers import Vectors
-from agentmem.providers.hash import HashEmbedder
-from agentmem.stores import WHOLE, Where
+from agentmem.models.protocols import Vectors
+from agentmem.models.providers.hash import HashEmbedder
 from agentmem.stores.postgres import PostgresLog, open_log, open_vectors
-from agentmem.stores.postgres.connection import fetch_rows
-from agentmem.stores.postgres.embedders import drop
-from agentmem.stores.postgres.vectors import PostgresVectors
+from agentmem.stores.postgres.database import fetch_rows
+from agentmem.stores.postgres.vectors import PostgresVectors, drop
+from agentmem.stores.values import WHOLE, Where
 from tests.conformance.writing import (
     START,
     SettableClock,
@@ -36,7 +34,7 @@ from tests.conformance.writing import (
 from tests.fakes.as_a_model import AsyncOnlyEmbedder
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.connection import Connection
+    from agentmem.stores.postgres.database import Connection
 
 SIZE = 64
 ALICE, BOB = Scope("alice"), Scope("bob")

@@ -11,17 +11,17 @@ from typing import Any
 import psycopg
 import pytest
 
+from agentmem.core.changes import AuditEntry
+from agentmem.core.clock import SystemClock, to_micros
+from agentmem.core.scope import Scope
 from agentmem.errors import ConfigError, ScopeError
-from agentmem.model.changes import AuditEntry
-from agentmem.model.clock import SystemClock, to_micros
-from agentmem.model.scope import Scope
-from agentmem.stores import DeadLetter
-from agentmem.stores.postgres import PostgresLog, checks, connection, migrate, open_log
-from agentmem.stores.postgres.checks import diagnose, heads, heads_after
+from agentmem.stores.admin import Finding
+from agentmem.stores.postgres import PostgresLog, database, diagnostics, migrate, open_log
+from agentmem.stores.postgres.diagnostics import diagnose, heads, heads_after
 from agentmem.stores.postgres.vectors import open_vectors
-from agentmem.stores.upkeep import Finding
-from agentmem.stores.vectors.passages import projection_name
-from agentmem.text.blocks import load_templates
+from agentmem.stores.values import DeadLetter
+from agentmem.stores.vectors.search import projection_name
+from agentmem.text.templates import load_templates
 from tests.conformance.conftest import database_url
 from tests.conformance.writing import build_fact, build_turn_changes, write_records
 from tests.servers.local import LocalServer, free_port
@@ -145,7 +145,7 @@ async def test_who_may_not_read_over_all_users_is_told_so(place: Place) -> None:
 
 async def test_heads_are_read_by_name_and_by_page(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert await heads(place.worker, ["bob", "alice", "nobody"]) == {"alice": 2, "bob": 1}
-    monkeypatch.setattr(checks, "USER_PAGE_SIZE", 1)
+    monkeypatch.setattr(diagnostics, "USER_PAGE_SIZE", 1)
     assert await heads_after(place.worker, "") == {"alice": 2}
     assert await heads_after(place.worker, "alice") == {"bob": 1}
     assert await heads_after(place.worker, "bob") == {}
@@ -155,7 +155,7 @@ async def test_heads_are_read_by_name_and_by_page(place: Place, monkeypatch: pyt
 
 
 async def test_a_server_that_is_away_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "CONNECT_SECONDS", 2.0)
+    monkeypatch.setattr(database, "CONNECT_SECONDS", 2.0)
     found = (await diagnose(f"postgresql://agent:{SECRET}@127.0.0.1:{free_port()}/x", datetime.now(UTC))).findings
     told(wrong_of(found), "postgres", "error", "start it, or check log_url")
     assert len(found) == 1
@@ -380,7 +380,7 @@ async def test_a_store_without_an_id_is_an_error(place: Place) -> None:
 async def test_rows_of_days_that_were_made_are_not_read_for_those_that_were_not(place: Place) -> None:
     statement = (
         "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) "
-        + load_templates("agentmem.stores.postgres", "checks.sql")["in_default"]
+        + load_templates("agentmem.stores.postgres", "diagnostics.sql")["in_default"]
     )
     with psycopg.connect(place.owner) as db:
         lines: list[Any] = [line for (line,) in db.execute(statement).fetchall()]  # type: ignore[call-overload]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agentmem.errors import ConfigError, StoreError
-from agentmem.stores import VectorBatch
+from agentmem.stores.values import VectorBatch
 from tests.conformance.indexes import (
     ANN,
     BOB,

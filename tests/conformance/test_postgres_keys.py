@@ -14,7 +14,7 @@ import redis
 from redis.crc import key_slot
 
 from agentmem import AsyncAgentMemory
-from agentmem.stores.neo4j.connection import fetch_rows
+from agentmem.stores.neo4j.database import fetch_rows
 from agentmem.stores.sqlite import SqliteLog
 from tests.conformance.graphs import open_server_graph
 from tests.conformance.stores import open_sqlite_log

@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from agentmem.stores import WHOLE
 from agentmem.stores.postgres.vectors import PostgresVectors
+from agentmem.stores.values import WHOLE
 from tests.conformance.indexes import ANN, apply_batch, build_record_rows, open_postgres_backend, score_rows, search
 
 # Both go back to what was on the disk: the user's vectors with their watermark, and the ids that are given out next.

@@ -12,11 +12,12 @@ from datetime import timedelta
 import psycopg
 import pytest
 
+from agentmem.core.changes import AuditEntry
+from agentmem.core.scope import Operator, Scope
 from agentmem.errors import StoreError, StoreUnavailable
-from agentmem.model.changes import AuditEntry
-from agentmem.model.scope import Operator, Scope
-from agentmem.stores import Where
-from agentmem.stores.postgres import PostgresLog, connection, migrate, open_log
+from agentmem.stores.postgres import PostgresLog, migrate, open_log
+from agentmem.stores.postgres import database as postgres_database
+from agentmem.stores.values import Where
 from tests.conformance.conftest import database_url
 from tests.conformance.writing import START, SettableClock, build_turn_changes, record_ids
 from tests.servers.local import LocalServer
@@ -31,8 +32,8 @@ SELECT current_setting('synchronous_commit'), current_setting('transaction_isola
 @pytest.fixture
 async def alone(own_postgres: LocalServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PostgresLog]:
     """A log on a server of its own, of a client that is not patient."""
-    monkeypatch.setattr(connection, "CONNECT_SECONDS", 2.0)
-    monkeypatch.setattr(connection, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(postgres_database, "CONNECT_SECONDS", 2.0)
+    monkeypatch.setattr(postgres_database, "GRACE_SECONDS", 0.5)
     await migrate(own_postgres.url, START)
     log = await open_log(own_postgres.url, SettableClock())
     yield log
@@ -76,8 +77,8 @@ async def test_a_server_that_stands_still_is_given_up(alone: PostgresLog, own_po
     assert (await alone.append(build_turn_changes(SCOPE, "b")))[0].seq == 2
 
 
-async def _ask(db: connection.Connection) -> list[object]:
-    return await connection.fetch_rows(db, "SELECT 1")
+async def _ask(db: postgres_database.Connection) -> list[object]:
+    return await postgres_database.fetch_rows(db, "SELECT 1")
 
 
 async def test_a_wrong_password_is_said_and_not_shown(postgres_url: str) -> None:
@@ -87,34 +88,36 @@ async def test_a_wrong_password_is_said_and_not_shown(postgres_url: str) -> None
 
 
 async def test_a_statement_that_takes_too_long_is_ended(postgres_url: str) -> None:
-    database = connection.PostgresDatabase(postgres_url)
+    database = postgres_database.PostgresDatabase(postgres_url)
     with pytest.raises(StoreUnavailable, match="in time"):
-        await database.read(SCOPE, lambda db: connection.fetch_rows(db, "SELECT pg_sleep(60)"), timeout_seconds=0.2)
+        await database.read(
+            SCOPE, lambda db: postgres_database.fetch_rows(db, "SELECT pg_sleep(60)"), timeout_seconds=0.2
+        )
     assert await database.read(SCOPE, _ask) == [(1,)]
     await database.close()
 
 
 async def test_only_a_note_does_not_wait_for_the_disk_and_what_reads_cannot_write(postgres_url: str) -> None:
-    database = connection.PostgresDatabase(postgres_url)
+    database = postgres_database.PostgresDatabase(postgres_url)
 
-    async def kind(db: connection.Connection) -> list[object]:
-        return await connection.fetch_rows(db, KIND)
+    async def kind(db: postgres_database.Connection) -> list[object]:
+        return await postgres_database.fetch_rows(db, KIND)
 
     assert await database.write(SCOPE, kind) == [("on", "read committed", "off")]
     assert await database.write_relaxed(SCOPE, kind) == [("off", "read committed", "off")]
     assert await database.write(SCOPE, kind) == [("on", "read committed", "off")]
     assert await database.read(SCOPE, kind) == [("on", "repeatable read", "on")]
     with pytest.raises(StoreError, match="read-only transaction"):
-        await database.read(SCOPE, lambda db: connection.fetch_rows(db, "CREATE TABLE never (a int)"))
+        await database.read(SCOPE, lambda db: postgres_database.fetch_rows(db, "CREATE TABLE never (a int)"))
     await database.close()
 
 
 async def test_all_statements_of_a_read_are_one_transaction_for_one_user(postgres_url: str) -> None:
-    database = connection.PostgresDatabase(postgres_url)
+    database = postgres_database.PostgresDatabase(postgres_url)
 
-    async def twice(db: connection.Connection) -> list[object]:
+    async def twice(db: postgres_database.Connection) -> list[object]:
         text = "SELECT now(), current_setting('agentmem.user_id', true) FROM pg_sleep(0.01)"
-        return [*await connection.fetch_rows(db, text), *await connection.fetch_rows(db, text)]
+        return [*await postgres_database.fetch_rows(db, text), *await postgres_database.fetch_rows(db, text)]
 
     first, second = await database.read(SCOPE, twice)
     assert first == second
@@ -126,8 +129,8 @@ async def test_all_statements_of_a_read_are_one_transaction_for_one_user(postgre
 
 
 async def test_callers_who_give_up_cost_no_connection(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 4)
-    database, chance = connection.PostgresDatabase(postgres_url), random.Random(7)
+    monkeypatch.setattr(postgres_database, "MAX_CONNECTIONS", 4)
+    database, chance = postgres_database.PostgresDatabase(postgres_url), random.Random(7)
 
     async def hurried() -> None:
         with suppress(TimeoutError):
@@ -144,9 +147,9 @@ async def test_callers_who_give_up_cost_no_connection(postgres_url: str, monkeyp
 async def test_without_a_free_connection_the_reason_is_said(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 1)
-    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.3)
-    database = connection.PostgresDatabase(postgres_url)
+    monkeypatch.setattr(postgres_database, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(postgres_database, "CONNECT_SECONDS", 0.3)
+    database = postgres_database.PostgresDatabase(postgres_url)
     done = asyncio.Event()
     holding = asyncio.create_task(database.read(SCOPE, lambda _: done.wait()))
     await asyncio.sleep(0.1)

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from agentmem.model.changes import AuditEntry
-from agentmem.model.records import Conversation
-from agentmem.model.scope import Scope
-from agentmem.stores.jobs import DueDate
+from agentmem.core.changes import AuditEntry
+from agentmem.core.records import Conversation
+from agentmem.core.scope import Scope
+from agentmem.stores.job_queue import DueDate
 from agentmem.stores.postgres import PostgresLog, open_job_queue, open_log
-from agentmem.stores.postgres.connection import fetch_rows
-from agentmem.text.blocks import load_templates
+from agentmem.stores.postgres.database import fetch_rows
+from agentmem.text.templates import load_templates
 from tests.conformance.writing import START, SettableClock, build_turn_changes, write_records
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.connection import Connection
+    from agentmem.stores.postgres.database import Connection
 
 SCOPE = Scope("alice")
 TALK = Conversation(id="talk")
 TURN = ("write", "limits", "lock", "state", "put_journal", "put_records", "put_new", "insert", "commit")
-FILES = ("connection", "append", "words", "audit", "usage")
+FILES = ("database", "write", "terms", "audit", "usage")
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ async def test_a_turn_and_what_a_job_settles_wait_for_each_other(log: PostgresLo
     """So a turn sees that its conversation was put away, or the job, which looks again after it, sees the turn."""
     await append(log, "a")
     inside, go_on = asyncio.Event(), asyncio.Event()
-    lock = load_templates("agentmem.stores.postgres", "append.sql")["lock"]
+    lock = load_templates("agentmem.stores.postgres", "write.sql")["lock"]
 
     async def write_slowly(db: Connection) -> None:
         await fetch_rows(db, lock, {"user_id": SCOPE.user_id})

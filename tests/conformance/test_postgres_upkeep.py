@@ -13,16 +13,17 @@ from typing import Any
 import psycopg
 import pytest
 
+from agentmem.core.changes import AuditEntry
+from agentmem.core.scope import SYSTEM_USER, Operator, Scope
 from agentmem.errors import ConfigError, Conflict, InvalidRecord, ScopeError, StoreError, StoreUnavailable
-from agentmem.model.changes import AuditEntry
-from agentmem.model.scope import SYSTEM_USER, Operator, Scope
-from agentmem.stores import DeadLetter
-from agentmem.stores.postgres import PostgresLog, append, open_admin, open_log, operations, restore, upkeep
-from agentmem.stores.postgres.connection import fetch_rows
+from agentmem.stores.admin import JournalCounters, RawUsage
+from agentmem.stores.postgres import PostgresLog, admin, meta, open_admin, open_log, restore
+from agentmem.stores.postgres import write as postgres_write
+from agentmem.stores.postgres.database import fetch_rows
 from agentmem.stores.sqlite import SqliteLog
 from agentmem.stores.sqlite import open_log as open_file
-from agentmem.stores.upkeep import JournalCounters, RawUsage
-from agentmem.text.blocks import load_templates
+from agentmem.stores.values import DeadLetter
+from agentmem.text.templates import load_templates
 from tests.conformance import histories
 from tests.conformance.conftest import database_url
 from tests.conformance.stores import admin_of, open_sqlite_log
@@ -155,7 +156,7 @@ async def test_a_transaction_reaches_nobody_else(
     saved = await histories.read_snapshot(server, face, scope)
 
     async def read(db: Any) -> list[Any]:
-        images = load_templates("agentmem.stores.postgres", "upkeep.sql")["last_images"]
+        images = load_templates("agentmem.stores.postgres", "admin.sql")["last_images"]
         return [
             await restore.journal_counters(db, alice), await restore.raw_changes(db, alice, 0, 99),
             await restore.raw_usage(db, alice, ("", ""), 99),
@@ -166,7 +167,7 @@ async def test_a_transaction_reaches_nobody_else(
     for write in (
         lambda db: restore.import_usage(db, alice, [USAGE]),
         lambda db: restore.set_counters(db, alice, saved[0]),
-        lambda db: db.execute(load_templates("agentmem.stores.postgres", "operations.sql")["note_reached"],
+        lambda db: db.execute(load_templates("agentmem.stores.postgres", "meta.sql")["note_reached"],
                               {"projection": "graph", "user_id": alice, "seq": 1}),
     ):  # fmt: skip
         with pytest.raises(StoreError, match="row-level security"):
@@ -181,7 +182,7 @@ async def test_marks_of_many_are_noted_side_by_side(server: PostgresLog) -> None
     some = [dict.fromkeys(order, 1) for order in (names, names[::-1], names[7:], names[5::2])]
     await asyncio.gather(*(server.write_watermark_hints("graph", marks) for marks in some))
     assert await server.lagging_users("graph", OPERATOR) == []
-    assert await server.database.read(SYSTEM_USER, operations.meta) == await server.meta()
+    assert await server.database.read(SYSTEM_USER, meta.meta) == await server.meta()
 
 
 # -- what is special to a server
@@ -209,7 +210,7 @@ async def test_a_switch_sees_the_write_that_is_under_way(
 async def test_a_switch_does_not_keep_writers_waiting_for_long(
     server: PostgresLog, owner: psycopg.Connection[Any], scope: Scope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "SWITCH_SECONDS", 0.2)
+    monkeypatch.setattr(admin, "SWITCH_SECONDS", 0.2)
     face = open_admin(server.database)
     await face.start_embedder("hash:new:8")
     await server.append(build_turn_changes(scope, "a"))
@@ -223,7 +224,7 @@ async def test_a_switch_does_not_keep_writers_waiting_for_long(
 
 PLANNED = [
     *(("restore", name) for name in ("reach", "hold", "changes", "versions", "usage")),
-    *(("upkeep", name) for name in ("last_images", "unpark")),
+    *(("admin", name) for name in ("last_images", "unpark")),
 ]
 ASKED: dict[str, Any] = {
     "user_id": "user 3",
@@ -249,7 +250,7 @@ async def test_upkeep_of_a_user_walks_no_table_of_all(server: PostgresLog, owner
         text = load_templates("agentmem.stores.postgres", f"{file}.sql")[name]
         return [f"{name}: {line}" for (line,) in await fetch_rows(db, f"EXPLAIN {text}", {**ASKED, "after": after})]
 
-    lines = await server.database.read(OPERATOR, lambda db: plan(db, "upkeep", "heads_of", ""))
+    lines = await server.database.read(OPERATOR, lambda db: plan(db, "admin", "heads_of", ""))
     for file, name in PLANNED:
         lines += await server.database.write("user 3", partial(plan, file=file, name=name, after=0))
     assert len({line.partition(":")[0] for line in lines}) == 8
@@ -290,20 +291,20 @@ async def test_a_write_tells_its_steps(postgres_log: str, scope: Scope) -> None:
     told: list[str] = []
     log = await open_log(postgres_log, SettableClock(), hook=told.append)
     await log.append(build_turn_changes(scope, "a"))
-    assert tuple(told) == append.STEPS
+    assert tuple(told) == postgres_write.STEPS
     await log.append(build_turn_changes(scope, "a"))
-    assert told[len(append.STEPS) :] == ["vectors", "committed"]
+    assert told[len(postgres_write.STEPS) :] == ["vectors", "committed"]
     await log.close()
 
 
 async def test_a_client_killed_at_any_step_leaves_all_or_nothing(server: PostgresLog, postgres_log: str) -> None:
-    children = [SPAWN.Process(target=_dies, args=(postgres_log, step)) for step in append.STEPS]
+    children = [SPAWN.Process(target=_dies, args=(postgres_log, step)) for step in postgres_write.STEPS]
     for child in children:
         child.start()
     for child in children:
         await asyncio.to_thread(child.join)
-    assert [child.exitcode for child in children] == [9] * len(append.STEPS)
-    for step in append.STEPS:
+    assert [child.exitcode for child in children] == [9] * len(postgres_write.STEPS)
+    for step in postgres_write.STEPS:
         scope, done = Scope(step), step == "committed"
         assert record_ids(await server.read_records("Turn", ["a"], scope)) == (["a"] if done else [])
         (entry,) = await server.append(build_turn_changes(scope, "a"), _audited(step))

@@ -11,12 +11,12 @@ import numpy as np
 import psycopg
 import pytest
 
+from agentmem.core.scope import Operator, Scope
 from agentmem.errors import StoreUnavailable
-from agentmem.model.scope import Operator, Scope
-from agentmem.stores import SENTENCE, WHOLE, VectorBatch, Where
-from agentmem.stores.postgres import embedders, vectors
-from agentmem.stores.postgres.connection import fetch_rows as fetched
+from agentmem.stores.postgres import vectors
+from agentmem.stores.postgres.database import fetch_rows as fetched
 from agentmem.stores.postgres.vectors import PostgresVectors
+from agentmem.stores.values import SENTENCE, WHOLE, VectorBatch, Where
 from tests.conformance.indexes import (
     ANN,
     BOB,
@@ -36,7 +36,7 @@ from tests.conformance.indexes import (
 )
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.connection import Connection
+    from agentmem.stores.postgres.database import Connection
 
 STRANGERS = 3000
 
@@ -121,7 +121,7 @@ async def test_a_shared_index_over_vectors_changes_nothing(
 
 def parts_of(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Writes and loads have many parts."""
-    for module in (vectors, embedders):
+    for module in (vectors, vectors):
         monkeypatch.setattr(module, "ROW_BATCH_SIZE", size)
 
 
@@ -218,7 +218,7 @@ async def test_an_erasure_waits_for_a_writer_and_a_writer_for_an_erasure(
         await apply_batch(index, ANN, build_record_rows(ordinal))
 
     async def erase_slowly(db: Connection) -> None:
-        await embedders.erase(db, "ann", [0])
+        await vectors.erase(db, "ann", [0])
         await db.execute(
             "INSERT INTO memory_versions (user_id, slot, seq, kind, id, erased) VALUES ('ann', 0, 1, 'Turn', 't', true)"
         )

@@ -10,10 +10,10 @@ import pytest
 import redis
 from redis.crc import key_slot
 
+from agentmem.core.scope import Scope
 from agentmem.errors import StoreUnavailable
-from agentmem.model.scope import Scope
 from agentmem.stores.redis import RedisSession
-from agentmem.stores.redis.connection import MAX_CONNECTIONS
+from agentmem.stores.redis.session import MAX_CONNECTIONS
 from tests.conformance.caches import ANN, BOB, open_memory_with_session, open_redis_session, write_sample_keys
 from tests.servers.local import LocalServer
 from tests.servers.redis import Redis

@@ -15,7 +15,7 @@ import redis
 import trustme
 
 from agentmem.errors import ConfigError, StoreUnavailable
-from agentmem.memory.working import WorkingMemory
+from agentmem.memory.working.memory import WorkingMemory
 from agentmem.stores.redis import open_session
 from tests.conformance.caches import ANN, open_memory_with_session, open_redis_session, write_sample_keys
 from tests.conformance.stores import ManualClock
@@ -183,7 +183,7 @@ def test_without_the_driver_the_fix_is_named() -> None:
     script = (
         "import asyncio, sys; sys.modules['redis'] = None\n"
         "from agentmem.errors import ConfigError\n"
-        "from agentmem.model.clock import SystemClock\n"
+        "from agentmem.core.clock import SystemClock\n"
         "from agentmem.stores.redis import open_session\n"
         "try: asyncio.run(open_session('redis://127.0.0.1', SystemClock()))\n"
         "except ConfigError as error: print(error)\n"
@@ -194,8 +194,8 @@ def test_without_the_driver_the_fix_is_named() -> None:
 FORKING = """
 import asyncio, os, sys, warnings
 warnings.simplefilter("ignore")
-from agentmem.model.clock import SystemClock
-from agentmem.model.scope import Scope
+from agentmem.core.clock import SystemClock
+from agentmem.core.scope import Scope
 from agentmem.stores.redis import open_session
 ann = Scope("ann")
 before, after = asyncio.new_event_loop(), asyncio.new_event_loop()

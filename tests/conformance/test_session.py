@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from agentmem.core.scope import Scope
 from agentmem.errors import Closed, InvalidRecord
-from agentmem.model.scope import Scope
-from agentmem.stores import SessionStore
 from agentmem.stores import redis as redis_store
 from agentmem.stores import sqlite as sqlite_store
+from agentmem.stores.protocols import SessionStore
 from tests.conformance.stores import ManualClock
 
 ANN, BOB = Scope("ann"), Scope("bob")

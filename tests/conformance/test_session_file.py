@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from agentmem.core.scope import Scope
 from agentmem.errors import StoreUnavailable
-from agentmem.model.scope import Scope
 from agentmem.stores.sqlite import open_session
-from agentmem.stores.sqlite.connection import connect
+from agentmem.stores.sqlite.database import connect
 from agentmem.stores.sqlite.session import SqliteSession
 from tests.conformance.stores import ManualClock
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.stores import SENTENCE, WHOLE
-from agentmem.stores.sqlite import nearest, vectors
+from agentmem.stores.sqlite import vectors
 from agentmem.stores.sqlite.vectors import SqliteVectors
+from agentmem.stores.values import SENTENCE, WHOLE
 from tests.conformance.indexes import (
     ANN,
     BOB,
@@ -42,7 +42,7 @@ async def index(place: SqliteVectorBackend) -> SqliteVectors:
 async def test_streaming_gives_the_same_as_the_cache(
     place: SqliteVectorBackend, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nearest, "ROW_BATCH_SIZE", rows_at_once)
+    monkeypatch.setattr(vectors, "ROW_BATCH_SIZE", rows_at_once)
     cached = await place.open()
     streamed = await place.open(budget=TINY_BUDGET)
     for start in range(0, 600, 150):

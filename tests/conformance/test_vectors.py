@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from agentmem.core.scope import Scope
 from agentmem.errors import ConfigError, InvalidRecord, StoreError
-from agentmem.model.scope import Scope
-from agentmem.stores import SENTENCE, WHOLE, VectorBatch, VectorIndex, VectorRow, Where
-from agentmem.stores.vectors.passages import CACHE_BUDGET_BYTES
-from agentmem.stores.vectors.search import RESCORE_LIMIT
+from agentmem.stores.protocols import VectorIndex
+from agentmem.stores.values import SENTENCE, WHOLE, VectorBatch, VectorRow, Where
+from agentmem.stores.vectors.search import CACHE_BUDGET_BYTES, RESCORE_LIMIT
 from tests.conformance.indexes import (
     ANN,
     ANY_RECORD,

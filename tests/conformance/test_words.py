@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentmem.model.scope import Scope
-from agentmem.stores import LogStore, Postings
+from agentmem.core.scope import Scope
 from agentmem.stores.postings import BULK_WRITE_ROWS, MAX_DELTA_ROWS_BULK
+from agentmem.stores.protocols import LogStore
+from agentmem.stores.values import Postings
 from tests.conformance.stores import build_entity, build_turn, delete_records, write_records
 from tests.conformance.word_indexes import TermIndexBackend, term_backend_of
 

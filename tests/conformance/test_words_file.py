@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.stores.sqlite import SqliteLog, words
-from agentmem.stores.sqlite.connection import Connection
-from agentmem.text.blocks import load_templates
+from agentmem.stores.sqlite import SqliteLog, terms
+from agentmem.stores.sqlite.database import Connection
+from agentmem.text.templates import load_templates
 from tests.conformance.stores import explain_query, find_full_scans, open_sqlite_log
 
-SQL = load_templates("agentmem.stores.sqlite", "words.sql")
+SQL = load_templates("agentmem.stores.sqlite", "terms.sql")
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ async def test_every_statement_goes_through_an_index(log: SqliteLog, analysed: b
 
     def write(db: Connection) -> list[str]:
         for user_id in ("ann", "bob"):
-            words.write(db, user_id, [(ordinal, {"a": 1, f"t{ordinal}": 1}) for ordinal in range(1500)])
-        words.write(db, "ann", [(ordinal, {"a": 1}) for ordinal in range(2000, 2030)])
+            terms.write(db, user_id, [(ordinal, {"a": 1, f"t{ordinal}": 1}) for ordinal in range(1500)])
+        terms.write(db, "ann", [(ordinal, {"a": 1}) for ordinal in range(2000, 2030)])
         if analysed:
             db.execute("ANALYZE")
         statements = {name: text for name, text in SQL.items() if "?" not in text}

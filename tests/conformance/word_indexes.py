@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from agentmem.stores import LogStore, TermIndex
+from agentmem.stores.protocols import LogStore, TermIndex
 
 Rows = Sequence[tuple[int, Mapping[str, int]]]
 
@@ -40,9 +40,9 @@ class SqliteTermBackend:
     """Words in the file of an embedded log."""
 
     def __init__(self, log: Any) -> None:
-        from agentmem.stores.sqlite import words
+        from agentmem.stores.sqlite import terms
 
-        self.log, self._database, self._words = log, log.database, words
+        self.log, self._database, self._words = log, log.database, terms
 
     async def write(self, user_id: str, rows: Rows) -> None:
         await self._database.write(lambda db: self._words.write(db, user_id, rows))
@@ -74,9 +74,9 @@ class PostgresTermBackend:
     """Words in the database of a log on a server."""
 
     def __init__(self, log: Any) -> None:
-        from agentmem.stores.postgres import words
+        from agentmem.stores.postgres import terms
 
-        self.log, self._database, self._words = log, log.database, words
+        self.log, self._database, self._words = log, log.database, terms
 
     async def write(self, user_id: str, rows: Rows) -> None:
         await self._database.write(user_id, lambda db: self._words.write(db, user_id, rows))
@@ -98,7 +98,7 @@ class PostgresTermBackend:
         return await self._count(user_id, sizes, size=size)
 
     async def _count(self, user_id: str, statement: str, **values: Any) -> int:
-        from agentmem.stores.postgres.connection import fetch_rows
+        from agentmem.stores.postgres.database import fetch_rows
 
         ((count,),) = await self._database.read(user_id, lambda db: fetch_rows(db, statement, values))
         return int(count)

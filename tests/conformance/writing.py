@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from agentmem.model.changes import Change, JournalEntry, hash_request
-from agentmem.model.clock import derive_id
-from agentmem.model.records import Conversation, Edge, EdgeKind, Entity, Fact, Key, Record, Turn, build_record
-from agentmem.model.scope import Scope
-from agentmem.stores import LogStore
+from agentmem.core.changes import Change, JournalEntry, hash_request
+from agentmem.core.clock import derive_id
+from agentmem.core.record import Key, Record
+from agentmem.core.records import Conversation, Edge, EdgeKind, Entity, Fact, Turn, build_record
+from agentmem.core.scope import Scope
+from agentmem.stores.protocols import LogStore
 
 START = datetime(2024, 3, 1, 12, 0, tzinfo=UTC)
 _numbers = count()

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from agentmem.bench.synthetic import SyntheticConversations
-from agentmem.model.records import Turn, build_record
-from agentmem.model.scope import Scope
+from agentmem.core.records import Turn, build_record
+from agentmem.core.scope import Scope
 from agentmem.stores.neo4j import Neo4jGraph, Neo4jNodeVectors, create_indexes
-from agentmem.stores.neo4j.connection import fetch_rows
+from agentmem.stores.neo4j.database import fetch_rows
 from agentmem.stores.sqlite import SqliteLog
+from tests.benchmarks.synthetic import SyntheticConversations
 from tests.conformance.graphs import open_server_graph
 from tests.conformance.stores import open_sqlite_log, write_records
 from tests.docs.sizes import on_disk

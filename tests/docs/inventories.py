@@ -11,10 +11,11 @@ import psycopg
 import redis
 
 from agentmem import AsyncAgentMemory
-from agentmem.model.edges import ENDPOINT_LABELS
-from agentmem.model.records import KINDS, Conversation, EdgeKind, Strategy, Tool, User, build_record
+from agentmem.core.edges import ENDPOINT_LABELS
+from agentmem.core.procedural_records import Strategy, Tool
+from agentmem.core.records import KINDS, Conversation, EdgeKind, User, build_record
 from agentmem.stores.neo4j import Neo4jGraph, Neo4jNodeVectors, create_indexes
-from agentmem.stores.neo4j.connection import Neo4jDatabase, fetch_rows
+from agentmem.stores.neo4j.database import Neo4jDatabase, fetch_rows
 from tests.conformance.graphs import LogWithGraph, open_log_with_graph
 from tests.conformance.indexes import open_postgres_backend, open_sqlite_backend
 from tests.conformance.node_vectors import lock_vector_indexes

@@ -16,17 +16,17 @@ from pathlib import Path
 import numpy as np
 import psycopg
 
-from agentmem.audit import Auditor
-from agentmem.bench.synthetic import SyntheticConversations
-from agentmem.model.changes import Change, JournalEntry
-from agentmem.model.records import Conversation, Fact, Turn, build_record
-from agentmem.model.scope import Scope
-from agentmem.settings import load_settings
-from agentmem.stores import SENTENCE, WHOLE, VectorBatch, VectorRow
+from agentmem.core.changes import Change, JournalEntry
+from agentmem.core.records import Conversation, Fact, Turn, build_record
+from agentmem.core.scope import Scope
+from agentmem.engine.auditor import Auditor
+from agentmem.settings.settings import load_settings
 from agentmem.stores.neo4j import Neo4jGraph
 from agentmem.stores.postgres import PostgresLog, migrate, open_log
 from agentmem.stores.postgres.vectors import PostgresVectors, open_vectors
-from agentmem.text.passages import chunk_text
+from agentmem.stores.values import SENTENCE, WHOLE, VectorBatch, VectorRow
+from agentmem.text.chunking import chunk_text
+from tests.benchmarks.synthetic import SyntheticConversations
 from tests.conformance.graphs import open_server_graph
 from tests.conformance.stores import open_sqlite_log
 from tests.conformance.writing import START, SettableClock

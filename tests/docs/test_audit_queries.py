@@ -19,12 +19,12 @@ import pytest
 from psycopg.rows import dict_row
 
 from agentmem import AgentMemory, NotFound
-from agentmem.audit import Auditor
-from agentmem.model.changes import AuditEntry, PromotionAudit
-from agentmem.model.scope import Scope
-from agentmem.settings import load_settings
-from agentmem.stores import LogStore
+from agentmem.core.changes import AuditEntry, PromotionAudit
+from agentmem.core.scope import Scope
+from agentmem.engine.auditor import Auditor
+from agentmem.settings.settings import load_settings
 from agentmem.stores.postgres import open_log
+from agentmem.stores.protocols import LogStore
 from tests.conformance.writing import SettableClock, build_change, build_turn
 from tests.flows.given import START, ManualClock, open_memory
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.text.blocks import load_templates
+from agentmem.text.templates import load_templates
 from tests.servers.stack import Stack
 
 ROOT = Path(__file__).resolve().parents[2]

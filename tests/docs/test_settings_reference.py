@@ -18,9 +18,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import agentmem
-from agentmem.consolidation import list_scheduled_jobs
+from agentmem.jobs.job import list_scheduled_jobs
 from agentmem.recall.options import parse_options
-from agentmem.settings import Settings, load_settings
+from agentmem.settings.settings import Settings, load_settings
 from tests.docs.test_docs import PYTHON, ROOT
 from tests.docs.test_source_behaviour import CALL, is_call, is_command, literal
 

@@ -7,6 +7,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Iterator
+from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -15,11 +16,11 @@ import pytest
 
 import agentmem
 from agentmem import AgentMemory
-from agentmem.cli.program import cli_group
-from agentmem.consolidation import list_scheduled_jobs
-from agentmem.model.scope import GLOBAL, SWARM
+from agentmem.cli.main import cli_group
+from agentmem.core.scope import GLOBAL, SWARM
+from agentmem.jobs.job import list_scheduled_jobs
 from agentmem.recall.options import parse_options
-from agentmem.settings import load_settings
+from agentmem.settings.settings import load_settings
 from tests.docs.test_docs import NAMED, ROOT
 
 PAGE = ROOT / "docs/source-behaviour.md"
@@ -171,6 +172,8 @@ def is_setting(token: str) -> bool:
 
 def exists(token: str, memory: AgentMemory) -> bool:
     """Whether something of ours is there as the page writes it."""
+    if token.startswith("python -m "):
+        return find_spec(f"{token.removeprefix('python -m ')}.__main__") is not None
     if token.startswith("agentmem "):
         return is_command(token)
     if token.startswith("memory."):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentmem.providers import Embedder, Vectors
+from agentmem.models.protocols import Embedder, Vectors
 
 
 class AsyncOnlyEmbedder:

@@ -7,13 +7,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.providers import LLMReply, LLMRequest
-from agentmem.providers.llms import LLMRegistry
+from agentmem.engine.engine import Engine
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.models.protocols import LLMReply, LLMRequest
+from agentmem.models.registry import LLMRegistry
 from agentmem.recall.bundle import MemoryBundle
-from agentmem.recall.layer import RecallLayer
-from agentmem.recall.query import RecallRequest
-from agentmem.resources import Engine
+from agentmem.recall.pipeline import RecallLayer
+from agentmem.recall.request import RecallRequest
 
 TECHNIQUES = ("decompose", "expansion", "hyde", "self_query")
 HYDE = {"sentence": "Ann plays the cello in an orchestra."}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentmem.errors import InvalidModelOutput, ModelUnavailable
-from agentmem.providers import Vectors
-from agentmem.providers.hash import HashEmbedder
+from agentmem.models.protocols import Vectors
+from agentmem.models.providers.hash import HashEmbedder
 
 
 class FlakyEmbedder:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentmem.providers import LLMReply, LLMRequest
-from agentmem.providers.asking import Budget, StructuredLLM
+from agentmem.models.protocols import LLMReply, LLMRequest
+from agentmem.models.structured_llm import Budget, StructuredLLM
 
 Answer = str | Exception | Mapping[str, Any] | Sequence[Any]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentmem import AsyncAgentMemory
-from agentmem.providers import LLMReply, LLMRequest, estimate_tokens
-from agentmem.providers.llms import LLMRegistry
+from agentmem.models.protocols import LLMReply, LLMRequest, estimate_tokens
+from agentmem.models.registry import LLMRegistry
 
 SPEC = "scribe:test"
 TurnReply = Mapping[str, Any]  # facts, entities, relations (without the turn's label), standalone, keys

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.model.records import Record
-from agentmem.model.scope import Operator, Scope
-from agentmem.resources import Engine
-from agentmem.stores import Where
-from agentmem.stores.sqlite.connection import Connection
-from agentmem.upkeep.rebuild import rebuild
+from agentmem.admin.rebuild import rebuild
+from agentmem.core.record import Record
+from agentmem.core.scope import Operator, Scope
+from agentmem.engine.engine import Engine
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.stores.sqlite.database import Connection
+from agentmem.stores.values import Where
 
 
 async def read_current(resources: Engine, scope: Scope, *kinds: str) -> list[Record]:

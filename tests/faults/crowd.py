@@ -14,14 +14,14 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.settings import Settings
-from agentmem.upkeep.doctor import diagnose
+from agentmem.admin.doctor import diagnose
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.settings.settings import Settings
 from tests.fakes.as_a_model import AsyncOnlyEmbedder
 from tests.faults import checks
 
 SPAWN = multiprocessing.get_context("forkserver")
-SPAWN.set_forkserver_preload(["agentmem.agent_memory", "agentmem.stores.sqlite"])
+SPAWN.set_forkserver_preload(["agentmem.facade.async_memory", "agentmem.stores.sqlite"])
 SHARED_CONVERSATION = "lobby"
 USER = "ann"
 

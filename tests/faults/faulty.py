@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from agentmem.core.changes import JournalEntry
+from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, ModelUnavailable, StoreUnavailable
-from agentmem.model.changes import JournalEntry
-from agentmem.resources import Engine
 
 HANG_SECONDS = 600.0  # seconds after which what hangs gives up
 FAULT_KINDS = ("before", "after", "hang before", "hang after", "repeat")

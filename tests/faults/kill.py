@@ -17,14 +17,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.settings import Settings
-from agentmem.stores.sqlite import append, erase
-from agentmem.upkeep.doctor import diagnose
+from agentmem.admin.doctor import diagnose
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.settings.settings import Settings
+from agentmem.stores.sqlite import erase, write
 from tests.faults import checks, victim
 
 STEPS = (
-    *append.STEPS, "vectors: before", "vectors: not committed", "vectors: after", "session: before", "session: after",
+    *write.STEPS, "vectors: before", "vectors: not committed", "vectors: after", "session: before", "session: after",
     *erase.STEPS,
 )  # fmt: skip
 # where vectors come with the log

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agentmem.model.changes import JournalEntry, derive_change_id
-from agentmem.model.records import Fact, Key, Record, Turn
-from agentmem.model.scope import Scope
+from agentmem.core.changes import JournalEntry, derive_change_id
+from agentmem.core.record import Key, Record
+from agentmem.core.records import Fact, Turn
+from agentmem.core.scope import Scope
 
 VERBS = {
     "store": "store_turn", "learn": "learn_fact", "supersede": "supersede_fact", "forget": "forget",

@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentmem.stores.postgres import append
+from agentmem.stores.postgres import write
 from tests.faults import servers_checks, servers_killed
 from tests.faults.servers_client import IDLE, SLOW_INTERVAL_SECONDS, TIMEOUT_SECONDS, Attempt, Client, ClientLog
 from tests.servers.local import LocalServer
@@ -30,7 +30,7 @@ from tests.servers.proxy import HALF_OPEN, PASS, REFUSED, RESET, SLOW, Proxy
 from tests.servers.redis import Redis
 from tests.servers.stack import prepare
 
-STEPS = ("append: before", *append.STEPS, "vectors: before", "graph: before", "session: before", IDLE)
+STEPS = ("append: before", *write.STEPS, "vectors: before", "graph: before", "session: before", IDLE)
 KILLED, PAUSED = "killed", "paused"
 FAULTS = (KILLED, PAUSED, RESET, SLOW, HALF_OPEN, REFUSED)
 SETTINGS = {"postgres": "log_url", "neo4j": "graph_url", "redis": "session_url"}

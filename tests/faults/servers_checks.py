@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.consolidation import lease
-from agentmem.model.records import Record
-from agentmem.model.scope import Scope
-from agentmem.resources import Engine
-from agentmem.stores.neo4j.connection import Transaction
-from agentmem.stores.neo4j.connection import fetch_rows as graph_rows
+from agentmem.core.record import Record
+from agentmem.core.scope import Scope
+from agentmem.engine.engine import Engine
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.jobs import runner
+from agentmem.stores.neo4j.database import Transaction
+from agentmem.stores.neo4j.database import fetch_rows as graph_rows
 from agentmem.stores.postgres import PostgresLog
-from agentmem.stores.postgres.connection import fetch_rows as log_rows
-from agentmem.text.words import tokenize
+from agentmem.stores.postgres.database import fetch_rows as log_rows
+from agentmem.text.tokenizer import tokenize
 from tests.fakes.as_a_model import AsyncOnlyEmbedder
 from tests.faults import checks
 from tests.faults.victim import LEASE_SECONDS, StepProxy
@@ -34,7 +34,7 @@ PASSAGES = (
 
 def build_memory(user: str, urls: dict[str, Any], home: Any, **more: Any) -> AsyncAgentMemory:
     """A memory on servers, not open yet."""
-    lease.LEASE_SECONDS = LEASE_SECONDS
+    runner.LEASE_SECONDS = LEASE_SECONDS
     given = {"embedder": "hash", "dimensions": SIZE, "conversation_id": "talk", **urls, **more}
     return AsyncAgentMemory(user, home=home, **given)
 

@@ -10,9 +10,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.core.records import Fact, Turn
 from agentmem.errors import AgentMemError, StoreUnavailable
-from agentmem.model.records import Fact, Turn
+from agentmem.facade.async_memory import AsyncAgentMemory
 from tests.faults import servers_checks
 
 T = TypeVar("T")

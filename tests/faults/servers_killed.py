@@ -12,13 +12,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.consolidation.project import sync_projections
-from agentmem.stores.postgres import append
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.jobs.builtin.sync_projections import sync_projections
+from agentmem.stores.postgres import write
 from tests.faults import checks, servers_checks, victim
 
 STEPS = (
-    "append: before", *append.STEPS, "vectors: before", "vectors: after", "graph: before", "graph: after",
+    "append: before", *write.STEPS, "vectors: before", "vectors: after", "graph: before", "graph: after",
     "session: before", "session: after",
 )  # fmt: skip
 SPAWN = multiprocessing.get_context("forkserver")  # children begin with everything imported

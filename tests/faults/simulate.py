@@ -17,9 +17,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.model.clock import SeededIds
-from agentmem.providers.attempts import CIRCUIT_OPEN_SECONDS
+from agentmem.core.clock import SeededIds
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.models.retry import CIRCUIT_OPEN_SECONDS
 from tests.faults import checks
 from tests.faults.faulty import FaultInjector, inject_faults
 from tests.faults.model import IntendedWrite, ReferenceModel, replay_journal, to_model_state

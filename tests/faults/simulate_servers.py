@@ -19,8 +19,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.model.clock import SeededIds
+from agentmem.core.clock import SeededIds
+from agentmem.facade.async_memory import AsyncAgentMemory
 from tests.faults import servers_checks
 from tests.faults.faulty import FaultInjector, inject_faults
 from tests.faults.simulate import USERS, WRITERS, WRITES, check, check_found_by_terms

@@ -25,10 +25,9 @@ from typing import Any
 import apsw
 
 from agentmem import AsyncAgentMemory
-from agentmem.consolidation import list_scheduled_jobs
-from agentmem.consolidation.lease import LEASE_SECONDS
-from agentmem.consolidation.serving import OPERATOR
-from agentmem.worker import ConsolidationWorker
+from agentmem.jobs.job import list_scheduled_jobs
+from agentmem.jobs.runner import LEASE_SECONDS, OPERATOR
+from agentmem.jobs.worker import ConsolidationWorker
 
 KILLS = 5
 SECOND_WORKER_AT = (1, 3)  # before these kills another worker is started, which lives on

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.admin.doctor import diagnose
+from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.recall.bundle import MemoryBundle
-from agentmem.settings import Settings
-from agentmem.upkeep.doctor import diagnose
+from agentmem.settings.settings import Settings
 from tests.conformance.writing import START, SettableClock
 from tests.faults import checks
 

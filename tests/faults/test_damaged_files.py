@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.admin.doctor import diagnose
 from agentmem.errors import AgentMemError, ConfigError, CorruptStore, SchemaMismatch, StoreUnavailable
-from agentmem.settings import Settings
-from agentmem.upkeep.doctor import diagnose
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.settings.settings import Settings
 from tests.faults import checks
 
 SPAWN = multiprocessing.get_context("forkserver")

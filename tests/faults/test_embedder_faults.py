@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from agentmem import providers
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.admin.doctor import diagnose
+from agentmem.admin.rebuild import rebuild
+from agentmem.engine.vector_projection import BACKOFF_SECONDS
 from agentmem.errors import ModelUnavailable
-from agentmem.projections import BACKOFF_SECONDS
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.models import providers
 from agentmem.recall.technique import EMBED_TIMEOUT_SECONDS
-from agentmem.settings import Settings
-from agentmem.upkeep.doctor import diagnose
-from agentmem.upkeep.rebuild import rebuild
+from agentmem.settings.settings import Settings
 from tests.faults import checks
 from tests.faults.virtual import VirtualClock, run
 
@@ -32,7 +32,7 @@ def _dropped_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A new vendor is a file in the folder of providers."""
     monkeypatch.setattr(providers, "__path__", [*providers.__path__, str(Path(__file__).parent / "providers")])
     yield
-    sys.modules.pop("agentmem.providers.fickle", None)
+    sys.modules.pop("agentmem.models.providers.fickle", None)
 
 
 async def _open(home: Path, clock: VirtualClock, **settings: Any) -> tuple[AsyncAgentMemory, Any]:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import ModelUnavailable, StoreUnavailable
-from agentmem.stores import VectorBatch
-from agentmem.stores.sqlite.connection import Connection
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.stores.sqlite.database import Connection
 from agentmem.stores.sqlite.vectors import SqliteVectors
+from agentmem.stores.values import VectorBatch
 from tests.faults import checks
 
 SPAWN = multiprocessing.get_context("forkserver")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.core.records import Fact
+from agentmem.engine.vector_projection import VectorProjection
 from agentmem.errors import InvalidRecord
-from agentmem.model.records import Fact
-from agentmem.projections import VectorProjection
+from agentmem.facade.async_memory import AsyncAgentMemory
 from tests.faults import checks
 
 Act = Callable[[], Awaitable[Any]]

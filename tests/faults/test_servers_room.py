@@ -14,8 +14,8 @@ import psycopg
 import redis
 from psycopg.sql import SQL, Literal
 
-from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import StoreUnavailable
+from agentmem.facade.async_memory import AsyncAgentMemory
 from tests.faults import checks, servers_checks
 from tests.servers.local import LocalServer
 from tests.servers.redis import Redis

@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.model.outline import Floats, Ints
-from agentmem.model.scope import Scope
-from agentmem.recall.kept import PAIR_BATCH_SIZE
+from agentmem.core.columns import Floats, Ints
+from agentmem.core.scope import Scope
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.recall.cache import PAIR_BATCH_SIZE
 from tests.faults.virtual import VirtualClock, run
 
 THOUSANDS = 4  # of turns, with two cosines each

@@ -11,9 +11,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.consolidation import lease
-from agentmem.model.records import Fact
+from agentmem.core.records import Fact
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.jobs import runner
 from agentmem.stores.sqlite import SqliteLog
 from agentmem.stores.sqlite.vectors import SqliteVectors
 from tests.fakes.as_a_model import AsyncOnlyEmbedder
@@ -24,7 +24,7 @@ Action = Callable[[AsyncAgentMemory, str], Awaitable[Any]]
 
 
 async def open_memory(home: Path) -> AsyncAgentMemory:
-    lease.LEASE_SECONDS = LEASE_SECONDS
+    runner.LEASE_SECONDS = LEASE_SECONDS
     return await AsyncAgentMemory("ann", home=home, embedder="hash", dimensions=64, conversation_id="talk").open()
 
 

@@ -7,9 +7,9 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.core.records import Fact, Turn
 from agentmem.errors import AgentMemError, ModelUnavailable, NotFound, StoreUnavailable
-from agentmem.model.records import Fact, Turn
+from agentmem.facade.async_memory import AsyncAgentMemory
 from tests.faults.faulty import FaultInjector
 from tests.faults.model import IntendedWrite
 from tests.faults.virtual import VirtualClock

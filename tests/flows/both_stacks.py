@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.consolidation import list_scheduled_jobs
-from agentmem.consolidation.serving import OPERATOR
+from agentmem.admin.export_import import export_user
+from agentmem.core.records import KINDS
+from agentmem.core.scope import Scope
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.jobs.job import list_scheduled_jobs
+from agentmem.jobs.runner import OPERATOR
+from agentmem.jobs.worker import ConsolidationWorker
 from agentmem.memory.erasure import list_across_channels
-from agentmem.model.records import KINDS
-from agentmem.model.scope import Scope
-from agentmem.stores import Where
-from agentmem.upkeep.portable import export_user
-from agentmem.worker import ConsolidationWorker
+from agentmem.stores.values import Where
 from tests.conformance.congruence import MemoryPair, drop_row_ids, to_comparable
 from tests.conformance.history_steps import Step
 from tests.flows.given import VOLATILE_FIELDS

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentmem import AgentMemory, Record
-from agentmem.blocking import _BACKGROUND_LOOP
-from agentmem.memory import MemoryContext
-from agentmem.model.records import KINDS
+from agentmem.core.event_loop import BACKGROUND_LOOP
+from agentmem.core.records import KINDS
+from agentmem.engine.engine import Engine
+from agentmem.memory.context import MemoryContext
 from agentmem.recall.bundle import MemoryBundle
-from agentmem.resources import Engine
-from agentmem.stores import Where
+from agentmem.stores.values import Where
 
 T = TypeVar("T")
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -48,7 +48,7 @@ def run(work: Awaitable[T]) -> T:
     async def wait() -> T:
         return await work
 
-    return _BACKGROUND_LOOP.run(wait())
+    return BACKGROUND_LOOP.run(wait())
 
 
 def engine_of(memory: AgentMemory) -> Engine:

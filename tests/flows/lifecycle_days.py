@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.model.records import Goal
+from agentmem.core.records import Goal
+from agentmem.facade.async_memory import AsyncAgentMemory
 from tests.flows.both_stacks import BOT, HOME, HOUSE, Scenario
 from tests.flows.given import START
 

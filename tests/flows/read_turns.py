@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentmem import AsyncAgentMemory
-from agentmem.model.records import Gloss
+from agentmem.core.records import Gloss
 from tests.fakes.scribe import SPEC, FakeExtractionLLM, TurnReply, install_extraction_llm
 
 LIVES = "I live in Lisbon, by the river."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentmem import AgentMemory, InvalidRecord, NotFound
-from agentmem.memory import clearing
+from agentmem.memory import erasure
 from tests.flows.given import bundle_texts, read_state, read_tables
 
 
@@ -66,7 +66,7 @@ def test_a_channel_of_another_agent_or_user_is_out_of_reach(memory: AgentMemory,
 
 
 def test_too_much_for_one_operation_is_refused(trip: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clearing, "MAX_CHANNEL_RECORDS", 3)
+    monkeypatch.setattr(erasure, "MAX_CHANNEL_RECORDS", 3)
     with pytest.raises(InvalidRecord, match="delete its conversations first") as refused:
         trip.episodic.clear_channel()
     assert refused.value.field == "channel"

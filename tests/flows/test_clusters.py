@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Cluster, Fact, InvalidRecord, JobReport, ModelUnavailable, Review, Status
-from agentmem.extraction.similar import dedup_signature
-from agentmem.memory import clusters
-from agentmem.memory.clusters import cohesion, find_clusters
-from agentmem.projections import vectors
-from agentmem.settings_parts import ClusterOptions
+from agentmem.engine import vector_projection
+from agentmem.extraction.claims import dedup_signature
+from agentmem.memory.semantic import merge_facts
+from agentmem.memory.semantic.merge_facts import cohesion, find_clusters
+from agentmem.settings.sections import ClusterOptions
 from tests.fakes.as_a_model import AsyncOnlyEmbedder
 from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_head, read_state, run
 
@@ -197,13 +197,13 @@ def test_a_loose_chain_is_kept_apart(home: Path, clock: ManualClock) -> None:
 
 def test_only_what_changed_is_compared_with_the_rest(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[int] = []
-    near = clusters._SingleLinkage._find_neighbors
+    near = merge_facts._SingleLinkage._find_neighbors
 
     def counting(self: Any, block: Any) -> Any:
         compared.append(len(block))
         return near(self, block)
 
-    monkeypatch.setattr(clusters._SingleLinkage, "_find_neighbors", counting)
+    monkeypatch.setattr(merge_facts._SingleLinkage, "_find_neighbors", counting)
     for number in range(20):
         memory.learn_fact(f"Guest number {number} likes {'tea' * (number + 1)}")
     job(memory)
@@ -267,7 +267,7 @@ def test_facts_without_a_vector_are_looked_at_when_they_have_one(
         memory.learn_fact(claim)
     assert (job(memory).counts, job(memory).pending) == ({}, 1)
     monkeypatch.setattr(embedder, "embed", embed)
-    monkeypatch.setattr(vectors, "BACKOFF_SECONDS", 0.0)  # one that failed is left in peace for a while
+    monkeypatch.setattr(vector_projection, "BACKOFF_SECONDS", 0.0)  # one that failed is left in peace for a while
     assert (job(memory).counts, job(memory).pending) == ({"merged": 1}, 0)
 
 

@@ -187,7 +187,7 @@ def test_closing_while_others_work_loses_nothing_acknowledged(home: Path) -> Non
 
 
 def test_an_import_leaves_no_thread_and_no_warning() -> None:
-    code = "import threading, agentmem.blocking; print(threading.active_count())"
+    code = "import threading, agentmem.facade; print(threading.active_count())"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("1\n", "")
 

@@ -255,7 +255,7 @@ async def test_what_is_known_and_said_twice_in_other_words_is_one_fact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lexical embedder takes no two wordings for the same: here all that is near is."""
-    monkeypatch.setattr("agentmem.extraction.settle.is_duplicate", lambda *_: True)
+    monkeypatch.setattr("agentmem.extraction.reconciler.is_duplicate", lambda *_: True)
     again = "As I said, I live in Lisbon, near the river."
     words = [
         {**REPLIES[LIVES]["facts"][0], "claim": claim} for claim in ("A user lives in Lisbon.", "User lives in Lisbon")

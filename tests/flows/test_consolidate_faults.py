@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from agentmem.admin.doctor import diagnose
+from agentmem.core.changes import Change, WriteAttempt
+from agentmem.core.record import Status
 from agentmem.errors import InvalidRecord, ModelUnavailable
-from agentmem.extraction.settle import Reconciler
-from agentmem.model.changes import Change, WriteAttempt
-from agentmem.model.records import Status
-from agentmem.providers import LLMRequest
-from agentmem.upkeep.doctor import diagnose
+from agentmem.extraction.reconciler import Reconciler
+from agentmem.models.protocols import LLMRequest
 from tests.fakes.scribe import FakeExtractionLLM
 from tests.flows.given import ManualClock
 from tests.flows.read_turns import LIVES, REPLIES, open_memory_with_llm, read_summaries

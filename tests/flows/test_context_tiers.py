@@ -11,15 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory
-from agentmem.extraction.echo import recalled_lines
-from agentmem.memory.procedural import ProceduralMemory
-from agentmem.model.record import Record
-from agentmem.model.records import Fact, Turn
-from agentmem.model.synopsis import Synopsis, SynopsisSection, SynopsisSentence
-from agentmem.recall.beside import ContextSources
-from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, Context, pack
+from agentmem.core.record import Record
+from agentmem.core.records import Fact, Synopsis, SynopsisSection, SynopsisSentence, Turn
+from agentmem.extraction.grounding import recalled_lines
+from agentmem.memory.procedural.memory import ProceduralMemory
+from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, Context, ContextSources, pack
 from agentmem.recall.options import ContextOptions
-from agentmem.text.tokens import estimate_tokens
+from agentmem.text.tokenizer import estimate_tokens
 from tests.flows.given import START, ManualClock, context_of, open_memory, read_tables, run
 
 COUNTERS = [estimate_tokens, lambda text: len(text.split()), len]

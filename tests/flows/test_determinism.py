@@ -13,7 +13,7 @@ SCRIPT = """
 import asyncio, json, sys
 from datetime import timedelta
 from agentmem import AsyncAgentMemory
-from agentmem.upkeep.portable import export_user
+from agentmem.admin.export_import import export_user
 from tests.flows.given import ManualClock
 
 home, out = sys.argv[1:]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from agentmem import AgentMemory, JobReport
-from agentmem.stores.jobs import JobState
+from agentmem.stores.job_queue import JobState
 from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_head, read_state, run
 
 

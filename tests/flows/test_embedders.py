@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentmem import AgentMemory, ConfigError
-from agentmem.providers import local
+from agentmem.models.providers import local
 from tests.flows.given import engine_of, open_memory
 
 KEEPS = "keeps it"

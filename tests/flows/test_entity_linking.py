@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentmem import AsyncAgentMemory, JobReport
-from agentmem.consolidation import entity_linking
+from agentmem.jobs.builtin import link_entities
 from tests.flows.meanwhile import run_once_before, run_once_before_append
 
 
@@ -100,7 +100,7 @@ async def test_nobody_is_asked_about_one_that_went_meanwhile(
                 await memory.forget(young.id, hard=fate == "erased")
 
         if moment == "build":
-            done = run_once_before(monkeypatch, entity_linking._LinkEntitiesRun, "_request_review", take_away)
+            done = run_once_before(monkeypatch, link_entities._LinkEntitiesRun, "_request_review", take_away)
         else:
             done = run_once_before_append(monkeypatch, memory.engine, "entity_linking", take_away)
         report = await run(memory)

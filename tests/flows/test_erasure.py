@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentmem import AgentMemory, NotFound
-from agentmem.providers.hash import HashEmbedder
+from agentmem.models.providers.hash import HashEmbedder
 from tests.fakes.as_a_model import AsyncOnlyEmbedder
 from tests.flows.given import ManualClock, engine_of, open_memory, read_head, read_tables, run
 

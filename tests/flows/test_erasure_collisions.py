@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agentmem import AsyncAgentMemory, Fact, NotFound
-from agentmem.settings_parts import DecayOptions
-from agentmem.stores import Where
+from agentmem.settings.sections import DecayOptions
+from agentmem.stores.values import Where
 from tests.flows.given import ManualClock
 from tests.flows.meanwhile import Action, run_once_before, run_once_before_append
 
@@ -185,7 +185,7 @@ async def test_an_entity_merged_meanwhile_into_an_erased_one_goes_with_it(
 @pytest.fixture
 def paged(memory: AsyncAgentMemory, monkeypatch: pytest.MonkeyPatch) -> Between:
     """Two records are read at a time; something is done once before the second page of the facts."""
-    monkeypatch.setattr("agentmem.memory.RECORD_PAGE_SIZE", 2)
+    monkeypatch.setattr("agentmem.memory.context.RECORD_PAGE_SIZE", 2)
 
     def between(act: Action) -> list[str]:
         def second(_: Any, where: Where, **given: Any) -> bool:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from agentmem import AsyncAgentMemory
-from agentmem.consolidation import stale
-from agentmem.extraction.settle import _ChangeBuilder
-from agentmem.memory.semantic import SemanticMemory
-from agentmem.providers import LLMRequest
+from agentmem.extraction.reconciler import _ChangeBuilder
+from agentmem.jobs.builtin import consolidate
+from agentmem.memory.semantic.memory import SemanticMemory
+from agentmem.models.protocols import LLMRequest
 from tests.fakes.scribe import SPEC, FakeExtractionLLM, TurnReply, install_extraction_llm
 from tests.flows.meanwhile import run_once_before, run_once_before_append
 from tests.flows.read_turns import LIVES, MOVED, REPLIES, open_memory_with_llm, read_summaries
@@ -236,7 +236,7 @@ async def test_nobody_is_asked_about_a_premise_that_is_erased_or_back_meanwhile(
             await (memory.forget(premise, hard=True) if fate == "erased" else memory.undo(operation_id))
 
         if moment == "build":
-            done = run_once_before(monkeypatch, stale, "_write_reviews", change)
+            done = run_once_before(monkeypatch, consolidate, "_write_reviews", change)
         else:
             done = run_once_before_append(monkeypatch, memory.engine, "consolidate", change)
         (report,) = await memory.consolidate("consolidate")
@@ -254,7 +254,7 @@ async def test_a_stale_fact_that_changes_meanwhile_keeps_nobody_from_being_asked
             await memory.semantic.boost_salience(surfs, 0.2)
 
         if moment == "build":
-            done = run_once_before(monkeypatch, stale, "_write_reviews", change)
+            done = run_once_before(monkeypatch, consolidate, "_write_reviews", change)
         else:
             done = run_once_before_append(monkeypatch, memory.engine, "consolidate", change)
         (report,) = await memory.consolidate("consolidate")

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Fact, JobReport, Status
-from agentmem.model.clock import from_micros
-from agentmem.settings_parts import DecayOptions
+from agentmem.core.clock import from_micros
+from agentmem.settings.sections import DecayOptions
 from tests.flows.given import (
     ManualClock,
     bundle_ids,

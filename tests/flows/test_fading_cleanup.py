@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, JobReport, Status
-from agentmem.consolidation import JobOptions, audit_partitions
-from agentmem.model.scope import Operator
-from agentmem.settings_parts import RetentionOptions
+from agentmem.core.scope import Operator
+from agentmem.jobs.builtin import audit_partitions
+from agentmem.jobs.job import JobOptions
+from agentmem.settings.sections import RetentionOptions
 from agentmem.stores.sqlite import SqliteLog
-from agentmem.text.blocks import load_migrations
+from agentmem.text.templates import load_migrations
 from tests.flows.given import (
     ManualClock,
     bundle_ids,
@@ -127,7 +128,7 @@ def test_many_entities_with_many_facts_are_told_apart(
     for entity in found[:3]:
         for n in range(5):
             memory.learn_fact(f"{entity.name} has {n} boats", entity_ids=[entity.id])
-    monkeypatch.setattr("agentmem.consolidation.cleanup.EDGE_PAGE_SIZE", 4)
+    monkeypatch.setattr("agentmem.jobs.builtin.cleanup.EDGE_PAGE_SIZE", 4)
     clock.advance(days=40)
     assert cleanup(memory).counts == {"forgotten": 3, "kept": 3}
     assert {entity.id for entity in memory.semantic.entities()} == {entity.id for entity in found[:3]}

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, AsyncAgentMemory, Conflict, EdgeKind, Goal, InvalidRecord, NotFound
-from agentmem.memory.goal_graph import check_cycles
-from agentmem.memory.goals import Goals
-from agentmem.model.records import Outcome
-from agentmem.stores import Where
+from agentmem.core.procedural_records import Outcome
+from agentmem.memory.goals import Goals, check_cycles
+from agentmem.stores.values import Where
 from tests.flows.given import START, ManualClock, context_of, engine_of, last_operation_id, open_memory, read_head, run
 from tests.flows.meanwhile import Action, run_once_before, run_once_before_append
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AgentMemory, Goal
-from agentmem.stores import Where
+from agentmem.stores.values import Where
 from tests.flows.given import ManualClock, context_of, engine_of, last_operation_id, open_memory, read_head, run
 
 IDS = [f"g{number}" for number in range(5)]

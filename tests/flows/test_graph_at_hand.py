@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.core.records import Turn
+from agentmem.engine.graph_projection import GraphProjection
 from agentmem.errors import StoreUnavailable
-from agentmem.model.records import Turn
-from agentmem.projections import GraphProjection
+from agentmem.facade.async_memory import AsyncAgentMemory
 from tests.flows.test_projector import left_undone, opened
 from tests.servers.stack import Stack
 
@@ -173,7 +173,7 @@ async def test_what_a_graph_that_is_away_was_to_get_is_read_again(
     home: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some of it may be erased by then, by another process too."""
-    monkeypatch.setattr("agentmem.projections.graph.BACKOFF_SECONDS", 600)
+    monkeypatch.setattr("agentmem.engine.graph_projection.BACKOFF_SECONDS", 600)
     async with opened(home / "a", stack, "alice") as memory, opened(home / "b", stack, "alice") as other:
         async with gated(memory, refuse=True) as gate:
             await memory.store_turn({"content": "The code is heron.", "turn_id": "secret"})

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from agentmem import AsyncAgentMemory
-from agentmem.model.records import Fact, Turn
-from agentmem.providers import LLMReply, LLMRequest
-from agentmem.providers.llms import LLMRegistry
-from agentmem.stores import Where
+from agentmem.core.records import Fact, Turn
+from agentmem.models.protocols import LLMReply, LLMRequest
+from agentmem.models.registry import LLMRegistry
+from agentmem.stores.values import Where
 from tests.fakes.scribe import SPEC
 from tests.flows.given import run
 from tests.unit.test_extraction_hostile import ANYTHING, TEXTS, Hostile

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Fact, InvalidRecord, NotFound, Turn
-from agentmem.model.changes import Change
-from agentmem.model.scope import Scope
-from agentmem.text.names import hash_claim
+from agentmem.core.changes import Change
+from agentmem.core.scope import Scope
+from agentmem.text.normalization import hash_claim
 from tests.flows.given import ManualClock, bundle_ids, engine_of, open_memory, read_tables, run, visible_content
 from tests.servers.stack import Stack
 

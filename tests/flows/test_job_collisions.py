@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentmem import AsyncAgentMemory, JobReport
-from agentmem.consolidation import schedules
-from agentmem.consolidation.due import DueRecordsRun
+from agentmem.jobs.builtin import fire_schedules
+from agentmem.jobs.due_records import DueRecordsRun
 from tests.flows.given import ManualClock
 from tests.flows.meanwhile import Action, run_once_before, run_once_before_append
 
@@ -139,7 +139,7 @@ async def test_a_run_reported_while_it_is_looked_at_is_not_called_lost(
     assert claimed is not None
     clock.advance(seconds=60)
     done = run_once_before(
-        monkeypatch, schedules._ScheduleDelivery, "deliver_one", lambda: memory.schedules.mark_done(claimed)
+        monkeypatch, fire_schedules._ScheduleDelivery, "deliver_one", lambda: memory.schedules.mark_done(claimed)
     )
     report = await job(memory, "schedules")
     assert (done, report.counts, report.failed) == (["deliver_one"], {"skipped": 1}, {})

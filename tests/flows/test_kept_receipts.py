@@ -13,8 +13,7 @@ import pytest
 
 from agentmem import AgentMemory, CorruptStore, NotFound, StoreUnavailable
 from agentmem.recall.bundle import MemoryBundle
-from agentmem.recall.kept_receipt import from_json, to_json
-from agentmem.recall.receipt import Receipt
+from agentmem.recall.receipt import Receipt, from_json, to_json
 from tests.flows.given import ManualClock, context_of, engine_of, open_memory, run
 
 QUERY = "What of Ann's garden on day 7?"

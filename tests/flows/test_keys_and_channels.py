@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Conflict, InvalidRecord, NotFound
-from agentmem.model.records import Record
+from agentmem.core.record import Record
 from tests.flows.given import open_memory
 from tests.servers.stack import Stack
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentmem import AsyncAgentMemory, InvalidRecord, Outcome, Strategy
-from agentmem.model.records import Edge, Entity, Fact
+from agentmem.core.records import Edge, Entity, Fact
 from tests.flows.meanwhile import run_once_before, run_once_before_append
 
 SAME = ("Ann likes strong black coffee in the morning", "Ann liked strong black coffee in the mornings")

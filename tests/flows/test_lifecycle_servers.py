@@ -15,8 +15,8 @@ import pytest
 import redis
 from psycopg import sql
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.stores import ReplicatedGraph
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.stores.protocols import ReplicatedGraph
 from tests.conformance.test_congruence import GIVEN
 from tests.flows import lifecycle_days as days
 from tests.flows.both_stacks import Scenario

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Conflict, InvalidRecord, NotFound
-from agentmem.memory import merging
-from agentmem.model.edges import build_mention
-from agentmem.model.records import Edge
+from agentmem.core.edges import build_mention
+from agentmem.core.records import Edge
+from agentmem.memory.semantic import merge_entities
 from tests.flows.given import (
     ManualClock,
     context_of,
@@ -174,7 +174,7 @@ def test_entities_of_others_and_none_are_not_found(two: Two) -> None:
 
 
 def test_a_merge_of_too_many_records_is_refused(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "MAX_MOVED_RECORDS", 7)
+    monkeypatch.setattr(merge_entities, "MAX_MOVED_RECORDS", 7)
     at = read_head(two.memory)
     with pytest.raises(InvalidRecord, match="would move 8 records, 7 is the most"):
         two.merge()
@@ -212,7 +212,7 @@ def test_merging_again_moves_what_has_come_to_name_the_other(two: Two) -> None:
 
 
 def test_what_is_written_while_a_merge_reads_is_moved_too(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    every, late = merging.list_across_channels, []
+    every, late = merge_entities.list_across_channels, []
 
     async def slowly(*arguments: Any) -> Any:
         found = await every(*arguments)
@@ -220,7 +220,7 @@ def test_what_is_written_while_a_merge_reads_is_moved_too(two: Two, monkeypatch:
             late.append(await two.memory._inner.learn_fact("Anna paints", entity_ids=[two.anna]))
         return found
 
-    monkeypatch.setattr(merging, "list_across_channels", slowly)
+    monkeypatch.setattr(merge_entities, "list_across_channels", slowly)
     two.merge()
     assert two.about(late[0].id) == (two.ann,)
 

@@ -13,8 +13,8 @@ import pytest
 
 from agentmem import AsyncAgentMemory
 from agentmem.errors import ConfigError
-from agentmem.monitoring import Monitor, check_health
-from agentmem.worker import ConsolidationWorker
+from agentmem.jobs.monitoring import Monitor, check_health
+from agentmem.jobs.worker import ConsolidationWorker
 from tests.flows.given import ManualClock
 
 

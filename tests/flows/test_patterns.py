@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, Conversation, JobReport, Outcome, Tool
-from agentmem.memory.strategies import StrategyMatch
-from agentmem.memory.tools import tool_id
+from agentmem.memory.procedural.strategies import StrategyMatch
+from agentmem.memory.procedural.tools import tool_id
 from tests.flows.given import (
     ManualClock,
     context_of,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentmem import AgentMemory, Fact, InvalidRecord
-from agentmem.recall.standing import HIDDEN_PREMISE_TEXT
+from agentmem.recall.scoring import HIDDEN_PREMISE_TEXT
 from tests.flows.given import START, ManualClock, open_memory
 from tests.servers.stack import Stack
 

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, Conflict, InvalidRecord, NotFound, Outcome, ScopeError, Strategy
-from agentmem.memory.tools import tool_id
-from agentmem.model.success import wilson_interval
-from agentmem.upkeep.portable import export_user, import_user
+from agentmem.admin.export_import import export_user, import_user
+from agentmem.memory.procedural.tools import tool_id, wilson_interval
 from tests.flows.given import (
     START,
     ManualClock,

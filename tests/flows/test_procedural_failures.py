@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, InvalidRecord, JobReport
-from agentmem.memory.procedures import Procedures
-from agentmem.memory.strategies import Strategies
+from agentmem.memory.procedural.procedures import Procedures
+from agentmem.memory.procedural.strategies import Strategies
 from tests.flows.given import ManualClock, open_memory
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.consolidation import project as job
-from agentmem.consolidation.project import sync_projections, sync_until_stopped
+from agentmem.core.scope import Scope
 from agentmem.errors import LeaseLost, StoreError, StoreUnavailable
-from agentmem.model.scope import Scope
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.jobs.builtin import sync_projections as job
+from agentmem.jobs.builtin.sync_projections import sync_projections, sync_until_stopped
 from tests.conformance import stores
 from tests.flows.test_servers import PATIENT
 from tests.servers.stack import Stack
@@ -76,7 +76,7 @@ class Picky:
 async def test_a_change_the_graph_cannot_hold_is_parked_and_the_others_follow(
     home: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentmem.projections.graph.BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("agentmem.engine.graph_projection.BACKOFF_SECONDS", 0.01)
     user = stack.user("ann")
     async with opened(home, stack, "alice") as memory:
         following = memory.engine.graph_projection
@@ -99,7 +99,7 @@ async def test_a_change_the_graph_cannot_hold_is_parked_and_the_others_follow(
 async def test_a_graph_that_takes_nothing_parks_nothing(
     home: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentmem.projections.graph.BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr("agentmem.engine.graph_projection.BACKOFF_SECONDS", 0.01)
     async with opened(home, stack, "alice") as memory:
         following = memory.engine.graph_projection
         assert following is not None
@@ -123,7 +123,7 @@ async def test_a_graph_that_takes_nothing_parks_nothing(
 async def test_vectors_that_could_not_follow_come_by_themselves(
     home: Path, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentmem.projections.retries.RETRY_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr("agentmem.engine.projections.RETRY_INTERVAL_SECONDS", 0.01)
     async with opened(home, stack, "alice") as memory:
         index: Any = memory.engine.vector_projections[0].index
         whole, failures = index.apply, 2

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Fact, InvalidRecord, JobReport, Status
-from agentmem.model.scope import Scope
-from agentmem.settings_parts import PromotionOptions
+from agentmem.core.scope import Scope
+from agentmem.settings.sections import PromotionOptions
 from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_head, read_state, run
 
 ROOF = "roof"

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from agentmem import AsyncAgentMemory
-from agentmem.model.records import KINDS
-from agentmem.model.scope import Scope
-from agentmem.projections import VectorProjection
-from agentmem.stores import WHOLE, Where
-from agentmem.text.words import tokenize
-from agentmem.upkeep.rebuild import rebuild
+from agentmem.admin.rebuild import rebuild
+from agentmem.core.records import KINDS
+from agentmem.core.scope import Scope
+from agentmem.engine.vector_projection import VectorProjection
+from agentmem.stores.values import WHOLE, Where
+from agentmem.text.tokenizer import tokenize
 from tests.flows.test_servers import PATIENT
 from tests.servers.stack import Stack
 

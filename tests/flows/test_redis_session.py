@@ -9,9 +9,9 @@ import pytest
 import redis
 
 from agentmem import AgentMemory
+from agentmem.admin.doctor import diagnose
 from agentmem.errors import NotFound
-from agentmem.settings import load_settings
-from agentmem.upkeep.doctor import diagnose
+from agentmem.settings.settings import load_settings
 from tests.servers.local import LocalServer
 
 

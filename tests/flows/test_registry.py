@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentmem import ConfigError, providers
+from agentmem import ConfigError
+from agentmem.models import providers
 from agentmem.recall import techniques
 from tests.flows.given import open_memory
 
@@ -16,8 +17,9 @@ TECHNIQUE = '''
 """Shouting: what is written in capitals comes first."""
 import numpy as np
 from pydantic import Field
-from agentmem.model.ranking import ScoreList
-from agentmem.recall.technique import ScoreLists, SearchContext, RecallQuery
+from agentmem.core.ranking import ScoreList
+from agentmem.recall.technique import ScoreLists, SearchContext
+from agentmem.recall.request import RecallQuery
 from agentmem.recall.technique import TechniqueOptions
 
 class Options(TechniqueOptions):

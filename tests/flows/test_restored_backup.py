@@ -9,9 +9,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.admin.rebuild import rebuild
 from agentmem.errors import NotFound, StoreUnavailable
-from agentmem.upkeep.rebuild import rebuild
+from agentmem.facade.async_memory import AsyncAgentMemory
 from tests.flows.test_servers import PATIENT
 from tests.servers.stack import Stack, database_of
 

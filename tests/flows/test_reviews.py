@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, Conflict, InvalidRecord, NotFound
+from agentmem.core.changes import Change, WriteAttempt
+from agentmem.core.edges import build_mention
+from agentmem.core.record import Record
+from agentmem.core.records import Gloss, Review
 from agentmem.memory import erasure
-from agentmem.memory.reviews import ALLOWED_DECISIONS, same_entity_review_id
-from agentmem.model.changes import Change, WriteAttempt
-from agentmem.model.edges import build_mention
-from agentmem.model.records import Gloss, Record, Review
+from agentmem.memory.semantic.reviews import ALLOWED_DECISIONS, same_entity_review_id
 from tests.flows.given import (
     START,
     ManualClock,

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, AsyncAgentMemory, ConfigError, InvalidRecord, NotFound
-from agentmem.consolidation import JobOptions, select_jobs
-from agentmem.consolidation.serving import OPERATOR, run_job
-from agentmem.model.records import Schedule
-from agentmem.settings import load_settings
+from agentmem.core.procedural_records import Schedule
+from agentmem.jobs.job import JobOptions, select_jobs
+from agentmem.jobs.runner import OPERATOR, run_job
+from agentmem.settings.settings import load_settings
 from tests.flows.given import START, ManualClock, context_of, engine_of, last_operation_id, open_memory, run
 
 # START is Sunday, 1 March 2026, 12:00 UTC.

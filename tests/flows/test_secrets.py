@@ -21,12 +21,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AgentMemory, AsyncAgentMemory, ConfigError
-from agentmem.cli.program import cli_group
-from agentmem.events import WARNING, log_event
-from agentmem.monitoring import Monitor
-from agentmem.settings import load_settings
-from agentmem.upkeep.doctor import diagnose
-from agentmem.worker import ConsolidationWorker
+from agentmem.admin.doctor import diagnose
+from agentmem.cli.main import cli_group
+from agentmem.core.telemetry import WARNING, log_event
+from agentmem.jobs.monitoring import Monitor
+from agentmem.jobs.worker import ConsolidationWorker
+from agentmem.settings.settings import load_settings
 from tests.flows.given import ManualClock, engine_of, open_memory, run
 from tests.flows.overheard import SECRET_LETTERS, OutputCapture, capture_output, find_files_with_secret
 from tests.servers.stack import Stack

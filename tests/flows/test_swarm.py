@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, AsyncAgentMemory, Fact, InvalidRecord, Status
-from agentmem.memory.swarm import MAX_ANNOUNCEMENTS, parse_announcement_lines
+from agentmem.memory.announcements import MAX_ANNOUNCEMENTS, parse_announcement_lines
 from tests.flows.given import START, ManualClock, context_of, engine_of, read_head, run
 from tests.flows.test_reviews import put
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, InvalidRecord
-from agentmem.extraction.echo import recalled_lines
+from agentmem.extraction.grounding import recalled_lines
 from agentmem.memory.synopsis import synopsis_id
-from agentmem.settings_parts import SynopsisOptions
-from agentmem.text.tokens import estimate_tokens
+from agentmem.settings.sections import SynopsisOptions
+from agentmem.text.tokenizer import estimate_tokens
 from tests.flows.given import START, ManualClock, context_of, engine_of, open_memory, read_head, run
 
 USERS = count(1)

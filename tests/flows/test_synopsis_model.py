@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, ModelUnavailable
-from agentmem.consolidation.synopsis import MADE_WITHOUT_MODEL
-from agentmem.memory.synopsis_material import MADE_FROM_FACTS, SynopsisSources
-from agentmem.memory.synopsis_writing import PromptRecord, SynopsisReplySentence, generate_synopsis, ground_sentences
-from agentmem.model.records import Fact
-from agentmem.providers import LLMReply, LLMRequest
-from agentmem.providers.asking import Budget, StructuredLLM
-from agentmem.providers.llms import LLMRegistry
+from agentmem.core.records import Fact
+from agentmem.jobs.builtin.write_synopses import MADE_WITHOUT_MODEL
+from agentmem.memory.synopsis_sources import MADE_FROM_FACTS, SynopsisSources
+from agentmem.memory.synopsis_writer import PromptRecord, SynopsisReplySentence, generate_synopsis, ground_sentences
+from agentmem.models.protocols import LLMReply, LLMRequest
+from agentmem.models.registry import LLMRegistry
+from agentmem.models.structured_llm import Budget, StructuredLLM
 from tests.fakes.recorded_llm import RecordedLLM
 from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_head, run
 

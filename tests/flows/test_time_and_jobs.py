@@ -16,10 +16,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory
-from agentmem.consolidation import JobOptions, list_jobs, list_scheduled_jobs
-from agentmem.consolidation.serving import OPERATOR, RunReport
-from agentmem.stores.upkeep import RawUsage
-from agentmem.worker import ConsolidationWorker
+from agentmem.jobs.job import JobOptions, list_jobs, list_scheduled_jobs
+from agentmem.jobs.runner import OPERATOR, RunReport
+from agentmem.jobs.worker import ConsolidationWorker
+from agentmem.stores.admin import RawUsage
 from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_state, run
 
 SAID = (

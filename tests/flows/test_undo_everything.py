@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AgentMemory, Record
-from agentmem.memory.answers import ForgetReceipt
-from agentmem.memory.reviews import ALLOWED_DECISIONS, same_entity_review_id
-from agentmem.model.records import KINDS, Gloss, Review
-from agentmem.stores import Where
+from agentmem.core.records import KINDS, Gloss, Review
+from agentmem.memory.context import ForgetReceipt
+from agentmem.memory.semantic.reviews import ALLOWED_DECISIONS, same_entity_review_id
+from agentmem.stores.values import Where
 from tests.flows.given import (
     VOLATILE_FIELDS,
     ManualClock,

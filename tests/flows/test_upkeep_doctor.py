@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from agentmem import AsyncAgentMemory
-from agentmem.settings import load_settings
-from agentmem.stores import DeadLetter
-from agentmem.stores.sqlite.connection import SqliteDatabase
-from agentmem.stores.upkeep import Finding
-from agentmem.upkeep.doctor import diagnose
-from agentmem.upkeep.rebuild import rebuild
+from agentmem.admin.doctor import diagnose
+from agentmem.admin.rebuild import rebuild
+from agentmem.settings.settings import load_settings
+from agentmem.stores.admin import Finding
+from agentmem.stores.sqlite.database import SqliteDatabase
+from agentmem.stores.values import DeadLetter
 
 
 def opened(home: Path, **more: Any) -> AsyncAgentMemory:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from agentmem import AsyncAgentMemory, InvalidRecord
-from agentmem.model.scope import Operator, Scope
-from agentmem.stores import Postings
+from agentmem.admin.export_import import export_user
+from agentmem.admin.isolation import verify_isolation
+from agentmem.core.scope import Operator, Scope
 from agentmem.stores.sqlite.log import SqliteLog
-from agentmem.upkeep.isolation import verify_isolation
-from agentmem.upkeep.portable import export_user
+from agentmem.stores.values import Postings
 
 
 def opened(home: Path) -> AsyncAgentMemory:

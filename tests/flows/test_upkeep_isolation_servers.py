@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.admin.export_import import export_user
+from agentmem.admin.isolation import verify_isolation
+from agentmem.core.scope import Operator
 from agentmem.errors import ConfigError
-from agentmem.model.scope import Operator
-from agentmem.upkeep.isolation import verify_isolation
-from agentmem.upkeep.portable import export_user
+from agentmem.facade.async_memory import AsyncAgentMemory
 from tests.flows.test_servers import PATIENT
 from tests.flows.test_upkeep_isolation import filled
 from tests.servers.local import LocalServer

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AsyncAgentMemory, Conflict, InvalidRecord, MemoryBundle
-from agentmem.model.scope import Scope
-from agentmem.resources import Engine
-from agentmem.settings import load_settings
-from agentmem.upkeep.doctor import diagnose
-from agentmem.upkeep.lines import ChangeLine, parse_line
-from agentmem.upkeep.portable import export_user, import_user
+from agentmem.admin.doctor import diagnose
+from agentmem.admin.export_format import ChangeLine, parse_line
+from agentmem.admin.export_import import export_user, import_user
+from agentmem.core.scope import Scope
+from agentmem.engine.engine import Engine
+from agentmem.settings.settings import load_settings
 
 
 class SteppingClock:

@@ -21,11 +21,11 @@ from agentmem import (
     ModelError,
     ModelUnavailable,
 )
-from agentmem.model.scope import Operator
-from agentmem.providers import Vectors
-from agentmem.providers.hash import HashEmbedder
-from agentmem.stores.sqlite.connection import Connection, SqliteDatabase
-from agentmem.upkeep.rebuild import rebuild
+from agentmem.admin.rebuild import rebuild
+from agentmem.core.scope import Operator
+from agentmem.models.protocols import Vectors
+from agentmem.models.providers.hash import HashEmbedder
+from agentmem.stores.sqlite.database import Connection, SqliteDatabase
 
 SMALL, LARGE = "hash:v1:64", "hash:v1:512"
 
@@ -146,7 +146,7 @@ async def test_what_is_written_while_another_embedder_is_built_goes_to_both(home
 KILLED = """
 import asyncio, os, signal, sys
 from agentmem import AsyncAgentMemory
-from agentmem.upkeep.rebuild import rebuild
+from agentmem.admin.rebuild import rebuild
 
 def progress(what, done, total):
     if done >= 8:

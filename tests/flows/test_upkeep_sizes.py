@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from agentmem import AsyncAgentMemory, Closed
-from agentmem.upkeep.compact import compact
-from agentmem.upkeep.stats import read_stats
+from agentmem.admin.doctor import compact, read_stats
 
 
 def opened(home: Path, **more: Any) -> AsyncAgentMemory:

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from agentmem import AgentMemory, Fact, InvalidRecord, NotFound
-from agentmem.memory import promoting
 from agentmem.memory import vault as notes
+from agentmem.memory.semantic import promotion
 from agentmem.memory.vault import build_note, remove_notes, write_note
 from tests.flows.given import START, ManualClock, open_memory
 
@@ -277,7 +277,7 @@ def test_a_fact_that_is_erased_while_its_note_is_written_leaves_none(
         memory.forget(fact.id, hard=True)
         return write_note(*args, **more)
 
-    monkeypatch.setattr(promoting, "write_note", erased_meanwhile)
+    monkeypatch.setattr(promotion, "write_note", erased_meanwhile)
     with pytest.raises(NotFound):
         memory.curation.promote(fact.id)
     assert files(vault) == []
@@ -297,7 +297,7 @@ def test_a_fact_that_is_forgotten_while_its_note_is_written_leaves_a_note_only_w
         memory.forget(fact.id)
         return write_note(*args, **more)
 
-    monkeypatch.setattr(promoting, "write_note", forgotten_meanwhile)
+    monkeypatch.setattr(promotion, "write_note", forgotten_meanwhile)
     with pytest.raises(InvalidRecord, match="does not hold"):
         memory.curation.promote(fact.id)
     assert {path: path.read_text() for path in files(vault)} == stood

@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.core.changes import JournalEntry
+from agentmem.engine.engine import add_projection
+from agentmem.engine.vector_projection import MAX_INLINE_TEXTS, VectorProjection
 from agentmem.errors import StoreUnavailable
-from agentmem.model.changes import JournalEntry
-from agentmem.projections import VectorProjection
-from agentmem.projections.vectors import MAX_INLINE_TEXTS
-from agentmem.providers import Vectors
-from agentmem.providers.hash import HashEmbedder
-from agentmem.resources import add_projection
-from agentmem.stores import VectorBatch
-from agentmem.stores.sqlite.connection import SqliteDatabase
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.models.protocols import Vectors
+from agentmem.models.providers.hash import HashEmbedder
+from agentmem.stores.sqlite.database import SqliteDatabase
 from agentmem.stores.sqlite.vectors import SqliteVectors
+from agentmem.stores.values import VectorBatch
 from tests.fakes.as_a_model import AsyncOnlyEmbedder
 
 SERVED, OTHER = "vectors/hash:v1:64", "vectors/hash:v1:32"

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from agentmem import AgentMemory, AsyncAgentMemory, EdgeKind, NotFound, Turn
-from agentmem.blocking.parts import (
+from agentmem.facade.sync_subsystems import (
     SyncAuditView,
     SyncCuration,
     SyncEpisodicMemory,
@@ -24,12 +24,12 @@ from agentmem.blocking.parts import (
 from agentmem.memory.curation import Curation
 from agentmem.memory.episodic import EpisodicMemory
 from agentmem.memory.goals import Goals
-from agentmem.memory.procedural import ProceduralMemory
+from agentmem.memory.procedural.memory import ProceduralMemory
 from agentmem.memory.schedules import Schedules
-from agentmem.memory.semantic import SemanticMemory
-from agentmem.memory.working import WorkingMemory
-from agentmem.recall.trail import AuditView
-from agentmem.stores import WHOLE, Where
+from agentmem.memory.semantic.memory import SemanticMemory
+from agentmem.memory.working.memory import WorkingMemory
+from agentmem.recall.audit import AuditView
+from agentmem.stores.values import WHOLE, Where
 from tests.flows.given import ManualClock, bundle_texts, context_of, engine_of, normalize, open_memory, run
 
 # Verbs that the everyday object offers, and steps that no caller takes: a subsystem's blocking face leaves them out.

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from agentmem import AsyncAgentMemory, consolidation
-from agentmem.consolidation import list_scheduled_jobs, serving
-from agentmem.consolidation.serving import OPERATOR, RunReport
+from agentmem import AsyncAgentMemory
+from agentmem.core.records import KINDS
+from agentmem.core.scope import Scope
 from agentmem.errors import ConfigError, InvalidRecord, ModelUnavailable
-from agentmem.model.records import KINDS
-from agentmem.model.scope import Scope
-from agentmem.worker import ConsolidationWorker
+from agentmem.jobs import builtin, runner
+from agentmem.jobs.job import list_scheduled_jobs
+from agentmem.jobs.runner import OPERATOR, RunReport
+from agentmem.jobs.worker import ConsolidationWorker
 from tests.fakes.scribe import FakeExtractionLLM
 from tests.flows.given import ManualClock
 from tests.flows.read_turns import LIVES, REPLIES, open_memory_with_llm
@@ -26,7 +27,7 @@ OFTEN = dict.fromkeys(list_scheduled_jobs(), 0.2 / 60)
 DROPPED = '''
 """A job that was dropped in."""
 import asyncio
-from agentmem.consolidation import JobReport
+from agentmem.jobs.job import JobReport
 from agentmem.errors import InvalidModelOutput
 NAME, MINUTES, TRIGGER = "dropped_in", 0.001, "changes"
 served, slow, bad = [], [], []
@@ -57,11 +58,11 @@ def dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     folder = tmp_path / "jobs"
     folder.mkdir()
     (folder / "dropped_in.py").write_text(DROPPED)
-    monkeypatch.setattr(consolidation, "__path__", [*consolidation.__path__, str(folder)])
+    monkeypatch.setattr(builtin, "__path__", [*builtin.__path__, str(folder)])
     yield list_scheduled_jobs()["dropped_in"]
     import sys
 
-    del sys.modules["agentmem.consolidation.dropped_in"]
+    del sys.modules["agentmem.jobs.builtin.dropped_in"]
 
 
 async def only(memory: AsyncAgentMemory, job: str, **more: Any) -> RunReport:
@@ -85,7 +86,7 @@ async def test_everybody_is_read_once_and_the_idle_cost_nothing(tmp_path: Path) 
 async def test_a_run_goes_on_until_nobody_waits(
     tmp_path: Path, dropped: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(serving, "USER_BATCH_SIZE", 3)
+    monkeypatch.setattr(runner, "USER_BATCH_SIZE", 3)
     async with crowd(tmp_path, 8) as memory:
         report = await only(memory, "dropped_in")
         assert (report.users, report.has_more) == (8, False)

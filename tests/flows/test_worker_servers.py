@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentmem import AsyncAgentMemory
-from agentmem.worker import ConsolidationWorker
+from agentmem.jobs.worker import ConsolidationWorker
 from tests.flows.test_servers import PATIENT
 from tests.servers.stack import Stack
 

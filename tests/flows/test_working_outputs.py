@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Closed, InvalidRecord
-from agentmem.memory.outputs import StoredOutput, ToolOutput, ToolOutputStore, get_output_store
-from agentmem.settings import load_settings
+from agentmem.memory.working.tool_outputs import StoredOutput, ToolOutput, ToolOutputStore, get_output_store
+from agentmem.settings.settings import load_settings
 from tests.fakes.moody_embedder import FlakyEmbedder
 from tests.flows.given import START, ManualClock, engine_of, open_memory
 

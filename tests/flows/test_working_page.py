@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, StoreUnavailable
-from agentmem.memory.current import SessionPages, folder_name, remove_page, remove_pages
+from agentmem.memory.working.session_page import SessionPages, folder_name, remove_page, remove_pages
 from tests.flows.given import ManualClock, engine_of, open_memory, run
 
 TALK = (

@@ -14,7 +14,8 @@ import psycopg
 import redis
 
 USER = "demo"
-PROGRAM = Path(sys.executable).with_name("agentmem")
+ROOT = Path(__file__).parents[2]
+PROGRAMS = Path(sys.executable).parent
 LIVE = (
     ["add", "--user", USER, "I'm allergic to peanuts."],
     ["remember", "--user", USER, "what am I allergic to?", "--top-k", "2"],
@@ -38,9 +39,12 @@ def demo(urls: dict[str, str], arguments: Sequence[str]) -> int:
             **os.environ, "AGENTMEM_HOME": home, "AGENTMEM_LOG_URL": urls["postgres"],
             "AGENTMEM_GRAPH_URL": urls["neo4j"], "AGENTMEM_SESSION_URL": urls["redis"],
         }  # fmt: skip
-        for words in (["migrate"], ["demo", "--servers", "--user", USER, *arguments], *LIVE, ["stats", "--user", USER]):
-            print(f"\n$ agentmem {' '.join(words)}", flush=True)
-            code = subprocess.run([PROGRAM, *words], env=environment, check=False).returncode
+        steps = [["agentmem", *words] for words in (["migrate"], *LIVE, ["stats", "--user", USER])]
+        steps.insert(1, ["python", "-m", "docs.examples.demo", "--servers", "--user", USER, *arguments])
+        for program, *words in steps:
+            print(f"\n$ {program} {' '.join(words)}", flush=True)
+            started = [PROGRAMS / program, *words]
+            code = subprocess.run(started, env=environment, cwd=ROOT, check=False).returncode
             if code:
                 return code
     _show_sql(urls["postgres"])

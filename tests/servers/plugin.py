@@ -183,10 +183,10 @@ def _patient_redis(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """A busy machine is no server that is away, but for tests that watch what happens when one stands still."""
     if any(request.node.get_closest_marker(name) for name in REAL_TIMEOUT_MARKS):
         return
-    from agentmem.stores.redis import connection
+    from agentmem.stores.redis import session
 
-    monkeypatch.setattr(connection, "IO_TIMEOUT_SECONDS", 20.0)
-    monkeypatch.setattr(connection, "REQUEST_TIMEOUT_SECONDS", 40.0)
+    monkeypatch.setattr(session, "IO_TIMEOUT_SECONDS", 20.0)
+    monkeypatch.setattr(session, "REQUEST_TIMEOUT_SECONDS", 40.0)
 
 
 # -- a server of one's own

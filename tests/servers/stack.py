@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from agentmem.model.clock import SystemClock
+from agentmem.core.clock import SystemClock
 from agentmem.stores import neo4j, postgres
 
 STORE_ID = "tests"  # all tests share the one database that a Neo4j has, each with users of its own

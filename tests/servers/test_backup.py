@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psycopg
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.facade.async_memory import AsyncAgentMemory
 from tests.servers.postgres import backup, restore
 from tests.servers.stack import Stack
 

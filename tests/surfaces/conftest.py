@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
-from agentmem.cli.program import cli_group
+from agentmem.cli.main import cli_group
+from docs.examples.demo import command as demo_command
+from tests.benchmarks.__main__ import command as bench_command
 
 
 @dataclass
@@ -20,11 +23,12 @@ class Cli:
 
     home: Path
     env: dict[str, str | None] = field(default_factory=lambda: {"AGENTMEM_EMBEDDER": "hash", "NO_COLOR": None})
+    program: click.Command = cli_group
 
     def run(self, *args: str, stdin: str | bytes | None = None, color: bool = False) -> Result:
         """The result of a command, whatever its exit code; an error that is none of ours is raised."""
         runner = CliRunner(env={"AGENTMEM_HOME": str(self.home), **self.env})
-        result = runner.invoke(cli_group, list(args), input=stdin, color=color, prog_name="agentmem")
+        result = runner.invoke(self.program, list(args), input=stdin, color=color, prog_name="agentmem")
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result
@@ -51,6 +55,18 @@ def cli(home: Path) -> Cli:
 
 
 @pytest.fixture
-def other_home(tmp_path: Path) -> Callable[[str], Cli]:
+def other_home(tmp_path: Path) -> Callable[..., Cli]:
     """The command line on another empty home."""
-    return lambda name: Cli(tmp_path / name)
+    return lambda name, **options: Cli(tmp_path / name, **options)
+
+
+@pytest.fixture
+def bench(home: Path) -> Cli:
+    """The benchmarks on an empty home."""
+    return Cli(home, program=bench_command)
+
+
+@pytest.fixture
+def demo(home: Path) -> Cli:
+    """The demo on an empty home."""
+    return Cli(home, program=demo_command)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from agentmem.bench.datasets import Question
-from agentmem.cli.walkthrough import load_built_in, load_script, sample_questions
+from agentmem.core.clock import SystemClock
 from agentmem.errors import InvalidRecord
-from agentmem.model.clock import SystemClock
+from docs.examples.demo import load_built_in, load_script, sample_questions
+from tests.benchmarks.datasets import Question
 
 SPOKEN = ["I adopted a parrot called Figaro.", "The parrot eats figs.", "I play chess on Fridays.", "Hello there."]
 
@@ -34,8 +34,8 @@ QA = [
 ]
 
 
-def test_the_demo_answers_and_says_why(cli: Any) -> None:
-    shown = cli("demo")
+def test_the_demo_answers_and_says_why(demo: Any) -> None:
+    shown = demo()
     for question in load_built_in().shown_questions:
         assert question.text in shown
         assert f"expected: {question.answer}" in shown
@@ -47,8 +47,8 @@ def test_the_demo_answers_and_says_why(cli: Any) -> None:
     assert "60 turns stored" in shown
 
 
-def test_the_demo_finds_its_evidence_even_by_words_alone(cli: Any) -> None:
-    found = cli.json("demo")
+def test_the_demo_finds_its_evidence_even_by_words_alone(demo: Any) -> None:
+    found = demo.json()
     assert found["evidence_recall_at_10"] >= 0.9
     assert len(found["answers"]) == found["questions"] == 8
     best = found["answers"][0]["found"][0]
@@ -56,8 +56,8 @@ def test_the_demo_finds_its_evidence_even_by_words_alone(cli: Any) -> None:
     assert found["context"]["tokens"] <= 600
 
 
-def test_a_night_shows_what_the_jobs_did_and_why(cli: Any) -> None:
-    shown = cli("demo")
+def test_a_night_shows_what_the_jobs_did_and_why(demo: Any) -> None:
+    shown = demo()
     night = shown[shown.index("A night 14 days later") :].split("\n\n")[0].splitlines()
     assert len(night) <= 25
     for line in (
@@ -71,8 +71,8 @@ def test_a_night_shows_what_the_jobs_did_and_why(cli: Any) -> None:
     assert any("(archived: score 0.039 is below 0.05 after 14 days without use)" in line for line in night)
 
 
-def test_a_night_is_told_as_data_too(cli: Any) -> None:
-    night = cli.json("demo")["night"]
+def test_a_night_is_told_as_data_too(demo: Any) -> None:
+    night = demo.json()["night"]
     jobs = {job["job"]: job for job in night["jobs"]}
     assert jobs["gc"]["counts"] == {"archived": 1}
     assert jobs["promote"]["counts"] == {"kept": 1}
@@ -81,8 +81,8 @@ def test_a_night_is_told_as_data_too(cli: Any) -> None:
     assert night["after"]["facts"] > night["before"]["facts"]
 
 
-def test_the_night_of_a_demo_that_is_kept_comes_now_and_not_later(cli: Any, tmp_path: Path) -> None:
-    cli("demo", "--home", str(tmp_path / "kept"), "--user", "alice")
+def test_the_night_of_a_demo_that_is_kept_comes_now_and_not_later(cli: Any, demo: Any, tmp_path: Path) -> None:
+    demo("--home", str(tmp_path / "kept"), "--user", "alice")
     facts = cli.lines("facts", "--home", str(tmp_path / "kept"), "--user", "alice")
     now = SystemClock().now()
     ages = {now - datetime.fromisoformat(fact["recorded_at"]) for fact in facts}
@@ -90,36 +90,36 @@ def test_the_night_of_a_demo_that_is_kept_comes_now_and_not_later(cli: Any, tmp_
     assert min(ages) < timedelta(hours=1)
 
 
-def test_with_a_seed_it_repeats_itself(cli: Any, other_home: Any) -> None:
-    assert cli("demo", "--seed", "3", "--json") == other_home("other")("demo", "--seed", "3", "--json")
-    kept = ("demo", "--seed", "3", "--now", "2025-08-01")
-    assert cli(*kept) == other_home("other")(*kept)
+def test_with_a_seed_it_repeats_itself(demo: Any, other_home: Any) -> None:
+    assert demo("--seed", "3", "--json") == other_home("other", program=demo.program)("--seed", "3", "--json")
+    kept = ("--seed", "3", "--now", "2025-08-01")
+    assert demo(*kept) == other_home("other", program=demo.program)(*kept)
 
 
 def test_it_leaves_nothing_behind_and_touches_no_memory_in_use(
-    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    demo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_use, scratch = tmp_path / "in-use.db", tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    cli.env["AGENTMEM_LOG_URL"] = f"sqlite:///{in_use}"
-    cli("demo")
+    demo.env["AGENTMEM_LOG_URL"] = f"sqlite:///{in_use}"
+    demo()
     assert not in_use.exists()
-    assert not cli.home.exists()
+    assert not demo.home.exists()
     assert list(scratch.iterdir()) == []
 
 
-def test_a_home_that_is_given_is_kept(cli: Any, tmp_path: Path) -> None:
+def test_a_home_that_is_given_is_kept(cli: Any, demo: Any, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
-    cli("demo", "--home", str(kept), "--user", "alice")
-    again = cli("demo", "--home", str(kept), "--user", "alice")
+    demo("--home", str(kept), "--user", "alice")
+    again = demo("--home", str(kept), "--user", "alice")
     assert "Stored 60 turns" in again
     assert "s1-10" in cli("remember", "peanuts", "--home", str(kept), "--user", "alice")
 
 
-def test_a_dialogue_of_a_file_is_walked_through(cli: Any, tmp_path: Path) -> None:
+def test_a_dialogue_of_a_file_is_walked_through(demo: Any, tmp_path: Path) -> None:
     path = dialogue_file(tmp_path / "talk.json", QA)
-    shown = cli("demo", "--data", str(path))
+    shown = demo("--data", str(path))
     assert "Stored 4 turns of 1 conversation (d1 of talk.json)" in shown
     assert "What does the parrot eat?  [single-hop]" in shown
     assert "2 of 2 evidence turns among the first 10" in shown
@@ -127,11 +127,11 @@ def test_a_dialogue_of_a_file_is_walked_through(cli: Any, tmp_path: Path) -> Non
     assert "Evidence recall@10: 1.000 over 2 questions" in shown
 
 
-def test_a_file_without_questions_is_refused(cli: Any, tmp_path: Path) -> None:
+def test_a_file_without_questions_is_refused(demo: Any, tmp_path: Path) -> None:
     path = dialogue_file(tmp_path / "talk.json", QA[2:])
     with pytest.raises(InvalidRecord, match="no question with evidence"):
         load_script(path)
-    assert cli.run("demo", "--data", str(path)).exit_code == 2
+    assert demo.run("--data", str(path)).exit_code == 2
 
 
 def test_a_sample_is_spread_over_categories_and_keeps_their_order() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from agentmem.cli import intake
+from agentmem.importers import importer
 
-DEMO = Path(intake.__file__).with_name("demo_conversation.jsonl")
+DEMO = Path(__file__).parents[2] / "docs" / "examples" / "demo_conversation.jsonl"
 
 
 def write(path: Path, *values: Any) -> str:
@@ -30,7 +30,7 @@ def test_turns_are_imported_once(cli: Any) -> None:
 
 
 def test_a_long_file_is_stored_in_batches(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "BATCH_SIZE", 7)
+    monkeypatch.setattr(importer, "BATCH_SIZE", 7)
     path = write(tmp_path / "long.jsonl", *({"role": "user", "content": f"Line {n}."} for n in range(30)))
     assert cli.json("import", path)["new_turns"] == 30
     turns = cli.json("remember", "Line 29", "--top-k", "1")["turns"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shlex
@@ -15,14 +16,14 @@ import pytest
 
 from agentmem import errors
 from agentmem.cli import commands
-from agentmem.cli.door import memory_options
-from agentmem.cli.program import cli_group
+from agentmem.cli.context import memory_options
+from agentmem.cli.main import cli_group
 
 PROMISED = [
-    "add", "audit", "bench", "compact", "context", "demo", "doctor", "export", "facts", "forget", "import", "migrate",
+    "add", "audit", "compact", "context", "doctor", "export", "facts", "forget", "import", "migrate",
     "project", "rebuild", "remember", "stats", "verify",
 ]  # fmt: skip
-HEAVY = {"apsw", "numpy", "pydantic", "asyncio", "agentmem.agent_memory", "agentmem.settings", "agentmem.bench.suite"}
+HEAVY = {"apsw", "numpy", "pydantic", "asyncio", "agentmem.facade.async_memory", "agentmem.settings.settings"}
 
 
 def loaded(name: str) -> click.Command:
@@ -42,7 +43,7 @@ def test_every_promised_command_is_there() -> None:
 
 def test_help_names_every_command_and_loads_nothing_heavy() -> None:
     script = (
-        "import sys; from agentmem.cli import main\n"
+        "import sys; from agentmem.cli.main import main\n"
         "sys.argv = ['agentmem', '--help']\n"
         "try: main()\n"
         "finally: print(*sorted(sys.modules), file=sys.stderr)"
@@ -83,8 +84,10 @@ def test_the_examples_of_the_help_can_be_typed(name: str, tmp_path: Path, monkey
 def test_a_file_in_the_folder_is_a_command(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "more"
     folder.mkdir()
-    (folder / "say_hello_.py").write_text(
-        "import click\n@click.command(short_help='Greet.')\ndef command():\n    click.echo('hello')\n", encoding="utf-8"
+    (folder / "greetings.py").write_text(
+        "import click\n@click.command('say-hello', short_help='Greet.')\n"
+        "def hello():\n    click.echo('hello')\nCOMMANDS = (hello,)\n",
+        encoding="utf-8",
     )
     monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(folder)])
     assert re.search(r"^  say-hello +Greet\.$", str(cli("--help")), re.MULTILINE)
@@ -190,7 +193,7 @@ def test_the_installed_program_runs_the_same(home: Path) -> None:
     env = {**os.environ, "AGENTMEM_HOME": str(home), "AGENTMEM_EMBEDDER": "hash"}
 
     def run(*args: str) -> subprocess.CompletedProcess[str]:
-        script = "import sys; from agentmem.cli import main; sys.exit(main())"
+        script = "import sys; from agentmem.cli.main import main; sys.exit(main())"
         return subprocess.run([sys.executable, "-c", script, *args], capture_output=True, text=True, env=env)
 
     assert run("add", "Biscuit is a beagle.", "--turn-id", "t1").returncode == 0
@@ -201,3 +204,11 @@ def test_the_installed_program_runs_the_same(home: Path) -> None:
     assert refused.returncode == 2
     assert refused.stderr.startswith("agentmem: error: ")
     assert "Traceback" not in refused.stderr
+
+
+def test_every_command_is_loaded_from_the_module_that_lists_it() -> None:
+    context = click.Context(cli_group)
+    listed = [command for module in sorted(Path(commands.__file__).parent.glob("[a-z]*.py"))
+              for command in importlib.import_module(f"{commands.__name__}.{module.stem}").COMMANDS]  # fmt: skip
+    assert sorted(str(command.name) for command in listed) == cli_group.list_commands(context)
+    assert [cli_group.get_command(context, str(command.name)) for command in listed] == listed

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentmem.cli.reference import render_reference
+from docs.examples.reference import render_reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
 def test_the_page_is_in_step_with_the_commands() -> None:
-    assert PAGE.read_text(encoding="utf-8") == render_reference(), "run: python -m agentmem.cli.reference > docs/cli.md"
+    assert PAGE.read_text(encoding="utf-8") == render_reference(), (
+        "run: python -m docs.examples.reference > docs/cli.md"
+    )
 
 
 def test_the_page_names_options_values_and_defaults() -> None:

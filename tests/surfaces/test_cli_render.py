@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.cli.progress import Progress
-from agentmem.cli.render import render_mapping, render_record, sanitize, show_json, to_jsonable, to_one_line
-from agentmem.model.records import Entity, Fact, Goal, Status, Turn
+from agentmem.cli.render import Progress, render_mapping, render_record, sanitize, show_json, to_jsonable, to_one_line
+from agentmem.core.record import Status
+from agentmem.core.records import Entity, Fact, Goal, Turn
 
 AT = datetime(2025, 3, 8, 18, 5, tzinfo=UTC)
 

@@ -8,8 +8,8 @@ import pytest
 
 from agentmem import AgentMemory
 from agentmem.cli.commands.reviews import REVIEW_TOPICS
-from agentmem.memory.reviews import ALLOWED_DECISIONS
-from agentmem.model.records import Review
+from agentmem.core.records import Review
+from agentmem.memory.semantic.reviews import ALLOWED_DECISIONS
 from tests.flows.test_reviews import ask
 
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from agentmem.bench.latency import Workload
-from agentmem.cli import intake
-from agentmem.cli.commands import bench
-from agentmem.cli.door import CliContext
+from agentmem.cli.context import CliContext
 from agentmem.errors import ConfigError
+from tests.benchmarks import __main__ as measuring
+from tests.benchmarks.latency import Workload
 
-DEMO = str(Path(intake.__file__).with_name("demo_conversation.jsonl"))
+DEMO = str(Path(__file__).parents[2] / "docs" / "examples" / "demo_conversation.jsonl")
 
 
 def test_stats_count_what_is_there(cli: Any) -> None:
@@ -86,7 +85,7 @@ def test_isolation_is_proved_on_the_users_own_data(cli: Any) -> None:
 
 
 def test_a_difference_ends_with_3(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentmem.upkeep import isolation
+    from agentmem.admin import isolation
 
     honest = isolation.verify_isolation
 
@@ -100,7 +99,7 @@ def test_a_difference_ends_with_3(cli: Any, monkeypatch: pytest.MonkeyPatch) -> 
     assert "answers differ\npeanuts: s1-10 came third, was first" in told
 
 
-def test_recall_is_measured_and_written(cli: Any, tmp_path: Path) -> None:
+def test_recall_is_measured_and_written(bench: Any, tmp_path: Path) -> None:
     turns = [
         {"dia_id": f"D1:{n}", "session": 1, "speaker": "Ada", "timestamp": f"2024-01-02T10:0{n}:00", "text": text}
         for n, text in enumerate(("The parrot eats figs.", "I play chess."), start=1)
@@ -109,17 +108,17 @@ def test_recall_is_measured_and_written(cli: Any, tmp_path: Path) -> None:
     data = tmp_path / "talk.json"
     data.write_text(json.dumps({"conversations": [{"id": "d1", "turns": turns, "qa": qa}]}), encoding="utf-8")
     out = tmp_path / "out"
-    args = ("bench", "recall", "--data", str(data), "--out", str(out), "--embedder", "hash", "--home", str(cli.home))
-    assert "R@10" in cli(*args)
-    written = cli.json(*args)["written"]
+    args = ("recall", "--data", str(data), "--out", str(out), "--embedder", "hash", "--home", str(bench.home))
+    assert "R@10" in bench(*args)
+    written = bench.json(*args)["written"]
     assert sorted(Path(path).name for path in written) == ["recall-hash.json", "recall-hash.md"]
-    assert list(cli.home.iterdir()) == []
+    assert list(bench.home.iterdir()) == []
 
 
 def test_what_is_measured_follows_the_options(tmp_path: Path) -> None:
     def plan(what: str | None, data: tuple[Path, ...] = (), sizes: str | None = None) -> Any:
         given = {"embedders": ("hash",), "sizes": sizes, "configurations": None, "servers": False, "llm": ""}
-        return bench.build_plan(CliContext("u", "_global", json=False), what, data, tmp_path, **given)
+        return measuring.build_plan(CliContext("u", "_global", json=False), what, data, tmp_path, **given)
 
     data = (tmp_path / "a.json",)
     assert plan("recall", data).workloads == ()
@@ -132,7 +131,7 @@ def test_what_is_measured_follows_the_options(tmp_path: Path) -> None:
         plan("latency", sizes="many")
 
 
-def test_nothing_to_measure_is_refused(cli: Any) -> None:
-    result = cli.run("bench", "recall")
+def test_nothing_to_measure_is_refused(bench: Any) -> None:
+    result = bench.run("recall")
     assert result.exit_code == 2
     assert "nothing to measure" in result.stderr

@@ -21,10 +21,10 @@ import redis
 import yaml
 from click.testing import CliRunner
 
-from agentmem.cli.program import cli_group
-from agentmem.settings import load_settings
+from agentmem.cli.main import cli_group
+from agentmem.settings.settings import load_settings
 from agentmem.stores.postgres import migrate
-from agentmem.stores.postgres.checks import diagnose
+from agentmem.stores.postgres.diagnostics import diagnose
 from tests.conformance.conftest import database_url
 from tests.servers.local import LocalServer, free_port
 from tests.servers.neo4j import Neo4j
@@ -350,4 +350,4 @@ def test_the_wheel_is_built_from_what_the_image_is_given(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     (wheel,) = (tmp_path / "wheels").glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"agentmem/cli/__init__.py", "agentmem/_schema/postgres/0001_initial.sql"} <= set(names)
+    assert {"agentmem/cli/main.py", "agentmem/_schema/postgres/0001_initial.sql"} <= set(names)

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.recall.bundle import MemoryBundle
-from agentmem.recall.layer import RecallLayer
+from agentmem.recall.pipeline import RecallLayer
 
 START = datetime(2023, 5, 1, 12, tzinfo=UTC)
 DEFAULT_TECHNIQUES = ["dialogue", "entity", "keyword", "temporal", "vector"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from agentmem import Fact
-from agentmem.audit import Auditor
-from agentmem.model.changes import PromotionAudit
-from agentmem.model.scope import Scope
-from agentmem.settings import load_settings
+from agentmem.core.changes import PromotionAudit
+from agentmem.core.scope import Scope
+from agentmem.engine.auditor import Auditor
+from agentmem.settings.settings import load_settings
 
 SCOPE = Scope("alice", "roof", agent_id="bot")
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentmem.bench.datasets import BenchmarkDialogue, load_dialogues
-from agentmem.bench.metrics import METRICS, ConfigurationScores, QuestionScores
-from agentmem.bench.recall import Configuration
-from agentmem.bench.suite import load_configurations
-from agentmem.providers import EmbedderOptions, LLMOptions, TokenEmbedder, open_embedder, open_llm
-from agentmem.providers.asking import Budget, StructuredLLM
-from agentmem.providers.rerankers import RerankerOptions, open_reranker
+from agentmem.models.protocols import EmbedderOptions, LLMOptions, RerankerOptions, TokenEmbedder
+from agentmem.models.registry import open_embedder, open_llm, open_reranker
+from agentmem.models.structured_llm import Budget, StructuredLLM
 from agentmem.recall.options import discover_techniques, parse_options
 from tests.benchmarks import ablation
+from tests.benchmarks.datasets import BenchmarkDialogue, load_dialogues
+from tests.benchmarks.metrics import METRICS, ConfigurationScores, QuestionScores
+from tests.benchmarks.recall import Configuration
 from tests.benchmarks.rerank import MaxSim, Reader, program
+from tests.benchmarks.suite import load_configurations
 from tests.fakes.sentence_models import write_lookup, write_tokenizer
 
 TEXTS = ["Ann: music friend", "Ann: train ticket", "Ann: rain"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agentmem.bench.datasets import load_dialogues
 from agentmem.errors import ConfigError, InvalidRecord
+from tests.benchmarks.datasets import load_dialogues
 
 TURN = {"session": 1, "speaker": "Ana", "timestamp": "2024-05-01T10:00:00", "text": "Hello."}
 

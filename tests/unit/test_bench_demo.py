@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from importlib.resources import as_file, files
 
-from agentmem.interchange.turns import load_turns
+from agentmem.importers.importer import load_turns
 
 
 def test_the_demo_is_three_dated_sessions_and_its_questions_name_its_turns() -> None:
-    folder = files("agentmem.cli")
+    folder = files("docs.examples")
     with as_file(folder / "demo_conversation.jsonl") as path:
         turns = list(load_turns(path, format="jsonl"))
     questions = json.loads((folder / "demo_questions.json").read_text(encoding="utf-8"))

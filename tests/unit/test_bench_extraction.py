@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.bench import extraction
-from agentmem.bench.extraction import ExtractionCase, ExtractionCaseLLM, build_table, is_paraphrase, run_extraction
-from agentmem.providers.asking import Budget
+from agentmem.models.structured_llm import Budget
+from tests.benchmarks import extraction
+from tests.benchmarks.extraction import ExtractionCase, ExtractionCaseLLM, build_table, is_paraphrase, run_extraction
 from tests.fakes.recorded_llm import RecordedLLM
 
 CASES = extraction.load_cases()

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.bench import lifecycle_plots, lifecycle_processes, lifecycle_report
-from agentmem.bench.lifecycle import SimulationPlan, SimulationResult, run_simulation
-from agentmem.bench.lifecycle_people import ACTIVE, RETURNING, SILENT, build_people, distribute, make_name
-from agentmem.bench.target import MemoryFactory
-from agentmem.cli.program import cli_group
 from agentmem.errors import AgentMemError, ConfigError
+from tests.benchmarks import lifecycle_plots, lifecycle_processes, lifecycle_report
+from tests.benchmarks.__main__ import command as cli_group
+from tests.benchmarks.lifecycle import SimulationPlan, SimulationResult, run_simulation
+from tests.benchmarks.lifecycle_people import ACTIVE, RETURNING, SILENT, build_people, distribute, make_name
+from tests.benchmarks.target import MemoryFactory
 
 TWO_MONTHS = SimulationPlan(users=20, days=60)
 EIGHT_DAYS = SimulationPlan(users=3, days=8)
@@ -164,7 +164,7 @@ def _counts(lived: SimulationResult) -> object:
 
 
 def test_the_lives_of_two_processes_come_to_one_report(tmp_path: Path) -> None:
-    asked = ["bench", "lifecycle", "--users", "4", "--days", "3", "--processes", "2", "--home", str(tmp_path / "home")]
+    asked = ["lifecycle", "--users", "4", "--days", "3", "--processes", "2", "--home", str(tmp_path / "home")]
     result = CliRunner().invoke(cli_group, [*asked, "--out", str(tmp_path / "out")])
     assert (result.exit_code, list((tmp_path / "home").iterdir())) == (0, [])
     figures = json.loads((tmp_path / "out" / "lifecycle.json").read_text())
@@ -225,18 +225,18 @@ def test_processes_are_one_a_core_or_as_asked_and_one_for_few_people_and_on_serv
 
 
 def test_the_command_exits_with_3_when_a_target_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = ["bench", "lifecycle", "--users", "2", "--days", "8", "--out", str(tmp_path / "out"), "--seed", "4"]
+    asked = ["lifecycle", "--users", "2", "--days", "8", "--out", str(tmp_path / "out"), "--seed", "4"]
     runner = CliRunner()
     assert runner.invoke(cli_group, asked).exit_code == 0
     figures = json.loads((tmp_path / "out" / "lifecycle.json").read_text())
     assert figures["plan"] == {"users": 2, "days": 8, "seed": 4}
     assert figures["days"][7]["jobs"]["consolidate"]["runs"] >= 1
-    monkeypatch.setattr("agentmem.bench.lifecycle_look._is_in_top_k", lambda *_: False)
+    monkeypatch.setattr("tests.benchmarks.lifecycle_look._is_in_top_k", lambda *_: False)
     assert runner.invoke(cli_group, asked).exit_code == 3
 
 
 def test_a_plan_without_people_and_a_seed_that_is_no_number_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="1 to 20,000 users"):
         SimulationPlan(users=0)
-    result = CliRunner().invoke(cli_group, ["bench", "lifecycle", "--seed", "x", "--out", str(tmp_path)])
+    result = CliRunner().invoke(cli_group, ["lifecycle", "--seed", "x", "--out", str(tmp_path)])
     assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])

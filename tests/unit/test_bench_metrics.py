@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from agentmem.bench.metrics import (
+from agentmem.errors import InvalidRecord
+from tests.benchmarks.metrics import (
     MAX_CUTOFF,
     METRICS,
     RANKING_METRICS,
@@ -19,7 +20,6 @@ from agentmem.bench.metrics import (
     score_context,
     score_ranking,
 )
-from agentmem.errors import InvalidRecord
 
 
 def values(ranking: list[str], evidence: str) -> dict[str, float]:
@@ -89,7 +89,7 @@ def test_the_interval_holds_the_mean_and_repeats_itself() -> None:
 def test_the_interval_does_not_depend_on_how_the_resampling_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     column = np.random.default_rng(3).random(37)
     whole = bootstrap_interval(column)
-    monkeypatch.setattr("agentmem.bench.metrics._MAX_RESAMPLED_CELLS", 37 * 60)
+    monkeypatch.setattr("tests.benchmarks.metrics._MAX_RESAMPLED_CELLS", 37 * 60)
     assert bootstrap_interval(column) == whole
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agentmem.bench import multihop
-from agentmem.bench.target import BenchmarkMemory, MemoryFactory
+from tests.benchmarks import multihop
+from tests.benchmarks.target import BenchmarkMemory, MemoryFactory
 from tests.servers.stack import Stack
 
 CASES = multihop.load_cases()

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from agentmem.bench import latency, report, suite
-from agentmem.bench.datasets import BenchmarkDialogue, Question
-from agentmem.bench.latency import Workload
-from agentmem.bench.metrics import METRICS
-from agentmem.bench.recall import Configuration, evaluate, find_rendered_turns, store_turns
-from agentmem.bench.synthetic import SyntheticConversations
 from agentmem.errors import ConfigError, InvalidRecord
-from agentmem.interchange.fields import TurnInput
+from agentmem.importers.fields import TurnInput
+from tests.benchmarks import latency, report, suite
+from tests.benchmarks.datasets import BenchmarkDialogue, Question
+from tests.benchmarks.latency import Workload
+from tests.benchmarks.metrics import METRICS
+from tests.benchmarks.recall import Configuration, evaluate, find_rendered_turns, store_turns
+from tests.benchmarks.synthetic import SyntheticConversations
 
 
 @dataclass(frozen=True)

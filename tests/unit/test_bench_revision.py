@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.bench import revision, suite
-from agentmem.bench.target import MemoryFactory
+from tests.benchmarks import revision, suite
+from tests.benchmarks.target import MemoryFactory
 from tests.servers.stack import Stack
 
 CASES = revision.load_cases()

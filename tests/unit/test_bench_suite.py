@@ -10,16 +10,16 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from agentmem.bench import latency, suite
-from agentmem.bench.latency import Workload
 from agentmem.errors import ConfigError
-from agentmem.interchange.turns import load_turns
+from agentmem.importers.importer import load_turns
+from tests.benchmarks import latency, suite
+from tests.benchmarks.latency import Workload
 from tests.servers.stack import Stack
 
 
 def demo_as_data_set(path: Path) -> Path:
     """The demo's conversation as a flat LoCoMo-shaped file."""
-    folder = files("agentmem.cli")
+    folder = files("docs.examples")
     with as_file(folder / "demo_conversation.jsonl") as lines:
         turns = [
             {

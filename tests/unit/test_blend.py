@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.model.ranking import ScoreList, interleave
+from agentmem.core.ranking import ScoreList, interleave
 from agentmem.recall.options import RankingOptions, parse_options
-from agentmem.recall.reviewing import interleave_due
+from agentmem.recall.scoring import interleave_due
 
 PRIMARY, REVIEW = [1, 2, 3, 4, 5, 6, 7], [11, 12, 13]
 OPTIONS = RankingOptions()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentmem import BufferMemory, ConfigError, InvalidRecord
-from agentmem.memory.buffer_messages import Message
+from agentmem.memory.working.buffer_search import Message
 from tests.fakes.moody_embedder import FlakyEmbedder
 from tests.flows.given import START, ManualClock
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from agentmem import BufferMemory
-from agentmem.memory.buffer import MIN_CACHED_VECTORS
-from agentmem.memory.buffer_messages import MessageMatch
-from agentmem.memory.buffer_search import EmbeddingCache, blend_scores, cosines, recency
-from agentmem.model.loop import BACKGROUND_LOOP
+from agentmem.core.event_loop import BACKGROUND_LOOP
+from agentmem.memory.working.buffer import MIN_CACHED_VECTORS
+from agentmem.memory.working.buffer_search import EmbeddingCache, MessageMatch, blend_scores, cosines, recency
 from tests.fakes.moody_embedder import FlakyEmbedder
 from tests.flows.given import ManualClock
 

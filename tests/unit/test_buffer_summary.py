@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import BufferMemory, ModelUnavailable
-from agentmem.memory.buffer_messages import Message
-from agentmem.memory.buffer_summary import LLMSummarizer, summarize_extractive
-from agentmem.settings import load_settings
+from agentmem.memory.working.buffer_search import LLMSummarizer, Message, summarize_extractive
+from agentmem.settings.settings import load_settings
 from tests.fakes.recorded_llm import RecordedLLM
 from tests.flows.given import START
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agentmem import Fact
-from agentmem.model.changes import Change, WriteAttempt, hash_request
-from agentmem.model.scope import Scope
+from agentmem.core.changes import Change, WriteAttempt, hash_request
+from agentmem.core.scope import Scope
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem import InvalidRecord
-from agentmem.model.clock import (
+from agentmem.core.clock import (
     Clock,
     RandomIds,
     SeededIds,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem.errors import ConfigError, InvalidRecord
-from agentmem.memory.cron import next_cron_time, parse_timezone
+from agentmem.memory.schedules import next_cron_time, parse_timezone
 
 
 def coming(cron: str, timezone: str, start: str, many: int) -> list[str]:

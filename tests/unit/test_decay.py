@@ -12,12 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from agentmem.model import decay
-from agentmem.model.decay import BETAS, DAY, HALF_LIVES
-from agentmem.model.dues import CLEANUP, DECAY, GC, PROMOTE, NextDue, decay_score_now, is_due, next_due
-from agentmem.model.records import Conversation, Entity, Fact, Record, Status
-from agentmem.settings_parts import DecayOptions, LifecycleSettings, PromotionOptions, RetentionOptions
-from agentmem.stores import RecordUsage
+from agentmem.core import lifecycle
+from agentmem.core.lifecycle import (
+    BETAS,
+    CLEANUP,
+    DAY,
+    DECAY,
+    GC,
+    HALF_LIVES,
+    PROMOTE,
+    NextDue,
+    decay_score_now,
+    is_due,
+    next_due,
+)
+from agentmem.core.record import Record, Status
+from agentmem.core.records import Conversation, Entity, Fact
+from agentmem.settings.sections import DecayOptions, LifecycleSettings, PromotionOptions, RetentionOptions
+from agentmem.stores.values import RecordUsage
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NUMBERS = DecayOptions()
@@ -41,43 +53,43 @@ def used(**fields: object) -> RecordUsage:
 
 
 def test_a_value_decays_by_five_percent_a_day_and_halves_in_about_fourteen_days() -> None:
-    assert decay.decay_value(0.8, 0.95, 1) == pytest.approx(0.76)
-    assert decay.decay_value(1.0, 0.95, 14) == pytest.approx(0.488, abs=1e-3)
+    assert lifecycle.decay_value(0.8, 0.95, 1) == pytest.approx(0.76)
+    assert lifecycle.decay_value(1.0, 0.95, 14) == pytest.approx(0.488, abs=1e-3)
     assert math.log(0.5) / math.log(0.95) == pytest.approx(13.51, abs=0.01)  # "half-life ≈ 14 days"
-    assert decay.decay_value(0.8, 0.95, -3) == 0.8
+    assert lifecycle.decay_value(0.8, 0.95, -3) == 0.8
 
 
 def test_salience_fades_from_a_day_after_the_last_access_on() -> None:
-    assert decay.salience_now(0.5, START, day(0.99), NUMBERS) == 0.5
-    assert decay.salience_now(0.5, START, day(1), NUMBERS) == pytest.approx(0.475)
-    assert decay.salience_now(0.5, START, day(14), NUMBERS) == pytest.approx(0.5 * 0.95**14)
-    assert decay.salience_now(0.5, START, day(-1), NUMBERS) == 0.5
+    assert lifecycle.salience_now(0.5, START, day(0.99), NUMBERS) == 0.5
+    assert lifecycle.salience_now(0.5, START, day(1), NUMBERS) == pytest.approx(0.475)
+    assert lifecycle.salience_now(0.5, START, day(14), NUMBERS) == pytest.approx(0.5 * 0.95**14)
+    assert lifecycle.salience_now(0.5, START, day(-1), NUMBERS) == 0.5
 
 
 def test_confidence_of_inferred_facts_fades_more_slowly_by_the_week() -> None:
-    assert decay.confidence_now(0.7, True, START, day(6.9), NUMBERS) == 0.7
-    assert decay.confidence_now(0.7, True, START, day(7), NUMBERS) == pytest.approx(0.665)
-    assert decay.confidence_now(0.7, True, START, day(70), NUMBERS) == pytest.approx(0.7 * 0.95**10)
-    assert decay.confidence_now(0.7, False, START, day(70), NUMBERS) == 0.7
-    assert decay.confidence_now(0.7, True, START, day(-70), NUMBERS) == 0.7
-    said = [decay.is_inferred(certainty) for certainty in ("explicit", "implied", "inferred", "uncertain", "")]
+    assert lifecycle.confidence_now(0.7, True, START, day(6.9), NUMBERS) == 0.7
+    assert lifecycle.confidence_now(0.7, True, START, day(7), NUMBERS) == pytest.approx(0.665)
+    assert lifecycle.confidence_now(0.7, True, START, day(70), NUMBERS) == pytest.approx(0.7 * 0.95**10)
+    assert lifecycle.confidence_now(0.7, False, START, day(70), NUMBERS) == 0.7
+    assert lifecycle.confidence_now(0.7, True, START, day(-70), NUMBERS) == 0.7
+    said = [lifecycle.is_inferred(certainty) for certainty in ("explicit", "implied", "inferred", "uncertain", "")]
     assert said == [False, False, True, True, False]
-    assert decay.is_inferred("", "inferred")
+    assert lifecycle.is_inferred("", "inferred")
 
 
 def test_many_values_fade_as_one_does() -> None:
     values, days = np.array([0.5, 0.5, 0.9, 0.2]), np.array([-4.0, 0.5, 1.0, 31.5])
-    one = [decay.salience_now(v, START, day(d), NUMBERS) for v, d in zip(values, days, strict=True)]
-    assert decay.decay_values(values, 0.95, days, 1.0) == pytest.approx(one, abs=1e-12)
+    one = [lifecycle.salience_now(v, START, day(d), NUMBERS) for v, d in zip(values, days, strict=True)]
+    assert lifecycle.decay_values(values, 0.95, days, 1.0) == pytest.approx(one, abs=1e-12)
 
 
 # -- document 003: the score
 
 
 def test_lambda_is_that_of_the_half_life() -> None:
-    assert decay.decay_constant(3) == pytest.approx(2.673e-6, rel=1e-3)
-    assert decay.decay_constant(1) == pytest.approx(8.02e-6, rel=1e-3)
-    assert decay.decay_constant(7) == pytest.approx(1.145e-6, rel=2e-3)
+    assert lifecycle.decay_constant(3) == pytest.approx(2.673e-6, rel=1e-3)
+    assert lifecycle.decay_constant(1) == pytest.approx(8.02e-6, rel=1e-3)
+    assert lifecycle.decay_constant(7) == pytest.approx(1.145e-6, rel=2e-3)
     assert HALF_LIVES == {"fast": 1.0, "default": 3.0, "slow": 7.0}
     assert BETAS == {"low": 0.3, "default": 0.6, "high": 1.0}
 
@@ -94,38 +106,38 @@ def test_presets_go_by_name() -> None:
 
 def test_the_score_of_a_new_memory_is_one_and_halves_every_three_days() -> None:
     """The document's use_count^β would give 0 for what was never used; ours counts one more."""
-    assert decay.decay_score(0, START, 1.0, START, NUMBERS) == 1.0
+    assert lifecycle.decay_score(0, START, 1.0, START, NUMBERS) == 1.0
     assert 0**0.6 == 0
-    assert decay.decay_score(0, START, 1.0, day(3), NUMBERS) == pytest.approx(0.5)
-    assert decay.decay_score(4, START, 1.0, day(3), NUMBERS) == pytest.approx(5**0.6 / 2)
-    assert decay.decay_score(4, START, 2.0, day(3), NUMBERS) == pytest.approx(5**0.6)
-    assert decay.decay_score(0, START, 1.0, day(-3), NUMBERS) == 1.0
+    assert lifecycle.decay_score(0, START, 1.0, day(3), NUMBERS) == pytest.approx(0.5)
+    assert lifecycle.decay_score(4, START, 1.0, day(3), NUMBERS) == pytest.approx(5**0.6 / 2)
+    assert lifecycle.decay_score(4, START, 2.0, day(3), NUMBERS) == pytest.approx(5**0.6)
+    assert lifecycle.decay_score(0, START, 1.0, day(-3), NUMBERS) == 1.0
 
 
 def test_review_priority_is_a_parabola_over_the_danger_zone() -> None:
     given_ = {0.1: 0.0, 0.15: 0.0, 0.20: 0.75, 0.25: 1.0, 0.30: 0.75, 0.35: 0.0, 0.4: 0.0}
-    assert {score: decay.review_priority(score) for score in given_} == pytest.approx(given_)
-    assert decay.review_priority(0.5, 0.5, 0.5) == 0.0
+    assert {score: lifecycle.review_priority(score) for score in given_} == pytest.approx(given_)
+    assert lifecycle.review_priority(0.5, 0.5, 0.5) == 0.0
 
 
 def test_use_in_another_field_is_told_by_the_tags() -> None:
     jwt = ["security", "jwt", "preferences"]
-    assert decay.is_cross_domain(jwt, ["api", "auth", "backend"])
-    assert not decay.is_cross_domain(jwt, [])
-    assert not decay.is_cross_domain([], jwt)
-    assert not decay.is_cross_domain(["a", "b", "c"], ["a", "b", "c"])
-    assert not decay.is_cross_domain(["a", "b", "c"], ["a", "b", "x"])  # 2 of 4
-    assert decay.is_cross_domain(["a", "b", "c"], ["a", "x", "y"])  # 1 of 5
-    assert not decay.is_cross_domain([*"abc"], [*"abcdefghij"])  # 3 of 10: not below .3
+    assert lifecycle.is_cross_domain(jwt, ["api", "auth", "backend"])
+    assert not lifecycle.is_cross_domain(jwt, [])
+    assert not lifecycle.is_cross_domain([], jwt)
+    assert not lifecycle.is_cross_domain(["a", "b", "c"], ["a", "b", "c"])
+    assert not lifecycle.is_cross_domain(["a", "b", "c"], ["a", "b", "x"])  # 2 of 4
+    assert lifecycle.is_cross_domain(["a", "b", "c"], ["a", "x", "y"])  # 1 of 5
+    assert not lifecycle.is_cross_domain([*"abc"], [*"abcdefghij"])  # 3 of 10: not below .3
 
 
 def test_importance_is_recency_familiarity_and_what_was_stated() -> None:
     """Document 000 leaves the scales open: ours keep each part within 0 and 1."""
-    assert decay.importance(START, 100, 1.0, START, NUMBERS) == pytest.approx(0.3 + 0.3 + 0.4)
-    assert decay.importance(START, 0, None, START, NUMBERS) == pytest.approx(0.3 + 0.4 * 0.5)
-    assert decay.importance(START, 0, 0.0, day(30), NUMBERS) == pytest.approx(0.15)
-    assert decay.importance(START, 9, 0.0, day(3000), NUMBERS) == pytest.approx(0.3 * math.log(10) / math.log(101))
-    assert decay.importance(START, 10**9, 0.0, day(3000), NUMBERS) == pytest.approx(0.3)
+    assert lifecycle.importance(START, 100, 1.0, START, NUMBERS) == pytest.approx(0.3 + 0.3 + 0.4)
+    assert lifecycle.importance(START, 0, None, START, NUMBERS) == pytest.approx(0.3 + 0.4 * 0.5)
+    assert lifecycle.importance(START, 0, 0.0, day(30), NUMBERS) == pytest.approx(0.15)
+    assert lifecycle.importance(START, 9, 0.0, day(3000), NUMBERS) == pytest.approx(0.3 * math.log(10) / math.log(101))
+    assert lifecycle.importance(START, 10**9, 0.0, day(3000), NUMBERS) == pytest.approx(0.3)
 
 
 # -- when a score crosses a threshold
@@ -137,19 +149,19 @@ def test_importance_is_recency_familiarity_and_what_was_stated() -> None:
 )
 def test_a_crossing_is_the_inverse_of_the_law(threshold: float, uses: int, strength: float, half_life: float) -> None:
     options = DecayOptions(half_life_days=half_life)
-    moment = decay.threshold_time(threshold, uses, START, strength, options)
+    moment = lifecycle.threshold_time(threshold, uses, START, strength, options)
     assert moment is not None
-    assert decay.decay_score(uses, START, strength, moment, options) <= threshold
+    assert lifecycle.decay_score(uses, START, strength, moment, options) <= threshold
     if moment > START + 3 * SLACK:
-        assert decay.decay_score(uses, START, strength, moment - 3 * SLACK, options) >= threshold
+        assert lifecycle.decay_score(uses, START, strength, moment - 3 * SLACK, options) >= threshold
 
 
 def test_what_never_crosses_has_no_moment() -> None:
-    assert decay.threshold_time(0.05, 2**40, START, 2.0, DecayOptions(half_life_days=100_000)) is None
+    assert lifecycle.threshold_time(0.05, 2**40, START, 2.0, DecayOptions(half_life_days=100_000)) is None
     assert next_due(Entity(id="e", name="Ada", recorded_at=START), None, START,
                     LifecycleSettings(decay=DecayOptions(salience_rate=1))) == NextDue()  # fmt: skip
-    assert decay.days_until_below(0.05, 0.1, 0.95) == 0.0
-    assert decay.days_until_below(0.5, 0.1, 0.95) == pytest.approx(31.4, abs=0.1)
+    assert lifecycle.days_until_below(0.05, 0.1, 0.95) == 0.0
+    assert lifecycle.days_until_below(0.5, 0.1, 0.95) == pytest.approx(31.4, abs=0.1)
 
 
 # -- what is due when
@@ -213,7 +225,7 @@ def test_entities_are_looked_at_when_faint_and_unused_for_thirty_days() -> None:
     due = next_due(ada, None, START, LAWS)
     assert due.due_at is not None
     assert due.due_for == CLEANUP
-    assert decay.salience_now(0.5, START, due.due_at, NUMBERS) < 0.1
+    assert lifecycle.salience_now(0.5, START, due.due_at, NUMBERS) < 0.1
     assert (due.due_at - START) / DAY == pytest.approx(31.38, abs=0.01)
     faint = ada.model_copy(update={"salience": 0.05})
     assert next_due(faint, None, START, LAWS).due_at == day(30) + SLACK
@@ -284,6 +296,6 @@ def test_a_clock_set_back_by_an_hour_harms_nothing(record: Record, at: float, ba
 
 def test_the_laws_have_no_memory_of_how_often_they_were_asked() -> None:
     """Three days at once are three single days: the value depends on the elapsed time alone."""
-    daily = [decay.decay_score(2, START, 1.0, day(n), NUMBERS) for n in range(5)]
+    daily = [lifecycle.decay_score(2, START, 1.0, day(n), NUMBERS) for n in range(5)]
     assert daily[3] == pytest.approx(daily[0] * (daily[1] / daily[0]) ** 3)
     assert all(later < earlier for earlier, later in pairwise(daily))

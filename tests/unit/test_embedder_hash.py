@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.errors import Closed, ConfigError
-from agentmem.providers import EmbedderOptions, TokenEmbedder, open_embedder
-from agentmem.providers.hash import HashEmbedder
+from agentmem.models.protocols import EmbedderOptions, TokenEmbedder
+from agentmem.models.providers.hash import HashEmbedder
+from agentmem.models.registry import open_embedder
 
 OPTIONS = EmbedderOptions(models_dir=Path("unused"))
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from agentmem.errors import Closed, ConfigError, ModelUnavailable
-from agentmem.providers import EmbedderOptions, TokenEmbedder, open_embedder
-from agentmem.providers.model_folder import ModelFolder
-from agentmem.providers.sentence_model import SentenceModel
-from agentmem.providers.token_projection import fit_projection
+from agentmem.models.onnx import ModelFolder, SentenceModel
+from agentmem.models.protocols import EmbedderOptions, TokenEmbedder
+from agentmem.models.registry import open_embedder
+from agentmem.models.token_compression import fit_projection
 from tests.fakes.sentence_models import (
     HIDDEN,
     VOCABULARY,

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentmem.providers import Embedder, EmbedderOptions, TokenEmbedder, open_embedder, resolve_auto
+from agentmem.models.protocols import Embedder, EmbedderOptions, TokenEmbedder
+from agentmem.models.registry import open_embedder, resolve_auto
 
 TURNS = [
     "I cannot eat peanuts, they make my throat swell.",

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from agentmem.errors import Closed, ConfigError, InvalidModelOutput, ModelUnavailable
-from agentmem.providers import Embedder, EmbedderOptions, open_embedder
-from agentmem.providers.openai import MAX_REQUEST_TEXTS, MAX_TEXT_TOKENS
+from agentmem.models.protocols import Embedder, EmbedderOptions
+from agentmem.models.providers.openai import MAX_REQUEST_TEXTS, MAX_TEXT_TOKENS
+from agentmem.models.registry import open_embedder
 from tests.fakes.openai_server import EmbeddingResponse, FakeEmbeddingService, serve
 
 KEY = "sk-very-secret-0123456789"

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import agentmem.providers as providers
 from agentmem.errors import ConfigError
-from agentmem.providers import EmbedderOptions, list_vendors, open_embedder, resolve_auto
+from agentmem.models import providers
+from agentmem.models.protocols import EmbedderOptions
+from agentmem.models.registry import list_vendors, open_embedder, resolve_auto
 from tests.fakes.sentence_models import HIDDEN, write_bert, write_lookup
 
 NEW_VENDOR = '''
@@ -47,7 +48,7 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(providers, "__path__", [*providers.__path__, str(tmp_path)])
     importlib.invalidate_caches()
     yield
-    sys.modules.pop("agentmem.providers.acme", None)
+    sys.modules.pop("agentmem.models.providers.acme", None)
     vars(providers).pop("acme", None)
 
 
@@ -73,14 +74,14 @@ def test_only_vendors_count_as_vendors() -> None:
 
 
 def test_auto_is_lexical_without_weights(options: EmbedderOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentmem.providers.model_folder.MODEL_WHEELS", {})
+    monkeypatch.setattr("agentmem.models.onnx.MODEL_WHEELS", {})
     monkeypatch.setenv("OPENAI_API_KEY", "sk-there-but-not-asked-for")
     assert resolve_auto(options) == "hash:v1"
     assert open_embedder("auto", options).identity == "hash:v1:512"
 
 
 def test_auto_takes_weights_under_models(options: EmbedderOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentmem.providers.model_folder.MODEL_WHEELS", {})
+    monkeypatch.setattr("agentmem.models.onnx.MODEL_WHEELS", {})
     write_bert(options.models_dir / "all-MiniLM-L6-v2")
     assert resolve_auto(options) == "local:all-MiniLM-L6-v2"
     assert open_embedder("auto", options).identity == f"local:all-MiniLM-L6-v2:{HIDDEN}"

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.extraction.echo import overlaps_any, recalled_lines
-from agentmem.model.records import Entity, Fact, Goal, Record, Turn
+from agentmem.core.record import Record
+from agentmem.core.records import Entity, Fact, Goal, Turn
+from agentmem.extraction.grounding import overlaps_any, recalled_lines
 from agentmem.recall.context import pack
 from agentmem.recall.render import render_record
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.extraction import FactDraft, Window
-from agentmem.extraction.figures import claimed_numbers, quotable_numbers
+from agentmem.core.records import Entity, Fact, Turn
+from agentmem.extraction.drafts import FactDraft, Window
 from agentmem.extraction.grounding import (
     GroundingContext,
     align_quote,
@@ -18,7 +18,7 @@ from agentmem.extraction.grounding import (
     rejection_reason,
     review_reason,
 )
-from agentmem.model.records import Entity, Fact, Turn
+from agentmem.text.normalization import claimed_numbers, quotable_numbers
 
 SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)  # a Wednesday
 

@@ -11,11 +11,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.extraction import ExtractionDraft, Window
-from agentmem.extraction.llm import PURPOSE_AGENT, extract
-from agentmem.model.records import Entity, Fact, Turn, build_record
-from agentmem.model.scope import self_channel
-from agentmem.text.blocks import load_templates
+from agentmem.core.records import Entity, Fact, Turn, build_record
+from agentmem.core.scope import self_channel
+from agentmem.extraction.drafts import ExtractionDraft, Window
+from agentmem.extraction.llm_extractor import PURPOSE_AGENT, extract
+from agentmem.text.templates import load_templates
 from tests.fakes.recorded_llm import RecordedLLM
 
 SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)

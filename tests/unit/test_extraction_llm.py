@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from agentmem.core.records import Entity, Fact, Turn
 from agentmem.errors import BudgetExceeded, InvalidModelOutput, ModelUnavailable
-from agentmem.extraction import TurnSummaryDraft, Window
-from agentmem.extraction.llm import PURPOSE, PURPOSE_AGENT, extract, extractor_name
+from agentmem.extraction.drafts import TurnSummaryDraft, Window
+from agentmem.extraction.llm_extractor import PURPOSE, PURPOSE_AGENT, extract, extractor_name
 from agentmem.extraction.windows import split_into_windows
-from agentmem.model.records import Entity, Fact, Turn
-from agentmem.providers.asking import Budget
+from agentmem.models.structured_llm import Budget
 from tests.fakes.recorded_llm import RecordedLLM
 
 SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)

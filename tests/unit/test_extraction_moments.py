@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.extraction.moments import is_range_stated, parse_date_range
+from agentmem.text.temporal import is_range_stated, parse_date_range
 
 SAID = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)  # a Monday
 

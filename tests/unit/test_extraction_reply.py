@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agentmem.extraction.reply import (
+from agentmem.extraction.reply_schema import (
     MAX_CLAIM_CHARS,
     MAX_ITEMS,
     MAX_KEY_CHARS,
@@ -17,7 +17,7 @@ from agentmem.extraction.reply import (
     ExtractionReply,
     FactItem,
 )
-from agentmem.providers.strict_schema import to_strict_schema
+from agentmem.models.structured_llm import to_strict_schema
 
 FACT = {"turn": "T1", "claim": "Ann rows.", "quote": "I row"}
 

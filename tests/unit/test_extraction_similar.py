@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agentmem.extraction.clauses import polarity
-from agentmem.extraction.figures import claimed_numbers, comparable_numbers, quotable_numbers
-from agentmem.extraction.similar import MIN_DUPLICATE_COSINE, is_duplicate
-from agentmem.model.records import Fact
+from agentmem.core.records import Fact
+from agentmem.extraction.claims import MIN_DUPLICATE_COSINE, is_duplicate, polarity
+from agentmem.text.normalization import claimed_numbers, comparable_numbers, quotable_numbers
 
 NEAR = 0.97
 

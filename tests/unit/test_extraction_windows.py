@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentmem.core.records import Turn
 from agentmem.extraction.windows import MAX_TOKENS, MAX_TURNS, is_substantive, split_into_windows
-from agentmem.model.records import Turn
-from agentmem.providers import estimate_tokens
+from agentmem.models.protocols import estimate_tokens
 
 
 def turn(text: str, number: int = 0, conversation: str = "c", **fields: object) -> Turn:

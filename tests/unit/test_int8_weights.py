@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from agentmem.providers import EmbedderOptions, open_embedder
-from agentmem.providers.int8_weights import ActivationRanges, Floats, quantize
+from agentmem.models.onnx_export import ActivationRanges, Floats, quantize
+from agentmem.models.protocols import EmbedderOptions
+from agentmem.models.registry import open_embedder
 from tests.fakes.sentence_models import bert_states, encode_ids, normalize, write_bert, write_safetensors
 
 TEXT = "peanut allergy . chef avoid peanut"

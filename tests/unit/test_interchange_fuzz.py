@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.errors import InvalidRecord
-from agentmem.interchange.turns import load_turns
+from agentmem.importers.importer import load_turns
 
 KEYS = (
     "role content type text messages conversations conversation turns id name x tool_calls session_1 "

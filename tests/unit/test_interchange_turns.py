@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 import pytest
 
 from agentmem.errors import ConfigError, InvalidRecord
-from agentmem.interchange import turns as turns_module
-from agentmem.interchange.turns import load_turns
+from agentmem.importers import importer as turns_module
+from agentmem.importers.importer import load_turns
 
 FLAT = {
     "conversations": [

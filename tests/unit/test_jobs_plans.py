@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentmem import AsyncAgentMemory
-from agentmem.text.blocks import load_templates
+from agentmem.text.templates import load_templates
 
 FOR_ALL = {
     "changed": (0, "", 100), "waiting": ("consolidate", 0, 100), "due": ("gc", 0, 100), "of_job": ("consolidate", 100),

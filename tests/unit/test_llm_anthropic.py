@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from agentmem.errors import Closed, ConfigError, InvalidModelOutput, ModelUnavailable
-from agentmem.providers import LLM, LLMOptions, LLMRequest, open_llm
+from agentmem.models.protocols import LLM, LLMOptions, LLMRequest
+from agentmem.models.registry import open_llm
 from tests.fakes.http_service import ScriptedResponse, serve
 from tests.fakes.llm_servers import FAILURES, KEY, FakeLLMService, anthropic_message, error_response
 

@@ -16,9 +16,16 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from agentmem.errors import BudgetExceeded, InvalidModelOutput, ModelUnavailable
-from agentmem.providers import LLMReply, LLMRequest
-from agentmem.providers.asking import MAX_REPLY_BYTES, PRICES, Budget, Price, PriceTable, StructuredLLM
-from agentmem.providers.strict_schema import to_strict_schema
+from agentmem.models.protocols import LLMReply, LLMRequest
+from agentmem.models.structured_llm import (
+    MAX_REPLY_BYTES,
+    PRICES,
+    Budget,
+    Price,
+    PriceTable,
+    StructuredLLM,
+    to_strict_schema,
+)
 
 ASK = LLMRequest("extract", "Fixed.", "Ann lives in Rome.", max_tokens=100)
 

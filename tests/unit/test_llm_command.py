@@ -17,9 +17,9 @@ import psutil
 import pytest
 
 from agentmem.errors import AgentMemError, Closed, ConfigError, InvalidModelOutput, ModelUnavailable
-from agentmem.providers import LLM, MAX_LOGGED_CHARS, LLMOptions, LLMRequest, open_llm
-from agentmem.providers.llms import LLMRegistry
-from agentmem.settings import load_settings
+from agentmem.models.protocols import LLM, MAX_LOGGED_CHARS, LLMOptions, LLMRequest
+from agentmem.models.registry import LLMRegistry, open_llm
+from agentmem.settings.settings import load_settings
 
 ASK = LLMRequest(purpose="extract", system="Fixed.", content="Ann lives in Rome. \ud800 é")
 Written = Callable[..., LLM]

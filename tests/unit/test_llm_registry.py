@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-import agentmem.providers as providers
 from agentmem.errors import ConfigError
-from agentmem.providers import LLMOptions, LLMReply, LLMRequest, estimate_tokens, list_vendors, open_llm
-from agentmem.providers.services import call_sdk
+from agentmem.models import providers
+from agentmem.models.protocols import LLMOptions, LLMReply, LLMRequest, estimate_tokens
+from agentmem.models.registry import list_vendors, open_llm
+from agentmem.models.retry import call_sdk
 
 NEW_VENDOR = '''
 """A vendor that somebody adds: it says what it was asked."""
-from agentmem.providers import LLMReply
+from agentmem.models.protocols import LLMReply
 
 class Echo:
     def __init__(self, model):
@@ -40,7 +41,7 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(providers, "__path__", [*providers.__path__, str(tmp_path)])
     importlib.invalidate_caches()
     yield
-    sys.modules.pop("agentmem.providers.acme", None)
+    sys.modules.pop("agentmem.models.providers.acme", None)
     vars(providers).pop("acme", None)
 
 
@@ -112,6 +113,6 @@ def test_tokens_are_estimated_by_length(text: str, tokens: int) -> None:
 
 
 def test_the_registry_loads_no_sdk() -> None:
-    code = "import sys\nfrom agentmem.providers import list_vendors\nlist_vendors('llm')\n"
+    code = "import sys\nfrom agentmem.models.registry import list_vendors\nlist_vendors('llm')\n"
     code += "print([name for name in ('openai', 'anthropic') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

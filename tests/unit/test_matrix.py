@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from agentmem.stores.vectors import matrix as m
-from agentmem.stores.vectors import planes as p
+from agentmem.stores.vectors import quantization as p
 from agentmem.stores.vectors import search as n
 
 RNG = np.random.default_rng(7)

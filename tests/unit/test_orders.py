@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.extraction.orders import ExtractedInstruction, extract_instructions
-from agentmem.text.instructions import hash_instruction, normalize_instruction
+from agentmem.extraction.standing_instructions import ExtractedInstruction, extract_instructions
+from agentmem.text.normalization import hash_instruction, normalize_instruction
 
 STANDING = {
     "Always answer in metric units.": "Always answer in metric units",

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentmem.model.clock import to_micros
-from agentmem.model.outline import RecordColumnBatch, RecordColumns, RecordRow, StringInterner
+from agentmem.core.clock import to_micros
+from agentmem.core.columns import RecordColumnBatch, RecordColumns, RecordRow, StringInterner
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

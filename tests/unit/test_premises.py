@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.model.premises import find_stale, find_unreplaced_stale, invalid_since, read_premises
-from agentmem.model.records import Fact, Record, Status
+from agentmem.core.record import Record, Status
+from agentmem.core.records import Fact
+from agentmem.core.truth_maintenance import find_stale, find_unreplaced_stale, invalid_since, read_premises
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 NAMES = [f"f{number}" for number in range(7)]

@@ -9,9 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.model.outline import RecordColumnBatch, RecordColumns, RecordRow
-from agentmem.model.ranking import ScoreList, add_bonus, diversify, fuse, minmax, reciprocal_ranks, top_k, zscore
-from agentmem.model.scoring import apply_factors, recency_factor, salience_factor, temporal_factor, trust_factor
+from agentmem.core.columns import RecordColumnBatch, RecordColumns, RecordRow
+from agentmem.core.ranking import (
+    ScoreList,
+    add_bonus,
+    apply_factors,
+    diversify,
+    fuse,
+    minmax,
+    recency_factor,
+    reciprocal_ranks,
+    salience_factor,
+    temporal_factor,
+    top_k,
+    trust_factor,
+    zscore,
+)
 
 NOW = datetime(2025, 6, 1, tzinfo=UTC)
 

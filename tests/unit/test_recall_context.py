@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentmem.core.record import Record
+from agentmem.core.records import Entity, Fact, Goal, Turn
 from agentmem.errors import InvalidRecord
-from agentmem.model.records import Entity, Fact, Goal, Record, Turn
-from agentmem.recall.context import CUT_MARK, estimate_tokens, pack
+from agentmem.recall.context import CUT_MARK, pack
+from agentmem.text.tokenizer import estimate_tokens
 
 START = datetime(2023, 5, 7, 9, tzinfo=UTC)
 

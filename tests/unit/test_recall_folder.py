@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from agentmem.agent_memory import AsyncAgentMemory
 from agentmem.errors import ConfigError, CorruptStore, InvalidRecord, ModelUnavailable
+from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.recall import techniques
-from agentmem.recall.layer import RecallLayer
 from agentmem.recall.options import discover_techniques, parse_options
-from agentmem.recall.query import RecallRequest
+from agentmem.recall.pipeline import RecallLayer
+from agentmem.recall.request import RecallRequest
 from tests.unit.talking import (
     DEFAULT_TECHNIQUES,
     ManualClock,
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 async def test_a_technique_dropped_in_as_one_file_is_found_and_used(memory: AsyncAgentMemory, folder: Path) -> None:
     (folder / "dropped_in.py").write_text(
         "import numpy as np\n"
-        "from agentmem.recall.technique import TechniqueOptions as Base, ScoreList\n"
+        "from agentmem.recall.technique import TechniqueOptions as Base; from agentmem.core.ranking import ScoreList\n"
         "class Options(Base):\n    size: float = 1.0\n"
         "async def search(query, memory, options):\n"
         "    return {'latest': ScoreList((options.size * memory.columns.position).astype(np.float32), 'added')}\n"
@@ -162,7 +162,7 @@ async def test_a_damaged_store_is_never_passed_over(memory: AsyncAgentMemory) ->
 async def test_a_late_technique_is_left_out_unless_ids_are_seeded(memory: AsyncAgentMemory, folder: Path) -> None:
     (folder / "slow.py").write_text(
         "import asyncio\nimport numpy as np\n"
-        "from agentmem.recall.technique import TechniqueOptions, ScoreList\n"
+        "from agentmem.recall.technique import TechniqueOptions; from agentmem.core.ranking import ScoreList\n"
         "async def search(query, memory, options):\n"
         "    await asyncio.sleep(0.05)\n"
         "    return {'slow': ScoreList(np.ones(memory.columns.size, dtype=np.float32), 'added')}\n"

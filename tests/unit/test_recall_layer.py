@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.core.scope import Scope
 from agentmem.errors import InvalidRecord
-from agentmem.model.scope import Scope
-from agentmem.recall.query import RecallRequest
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.recall.request import RecallRequest
 from tests.unit.talking import (
     DEFAULT_TECHNIQUES,
     START,

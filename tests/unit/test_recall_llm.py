@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.core.ranking import ScoreList, fuse
+from agentmem.core.records import Turn
 from agentmem.errors import ModelUnavailable
-from agentmem.model.ranking import ScoreList, fuse
-from agentmem.model.records import Turn
-from agentmem.recall.asking import LLMNotConfigured, normalize_sentences
-from agentmem.recall.query import RecallRequest
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.recall.llm_client import LLMNotConfigured, normalize_sentences
+from agentmem.recall.request import RecallRequest
 from agentmem.recall.techniques.decompose import split_question
 from tests.fakes.llm_replies import DECOMPOSE, SELF_QUERY, TECHNIQUES, ScriptedLLM, build_llm_recall_layer, recall_with
 from tests.unit.talking import DEFAULT_TECHNIQUES, START, ManualClock, open_memory, store_lines, turn_contents

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.recall import relevance
-from agentmem.recall.layer import RecallLayer
-from agentmem.recall.metrics import MAX_SAMPLES, RecallMetrics
-from agentmem.recall.query import RecallRequest
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.recall import scoring
+from agentmem.recall.executor import MAX_SAMPLES, RecallMetrics
+from agentmem.recall.pipeline import RecallLayer
 from agentmem.recall.receipt import TraceLine
-from agentmem.recall.relevance import NOTICE_NOTHING_RELEVANT, RELEVANCE_THRESHOLDS, RelevanceThreshold
+from agentmem.recall.request import RecallRequest
+from agentmem.recall.scoring import NOTICE_NOTHING_RELEVANT, RELEVANCE_THRESHOLDS, RelevanceThreshold
 from tests.fakes.llm_replies import GOOD, ScriptedLLM, build_llm_recall_layer, recall_with
 from tests.unit.talking import ManualClock, open_memory, store_lines, turn_contents
 
@@ -26,7 +26,7 @@ LINES = [
 @pytest.fixture
 async def memory(home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AsyncAgentMemory]:
     """One whose embedder has floors, with enough turns to tell."""
-    monkeypatch.setattr(relevance, "RELEVANCE_THRESHOLDS", {"hash:": RELEVANCE_THRESHOLDS["local:all-MiniLM-L6-v2"]})
+    monkeypatch.setattr(scoring, "RELEVANCE_THRESHOLDS", {"hash:": RELEVANCE_THRESHOLDS["local:all-MiniLM-L6-v2"]})
     async with open_memory(home, ManualClock()) as alice:
         for number in range(4):
             await store_lines(alice, *LINES, conversation=f"c{number}", days=number)
@@ -56,9 +56,7 @@ async def test_a_date_or_an_entity_of_the_question_is_relevant_by_itself(memory:
 async def test_words_alone_are_relevant_where_vectors_are_far(
     memory: AsyncAgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        relevance, "RELEVANCE_THRESHOLDS", {"hash:": RelevanceThreshold(cosine=2.0, term_coverage=0.16)}
-    )
+    monkeypatch.setattr(scoring, "RELEVANCE_THRESHOLDS", {"hash:": RelevanceThreshold(cosine=2.0, term_coverage=0.16)})
     assert (await memory.remember("slippers?")).relevant
     assert not (await memory.remember("pyjamas?")).relevant
 
@@ -67,7 +65,7 @@ async def test_nothing_is_said_where_it_cannot_be_told(home: Path, monkeypatch: 
     async with open_memory(home, ManualClock()) as few:
         await store_lines(few, *LINES)
         assert (await few.remember("boiling point of tungsten?")).relevant  # an embedder without floors
-        monkeypatch.setattr(relevance, "RELEVANCE_THRESHOLDS", {"hash:": RelevanceThreshold(0.28, 0.16)})
+        monkeypatch.setattr(scoring, "RELEVANCE_THRESHOLDS", {"hash:": RelevanceThreshold(0.28, 0.16)})
         assert (await few.remember("boiling point of tungsten?")).relevant  # too few turns
         assert not (await RecallLayer(few.engine, {"ranking": {"few_turns": 6}}).recall(
             RecallRequest(query="boiling point of tungsten?"), few.scope)).relevant  # fmt: skip

@@ -13,14 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.agent_memory import AsyncAgentMemory
+from agentmem.core.ranking import bounded_rerank
 from agentmem.errors import Closed, ConfigError, CorruptStore, InvalidModelOutput, ModelUnavailable, StoreUnavailable
-from agentmem.model.ranking import bounded_rerank
-from agentmem.providers.asking import Budget, StructuredLLM
-from agentmem.providers.local_reranker import LocalReranker
-from agentmem.providers.rerankers import Reranker, RerankerOptions, open_reranker
-from agentmem.recall.layer import RecallLayer
-from agentmem.recall.query import RecallRequest
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.models.protocols import Reranker, RerankerOptions
+from agentmem.models.providers.local import LocalReranker
+from agentmem.models.registry import open_reranker
+from agentmem.models.structured_llm import Budget, StructuredLLM
+from agentmem.recall.pipeline import RecallLayer
+from agentmem.recall.request import RecallRequest
 from tests.fakes.llm_replies import ScriptedLLM
 from tests.fakes.sentence_models import VOCABULARY, write_tokenizer
 from tests.unit.talking import ManualClock, open_memory, store_lines, turn_contents

@@ -9,13 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentmem.events import CacheStats
-from agentmem.model.clock import to_micros
-from agentmem.model.outline import CONTAINS_QUESTION, ENDS_WITH_QUESTION, RecordColumnBatch, RecordColumns, RecordRow
-from agentmem.model.scope import Scope
-from agentmem.recall.kept import NeighborCosines, RankingCache, TokenSample, UserCache, split_days
-from agentmem.recall.neighbours import adjacent_turns, answers_question, context_window, invert, neighbor_values
-from agentmem.recall.prior import conversation_prior
+from agentmem.core.clock import to_micros
+from agentmem.core.columns import CONTAINS_QUESTION, ENDS_WITH_QUESTION, RecordColumnBatch, RecordColumns, RecordRow
+from agentmem.core.scope import Scope
+from agentmem.core.telemetry import CacheStats
+from agentmem.recall.cache import (
+    NeighborCosines,
+    RankingCache,
+    TokenSample,
+    UserCache,
+    adjacent_turns,
+    answers_question,
+    context_window,
+    invert,
+    neighbor_values,
+    split_days,
+)
+from agentmem.recall.scoring import conversation_prior
 
 SCOPE = Scope("alice")
 
@@ -153,7 +163,7 @@ def test_days_are_split_and_always_matches_no_date() -> None:
 
 
 def test_the_users_seen_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentmem.recall.kept.MAX_CACHED_ROWS", 1)
+    monkeypatch.setattr("agentmem.recall.cache.MAX_CACHED_ROWS", 1)
     keep, made = RankingCache(CacheStats()), outline(row(0, "a", 0))
     first = keep.for_user("alice")
     first.all_neighbors(made)

@@ -9,8 +9,8 @@ import pytest
 
 from agentmem import AgentMemory
 from agentmem.errors import RateLimited
-from agentmem.recall import rate
-from agentmem.recall.rate import RateLimiter
+from agentmem.recall import request
+from agentmem.recall.request import RateLimiter
 
 
 async def test_a_burst_passes_and_then_so_many_a_second() -> None:
@@ -34,7 +34,7 @@ async def test_no_rate_is_no_limit() -> None:
 
 
 async def test_users_beyond_what_is_kept_start_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate, "MAX_TRACKED_USERS", 2)
+    monkeypatch.setattr(request, "MAX_TRACKED_USERS", 2)
     limit = RateLimiter(0.001, 1)
     for name in ("ann", "bob", "cid"):
         limit.acquire(name)

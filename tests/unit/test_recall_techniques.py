@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentmem.model.outline import CONTAINS_QUESTION, ENDS_WITH_QUESTION, RecordColumnBatch, RecordColumns, RecordRow
-from agentmem.model.ranking import Fusion
-from agentmem.model.scope import Scope
-from agentmem.providers import TokenVectors
-from agentmem.recall.kept import UserCache
-from agentmem.recall.neighbours import adjacent_turns, context_window
-from agentmem.recall.rerank import LateInteractionOptions, rerank_late_interaction
+from agentmem.core.columns import CONTAINS_QUESTION, ENDS_WITH_QUESTION, RecordColumnBatch, RecordColumns, RecordRow
+from agentmem.core.ranking import Fusion
+from agentmem.core.scope import Scope
+from agentmem.models.protocols import TokenVectors
+from agentmem.recall.cache import UserCache, adjacent_turns, context_window
+from agentmem.recall.late_interaction import LateInteractionOptions, rerank_late_interaction
 from agentmem.recall.technique import SearchContext
 from agentmem.recall.techniques import keyword, vector
-from agentmem.stores import ChunkScores, Postings
+from agentmem.stores.values import ChunkScores, Postings
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from agentmem import Conversation, Edge, EdgeKind, Entity, Fact, Goal, InvalidRecord, Record, Status, Turn, User
-from agentmem.model.records import KINDS, RELATION_KINDS, build_record, extract_fields, replace_validated
+from agentmem.core.records import KINDS, RELATION_KINDS, build_record, extract_fields, replace_validated
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 

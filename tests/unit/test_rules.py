@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.bench.rules import load_cases, run_rules_cases
-from agentmem.extraction import ExtractionDraft, Window
-from agentmem.extraction.rules import EXTRACTOR, extract
+from agentmem.core.records import Entity, Turn
+from agentmem.extraction.drafts import ExtractionDraft, Window
+from agentmem.extraction.rules.extractor import EXTRACTOR, extract
 from agentmem.extraction.rules.sentences import MAX_TURN_CHARS
-from agentmem.model.records import Entity, Turn
+from tests.benchmarks.rule_cases import load_cases, run_rules_cases
 
 CASES = load_cases()
 NOW = datetime(2024, 3, 14, 10, tzinfo=UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentmem import InvalidRecord, ScopeError
-from agentmem.model.scope import GLOBAL, SWARM, Scope, check_identifier, self_channel
+from agentmem.core.scope import GLOBAL, SWARM, Scope, check_identifier, self_channel
 
 
 @pytest.mark.parametrize("name", ["a", "a" * 200, "Ann Lee", "日本", "a:b", "_", "😀"])

@@ -12,10 +12,10 @@ from psycopg.conninfo import conninfo_to_dict
 from redis.asyncio import BlockingConnectionPool
 
 from agentmem import ConfigError, Settings
-from agentmem.redaction import SecretText, failure_reason, redact
-from agentmem.settings import load_settings
-from agentmem.stores.neo4j.connection import parse_address
-from agentmem.stores.postgres.connection import parse_url
+from agentmem.core.redaction import SecretText, failure_reason, redact
+from agentmem.settings.settings import load_settings
+from agentmem.stores.neo4j.database import parse_address
+from agentmem.stores.postgres.database import parse_url
 
 PASSWORDS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\n\r"), min_size=1, max_size=20)
 NASTY = [

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from agentmem.engine.opening import build_embedder_options
 from agentmem.errors import AgentMemError, ConfigError
-from agentmem.projections.embedders import build_embedder_options
-from agentmem.providers import LLMRequest, open_embedder
-from agentmem.providers.llms import LLMRegistry
-from agentmem.settings import load_settings
+from agentmem.models.protocols import LLMRequest
+from agentmem.models.registry import LLMRegistry, open_embedder
+from agentmem.settings.settings import load_settings
 from tests.fakes.http_service import ScriptedResponse, serve
 from tests.fakes.llm_servers import FakeLLMService
 from tests.fakes.openai_server import FakeEmbeddingService as VectorService

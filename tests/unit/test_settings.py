@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentmem import ConfigError, Settings
-from agentmem.settings import load_settings
+from agentmem.settings.settings import load_settings
 
 
 @pytest.fixture(autouse=True)

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from agentmem import AgentMemory, ConfigError, Settings
-from agentmem.cli.program import cli_group
-from agentmem.settings import load_settings
-from agentmem.settings_sources import MAX_CONFIG_BYTES, PATH_SETTINGS, report_ignored
+from agentmem.cli.main import cli_group
+from agentmem.settings.settings import load_settings
+from agentmem.settings.sources import MAX_CONFIG_BYTES, PATH_SETTINGS, report_ignored
 
 Write = Callable[..., Path]
 
@@ -186,7 +186,7 @@ def test_a_cloned_repository_runs_no_program(write: Write, tmp_path: Path, comma
     write("work/agentmem.toml", MARK_PROGRAM.format(mark=mark))
     with AgentMemory("default", embedder="hash") as memory:
         memory.store_turn("I eat no meat.")
-    start = [sys.executable, "-c", "import sys; from agentmem.cli import main; sys.exit(main())"]
+    start = [sys.executable, "-c", "import sys; from agentmem.cli.main import main; sys.exit(main())"]
     done = subprocess.run([*start, *command], capture_output=True, text=True)
     assert (done.returncode, mark.exists()) == (0, False), done.stderr
     told = [line for line in done.stderr.splitlines() if line.startswith("agentmem: ")]

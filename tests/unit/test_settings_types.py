@@ -13,17 +13,17 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pytest
 from pydantic import BaseModel
 
-from agentmem import settings_overrides
-from agentmem.model.decay import BETAS, HALF_LIVES
-from agentmem.settings import Settings, load_settings
-from agentmem.settings_overrides import SettingsOverrides
+from agentmem.core.lifecycle import BETAS, HALF_LIVES
+from agentmem.settings import overrides as settings_overrides
+from agentmem.settings.overrides import SettingsOverrides
+from agentmem.settings.settings import Settings, load_settings
 
 ROOT = Path(__file__).parents[2]
 USES = """
 from pathlib import Path
 from agentmem import AgentMemory, AsyncAgentMemory, Settings
-from agentmem.settings import load_settings
-from agentmem.settings_parts import DecayOptions
+from agentmem.settings.settings import load_settings
+from agentmem.settings.sections import DecayOptions
 
 AgentMemory("ann", home="x", embedder="hash", decay={"beta": "high", "forget": "delete"}, audit_level="reads")
 AsyncAgentMemory("ann", settings=load_settings(), home=Path("x"), decay=DecayOptions(), max_cost=1, vault=None)

@@ -33,6 +33,7 @@ TOP_LEVEL = {
     "CHANGELOG.md",
     "uv.lock",
 }
+BACKENDS = ("neo4j", "postgres", "redis", "sqlite")
 LEFT_BY_TOOLS = {"build", "dist", "htmlcov", "bench-results", "__pycache__"}
 
 
@@ -40,7 +41,7 @@ def python_files(*folders: str) -> list[Path]:
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
-CODE = python_files("agentmem", "workers")
+CODE = python_files("agentmem", "workers", "docs")
 TESTS = python_files("tests")
 
 
@@ -119,6 +120,12 @@ def test_no_vague_names() -> None:
 def test_the_top_level_holds_what_the_layout_names() -> None:
     found = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
     assert found - TOP_LEVEL - LEFT_BY_TOOLS == set()
+
+
+def test_packages_are_empty_but_for_the_public_names_and_the_backends() -> None:
+    packages = [path for path in python_files("agentmem") if path.name == "__init__.py"]
+    faces = {f"agentmem/stores/{backend}/__init__.py" for backend in BACKENDS} | {"agentmem/__init__.py"}
+    assert {name_of(path) for path in packages if path.read_text(encoding="utf-8")} == faces
 
 
 def test_no_error_is_swallowed() -> None:

@@ -16,23 +16,24 @@ import pytest
 import yaml
 
 from agentmem import BufferMemory, Context, Fact, Goal, Status
-from agentmem.agent_memory import AsyncAgentMemory
-from agentmem.consolidation import list_scheduled_jobs
-from agentmem.extraction.settle import CONFIDENCE_BY_CERTAINTY, DEFAULT_CONFIDENCE
-from agentmem.memory.buffer import MIN_CACHED_VECTORS
-from agentmem.memory.procedural import ProceduralMemory
-from agentmem.memory.semantic import SemanticMemory
-from agentmem.memory.working import WorkingMemory
-from agentmem.model import decay
-from agentmem.model.decay import BETAS, HALF_LIVES
-from agentmem.model.ranking import RRF_K
-from agentmem.providers import model_folder
-from agentmem.recall.kept import MAX_CACHED_QUERIES
+from agentmem.core import lifecycle
+from agentmem.core.lifecycle import BETAS, HALF_LIVES
+from agentmem.core.ranking import RRF_K
+from agentmem.extraction.reconciler import CONFIDENCE_BY_CERTAINTY, DEFAULT_CONFIDENCE
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.jobs.job import list_scheduled_jobs
+from agentmem.memory.procedural.memory import ProceduralMemory
+from agentmem.memory.semantic.memory import SemanticMemory
+from agentmem.memory.working.buffer import MIN_CACHED_VECTORS
+from agentmem.memory.working.memory import WorkingMemory
+from agentmem.models import onnx
+from agentmem.recall.cache import MAX_CACHED_QUERIES
 from agentmem.recall.options import RankingOptions, parse_options
 from agentmem.recall.techniques import entity
-from agentmem.settings import AuditLevel, load_settings
-from agentmem.settings_parts import BufferOptions, DecayOptions, RetentionOptions, SynopsisOptions
-from agentmem.stores import RecordUsage
+from agentmem.settings.overrides import AuditLevel
+from agentmem.settings.sections import BufferOptions, DecayOptions, RetentionOptions, SynopsisOptions
+from agentmem.settings.settings import load_settings
+from agentmem.stores.values import RecordUsage
 from tests.flows.given import ManualClock, open_memory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +57,7 @@ def test_importance_weighs_the_documents_parts_and_bounds_its_second() -> None:
         return 0.3 * recency + 0.3 * math.log(accesses + 1) + 0.4 * (0.5 if explicit is None else explicit)
 
     def ours(accesses: int, explicit: float | None) -> float:
-        return decay.importance(START, accesses, explicit, START, NUMBERS)
+        return lifecycle.importance(START, accesses, explicit, START, NUMBERS)
 
     assert ours(0, None) == pytest.approx(documents(1.0, 0, None))
     assert ours(0, 1.0) == pytest.approx(documents(1.0, 0, 1.0))
@@ -103,7 +104,7 @@ def test_vectors_of_a_thousand_texts_are_kept() -> None:
 
 
 def test_the_local_model_is_the_documents() -> None:
-    assert model_folder.DEFAULT_MODEL == "all-MiniLM-L6-v2"  # documents 000 and 003
+    assert onnx.DEFAULT_MODEL == "all-MiniLM-L6-v2"  # documents 000 and 003
     assert default(BufferMemory.__init__, "embedder") is None  # nothing is loaded that was not asked for
 
 
@@ -247,26 +248,26 @@ def test_the_servers_of_the_compose_file_have_the_documents_sizes() -> None:
 def test_the_score_follows_the_documents_formula_with_each_half_life(name: str, constant: float) -> None:
     """score = use_count^β · exp(-λ · Δt) · strength; ours has use_count + 1, so that what is new does not score 0."""
     options = DecayOptions.model_validate({"half_life_days": name})
-    assert decay.decay_constant(options.half_life_days) == pytest.approx(constant, rel=2e-3)
+    assert lifecycle.decay_constant(options.half_life_days) == pytest.approx(constant, rel=2e-3)
     exact = math.log(2) / (HALF_LIVES[name] * DAY_SECONDS)
     for days, uses, strength in ((1, 1, 1.0), (3, 5, 1.1), (14, 9, 2.0)):
         documents = uses**0.6 * math.exp(-exact * days * DAY_SECONDS) * strength
         now = START + timedelta(days=days)
-        assert decay.decay_score(uses - 1, START, strength, now, options) == pytest.approx(documents)
+        assert lifecycle.decay_score(uses - 1, START, strength, now, options) == pytest.approx(documents)
 
 
 @pytest.mark.parametrize("name, six", [("low", 6**0.3), ("default", 6**0.6), ("high", 6.0)])
 def test_beta_says_how_much_use_counts(name: str, six: float) -> None:
     options = DecayOptions.model_validate({"beta": name})
     assert options.beta == BETAS[name]
-    assert decay.decay_score(5, START, 1.0, START, options) == pytest.approx(six)
-    assert decay.decay_score(0, START, 1.0, START, options) == 1.0
+    assert lifecycle.decay_score(5, START, 1.0, START, options) == pytest.approx(six)
+    assert lifecycle.decay_score(0, START, 1.0, START, options) == 1.0
 
 
 def test_the_numbers_of_fading_are_the_documents() -> None:
     assert (NUMBERS.half_life_days, NUMBERS.beta, NUMBERS.strongest) == (3.0, 0.6, 2.0)
     assert (NUMBERS.danger_low, NUMBERS.danger_high) == (0.15, 0.35)
-    assert decay.review_priority((NUMBERS.danger_low + NUMBERS.danger_high) / 2) == 1.0
+    assert lifecycle.review_priority((NUMBERS.danger_low + NUMBERS.danger_high) / 2) == 1.0
     assert (NUMBERS.cross_domain, NUMBERS.cross_domain_boost) == (0.3, 0.1)
     assert (NUMBERS.forget_threshold, NUMBERS.forget) == (0.05, "archive")  # the document deletes by itself
     assert (NUMBERS.salience_rate, NUMBERS.salience_after_days) == (0.95, 1.0)  # document 002: daily, from 24 h

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agentmem.core.changes import Change
+from agentmem.core.records import Conversation
+from agentmem.core.scope import Scope
 from agentmem.errors import Conflict, InvalidRecord
-from agentmem.model.changes import Change
-from agentmem.model.records import Conversation
-from agentmem.model.scope import Scope
 from agentmem.stores.sqlite import SqliteLog, open_admin, open_graph, open_log
-from agentmem.stores.sqlite.connection import Connection
+from agentmem.stores.sqlite.database import Connection
 from tests.conformance.writing import SettableClock, build_change, build_edge, build_entity, build_fact, build_turn
 
 ANN = Scope("ann")

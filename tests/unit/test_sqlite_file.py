@@ -10,13 +10,13 @@ from pathlib import Path
 import apsw
 import pytest
 
+from agentmem.core.changes import AuditEntry
+from agentmem.core.clock import SystemClock
+from agentmem.core.scope import Operator, Scope
 from agentmem.errors import ConfigError, CorruptStore, SchemaMismatch
-from agentmem.model.changes import AuditEntry
-from agentmem.model.clock import SystemClock
-from agentmem.model.scope import Operator, Scope
 from agentmem.stores.sqlite import SqliteLog, open_graph, open_log
-from agentmem.stores.sqlite.place import file_system, prepare_folder
-from agentmem.text.blocks import load_migrations, load_templates
+from agentmem.stores.sqlite.database import file_system, prepare_folder
+from agentmem.text.templates import load_migrations, load_templates
 from tests.conformance.writing import build_change, build_fact, build_turn, build_turn_changes, write_records
 
 CLOCK = SystemClock()
@@ -205,6 +205,6 @@ def test_places_that_cannot_work_are_refused(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be made"):
         prepare_folder(tmp_path / "file" / "memory.db")
-    monkeypatch.setattr("agentmem.stores.sqlite.place.file_system", lambda folder: "nfs4")
+    monkeypatch.setattr("agentmem.stores.sqlite.database.file_system", lambda folder: "nfs4")
     with pytest.raises(ConfigError, match="network file system"):
         prepare_folder(tmp_path / "memory.db")

@@ -11,19 +11,20 @@ from typing import Any
 import apsw
 import pytest
 
+from agentmem.core.record import Record, Status
+from agentmem.core.records import Edge, EdgeKind, Fact, Turn, User, build_record
+from agentmem.core.scope import Scope
 from agentmem.errors import InvalidRecord, SchemaMismatch
-from agentmem.model.records import Edge, EdgeKind, Fact, Record, Status, Turn, User, build_record
-from agentmem.model.scope import Scope
-from agentmem.stores import Where
-from agentmem.stores.needles import build_erasure_terms, surface_forms
-from agentmem.stores.payload import RecordMetadata, attach_metadata, decode, encode
+from agentmem.stores.codec import RecordMetadata, attach_metadata, decode, encode
+from agentmem.stores.erasure_terms import build_erasure_terms, surface_forms
 from agentmem.stores.sqlite import open_log
-from agentmem.stores.sqlite.where import choose_index, compile_order, compile_where
-from agentmem.text.blocks import load_migrations, load_templates
+from agentmem.stores.sqlite.records import choose_index, compile_order, compile_where
+from agentmem.stores.values import Where
+from agentmem.text.templates import load_migrations, load_templates
 from tests.conformance.writing import START, SettableClock, build_fact, build_turn, write_records
 
 STAMP = RecordMetadata("alice", "x", "work", 1_700_000_000_000_001, 4, "op")
-IN_THE_PATH = ("append", "erase", "graph", "journal", "records", "scan", "usage")
+IN_THE_PATH = ("write", "erase", "graph", "journal", "records", "scan", "usage")
 SMALL = {"parked_changes", "store_meta", "leases", "embedders"}  # a few rows each
 TABLES = re.compile(r"\b(?:SCAN|USING AUTOMATIC) (\w+)")
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from agentmem.stores.sqlite.connection import WorkerThreads
+from agentmem.stores.sqlite.database import WorkerThreads
 
 ROOT = Path(__file__).parents[2]
 LEFT_OPEN = """
 import asyncio, sys, time
-from agentmem.stores.sqlite.connection import WorkerThreads
+from agentmem.stores.sqlite.database import WorkerThreads
 
 async def main():
     threads = WorkerThreads(1, "left")

@@ -15,13 +15,13 @@ from pathlib import Path
 import apsw
 import pytest
 
+from agentmem.core.changes import AuditEntry
+from agentmem.core.clock import SystemClock
+from agentmem.core.scope import Operator, Scope
 from agentmem.errors import Conflict, StoreUnavailable
-from agentmem.model.changes import AuditEntry
-from agentmem.model.clock import SystemClock
-from agentmem.model.scope import Operator, Scope
-from agentmem.stores import Where
 from agentmem.stores.sqlite import SqliteLog, open_log
-from agentmem.stores.sqlite.append import STEPS
+from agentmem.stores.sqlite.write import STEPS
+from agentmem.stores.values import Where
 from tests.conformance.writing import (
     START,
     SettableClock,
@@ -38,9 +38,9 @@ SCOPE = Scope("alice")
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from agentmem.model.changes import AuditEntry
-from agentmem.model.clock import SystemClock
-from agentmem.model.scope import Scope
+from agentmem.core.changes import AuditEntry
+from agentmem.core.clock import SystemClock
+from agentmem.core.scope import Scope
 from agentmem.stores.sqlite import open_log
 from tests.conformance.writing import build_turn_changes
 
@@ -57,9 +57,9 @@ asyncio.run(main(*sys.argv[1:]))
 VICTIM = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from agentmem.model.changes import AuditEntry
-from agentmem.model.clock import SystemClock
-from agentmem.model.scope import Scope
+from agentmem.core.changes import AuditEntry
+from agentmem.core.clock import SystemClock
+from agentmem.core.scope import Scope
 from agentmem.stores.sqlite import open_log
 from tests.conformance.writing import build_entity, build_change, build_turn_changes
 
@@ -85,8 +85,8 @@ FILLER = """
 import asyncio, resource, sys
 from pathlib import Path
 from agentmem.errors import StoreUnavailable
-from agentmem.model.clock import SystemClock
-from agentmem.model.scope import Scope
+from agentmem.core.clock import SystemClock
+from agentmem.core.scope import Scope
 from agentmem.stores.sqlite import open_log
 from tests.conformance.writing import write_records, build_turn_changes, build_turn
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.text.query import DateHint, parse_query, parse_relative_range
+from agentmem.text.query_parser import parse_query
+from agentmem.text.temporal import DateHint, parse_relative_range
 
 NOW = datetime(2024, 3, 6, 15, 30, tzinfo=UTC)  # a Wednesday in a leap year
 

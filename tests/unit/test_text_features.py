@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.text.features import TextFeatures, analyze_text, extract_features
-from agentmem.text.passages import chunk_text
-from agentmem.text.words import count_terms
+from agentmem.text.chunking import chunk_text
+from agentmem.text.tokenizer import TextFeatures, analyze_text, count_terms, extract_features
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.text.names import hash_claim, normalize_claim, slugify
+from agentmem.text.normalization import hash_claim, normalize_claim, slugify
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.text.passages import MAX_SENTENCE_CHARS, MAX_SENTENCES, Chunk, chunk_text
+from agentmem.text.chunking import MAX_SENTENCE_CHARS, MAX_SENTENCES, Chunk, chunk_text
 
 TEXTISH = st.text(st.sampled_from("ab .!?\u3002\uff01\u300d[]=\n\t,;\ud800\U0001f389"), max_size=200) | st.text(
     st.characters()

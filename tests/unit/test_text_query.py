@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.text.query import DateHint, parse_query
+from agentmem.text.query_parser import parse_query
+from agentmem.text.temporal import DateHint
 
 NAMES = ["Caroline", "Mary", "Mary Ann", "Will", "James", "\u7530\u4e2d"]
 

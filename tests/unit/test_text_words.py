@@ -10,7 +10,7 @@ import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.text.words import MAX_TERM_CHARS, count_terms, stop_words, tokenize
+from agentmem.text.tokenizer import MAX_TERM_CHARS, count_terms, stop_words, tokenize
 
 ANY_TEXT = st.text(st.characters(), max_size=300)  # with NUL, surrogates, marks, right-to-left letters, emoji
 CODE_LIKE = st.text(st.sampled_from("aBc_-.@/\\:+#,'09 \u00e9\u6771"), max_size=60)

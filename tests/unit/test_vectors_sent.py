@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from agentmem.stores.postgres.vectors_sent import decode_halfvecs, encode_query_vector, run_in_thread
+from agentmem.stores.postgres.columns import decode_halfvecs, encode_query_vector, run_in_thread
 
 
 async def test_work_is_waited_for_when_its_caller_is_cancelled() -> None:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.memory.tools import quantiles
-from agentmem.model.success import term_overlap, wilson_interval
+from agentmem.memory.procedural.tools import quantiles, term_overlap, wilson_interval
 
 
 @pytest.mark.parametrize(

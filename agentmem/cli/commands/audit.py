@@ -7,17 +7,17 @@ from typing import Any
 
 import click
 
-from agentmem.cli.door import CliContext, memory_options, parse_datetime
+from agentmem.cli.context import CliContext, memory_options, parse_datetime
 from agentmem.cli.render import echo, format_time, pluralize, show_json_lines, to_one_line
 
 
-@click.command(short_help="List what was done, newest first.")
+@click.command("audit", short_help="List what was done, newest first.")
 @click.option("--operation", metavar="NAME", help="Only this operation, such as store, retrieve or forget.")
 @click.option("--since", type=parse_datetime, metavar="MOMENT", help="From this moment on.")
 @click.option("--until", type=parse_datetime, metavar="MOMENT", help="Before this moment.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="How many at most.")
 @memory_options()
-def command(
+def audit_command(
     cli: CliContext, *, operation: str | None, since: datetime | None, until: datetime | None, limit: int
 ) -> None:
     """List rows of the audit log. With --json one JSON document per line, with every column.
@@ -51,3 +51,6 @@ def _render_audit_row(row: dict[str, Any]) -> str:
     if not row["success"]:
         parts.append(f"failed: {row.get('error_message')}")
     return to_one_line("  ".join(parts))
+
+
+COMMANDS = (audit_command,)

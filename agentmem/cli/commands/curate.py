@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentmem.cli.door import CliContext, memory_options
+from agentmem.cli.context import CliContext, memory_options
 from agentmem.cli.render import dim, pluralize, render_record, to_one_line
 
 if TYPE_CHECKING:
-    from agentmem.agent_memory import AsyncAgentMemory
+    from agentmem.facade.async_memory import AsyncAgentMemory
 
 ACTIONS = ("queue", "touch", "clusters", "merge", "promote", "gc")
 PROMOTION_TARGETS = ("long", "global")
 DocumentAndLines = tuple[Any, list[str]]
 
 
-@click.command(short_help="Review, strengthen, merge, promote and collect memories.")
+@click.command("curate", short_help="Review, strengthen, merge, promote and collect memories.")
 @click.argument("what", type=click.Choice(ACTIONS))
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="How many in the queue.")
@@ -29,7 +29,7 @@ DocumentAndLines = tuple[Any, list[str]]
 @click.option("--reason", default="by hand", show_default=True, metavar="TEXT", help="Why a fact is promoted.")
 @click.option("--dry-run", is_flag=True, help="Only say what gc, or promote without an ID, would do.")
 @memory_options()
-def command(
+def curate_command(
     cli: CliContext, *, what: str, ids: tuple[str, ...], limit: int, boost: float, to: str, reason: str, dry_run: bool
 ) -> None:
     """Look after memories that fade, and those that stay.
@@ -115,3 +115,6 @@ async def _run_job(memory: AsyncAgentMemory, job: str, dry_run: bool) -> Documen
     lines = [f"{'would be: ' if dry_run else ''}{counts}", *(f"    {to_one_line(note)}" for note in report.notes)]
     lines += [f"stopped: {report.stop_reason}"] if report.stop_reason else []
     return report, lines
+
+
+COMMANDS = (curate_command,)

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentmem.cli.door import CliContext, memory_options, parse_datetime
+from agentmem.cli.context import CliContext, memory_options, parse_datetime
 from agentmem.cli.render import dim, echo, format_time, show_json_lines, to_one_line
 
 if TYPE_CHECKING:
-    from agentmem.agent_memory import AsyncAgentMemory
-    from agentmem.model.records import Goal
+    from agentmem.core.records import Goal
+    from agentmem.facade.async_memory import AsyncAgentMemory
 
 STATUSES = ("active", "blocked", "completed", "abandoned")
 ACTIONS = ("add", "complete", "abandon", "block", "unblock")
 
 
-@click.command(short_help="List goals, or add, end, block and free them.")
+@click.command("goals", short_help="List goals, or add, end, block and free them.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only goals of this status. [default: active and blocked]")
 @click.option("--add", metavar="TEXT", help="Add a goal; with --priority, --deadline and --parent.")
 @click.option("--priority", type=click.IntRange(1, 5), help="How urgent the new goal is, 5 most. [default: 3]")
@@ -32,7 +32,7 @@ ACTIONS = ("add", "complete", "abandon", "block", "unblock")
 @click.option("--unblock", metavar="ID", help="Let this goal wait no longer, for the one given with --by or for any.")
 @click.option("--by", metavar="ID", help="The goal that is waited for.")
 @memory_options()
-def command(cli: CliContext, **options: Any) -> None:
+def goals_command(cli: CliContext, **options: Any) -> None:
     """List the open goals, most urgent first, with --json one JSON document per line; or change one.
 
     \b
@@ -93,3 +93,6 @@ def _render_goal(goal: Goal, now: datetime) -> list[str]:
     ties += [f"result: {to_one_line(goal.result)}"] if goal.result else []
     first = f"{to_one_line(goal.description)} ({', '.join(notes)})"
     return [first, *(f"    {tie}" for tie in ties), dim(f"    {goal.id}")]
+
+
+COMMANDS = (goals_command,)

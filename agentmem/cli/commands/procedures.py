@@ -1,4 +1,4 @@
-"""`agentmem procedures`: what agents are always to do, or never."""
+"""`agentmem procedures` and `tools`: what holds always, and how tools fared."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentmem.cli.door import CliContext, memory_options
+from agentmem.cli.context import CliContext, memory_options
 from agentmem.cli.render import dim, echo, format_time, pluralize, show_json_lines, to_one_line
 
 if TYPE_CHECKING:
-    from agentmem.agent_memory import AsyncAgentMemory
-    from agentmem.model.records import Procedure
+    from agentmem.core.procedural_records import Procedure
+    from agentmem.facade.async_memory import AsyncAgentMemory
+    from agentmem.memory.procedural.tools import ToolStats
+
 
 STATUSES = ("candidate", "active", "retired")
 ACTIONS = ("stage", "accept", "retire")
 
 
-@click.command(short_help="List standing instructions, or propose, accept and retire them.")
+@click.command("procedures", short_help="List standing instructions, or propose, accept and retire them.")
 @click.option(
     "--status", type=click.Choice(STATUSES), help="Only those of this status. [default: active and candidate]"
 )
@@ -26,7 +28,7 @@ ACTIONS = ("stage", "accept", "retire")
 @click.option("--accept", metavar="ID", help="Put this candidate in force.")
 @click.option("--retire", metavar="ID", help="Take this one out of force.")
 @memory_options()
-def command(cli: CliContext, **options: Any) -> None:
+def procedures_command(cli: CliContext, **options: Any) -> None:
     """List what users asked for, oldest first, with --json one JSON document per line; or change one.
 
     Candidates wait: recall gives none of them until they are accepted or asked for again. See docs/procedural.md.
@@ -73,3 +75,52 @@ def _render_procedure(procedure: Procedure) -> list[str]:
         f"{procedure.procedure_status}: {to_one_line(procedure.instruction)}{occasion}",
         dim(f"    {procedure.id}  {asked}"),
     ]
+
+
+@click.command("tools", short_help="Show how well each tool does.")
+@click.option("--task-type", metavar="NAME", help="Only calls for this type of task.")
+@click.option("--only-channel", metavar="NAME", help="Only calls of this channel. [default: all that can be read]")
+@memory_options()
+def tools_command(cli: CliContext, *, task_type: str | None, only_channel: str | None) -> None:
+    """List the tools that agents called, the one called most first, with --json one JSON document per line.
+
+    The rate of success comes with the bounds between which it lies with 95 % probability. See docs/procedural.md.
+
+    \b
+    Examples:
+      agentmem tools
+      agentmem tools --task-type deploy --json
+      agentmem tools --only-channel website
+    """
+    found = cli.run(lambda memory: memory.procedural.tool_stats(task_type, only_channel))
+    if cli.json:
+        show_json_lines(found)
+        return
+    for stats in found:
+        echo("\n".join(_render_tool_stats(stats)))
+    if not found:
+        echo("no calls")
+
+
+def _render_tool_stats(stats: ToolStats) -> list[str]:
+    rate = "success not known"
+    if stats.success_rate is not None:
+        rate = f"{stats.success_rate:.0%} succeeded ({stats.success_low:.0%} to {stats.success_high:.0%})"
+    lines = [
+        (
+            f"{to_one_line(stats.tool_name)}: {pluralize(stats.calls, 'call')}, {rate}, last "
+            f"{format_time(stats.last_called)}"
+        )
+    ]
+    if stats.mean_ms is not None and stats.p50_ms is not None and stats.p95_ms is not None:
+        lines.append(
+            f"    {stats.mean_ms:.0f} ms on average, {stats.p50_ms:.0f} ms at p50, {stats.p95_ms:.0f} ms at p95"
+        )
+    if stats.last_error_at is not None:
+        lines.append(
+            f"    last error {format_time(stats.last_error_at)}: {to_one_line(stats.last_error) or 'without a message'}"
+        )
+    return lines
+
+
+COMMANDS = (procedures_command, tools_command)

@@ -6,24 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentmem.cli.door import CliContext, memory_options
+from agentmem.cli.context import CliContext, memory_options
 from agentmem.cli.render import dim, echo, format_time, render_record, show_json_lines, to_one_line
 
 if TYPE_CHECKING:
-    from agentmem.agent_memory import AsyncAgentMemory
+    from agentmem.facade.async_memory import AsyncAgentMemory
 
 REVIEW_TOPICS = ("ungrounded", "doubtful", "contradiction", "correction", "same_entity", "same_fact")
 MAX_SHOWN_TURNS = 3  # turns shown with a review
 NAMED_RECORD_KINDS = ("Fact", "Entity", "Turn", "Edge")  # what a review may name
 
 
-@click.command(short_help="List what waits for a decision, or decide it.")
+@click.command("reviews", short_help="List what waits for a decision, or decide it.")
 @click.option("--about", type=click.Choice(REVIEW_TOPICS), help="Only reviews about this kind of doubt.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="How many at most.")
 @click.option("--resolve", metavar="ID", help="Decide this review instead of listing; needs --decision.")
 @click.option("--decision", metavar="NAME", help="What is decided: one of the choices shown with the review.")
 @memory_options()
-def command(cli: CliContext, *, about: str | None, limit: int, resolve: str | None, decision: str | None) -> None:
+def reviews_command(
+    cli: CliContext, *, about: str | None, limit: int, resolve: str | None, decision: str | None
+) -> None:
     """List the open reviews, oldest first, with what each rests on and what may be decided.
 
     With --json one JSON document per line. A decision is one operation, which `undo` takes back.
@@ -71,7 +73,7 @@ async def _list_with_evidence(memory: AsyncAgentMemory, about: str | None, limit
 
 
 def _render_review(review: Any, evidence: list[Any]) -> list[str]:
-    from agentmem.memory.reviews import ALLOWED_DECISIONS
+    from agentmem.memory.semantic.reviews import ALLOWED_DECISIONS
 
     quoted = {str(span[0]): span for span in review.proposed.get("source_spans") or () if _is_span(span)}
     lines = [f"{review.about}: {to_one_line(review.question)}"]
@@ -94,3 +96,6 @@ def _render_review(review: Any, evidence: list[Any]) -> list[str]:
 def _is_span(span: Any) -> bool:
     """Whether an item of a proposal, which nobody checked, names a turn and a stretch of it."""
     return isinstance(span, list | tuple) and len(span) == 3 and all(isinstance(place, int) for place in span[1:])
+
+
+COMMANDS = (reviews_command,)

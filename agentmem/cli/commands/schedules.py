@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentmem.cli.door import CliContext, memory_options
+from agentmem.cli.context import CliContext, memory_options
 from agentmem.cli.render import dim, echo, format_time, show_json_lines, to_one_line
 
 if TYPE_CHECKING:
-    from agentmem.agent_memory import AsyncAgentMemory
-    from agentmem.model.records import Schedule
+    from agentmem.core.procedural_records import Schedule
+    from agentmem.facade.async_memory import AsyncAgentMemory
 
 ACTIONS = ("add", "pause", "resume", "remove")
 
 
-@click.command(short_help="List scheduled prompts, or add, pause, resume and remove them.")
+@click.command("schedules", short_help="List scheduled prompts, or add, pause, resume and remove them.")
 @click.option("--due", is_flag=True, help="Only what is due now.")
 @click.option("--add", metavar="NAME", help="Add a schedule; with --cron and --prompt, or with --every.")
 @click.option("--cron", default="", metavar="TEXT", help="Minute, hour, day, month, weekday, such as '0 9 * * 1-5'.")
@@ -30,7 +30,7 @@ ACTIONS = ("add", "pause", "resume", "remove")
 @click.option("--resume", metavar="NAME", help="Let this schedule go on.")
 @click.option("--remove", metavar="NAME", help="Take this schedule away.")
 @memory_options()
-def command(cli: CliContext, **options: Any) -> None:
+def schedules_command(cli: CliContext, **options: Any) -> None:
     """List the schedules by name, with --json one JSON document per line; or change one.
 
     A worker hands due ones over: see docs/schedules.md.
@@ -80,3 +80,6 @@ async def _run_action(memory: AsyncAgentMemory, action: str, options: dict[str, 
 
 def _render_next_run(schedule: Schedule) -> str:
     return "paused" if schedule.paused else f"next {format_time(schedule.next_at)}"
+
+
+COMMANDS = (schedules_command,)

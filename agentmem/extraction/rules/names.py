@@ -1,15 +1,16 @@
-"""Names in a text: people, pets, places, organisations and other things that are called by one."""
+"""Names of people, pets and places in a text, with lists of names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib import resources
 
-from agentmem.extraction.rules import gazetteer, verbs
+from agentmem.extraction.rules import verbs
 from agentmem.extraction.rules.readings import NAME_PATTERN
 from agentmem.extraction.rules.sentences import Sentence
-from agentmem.text.names import slugify
+from agentmem.text.normalization import slugify
 
 _NAME_WORD = r"(?:[A-Z][a-z\u00c0-\u024f]{1,40}(?:['\u2019][A-Z][a-z]{1,40})?(?:[A-Z][a-z]{1,40})?|Mc[A-Z][a-z]{1,40})"
 _NAME_RUN = re.compile(
@@ -60,6 +61,27 @@ _PLACE_WORD = re.compile(
     r"Bridge|Square|Castle|Parkway|Forest|Desert|Northwest|Rockies)\b"
 )
 
+_TITLE_PREPOSITIONS = frozenset(
+    {"with", "from", "into", "over", "under", "upon", "about", "than", "without", "through"}
+)
+
+
+def _load_lists() -> dict[str, frozenset[str]]:
+    text = resources.files(__package__).joinpath("names.txt").read_text(encoding="utf-8")
+    out = {}
+    for section in text.split("\n[")[1:]:
+        title, _, words = section.partition("]")
+        out[title] = frozenset(word.strip() for word in words.replace("\n", " ").split(",") if word.strip())
+    return out
+
+
+_LISTS = _load_lists()
+
+GIVEN_NAMES = _LISTS["given names"]
+PLACES = _LISTS["places"]
+NON_NAMES = _LISTS["no names"]
+"""As slugs: months, days, languages, interjections and the ordinary words that begin sentences."""
+
 
 @dataclass(frozen=True, slots=True)
 class NameMention:
@@ -105,11 +127,11 @@ def find_names(sentences: Iterable[Sentence], kin: Iterable[KinMention], skip: f
 def classify_name(name: str, preceding_text: str) -> str:
     """The type of a name by itself and what stands before it; "" when it is better left out."""
     low = name.lower()
-    if low in gazetteer.PLACES or _PLACE_WORD.search(name):
+    if low in PLACES or _PLACE_WORD.search(name):
         return "place"
     if _ORG_WORD.search(name):
         return "organisation"
-    if low in gazetteer.GIVEN_NAMES or (low.split()[0] in gazetteer.GIVEN_NAMES and " of " not in low):
+    if low in GIVEN_NAMES or (low.split()[0] in GIVEN_NAMES and " of " not in low):
         return "person"
     if _PET_BEFORE.search(preceding_text):
         return "pet"
@@ -133,7 +155,7 @@ def find_kin(sentences: Iterable[Sentence], skip: frozenset[str]) -> Iterator[Ki
         for pattern in (_KIN, _KIN_NAME, _KIN_HAVE, _KIN_AFTER):
             for match in pattern.finditer(sentence.text):
                 name = _trim_name(match["name"])
-                if name and slugify(name) not in skip | seen and slugify(name) not in gazetteer.NON_NAMES:
+                if name and slugify(name) not in skip | seen and slugify(name) not in NON_NAMES:
                     seen.add(slugify(name))
                     end = match.start("name") + len(name) if match.start("name") > match.start() else match.end()
                     pet = re.fullmatch(verbs.PET, match["kin"], re.IGNORECASE) is not None
@@ -154,7 +176,7 @@ def find_aliases(sentences: Iterable[Sentence]) -> dict[str, str]:
 
 def _trim_name(name: str) -> str:
     words = name.split(" ")
-    while words and slugify(words[-1]) in gazetteer.NON_NAMES:
+    while words and slugify(words[-1]) in NON_NAMES:
         words.pop()
     return " ".join(words)
 
@@ -164,12 +186,10 @@ def _strip_ordinary_words(run: str, start: int, text: str) -> tuple[str, int]:
     parts = re.split(r"( of the | of | and the |-| )", run)
     if parts[0] == "The" and len(parts) > 1 and not _is_sentence_start(text, start):
         return run, start  # a title: "we saw The Godfather"
-    while parts and (
-        slugify(parts[0]) in gazetteer.NON_NAMES or (_is_sentence_start(text, start) and _is_ordinary(parts[0]))
-    ):
+    while parts and (slugify(parts[0]) in NON_NAMES or (_is_sentence_start(text, start) and _is_ordinary(parts[0]))):
         start += len(parts[0]) + (len(parts[1]) if len(parts) > 1 else 0)
         parts = parts[2:]
-    while parts and slugify(parts[-1]) in gazetteer.NON_NAMES:
+    while parts and slugify(parts[-1]) in NON_NAMES:
         parts = parts[:-2]
     return ("".join(parts), start) if parts else ("", 0)
 
@@ -183,15 +203,10 @@ def _is_sentence_start(text: str, start: int) -> bool:
 
 def _is_ordinary(word: str) -> bool:
     """Whether a capital at the beginning of a sentence says nothing of a word."""
-    return word.lower() not in gazetteer.GIVEN_NAMES and word.lower() not in gazetteer.PLACES
-
-
-_TITLE_PREPOSITIONS = frozenset(
-    {"with", "from", "into", "over", "under", "upon", "about", "than", "without", "through"}
-)
+    return word.lower() not in GIVEN_NAMES and word.lower() not in PLACES
 
 
 def _is_title(text: str) -> bool:
     words = re.findall(r"[A-Za-z']+", text)
     capital = sum(word[0].isupper() or len(word) < 4 or word in _TITLE_PREPOSITIONS for word in words)
-    return 1 <= len(words) <= 8 and capital == len(words) and len(text) > 3 and slugify(text) not in gazetteer.NON_NAMES
+    return 1 <= len(words) <= 8 and capital == len(words) and len(text) > 3 and slugify(text) not in NON_NAMES

@@ -15,7 +15,7 @@ from agentmem.extraction.rules.readings import (
     build_statement_parser,
     parse_favorite,
 )
-from agentmem.extraction.rules.voice import is_standalone, to_third_person
+from agentmem.extraction.rules.third_person import is_standalone, to_third_person
 
 _REST = r"\s+(?P<rest>.+)"
 _ADVERBS = (

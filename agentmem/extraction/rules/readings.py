@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agentmem.extraction.rules import verbs
-from agentmem.extraction.rules.voice import conjugate_third_person, is_standalone, to_third_person
+from agentmem.extraction.rules.third_person import conjugate_third_person, is_standalone, to_third_person
 
 NAME_PATTERN = r"\b[A-Z]\w{1,40}(?:[ '\u2019-][A-Z]\w{1,40}){0,3}"
 

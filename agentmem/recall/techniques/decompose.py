@@ -13,12 +13,18 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentmem.model.outline import Floats, Ints
-from agentmem.model.ranking import top_k
-from agentmem.recall.again import search_hybrid, with_text
-from agentmem.recall.asking import LLMNotConfigured, LLMTechniqueOptions, build_technique_request, normalize_sentences
-from agentmem.recall.technique import RecallQuery, ScoreList, ScoreLists, SearchContext
-from agentmem.text.words import tokenize
+from agentmem.core.columns import Floats, Ints
+from agentmem.core.ranking import ScoreList, top_k
+from agentmem.recall.llm_client import (
+    LLMNotConfigured,
+    LLMTechniqueOptions,
+    build_technique_request,
+    normalize_sentences,
+)
+from agentmem.recall.request import RecallQuery
+from agentmem.recall.technique import ScoreLists, SearchContext
+from agentmem.recall.techniques._subquery import search_hybrid, with_text
+from agentmem.text.tokenizer import tokenize
 
 MAX_PARTS = 5
 _QUESTION_WORDS = "what|which|who|whom|whose|when|where|why|how"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from agentmem.model.outline import ENDS_WITH_QUESTION
-from agentmem.model.ranking import ScoreList
-from agentmem.recall.technique import RecallQuery, ScoreLists, SearchContext, TechniqueOptions
+from agentmem.core.columns import ENDS_WITH_QUESTION
+from agentmem.core.ranking import ScoreList
+from agentmem.recall.request import RecallQuery
+from agentmem.recall.technique import ScoreLists, SearchContext, TechniqueOptions
 
 
 class Options(TechniqueOptions):

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from pydantic import Field
 
-from agentmem.model.outline import Floats
-from agentmem.model.ranking import ScoreList
-from agentmem.model.records import RELATION_KINDS, Edge, EdgeKind, Entity, Key
-from agentmem.recall.technique import RecallQuery, ScoreLists, SearchContext, TechniqueOptions
-from agentmem.stores import Neighbor
-from agentmem.text.words import tokenize
+from agentmem.core.columns import Floats
+from agentmem.core.ranking import ScoreList
+from agentmem.core.record import Key
+from agentmem.core.records import RELATION_KINDS, Edge, EdgeKind, Entity
+from agentmem.recall.request import RecallQuery
+from agentmem.recall.technique import ScoreLists, SearchContext, TechniqueOptions
+from agentmem.stores.values import Neighbor
+from agentmem.text.tokenizer import tokenize
 
 PERSON_TYPE = "person"
 EVIDENCE_EDGE_KINDS = frozenset({EdgeKind.ABOUT, EdgeKind.MENTIONS})

@@ -7,9 +7,11 @@ import asyncio
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentmem.recall.again import search_hybrid, with_text
-from agentmem.recall.asking import LLMTechniqueOptions, build_technique_request, normalize_sentences
-from agentmem.recall.technique import RecallQuery, ScoreList, ScoreLists, SearchContext
+from agentmem.core.ranking import ScoreList
+from agentmem.recall.llm_client import LLMTechniqueOptions, build_technique_request, normalize_sentences
+from agentmem.recall.request import RecallQuery
+from agentmem.recall.technique import ScoreLists, SearchContext
+from agentmem.recall.techniques._subquery import search_hybrid, with_text
 
 
 class Options(LLMTechniqueOptions):

@@ -13,13 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
-from agentmem.model.outline import CONTAINS_QUESTION, Bools, Floats, Ints, RecordColumns
-from agentmem.model.ranking import Doubles
-from agentmem.recall.aside import offload_if_large
-from agentmem.recall.neighbours import TurnNeighbors, answers_question, context_window, invert, neighbor_values
-from agentmem.recall.spoken import TURN_SUMMARY
-from agentmem.recall.technique import RecallQuery, ScoreList, ScoreLists, SearchContext, TechniqueOptions
-from agentmem.stores import Postings
+from agentmem.core.columns import CONTAINS_QUESTION, Bools, Floats, Ints, RecordColumns
+from agentmem.core.event_loop import offload_if_large
+from agentmem.core.ranking import Doubles, ScoreList
+from agentmem.recall.cache import TurnNeighbors, answers_question, context_window, invert, neighbor_values
+from agentmem.recall.request import RecallQuery
+from agentmem.recall.technique import ScoreLists, SearchContext, TechniqueOptions
+from agentmem.recall.techniques._document_expansion import TURN_SUMMARY
+from agentmem.stores.values import Postings
 
 DENSE_FRACTION = 16  # a term in more than every sixteenth slot is summed by column, others by sorting
 

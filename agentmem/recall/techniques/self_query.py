@@ -12,12 +12,14 @@ from datetime import UTC, date, datetime, time, timedelta
 import numpy as np
 from pydantic import BaseModel, Field
 
-from agentmem.model.clock import to_micros
-from agentmem.model.outline import MIN_TIME, Floats
-from agentmem.recall.again import options_of, with_text
-from agentmem.recall.asking import LLMTechniqueOptions, build_technique_request, normalize_sentences
-from agentmem.recall.technique import RecallQuery, ScoreList, ScoreLists, SearchContext
+from agentmem.core.clock import to_micros
+from agentmem.core.columns import MIN_TIME, Floats
+from agentmem.core.ranking import ScoreList
+from agentmem.recall.llm_client import LLMTechniqueOptions, build_technique_request, normalize_sentences
+from agentmem.recall.request import RecallQuery
+from agentmem.recall.technique import ScoreLists, SearchContext
 from agentmem.recall.techniques import entity, keyword
+from agentmem.recall.techniques._subquery import options_of, with_text
 
 MAX_VALUES = 8  # names, and keywords
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from agentmem.model.clock import to_micros
-from agentmem.model.outline import MENTIONS_TIME, Floats
-from agentmem.model.ranking import ScoreList
-from agentmem.recall.kept import split_days
-from agentmem.recall.technique import RecallQuery, ScoreLists, SearchContext, TechniqueOptions
-from agentmem.text.query import parse_relative_range
+from agentmem.core.clock import to_micros
+from agentmem.core.columns import MENTIONS_TIME, Floats
+from agentmem.core.ranking import ScoreList
+from agentmem.recall.cache import split_days
+from agentmem.recall.request import RecallQuery
+from agentmem.recall.technique import ScoreLists, SearchContext, TechniqueOptions
+from agentmem.text.temporal import parse_relative_range
 
 
 class Options(TechniqueOptions):

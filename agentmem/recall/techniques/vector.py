@@ -12,13 +12,14 @@ import asyncio
 import numpy as np
 from pydantic import Field
 
-from agentmem.model.outline import Floats, Ints
-from agentmem.model.ranking import Doubles, ScoreList, nan_to_zero, zscore
-from agentmem.recall.aside import offload_if_large
-from agentmem.recall.neighbours import NO_NEIGHBOR, TurnNeighbors, answers_question, neighbor_values
-from agentmem.recall.spoken import FACT, TURN_SUMMARY, expansion_kinds, find_expansions
-from agentmem.recall.technique import EMBED_TIMEOUT_SECONDS, RecallQuery, ScoreLists, SearchContext, TechniqueOptions
-from agentmem.stores import SENTENCE, WHOLE, ChunkScores, Where
+from agentmem.core.columns import Floats, Ints
+from agentmem.core.event_loop import offload_if_large
+from agentmem.core.ranking import Doubles, ScoreList, nan_to_zero, zscore
+from agentmem.recall.cache import NO_NEIGHBOR, TurnNeighbors, answers_question, neighbor_values
+from agentmem.recall.request import RecallQuery
+from agentmem.recall.technique import EMBED_TIMEOUT_SECONDS, ScoreLists, SearchContext, TechniqueOptions
+from agentmem.recall.techniques._document_expansion import FACT, TURN_SUMMARY, expansion_kinds, find_expansions
+from agentmem.stores.values import SENTENCE, WHOLE, ChunkScores, Where
 
 
 class Options(TechniqueOptions):

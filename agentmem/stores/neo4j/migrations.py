@@ -1,4 +1,4 @@
-"""Brings a Neo4j database to this version's schema, and refuses one that is not at it or belongs to another store.
+"""Constraints and indexes of the graph, and its statements.
 
 Every statement of a step can run again, so an interrupted migration is run again. Two at once get in each other's way,
 which the server notices, and try again.
@@ -8,17 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from agentmem.core.records import EdgeKind
 from agentmem.errors import SchemaMismatch
-from agentmem.stores.neo4j.connection import Neo4jDatabase, Transaction, fetch_rows, parse_address
-from agentmem.text.blocks import Migration, load_migrations, load_templates
+from agentmem.stores.neo4j.database import Neo4jDatabase, Transaction, fetch_rows, parse_address
+from agentmem.text.templates import Migration, load_migrations, load_templates
 
 MIGRATION_SECONDS = 600.0  # for one index over all that is there
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
+
+
+@cache
+def graph_query(name: str, kinds: tuple[EdgeKind, ...] = tuple(EdgeKind)) -> str:
+    """A statement of `graph.cypher`, over relationships of some kinds."""
+    return _fill_statement("graph.cypher", name).replace("KINDS", "|".join(kinds))
+
+
+@cache
+def graph_update(name: str) -> str:
+    """A statement of `apply.cypher`."""
+    return _fill_statement("write.cypher", name)
+
+
+def _fill_statement(filename: str, name: str) -> str:
+    blocks = load_templates(__package__, filename)
+    branches: Iterable[str] = (blocks["stated"].replace("KIND", kind) for kind in EdgeKind)
+    return blocks[name].replace("STATED", "\nUNION ALL\n".join(branches))
 
 
 async def migrate(

@@ -7,14 +7,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from agentmem.core.record import Key
+from agentmem.core.scope import Scope
 from agentmem.errors import SchemaMismatch
-from agentmem.model.records import Key
-from agentmem.model.scope import Scope
-from agentmem.stores.neo4j.connection import Neo4jDatabase, Transaction, fetch_rows, parse_address
-from agentmem.stores.neo4j.migrations import MIGRATION_SECONDS, wait_for_indexes
-from agentmem.stores.neo4j.shape import node_key
-from agentmem.stores.neo4j.statements import graph_update
-from agentmem.text.blocks import load_templates
+from agentmem.stores.neo4j.database import Neo4jDatabase, Transaction, fetch_rows, parse_address
+from agentmem.stores.neo4j.migrations import MIGRATION_SECONDS, graph_update, wait_for_indexes
+from agentmem.stores.neo4j.write import node_key
+from agentmem.text.templates import load_templates
 
 VECTOR_INDEXES = {f"{label.lower()}_embeddings": label for label in ("Turn", "Entity", "Fact", "Strategy")}
 MIN_FILTERED_RELEASE = 2026  # the first release, by its year, whose vector indexes hold properties to filter by
@@ -108,7 +107,7 @@ def _build_work(statement: str, dimensions: int) -> Callable[[Transaction], Awai
 
 async def _server_release(tx: Transaction) -> int:
     """The first number of the server's version."""
-    ((version, _),) = await fetch_rows(tx, load_templates(__package__, "checks.cypher")["server"])
+    ((version, _),) = await fetch_rows(tx, load_templates(__package__, "diagnostics.cypher")["server"])
     return int(str(version).partition(".")[0])
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from agentmem.model.clock import Clock
-from agentmem.model.dues import LifecyclePolicy
-from agentmem.model.scope import SYSTEM_USER
-from agentmem.stores.fading import DEFAULT_POLICY
-from agentmem.stores.postgres.connection import PostgresDatabase
+from agentmem.core.clock import Clock
+from agentmem.core.lifecycle import LifecyclePolicy
+from agentmem.core.scope import SYSTEM_USER
+from agentmem.stores.due_updates import DEFAULT_POLICY
+from agentmem.stores.postgres.admin import open_admin
+from agentmem.stores.postgres.database import PostgresDatabase
 from agentmem.stores.postgres.jobs import open_job_queue
 from agentmem.stores.postgres.log import PostgresLog
 from agentmem.stores.postgres.migrations import check_schema, migrate
-from agentmem.stores.postgres.upkeep import open_admin
 from agentmem.stores.postgres.vectors import open_vectors
-from agentmem.text.blocks import load_migrations
+from agentmem.text.templates import load_migrations
 
 __all__ = ["PostgresLog", "migrate", "open_admin", "open_job_queue", "open_log", "open_vectors"]
 

@@ -6,16 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from agentmem.model.changes import AuditEntry
-from agentmem.model.clock import Clock, to_micros, to_utc
-from agentmem.model.scope import SYSTEM_USER
-from agentmem.stores.auditing import AUDIT_FILTERS, check_audit_filters, format_timestamp, redact_audit
+from agentmem.core.changes import AuditEntry
+from agentmem.core.clock import Clock, to_micros, to_utc
+from agentmem.core.scope import SYSTEM_USER
+from agentmem.stores.codec import AUDIT_FILTERS, check_audit_filters, format_timestamp, redact_audit
 from agentmem.stores.postgres.columns import render_json, sanitize_text, to_uuid
-from agentmem.stores.postgres.connection import fetch_rows
-from agentmem.text.blocks import load_templates
+from agentmem.stores.postgres.database import fetch_rows
+from agentmem.text.templates import load_templates
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.connection import Connection
+    from agentmem.stores.postgres.database import Connection
 
 PARTITION_DAYS_AHEAD = 7  # partitions made by maintenance
 _COPIED_FIELDS = (

@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from agentmem.core.clock import derive_id, to_micros, to_utc
+from agentmem.core.record import Key
+from agentmem.core.scope import Scope
 from agentmem.errors import Conflict
-from agentmem.model.clock import derive_id, to_micros, to_utc
-from agentmem.model.records import Key
-from agentmem.model.scope import Scope
 from agentmem.stores import postings
-from agentmem.stores.needles import (
+from agentmem.stores.codec import indexed_terms
+from agentmem.stores.erasure_terms import (
     ErasureTerms,
     build_erasure_terms,
     collect_user_texts,
     has_erased_content,
     surface_forms,
 )
-from agentmem.stores.outlines import indexed_terms
-from agentmem.stores.postgres import audit, embedders, words
+from agentmem.stores.postgres import audit, terms, vectors
 from agentmem.stores.postgres.columns import to_columns
-from agentmem.stores.postgres.connection import fetch_rows
+from agentmem.stores.postgres.database import fetch_rows
 from agentmem.stores.postgres.journal import key_columns
-from agentmem.text.blocks import load_templates
+from agentmem.text.templates import load_templates
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.connection import Connection
+    from agentmem.stores.postgres.database import Connection
 
 _SCAN_SAMPLE_SIZE = 500  # records of a whole user whose text is looked for afterwards
 _SCANNED_TABLES = (
@@ -90,13 +90,13 @@ class PostgresErasure:
             await self._erase_records(db)
         await db.execute(sql["put_tombstones"], {**self._target_params, "seq": seq})
         gone = None if self.keys is None else [ordinal for ordinal, _, _ in self.targets]
-        await embedders.erase(db, self.scope.user_id, gone)
+        await vectors.erase(db, self.scope.user_id, gone)
         await db.execute(sql["put_user"], {**self._user_params, "seq": seq, "at": at})
 
     async def _erase_user(self, db: Connection, seq: int) -> None:
         sample = await self._payloads(db, [ordinal for ordinal, _, _ in self.targets[:_SCAN_SAMPLE_SIZE]])
         self.erasure_terms = build_erasure_terms(collect_user_texts(sample), ())
-        await words.erase_user(db, self.scope.user_id)
+        await terms.erase_user(db, self.scope.user_id)
         await db.execute(_sql("erase")["user_changes"], {**self._user_params, "seq": seq})
         for name in (
             "user_versions",
@@ -114,7 +114,7 @@ class PostgresErasure:
         user_id, ordinals = self.scope.user_id, [ordinal for ordinal, _, _ in self.targets]
         payloads = await self._payloads(db, ordinals)
         found = await fetch_rows(db, _sql("erase")["operations"], self._target_params)
-        await words.remove(db, user_id, indexed_terms(user_id, payloads))
+        await terms.remove(db, user_id, indexed_terms(user_id, payloads))
         for name in ("blank_changes", "blank_parked", "drop_versions", "drop_records", "drop_usage"):
             await db.execute(_sql("erase")[name], self._target_params)
         self.erasure_terms = await _build_erasure_terms(db, user_id, collect_user_texts(payloads))
@@ -130,7 +130,7 @@ class PostgresErasure:
         if self.keys is None:
             values["slots"] = None
         found = {place: int((await fetch_rows(db, sql[place], values))[0][0]) for place in _SCANNED_TABLES}
-        for table in await embedders.vector_tables(db):
+        for table in await vectors.vector_tables(db):
             found[table] = int((await fetch_rows(db, sql["in_table"].format(table=table), values))[0][0])
         blocks = [((term, n), block) for term, n, block in await fetch_rows(db, sql["word_blocks"], self._user_params)]
         changed, empty = postings.remove_ordinals(blocks, [ordinal for ordinal, _, _ in self.targets])

@@ -1,4 +1,6 @@
-"""Where each job stands with each user, kept in the log's database; see `agentmem.stores.jobs` for the promises."""
+"""Where each job stands with each user, kept in the log's database; see `agentmem.stores.job_queue` for the
+promises.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,15 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from agentmem.model.clock import from_micros, to_micros
-from agentmem.model.records import Key
-from agentmem.model.scope import Operator, Scope
-from agentmem.stores.jobs import DueDate, JobState, build_job_row, build_job_state
-from agentmem.stores.postgres.connection import PostgresDatabase, fetch_rows, set_user
-from agentmem.text.blocks import load_templates
+from agentmem.core.clock import from_micros, to_micros
+from agentmem.core.record import Key
+from agentmem.core.scope import Operator, Scope
+from agentmem.stores.job_queue import DueDate, JobState, build_job_row, build_job_state
+from agentmem.stores.postgres.database import PostgresDatabase, fetch_rows, set_user
+from agentmem.text.templates import load_templates
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.connection import Connection
+    from agentmem.stores.postgres.database import Connection
 
 DUE_ROWS_PER_USER = 20  # due records that one user may have in a row before the next one is looked for
 
@@ -103,7 +105,7 @@ class PostgresJobQueue:
 
         async def write(db: Connection) -> None:
             # An append reads under the user's lock which conversations were put away; one under way must not miss this.
-            await db.execute(load_templates(__package__, "append.sql")["lock"], values)
+            await db.execute(load_templates(__package__, "write.sql")["lock"], values)
             await db.execute(_sql()["settle"], values)
 
         if due_dates:

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from agentmem.model.changes import JournalEntry
-from agentmem.model.clock import to_micros
-from agentmem.model.records import Key, Record
-from agentmem.stores.entries import build_entries, check_idempotency
-from agentmem.stores.payload import RecordMetadata, decode
-from agentmem.stores.postgres.connection import fetch_rows
+from agentmem.core.changes import JournalEntry
+from agentmem.core.clock import to_micros
+from agentmem.core.record import Key, Record
+from agentmem.stores.codec import RecordMetadata, decode
+from agentmem.stores.postgres.database import fetch_rows
 from agentmem.stores.values import Head
-from agentmem.text.blocks import load_templates
+from agentmem.stores.write_plan import build_entries, check_idempotency
+from agentmem.text.templates import load_templates
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.connection import Connection
+    from agentmem.stores.postgres.database import Connection
 
 
 def _sql() -> Mapping[str, str]:

@@ -9,25 +9,24 @@ from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agentmem.core.changes import AuditEntry, Change, JournalEntry
+from agentmem.core.clock import Clock
+from agentmem.core.columns import RecordColumnBatch
+from agentmem.core.lifecycle import LifecyclePolicy
+from agentmem.core.record import Key, Record
+from agentmem.core.scope import SYSTEM_USER, Operator, Scope
 from agentmem.errors import AgentMemError
-from agentmem.model.changes import AuditEntry, Change, JournalEntry
-from agentmem.model.clock import Clock
-from agentmem.model.dues import LifecyclePolicy
-from agentmem.model.outline import RecordColumnBatch
-from agentmem.model.records import Key, Record
-from agentmem.model.scope import SYSTEM_USER, Operator, Scope
-from agentmem.stores.fading import DEFAULT_POLICY, UsageEvent
-from agentmem.stores.instant import VectorSource, no_vectors
-from agentmem.stores.postgres import audit, journal, operations, records, usage
-from agentmem.stores.postgres.append import PostgresWrite
-from agentmem.stores.postgres.beside import PostgresInlineVectorWriter
-from agentmem.stores.postgres.connection import PostgresDatabase, Principal, set_user
+from agentmem.stores.due_updates import DEFAULT_POLICY, UsageEvent
+from agentmem.stores.postgres import audit, journal, meta, records, usage
+from agentmem.stores.postgres.database import PostgresDatabase, Principal, set_user
 from agentmem.stores.postgres.erase import PostgresErasure
-from agentmem.stores.postgres.words import PostgresTermIndex
+from agentmem.stores.postgres.terms import PostgresTermIndex
+from agentmem.stores.postgres.write import PostgresInlineVectorWriter, PostgresWrite
 from agentmem.stores.values import DeadLetter, ErasureScan, Head, Postings, RecordUsage, Where
+from agentmem.stores.write_plan import VectorSource, no_vectors
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.connection import Connection
+    from agentmem.stores.postgres.database import Connection
 
 T = TypeVar("T")
 ERASE_SECONDS = 300.0
@@ -245,60 +244,60 @@ class PostgresLog:
 
     async def users(self, operator: Operator, limit: int = 1000, after: str = "") -> list[str]:
         """Users with current records, by name, from `after` (exclusive) on."""
-        return await self._read(operator, operations.users, limit, after)
+        return await self._read(operator, meta.users, limit, after)
 
     async def lagging_users(self, projection: str, operator: Operator, limit: int = 100) -> list[str]:
         """See LogStore."""
-        return await self._read(operator, operations.lagging_users, projection, limit)
+        return await self._read(operator, meta.lagging_users, projection, limit)
 
     async def write_watermark_hints(self, projection: str, watermarks: Mapping[str, int]) -> None:
         """See LogStore."""
         if watermarks:
-            await self._write(min(watermarks), operations.write_watermark_hints, projection, watermarks)
+            await self._write(min(watermarks), meta.write_watermark_hints, projection, watermarks)
 
     async def write_dead_letter(self, dead_letter: DeadLetter) -> None:
         """Note a change that a projection passed over; the same one again replaces the note."""
-        await self._write(dead_letter.user_id, operations.write_dead_letter, dead_letter)
+        await self._write(dead_letter.user_id, meta.write_dead_letter, dead_letter)
 
     async def dead_letters(self, scope: Scope | Operator) -> list[DeadLetter]:
         """What was parked for a user, or for all."""
-        return await self._read(scope, operations.dead_letters, scope)
+        return await self._read(scope, meta.dead_letters, scope)
 
     async def meta(self) -> dict[str, str]:
         """See LogStore."""
-        return await self._read(SYSTEM_USER, operations.meta)
+        return await self._read(SYSTEM_USER, meta.meta)
 
     async def set_meta(self, values: Mapping[str, str]) -> None:
         """Record these values, over any that are there."""
-        await self._write(SYSTEM_USER, operations.set_meta, values)
+        await self._write(SYSTEM_USER, meta.set_meta, values)
 
     async def init_meta(self, values: Mapping[str, str]) -> dict[str, str]:
         """See LogStore."""
-        return await self._write(SYSTEM_USER, functools.partial(operations.set_meta, overwrite=False), values)
+        return await self._write(SYSTEM_USER, functools.partial(meta.set_meta, overwrite=False), values)
 
     async def increment_openings(self) -> int:
         """See LogStore."""
-        return await self._write(SYSTEM_USER, operations.increment_openings)
+        return await self._write(SYSTEM_USER, meta.increment_openings)
 
     async def acquire_lease(self, name: str, ttl: float, owner: str) -> int | None:
         """See LogStore. `ttl` in seconds. The holder's own renewal keeps its token: its open writes stay good."""
-        return await self._write(SYSTEM_USER, operations.acquire_lease, name, ttl, owner)
+        return await self._write(SYSTEM_USER, meta.acquire_lease, name, ttl, owner)
 
     async def release_lease(self, name: str, owner: str) -> None:
         """Give up a lease; nothing when another holds it."""
-        await self._write(SYSTEM_USER, operations.release_lease, name, owner)
+        await self._write(SYSTEM_USER, meta.release_lease, name, owner)
 
     async def maintain(self, now: datetime, keep_audit_days: int) -> dict[str, int]:
         """See LogStore. Returns how many rows were folded and dropped."""
-        return await operations.maintain(self.database, now, keep_audit_days)
+        return await meta.maintain(self.database, now, keep_audit_days)
 
     async def stats(self, operator: Operator) -> dict[str, Any]:
         """Size of the database and counts of what is in it, over all users."""
-        return await self._read(operator, operations.stats, self.database.address)
+        return await self._read(operator, meta.stats, self.database.address)
 
     async def check(self, operator: Operator) -> list[str]:
         """See LogStore. Looks at the journal's gaplessness, projections ahead of it, and indexes."""
-        return await self._read(operator, operations.check)
+        return await self._read(operator, meta.check)
 
     async def close(self) -> None:
         """Close the connections; a second call does nothing."""

@@ -13,13 +13,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentmem.core.scope import SYSTEM_USER
 from agentmem.errors import SchemaMismatch
-from agentmem.model.scope import SYSTEM_USER
-from agentmem.stores.postgres.connection import PostgresDatabase, fetch_rows
-from agentmem.text.blocks import Migration, load_migrations, load_templates
+from agentmem.stores.postgres.database import PostgresDatabase, fetch_rows
+from agentmem.text.templates import Migration, load_migrations, load_templates
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.connection import Connection
+    from agentmem.stores.postgres.database import Connection
 
 MIN_SERVER_VERSION = 160000  # its number: partitions, security_invoker and STORAGE in CREATE TABLE as we use them
 PARTITION_DAYS_AHEAD = 7  # partitions of the audit log

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agentmem.errors import InvalidRecord
-from agentmem.stores import restoring
-from agentmem.stores.postgres.append import read_texts_before, replace_terms, write_journal, write_records
+from agentmem.stores import raw_import
+from agentmem.stores.admin import JournalCounters, RawChange, RawUsage
 from agentmem.stores.postgres.columns import render_json, sanitize_text, to_columns
-from agentmem.stores.postgres.connection import fetch_rows
-from agentmem.stores.restoring import JournalSegment
-from agentmem.stores.upkeep import JournalCounters, RawChange, RawUsage
-from agentmem.text.blocks import load_templates
+from agentmem.stores.postgres.database import fetch_rows
+from agentmem.stores.postgres.write import read_texts_before, replace_terms, write_journal, write_records
+from agentmem.stores.raw_import import JournalSegment
+from agentmem.text.templates import load_templates
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.connection import Connection
+    from agentmem.stores.postgres.database import Connection
 
 
 def _sql() -> Mapping[str, str]:
@@ -36,7 +36,7 @@ async def lock_user(db: Connection, user_id: str) -> JournalCounters | None:
 
 async def _lock_or_add_user(db: Connection, user_id: str) -> JournalCounters:
     """`lock_user`, with a user never seen added."""
-    await db.execute(load_templates(__package__, "append.sql")["add_user"], {"user_id": user_id})
+    await db.execute(load_templates(__package__, "write.sql")["add_user"], {"user_id": user_id})
     return await lock_user(db, user_id) or JournalCounters(0, 0, 0, 0)
 
 
@@ -44,7 +44,7 @@ async def raw_changes(db: Connection, user_id: str, after_seq: int, limit: int) 
     """Up to `limit` changes after a position, with their versions in the order written."""
     asked = {"user_id": user_id, "after": after_seq, "limit": limit}
     changes, versions = await db.execute(_sql()["changes"], asked), await db.execute(_sql()["versions"], asked)
-    return restoring.build_raw_changes(await changes.fetchall(), await versions.fetchall())
+    return raw_import.build_raw_changes(await changes.fetchall(), await versions.fetchall())
 
 
 async def raw_usage(db: Connection, user_id: str, after: tuple[str, str], limit: int) -> list[RawUsage]:
@@ -62,7 +62,7 @@ async def import_usage(db: Connection, user_id: str, usage_rows: Sequence[RawUsa
 
 async def set_counters(db: Connection, user_id: str, counters: JournalCounters) -> None:
     """Set the user's counters to those of the journal that was put back. Conflict when it ends elsewhere."""
-    restoring.check_counters(user_id, await _lock_or_add_user(db, user_id), counters)
+    raw_import.check_counters(user_id, await _lock_or_add_user(db, user_id), counters)
     await db.execute(_sql()["settle"], {"user_id": user_id, **counters._asdict()})
     await db.execute(_sql()["look_again"], {"user_id": user_id})
 

@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from agentmem.model.clock import from_micros, to_micros
-from agentmem.model.dues import LifecyclePolicy
-from agentmem.model.records import Key
-from agentmem.model.scope import Scope
-from agentmem.stores.fading import UsageEvent, compute_due_after_use, compute_strength_gains, decode_records
-from agentmem.stores.jobs import DueDate
+from agentmem.core.clock import from_micros, to_micros
+from agentmem.core.lifecycle import LifecyclePolicy
+from agentmem.core.record import Key
+from agentmem.core.scope import Scope
+from agentmem.stores.due_updates import UsageEvent, compute_due_after_use, compute_strength_gains, decode_records
+from agentmem.stores.job_queue import DueDate
 from agentmem.stores.postgres.columns import sanitize_text
-from agentmem.stores.postgres.connection import fetch_rows
+from agentmem.stores.postgres.database import fetch_rows
 from agentmem.stores.postgres.journal import key_columns
 from agentmem.stores.values import RecordUsage
-from agentmem.text.blocks import load_templates
+from agentmem.text.templates import load_templates
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.connection import Connection
+    from agentmem.stores.postgres.database import Connection
 
 MAX_CONVERSATIONS = 32  # distinct conversations remembered per record; rules ask for two
 

@@ -1,4 +1,4 @@
-"""Vectors of passages on a Postgres server with pgvector, and exact search among those of one user.
+"""Vectors in tables of pgvector, searched exactly and by user, and the embedders that they are of.
 
 One table per number of dimensions; several embedders live in it side by side. A search is made in this process, in the
 user's matrix, which is topped up by what is new; the server itself computes only for a user too large for the cache.
@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from agentmem.core.columns import Floats, Ints
+from agentmem.core.scope import SYSTEM_USER, Operator, Scope
 from agentmem.errors import ConfigError, StoreError
-from agentmem.model.outline import Floats, Ints
-from agentmem.model.scope import SYSTEM_USER, Scope
-from agentmem.stores import ChunkScores, VectorBatch, Where
-from agentmem.stores.postgres.connection import PostgresDatabase, fetch_rows, set_user
-from agentmem.stores.postgres.embedders import BULK_TRANSACTION_SECONDS, build_keys, erase, statements
-from agentmem.stores.postgres.vectors_sent import (
+from agentmem.stores.postgres.columns import (
     MAX_ON_LOOP_VALUES,
     decode_halfvecs,
     encode_columns,
@@ -32,11 +29,15 @@ from agentmem.stores.postgres.vectors_sent import (
     register_binary,
     run_in_thread,
 )
+from agentmem.stores.postgres.database import PostgresDatabase, fetch_rows, set_user
+from agentmem.stores.values import ChunkScores, VectorBatch, Where
 from agentmem.stores.vectors.matrix import IndexState, MatrixCache, RowOrders, RowsView, UserMatrix, estimate_bytes
-from agentmem.stores.vectors.passages import (
+from agentmem.stores.vectors.quantization import FIXED_POINT_SCALE, Float16Rows, normalize_rows
+from agentmem.stores.vectors.search import (
     CACHE_BUDGET_BYTES,
     ROW_BATCH_SIZE,
     TokenVectors,
+    VectorSearch,
     build_loaded_rows,
     check_vectors,
     matrix_pair_cosines,
@@ -45,13 +46,16 @@ from agentmem.stores.vectors.passages import (
     projection_name,
     unpack_tokens,
 )
-from agentmem.stores.vectors.planes import FIXED_POINT_SCALE, Float16Rows, normalize_rows
-from agentmem.stores.vectors.search import VectorSearch
+from agentmem.text.templates import load_templates
 
 if TYPE_CHECKING:
     from psycopg import AsyncCursor
 
-    from agentmem.stores.postgres.connection import Connection
+    from agentmem.stores.postgres.database import Connection
+
+
+MAX_DIMENSIONS = 4_000  # of a halfvec, and a row must fit into a page
+BULK_TRANSACTION_SECONDS = 60.0  # for a transaction that moves many vectors
 
 MAX_SMALL_BATCH_ROWS = 64  # passages that are sent in one go
 OFF_LOOP_VALUES = MAX_ON_LOOP_VALUES + 1  # numbers
@@ -63,6 +67,84 @@ PendingCompute: TypeAlias = tuple[int, Callable[[], T]]  # over how many numbers
 ServerQuery: TypeAlias = "Callable[[Connection, Mapping[str, Any]], Awaitable[PendingCompute[T]]]"
 LockedIndexState = tuple[IndexState, int]  # the user's state, the embedder's number
 RemovedRows = tuple[str, list[int], IndexState, IndexState]
+
+
+def statements(dimensions: int) -> dict[str, str]:
+    """The SQL for one number of dimensions. Raises ConfigError when it is none that this store can keep."""
+    if type(dimensions) is not int or not 1 <= dimensions <= MAX_DIMENSIONS:
+        message = f"an embedder has between 1 and {MAX_DIMENSIONS:,} dimensions on Postgres, got {dimensions!r}"
+        raise ConfigError(message)
+    texts = dict(_sql())
+    places = {"{passages}": texts["passages"], "{dimensions}": str(dimensions), "{rows}": str(ROW_BATCH_SIZE)}
+    for place, value in places.items():
+        texts = {name: text.replace(place, value) for name, text in texts.items()}
+    return texts
+
+
+async def list_embedders(db: Connection) -> list[str]:
+    """The identities of all embedders of this store, oldest first."""
+    return [identity for identity, _, _ in await fetch_rows(db, _sql()["embedders"])]
+
+
+async def vector_tables(db: Connection) -> list[str]:
+    """The tables that hold a user's vectors, for scans."""
+    sizes = sorted({dimensions for _, _, dimensions in await fetch_rows(db, _sql()["embedders"])})
+    return [*(f"passages_{size}" for size in sizes), "passage_tokens"]
+
+
+async def erase(db: Connection, user_id: str, ordinals: Collection[int] | None) -> None:
+    """Take out these records' vectors (None: all of the user), of every embedder, in the caller's transaction.
+
+    The transaction must be the user's; it must have marked the records as erased before.
+    """
+    await db.execute(_sql()["no_new"])
+    for identity, number, dimensions in await fetch_rows(db, _sql()["embedders"]):
+        sql, keys = statements(dimensions), build_keys(identity, user_id, number)
+        await db.execute(sql["removed"], keys)  # first: it keeps writers out
+        if ordinals is None:
+            await db.execute(sql["remove_user"], keys)
+            await db.execute(sql["remove_user_tokens"], keys)
+        else:
+            keys["slots"] = [int(ordinal) for ordinal in ordinals]
+            await db.execute(sql["remove"], keys)
+            await db.execute(sql["remove_tokens"], keys)
+
+
+async def drop(database: PostgresDatabase, identity: str, operator: Operator) -> int:
+    """Take out an embedder with all its vectors and token vectors; returns how many passages those were.
+
+    The table stays, so that the ids of its rows are never used again.
+    """
+
+    async def write(db: Connection) -> int:
+        await db.execute(_sql()["alone"])
+        await db.execute(_sql()["unused"], {"projection": projection_name(identity)})
+        known = {name: (number, size) for name, number, size in await fetch_rows(db, _sql()["embedders"])}
+        if identity not in known:
+            return 0
+        (number, dimensions), removed = known[identity], 0
+        sql = statements(dimensions)
+        for (user_id,) in await fetch_rows(db, sql["holders"], {"projection": projection_name(identity)}):
+            keys = build_keys(identity, user_id, number)
+            await set_user(db, user_id)
+            await db.execute(sql["reset"], keys)
+            await db.execute(sql["remove_user_tokens"], keys)
+            ((count,),) = await fetch_rows(db, sql["remove_user"], keys)
+            removed += count
+        await db.execute(sql["drop_embedder"], {"identity": identity})
+        return removed
+
+    return await database.write(operator, write, timeout_seconds=BULK_TRANSACTION_SECONDS)
+
+
+def build_keys(identity: str, user_id: str, number: int = 0) -> dict[str, Any]:
+    """What names a user's vectors of one embedder in the statements."""
+    names = {"identity": identity, "projection": projection_name(identity)}
+    return {**names, "user_id": user_id, "embedder": number}
+
+
+def _sql() -> Mapping[str, str]:
+    return load_templates(__package__, "vectors.sql")
 
 
 async def open_vectors(

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from agentmem.model.clock import Clock
-from agentmem.model.dues import LifecyclePolicy
-from agentmem.stores.fading import DEFAULT_POLICY
-from agentmem.stores.sqlite.connection import SqliteDatabase
+from agentmem.core.clock import Clock
+from agentmem.core.lifecycle import LifecyclePolicy
+from agentmem.stores.due_updates import DEFAULT_POLICY
+from agentmem.stores.sqlite.admin import open_admin
+from agentmem.stores.sqlite.database import SqliteDatabase, is_missing, make_private, prepare_folder
 from agentmem.stores.sqlite.graph import open_graph
 from agentmem.stores.sqlite.jobs import open_job_queue
 from agentmem.stores.sqlite.log import SqliteLog
 from agentmem.stores.sqlite.migrations import check_schema, migrate
-from agentmem.stores.sqlite.place import is_missing, make_private, prepare_folder
 from agentmem.stores.sqlite.session import open_session
-from agentmem.stores.sqlite.upkeep import open_admin
 from agentmem.stores.sqlite.vectors import open_vectors
-from agentmem.text.blocks import load_migrations
+from agentmem.text.templates import load_migrations
 
 __all__ = ["SqliteLog", "open_admin", "open_graph", "open_job_queue", "open_log", "open_session", "open_vectors"]
 

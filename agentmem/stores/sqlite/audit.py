@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+from agentmem.core.changes import AuditEntry
+from agentmem.core.clock import Clock, to_micros, to_utc
+from agentmem.core.scope import SYSTEM_USER
 from agentmem.errors import InvalidRecord
-from agentmem.model.changes import AuditEntry
-from agentmem.model.clock import Clock, to_micros, to_utc
-from agentmem.model.scope import SYSTEM_USER
-from agentmem.stores.auditing import AUDIT_FILTERS, check_audit_filters, format_timestamp, redact_audit
-from agentmem.stores.sqlite.connection import Connection
-from agentmem.text.blocks import load_templates
+from agentmem.stores.codec import AUDIT_FILTERS, check_audit_filters, format_timestamp, redact_audit
+from agentmem.stores.sqlite.database import Connection
+from agentmem.text.templates import load_templates
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str, separators=(",", ":"))
 _JSON_COLUMNS = ("target_channels", "config_snapshot", "metadata")

@@ -10,23 +10,22 @@ from typing import Any
 
 import numpy as np
 
+from agentmem.core.changes import RemovedRecord
+from agentmem.core.clock import derive_id, to_micros
+from agentmem.core.record import Key
+from agentmem.core.scope import Scope
 from agentmem.errors import Conflict
-from agentmem.model.changes import RemovedRecord
-from agentmem.model.clock import derive_id, to_micros
-from agentmem.model.records import Key
-from agentmem.model.scope import Scope
-from agentmem.stores.auditing import format_timestamp
-from agentmem.stores.needles import (
+from agentmem.stores.codec import format_timestamp, indexed_terms
+from agentmem.stores.erasure_terms import (
     ErasureTerms,
     build_erasure_terms,
     collect_user_texts,
     has_erased_content,
     surface_forms,
 )
-from agentmem.stores.outlines import indexed_terms
-from agentmem.stores.sqlite import audit, graph, vectors, words
-from agentmem.stores.sqlite.connection import Connection
-from agentmem.text.blocks import load_templates
+from agentmem.stores.sqlite import audit, graph, terms, vectors
+from agentmem.stores.sqlite.database import Connection
+from agentmem.text.templates import load_templates
 
 STEPS = ("erasing", "taken", "erased", "emptied")
 _SCAN_SAMPLE_SIZE = 500  # versions of a whole user whose text is looked for afterwards
@@ -86,7 +85,7 @@ class SqliteErasure:
         user_id = self.scope.user_id
         sample = self._payloads(db, [ordinal for ordinal, _, _ in self.targets[:_SCAN_SAMPLE_SIZE]])
         self.erasure_terms = build_erasure_terms(collect_user_texts(sample), ())
-        words.erase_user(db, user_id)
+        terms.erase_user(db, user_id)
         graph.erase_user(db, user_id)
         vectors.erase(db, user_id, None)
         db.execute(_sql()["user_changes"], (user_id, seq))
@@ -107,7 +106,7 @@ class SqliteErasure:
         listed = json.dumps(ordinals)
         payloads = self._payloads(db, ordinals)
         operations = {name for (name,) in db.execute(_sql()["operations"], (user_id, listed))}
-        words.remove(db, user_id, indexed_terms(user_id, payloads))
+        terms.remove(db, user_id, indexed_terms(user_id, payloads))
         graph.apply(
             db, user_id, (), [RemovedRecord(ordinal, kind, name, erased=True) for ordinal, kind, name in self.targets]
         )

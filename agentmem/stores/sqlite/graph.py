@@ -12,10 +12,9 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agentmem.errors import InvalidRecord
-from agentmem.model.changes import RemovedRecord, StoredRecord
-from agentmem.model.clock import Clock, SystemClock, from_micros, to_micros
-from agentmem.model.edges import (
+from agentmem.core.changes import RemovedRecord, StoredRecord
+from agentmem.core.clock import Clock, SystemClock, from_micros, to_micros
+from agentmem.core.edges import (
     TURN_POSITION_KIND,
     EdgeTriple,
     edge_triple,
@@ -23,12 +22,14 @@ from agentmem.model.edges import (
     structural_edges,
     turn_position_key,
 )
-from agentmem.model.records import Edge, EdgeKind, Key, Record, Turn
-from agentmem.model.scope import Scope
-from agentmem.stores import Neighbor
-from agentmem.stores.payload import RecordMetadata, decode
-from agentmem.stores.sqlite.connection import Connection, SqliteDatabase
-from agentmem.text.blocks import load_templates
+from agentmem.core.record import Key, Record
+from agentmem.core.records import Edge, EdgeKind, Turn
+from agentmem.core.scope import Scope
+from agentmem.errors import InvalidRecord
+from agentmem.stores.codec import RecordMetadata, decode
+from agentmem.stores.sqlite.database import Connection, SqliteDatabase
+from agentmem.stores.values import Neighbor
+from agentmem.text.templates import load_templates
 
 RECORD_BATCH_SIZE = 2000
 NO_EDGE_RECORD = -1  # what stands for the slot of an Edge record where there is none

@@ -1,4 +1,6 @@
-"""Where each job stands with each user, kept in the embedded store; see `agentmem.stores.jobs` for the promises."""
+"""Where each job stands with each user, kept in the embedded store; see `agentmem.stores.job_queue` for the
+promises.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from agentmem.model.clock import from_micros, to_micros
-from agentmem.model.records import Key
-from agentmem.model.scope import Operator, Scope
-from agentmem.stores.jobs import DueDate, JobState, build_job_row, build_job_state
-from agentmem.stores.sqlite.connection import Connection, SqliteDatabase
-from agentmem.text.blocks import load_templates
+from agentmem.core.clock import from_micros, to_micros
+from agentmem.core.record import Key
+from agentmem.core.scope import Operator, Scope
+from agentmem.stores.job_queue import DueDate, JobState, build_job_row, build_job_state
+from agentmem.stores.sqlite.database import Connection, SqliteDatabase
+from agentmem.text.templates import load_templates
 
 DUE_ROWS_PER_USER = 20  # due records that one user may have in a row before the next one is looked for
 

@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from agentmem.model.changes import JournalEntry
-from agentmem.model.clock import to_micros
-from agentmem.model.records import Key, Record
-from agentmem.stores import Head
-from agentmem.stores.entries import build_entries, check_idempotency
-from agentmem.stores.payload import RecordMetadata, decode
-from agentmem.stores.sqlite.connection import Connection
-from agentmem.text.blocks import load_templates
+from agentmem.core.changes import JournalEntry
+from agentmem.core.clock import to_micros
+from agentmem.core.record import Key, Record
+from agentmem.stores.codec import RecordMetadata, decode
+from agentmem.stores.sqlite.database import Connection
+from agentmem.stores.values import Head
+from agentmem.stores.write_plan import build_entries, check_idempotency
+from agentmem.text.templates import load_templates
 
 
 def _sql() -> Mapping[str, str]:

@@ -8,21 +8,20 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from agentmem.model.changes import AuditEntry, Change, JournalEntry
-from agentmem.model.clock import Clock
-from agentmem.model.dues import LifecyclePolicy
-from agentmem.model.outline import RecordColumnBatch
-from agentmem.model.records import Key, Record
-from agentmem.model.scope import Operator, Scope
-from agentmem.stores import DeadLetter, ErasureScan, Head, Postings, RecordUsage, Where
-from agentmem.stores.fading import DEFAULT_POLICY, UsageEvent
-from agentmem.stores.instant import VectorSource, no_vectors
-from agentmem.stores.sqlite import audit, journal, operations, records, usage
-from agentmem.stores.sqlite.append import SqliteWrite
-from agentmem.stores.sqlite.beside import SqliteInlineVectorWriter
-from agentmem.stores.sqlite.connection import Connection, SqliteDatabase
+from agentmem.core.changes import AuditEntry, Change, JournalEntry
+from agentmem.core.clock import Clock
+from agentmem.core.columns import RecordColumnBatch
+from agentmem.core.lifecycle import LifecyclePolicy
+from agentmem.core.record import Key, Record
+from agentmem.core.scope import Operator, Scope
+from agentmem.stores.due_updates import DEFAULT_POLICY, UsageEvent
+from agentmem.stores.sqlite import audit, journal, meta, records, usage
+from agentmem.stores.sqlite.database import Connection, SqliteDatabase
 from agentmem.stores.sqlite.erase import SqliteErasure
-from agentmem.stores.sqlite.words import SqliteTermIndex
+from agentmem.stores.sqlite.terms import SqliteTermIndex
+from agentmem.stores.sqlite.write import SqliteInlineVectorWriter, SqliteWrite
+from agentmem.stores.values import DeadLetter, ErasureScan, Head, Postings, RecordUsage, Where
+from agentmem.stores.write_plan import VectorSource, no_vectors
 
 T = TypeVar("T")
 WAL_DEFERRED = "write-ahead log: another process is reading it; it is emptied when the last one closes the store"
@@ -216,60 +215,60 @@ class SqliteLog:
 
     async def users(self, operator: Operator, limit: int = 1000, after: str = "") -> list[str]:
         """Users with current records, by name, from `after` (exclusive) on."""
-        return await self._read(operations.users, limit, after)
+        return await self._read(meta.users, limit, after)
 
     async def lagging_users(self, projection: str, operator: Operator, limit: int = 100) -> list[str]:
         """See LogStore."""
-        return await self._read(operations.lagging_users, projection, limit)
+        return await self._read(meta.lagging_users, projection, limit)
 
     async def write_watermark_hints(self, projection: str, watermarks: Mapping[str, int]) -> None:
         """See LogStore."""
         if watermarks:
-            await self._write(operations.write_watermark_hints, projection, watermarks)
+            await self._write(meta.write_watermark_hints, projection, watermarks)
 
     async def write_dead_letter(self, dead_letter: DeadLetter) -> None:
         """Note a change that a projection passed over; the same one again replaces the note."""
-        await self._write(operations.write_dead_letter, dead_letter)
+        await self._write(meta.write_dead_letter, dead_letter)
 
     async def dead_letters(self, scope: Scope | Operator) -> list[DeadLetter]:
         """What was parked for a user, or for all."""
-        return await self._read(operations.dead_letters, scope)
+        return await self._read(meta.dead_letters, scope)
 
     async def meta(self) -> dict[str, str]:
         """See LogStore."""
-        return await self._read(operations.meta)
+        return await self._read(meta.meta)
 
     async def set_meta(self, values: Mapping[str, str]) -> None:
         """Record these values, over any that are there."""
-        await self._write(operations.set_meta, values)
+        await self._write(meta.set_meta, values)
 
     async def init_meta(self, values: Mapping[str, str]) -> dict[str, str]:
         """See LogStore."""
-        return await self._write(functools.partial(operations.set_meta, overwrite=False), values)
+        return await self._write(functools.partial(meta.set_meta, overwrite=False), values)
 
     async def increment_openings(self) -> int:
         """See LogStore."""
-        return await self._write(operations.increment_openings)
+        return await self._write(meta.increment_openings)
 
     async def acquire_lease(self, name: str, ttl: float, owner: str) -> int | None:
         """See LogStore. `ttl` in seconds. The holder's own renewal keeps its token: its open writes stay good."""
-        return await self._write(operations.acquire_lease, name, ttl, owner)
+        return await self._write(meta.acquire_lease, name, ttl, owner)
 
     async def release_lease(self, name: str, owner: str) -> None:
         """Give up a lease; nothing when another holds it."""
-        await self._write(operations.release_lease, name, owner)
+        await self._write(meta.release_lease, name, owner)
 
     async def maintain(self, now: datetime, keep_audit_days: int) -> dict[str, int]:
         """See LogStore. Returns how many rows were folded and dropped."""
-        return await operations.maintain(self.database, now, keep_audit_days)
+        return await meta.maintain(self.database, now, keep_audit_days)
 
     async def stats(self, operator: Operator) -> dict[str, Any]:
         """Sizes of the file and counts of what is in it, over all users."""
-        return await self._read(operations.stats, self.database)
+        return await self._read(meta.stats, self.database)
 
     async def check(self, operator: Operator) -> list[str]:
         """See LogStore. Looks at the journal's gaplessness, projections ahead of it, and file permissions too."""
-        return await self._read(operations.check, self.database)
+        return await self._read(meta.check, self.database)
 
     async def close(self) -> None:
         """Finish what runs and close the file; a second call does nothing."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import apsw
 
 from agentmem.errors import SchemaMismatch
-from agentmem.stores.sqlite.connection import BUSY_TIMEOUT_MS, Connection, SqliteDatabase, translate_errors
-from agentmem.text.blocks import Migration, load_templates
+from agentmem.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, SqliteDatabase, translate_errors
+from agentmem.text.templates import Migration, load_templates
 
 APPLICATION_ID = 0x61676D31  # "agm1" in the file's header, so that another program's file is never taken for ours
 

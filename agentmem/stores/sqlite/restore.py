@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentmem.stores import restoring
-from agentmem.stores.restoring import JournalSegment, TermCounts
-from agentmem.stores.sqlite import graph, words
-from agentmem.stores.sqlite.connection import Connection
-from agentmem.stores.upkeep import JournalCounters, RawChange, RawUsage
-from agentmem.text.blocks import load_templates
-from agentmem.text.features import extract_features_and_terms
+from agentmem.stores import raw_import
+from agentmem.stores.admin import JournalCounters, RawChange, RawUsage
+from agentmem.stores.raw_import import JournalSegment, TermCounts
+from agentmem.stores.sqlite import graph, terms
+from agentmem.stores.sqlite.database import Connection
+from agentmem.text.templates import load_templates
+from agentmem.text.tokenizer import extract_features_and_terms
 
 
 def _sql(name: str) -> Mapping[str, str]:
@@ -32,7 +32,7 @@ def raw_changes(db: Connection, user_id: str, after_seq: int, limit: int) -> lis
     if not rows:
         return []
     versions: Any = db.execute(sql["versions"], (user_id, rows[0][0], rows[-1][0]))
-    return restoring.build_raw_changes(rows, versions)
+    return raw_import.build_raw_changes(rows, versions)
 
 
 def raw_usage(db: Connection, user_id: str, after: tuple[str, str], limit: int) -> list[RawUsage]:
@@ -49,7 +49,7 @@ def import_usage(db: Connection, user_id: str, rows: Sequence[RawUsage]) -> None
 
 def set_counters(db: Connection, user_id: str, counters: JournalCounters) -> None:
     """Set the user's counters to those of the journal that was put back. Conflict when it ends elsewhere."""
-    restoring.check_counters(user_id, journal_counters(db, user_id), counters)
+    raw_import.check_counters(user_id, journal_counters(db, user_id), counters)
     db.execute(_sql("restore.sql")["settle"], (user_id, *counters))
     db.execute(_sql("restore.sql")["look_again"], (user_id,))
 
@@ -62,9 +62,9 @@ def import_segment(db: Connection, segment: JournalSegment) -> None:
     segment.check_continues(before)
     db.executemany(sql["put_change"], segment.change_rows())
     db.executemany(sql["put_version"], segment.version_rows)
-    db.executemany(_sql("append.sql")["drop_record"], [(user_id, ordinal) for ordinal in segment.final_by_ordinal])
+    db.executemany(_sql("write.sql")["drop_record"], [(user_id, ordinal) for ordinal in segment.final_by_ordinal])
     records = [(unique, user_id, *row) for row, unique in segment.record_rows()]
-    db.executemany(_sql("append.sql")["put_record"], records)
+    db.executemany(_sql("write.sql")["put_record"], records)
     gone, come = segment.diff_terms(
         read_texts_before(db, user_id, sorted(segment.images_by_ordinal), segment.changes[0].seq)
     )
@@ -75,8 +75,8 @@ def import_segment(db: Connection, segment: JournalSegment) -> None:
 
 def read_texts_before(db: Connection, user_id: str, ordinals: Sequence[int], seq: int) -> dict[int, str]:
     """The searchable text of each slot's latest after-image before a position; slots without one left out."""
-    rows: Any = db.execute(_sql("append.sql")["last_payloads"], (user_id, json.dumps(list(ordinals)), seq))
-    return restoring.decode_texts(user_id, rows)
+    rows: Any = db.execute(_sql("write.sql")["last_payloads"], (user_id, json.dumps(list(ordinals)), seq))
+    return raw_import.decode_texts(user_id, rows)
 
 
 def replace_terms(
@@ -90,5 +90,5 @@ def replace_terms(
     """Take the words of the old texts out of the index and put the new counts in; `all_new` as for `words.write`."""
     removals = [(ordinal, tuple(extract_features_and_terms(text)[1])) for ordinal, text in old_texts.items() if text]
     if removals:
-        words.remove(db, user_id, removals)
-    words.write(db, user_id, sorted(new_counts.items()), all_new=all_new)
+        terms.remove(db, user_id, removals)
+    terms.write(db, user_id, sorted(new_counts.items()), all_new=all_new)

@@ -9,12 +9,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agentmem.core.clock import Clock, to_micros
+from agentmem.core.scope import Scope
 from agentmem.errors import Closed, InvalidRecord, StoreError, StoreUnavailable
-from agentmem.model.clock import Clock, to_micros
-from agentmem.model.scope import Scope
-from agentmem.stores.sqlite.connection import Connection, SqliteDatabase
-from agentmem.stores.sqlite.place import make_private, prepare_folder
-from agentmem.text.blocks import load_templates
+from agentmem.stores.sqlite.database import Connection, SqliteDatabase, make_private, prepare_folder
+from agentmem.text.templates import load_templates
 
 T = TypeVar("T")
 SESSION_BUSY_TIMEOUT_MS = 500  # for another process's lock: a cache must not hold up a write

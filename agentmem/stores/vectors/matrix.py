@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agentmem.model.outline import Bools, Ints, StringInterner
-from agentmem.stores.vectors.planes import (
+from agentmem.core.columns import Bools, Ints, StringInterner
+from agentmem.stores.vectors.quantization import (
     FixedPoint,
     Float16Rows,
     Int8Rows,

@@ -22,7 +22,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from agentmem.bench.report import render_table
+from tests.benchmarks.report import render_table
 from tests.benchmarks.servers.run import SMALL, BenchmarkStores, ServerBenchmarkPlan, measure
 from tests.servers.downloads import CannotStart
 from tests.servers.host import url_variable

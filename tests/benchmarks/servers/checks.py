@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from agentmem import AsyncAgentMemory
-from agentmem.bench.metrics import percentiles
-from agentmem.bench.synthetic import SyntheticConversations
-from agentmem.consolidation.project import sync_projections
-from agentmem.model.scope import Scope
-from agentmem.stores import WHOLE, Where
-from agentmem.stores.postgres.vectors_sent import decode_halfvecs
+from agentmem.core.scope import Scope
+from agentmem.jobs.builtin.sync_projections import sync_projections
+from agentmem.stores.postgres.columns import decode_halfvecs
+from agentmem.stores.values import WHOLE, Where
+from tests.benchmarks.metrics import percentiles
 from tests.benchmarks.servers.load import UserLoader
 from tests.benchmarks.servers.town import UserPopulation
 from tests.benchmarks.servers.traffic import Traffic
+from tests.benchmarks.synthetic import SyntheticConversations
 
 NEAREST = 10
 TIE = 0.5e-4  # cosines are rounded to 1e-4 before they are ranked

@@ -12,10 +12,10 @@ from typing import Any
 import psycopg
 
 from agentmem import AsyncAgentMemory
-from agentmem.bench.synthetic import SyntheticConversations
-from agentmem.model.scope import Scope
-from agentmem.stores.neo4j.connection import fetch_rows
-from agentmem.text.blocks import load_templates
+from agentmem.core.scope import Scope
+from agentmem.stores.neo4j.database import fetch_rows
+from agentmem.text.templates import load_templates
+from tests.benchmarks.synthetic import SyntheticConversations
 
 BATCH_SIZE = 500  # turns in one write
 TABLES = (

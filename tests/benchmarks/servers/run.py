@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from agentmem import AsyncAgentMemory
-from agentmem.bench.latency import measure_resident_mb
+from tests.benchmarks.latency import measure_resident_mb
 from tests.benchmarks.servers.checks import exactness, first_recalls, graph_speed, growth
 from tests.benchmarks.servers.load import OnStep, UserLoader
 from tests.benchmarks.servers.shares import ALIKE, FOLLOWING, ZIPF, MixResult, Rates, ask

@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from agentmem import AsyncAgentMemory
-from agentmem.bench.latency import measure_resident_mb
+from tests.benchmarks.latency import measure_resident_mb
 from tests.benchmarks.servers.steps import Steps
 from tests.benchmarks.servers.town import UserPopulation
 from tests.benchmarks.servers.traffic import Sample, Traffic

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agentmem import AsyncAgentMemory
-from agentmem.bench.synthetic import SyntheticConversations
 from agentmem.errors import StoreUnavailable
 from tests.benchmarks.servers.steps import EMBEDDING, own_steps
 from tests.benchmarks.servers.town import UserPopulation
+from tests.benchmarks.synthetic import SyntheticConversations
 
 LARGE_USER_SHARE = 0.05  # of recalls and writes
 ZIPF = 1.0  # the n-th user comes 1 / n as often as the first

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from agentmem.errors import InvalidModelOutput, ModelUnavailable
-from agentmem.providers import Embedder, EmbedderOptions, Vectors
-from agentmem.providers.hash import HashEmbedder
+from agentmem.models.protocols import Embedder, EmbedderOptions, Vectors
+from agentmem.models.providers.hash import HashEmbedder
 
 
 def embedder(model: str, options: EmbedderOptions) -> Embedder:

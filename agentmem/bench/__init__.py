@@ -1,1 +1,0 @@
-"""Measures recall, latency and size of a memory, on files given by path and on made-up turns."""

@@ -1,0 +1,238 @@
+"""`agentmem compact`, `doctor`, `migrate`, `project`, `rebuild`, `stats`, `verify`: for operators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from agentmem.cli.context import EXIT_NEEDS_ATTENTION, CliContext, UserPath, configure_logging, memory_options
+from agentmem.cli.render import Progress, bold, colorize, echo_stderr, pluralize, render_mapping, sanitize, to_one_line
+
+if TYPE_CHECKING:
+    from agentmem.facade.async_memory import AsyncAgentMemory
+
+
+_COLORS = {"ok": "green", "warning": "yellow", "error": "red"}
+
+_PARTS = ("vectors", "words", "graph")
+
+
+@click.command("compact", short_help="Make the files as small as their content.")
+@memory_options()
+def compact_command(cli: CliContext) -> None:
+    """Rewrite the files without their empty pages. Needs as much free disk space as they take now.
+
+    \b
+    Examples:
+      agentmem compact
+      agentmem compact --home /srv/agent/memory
+    """
+    from agentmem.admin.doctor import compact
+
+    report = cli.run(lambda memory: compact(memory.engine))
+    if report.pending:
+        echo_stderr("note: a reader keeps the write-ahead log from being cut; run it again when the reader has ended")
+    cli.show(report, f"{report.bytes_before:,} bytes before, {report.bytes_after:,} after")
+
+
+@click.command("doctor", short_help="Check the stores, the schema and the models.")
+@memory_options()
+def doctor_command(cli: CliContext) -> int:
+    """Check the memory and say how to mend what is wrong. Changes nothing. Exits with 3 when there is an error.
+
+    \b
+    Examples:
+      agentmem doctor
+      agentmem doctor --home /srv/agent/memory --json
+    """
+    import asyncio
+
+    from agentmem.admin.doctor import diagnose
+
+    findings = asyncio.run(diagnose(cli.load_settings()))
+    lines = []
+    for finding in findings:
+        level = colorize(f"{finding.level:<7}", _COLORS.get(finding.level, "white"))
+        lines.append(f"{level}  {bold(sanitize(finding.check))}  {sanitize(finding.detail)}".rstrip())
+        if finding.fix:
+            lines.append(f"         {sanitize(finding.fix)}")
+    cli.show(findings, "\n".join(lines))
+    return EXIT_NEEDS_ATTENTION if any(finding.level == "error" for finding in findings) else 0
+
+
+@click.command("migrate", short_help="Bring the stores to this version's schema.")
+@memory_options()
+def migrate_command(cli: CliContext) -> None:
+    """Make or update tables, constraints and indexes of the servers in log_url and graph_url.
+
+    Agents never do that by themselves: they refuse a schema that is not theirs. Give the URLs of users who own the
+    tables, for instance in the environment. Running it again, or twice at once, does nothing more. An embedded file is
+    brought along whenever it is opened.
+
+    \b
+    Examples:
+      agentmem migrate
+      agentmem migrate --json
+    """
+    import asyncio
+
+    from agentmem.admin.migrate import migrate
+
+    report = asyncio.run(migrate(cli.load_settings()))
+    lines = [
+        f"{name}: {pluralize(steps, 'step') + ' applied' if steps else 'nothing to do'}"
+        for name, steps in report.applied.items()
+    ]
+    cli.show(report, "\n".join(lines or ["the embedded file is at this version's schema"]))
+
+
+@click.command("project", short_help="Bring graph and vectors of all users up to the journal.")
+@click.option("--follow", is_flag=True, help="Go on until stopped, for a daemon.")
+@click.option(
+    "--health-file", type=UserPath(dir_okay=False, path_type=Path), metavar="PATH",
+    help="With --follow: touch this file after every pass.",
+)  # fmt: skip
+@memory_options()
+def project_command(cli: CliContext, *, follow: bool, health_file: Path | None) -> int:
+    """Apply what writers left undone: they were stopped, or the graph or a model was away.
+
+    Concerns all users, so on Postgres the user of log_url needs the role agentmem_worker. One projector works at a
+    time; others stand by. Exit code 3 when some users are still behind.
+
+    \b
+    Examples:
+      agentmem project
+      agentmem project --follow --health-file /run/agentmem/projector
+    """
+    from agentmem.jobs.builtin.sync_projections import sync_projections
+
+    if follow:
+        configure_logging()
+        cli.run(lambda memory: _run_projector(memory, health_file))
+        return 0
+    with Progress() as progress:
+        report = cli.run(lambda memory: sync_projections(memory.engine, progress))
+    done = f"{pluralize(report.users, 'user')} caught up in {report.seconds:.1f} s"
+    parked = [f"{pluralize(report.parked, 'change')} passed over; see agentmem doctor"] if report.parked else []
+    cli.show(
+        report, sanitize("\n".join([done, *parked, *(f"still behind: {reason}" for reason in report.lag_reasons)]))
+    )
+    return EXIT_NEEDS_ATTENTION if report.lag_reasons else 0
+
+
+async def _run_projector(memory: AsyncAgentMemory, health_file: Path | None) -> None:
+    import asyncio
+    import signal
+
+    from agentmem.jobs.builtin.sync_projections import sync_until_stopped
+
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    echo_stderr("projecting; SIGTERM or Ctrl-C stops it")
+    await sync_until_stopped(memory.engine, stop, health_file.touch if health_file else _ignore_pass)
+
+
+def _ignore_pass() -> None:
+    """Nobody watches."""
+
+
+@click.command("rebuild", short_help="Build vectors, words and graph again, or with another embedder.")
+@click.option("--embedder", metavar="NAME", help="Move the store, with all its users, to this embedder.")
+@click.option("--prune", is_flag=True, help="Drop the vectors of the old embedder at the end.")
+@click.option("--all-users", is_flag=True, help="For every user of the store.")
+@click.option(
+    "--what", type=click.Choice(_PARTS), multiple=True, help="Only this part; may be repeated. [default: all]"
+)
+@memory_options()
+def rebuild_command(
+    cli: CliContext, *, embedder: str | None, prune: bool, all_users: bool, what: tuple[str, ...]
+) -> None:
+    """Build again what is made from the journal and the records: nothing stored is lost or changed.
+
+    The vectors of another embedder are built beside the old ones, which serve until the new ones have caught up.
+
+    \b
+    Examples:
+      agentmem rebuild
+      agentmem rebuild --embedder local --prune
+      agentmem rebuild --what words --what graph
+    """
+    from agentmem.admin.rebuild import rebuild
+
+    # A store has one embedder for all of its users.
+    users = None if all_users or embedder else [cli.user]
+    with Progress() as progress:
+        report = cli.run(
+            lambda memory: rebuild(
+                memory.engine, users, targets=what or _PARTS, embedder=embedder, prune=prune, progress=progress
+            )
+        )
+    done = f"{pluralize(report.users, 'user')}, {pluralize(report.changes, 'change')} read in {report.seconds:.1f} s"
+    cli.show(report, sanitize("\n".join([f"{done}, embedder {report.embedder}", *report.notes])))
+
+
+@click.command("stats", short_help="Show how much is stored, and where.")
+@memory_options()
+def stats_command(cli: CliContext) -> None:
+    """Count the records of a user and measure the files.
+
+    \b
+    Examples:
+      agentmem stats
+      agentmem stats --user alice --json
+    """
+    from agentmem.admin.doctor import read_stats
+
+    found = cli.run(lambda memory: read_stats(memory.engine, memory.scope))
+    cli.show(found, render_mapping(found))
+
+
+@click.command("verify", short_help="Prove that other users' data changes nothing for this one.")
+@click.argument("what", type=click.Choice(["isolation"]))
+@click.option(
+    "--strangers", type=click.IntRange(min=1), default=10_000, show_default=True,
+    help="How many records of other users to put beside this user's.",
+)  # fmt: skip
+@click.option("--scratch-log-url", metavar="URL", help="Where the log is on servers: an empty one for the trial.")
+@click.option("--scratch-graph-url", metavar="URL", help="Where the graph is on a server: an empty one for the trial.")
+@memory_options()
+def verify_command(
+    cli: CliContext, *, what: str, strangers: int, scratch_log_url: str | None, scratch_graph_url: str | None
+) -> int:  # fmt: skip
+    """Ask the same questions with and without many records of strangers, and compare the answers.
+
+    An embedded store is copied for it. On servers the user's memory is copied to others, migrated and empty, which you
+    name. Exits with 3 when an answer differs.
+
+    \b
+    Examples:
+      agentmem verify isolation --user alice
+      agentmem verify isolation --strangers 1000 --json
+    """
+    from agentmem.admin.isolation import verify_isolation
+
+    scratch = (scratch_log_url, scratch_graph_url) if scratch_log_url and scratch_graph_url else None
+    with Progress() as progress:
+        report = cli.run(
+            lambda memory: verify_isolation(
+                memory.engine, memory.scope, strangers=strangers, progress=progress, scratch_urls=scratch
+            )
+        )
+    first = f"{report.queries:,} queries, {strangers:,} records of strangers, {report.seconds:.1f} s: "
+    text = "all answers are identical" if report.identical else "answers differ"
+    cli.show(report, "\n".join([f"{what}: {first}{text}", *(to_one_line(str(item)) for item in report.differences)]))
+    return 0 if report.identical else EXIT_NEEDS_ATTENTION
+
+
+COMMANDS = (
+    compact_command,
+    doctor_command,
+    migrate_command,
+    project_command,
+    rebuild_command,
+    stats_command,
+    verify_command,
+)

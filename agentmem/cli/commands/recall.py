@@ -1,0 +1,99 @@
+"""`agentmem remember` and `context`: what matters for a question."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentmem.cli.context import (
+    CliContext,
+    memory_options,
+    parse_datetime,
+    parse_names,
+    print_notices,
+    read_text_or_stdin,
+)
+from agentmem.cli.render import bold, dim, render_record, sanitize, to_jsonable
+
+if TYPE_CHECKING:
+    from agentmem.recall.bundle import MemoryBundle
+
+
+_GROUPS = ("episodic", "semantic", "procedural")
+
+
+@click.command("remember", short_help="Recall what matters for a question.")
+@click.argument("query", metavar="QUERY|-")
+@click.option("--top-k", type=int, default=10, show_default=True, help="How many, of each kind and in all.")
+@click.option("--as-of", type=parse_datetime, metavar="MOMENT", help="What was true at this moment.")
+@click.option("--known-at", type=parse_datetime, metavar="MOMENT", help="What memory held at this moment.")
+@click.option("--since", type=parse_datetime, metavar="MOMENT", help="Only what began at this moment or later.")
+@click.option("--until", type=parse_datetime, metavar="MOMENT", help="Only what began before this moment.")
+@click.option("--channels", type=parse_names, metavar="NAME,…", help="Read exactly these channels.")
+@click.option("--include", type=click.Choice(_GROUPS), multiple=True, help="Only this part of memory; may be repeated.")
+@click.option(
+    "--techniques", type=parse_names, metavar="NAME,…", help="Use only these techniques, such as vector,keyword."
+)
+@click.option("--no-reinforce", is_flag=True, help="Leave no trace: what is found does not count as used.")
+@click.option("--why", is_flag=True, help="Say of each result what spoke for it.")
+@memory_options(with_embedder=True)
+def remember_command(
+    cli: CliContext, *, query: str, include: tuple[str, ...], no_reinforce: bool, why: bool, **options: Any
+) -> None:
+    """Find what memory holds for QUERY, or for standard input with `-`, best first.
+
+    \b
+    Examples:
+      agentmem remember "what must the chef avoid?"
+      agentmem remember "where does Mira work?" --why --top-k 5
+      agentmem remember "where did Mira work?" --as-of 2025-05-01
+      agentmem remember "open questions" --include semantic --channels my-project --json
+    """
+    asked = read_text_or_stdin(query)
+    bundle = cli.run(
+        lambda memory: memory.remember(asked, include=include or _GROUPS, reinforce=not no_reinforce, **options)
+    )
+    print_notices(bundle.notices)
+    cli.show(_bundle_to_document(bundle), _render_bundle(bundle, why))
+
+
+def _bundle_to_document(bundle: MemoryBundle) -> dict[str, Any]:
+    """The bundle without the depths of its receipt."""
+    out = {field.name: to_jsonable(getattr(bundle, field.name)) for field in fields(bundle) if field.name != "receipt"}
+    return {**out, "receipt": bundle.receipt.id}
+
+
+def _render_bundle(bundle: MemoryBundle, why: bool) -> str:
+    if not bundle.items:
+        return "nothing found"
+    lines = []
+    for rank, item in enumerate(bundle.items, start=1):
+        label = f"{item.record.kind.lower()} {item.record.id}"
+        lines.append(f"{bold(f'{rank:>2}.')} {render_record(item.record)}")
+        lines.append(dim(f"    {item.score:.3f}  {label}" + (f"  {item.why}" if why and item.why else "")))
+    return "\n".join(lines)
+
+
+@click.command("context", short_help="Print what memory knows about a question, ready for a prompt.")
+@click.argument("query", metavar="QUERY|-")
+@click.option(
+    "--max-tokens", type=int, default=4000, show_default=True, help="The most it may take; 4 characters count as one."
+)
+@memory_options(with_embedder=True)
+def context_command(cli: CliContext, *, query: str, max_tokens: int) -> None:
+    """Print text for the prompt of a model that is to answer QUERY, or standard input for `-`.
+
+    \b
+    Examples:
+      agentmem context "what should I cook for Aiko?"
+      agentmem context "what is left to do?" --max-tokens 1000 --channel my-project
+    """
+    asked = read_text_or_stdin(query)
+    context = cli.run(lambda memory: memory.context(asked, max_tokens=max_tokens))
+    print_notices(context.notices)
+    cli.show(context, sanitize(context.text))
+
+
+COMMANDS = (remember_command, context_command)

@@ -1,0 +1,59 @@
+"""`agentmem add` and `announce`: what is said."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from agentmem.cli.context import CliContext, memory_options, parse_datetime, read_text_or_stdin
+from agentmem.cli.render import format_time, to_one_line
+
+
+@click.command("add", short_help="Store one turn of a conversation.")
+@click.argument("text", metavar="TEXT|-")
+@click.option("--role", default="user", show_default=True, metavar="NAME", help="user, assistant, system or tool.")
+@click.option("--speaker", metavar="NAME", help="Who said it, where the role does not tell.")
+@click.option("--timestamp", type=parse_datetime, metavar="MOMENT", help="When it was said. [default: now]")
+@click.option("--conversation", metavar="ID", help="The conversation it belongs to. [default: a new one]")
+@click.option("--turn-id", metavar="ID", help="An id of your own; the same turn added again under it is stored once.")
+@memory_options(with_embedder=True)
+def add_command(
+    cli: CliContext, *, text: str, role: str, speaker: str | None, timestamp: datetime | None, conversation: str | None,
+    turn_id: str | None,
+) -> None:  # fmt: skip
+    """Store TEXT, or standard input for `-`, as one turn.
+
+    \b
+    Examples:
+      agentmem add "I'm allergic to peanuts."
+      agentmem add "We moved to Utrecht." --speaker Mira --timestamp 2025-06-14
+      agentmem add "Noted." --role assistant --conversation trip --turn-id trip-2
+      git log -1 --format=%B | agentmem add - --channel my-project
+    """
+    said = read_text_or_stdin(text)
+    turn = cli.with_conversation(conversation).run(
+        lambda memory: memory.store_turn(said, role=role, speaker=speaker, timestamp=timestamp, turn_id=turn_id)
+    )
+    cli.show(turn, f"stored {turn.id}, turn {turn.index} of conversation {turn.conversation_id}")
+
+
+@click.command("announce", short_help="Tell all agents of a user something.")
+@click.argument("text", metavar="TEXT|-")
+@click.option("--expires-in", type=float, metavar="SECONDS", help="For how long it holds. [default: until it fades]")
+@memory_options(with_embedder=True)
+def announce_command(cli: CliContext, *, text: str, expires_in: float | None) -> None:
+    """Store TEXT, or standard input for `-`, as an announcement, which every agent of the user recalls.
+
+    \b
+    Examples:
+      agentmem announce "The production API is experiencing 503 errors" --expires-in 7200
+      agentmem facts --channel _swarm --tag announcement
+    """
+    said = read_text_or_stdin(text)
+    fact = cli.run(lambda memory: memory.announce(said, expires_in=expires_in))
+    until = "" if fact.valid_to is None else f", until {format_time(fact.valid_to)}"
+    cli.show(fact, f"announced {fact.id}{until}: {to_one_line(fact.claim)}")
+
+
+COMMANDS = (add_command, announce_command)

@@ -1,0 +1,201 @@
+"""What all commands share: whose memory is opened and where, how the answer is printed, and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from agentmem.cli.render import echo, echo_stderr, show_json
+
+if TYPE_CHECKING:
+    from agentmem.facade.async_memory import AsyncAgentMemory
+    from agentmem.settings.settings import Settings
+
+
+EXIT_FAILURE, EXIT_USAGE, EXIT_NEEDS_ATTENTION = 1, 2, 3
+EXIT_INTERRUPTED = 130  # by the keyboard, as shells have it
+
+T = TypeVar("T")
+_PRIVATE_CHANNEL_PREFIX = "_self_"
+
+
+class UserPath(click.Path):
+    """A path in which `~` stands for a home folder, also where the shell leaves it: `--home=~/memory`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, checked as `click.Path` does."""
+        if isinstance(value, str) and value.startswith("~"):
+            value = os.path.expanduser(value)
+            if not os.path.isabs(value):
+                self.fail("begins with ~, but no home folder is known for that user; write the whole path", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+@dataclass(frozen=True)
+class FrozenClock:
+    """A clock that stands still, for runs that are to be repeated."""
+
+    time: datetime
+
+    def now(self) -> datetime:
+        """Always the same moment."""
+        return self.time
+
+
+@dataclass(frozen=True)
+class CliContext:
+    """The common options, and the way in. `overrides` are settings given on the command line."""
+
+    user: str
+    channel: str
+    json: bool
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    conversation_id: str | None = None
+
+    def with_settings(self, **overrides: Any) -> CliContext:
+        """The same door with some settings changed."""
+        return replace(self, overrides={**self.overrides, **overrides})
+
+    def with_conversation(self, conversation_id: str | None) -> CliContext:
+        """The same door, opening on a conversation."""
+        return replace(self, conversation_id=conversation_id)
+
+    def load_settings(self) -> Settings:
+        """The settings of the command line, the environment and the configuration file. Raises ConfigError."""
+        from agentmem.settings.settings import load_settings
+        from agentmem.settings.sources import CONFIG_NAME, find_ignored_config
+
+        settings = load_settings(**self.overrides)
+        if find_ignored_config(settings.config, settings.home) is not None:
+            ignored = f"Ignored {CONFIG_NAME} in the working directory: settings are not read from there; "
+            print_notices([f"{ignored}use --config or AGENTMEM_CONFIG if it is yours"])
+        return settings
+
+    def run(self, work: Callable[[AsyncAgentMemory], Awaitable[T]]) -> T:
+        """Open the memory, do the work, close it; what the opening has to tell goes to standard error."""
+        import asyncio
+
+        from agentmem.facade.async_memory import AsyncAgentMemory
+
+        # The person at the command line may open an agent's private channel by naming it.
+        agent = (
+            self.channel.removeprefix(_PRIVATE_CHANNEL_PREFIX)
+            if self.channel.startswith(_PRIVATE_CHANNEL_PREFIX)
+            else None
+        )
+        memory = AsyncAgentMemory(
+            self.user, channel=self.channel, conversation_id=self.conversation_id, agent_id=agent,
+            settings=self.load_settings(),
+        )  # fmt: skip
+
+        async def opened() -> T:
+            async with memory:
+                print_notices(memory.engine.notices)
+                return await work(memory)
+
+        return asyncio.run(opened())
+
+    def show(self, document: Any, text: str) -> None:
+        """Print the answer: the document with --json, else the text."""
+        if self.json:
+            show_json(document)
+        else:
+            echo(text)
+
+
+def print_notices(notices: Iterable[str]) -> None:
+    """Print notices on standard error, each once in a run: what the opening tells, a bundle may tell again."""
+    told: set[str] = click.get_current_context().meta.setdefault(f"{__name__}.told", set())
+    for notice in notices:
+        if notice not in told:
+            echo_stderr(f"note: {notice}")
+        told.add(notice)
+
+
+def configure_logging() -> None:
+    """Write the package's events to standard error, for daemons; of libraries only warnings, as they log addresses."""
+    import logging
+
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("agentmem").setLevel(logging.INFO)
+
+
+def parse_datetime(value: str | datetime) -> datetime:
+    """The aware datetime of a date or a date with a time in ISO 8601; UTC when no offset is given."""
+    try:
+        found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no date or time such as 2025-03-08 or 2025-03-08T18:05:00Z") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def parse_names(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Names with commas between them, without the blanks around them."""
+    found = tuple(name.strip() for name in value.split(",")) if isinstance(value, str) else value
+    if not all(found):
+        raise click.BadParameter(f"{value!r} must be names with commas between them")
+    return found
+
+
+def memory_options(*, with_embedder: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the common options; its function gets them as a `CliContext`, before its own arguments."""
+    options: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = [
+        click.option(
+            "--user", default="default", show_default=True, envvar="AGENTMEM_USER", show_envvar=True, metavar="NAME",
+            help="Whose memory.",
+        ),
+        click.option(
+            "--channel", default="_global", show_default=True, metavar="NAME",
+            help="Where to write; reads also cover _swarm and _global.",
+        ),
+        click.option(
+            "--home", type=UserPath(file_okay=False, path_type=Path), metavar="FOLDER",
+            help="Folder of the memory. [default: AGENTMEM_HOME or ~/.agentmem]",
+        ),
+        click.option(
+            "--config", type=UserPath(path_type=Path), metavar="FILE",
+            help="Configuration file. [default: AGENTMEM_CONFIG, or agentmem.toml in the home]",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        click.option("--seed", hidden=True, help="Make ids from this seed."),
+        click.option(
+            "--now", type=parse_datetime, hidden=True, metavar="MOMENT", help="Let the clock stand still here."
+        ),
+    ]  # fmt: skip
+    if with_embedder:
+        text = "auto, hash, local:MODEL or openai:MODEL, for a new store; an older one keeps its own. [default: auto]"
+        options.append(click.option("--embedder", metavar="NAME", help=text))
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def called(**given: Any) -> Any:
+            return function(_build_context(given, with_embedder=with_embedder), **given)
+
+        call: Callable[..., Any] = called
+        for option in reversed(options):
+            call = option(call)
+        return call
+
+    return decorate
+
+
+def _build_context(given: dict[str, Any], *, with_embedder: bool) -> CliContext:
+    """Take the common options out of what was given."""
+    user, channel, as_json = given.pop("user"), given.pop("channel"), given.pop("as_json")
+    now, settings = given.pop("now"), ("home", "config", "seed", *(("embedder",) if with_embedder else ()))
+    asked = {name: given.pop(name) for name in settings}
+    asked["clock"] = FrozenClock(now) if now is not None else None
+    return CliContext(user, channel, as_json, {name: value for name, value in asked.items() if value is not None})
+
+
+def read_text_or_stdin(text: str) -> str:
+    """The text itself, or all of standard input for `-`."""
+    return sys.stdin.read() if text == "-" else text

@@ -1,0 +1,127 @@
+"""The command line `agentmem`: commands are loaded when needed, errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from typing import Any
+
+import click
+
+from agentmem import __version__
+from agentmem.cli import commands
+from agentmem.cli.context import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE
+from agentmem.cli.render import echo_stderr
+from agentmem.errors import AgentMemError, ConfigError, Conflict, InvalidRecord, NotFound, ScopeError
+
+_CALLER_ERRORS = (ConfigError, Conflict, InvalidRecord, NotFound, ScopeError)
+
+# So that a command loads its own module only; those of other modules are found by looking.
+_HOMES = {
+    "add": "turns",
+    "announce": "turns",
+    "audit": "audit",
+    "compact": "admin",
+    "consolidate": "jobs",
+    "context": "recall",
+    "curate": "curate",
+    "doctor": "admin",
+    "export": "transfer",
+    "facts": "facts",
+    "forget": "facts",
+    "goals": "goals",
+    "import": "transfer",
+    "jobs": "jobs",
+    "migrate": "admin",
+    "procedures": "procedures",
+    "project": "admin",
+    "rebuild": "admin",
+    "remember": "recall",
+    "reviews": "reviews",
+    "schedules": "schedules",
+    "stats": "admin",
+    "tools": "procedures",
+    "verify": "admin",
+    "worker": "jobs",
+}
+
+
+class ExitingCommand(click.Command):
+    """A command whose errors become a message and an exit code."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run and exit. A command that returns a number exits with it."""
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(*args, **extra)
+        except click.Abort:
+            echo_stderr("stopped")
+            sys.exit(EXIT_INTERRUPTED)
+        except click.UsageError as error:
+            if error.ctx is not None:
+                click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help'.", err=True)
+            echo_stderr(f"error: {error.format_message()}")
+            sys.exit(EXIT_USAGE)
+        except click.ClickException as error:
+            echo_stderr(f"error: {error.format_message()}")
+            sys.exit(EXIT_USAGE)
+        except AgentMemError as error:
+            echo_stderr(f"error: {error}")
+            sys.exit(EXIT_USAGE if isinstance(error, _CALLER_ERRORS) else EXIT_FAILURE)
+        except OSError as error:
+            echo_stderr(f"error: {error}")
+            sys.exit(EXIT_FAILURE)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+class CommandGroup(ExitingCommand, click.Group):
+    """Commands are what the modules of a folder list as `COMMANDS`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, in alphabetical order."""
+        return sorted(command.name or "" for module in _modules() for command in _commands(module))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, loaded now; None when there is none."""
+        home = _HOMES.get(cmd_name)
+        for module in [home] if home else _modules():
+            for command in _commands(module):
+                if command.name == cmd_name:
+                    return command
+        return None
+
+
+def _modules() -> list[str]:
+    return sorted(item.name for item in pkgutil.iter_modules(commands.__path__) if not item.name.startswith("_"))
+
+
+def _commands(module: str) -> tuple[click.Command, ...]:
+    found: tuple[click.Command, ...] = importlib.import_module(f"{commands.__name__}.{module}").COMMANDS
+    return found
+
+
+@click.group(cls=CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--no-colour", envvar="NO_COLOR", hidden=True, default="", help="Plain text on a terminal too.")
+@click.version_option(__version__, prog_name="agentmem")
+@click.pass_context
+def cli_group(context: click.Context, *, no_colour: str) -> None:
+    """Memory for AI agents: store what was said, ask for what matters now.
+
+    Options stand after the command. Every command takes --user, --channel, --home, --config and
+    --json.
+
+    \b
+    Examples:
+      agentmem add "I'm allergic to peanuts."
+      agentmem remember "what must the chef avoid?"
+    """
+    if no_colour:
+        context.color = False
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def main() -> None:
+    """Run the command that the arguments name, and exit with its code."""
+    cli_group(prog_name="agentmem")

@@ -1,0 +1,99 @@
+"""What every record is: frozen, typed, with an identity, a channel and both times."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from agentmem.core.clock import to_utc
+from agentmem.core.scope import GLOBAL, check_identifier
+
+UtcDatetime = Annotated[datetime, AfterValidator(to_utc)]
+UnitInterval = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+Key = tuple[str, str]  # (kind, id); unique within a user
+MAX_TEXT_CHARS = 1_000_000
+
+
+def _check_id(value: str) -> str:
+    return check_identifier(value, "id") if value else value
+
+
+def _check_text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    if len(value) > MAX_TEXT_CHARS:
+        raise ValueError(f"must have at most {MAX_TEXT_CHARS:,} characters, got {len(value):,}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError("must be valid Unicode without lone surrogates") from None
+    return value
+
+
+Identifier = Annotated[str, AfterValidator(_check_id)]
+Text = Annotated[str, AfterValidator(_check_text)]
+
+
+class Status(StrEnum):
+    """Where a record stands. `superseded` and `forgotten` are retired; `archived` is kept out of recall."""
+
+    ACTIVE = "active"
+    PROMOTED = "promoted"
+    ARCHIVED = "archived"
+    SUPERSEDED = "superseded"
+    FORGOTTEN = "forgotten"
+
+
+class Record(BaseModel):
+    """What every record carries. `recorded_at`, `seq` and `operation_id` are set by the log when it is stored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null", hide_input_in_errors=True)
+
+    user_id: str = ""
+    id: Identifier = ""
+    channel: Identifier = GLOBAL
+    status: Status = Status.ACTIVE
+    recorded_at: UtcDatetime | None = None
+    superseded_at: UtcDatetime | None = None
+    seq: int = 0
+    operation_id: str = ""
+    reason: str = ""
+    given_id: str = ""  # the id that the caller gave, where the record is stored under another one
+
+    # Set by the log or at reading, not part of the stored payload.
+    NON_PAYLOAD_FIELDS: ClassVar[frozenset[str]] = frozenset(
+        {"user_id", "id", "channel", "recorded_at", "seq", "operation_id", "fallen_premise"}
+    )
+
+    @property
+    def kind(self) -> str:
+        """The label: the class name."""
+        return type(self).__name__
+
+    @property
+    def key(self) -> Key:
+        """(kind, id), unique within the user."""
+        return self.kind, self.id
+
+    def search_text(self) -> str:
+        """The text that recall searches; empty for records that are not searched."""
+        return ""
+
+    def embedding_text(self) -> str:
+        """The text that is embedded; what is searched, unless a kind says otherwise."""
+        return self.search_text()
+
+    def dedup_key(self) -> str:
+        """What no other current record of this kind and channel may share; empty when nothing."""
+        return ""
+
+    def valid_interval(self) -> tuple[datetime | None, datetime | None]:
+        """World time: true from (inclusive) and until (exclusive); None is unbounded."""
+        return None, None
+
+    def position_key(self) -> tuple[str, int]:
+        """Conversation and position in it; ("", -1) for records outside of conversations."""
+        return "", -1

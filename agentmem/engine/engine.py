@@ -1,0 +1,428 @@
+"""What is opened once and shared by every view: stores, models, clock, ids, caches; and the one way to write."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from weakref import WeakValueDictionary
+
+from agentmem.core.changes import AuditEntry, Change, JournalEntry, PromotionAudit, WriteAttempt, derive_change_id
+from agentmem.core.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, from_micros
+from agentmem.core.columns import RecordColumns
+from agentmem.core.scope import Scope
+from agentmem.core.telemetry import DEBUG, CacheStats, LatencyStats, log_event
+from agentmem.engine.auditor import MEMORY_TYPES, Auditor
+from agentmem.engine.caches import ColumnCache
+from agentmem.engine.graph_projection import GraphProjection
+from agentmem.engine.graph_vectors import GraphVectorProjection
+from agentmem.engine.opening import build_embedder_options, open_projection, open_recorded_embedders
+from agentmem.engine.projections import SyncRetrier
+from agentmem.engine.vector_projection import VectorProjection
+from agentmem.errors import AgentMemError, Closed, Conflict, ModelUnavailable, StoreError, StoreUnavailable
+from agentmem.models.protocols import Embedder, Reranker, RerankerOptions
+from agentmem.models.registry import LLMRegistry, open_embedder, open_reranker
+from agentmem.settings.settings import Settings
+from agentmem.stores.admin import StoreAdmin
+from agentmem.stores.job_queue import JobQueue
+from agentmem.stores.protocols import GraphStore, LogStore, SessionStore
+from agentmem.stores.registry import OpenIndex, open_stores
+
+AfterCommit = Callable[[list[JournalEntry]], Awaitable[None]]
+MAX_WRITE_ATTEMPTS = 5
+MAX_RECEIPTS = 1000
+NOTICE_VECTORS_PENDING = "Some of what was just stored is found by its words only: its vectors are not built yet."
+NOTICE_GRAPH_PENDING = "Links of what was just stored are missing: the graph has not come so far yet."
+
+
+@dataclass(repr=False)  # settings, receipts and caches hold addresses and users' words
+class Engine:
+    """Open stores and models. Made by `open_engine`; shared by all scoped views; closed once."""
+
+    settings: Settings
+    clock: Clock
+    ids: IdSource
+    log: LogStore
+    graph: GraphStore
+    graph_projection: GraphProjection | None  # what keeps a graph in step that stands outside of the log
+    session: SessionStore
+    vector_projections: list[VectorProjection]
+    auditor: Auditor
+    store_id: str
+    llms: LLMRegistry
+    reranker: Reranker | None
+    open_vector_index: OpenIndex
+    admin: StoreAdmin
+    job_queue: JobQueue
+    notices: list[str] = field(default_factory=list)
+    receipts: OrderedDict[str, Any] = field(default_factory=OrderedDict)
+    erasure_counts: Counter[str] = field(default_factory=Counter)  # by user, those of this process
+    erasure_callbacks: list[Callable[[str], None]] = field(default_factory=list)
+    # what subsystems hold in the process, by their own names
+    process_state: dict[str, Any] = field(default_factory=dict)
+    latency_stats: LatencyStats = field(default_factory=LatencyStats)
+    cache_stats: CacheStats = field(default_factory=CacheStats)
+    closed: bool = False
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    _retry_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    _embedder_switch_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # no longer served; recalls may still hold them
+    _retired_projections: list[VectorProjection] = field(default_factory=list)
+    _unusable_embedder: str = ""  # one that this process cannot open
+    _pid: int = field(default_factory=os.getpid)
+
+    def __post_init__(self) -> None:
+        self._column_cache = ColumnCache(self.drop_user_caches, self.cache_stats)
+        self._sync_retrier = SyncRetrier(self.sync_projections)
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether ids are seeded: then nothing runs under a deadline."""
+        return self.settings.seed is not None
+
+    # -- writing
+
+    async def commit(
+        self, scope: Scope, changes: Sequence[Change], audit: AuditEntry | None,
+        after_commit: AfterCommit | None = None, *, fence: int | None = None,
+    ) -> list[JournalEntry]:  # fmt: skip
+        """Append to the log (acknowledged there), then bring the projections along; their failure fails no write.
+
+        `after_commit` is run beside them with what was written, not waited for: for caches. LeaseLost when the `fence`
+        is lost.
+        """
+        self.check_open()
+        watch = Stopwatch(self.clock)
+        entries = await self.log.append(changes, audit, fence)
+        self.latency_stats.add("write", watch.milliseconds())
+        for entry in entries[:1]:  # of one operation, all of them
+            said = {"operation": entry.operation, "operation_id": entry.operation_id, "changes": len(entries)}
+            log_event(DEBUG, "stored", user_id=scope.user_id, ms=watch.milliseconds(), **said)
+        follow = [self._spawn(self._sync_or_retry(scope, entries))] if self._needs_sync(scope, entries) else []
+        if self.graph_projection is not None and self.is_deterministic:
+            follow.append(self._spawn(self.graph_projection.sync(scope)))
+        if after_commit is not None:
+            self._spawn(after_commit(entries))
+        wait = (2.0 if self.graph_projection is None else 0.1) + 0.2 * len(entries)  # what many lack should not pile up
+        try:
+            if follow:
+                await asyncio.wait(follow, timeout=None if self.is_deterministic else wait)
+        finally:  # a commit there takes far longer than the one here, so nobody waits for it, nor for its beginning
+            if self.graph_projection is not None and not self.is_deterministic:
+                self.graph_projection.notify(scope, entries)
+        return entries
+
+    def _needs_sync(self, scope: Scope, entries: Sequence[JournalEntry]) -> bool:
+        """Whether any vectors lack what was written; those that need no model came with it."""
+        last = max((entry.seq for entry in entries), default=-1)  # what is repeated may stand behind what is new
+        return not entries or any(vectors.local_watermark(scope) < last for vectors in self.vector_projections)
+
+    async def _sync_or_retry(self, scope: Scope, entries: Sequence[JournalEntry]) -> bool:
+        done = await self.sync_projections(scope, entries)
+        if not done and self.graph_projection is not None and not self.is_deterministic:
+            self._sync_retrier.add(scope)  # on servers there may be no next write or recall here for long
+        return done
+
+    async def write(
+        self, scope: Scope, operation: str, build: Callable[[WriteAttempt], Awaitable[Change | None]], *, kind: str,
+        idempotency_key: str | None = None, request_hash: str = "", details: Mapping[str, Any] | None = None,
+        promotion: PromotionAudit | None = None, fence: int | None = None,
+    ) -> JournalEntry | None:  # fmt: skip
+        """Build a Change from what is read and commit it; when the state moved on meanwhile, read and build again.
+
+        Who has to try again does so one by one with the others of this process, so that any number of them get through.
+        With an `idempotency_key`, a write done before under it in this channel is returned and not done again. None
+        when `build` found nothing to do. `details` and `promotion` go into its audit row. `fence` is the token of a
+        lease.
+        """
+        self.check_open()
+        watch, operation_id = Stopwatch(self.clock), self.ids.new_id()
+        change_id = operation_id if idempotency_key is None else derive_change_id(scope, operation, idempotency_key)
+        if idempotency_key is not None and (before := await self.log.find_applied(change_id, request_hash, scope)):
+            return before
+        attempt = WriteAttempt(scope, operation, operation_id, change_id, request_hash, self.clock.now())
+        memory_type, turn = MEMORY_TYPES.get(kind, "semantic"), None
+        for left in reversed(range(MAX_WRITE_ATTEMPTS)):
+            try:
+                async with turn or nullcontext():
+                    change = await build(attempt)
+                    if change is None:
+                        return None
+                    audit = self.auditor.build_write_entry(
+                        operation, scope, memory_type=memory_type, operation_id=attempt.operation_id,
+                        count=len(change.upserts) + len(change.deletes), latency_ms=watch.milliseconds(),
+                        metadata={"ids": [record.id for record in change.upserts[:50]], **(details or {})},
+                        payload=self.auditor.dump_payload(change.upserts), promotion=promotion,
+                    )  # fmt: skip
+                    return (await self.commit(scope, [change], audit, fence=fence))[0]
+            except Conflict as error:
+                if not (error.stale and left):
+                    await self._audit_failure(attempt, memory_type, error)
+                    raise
+                turn = self.user_retry_lock(scope)
+            except AgentMemError as error:
+                await self._audit_failure(attempt, memory_type, error)
+                raise
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def user_retry_lock(self, scope: Scope) -> asyncio.Lock:
+        """Under this lock those of this process try again whose write for the user was overtaken."""
+        return self._retry_locks.setdefault(scope.user_id, asyncio.Lock())
+
+    async def _audit_failure(self, attempt: WriteAttempt, memory_type: str, error: AgentMemError) -> None:
+        if isinstance(error, StoreUnavailable):  # to ask the store again would only double the caller's wait
+            return
+        # The message may quote what was given: only its type is kept.
+        row = self.auditor.build_write_entry(
+            attempt.operation, attempt.scope, memory_type=memory_type, operation_id=attempt.operation_id,
+            error=type(error).__name__,
+        )  # fmt: skip
+        if row is not None:
+            with suppress(StoreError):  # the store's own failure is what is being reported
+                await self.log.write_audit([row])
+
+    # -- projections
+
+    async def sync_projections(
+        self, scope: Scope, entries: Sequence[JournalEntry] = (), *, full_history: bool = False
+    ) -> bool:
+        """Bring the vectors of the user up to the journal; True when they are.
+
+        An embedder that is being built beside the serving one gets what was just written when it has all before that;
+        the user's history is `rebuild`'s, except with `full_history`.
+        """
+        done = True
+        try:
+            if not entries:  # a write does not take the time to look; the next recall does
+                await self.adopt_recorded_embedder()
+        except StoreError as error:
+            self.vector_projections[0].last_error, done = str(error), False
+        for projection in self.vector_projections:
+            try:
+                if (
+                    projection is self.vector_projections[0]
+                    or full_history
+                    or await projection.can_append(scope, entries)
+                ):
+                    done = await projection.sync(scope, entries) and done
+            except AgentMemError as error:  # whatever a projection meets, it fails no write and no recall
+                projection.last_error, done = str(error), False
+        return done
+
+    async def adopt_recorded_embedder(self) -> None:
+        """Serve the embedder that the store records now: `agentmem rebuild` in another process may have switched it."""
+        recorded = (await self.log.meta()).get("embedder", "")
+        if not self.vector_projections or recorded in (
+            "",
+            self.vector_projections[0].embedder.identity,
+            self._unusable_embedder,
+        ):
+            return
+        async with self._embedder_switch_lock:
+            found = [projection for projection in self.vector_projections if projection.embedder.identity == recorded]
+            try:
+                embedder = (
+                    found[0].embedder if found else open_embedder(recorded, build_embedder_options(self.settings))
+                )
+                served = found[0] if found else await self.open_projection(embedder)
+            except AgentMemError as error:
+                self._unusable_embedder = recorded
+                self.notices.append(f"The store was rebuilt for {recorded}, which cannot be opened here: {error}")
+                return
+            self._retired_projections += [
+                projection for projection in self.vector_projections if projection is not served
+            ]
+            self.vector_projections = [served]
+
+    async def open_projection(self, embedder: Embedder) -> VectorProjection:
+        """The vectors of an embedder, neither written nor served yet."""
+        return await open_projection(embedder, self.open_vector_index, self.log, self.clock, self.settings)
+
+    async def wait_for_own_writes(self, scope: Scope, columns: RecordColumns) -> tuple[str, ...]:
+        """Wait a moment until the user's projections are where an outline is; a notice for each that is not."""
+        served, asked = self.vector_projections[0], dict[asyncio.Task[bool], str]()
+        served_here = ("", served.embedder.identity, self._unusable_embedder)
+        if served.is_behind(scope, columns) or self._column_cache.recorded_embedder not in served_here:
+            asked[self._spawn(self.sync_projections(scope))] = NOTICE_VECTORS_PENDING
+        if self.graph_projection is not None and self.graph_projection.is_behind(scope, columns):
+            asked[self._spawn(self.graph_projection.sync(scope))] = NOTICE_GRAPH_PENDING
+        if not asked:
+            return ()
+        wait = None if self.is_deterministic else self.settings.catch_up_ms / 1000
+        finished, _ = await asyncio.wait(asked, timeout=wait)
+        return tuple(notice for task, notice in asked.items() if task not in finished or not task.result())
+
+    async def flush(self, scope: Scope) -> None:
+        """Wait until the user's projections have caught up.
+
+        Raises ModelUnavailable when a model does not answer, StoreUnavailable when the graph does not.
+        """
+        self.check_open()
+        goal = (await self.log.head(scope)).seq
+        graph = None if self.graph_projection is None else self._spawn(self.graph_projection.sync_fully(scope))
+        if not await self._spawn(self._sync_fully(scope)):
+            reasons = "; ".join(
+                projection.last_error for projection in self.vector_projections if projection.last_error
+            )
+            raise ModelUnavailable(f"projections could not catch up: {reasons or 'the model does not answer'}")
+        if graph is not None and self.graph_projection is not None and not await graph:
+            raise StoreUnavailable(f"the graph could not catch up: {self.graph_projection.last_error}")
+        nodes = None if self.graph_projection is None else self.graph_projection.graph_vectors
+        if nodes is not None and not await self._spawn(nodes.sync(scope, through_seq=goal)):
+            raise StoreUnavailable(f"the vectors in the graph could not catch up: {nodes.last_error}")
+
+    async def _sync_fully(self, scope: Scope) -> bool:
+        done = await self.sync_projections(scope)
+        for projection in self.vector_projections:
+            try:
+                done = await projection.sync_fully(scope)
+            except StoreError as error:
+                projection.last_error, done = str(error), False
+        return done
+
+    async def lag(self, scope: Scope) -> dict[str, int]:
+        """Changes that each projection has still to apply, parked ones counted; 0 when caught up."""
+        head = (await self.log.head(scope)).seq
+        parked = Counter(item.projection for item in await self.log.dead_letters(scope))
+        graph = self.graph if self.graph_projection is None else self.graph_projection
+        marks = {"graph": await graph.watermark(scope.user_id)}
+        for projection in self.vector_projections:
+            marks[projection.name] = await projection.index.watermark(scope.user_id)
+        if self.graph_projection is not None and (nodes := self.graph_projection.graph_vectors) is not None:
+            marks[nodes.name] = await nodes.watermark(scope.user_id)
+        return {name: head - mark + parked[name] for name, mark in marks.items()}
+
+    async def drain_background(self) -> None:
+        """Wait for what runs in the background now, so that nothing of it comes after what is done next."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=5.0)
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # -- reading
+
+    async def now(self, scope: Scope) -> datetime:
+        """The clock's time, but never before the user's latest record: a clock set back brings nothing retired back."""
+        return max(self.clock.now(), from_micros((await self.log.head(scope)).last_at))
+
+    async def read_columns(self, scope: Scope, through_seq: int | None = None) -> RecordColumns:
+        """The user's outline as of now, or as it was at a journal position."""
+        self.check_open()
+        return await self._column_cache.get(self.log, scope, through_seq)
+
+    def cache_receipt(self, receipt_id: str, receipt: Any) -> None:
+        """Remember a recall's receipt; the last 1,000 stay in the process."""
+        self.receipts[receipt_id] = receipt
+        while len(self.receipts) > MAX_RECEIPTS:
+            self.receipts.popitem(last=False)
+
+    def invalidate_user(self, user_id: str) -> None:
+        """Something of a user was erased here: drop what is cached of that user, also by recalls under way."""
+        self.erasure_counts[user_id] += 1
+        self.drop_user_caches(user_id)
+
+    def drop_user_caches(self, user_id: str) -> None:
+        """Drop what is cached of a user of whom something was erased, here or by another process."""
+        for name in [name for name, receipt in self.receipts.items() if receipt.scope.user_id == user_id]:
+            del self.receipts[name]
+        for forget in self.erasure_callbacks:
+            forget(user_id)
+
+    # -- life
+
+    def check_open(self) -> None:
+        """Raise Closed after `close`."""
+        if self.closed:
+            raise Closed("this memory was closed; open a new one")
+        self._reset_after_fork()
+
+    def _reset_after_fork(self) -> None:
+        """Forget the tasks and locks of the process that this one was forked from: they never end here."""
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._column_cache.reset_after_fork()
+            self._sync_retrier.reset_after_fork()
+            self._retry_locks.clear()
+            self._embedder_switch_lock, self._tasks = asyncio.Lock(), set()
+            for projection in self.vector_projections:
+                projection.reset_after_fork()
+            if self.graph_projection is not None:
+                self.graph_projection.reset_after_fork()
+
+    async def close(self) -> None:
+        """Let running projections finish for a moment, then close models and stores."""
+        if self.closed:
+            return
+        self.closed = True
+        self._reset_after_fork()
+        await self._sync_retrier.close()
+        if self._tasks:
+            _, late = await asyncio.wait(set(self._tasks), timeout=None if self.is_deterministic else 5.0)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        for projection in (*self.vector_projections, *self._retired_projections):
+            await projection.embedder.close()
+        if self.reranker is not None:
+            await self.reranker.close()
+        await self.llms.close()
+        if self.graph_projection is not None:
+            await self.graph_projection.close(None if self.is_deterministic else 5.0)
+        await self.session.close()
+        await self.log.close()
+
+
+async def open_engine(settings: Settings) -> Engine:
+    """Open what the settings name. Raises ConfigError, SchemaMismatch, CorruptStore or StoreUnavailable."""
+    clock = settings.clock or SystemClock()
+    stack = await open_stores(settings, clock)
+    try:
+        log, following = stack.log, stack.replicated_graph
+        meta = await log.meta()
+        opening = await log.increment_openings()
+        llms = LLMRegistry(settings)
+        rerankers = RerankerOptions(
+            models_dir=settings.model_folder, threads=settings.threads, llm_factory=lambda: llms.for_purpose("recall")
+        )
+        reranker = open_reranker(settings.reranker, rerankers)
+        engine = Engine(
+            settings=settings, clock=clock,
+            ids=RandomIds(clock) if settings.seed is None else SeededIds(clock, settings.seed, opening),
+            log=log, graph=stack.graph,
+            graph_projection=None if following is None else GraphProjection(following, log, clock),
+            session=stack.session, vector_projections=[], auditor=Auditor(settings), store_id=meta["store_id"],
+            llms=llms, reranker=reranker, open_vector_index=stack.open_index, admin=stack.admin,
+            job_queue=stack.job_queue,
+        )  # fmt: skip
+        for embedder in await open_recorded_embedders(settings, log, engine.notices):
+            await add_projection(engine, embedder)
+        stack.set_vector_source(
+            lambda: engine.vector_projections[0] if engine.vector_projections[0].is_synchronous else None
+        )
+        if engine.graph_projection is not None and stack.graph_node_vectors is not None:
+            engine.graph_projection.graph_vectors = GraphVectorProjection(
+                stack.graph_node_vectors, log, lambda: engine.vector_projections[0]
+            )
+        return engine
+    except BaseException:
+        await stack.session.close()
+        if stack.replicated_graph is not None:
+            await stack.replicated_graph.close()
+        await stack.log.close()
+        raise
+
+
+async def add_projection(engine: Engine, embedder: Embedder) -> VectorProjection:
+    """Open the vectors of one more embedder; they are written from now on, and served when they are the first."""
+    projection = await engine.open_projection(embedder)
+    engine.vector_projections.append(projection)
+    return projection

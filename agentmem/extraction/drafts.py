@@ -1,0 +1,109 @@
+"""Turns become knowledge: what turns say is read, grounded in their words, and settled with what is known.
+
+An extractor reads a `Window` and gives an `ExtractionDraft`; nothing in a draft is stored yet, and whoever made it is
+not trusted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from agentmem.core.records import Entity, Fact, Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Turns to be extracted together, in order, and what is known around them.
+
+    `context_turns` are the turns of the same conversation just before, for reading only. `known_facts` and
+    `known_entities` are those that were known in scope before, the most related first; a draft may name their ids.
+    `participants` are the names of who speaks. `agent_id` is whose private channel takes what the assistant says of
+    itself, None for nobody's.
+    """
+
+    conversation_id: str
+    channel: str
+    turns: tuple[Turn, ...]
+    context_turns: tuple[Turn, ...] = ()
+    known_facts: tuple[Fact, ...] = ()
+    known_entities: tuple[Entity, ...] = ()
+    participants: tuple[str, ...] = ()
+    agent_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactDraft:
+    """A claim that a turn makes, in the third person and understood alone.
+
+    `quote` is the stretch of the turn that it rests on, at `span` in characters once it was found there.
+    `review_reason` says why a person should look at it first; "" where nobody need. `entities` are names, each of an
+    EntityDraft or a known entity. `certainty` is explicit, implied, inferred or uncertain. `valid_from` and `valid_to`
+    are world time, None where the turn does not say; `negated` tells that it denies something. `supersedes_id` is the
+    id of the known fact in whose place it comes: because that was `wrong`, or else because the world changed.
+    `ends_fact_id` is the id of a known fact that merely came to its end. `depends_on` are ids of known facts without
+    which this one would not hold. `agent_private` puts it in the agent's own channel.
+    """
+
+    turn_id: str
+    claim: str
+    quote: str
+    span: tuple[int, int] | None = None
+    subject: str = "user"
+    certainty: str = ""
+    temporal_context: str = ""
+    memory_type: str = "fact"
+    negated: bool = False
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    entities: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()
+    supersedes_id: str = ""
+    is_correction: bool = False
+    ends_fact_id: str = ""
+    agent_private: bool = False
+    tags: tuple[str, ...] = ()
+    review_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityDraft:
+    """Somebody or something that a turn names. `type` is a lower-case word: person, place, organisation, thing, …"""
+
+    turn_id: str
+    name: str
+    type: str = "thing"
+    aliases: tuple[str, ...] = ()
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelationDraft:
+    """A relation between two entities by name; `kind` is a name of EdgeKind's relations, or the caller's own word."""
+
+    turn_id: str
+    source: str
+    kind: str
+    target: str
+    quote: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSummaryDraft:
+    """See `Gloss`. `context_turn_ids` are ids of the other turns that it took something from."""
+
+    turn_id: str
+    standalone: str = ""
+    keys: tuple[str, ...] = ()
+    context_turn_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractionDraft:
+    """What an extractor found in a window. `notes` say what was left out and why, for reports; they hold no text."""
+
+    facts: tuple[FactDraft, ...] = ()
+    entities: tuple[EntityDraft, ...] = ()
+    relations: tuple[RelationDraft, ...] = ()
+    summaries: tuple[TurnSummaryDraft, ...] = ()
+    notes: tuple[str, ...] = field(default_factory=tuple)

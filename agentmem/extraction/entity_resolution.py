@@ -1,0 +1,145 @@
+"""Which entity a name means: one that is known by it, else a new one; where that is doubtful, a question.
+
+Two people with like names stay two: likeness of names alone never joins people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from agentmem.core.records import Entity, Review, build_record
+from agentmem.extraction.drafts import EntityDraft
+from agentmem.memory.semantic.reviews import same_entity_review_id
+from agentmem.text.normalization import slugify
+
+MIN_MERGE_COSINE = 0.90
+"""Cosine from which two names of one type, but not of people, are taken for one."""
+
+MIN_REVIEW_COSINE = 0.75
+"""Cosine from which that is asked."""
+
+UNKNOWN_TYPE = "thing"
+PERSON = "person"
+AGENT = "agent"
+
+
+@dataclass
+class EntityResolver:
+    """Names of one channel. `known_entities` are its current entities; `created` become new ones, `extended` gain
+    names.
+    """
+
+    user_id: str
+    channel: str
+    known_entities: list[Entity]
+    created: dict[str, Entity] = field(default_factory=dict)
+    extended: dict[str, Entity] = field(default_factory=dict)
+    reviews: list[Review] = field(default_factory=list)
+    _by_slug: dict[str, list[Entity]] = field(default_factory=dict)
+    _resolved_ids: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for entity in self.known_entities:
+            for name in slugs_of(entity):
+                self._by_slug.setdefault(name, []).append(entity)
+
+    def is_known(self, draft: EntityDraft) -> bool:
+        """Whether an entity is known by this name or by an alias."""
+        return (self._match(slugify(draft.name), draft.type) or self._match_alias(draft)) is not None
+
+    def resolve_or_create(self, draft: EntityDraft, new_id: str, similar: Sequence[tuple[Entity, float]] = ()) -> str:
+        """Take a name in and return the id of the entity that it means here, "" for a name of nothing.
+
+        `new_id` is for a new entity; `similar` are known ones by cosine, most like first.
+        """
+        name = slugify(draft.name)
+        if not name:
+            return ""
+        similar = [
+            (each, cosine)
+            for each, cosine in similar
+            if each.type == draft.type != PERSON and cosine >= MIN_REVIEW_COSINE
+        ]
+        found = self._match(name, draft.type) or self._match_alias(draft)
+        if found is None and similar and similar[0][1] >= MIN_MERGE_COSINE:
+            found = similar[0][0]
+        if found is None:
+            made = build_record(
+                Entity, id=new_id, channel=self.channel, name=draft.name, type=draft.type, slug=name,
+                aliases=tuple(alias for alias in draft.aliases if slugify(alias)), description=draft.description,
+            )  # fmt: skip
+            self.created[made.id] = found = made
+            doubtful = (
+                _find_partial_names(made, self.known_entities)
+                if made.type == PERSON
+                else [each for each, _ in similar[:1]]
+            )
+            for other in doubtful:
+                self._add_review(other, made)
+            for each in slugs_of(made):
+                self._by_slug.setdefault(each, []).append(made)
+        elif found.id not in self.created:
+            self._extend(found, draft)
+        for each in (name, *map(slugify, draft.aliases)):
+            self._resolved_ids.setdefault(each, found.id)
+        return found.id
+
+    def resolve(self, name: str) -> str | None:
+        """The id of the entity that a name means; None for a name that nobody gave an entity."""
+        wanted = slugify(name)
+        if wanted in self._resolved_ids:
+            return self._resolved_ids[wanted]
+        found = self._by_slug.get(wanted, [])
+        return found[0].id if found else None
+
+    def resolve_all(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The ids that these names mean, each once; unknown names are left out."""
+        return tuple(dict.fromkeys(found for name in names if (found := self.resolve(name)) is not None))
+
+    def _match(self, name: str, entity_type: str) -> Entity | None:
+        found = [entity for entity in self._by_slug.get(name, []) if is_compatible_type(entity.type, entity_type)]
+        exact = [entity for entity in found if entity.type == entity_type and entity.slug == name]
+        return next(iter(exact or found), None)
+
+    def _match_alias(self, draft: EntityDraft) -> Entity | None:
+        """By an alias that was stated, where it is nobody else's."""
+        found = {entity.id: entity for alias in draft.aliases if (entity := self._match(slugify(alias), draft.type))}
+        return next(iter(found.values())) if len(found) == 1 else None
+
+    def _extend(self, entity: Entity, draft: EntityDraft) -> None:
+        old = self.extended.get(entity.id, entity)
+        names = [name for name in (draft.name, *draft.aliases) if slugify(name) not in slugs_of(old)]
+        described = old.description or draft.description
+        if names or described != old.description:
+            aliases = (*old.aliases, *dict.fromkeys(names))
+            self.extended[entity.id] = old.model_copy(update={"aliases": aliases, "description": described})
+
+    def _add_review(self, known: Entity, fresh: Entity) -> None:
+        """Put the question whether two entities are one, which only a person can answer."""
+        self.reviews.append(
+            build_record(
+                Review, id=same_entity_review_id(self.user_id, known.id, fresh.id), channel=self.channel,
+                about="same_entity", question=f"Are {known.name!r} and {fresh.name!r} the same {fresh.type}?",
+                record_ids=(known.id, fresh.id),
+            )
+        )  # fmt: skip
+
+
+def _find_partial_names(fresh: Entity, known: Iterable[Entity]) -> list[Entity]:
+    """People whose name is a part of this one's, or has it as a part."""
+    words = set(fresh.slug.split("-"))
+    others = ((entity, set(entity.slug.split("-"))) for entity in known if entity.type == PERSON)
+    return [entity for entity, other in others if words < other or other < words]
+
+
+def slugs_of(entity: Entity) -> list[str]:
+    """The names an entity is known by, as they are compared, each once."""
+    return list(dict.fromkeys(found for name in (entity.name, *entity.aliases) if (found := slugify(name))))
+
+
+def is_compatible_type(one: str, other: str) -> bool:
+    """Whether two types may be of one entity: the same, or one that says nothing. An agent is nobody else."""
+    if AGENT in (one, other):
+        return one == other
+    return one == other or UNKNOWN_TYPE in (one, other)

@@ -1,0 +1,413 @@
+"""A draft is settled with what is known: one Change for a window, or nothing of it.
+
+What it rests on, is about or quotes is expected where it stood when it was first read, and the glosses to be absent: so
+no turn is extracted twice, whoever tries, and nothing is left of what was forgotten meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from agentmem.core.changes import Change, WriteAttempt
+from agentmem.core.edges import build_mention, build_relation
+from agentmem.core.record import Key, Record, Status
+from agentmem.core.records import Entity, Fact, Gloss, Review, Turn, build_record
+from agentmem.core.scope import self_channel
+from agentmem.errors import InvalidRecord
+from agentmem.extraction.claims import MIN_RELATED_COSINE, is_duplicate
+from agentmem.extraction.contradiction import CandidateRetriever, ContradictionClassifier, ContradictionVerdict
+from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, TurnSummaryDraft, Window
+from agentmem.extraction.entity_resolution import PERSON, EntityResolver
+from agentmem.memory.context import MemoryContext
+from agentmem.memory.episodic import IMPORTED_MARK
+from agentmem.memory.semantic.facts import merge_sources
+from agentmem.memory.semantic.memory import SemanticMemory
+from agentmem.stores.values import Where
+from agentmem.text.normalization import hash_claim, normalize_claim
+from agentmem.text.query_parser import strip_names
+
+CONFIDENCE_BY_CERTAINTY: Mapping[str, float] = MappingProxyType({
+    "explicit": 0.95, "implied": 0.85, "inferred": 0.70, "uncertain": 0.50
+})  # fmt: skip
+DEFAULT_CONFIDENCE = 0.70
+TRUST_BY_SOURCE: Mapping[str, float] = MappingProxyType({"user": 1.0, "import": 0.9, "agent": 0.8, "tool": 0.7})
+LOW_CERTAINTIES = frozenset({"inferred", "uncertain"})
+RULES_SOURCE = "rules"
+
+
+@dataclass
+class Reconciler:
+    """One draft of one window. `change` may be asked again: what a model said before is not asked twice."""
+
+    context: MemoryContext
+    window: Window
+    draft: ExtractionDraft
+    extractor: str
+    by_rules: bool = False
+    classifier: ContradictionClassifier | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    retired_summary_seqs: dict[str, int] = field(default_factory=dict)  # where forgotten glosses of these turns stand
+
+    async def build_change(self, write: WriteAttempt) -> Change | None:
+        """The Change that makes the draft known; None when others extracted all of these turns meanwhile."""
+        turns = await self._read_pending_turns()
+        if not turns:
+            return None
+        work = _ChangeBuilder(self, write, turns)
+        await work.resolve_entities()
+        await work.add_facts()
+        work.add_relations()
+        await work.add_summaries()
+        self.counts = work.count_by_kind()
+        return work.build_change()
+
+    async def _read_pending_turns(self) -> dict[str, Turn]:
+        """The turns that are still there and not extracted."""
+        ids = [turn.id for turn in self.window.turns]
+        glosses = await self.context.engine.log.read_records("Gloss", ids, self.context.scope)
+        done = {record.id for record in glosses if record.superseded_at is None}
+        self.retired_summary_seqs = {record.id: record.seq for record in glosses if record.id not in done}
+        return await self.read_current_turns([name for name in ids if name not in done])
+
+    async def read_current_turns(self, ids: Sequence[str]) -> dict[str, Turn]:
+        """Those of these turns that are there and not forgotten, by their ids."""
+        found = await self.context.engine.log.read_records("Turn", ids, self.context.scope) if ids else []
+        return {turn.id: turn for turn in found if isinstance(turn, Turn) and turn.superseded_at is None}
+
+
+@dataclass
+class _ChangeBuilder:
+    """One attempt. `upserts` are the records so far, each once, `expected_versions` where those that were read stood
+    at first.
+    """
+
+    reconciler: Reconciler
+    write: WriteAttempt
+    turns: Mapping[str, Turn]
+    upserts: dict[Key, Record] = field(default_factory=dict)
+    inserts_if_absent: dict[Key, Record] = field(default_factory=dict)
+    expected_versions: dict[Key, int | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.context = self.reconciler.context
+        self.window, self.draft = self.reconciler.window, self.reconciler.draft
+        self.semantic = SemanticMemory(self.context)
+        self.retriever = CandidateRetriever(self.context)
+        self.new_id = self.context.engine.ids.new_id
+        # by the hash of a claim: the first for sure, then other turns'
+        self.drafts_by_claim: dict[str, list[FactDraft]] = {}
+        self._expect_unchanged(self.turns.values())
+
+    # -- names
+
+    async def resolve_entities(self) -> None:
+        """Find out whom and what the names mean."""
+        stored = await self.context.list_readable("Entity", channels=[self.window.channel])
+        current = [record for record in stored if isinstance(record, Entity) and record.superseded_at is None]
+        self.entities = {entity.id: entity for entity in current}
+        self.resolver = EntityResolver(self.context.scope.user_id, self.window.channel, current)
+        drafts = [draft for draft in self.draft.entities if draft.turn_id in self.turns]
+        alike = await self._find_similar_entities(
+            [d for d in drafts if d.type != PERSON and not self.resolver.is_known(d)]
+        )
+        meant = [self.resolver.resolve_or_create(draft, self.new_id(), alike.get(draft.name, ())) for draft in drafts]
+        first: dict[str, str] = {}
+        for draft, entity_id in zip(drafts, meant, strict=True):
+            first.setdefault(entity_id, draft.turn_id)
+        for entity in self.resolver.extended.values():
+            self._upsert(entity, self.entities[entity.id].seq)
+        for entity in self.resolver.created.values():
+            self._upsert(entity.model_copy(update={"first_seen": self._stated_at(first[entity.id])}), None)
+        for review in self.resolver.reviews:
+            self._expect_entities(review.record_ids)
+            self._upsert(review, None)
+        for draft, entity_id in zip(drafts, meant, strict=True):
+            if entity_id:
+                self._expect_entities([entity_id])
+                self._insert_if_absent(
+                    build_mention(self.context.scope.user_id, self.window.channel, draft.turn_id, entity_id)
+                )
+
+    async def _find_similar_entities(self, drafts: Sequence[EntityDraft]) -> dict[str, list[tuple[Entity, float]]]:
+        """Known entities of the channel like these new names; none for an embedder that sees words alone."""
+        served = self.context.engine.vector_projections[:1]
+        if not drafts or not served or served[0].embedder.identity.startswith("hash:"):
+            return {}
+        texts = [Entity(name=draft.name, description=draft.description).search_text() for draft in drafts]
+        found = await self.retriever.find_similar(texts, Entity)
+        here = [[(self.entities[one.id], cosine) for one, cosine in each if one.id in self.entities] for each in found]
+        return {draft.name: each for draft, each in zip(drafts, here, strict=True)}
+
+    def _expect_entities(self, ids: Sequence[str]) -> Sequence[str]:
+        """These ids of entities, of which the known ones are to be what they were when their names were looked up."""
+        self._expect_unchanged(self.entities[name] for name in ids if name in self.entities)
+        return ids
+
+    # -- facts
+
+    async def add_facts(self) -> None:
+        """Learn each fact, once however often it is said, with all turns that say it, in the place of what it replaces.
+
+        A person is asked only about what no turn says for sure.
+        """
+        for draft in sorted(self.draft.facts, key=lambda draft: bool(draft.review_reason)):
+            if draft.turn_id in self.turns:
+                saying = self.drafts_by_claim.setdefault(hash_claim(draft.claim), [draft])
+                seen = {other.turn_id for other in saying}
+                if (
+                    not draft.review_reason
+                    and draft.agent_private == saying[0].agent_private
+                    and draft.turn_id not in seen
+                ):
+                    saying.append(draft)
+        drafts = [saying[0] for saying in self.drafts_by_claim.values()]
+        sure = [draft for draft in drafts if not draft.review_reason]
+        for draft in drafts:
+            if draft.review_reason:
+                await self._add_review(draft, "ungrounded" if draft.span is None else "doubtful", draft.review_reason)
+        near = dict(zip(
+            [draft.claim for draft in sure], await self.retriever.find_similar([draft.claim for draft in sure], Fact),
+            strict=True
+        ))  # fmt: skip
+        verdicts = await self._classify_contradictions(sure, near)
+        self.target_facts = await self._read_target_facts(sure)
+        for draft in sure:
+            await self._add_fact(draft, near[draft.claim], verdicts.get(draft.claim, []))
+
+    async def _read_target_facts(self, drafts: Sequence[FactDraft]) -> dict[str, Fact]:
+        """Known facts that these replace or end, as they stand now; what was forgotten meanwhile is not known."""
+        wanted = {name for draft in drafts for name in (draft.supersedes_id, draft.ends_fact_id)}
+        ids = [fact.id for fact in self.window.known_facts if fact.id in wanted]
+        found = await self.context.engine.log.read_records("Fact", ids, self.context.scope) if ids else []
+        return {fact.id: fact for fact in found if isinstance(fact, Fact) and fact.status is not Status.FORGOTTEN}
+
+    async def _classify_contradictions(
+        self, drafts: Sequence[FactDraft], similar_by_claim: Mapping[str, Sequence[tuple[Fact, float]]]
+    ) -> dict[str, list[tuple[Fact, ContradictionVerdict]]]:
+        """What a model says of facts that a new one may contradict, where there is a model to ask."""
+        if self.reconciler.classifier is None:
+            return {}
+        pairs: dict[str, list[Fact]] = {}
+        for draft in drafts:
+            mine = set(self.resolver.resolve_all(draft.entities))
+            found = [
+                fact for fact, cosine in similar_by_claim[draft.claim]
+                if normalize_claim(fact.claim) != normalize_claim(draft.claim)
+                and (cosine >= MIN_RELATED_COSINE or mine & set(fact.entity_ids)) and fact.id != draft.supersedes_id
+            ]  # fmt: skip
+            if found and not draft.supersedes_id and not draft.ends_fact_id:
+                pairs[draft.claim] = found
+        said = await self.reconciler.classifier.classify(pairs) if pairs else {}
+        return {claim: [(fact, said[claim, fact.id]) for fact in facts if (claim, fact.id) in said]
+                for claim, facts in pairs.items()}  # fmt: skip
+
+    async def _add_fact(
+        self, draft: FactDraft, similar: Sequence[tuple[Fact, float]],
+        verdicts: Sequence[tuple[Fact, ContradictionVerdict]],
+    ) -> None:  # fmt: skip
+        fields = self._build_fact_fields(draft)
+        fact = build_record(Fact, channel=self._channel(draft), claim=draft.claim, **fields)
+        same = [
+            known for known, cosine in similar if known.channel == fact.channel and is_duplicate(fact, known, cosine)
+        ]
+        claim = same[0].claim if same else draft.claim
+        self._expect_unchanged(same[:1])
+        if older := [known for known, verdict in verdicts if verdict.label == "prefer_old"]:
+            self._expect_unchanged(older)
+            return await self._add_review(draft, "doubtful", "What was known before is better founded.")
+        if (unclear := [known for known, verdict in verdicts if verdict.label == "flag_review"]) and not same:
+            return await self._add_review(draft, "contradiction", "Both cannot hold.", unclear[0])
+        replaced = [(known, verdict.is_correction) for known, verdict in verdicts if verdict.label == "prefer_new"]
+        replaced += (
+            [(self.target_facts[draft.supersedes_id], draft.is_correction)]
+            if draft.supersedes_id in self.target_facts
+            else []
+        )
+        for known, wrong in replaced[:1] if not same else ():
+            if draft.certainty in LOW_CERTAINTIES or fields["trust"] < known.trust:
+                return await self._add_review(
+                    draft, "correction" if wrong else "contradiction", "It is not sure enough.", known
+                )
+            return await self._supersede(draft, known, wrong)
+        if draft.ends_fact_id in self.target_facts:
+            await self._end_fact(self.target_facts[draft.ends_fact_id], draft)
+        try:
+            change, _ = await self.semantic.build_learn_change(
+                self.write, claim, _without_entity_ids(fields), fact.channel
+            )
+        except InvalidRecord as error:
+            if error.field != "depends_on":
+                raise
+            # a premise that rests on this very claim grounds nothing
+            ground = {**_without_entity_ids(fields), "depends_on": ()}
+            change, _ = await self.semantic.build_learn_change(self.write, claim, ground, fact.channel)
+        return await self._merge_change(change, draft, fields)
+
+    async def _supersede(self, draft: FactDraft, known: Fact, is_correction: bool) -> None:
+        """Put the fact in the place of the one it replaces, from when it was said on."""
+        old = await self.semantic.get_current_successor(known.id)
+        fields = self._build_fact_fields(draft)
+        fields["valid_from"] = fields.get("valid_from") or (None if is_correction else self._stated_at(draft.turn_id))
+        change = await self.semantic.build_supersede_change(
+            self.write, old, draft.claim, _without_entity_ids(fields), is_correction=is_correction, channel=old.channel
+        )
+        await self._merge_change(change, draft, fields, replaced_fact=known)
+
+    async def _end_fact(self, known: Fact, draft: FactDraft) -> None:
+        """Let a fact end in the world when it was said to be over."""
+        current = await self.semantic.get_current_successor(known.id)
+        end = draft.valid_to or draft.valid_from or self._stated_at(draft.turn_id)
+        begun = current.valid_from is None or end is None or end > current.valid_from
+        if current.valid_to is None and begun and current.key not in self.upserts:
+            self._upsert(current.model_copy(update={"valid_to": end}), current.seq)
+
+    async def _merge_change(
+        self, change: Change, draft: FactDraft, fields: Mapping[str, Any], replaced_fact: Fact | None = None
+    ) -> None:
+        """Add what a fact changes; a fact that this window changed already is a question."""
+        first, *rest = change.upserts
+        assert isinstance(first, Fact)
+        twice = [put for record in change.upserts if isinstance(put := self.upserts.get(record.key), Fact)]
+        if twice and not rest and twice[0].claim == first.claim:  # the same in other words
+            first = merge_sources(twice[0], first)
+        elif twice:
+            return await self._add_review(
+                draft, "contradiction", "Two things are said of it at once.", replaced_fact or twice[0]
+            )
+        entities = tuple(dict.fromkeys((*first.entity_ids, *fields["entity_ids"])))
+        for record in (first.model_copy(update={"entity_ids": entities}), *rest):
+            self.upserts[record.key] = record
+        # the turns may have been forgotten since they were read
+        self.expected_versions = {**change.expected_versions, **self.expected_versions}
+        return None
+
+    async def _add_review(self, draft: FactDraft, about: str, reason: str, known: Fact | None = None) -> None:
+        """Ask a person. The same question stands once, however often it comes up."""
+        fields = self._build_fact_fields(draft)
+        if about == "contradiction" and known is not None:  # if it is so, then from when it was said on
+            fields["valid_from"] = fields["valid_from"] or self._stated_at(draft.turn_id)
+        proposed = {
+            name: value.isoformat() if isinstance(value, datetime) else value
+            for name, value in {"claim": draft.claim, **fields}.items() if value not in (None, "", ())
+        }  # fmt: skip
+        self._expect_unchanged(() if known is None else (known,))
+        against = f" Known: {known.claim!r}." if known is not None else ""
+        review = build_record(
+            Review, id=self.new_id(), channel=self._channel(draft), about=about,
+            question=f"Is it so that {draft.claim!r}? {reason}{against}", proposed=proposed,
+            record_ids=() if known is None else (known.id,), source_turn_ids=fields["source_turn_ids"],
+        )  # fmt: skip
+        where = Where(kinds=("Review",), channels=(review.channel,), dedup_keys=(review.dedup_key(),))
+        asked = {record.dedup_key() for record in self.upserts.values() if isinstance(record, Review)}
+        if review.dedup_key() not in asked and not await self.context.engine.log.count(self.context.scope, where):
+            self._upsert(review, None)
+
+    def _build_fact_fields(self, draft: FactDraft) -> dict[str, Any]:
+        """What a draft says of a fact beside the claim, and what follows from who said it."""
+        source = _source(self.turns[draft.turn_id])
+        saying = self.drafts_by_claim[hash_claim(draft.claim)]
+        spans = tuple((each.turn_id, *each.span) for each in saying if each.span is not None)
+        known = {fact.id for fact in self.window.known_facts}
+        return {
+            "confidence": CONFIDENCE_BY_CERTAINTY.get(draft.certainty, DEFAULT_CONFIDENCE),
+            "certainty": draft.certainty, "source": RULES_SOURCE if self.reconciler.by_rules else source,
+            "trust": TRUST_BY_SOURCE[source], "subject": draft.subject, "temporal_context": draft.temporal_context,
+            "memory_type": draft.memory_type, "tier": "short" if draft.memory_type == "context" else "long",
+            "tags": draft.tags, "valid_from": draft.valid_from, "valid_to": draft.valid_to,
+            "entity_ids": self._expect_entities(self.resolver.resolve_all(draft.entities)),
+            "source_turn_ids": tuple(each.turn_id for each in saying), "source_spans": spans,
+            "depends_on": tuple(name for name in dict.fromkeys(draft.depends_on) if name in known),
+        }  # fmt: skip
+
+    def _channel(self, draft: FactDraft) -> str:
+        agent = self.window.agent_id
+        return self_channel(agent) if draft.agent_private and agent is not None else self.window.channel
+
+    # -- relations and glosses
+
+    def add_relations(self) -> None:
+        """State the relations between what was named."""
+        for draft in self.draft.relations:
+            source, target = self.resolver.resolve(draft.source), self.resolver.resolve(draft.target)
+            if draft.turn_id in self.turns and source is not None and target is not None and source != target:
+                user_id = self.context.scope.user_id
+                self._expect_entities((source, target))
+                self._insert_if_absent(build_relation(user_id, self.window.channel, (source, target), draft.kind))
+
+    async def add_summaries(self) -> None:
+        """Give each turn its gloss, which marks it as extracted.
+
+        It is empty where nothing was said of the turn, or what was said leans on a turn that was forgotten meanwhile.
+        """
+        said = {draft.turn_id: draft for draft in self.draft.summaries if draft.turn_id in self.turns}
+        others = dict.fromkeys(
+            name for draft in said.values() for name in draft.context_turn_ids if name not in self.turns
+        )
+        leaned_on = await self.reconciler.read_current_turns(list(others))
+        self._expect_unchanged(leaned_on.values())
+        for turn in self.turns.values():
+            draft = said.get(turn.id, TurnSummaryDraft(turn_id=turn.id))
+            if not {*self.turns, *leaned_on}.issuperset(draft.context_turn_ids):
+                draft = TurnSummaryDraft(turn_id=turn.id)
+            gloss = build_record(
+                Gloss, id=turn.id, channel=turn.channel, conversation_id=turn.conversation_id,
+                standalone=draft.standalone, keys=draft.keys,
+                source_turn_ids=tuple(dict.fromkeys((turn.id, *draft.context_turn_ids))),
+                extractor=self.reconciler.extractor,
+            )  # fmt: skip
+            text = gloss.search_text()
+            bare = strip_names(text, self.window.participants) if text else ""
+            bared = gloss.model_copy(update={"bare": bare if bare != text else ""})
+            self._upsert(bared, self.reconciler.retired_summary_seqs.get(turn.id))
+
+    # -- the whole
+
+    def build_change(self) -> Change:
+        """All of it."""
+        return self.write.build_change(
+            *self.upserts.values(),
+            inserts_if_absent=tuple(self.inserts_if_absent.values()),
+            expected_versions=self.expected_versions,
+        )
+
+    def count_by_kind(self) -> dict[str, int]:
+        """How many records of each kind there are."""
+        counts: dict[str, int] = {}
+        for record in self.upserts.values():
+            counts[record.kind] = counts.get(record.kind, 0) + 1
+        return counts
+
+    def _upsert(self, record: Record, seq: int | None) -> None:
+        self.upserts[record.key] = record
+        self.expected_versions.setdefault(record.key, seq)
+
+    def _expect_unchanged(self, records: Iterable[Record]) -> None:
+        """Let these stand where they were read, or where an earlier reader saw them."""
+        for record in records:
+            self.expected_versions.setdefault(record.key, record.seq)
+
+    def _insert_if_absent(self, record: Record) -> None:
+        """Write a record where there is none of its id."""
+        self.inserts_if_absent.setdefault(record.key, record)
+
+    def _stated_at(self, turn_id: str) -> datetime | None:
+        turn = self.turns[turn_id]
+        return turn.timestamp or turn.recorded_at
+
+
+def _source(turn: Turn) -> str:
+    """Whose word a turn is."""
+    if turn.role in ("assistant", "agent"):
+        return "agent"
+    if turn.role == "tool":
+        return "tool"
+    return "import" if turn.metadata.get(IMPORTED_MARK) else "user"
+
+
+def _without_entity_ids(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the entities, some of which are written with the fact, and without what was not said."""
+    return {name: value for name, value in fields.items() if name != "entity_ids" and value is not None}

@@ -1,0 +1,439 @@
+"""The face of one memory for programs with an event loop: everyday verbs, subsystems as properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import cached_property, partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from agentmem.core.procedural_records import Outcome
+from agentmem.core.record import Record
+from agentmem.core.records import Entity, Fact, Goal, Synopsis, Turn, User
+from agentmem.core.scope import GLOBAL, Scope
+from agentmem.engine.engine import Engine, open_engine
+from agentmem.errors import AgentMemError, Closed, InvalidRecord, NotFound
+from agentmem.jobs.job import JobOptions, JobReport, ProgressCallback, no_progress, select_jobs
+from agentmem.memory.announcements import announce
+from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt, MemoryContext
+from agentmem.memory.episodic import EpisodicMemory
+from agentmem.recall.audit import AuditView, RecallAudit
+from agentmem.recall.bundle import MemoryBundle
+from agentmem.recall.context import Context, gather_sources
+from agentmem.recall.options import parse_options
+from agentmem.recall.pipeline import RecallLayer
+from agentmem.recall.request import RateLimiter, RecallRequest
+from agentmem.settings.overrides import SettingsOverrides
+from agentmem.settings.settings import Settings, load_settings
+from agentmem.text.tokenizer import TokenCounter
+
+if TYPE_CHECKING:
+    from agentmem.memory.curation import Curation
+    from agentmem.memory.erasure import Erasure
+    from agentmem.memory.goals import Goals
+    from agentmem.memory.procedural.memory import ProceduralMemory
+    from agentmem.memory.schedules import Schedules
+    from agentmem.memory.semantic.memory import SemanticMemory
+    from agentmem.memory.working.memory import WorkingMemory
+
+
+class EngineHandle:
+    """Settings, and what they open once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.opened: tuple[Engine, RecallLayer] | None = None
+
+    async def open(self) -> None:
+        """Open the stores; twice is fine. Raises what `open_engine` raises."""
+        if self.opened is None:
+            settings = self.settings
+            # before anything is opened
+            parse_options(settings.recall, settings.recall_profile, settings.describe_origin)
+            engine = await open_engine(settings)
+            layer = RecallLayer(
+                engine, settings.recall, profile=settings.recall_profile, settings_fingerprint=settings.fingerprint(),
+                rate_limiter=RateLimiter(settings.recalls_per_second, settings.recall_burst), reranker=engine.reranker,
+                decay=settings.decay, synopsis=settings.synopsis,
+            )  # fmt: skip
+            engine.erasure_callbacks.append(layer.drop_user_caches)
+            engine.auditor.thresholds = {"ranking": layer.options.ranking.model_dump(mode="json")}
+            self.opened = (engine, layer)
+
+    def get(self) -> tuple[Engine, RecallLayer]:
+        """What is open; Closed before `open`."""
+        if self.opened is None:
+            raise Closed("this memory is not open: use `async with AsyncAgentMemory(…)`, or await memory.open()")
+        return self.opened
+
+
+class AsyncAgentMemory:
+    """One memory of one user: episodic, semantic and working memory behind one object.
+
+    `settings` and keyword overrides (any field of Settings: home, embedder, audit_level, clock, seed, …) are read once;
+    the stores are opened by `async with` or `open()`. `channel` is where writes go; reads also cover the agent's own
+    channel, `_swarm` and `_global`. Without a `conversation_id` the first turn starts a new conversation.
+    """
+
+    def __init__(
+        self,
+        user_id: str,
+        *,
+        channel: str = GLOBAL,
+        conversation_id: str | None = None,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        settings: Settings | None = None,
+        **overrides: Unpack[SettingsOverrides],
+    ) -> None:
+        self.scope = Scope(user_id, channel, agent_id, conversation_id, session_id)
+        self._opening = EngineHandle(load_settings(settings, **overrides))
+
+    # -- life
+
+    async def open(self) -> Self:
+        """Open the stores; twice is fine. Raises ConfigError, SchemaMismatch, CorruptStore or StoreUnavailable."""
+        await self._opening.open()
+        return self
+
+    async def close(self) -> None:
+        """Close what is open, for all scoped views; closing twice is fine."""
+        if self._opening.opened is not None:
+            await self._opening.opened[0].close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"AsyncAgentMemory({self.scope.user_id!r}, channel={self.scope.channel!r})"
+
+    def scoped(
+        self,
+        *,
+        user_id: str | None = None,
+        channel: str | None = None,
+        conversation_id: str | None = None,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+    ) -> AsyncAgentMemory:
+        """Another view that shares what is open: another user, channel, conversation, agent or session."""
+        asked: dict[str, Any] = {
+            "user_id": user_id, "channel": channel, "conversation_id": conversation_id, "agent_id": agent_id,
+            "session_id": session_id,
+        }  # fmt: skip
+        other = AsyncAgentMemory.__new__(AsyncAgentMemory)
+        other.scope = replace(self.scope, **{name: value for name, value in asked.items() if value is not None})
+        if user_id not in (None, self.scope.user_id) and conversation_id is None:
+            other.scope = replace(other.scope, conversation_id=None)
+        other._opening = self._opening
+        return other
+
+    @property
+    def engine(self) -> Engine:
+        """What is open; Closed before `open`."""
+        return self._opening.get()[0]
+
+    @cached_property
+    def _context(self) -> MemoryContext:
+        return MemoryContext(self.engine, self.scope)
+
+    # -- subsystems
+
+    @cached_property
+    def episodic(self) -> EpisodicMemory:
+        """Turns and conversations."""
+        return EpisodicMemory(self._context)
+
+    @cached_property
+    def semantic(self) -> SemanticMemory:
+        """Facts, entities and relations."""
+        from agentmem.memory.semantic.memory import SemanticMemory
+
+        return SemanticMemory(self._context)
+
+    @cached_property
+    def working(self) -> WorkingMemory:
+        """What the running session has at hand."""
+        from agentmem.memory.working.memory import WorkingMemory
+
+        return WorkingMemory(self._context)
+
+    @cached_property
+    def procedural(self) -> ProceduralMemory:
+        """What was done, and what works."""
+        from agentmem.memory.procedural.memory import ProceduralMemory
+
+        return ProceduralMemory(self._context)
+
+    @cached_property
+    def goals(self) -> Goals:
+        """What is to be reached."""
+        from agentmem.memory.goals import Goals
+
+        return Goals(self._context)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """What is to be done at which time."""
+        from agentmem.memory.schedules import Schedules
+
+        return Schedules(self._context)
+
+    @cached_property
+    def curation(self) -> Curation:
+        """What fades, what stays, and what says the same."""
+        from agentmem.extraction.claims import dedup_signature
+        from agentmem.memory.curation import Curation
+
+        return Curation(self._context, dedup_signature, self.consolidate)
+
+    @cached_property
+    def audit(self) -> AuditView:
+        """What was done, and why a recall answered as it did."""
+        return AuditView(self._context, self._opening.get()[1])
+
+    @cached_property
+    def _erasure(self) -> Erasure:
+        from agentmem.memory.erasure import Erasure
+
+        return Erasure(self._context)
+
+    # -- storing
+
+    async def store_turn(
+        self, turn: Turn | Mapping[str, Any] | str, *, role: str = "user", speaker: str | None = None,
+        timestamp: datetime | None = None, turn_id: str | None = None, metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Turn:  # fmt: skip
+        """Store one turn and return it as stored; acknowledged when it is committed, before any model runs.
+
+        `turn` is text, a Turn, or a mapping with `content` and optionally `role, turn_id, speaker, timestamp,
+        conversation_id, metadata`. With a `turn_id` (or `idempotency_key`) a retry returns the first result; another
+        payload under it is a Conflict. A naive timestamp is UTC; None is now. Raises InvalidRecord before anything is
+        written, NotFound when that turn was erased since.
+        """
+        if isinstance(turn, str):
+            turn = {
+                "content": turn, "role": role, "speaker": speaker, "timestamp": timestamp, "turn_id": turn_id,
+                "metadata": metadata,
+            }  # fmt: skip
+        elif speaker is not None or timestamp is not None or turn_id is not None or metadata is not None:
+            raise InvalidRecord("give speaker, timestamp, turn_id and metadata inside the turn", field="turn")
+        stored = await self.episodic.store([turn], idempotency_key=idempotency_key)
+        if not stored:
+            raise NotFound("this turn was erased; it is not stored again under the same turn_id")
+        return stored[0]
+
+    async def store_turns(
+        self, turns: Sequence[Turn | Mapping[str, Any] | str], *, idempotency_key: str | None = None
+    ) -> list[Turn]:
+        """Store up to 1,000 turns in one transaction, in order; see `store_turn`. [] for none."""
+        return await self.episodic.store(turns, idempotency_key=idempotency_key)
+
+    async def learn_fact(
+        self, claim: str, *, confidence: float | None = None, source: str | None = None,
+        entity_ids: Sequence[str] | None = None, source_turn_ids: Sequence[str] | None = None,
+        valid_from: datetime | None = None, valid_to: datetime | None = None, temporal_context: str | None = None,
+        tags: Sequence[str] | None = None, depends_on: Sequence[str] | None = None, tier: str | None = None,
+        salience: float | None = None, memory_type: str | None = None, idempotency_key: str | None = None,
+    ) -> Fact:  # fmt: skip
+        """Store what is known, without a model. The same claim again, while current, gains the new sources.
+
+        Confidence (.8 when None) and salience (.5) are within 0 and 1; `tier` is `long` (only ranks lower with time) or
+        `short` (fades). Ids named must be stored. Raises InvalidRecord naming the field.
+        """
+        given: dict[str, Any] = {
+            "confidence": confidence, "source": source, "entity_ids": entity_ids, "source_turn_ids": source_turn_ids,
+            "valid_from": valid_from, "valid_to": valid_to, "temporal_context": temporal_context, "tags": tags,
+            "depends_on": depends_on, "tier": tier, "salience": salience, "memory_type": memory_type,
+        }  # fmt: skip
+        fields = {name: value for name, value in given.items() if value is not None}
+        return await self.semantic.learn_fact(claim, idempotency_key=idempotency_key, **fields)
+
+    async def upsert_entity(self, entity: Entity | Mapping[str, Any], *, idempotency_key: str | None = None) -> Entity:
+        """Store an entity (`name`, `type`, `aliases`, `description`, `properties`), or add to the one of that name."""
+        return await self.semantic.upsert_entity(entity, idempotency_key=idempotency_key)
+
+    async def add_goal(self, goal: Goal | Mapping[str, Any] | str, *, idempotency_key: str | None = None) -> Goal:
+        """Store a goal: its description, a mapping of Goal's fields, or a Goal."""
+        return await self.goals.add(goal, idempotency_key=idempotency_key)
+
+    async def get_goal(self, goal_id: str) -> Goal:
+        """The goal of this id; NotFound when this scope has none."""
+        return await self.goals.get(goal_id)
+
+    async def complete_goal(
+        self, goal_id: str, status: str = "completed", result: str = "", *, cascade: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Goal:  # fmt: skip
+        """End a goal as `completed` or `abandoned`, with what came of it; `cascade` abandons its open sub-goals."""
+        return await self.goals.complete(goal_id, status, result, cascade=cascade, idempotency_key=idempotency_key)
+
+    async def announce(
+        self, text: str, *, expires_in: timedelta | float | None = None, idempotency_key: str | None = None
+    ) -> Fact:
+        """Tell all agents of the user something, until `expires_in` (a timedelta or seconds) has passed if given.
+
+        It is a fact in `_swarm`. Said again while it holds, it is strengthened; only a later end changes its end.
+        """
+        return await announce(self._context, text, expires_in=expires_in, idempotency_key=idempotency_key)
+
+    async def profile(self) -> User:
+        """The user's profile; an empty one when nothing was ever set."""
+        from agentmem.memory.profile import Profile
+
+        return await Profile(self._context).read()
+
+    async def update_profile(
+        self, *, preferences: Mapping[str, Any] | None = None, expertise_areas: Sequence[str] | None = None,
+        communication_style: Mapping[str, Any] | None = None, metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> User:  # fmt: skip
+        """Merge what is given into the profile; None inside a mapping removes that entry."""
+        from agentmem.memory.profile import Profile
+
+        return await Profile(self._context).update(
+            idempotency_key=idempotency_key, preferences=preferences, expertise_areas=expertise_areas,
+            communication_style=communication_style, metadata=metadata,
+        )  # fmt: skip
+
+    # -- recall
+
+    async def remember(
+        self, query: str, *, top_k: int = 10, channels: Sequence[str] | None = None, as_of: datetime | None = None,
+        known_at: datetime | None = None, since: datetime | None = None, until: datetime | None = None,
+        time_window_hours: float | None = None, min_confidence: float | None = None,
+        include: Sequence[str] = ("episodic", "semantic", "procedural"), techniques: Sequence[str] | None = None,
+        reinforce: bool = True,
+    ) -> MemoryBundle:  # fmt: skip
+        """What matters for a query, of all kinds, ranked and explained; printing the bundle gives a readable context.
+
+        `as_of` asks what was true at a moment of the world, `known_at` what was known at a moment of the record;
+        `since` and `until` bound where a record's world time begins. At most `top_k` (1 to 100) per kind and in
+        `items`. What is delivered is reinforced once, unless `reinforce=False`: then nothing changes. An empty store
+        gives an empty bundle. Raises InvalidRecord for an empty query or one over 10,000 characters.
+        """
+        request = RecallRequest(
+            query=query, top_k=top_k, channels=None if channels is None else tuple(channels), as_of=as_of,
+            known_at=known_at, since=since, until=until, time_window_hours=time_window_hours,
+            min_confidence=min_confidence, include=(include,) if isinstance(include, str) else tuple(include),
+            techniques=None if techniques is None else tuple(techniques),
+        )  # fmt: skip
+        engine, layer = self._opening.get()
+        scope = self._context.scope
+        trail = await RecallAudit.begin(engine, scope, "retrieve", request)
+        try:
+            bundle = await layer.recall(request, scope, engine.notices)
+        except AgentMemError as error:
+            await trail.write_row(None, error=type(error).__name__)
+            raise
+        trail.publish(bundle)
+        if reinforce and bundle.receipt.delivered:
+            bundle = await trail.reinforce(bundle)
+        await trail.write_row(bundle.receipt)
+        return bundle
+
+    async def context(self, query: str, max_tokens: int = 4000, *, counter: TokenCounter | None = None) -> Context:
+        """As much of what matters for a query as fits into `max_tokens`, ready for a prompt; it changes nothing.
+
+        Of all tiers: the last turns of the conversation, the synopsis, standing instructions, open goals, and what is
+        found. Tokens are characters / 4, rounded up, unless `counter` (text to number of tokens) is given.
+        """
+        request = RecallRequest(query=query)
+        engine, layer = self._opening.get()
+        scope, others = self._context.scope, partial(gather_sources, self._context, query)
+        trail = await RecallAudit.begin(engine, scope, "context", request)
+        packed = await layer.context(request, scope, max_tokens, counter, engine.notices, others)
+        await trail.write_row(None)
+        return packed
+
+    async def synopsis(self, *, max_tokens: int | None = None, counter: TokenCounter | None = None) -> Synopsis:
+        """Who the user is, and what goes on lately, in at most `max_tokens` (1,000) tokens; no model is asked.
+
+        What a model wrote in the background stands here while the facts behind it do; else it is made of facts.
+        """
+        from agentmem.memory.synopsis import Synopses
+
+        return await Synopses(self._context).read(max_tokens, counter)
+
+    # -- forgetting and taking back
+
+    async def forget(
+        self, record_id: str, hard: bool = False, *, reason: str = "", idempotency_key: str | None = None
+    ) -> ForgetReceipt:
+        """Forget a record. Softly: out of recall, restorable. `hard`: erased everywhere, with a scan in the receipt."""
+        return await self._erasure.forget_id(record_id, hard=hard, reason=reason, idempotency_key=idempotency_key)
+
+    async def restore(self, record_id: str, *, idempotency_key: str | None = None) -> list[Record]:
+        """Bring back what was softly forgotten under this id."""
+        return await self._erasure.restore(record_id, idempotency_key=idempotency_key)
+
+    async def erase(self) -> ErasureReceipt:
+        """Erase everything of this user, in every channel and store; the receipt carries the scan."""
+        return await self._erasure.erase_user()
+
+    async def undo(self, operation_id: str, *, idempotency_key: str | None = None) -> str:
+        """Take an operation back; returns the id of the operation that did. Conflict when later ones built on it."""
+        from agentmem.memory.history import History
+
+        return await History(self._context).undo(operation_id, idempotency_key=idempotency_key)
+
+    async def diff(self, earlier: datetime, later: datetime) -> Diff:
+        """What memory learned, retired and changed between two moments of the record."""
+        from agentmem.memory.history import History
+
+        return await History(self._context).diff(earlier, later)
+
+    async def observe_usage(
+        self, ids: Sequence[str], context_tags: Sequence[str] = (), *, idempotency_key: str | None = None
+    ) -> int:
+        """Note that records were used in an answer, once per key; returns how many were found."""
+        return await self._context.record_usage(ids, context_tags, idempotency_key=idempotency_key)
+
+    async def reflect(
+        self, outcome: bool | str | Mapping[str, Any] | Outcome, *, idempotency_key: str | None = None
+    ) -> Outcome:  # fmt: skip
+        """Say how a conversation or a task ended: True, 'failure: why', or fields of Outcome."""
+        from agentmem.memory.procedural.strategies import Outcomes
+
+        return await Outcomes(self._context).reflect(outcome, idempotency_key=idempotency_key)
+
+    # -- in the background
+
+    async def consolidate(
+        self,
+        job: str | None = None,
+        dry_run: bool = False,
+        *,
+        requeue_dead_letters: bool = False,
+        progress: ProgressCallback = no_progress,
+    ) -> list[JobReport]:
+        """Run the background jobs (or one of them) for this user now; a report of each.
+
+        `consolidate` reads every turn that nobody has read yet, with the language model of the settings, or by rules
+        where none is set. `requeue_dead_letters` takes up what was parked. Raises InvalidRecord for an unknown job,
+        ConfigError for a model that cannot be used; a model that is away is told in the report.
+        """
+        from agentmem.jobs.runner import run_job_for_user
+
+        options = JobOptions(dry_run=dry_run, retry_parked=requeue_dead_letters, progress=progress)
+        return [
+            await run_job_for_user(self.engine, module, self.scope, options) for module in select_jobs(job).values()
+        ]
+
+    # -- projections
+
+    async def lag(self) -> dict[str, int]:
+        """Changes that each projection has still to apply for this user; all 0 when caught up."""
+        return await self.engine.lag(self.scope)
+
+    async def flush(self) -> None:
+        """Wait until every projection has caught up; raises ModelUnavailable when the embedder does not come back."""
+        await self.engine.flush(self.scope)

@@ -1,0 +1,141 @@
+"""Checked reading of single values of a foreign file; every error names file, position and field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, NotRequired, Required, TypedDict, cast
+
+from agentmem.core.clock import to_utc
+from agentmem.core.record import MAX_TEXT_CHARS
+from agentmem.core.scope import check_identifier
+from agentmem.errors import InvalidRecord
+
+ROLE_ALIASES = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "model": "assistant",
+    "bot": "assistant",
+    "system": "system",
+    "developer": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+class TurnInput(TypedDict, total=False):
+    """What `store_turns` takes for one turn."""
+
+    role: Required[str]
+    content: Required[str]
+    turn_id: NotRequired[str]
+    speaker: NotRequired[str]
+    timestamp: NotRequired[datetime]
+    conversation_id: NotRequired[str]
+    metadata: NotRequired[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """Where a value stands: the file, the line (0 when the file is one document), and the path inside of it."""
+
+    file: str
+    line: int = 0
+    path: str = ""
+
+    def child(self, step: str | int) -> SourceLocation:
+        """The place of a field (`qa`) or of an item (`3`) of the value here."""
+        if isinstance(step, int):
+            return replace(self, path=f"{self.path}[{step}]")
+        return replace(self, path=f"{self.path}.{step}" if self.path else step)
+
+    def build_error(self, field: str, message: str) -> InvalidRecord:
+        """The error to raise for a field of the value here."""
+        where = self.file + (f":{self.line}" if self.line else "") + (f": {self.path}" if self.path else "")
+        return InvalidRecord(f"{where}: {field} {message}", field=field)
+
+
+def parse_mapping(value: object, field: str, location: SourceLocation) -> Mapping[str, Any]:
+    """The value as a JSON object."""
+    if not isinstance(value, Mapping):
+        raise location.build_error(field, f"must be an object, got {describe_value(value)}")
+    return cast(Mapping[str, Any], value)
+
+
+def parse_list_field(source: Mapping[str, Any], field: str, location: SourceLocation) -> list[Any]:
+    """A field that must hold a list."""
+    value = source.get(field)
+    if not isinstance(value, list):
+        raise location.build_error(field, f"must be a list, got {describe_value(value)}")
+    return value
+
+
+def parse_text_field(source: Mapping[str, Any], field: str, location: SourceLocation) -> str:
+    """A field that must hold text; it may be empty."""
+    return parse_text(source.get(field), field, location)
+
+
+def parse_text(value: object, field: str, location: SourceLocation) -> str:
+    """Text that can be stored: valid Unicode, at most a million characters."""
+    if not isinstance(value, str):
+        raise location.build_error(field, f"must be text, got {describe_value(value)}")
+    if len(value) > MAX_TEXT_CHARS:
+        raise location.build_error(field, f"must have at most {MAX_TEXT_CHARS:,} characters, got {len(value):,}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise location.build_error(field, "must be valid Unicode without lone surrogates") from None
+    return value
+
+
+def parse_nonempty_text(value: object, field: str, location: SourceLocation) -> str:
+    """Text that must not be empty."""
+    written = parse_text(value, field, location)
+    if not written.strip():
+        raise location.build_error(field, "must not be empty")
+    return written
+
+
+def parse_identifier(value: object, field: str, location: SourceLocation) -> str:
+    """An id or a name: 1 to 200 characters without control characters; a whole number is taken as its digits."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    try:
+        return check_identifier(value, field)
+    except InvalidRecord as error:
+        raise location.build_error(field, str(error).removeprefix(field).strip()) from None
+
+
+def parse_role(value: object, field: str, location: SourceLocation) -> str:
+    """One of user, assistant, system, tool; the names that vendors use for them are translated."""
+    known = ROLE_ALIASES.get(value.strip().lower()) if isinstance(value, str) else None
+    if known is None:
+        raise location.build_error(field, f"must be user, assistant, system or tool, got {describe_value(value)}")
+    return known
+
+
+def parse_datetime(value: object, field: str, location: SourceLocation) -> datetime:
+    """An ISO 8601 date and time, or seconds since 1970; aware, in UTC. Without an offset it is taken as UTC."""
+    try:
+        if isinstance(value, str):
+            return to_utc(datetime.fromisoformat(value.strip()))
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value, UTC)
+    except (ValueError, OverflowError, OSError):
+        pass  # the message below covers what cannot be parsed and what is no time at all
+    raise location.build_error(field, f"must be an ISO 8601 time or seconds since 1970, got {describe_value(value)}")
+
+
+def describe_value(value: object) -> str:
+    """A value for an error message, cut at 60 characters; long lists and objects are only named."""
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}"
+    if isinstance(value, Mapping):
+        return "an object"
+    if value is None:
+        return "nothing"
+    written = ascii(value[:61] if isinstance(value, str) else value)
+    return written if len(written) <= 60 else written[:57] + "..."

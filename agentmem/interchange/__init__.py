@@ -1,1 +1,0 @@
-"""Memory in and out of files: turns of other programs, and our own export."""

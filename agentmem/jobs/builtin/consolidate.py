@@ -1,0 +1,440 @@
+"""The job `consolidate`: turns become knowledge; what is pending, and what newer turns made stale.
+
+What a window gives is one Change: facts, entities, relations, questions, and a gloss for each turn that marks it as
+read. A turn of which no reply can be used is tried again by later runs, and parked with its reason at the third time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from agentmem.core.changes import Change, JournalEntry, WriteAttempt
+from agentmem.core.clock import Stopwatch, derive_id
+from agentmem.core.columns import MAX_TIME, Bools, Ints, RecordColumns
+from agentmem.core.records import Conversation, Fact, Review, Turn, build_record
+from agentmem.core.scope import Scope
+from agentmem.core.telemetry import INFO, WARNING, log_event
+from agentmem.core.truth_maintenance import StaleReason, find_stale, invalid_since
+from agentmem.engine.engine import Engine
+from agentmem.errors import BudgetExceeded, Conflict, InvalidRecord, LeaseLost, ModelUnavailable, NotFound
+from agentmem.extraction.contradiction import CandidateRetriever, ContradictionClassifier
+from agentmem.extraction.drafts import ExtractionDraft, Window
+from agentmem.extraction.llm_extractor import ExtractionResult, extract, extractor_name
+from agentmem.extraction.reconciler import RULES_SOURCE, Reconciler
+from agentmem.extraction.rules import extractor
+from agentmem.extraction.windows import is_substantive, split_into_windows
+from agentmem.jobs.job import JobOptions, JobReport
+from agentmem.jobs.runner import hold_lease, publish_lock
+from agentmem.memory.context import MemoryContext
+from agentmem.models.structured_llm import Budget
+from agentmem.stores.admin import DEAD_LETTER_ATTEMPTS
+from agentmem.stores.values import DeadLetter, Where
+
+MAX_CONTEXT_TURNS = 6  # turns before
+
+PAGE_SIZE = 1000
+COPIED_FIELDS = ("confidence", "certainty", "source", "subject", "temporal_context", "memory_type", "trust")
+
+NAME = "consolidate"
+MINUTES = 15.0
+TRIGGER = "changes"
+WATCHES = ("Turn", "Gloss", "Fact")
+SKIP_BATCH_SIZE = 500  # turns without content that are marked together
+MAX_TURNS_PER_CONVERSATION = 600  # turns of one conversation that are read before the next one is served
+
+
+@dataclass(frozen=True, slots=True)
+class PendingConversation:
+    """A conversation in one channel with turns to extract: their slots in order of position, and those just before."""
+
+    conversation_id: str
+    channel: str
+    ordinals: tuple[int, ...]
+    context_ordinals: tuple[int, ...]
+
+
+def find_pending_conversations(
+    columns: RecordColumns, dead_letter_seqs: Collection[int] = ()
+) -> list[PendingConversation]:
+    """Conversations with turns to extract, the one whose oldest such turn was stored first being first.
+
+    `dead_letter_seqs` are journal positions of turns that were given up.
+    """
+    waiting = _pending_turns_mask(columns)
+    if dead_letter_seqs:
+        waiting &= ~np.isin(columns.seqs, list(dead_letter_seqs))
+    if not waiting.any():
+        return []
+    order = columns.conversation_order()
+    found = []
+    for run in _split_by_conversation(columns, order[_current_turns_mask(columns)[order]]):
+        mine = run[waiting[run]]
+        if len(mine):
+            first = int(np.flatnonzero(waiting[run])[0])
+            before = tuple(int(ordinal) for ordinal in run[max(0, first - MAX_CONTEXT_TURNS) : first])
+            found.append((int(columns.seqs[mine].min()), mine, before))
+    found.sort(key=lambda each: each[0])
+    return [
+        PendingConversation(
+            columns.conversations.values[columns.conversation[mine[0]]],
+            columns.channels.values[columns.channel[mine[0]]],
+            tuple(int(ordinal) for ordinal in mine),
+            before,
+        )
+        for _, mine, before in found
+    ]  # fmt: skip
+
+
+def _current_turns_mask(columns: RecordColumns) -> Bools:
+    active = columns.statuses.mask_for(("active",))[columns.status]
+    turns = columns.kind == columns.kinds.find_code("Turn")
+    return np.asarray(turns & active & (columns.superseded_at == MAX_TIME))
+
+
+def _pending_turns_mask(columns: RecordColumns) -> Bools:
+    """Current turns without a current gloss."""
+    waiting = _current_turns_mask(columns)
+    glosses = (columns.kind == columns.kinds.find_code("Gloss")) & (columns.superseded_at == MAX_TIME)
+    explained = columns.turn[glosses]
+    waiting[explained[explained >= 0]] = False
+    return waiting
+
+
+def _split_by_conversation(columns: RecordColumns, order: Ints) -> Sequence[Ints]:
+    """Slots in order, cut where channel or conversation change."""
+    if not len(order):
+        return []
+    same = (columns.channel[order[1:]] == columns.channel[order[:-1]]) & (
+        columns.conversation[order[1:]] == columns.conversation[order[:-1]]
+    )
+    return np.split(order, np.flatnonzero(~same) + 1)
+
+
+async def request_stale_reviews(engine: Engine, scope: Scope, report: JobReport) -> None:
+    """Put a review for each current fact that rests on a fallen premise and was not asked about for that premise.
+
+    Accepted, the fact stands without its premises; rejected, it stays stale and is not asked about again.
+    """
+    facts = await _read_facts(engine, scope)
+    if not any(fact.depends_on for fact in facts.values()):
+        return
+    now = await engine.now(scope)
+    holding = {fact.claim_hash for fact in facts.values() if fact.claim_hash and invalid_since(fact, now) is None}
+    again = {fact.id for fact in facts.values() if invalid_since(fact, now) is not None and fact.claim_hash in holding}
+    found = {
+        name: why for name, why in find_stale(facts, now, again).items() if invalid_since(facts[name], now) is None
+    }
+    by_channel: dict[str, list[Review]] = {}
+    for name, why in found.items():
+        by_channel.setdefault(facts[name].channel, []).append(_build_review(scope.user_id, facts[name], why))
+    for channel, reviews in by_channel.items():
+        agent = channel.removeprefix("_self_") if channel.startswith("_self_") else None
+        try:
+            entry = await _write_reviews(engine, Scope(scope.user_id, channel, agent), reviews, facts)
+        except Conflict as error:  # others write without a pause: the next run asks
+            report.notes.append(str(error))
+            continue
+        if entry is not None:
+            report.add_counts(review=len(entry.upserts))
+
+
+async def _read_facts(engine: Engine, scope: Scope) -> dict[str, Fact]:
+    """All facts of the user, in every channel."""
+    found: dict[str, Fact] = {}
+    where, read = Where(kinds=("Fact",)), 0
+    while page := await engine.log.find(scope, where, limit=PAGE_SIZE, offset=read):
+        found |= {record.id: record for record in page if isinstance(record, Fact)}
+        read += len(page)
+    return found
+
+
+async def _write_reviews(
+    engine: Engine, scope: Scope, reviews: Sequence[Review], facts: Mapping[str, Fact]
+) -> JournalEntry | None:  # fmt: skip
+    """Put these, but for those that were put before or are about what changed meanwhile: the next run looks at that."""
+    ids, log = [review.id for review in reviews], engine.log
+    named = list(dict.fromkeys(name for review in reviews for name in review.record_ids))
+
+    async def make(write: WriteAttempt) -> Change | None:
+        asked = {record.id for record in await log.read_records("Review", ids, scope)}
+        same = {fact.id for fact in await log.read_records("Fact", named, scope) if fact.seq == facts[fact.id].seq}
+        fresh = [review for review in reviews if review.id not in asked and same.issuperset(review.record_ids)]
+        stand = {facts[name].key: facts[name].seq for review in fresh for name in review.record_ids}
+        return (
+            write.build_change(*fresh, expected_versions={**stand, **dict.fromkeys(each.key for each in fresh)})
+            if fresh
+            else None
+        )
+
+    return await engine.write(scope, "consolidate", make, kind="Review")
+
+
+def _build_review(user_id: str, fact: Fact, reason: StaleReason) -> Review:
+    fields = {name: getattr(fact, name) for name in COPIED_FIELDS if getattr(fact, name) not in ("", None)}
+    return build_record(
+        Review,
+        id=derive_id(user_id, "stale", fact.id, reason.premise.id),
+        channel=fact.channel,
+        about="doubtful",
+        question=f"Does it still hold that {fact.claim!r}? It rested on {reason.premise.claim!r}, which no longer "
+        f"holds.",
+        proposed={"claim": fact.claim, **fields},
+        record_ids=(fact.id, reason.premise.id),
+        source_turn_ids=fact.source_turn_ids,
+    )
+
+
+async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
+    """Extract what the user's turns say that nobody extracted, oldest conversation first.
+
+    Conversations of pleasantries alone cost no call and do not count among `options.limit`. A model that is away or a
+    budget that is spent ends the run, and what was not read waits. In the end facts whose premises fell are put to a
+    person. Raises ConfigError for a model that cannot be used.
+    """
+    engine.check_open()
+    watch = Stopwatch(engine.clock)
+    spending = engine.llms.build_budget() if options.budget is None else options.budget.child()
+    report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
+    if options.retry_parked:
+        await engine.admin.requeue_dead_letters(NAME, scope)
+    work = _ConsolidateRun(engine, scope, options, report, spending)
+    try:
+        await work.run_all()
+    except (BudgetExceeded, ModelUnavailable) as error:
+        if isinstance(error, ModelUnavailable):
+            log_event(WARNING, "model_away", job=NAME, user_id=scope.user_id, error=str(error))
+        report.stop_reason, report.abort_others = str(error), True
+    if not options.dry_run:
+        await request_stale_reviews(engine, scope, report)
+    used = spending.total
+    report.calls, report.tokens, report.cost = used.calls, used.tokens, used.cost
+    report.usage = dict(spending.by_purpose)
+    report.pending = len(
+        find_pending_conversations(await engine.read_columns(scope), await work.read_dead_letter_seqs())
+    )
+    report.seconds = watch.milliseconds() / 1000
+    log_event(INFO, "consolidated", user_id=scope.user_id, conversations=report.conversations, calls=report.calls,
+         pending=report.pending)  # fmt: skip
+    return report
+
+
+class _LeasedConversation(NamedTuple):
+    """Where one conversation is worked on: what it is seen through, and the token of its lease."""
+
+    context: MemoryContext
+    fence: int
+
+
+@dataclass
+class _ConsolidateRun:
+    """One run for one user."""
+
+    engine: Engine
+    scope: Scope
+    options: JobOptions
+    report: JobReport
+    budget: Budget
+    visited: set[tuple[str, str]] = field(default_factory=set)  # conversations that this run is done with
+
+    def __post_init__(self) -> None:
+        llms = self.engine.llms
+        self.llm = llms.for_purpose("extraction", self.budget)
+        verdicts = llms.for_purpose("verdict", self.budget)
+        self.classifier = None if verdicts is None else ContradictionClassifier(verdicts)
+        self.extractor = extractor.EXTRACTOR if self.llm is None else extractor_name(llms.model_name("extraction"))
+
+    async def run_all(self) -> None:
+        """Conversation by conversation, until enough of them needed work or none is left."""
+        worked = 0
+        while worked < self.options.limit:
+            waiting = [each for each in await self._find_pending() if self._conversation_key(each) not in self.visited]
+            if not waiting:
+                return
+            self.options.progress(NAME, len(self.visited), len(self.visited) + len(waiting))
+            self.visited.add(self._conversation_key(waiting[0]))
+            worked += await self._process_conversation(waiting[0])
+
+    async def _find_pending(self) -> list[PendingConversation]:
+        return find_pending_conversations(
+            await self.engine.read_columns(self.scope), await self.read_dead_letter_seqs()
+        )
+
+    async def read_dead_letter_seqs(self) -> set[int]:
+        """Journal positions of turns that were given up."""
+        found = await self.engine.log.dead_letters(self.scope)
+        return {item.seq for item in found if item.projection == NAME and item.attempts >= DEAD_LETTER_ATTEMPTS}
+
+    @staticmethod
+    def _conversation_key(pending: PendingConversation) -> tuple[str, str]:
+        return pending.channel, pending.conversation_id
+
+    async def _process_conversation(self, pending: PendingConversation) -> bool:
+        """Read what waits in one conversation; whether any of it was worth reading."""
+        seat, name = MemoryContext(self.engine, self._scope_of(pending)), f"conversation {pending.conversation_id!r}"
+        try:
+            async with (
+                hold_lease(self.engine, _lease_name(seat.scope), name) as fence,
+                publish_lock(self.engine, seat.scope),
+            ):
+                desk = _LeasedConversation(seat, fence)
+                # Who had it before may have read some of it since we looked.
+                left = [
+                    each
+                    for each in await self._find_pending()
+                    if self._conversation_key(each) == self._conversation_key(pending)
+                ]
+                if not left:
+                    return False
+                pending = left[0]
+                turns = await self._read_turns(pending.ordinals[:MAX_TURNS_PER_CONVERSATION])
+                before = await self._read_turns(pending.context_ordinals)
+                worth = any(is_substantive(turn) for turn in turns)
+                if self.options.dry_run:
+                    self._preview(turns)
+                elif worth:
+                    await self._process_windows(desk, turns, before)
+                else:
+                    await self._mark_skipped(desk, turns)
+        except LeaseLost as error:
+            self.report.notes.append(str(error))
+            return False
+        self.report.conversations += 1
+        return worth
+
+    async def _process_windows(
+        self, leased: _LeasedConversation, turns: Sequence[Turn], context_turns: Sequence[Turn]
+    ) -> None:
+        windows, failed, said = split_into_windows(turns), False, list(context_turns)
+        for number, window in enumerate(windows, 1):
+            last = number == len(windows) and not failed
+            if any(is_substantive(turn) for turn in window):
+                failed |= await self._process_window(leased, window, said[-6:], last=last)
+            else:
+                await self._mark_skipped(leased, window, last=last)
+            said += window
+
+    async def _process_window(
+        self, leased: _LeasedConversation, turns: Sequence[Turn], context_turns: Sequence[Turn], *, last: bool
+    ) -> bool:
+        """Read one window and settle it; whether something of it failed."""
+        known, people = CandidateRetriever(leased.context), (*context_turns, *turns)
+        window = Window(
+            conversation_id=turns[0].conversation_id, channel=turns[0].channel, turns=tuple(turns),
+            context_turns=tuple(context_turns), known_facts=await self._find_known_facts(known, turns),
+            known_entities=await known.find_entities(turns),
+            participants=tuple(dict.fromkeys(turn.speaker for turn in people if turn.speaker)),
+            agent_id=_agent_of(turns),
+        )  # fmt: skip
+        read = await self._extract(window)
+        failed = dict(read.failed)
+        good = replace(window, turns=tuple(turn for turn in turns if turn.id not in failed))
+        if good.turns:
+            try:
+                await self._reconcile(leased, good, read.draft, last=last and not failed)
+            except (Conflict, InvalidRecord, NotFound) as error:  # of these turns alone: the others go on
+                failed |= {turn.id: str(error) for turn in good.turns}
+        await self._record_failures([turn for turn in turns if turn.id in failed], failed)
+        return bool(failed)
+
+    async def _reconcile(
+        self, leased: _LeasedConversation, window: Window, draft: ExtractionDraft, *, last: bool
+    ) -> None:
+        settling = Reconciler(
+            leased.context, window, draft, self.extractor, by_rules=self.llm is None, classifier=self.classifier
+        )
+        operation_id = await self._write(leased, settling, last=last)
+        if operation_id:
+            self.report.operation_ids.append(operation_id)
+            self.report.add_counts(turns=len(window.turns), **{kind.lower(): n for kind, n in settling.counts.items()})
+        self.report.notes += draft.notes
+
+    async def _extract(self, window: Window) -> ExtractionResult:
+        if self.llm is None:
+            return ExtractionResult(draft=await asyncio.to_thread(extractor.extract, window))
+        return await extract(window, self.llm)
+
+    async def _find_known_facts(self, retriever: CandidateRetriever, turns: Sequence[Turn]) -> tuple[Fact, ...]:
+        return await (retriever.find_facts_by_source(RULES_SOURCE) if self.llm is None else retriever.find_facts(turns))
+
+    async def _mark_skipped(self, leased: _LeasedConversation, turns: Sequence[Turn], *, last: bool = True) -> None:
+        """Mark turns that say nothing, without a call."""
+        for start in range(0, len(turns), SKIP_BATCH_SIZE):
+            some = tuple(turns[start : start + SKIP_BATCH_SIZE])
+            window = Window(conversation_id=some[0].conversation_id, channel=some[0].channel, turns=some)
+            at_the_end = last and start + SKIP_BATCH_SIZE >= len(turns)
+            if await self._write(
+                leased, Reconciler(leased.context, window, ExtractionDraft(), self.extractor), last=at_the_end
+            ):
+                self.report.add_counts(skipped=len(some))
+
+    async def _write(self, leased: _LeasedConversation, reconciler: Reconciler, *, last: bool) -> str:
+        """Commit what a window gave, with the end of its conversation where it is the `last`; "" when others did."""
+        window = reconciler.window
+
+        async def build(write: WriteAttempt) -> Change | None:
+            change = await reconciler.build_change(write)
+            return change if change is None or not last else await self._mark_consolidated(change, window, write)
+
+        entry = await self.engine.write(
+            leased.context.scope, NAME, build, kind="Fact", details={"turns": len(window.turns)}, fence=leased.fence
+        )
+        return "" if entry is None else entry.operation_id
+
+    async def _mark_consolidated(self, change: Change, window: Window, write: WriteAttempt) -> Change:
+        """The change, with which its conversation is noted as consolidated."""
+        found = await self.engine.log.read_records("Conversation", [window.conversation_id], self.scope)
+        for record in found[:1]:
+            if isinstance(record, Conversation) and record.superseded_at is None and record.channel == window.channel:
+                done = record.model_copy(update={"consolidated": write.now})
+                expects = {**change.expected_versions, record.key: record.seq}
+                return replace(change, upserts=(*change.upserts, done), expected_versions=expects)
+        return change
+
+    async def _record_failures(self, turns: Sequence[Turn], reasons: Mapping[str, str]) -> None:
+        """Count a try for each turn that failed; parked at the third."""
+        if not turns:
+            return
+        before = {item.seq: item.attempts for item in await self.engine.log.dead_letters(self.scope)
+                  if item.projection == NAME}  # fmt: skip
+        for turn in turns:
+            attempts = before.get(turn.seq, 0) + 1
+            now = self.engine.clock.now()
+            await self.engine.log.write_dead_letter(
+                DeadLetter(NAME, self.scope.user_id, turn.seq, reasons[turn.id], attempts, now)
+            )
+            self.report.failed[turn.id] = reasons[turn.id]
+            if attempts >= DEAD_LETTER_ATTEMPTS:
+                self.report.parked[turn.id] = reasons[turn.id]
+
+    def _preview(self, turns: Sequence[Turn]) -> None:
+        """What a run would do with these turns."""
+        for window in split_into_windows(turns):
+            worth = any(is_substantive(turn) for turn in window)
+            self.report.add_counts(**{"turns" if worth else "skipped": len(window), "windows": int(worth)})
+
+    # -- who works
+
+    def _scope_of(self, pending: PendingConversation) -> Scope:
+        """Writes go where the turns are; an agent's private channel is the agent's."""
+        own = pending.channel.startswith("_self_")
+        agent = pending.channel.removeprefix("_self_") if own else None
+        return Scope(self.scope.user_id, pending.channel, agent, pending.conversation_id)
+
+    async def _read_turns(self, ordinals: Sequence[int]) -> list[Turn]:
+        found = await self.engine.log.read_by_ordinal(list(ordinals), self.scope) if ordinals else []
+        return [record for record in found if isinstance(record, Turn)]
+
+
+def _lease_name(scope: Scope) -> str:
+    return f"{NAME}:{scope.user_id}:{scope.channel}:{scope.conversation_id}"
+
+
+def _agent_of(turns: Sequence[Turn]) -> str | None:
+    """The one agent that speaks in these turns; None for nobody and for several."""
+    agents = {turn.agent_id for turn in turns if turn.agent_id}
+    return agents.pop() if len(agents) == 1 else None

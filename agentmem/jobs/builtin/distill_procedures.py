@@ -1,0 +1,184 @@
+"""What users ask for again and again, or for good, becomes a procedure: "from now on…", "always…", "please don't…".
+
+Every turn is read once, by rules. Asked for once it is a candidate, which no recall finds; asked for twice, or as a
+standing order, it is in force. Nothing is taken from conversations between several people.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from agentmem.core.changes import Change, WriteAttempt, hash_request
+from agentmem.core.clock import Stopwatch
+from agentmem.core.columns import MAX_TIME, Ints, RecordColumns
+from agentmem.core.procedural_records import Procedure
+from agentmem.core.records import Turn
+from agentmem.core.scope import Scope
+from agentmem.core.telemetry import INFO, log_event
+from agentmem.engine.engine import Engine
+from agentmem.errors import Conflict, InvalidRecord, LeaseLost
+from agentmem.extraction.standing_instructions import ExtractedInstruction, extract_instructions
+from agentmem.jobs.due_records import read_dead_letter_seqs, record_failure
+from agentmem.jobs.job import JobOptions, JobReport
+from agentmem.jobs.runner import hold_lease
+from agentmem.memory.context import MemoryContext
+from agentmem.memory.procedural.memory import ProceduralMemory
+from agentmem.memory.procedural.procedures import InstructionRequest
+
+NAME = "distill_procedures"
+MINUTES = 30.0
+TRIGGER = "changes"
+WATCHES = ("Turn",)
+PAGE_SIZE = 500
+MAX_TURNS = 5_000  # read in one run for one user
+TurnInstructions = tuple[Turn, list[ExtractedInstruction]]
+
+
+async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
+    """Read the user's turns that were not read yet, in the order in which they were stored."""
+    engine.check_open()
+    watch = Stopwatch(engine.clock)
+    report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
+    work = _DistillProceduresRun(engine, scope, options, report)
+    if options.retry_parked and not options.dry_run:
+        await engine.admin.requeue_dead_letters(NAME, scope)
+    if options.dry_run:
+        await work.run_all(None)
+        return report
+    try:
+        async with hold_lease(engine, f"{NAME}:{scope.user_id}", "the procedures of this user") as fence:
+            await work.run_all(fence)
+    except LeaseLost as error:
+        report.stop_reason = str(error)
+    report.seconds = watch.milliseconds() / 1000
+    log_event(INFO, "procedures_distilled", user_id=scope.user_id, counts=report.counts, pending=report.pending)
+    return report
+
+
+@dataclass
+class _DistillProceduresRun:
+    """One run for one user."""
+
+    engine: Engine
+    scope: Scope
+    options: JobOptions
+    report: JobReport
+    has_several_users: dict[tuple[int, int], bool] = field(default_factory=dict)  # by conversation and channel
+    retry_seqs: list[int] = field(default_factory=list)  # positions of turns that are to be tried again
+
+    async def run_all(self, fence: int | None) -> None:
+        """Page by page; where a run ends, the next one begins."""
+        state = await self.engine.job_queue.state(NAME, self.scope)
+        columns = await self.engine.read_columns(self.scope)
+        ordinals = _turn_ordinals_after(columns, state.seq)
+        parked = await read_dead_letter_seqs(self.engine, NAME, self.scope)
+        places: set[tuple[int, int]] = set()
+        for start in range(0, min(len(ordinals), MAX_TURNS), PAGE_SIZE):
+            page = ordinals[start : min(start + PAGE_SIZE, MAX_TURNS)]
+            self.options.progress(NAME, start, len(ordinals))
+            for turn, found in await self._extract_instructions(page):
+                places.add(_conversation_codes(columns, turn))
+                if turn.seq not in parked and await self._is_single_user(columns, turn):
+                    await self._add_instructions(columns, turn, found, fence)
+            if fence is not None:  # what was read so far need not be read again
+                reached = min([int(columns.seqs[page[-1]]), *(seq - 1 for seq in self.retry_seqs)])
+                state = replace(state, seq=max(state.seq, reached))
+                await self.engine.job_queue.write_state(state)
+        self.report.conversations = len(places)
+        self.report.pending += max(0, len(ordinals) - MAX_TURNS)
+
+    async def _extract_instructions(self, ordinals: Ints) -> list[TurnInstructions]:
+        """The turns of users that give orders, with these."""
+        records = await self.engine.log.read_by_ordinal([int(ordinal) for ordinal in ordinals], self.scope)
+        turns = [record for record in records if isinstance(record, Turn) and record.role == "user"]
+        self.report.add_counts(turns=len(turns))
+        return await asyncio.to_thread(_extract_all, turns)
+
+    async def _is_single_user(self, columns: RecordColumns, turn: Turn) -> bool:
+        """Whether one person speaks in the turn's conversation: what several say to each other is no order."""
+        place = _conversation_codes(columns, turn)
+        if place not in self.has_several_users:
+            here = (columns.kind == columns.kinds.find_code("Turn")) & (columns.superseded_at == MAX_TIME)
+            here &= (columns.conversation == place[0]) & (columns.channel == place[1]) & (columns.speaker >= 0)
+            ordinals = np.flatnonzero(here)
+            _, first = np.unique(columns.speaker[ordinals], return_index=True)
+            users = 0
+            if len(first) > 1:
+                said = await self.engine.log.read_by_ordinal([int(ordinal) for ordinal in ordinals[first]], self.scope)
+                users = sum(isinstance(one, Turn) and one.role == "user" for one in said)
+            self.has_several_users[place] = users > 1
+        return not self.has_several_users[place]
+
+    async def _add_instructions(
+        self, columns: RecordColumns, turn: Turn, instructions: Sequence[ExtractedInstruction], fence: int | None
+    ) -> None:
+        """Take in what one turn asks for, once however often the turn is read."""
+        if fence is None:
+            self.report.add_counts(orders=len(instructions))
+            return
+        agent = turn.channel.removeprefix("_self_") if turn.channel.startswith("_self_") else None
+        seat = MemoryContext(self.engine, Scope(self.scope.user_id, turn.channel, agent, turn.conversation_id))
+        procedural, options = ProceduralMemory(seat), self.engine.settings.procedural
+        alike = await procedural.find_similar([order.instruction or turn.content for order in instructions])
+        before = _earlier_turn_ids(columns, turn)
+        asked = [
+            InstructionRequest(
+                order.instruction, order.trigger, (turn.id,) if order.instruction else before, order.is_standing,
+                order.is_revocation, near,
+            )
+            for order, near in zip(instructions, alike, strict=True)
+        ]  # fmt: skip
+
+        async def make(write: WriteAttempt) -> Change | None:
+            current = await self.engine.log.read_records("Turn", [turn.id], seat.scope)
+            if not current or current[0].superseded_at is not None:
+                return None
+            expects = {current[0].key: current[0].seq}
+            change = await procedural.build_request_change(write, asked, expects, threshold=options.asked)
+            return change if change.upserts else None
+
+        try:
+            entry = await self.engine.write(
+                seat.scope, NAME, make, kind="Procedure", idempotency_key=turn.id,
+                request_hash=hash_request(turn=turn.id), fence=fence,
+            )  # fmt: skip
+        except (Conflict, InvalidRecord) as error:  # of this turn alone: the others go on
+            if await record_failure(self.engine, self.scope, self.report, turn, str(error)):
+                self.retry_seqs.append(turn.seq)
+            return
+        if entry is not None and not entry.already_applied:
+            self.report.operation_ids.append(entry.operation_id)
+            for stored in entry.upserts:
+                if isinstance(stored.record, Procedure):
+                    self.report.add_counts(**{stored.record.procedure_status: 1})
+
+
+def _extract_all(turns: Sequence[Turn]) -> list[TurnInstructions]:
+    found = [(turn, extract_instructions(turn.content)) for turn in turns]
+    return [(turn, given) for turn, given in found if given]
+
+
+def _turn_ordinals_after(columns: RecordColumns, seq: int) -> Ints:
+    """Slots of the current turns stored beyond a journal position, in this order."""
+    mask = (
+        (columns.kind == columns.kinds.find_code("Turn")) & (columns.superseded_at == MAX_TIME) & (columns.seqs > seq)
+    )
+    ordinals = np.flatnonzero(mask & columns.statuses.mask_for(("active",))[columns.status])
+    return np.asarray(ordinals[np.argsort(columns.seqs[ordinals], kind="stable")])
+
+
+def _conversation_codes(columns: RecordColumns, turn: Turn) -> tuple[int, int]:
+    return columns.conversations.find_code(turn.conversation_id), columns.channels.find_code(turn.channel)
+
+
+def _earlier_turn_ids(columns: RecordColumns, turn: Turn) -> tuple[str, ...]:
+    """The turns before this one in its conversation and channel."""
+    conversation, channel = _conversation_codes(columns, turn)
+    here = (columns.conversation == conversation) & (columns.channel == channel) & (columns.position < turn.index)
+    return tuple(
+        columns.ids[ordinal] for ordinal in np.flatnonzero(here & (columns.kind == columns.kinds.find_code("Turn")))
+    )

@@ -1,0 +1,162 @@
+"""Due schedules are handed over: to a function of this program, to a service on this machine, or to the session store.
+
+Exactly one worker takes on a run, before it hands it over. What could not be handed over, and what a worker took on and
+died with, leaves an audit row that says so; it is not handed over twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from agentmem.core.procedural_records import Schedule
+from agentmem.core.redaction import failure_reason
+from agentmem.core.scope import Scope
+from agentmem.core.telemetry import WARNING, log_event
+from agentmem.engine.engine import Engine
+from agentmem.errors import AgentMemError
+from agentmem.jobs.job import JobOptions, JobReport
+from agentmem.jobs.runner import leased_job
+from agentmem.memory.context import MemoryContext
+from agentmem.memory.schedules import CALLBACK_KEY, Schedules, is_lost
+
+NAME = "schedules"
+MINUTES = 1.0
+TRIGGER = "due"
+BATCH_SIZE = 100  # schedules of one user in one run
+MAX_CONCURRENT = 8  # handed over side by side
+DELIVERY_TIMEOUT_SECONDS = 30.0  # seconds for one; half of what a run may take before it counts as lost
+WEBHOOK_TIMEOUT_SECONDS = 10.0
+SESSION_TTL_SECONDS = 86_400.0  # in the session store
+
+
+@leased_job(NAME)
+async def run(
+    engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int
+) -> None:  # fmt: skip
+    """Hand over what is due of this user, and note what was lost."""
+    now = engine.clock.now()
+    keys = await engine.job_queue.due_records(NAME, now, scope, BATCH_SIZE)
+    found = await engine.log.read_records("Schedule", [name for _, name in keys], scope)
+    work = _ScheduleDelivery(engine, report, fence, asyncio.Semaphore(MAX_CONCURRENT))
+    if options.dry_run:
+        report.add_counts(due=len(found))
+    else:
+        await work.deliver_all([item for item in found if isinstance(item, Schedule)])
+    report.pending = int(len(keys) == BATCH_SIZE)
+
+
+@dataclass
+class _ScheduleDelivery:
+    engine: Engine
+    report: JobReport
+    fence: int
+    semaphore: asyncio.Semaphore
+
+    async def deliver_all(self, schedules: Sequence[Schedule]) -> None:
+        """Side by side, to the end of each; then the first error, if there was one, is raised."""
+        for error in await asyncio.gather(*map(self.deliver_one, schedules), return_exceptions=True):
+            if isinstance(error, BaseException):
+                raise error
+
+    async def deliver_one(self, schedule: Schedule) -> None:
+        """Take on a run, hand it over, and report it as done, or as failed."""
+        own = schedule.channel.startswith("_self_")
+        agent = schedule.channel.removeprefix("_self_") if own else schedule.agent_id
+        scope = Scope(schedule.user_id, schedule.channel, agent)
+        schedules = Schedules(MemoryContext(self.engine, scope))
+        async with self.semaphore:
+            if is_lost(schedule, self.engine.clock.now()):
+                if await schedules.mark_done(schedule, fence=self.fence):
+                    await self._record_failure(scope, schedule, "lost: whoever took it on never reported it")
+                else:  # reported by now
+                    self.report.add_counts(skipped=1)
+                return
+            claimed = await schedules.claim(schedule, fence=self.fence)
+            if claimed is None:
+                self.report.add_counts(skipped=1)
+                return
+            self.report.operation_ids.append(claimed.operation_id)
+            try:
+                async with asyncio.timeout(DELIVERY_TIMEOUT_SECONDS):
+                    await deliver(self.engine, scope, claimed)
+                self.report.add_counts(delivered=1)
+            except Exception as error:  # noqa: BLE001 - a function of the program may raise anything
+                await self._record_failure(scope, claimed, _describe_error(error))
+            await schedules.mark_done(claimed, fence=self.fence)
+
+    async def _record_failure(self, scope: Scope, schedule: Schedule, reason: str) -> None:
+        self.report.add_counts(failed=1)
+        self.report.failed[schedule.name] = reason
+        log_event(WARNING, "schedule_failed", user_id=scope.user_id, schedule_id=schedule.id, error=reason)
+        due = None if schedule.running is None else schedule.running.isoformat()
+        row = self.engine.auditor.build_write_entry(
+            "deliver_schedule", scope, memory_type="procedural", operation_id=schedule.operation_id, error=reason,
+            metadata={"ids": [schedule.id], "due_at": due},
+        )  # fmt: skip
+        if row is not None:
+            await self.engine.log.write_audit([row])
+
+
+async def deliver(engine: Engine, scope: Scope, schedule: Schedule) -> None:
+    """Hand a run over to the function of `on_due`, else to `worker.webhook`, else into the session store.
+
+    Raises whatever goes wrong there; from a service that answers with anything but 200 to 299, an OSError.
+    """
+    callback = engine.process_state.get(CALLBACK_KEY)
+    webhook = engine.settings.worker.webhook
+    if callback is not None:
+        if inspect.iscoroutinefunction(callback):
+            await callback(schedule)
+        elif inspect.isawaitable(later := await asyncio.to_thread(callback, schedule)):
+            await later
+    elif webhook is not None:
+        await asyncio.to_thread(_post, webhook, build_payload(schedule))
+    else:
+        await engine.session.set(
+            scope, f"schedule:{schedule.channel}:{schedule.name}", build_payload(schedule), ttl=SESSION_TTL_SECONDS
+        )
+
+
+def build_payload(schedule: Schedule) -> dict[str, Any]:
+    """What whoever runs a schedule has to know, as JSON knows it."""
+    fields = ("id", "name", "prompt", "source", "user_id", "channel", "agent_id", "cron", "timezone", "every_seconds")
+    moments = {"due_at": schedule.running, "next_at": schedule.next_at, "created_at": schedule.created_at}
+    return {
+        **{name: getattr(schedule, name) for name in fields},
+        **{name: None if moment is None else moment.isoformat() for name, moment in moments.items()},
+    }
+
+
+def _post(url: str, document: Mapping[str, Any]) -> None:
+    """Send a document to a service on this machine, past any proxy."""
+    parts = urlsplit(url)
+    cls = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = cls(parts.hostname or "", parts.port, timeout=WEBHOOK_TIMEOUT_SECONDS)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    try:
+        connection.request("POST", path, json.dumps(document).encode(), {"Content-Type": "application/json"})
+        status = connection.getresponse().status
+    finally:
+        connection.close()
+    if not 200 <= status < 300:
+        raise WebhookRefusal(f"the service answered {status}")
+
+
+class WebhookRefusal(OSError):
+    """The service of `worker.webhook` answered, but not that it took the run."""
+
+
+def _describe_error(error: Exception) -> str:
+    """What went wrong: in our own words; of a function's error the kind alone, for its text may hold anything."""
+    kind = type(error).__name__
+    if isinstance(error, AgentMemError | WebhookRefusal):
+        return f"{kind}: {error}"
+    reason = failure_reason(error)
+    return kind if isinstance(error, TimeoutError) or reason == kind else f"{kind}: {reason}"

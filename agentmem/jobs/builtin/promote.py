@@ -1,0 +1,150 @@
+"""Facts that proved themselves: short-lived ones are kept for long, a project's are made known in every channel.
+
+What a person took back by `undo` is not promoted again by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agentmem.core.lifecycle import (
+    PROMOTE,
+    NextDue,
+    decay_score_now,
+    next_due,
+    promotable_to_global_since,
+    promotable_to_long_since,
+)
+from agentmem.core.record import Key
+from agentmem.core.records import Fact
+from agentmem.core.scope import Scope
+from agentmem.engine.engine import Engine
+from agentmem.errors import Conflict, InvalidRecord, NotFound
+from agentmem.jobs.job import JobOptions, JobReport, context_for
+from agentmem.jobs.runner import leased_job
+from agentmem.memory.semantic.promotion import FactPromotion, PromotionAuthority, PromotionResult
+from agentmem.stores.job_queue import DueDate
+from agentmem.stores.values import RecordUsage
+
+NAME = PROMOTE
+MINUTES = 60.0
+TRIGGER = "due"
+MAX_FACTS = 500  # facts looked at in one run
+LONG_TERM_THRESHOLDS = ("score", "use_count", "within_days")
+GLOBAL_THRESHOLDS = ("confidence", "access_count", "conversations")
+
+
+@leased_job(NAME)
+async def run(
+    engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int
+) -> None:  # fmt: skip
+    """Promote what is due; each promotion is one operation.
+
+    Counts: `kept` for long, `spread` to every channel. Notes say why, and which pages of the vault were not written.
+    """
+    now = engine.clock.now()
+    keys = await engine.job_queue.due_records(NAME, now, scope, limit=MAX_FACTS + 1)
+    report.pending = len(keys[MAX_FACTS:])
+    work = _PromoteRun(engine, scope, report, now, fence)
+    for number, (fact, usage) in enumerate(await work.read_due_facts(keys[:MAX_FACTS])):
+        options.progress(NAME, number, len(keys[:MAX_FACTS]))
+        await work.promote_fact(fact, usage)
+
+
+@dataclass
+class _PromoteRun:
+    """One run for one user."""
+
+    engine: Engine
+    scope: Scope
+    report: JobReport
+    now: datetime
+    fence: int
+
+    async def read_due_facts(self, keys: Sequence[Key]) -> list[tuple[Fact, RecordUsage | None]]:
+        """The facts that are due with their usage; what else was due, or is gone, is so no more."""
+        records = await self.engine.log.read_records(
+            "Fact", [name for kind, name in keys if kind == "Fact"], self.scope
+        )
+        used = await self.engine.log.usage(keys, self.scope)
+        facts = {record.key: record for record in records if isinstance(record, Fact)}
+        if not self.report.dry_run:
+            stray = [DueDate(*key, None) for key in keys if key not in facts]
+            await self.engine.job_queue.set_due_dates(self.scope, stray)
+        return [(facts[key], used.get(key)) for key in keys if key in facts]
+
+    async def promote_fact(self, fact: Fact, usage: RecordUsage | None) -> None:
+        """Promote a fact as far as it deserves, and note when it is due next."""
+        laws = self.engine.settings
+        lasting, everywhere = (
+            self._is_reached(since(fact, usage, laws))
+            for since in (promotable_to_long_since, promotable_to_global_since)
+        )
+        if (lasting or everywhere) and await self._was_undone(fact):
+            await self._set_due_date(fact, None, unscheduled=True)
+            return
+        memory = FactPromotion(context_for(self.engine, self.scope, fact.channel))
+        try:
+            if lasting:
+                fact = await self._promote_to_long_term(memory, fact, usage)
+            if everywhere:
+                fact = await self._promote_to_global(memory, fact, usage)
+        except Conflict as error:  # others are writing to it: it stays due
+            self.report.notes.append(str(error))
+            return
+        except (InvalidRecord, NotFound) as error:  # it holds no longer, or its copy cannot be
+            self.report.notes.append(str(error))
+            await self._set_due_date(fact, None, unscheduled=True)
+            return
+        await self._set_due_date(fact, usage)
+
+    async def _set_due_date(self, fact: Fact, usage: RecordUsage | None, *, unscheduled: bool = False) -> None:
+        """Note when the fact is due next; `unscheduled` by itself, until it is used again."""
+        if self.report.dry_run:
+            return
+        due = NextDue() if unscheduled else next_due(fact, usage, self.now, self.engine.settings)
+        await self.engine.job_queue.set_due_dates(
+            self.scope, [DueDate(*fact.key, due.due_at, due.due_for, due.review_priority)]
+        )
+
+    def _is_reached(self, since: datetime | None) -> bool:
+        return since is not None and since <= self.now
+
+    async def _was_undone(self, fact: Fact) -> bool:
+        """Whether the fact was promoted before, and is not any more."""
+        versions = [each for each in await self.engine.log.versions(fact.key, self.scope) if isinstance(each, Fact)]
+        kept = fact.tier == "short" and any(each.tier == "long" for each in versions)
+        return kept or (fact.promoted_to is None and any(each.promoted_to for each in versions))
+
+    async def _promote_to_long_term(self, memory: FactPromotion, fact: Fact, usage: RecordUsage | None) -> Fact:
+        settings, used = self.engine.settings, usage.use_count if usage else 0
+        score = decay_score_now(fact, usage, self.now, settings.decay)
+        assert fact.recorded_at is not None, "it is stored"
+        reason = f"score {score:.2f} at the age of {(self.now - fact.recorded_at).days} days"
+        if used >= settings.promotion.use_count:
+            reason = f"used {used} times within {settings.promotion.within_days:g} days"
+        return await self._promote("kept", fact, reason, memory.promote_to_long_term, LONG_TERM_THRESHOLDS)
+
+    async def _promote_to_global(self, memory: FactPromotion, fact: Fact, usage: RecordUsage | None) -> Fact:
+        accesses, conversations = (usage.access_count, usage.conversations) if usage else (0, 0)
+        reason = f"confidence {fact.confidence:.2f}, recalled {accesses} times in {conversations} conversations"
+        return await self._promote("spread", fact, reason, memory.copy_to_global, GLOBAL_THRESHOLDS)
+
+    async def _promote(
+        self, action: str, fact: Fact, reason: str, promote: Any, threshold_names: Sequence[str]
+    ) -> Fact:
+        """Promote by a verb, under the thresholds of these names; the fact as it stands then."""
+        thresholds = {name: getattr(self.engine.settings.promotion, name) for name in threshold_names}
+        done = PromotionResult(fact)
+        if not self.report.dry_run:
+            done = await promote(fact.id, reason, authority=PromotionAuthority(thresholds, self.fence))
+        self.report.notes.append(f"{fact.id}: {action}: {reason}")
+        self.report.add_counts(**{action: 1})
+        if done.operation_id:
+            self.report.operation_ids.append(done.operation_id)
+        if done.note:
+            self.report.notes.append(done.note)
+        return done.fact

@@ -1,0 +1,213 @@
+"""Who the user is and what goes on lately, written down for each channel whose facts changed: by a model, or of facts.
+
+Where nothing changed, no model is asked and nothing is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from agentmem.core.clock import Stopwatch
+from agentmem.core.columns import RecordColumns
+from agentmem.core.records import Synopsis, SynopsisSection
+from agentmem.core.scope import Scope
+from agentmem.core.telemetry import INFO, WARNING, log_event
+from agentmem.engine.engine import Engine
+from agentmem.errors import BudgetExceeded, Conflict, InvalidModelOutput, LeaseLost, ModelUnavailable
+from agentmem.jobs.job import JobOptions, JobReport
+from agentmem.jobs.runner import hold_lease
+from agentmem.memory.context import MemoryContext
+from agentmem.memory.synopsis import (
+    SECTIONS,
+    assemble_sections,
+    channel_scope,
+    find_stored_synopsis,
+    is_fresh,
+    split_token_budget,
+    write_synopsis,
+)
+from agentmem.memory.synopsis_sources import (
+    MADE_FROM_FACTS,
+    SourceSnapshot,
+    SynopsisSources,
+    read_sources,
+    take_snapshot,
+    take_snapshots,
+)
+from agentmem.memory.synopsis_writer import generate_synopsis
+from agentmem.models.structured_llm import Budget, StructuredLLM
+
+NAME = "synopsis"
+MINUTES = 60.0
+TRIGGER = "changes"
+WATCHES = ("Turn", "Fact", "User", "Goal", "Synopsis")
+MADE_WITHOUT_MODEL = f"{MADE_FROM_FACTS}, for the model was away"  # who made a tier that is to be made again
+
+
+async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
+    """Write the synopsis of each channel of the user in which something changed.
+
+    A model that is away or a budget that is spent leaves what is put together from facts, and the run is tried again.
+    Raises ConfigError for a model that cannot be used.
+    """
+    engine.check_open()
+    watch = Stopwatch(engine.clock)
+    spending = engine.llms.build_budget() if options.budget is None else options.budget.child()
+    report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
+    asker = engine.llms.for_purpose(NAME, spending)
+    work = _WriteSynopsesRun(engine, scope, options, report, asker, engine.llms.model_name(NAME))
+    if options.dry_run:
+        report.add_counts(synopsis=len(await work.find_stale_synopses()))
+        return report
+    try:
+        async with hold_lease(engine, f"{NAME}:{scope.user_id}", f"job {NAME} of {scope.user_id!r}") as fence:
+            await work.run_all(fence)
+    except LeaseLost as error:
+        report.stop_reason = str(error)
+    _set_usage(report, spending)
+    report.seconds = watch.milliseconds() / 1000
+    log_event(INFO, "synopsis_written", user_id=scope.user_id, counts=report.counts, calls=report.calls)
+    return report
+
+
+def _set_usage(report: JobReport, budget: Budget) -> None:
+    used = budget.total
+    report.calls, report.tokens, report.cost = used.calls, used.tokens, used.cost
+    report.usage = dict(budget.by_purpose)
+
+
+@dataclass(frozen=True)
+class _StaleSynopsis:
+    """A channel with something to write: what is stored, and the tiers that do not hold any more."""
+
+    channel: str
+    snapshot: SourceSnapshot
+    stored: Synopsis | None
+    stale_sections: tuple[str, ...]
+
+
+@dataclass
+class _WriteSynopsesRun:
+    """One run for one user."""
+
+    engine: Engine
+    scope: Scope
+    options: JobOptions
+    report: JobReport
+    llm: StructuredLLM | None
+    model_name: str
+    unavailable_reason: str = field(default="")  # why the model is not asked any more
+
+    async def find_stale_synopses(self) -> list[_StaleSynopsis]:
+        """The channels in which something changed."""
+        columns, now = await self._read_columns()
+        found = []
+        for channel, seen in (await take_snapshots(columns, sorted(columns.channels.values), now)).items():
+            known = await self._read_stored(channel)
+            if known is None and not seen.visible.any():
+                continue
+            stale = tuple(name for name in SECTIONS if not self._is_fresh(known, name, seen, columns, now))
+            if stale:
+                found.append(_StaleSynopsis(channel, seen, known, stale))
+        return found
+
+    def _is_fresh(
+        self, known: Synopsis | None, name: str, snapshot: SourceSnapshot, columns: RecordColumns, now: datetime
+    ) -> bool:
+        if known is None:
+            return False
+        tier: SynopsisSection = getattr(known, name)
+        again = self.llm is not None and tier.made_by == MADE_WITHOUT_MODEL
+        return (
+            not again and is_fresh(tier, snapshot, name, now + timedelta(1)) and snapshot.has_all(columns, tier.shown)
+        )
+
+    async def _read_stored(self, channel: str) -> Synopsis | None:
+        found = await find_stored_synopsis(MemoryContext(self.engine, self.scope), channel)
+        return found if found is not None and found.superseded_at is None else None
+
+    async def run_all(self, fence: int) -> None:
+        """Channel by channel."""
+        waiting = await self.find_stale_synopses()
+        for number, each in enumerate(waiting):
+            self.options.progress(NAME, number, len(waiting))
+            try:
+                await self._write_synopsis(each, fence)
+            except Conflict as error:  # somebody writes on; the next run finds what came of it
+                self.report.failed[each.channel] = str(error)
+                self.report.pending += 1
+
+    async def _write_synopsis(self, stale: _StaleSynopsis, fence: int) -> None:
+        scope = channel_scope(self.scope.user_id, stale.channel)
+        columns, now = await self._read_columns()
+        seen = take_snapshot(columns, stale.channel, now)
+        material = await read_sources(self.engine, scope, columns, seen)
+        tiers = assemble_sections(material, seen, now, self.engine.settings.synopsis)
+        tiers |= await self._generate_sections(material, tiers, stale.stale_sections, now)
+        if stale.stored is not None:
+            tiers |= {name: getattr(stale.stored, name) for name in SECTIONS if name not in stale.stale_sections}
+
+        async def moved() -> bool:
+            columns, now = await self._read_columns()
+            later = take_snapshot(columns, stale.channel, now)
+            shown = [key for tier in tiers.values() for key in tier.shown]
+            return (later.identity_digest, later.context_digest) != (
+                seen.identity_digest,
+                seen.context_digest,
+            ) or not later.has_all(columns, shown)
+
+        entry = await write_synopsis(
+            MemoryContext(self.engine, scope), tiers, dict(material.versions), is_obsolete=moved, fence=fence
+        )
+        if entry is None:
+            self.report.pending += await moved()
+            return
+        self.report.operation_ids.append(entry.operation_id)
+        self.report.add_counts(synopsis=1)
+
+    async def _generate_sections(
+        self,
+        sources: SynopsisSources,
+        sections: dict[str, SynopsisSection],
+        stale_sections: tuple[str, ...],
+        now: datetime,
+    ) -> dict[str, SynopsisSection]:
+        """The stale tiers as the model words them; those of which nothing could be used are left out."""
+        if self.llm is None or sources.is_empty:
+            return {}
+        if not self.unavailable_reason:
+            try:
+                return await self._request_sections(sources, sections, stale_sections, now)
+            except InvalidModelOutput as error:
+                self.report.notes.append(f"put together from facts: {error}")
+                return {}
+            except (BudgetExceeded, ModelUnavailable) as error:
+                log_event(WARNING, "model_away", job=NAME, user_id=self.scope.user_id, error=str(error))
+                self.unavailable_reason = str(error)
+                self.report.stop_reason, self.report.abort_others = self.unavailable_reason, True
+        return {name: sections[name].model_copy(update={"made_by": MADE_WITHOUT_MODEL}) for name in stale_sections}
+
+    async def _request_sections(
+        self,
+        sources: SynopsisSources,
+        sections: dict[str, SynopsisSection],
+        stale_sections: tuple[str, ...],
+        now: datetime,
+    ) -> dict[str, SynopsisSection]:
+        options = self.engine.settings.synopsis
+        deadline = None if self.engine.is_deterministic else options.deadline
+        assert self.llm is not None
+        found = await generate_synopsis(sources, self.llm, split_token_budget(options.max_tokens, options), deadline)
+        out = {}
+        for name in stale_sections:
+            sentences = tuple(found.sentences[name])
+            if sentences:
+                by = {"sentences": sentences, "shown": found.shown, "made_by": self.model_name, "made_at": now}
+                out[name] = sections[name].model_copy(update=by)
+            elif sections[name].sentences:
+                self.report.notes.append(f"{name} put together from facts: no sentence of the reply rests on them")
+        return out
+
+    async def _read_columns(self) -> tuple[RecordColumns, datetime]:
+        return await self.engine.read_columns(self.scope), await self.engine.now(self.scope)

@@ -1,0 +1,119 @@
+"""What runs while nobody asks: one file per job, found by its name.
+
+A job module `agentmem/jobs/builtin/<job>.py` that people can ask for defines
+`async def run(resources: Engine, scope: Scope, options: JobOptions) -> JobReport`. It works for one user, leased,
+and may be stopped at any point: what it did stays, what it did not do waits for the next run.
+
+A worker runs those with a `TRIGGER`, every `MINUTES`: `changes` for users who wrote since, `due` for users with records
+that crossed a threshold of the job. `clock` is for work that concerns no user by itself, and such a job defines
+`async def run_for_all(resources: Engine, operator: Operator, options: JobOptions) -> JobReport` in place of `run`.
+Beside `changes`, `WATCHES` names the kinds of records that concern the job: what jobs write wakes others the less.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from agentmem.core.scope import Scope
+from agentmem.errors import InvalidRecord
+from agentmem.jobs import builtin
+from agentmem.memory.context import MemoryContext
+from agentmem.models.structured_llm import Budget, LLMUsage
+
+if TYPE_CHECKING:
+    from agentmem.engine.engine import Engine
+
+
+ProgressCallback = Callable[[str, int, int], None]
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """For callers who do not watch."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """How a job is run. `dry_run` changes nothing; `retry_parked` takes up what was parked; `progress` is told what is
+    done.
+
+    `limit` is how many conversations that need work one run takes on. `budget` is the account of a longer run that
+    this one is a part of.
+    """
+
+    dry_run: bool = False
+    retry_parked: bool = False
+    limit: int = 10
+    progress: ProgressCallback = no_progress
+    budget: Budget | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class JobReport:
+    """What one run of a job did for one user.
+
+    `counts` are records written by kind, turns read and skipped; `operation_ids` can be undone one by one. `usage` is
+    what models used up, by what they were asked for; `cost` is in dollars, None where a price is not known. `failed`
+    and `parked` give a reason by turn, `stop_reason` says why the run ended early, `abort_others` that others would end
+    so, too; `pending` is how much still waits.
+    """
+
+    job: str
+    user_id: str
+    dry_run: bool = False
+    conversations: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    calls: int = 0
+    tokens: int = 0
+    cost: float | None = 0.0
+    usage: dict[str, LLMUsage] = field(default_factory=dict)
+    seconds: float = 0.0
+    operation_ids: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    parked: dict[str, str] = field(default_factory=dict)
+    pending: int = 0
+    stop_reason: str = ""
+    abort_others: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def add_counts(self, **more: int) -> None:
+        """Add to the counts."""
+        for name, number in more.items():
+            self.counts[name] = self.counts.get(name, 0) + number
+
+
+def list_jobs() -> dict[str, ModuleType]:
+    """The jobs that can be run for a user, by name."""
+    return {name: module for name, module in _import_job_modules().items() if callable(getattr(module, "run", None))}
+
+
+def list_scheduled_jobs() -> dict[str, ModuleType]:
+    """The jobs that a worker runs, by name, the most frequent first."""
+    found = {name: module for name, module in _import_job_modules().items() if hasattr(module, "TRIGGER")}
+    return dict(sorted(found.items(), key=lambda item: (item[1].MINUTES, item[0])))
+
+
+def _import_job_modules() -> dict[str, ModuleType]:
+    names = (item.name for item in pkgutil.iter_modules(builtin.__path__) if not item.name.startswith("_"))
+    found = [importlib.import_module(f"{builtin.__name__}.{name}") for name in names]
+    return {module.NAME: module for module in sorted(found, key=lambda module: str(module.NAME))}
+
+
+def select_jobs(job: str | None) -> dict[str, ModuleType]:
+    """The job of this name, or all of them. Raises InvalidRecord naming the known ones."""
+    jobs = list_jobs()
+    if job is None:
+        return jobs
+    if job not in jobs:
+        raise InvalidRecord(f"job must be one of {', '.join(jobs)}, got {job!r}", field="job")
+    return {job: jobs[job]}
+
+
+def context_for(engine: Engine, scope: Scope, channel: str) -> MemoryContext:
+    """Where a job sits to write into a channel; an agent's private channel is the agent's."""
+    agent = channel.removeprefix("_self_") if channel.startswith("_self_") else None
+    return MemoryContext(engine, Scope(scope.user_id, channel, agent))

@@ -1,0 +1,213 @@
+"""Entities and the relations between them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agentmem.core.changes import Change, WriteAttempt, hash_request
+from agentmem.core.edges import build_relation
+from agentmem.core.record import Key, Record, Status
+from agentmem.core.records import RELATION_KINDS, Edge, Entity, Fact, build_record, extract_fields
+from agentmem.errors import InvalidRecord
+from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.stores.values import Where
+from agentmem.text.normalization import slugify
+
+OptionalDatetime = datetime | None
+MERGED_INTO_PREFIX = "merged into "  # how the reason of an entity or a relation begins that became another one
+MAX_MERGE_HOPS = 20  # in a row that are followed
+
+
+@dataclass(frozen=True, slots=True)
+class EntityGraph:
+    """Entities reached from some others: `entities` nearest first, the facts about them, and the edges between."""
+
+    entities: tuple[Entity, ...]
+    facts: tuple[Fact, ...]
+    edges: tuple[Edge, ...]
+
+
+@dataclass
+class Entities:
+    """The verbs over entities and relations."""
+
+    _context: MemoryContext
+
+    async def upsert_entity(self, entity: Entity | Mapping[str, Any], *, idempotency_key: str | None = None) -> Entity:
+        """Store an entity, or add names, description and properties to the one of the same type and name.
+
+        Found by id, then by name, alias or slug among entities of its type in this channel.
+        """
+        fields = extract_fields(Entity, entity)
+        draft = build_record(Entity, **{**fields, "channel": self._context.scope.channel})
+        draft = draft.model_copy(update={"slug": slugify(draft.name)})
+
+        async def make(write: WriteAttempt) -> Change | None:
+            named = await self._resolve_own_id(draft)
+            known = await self._find_existing(named)
+            if known is None:
+                stamp = {
+                    "id": named.id or self._context.engine.ids.new_id(),
+                    "first_seen": named.first_seen or write.now,
+                }
+                new = named.model_copy(update=stamp)
+                return write.build_change(new, expected_versions={new.key: None})
+            merged = _merge_draft(known, named)
+            found.append(known)
+            if (
+                merged == known and idempotency_key is None
+            ):  # with a key, that it was used is noted by a version that changes nothing
+                return None
+            return write.build_change(merged, expected_versions={known.key: known.seq})
+
+        found: list[Entity] = []
+        entry = await self._context.engine.write(
+            self._context.scope,
+            "upsert_entity",
+            make,
+            kind="Entity",
+            idempotency_key=idempotency_key,
+            request_hash=hash_request(**fields),
+        )
+        return get_written_record(entry, Entity) if entry is not None else found[-1]
+
+    async def _resolve_own_id(self, draft: Entity) -> Entity:
+        """Return the draft under the id to store it by: an alias where its own is taken in a channel not readable."""
+        found = (
+            await self._context.engine.log.read_records("Entity", [draft.id], self._context.scope) if draft.id else []
+        )
+        if all(record.channel in self._context.scope.readable_channels() for record in found):
+            return draft
+        return draft.model_copy(update={"id": self._context.alias_id("Entity", draft.id), "given_id": draft.id})
+
+    async def _find_existing(self, draft: Entity) -> Entity | None:
+        log, scope = self._context.engine.log, self._context.scope
+        if draft.id:
+            for record in await log.read_records("Entity", [draft.id], scope):
+                if into := merge_target_id(record):
+                    raise InvalidRecord(f"entity {draft.id!r} was merged into {into!r}; name that one", field="id")
+                if record.superseded_at is not None:
+                    raise InvalidRecord(f"entity {draft.id!r} was forgotten; restore it first", field="id")
+                return record if isinstance(record, Entity) else None
+        where = Where(kinds=("Entity",), channels=(draft.channel,), dedup_keys=(f"{draft.type}:{draft.slug}",))
+        for record in await log.find(scope, where, limit=1):
+            return record if isinstance(record, Entity) else None
+        names = {slugify(name) for name in (draft.name, *draft.aliases)}
+        for record in await self._context.list_readable("Entity", channels=[draft.channel]):
+            if not isinstance(record, Entity) or record.type != draft.type or record.superseded_at is not None:
+                continue
+            if names & {slugify(name) for name in record.aliases}:
+                return record
+        return None
+
+    async def entities(self, name: str | None = None, *, type: str | None = None, limit: int = 1000) -> list[Entity]:
+        """Entities of the readable channels; `name` matches name, alias or slug."""
+        wanted = slugify(name) if name else None
+        out = []
+        for record in await self._context.list_readable("Entity"):
+            if not isinstance(record, Entity) or record.superseded_at is not None or type not in (None, record.type):
+                continue
+            if wanted is None or wanted in {slugify(one) for one in (record.name, *record.aliases)}:
+                out.append(record)
+        return out[:limit]
+
+    async def relate(
+        self, source: str, kind: str, target: str, properties: Mapping[str, Any] | None = None, *,
+        confidence: float = 1.0, fact_id: str | None = None, valid_from: OptionalDatetime = None,
+        valid_to: OptionalDatetime = None, idempotency_key: str | None = None,
+    ) -> Edge:  # fmt: skip
+        """State a relation between two entities. A name that is no known kind is kept as the `name` of a RELATED_TO.
+
+        In place of an entity that was merged into another one, that one is related.
+        """
+        if properties is not None and not isinstance(properties, Mapping):
+            raise InvalidRecord(f"properties must be a mapping, got {type(properties).__name__}", field="properties")
+        scope = self._context.scope
+        said: dict[str, Any] = {
+            "confidence": confidence, "fact_id": fact_id, "valid_from": valid_from, "valid_to": valid_to,
+            "properties": properties,
+        }  # fmt: skip
+        said["properties"] = build_relation(scope.user_id, scope.channel, (source, target), kind, **said).properties
+
+        async def make(write: WriteAttempt) -> Change:
+            stored_source, seen = await self._context.resolve_existing_ids("source", "Entity", [source])
+            stored_target, seen_target = await self._context.resolve_existing_ids("target", "Entity", [target])
+            seen |= seen_target | await self._context.require_existing("fact_id", "Fact", [fact_id] if fact_id else [])
+            (at, to), passed = await follow_merges(self._context, [*stored_source, *stored_target])
+            edge = build_relation(scope.user_id, scope.channel, (at, to), kind, **said)
+            before = await self._context.engine.log.read_records("Edge", [edge.id], scope)
+            return write.build_change(
+                edge, expected_versions={edge.key: before[0].seq if before else None, **passed, **seen}
+            )
+
+        entry = await self._context.engine.write(
+            scope, "relate", make, kind="Edge", idempotency_key=idempotency_key,
+            request_hash=hash_request(source=source, kind=kind, target=target, **said),
+        )  # fmt: skip
+        return get_written_record(entry, Edge)
+
+    async def get_entity_graph(self, ids: Collection[str], depth: int = 2, *, limit: int = 50) -> EntityGraph:
+        """Entities, facts and relations around some entities, within `depth` steps (1 to 3), nearest first."""
+        if not 1 <= depth <= 3:
+            raise InvalidRecord(f"depth must be 1, 2 or 3, got {depth}", field="depth")
+        if isinstance(ids, str):
+            raise InvalidRecord("ids must be a list of strings, got a string", field="ids")
+        log, scope = self._context.engine.log, self._context.scope
+        ids = await self._context.resolve_ids("Entity", list(ids))
+        start = [("Entity", name) for name in ids]
+        near = await self._context.engine.graph.neighbors(start, scope, None, depth, limit)
+        entities = [*ids, *(key[1] for key, _, _ in near if key[0] == "Entity")]
+        facts = [key[1] for key, _, _ in near if key[0] == "Fact"]
+        edges = await self._context.engine.graph.edges([("Entity", name) for name in entities], scope, RELATION_KINDS)
+        found = await log.read_records("Entity", list(dict.fromkeys(entities)), scope)
+        return EntityGraph(
+            tuple(
+                r
+                for r in found
+                if isinstance(r, Entity) and r.superseded_at is None and r.channel in scope.readable_channels()
+            ),
+            tuple(r for r in await log.read_records("Fact", facts, scope) if isinstance(r, Fact)),
+            tuple(edges),
+        )
+
+
+def merge_target_id(record: Record) -> str:
+    """The id of the entity, or fact, that this one was merged into; "" where it stands for itself."""
+    gone = record.status is Status.SUPERSEDED and record.reason.startswith(MERGED_INTO_PREFIX)
+    return record.reason.removeprefix(MERGED_INTO_PREFIX) if gone else ""
+
+
+async def resolve_merged_ids(context: MemoryContext, ids: Sequence[str]) -> list[str]:
+    """These ids of entities, each replaced by that of the entity which it became by merging, however often."""
+    return (await follow_merges(context, ids))[0]
+
+
+async def follow_merges(context: MemoryContext, ids: Sequence[str]) -> tuple[list[str], dict[Key, int]]:
+    """What `resolve_merged_ids` gives, and where the entities stand that it went by: a write expects them there.
+
+    Otherwise one of them could be merged, or erased, between this look and the write.
+    """
+    out, passed = list(ids), dict[Key, int]()
+    for _ in range(MAX_MERGE_HOPS if out else 0):
+        found = await context.engine.log.read_records("Entity", list(dict.fromkeys(out)), context.scope)
+        passed = {**{record.key: record.seq for record in found}, **passed}
+        into = {record.id: merge_target_id(record) for record in found}
+        if not any(into.values()):
+            break
+        out = [into.get(name) or name for name in out]
+    return out, passed
+
+
+def _merge_draft(known: Entity, draft: Entity) -> Entity:
+    names = [name for name in (draft.name, *draft.aliases) if name != known.name]
+    return known.model_copy(
+        update={
+            "aliases": tuple(dict.fromkeys((*known.aliases, *names))),
+            "description": draft.description or known.description,
+            "properties": {**known.properties, **draft.properties},
+            "salience": max(known.salience, draft.salience),
+        }
+    )

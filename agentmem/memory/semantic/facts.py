@@ -1,0 +1,389 @@
+"""Facts: learned, changed, superseded, withdrawn, with their history."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypedDict, Unpack
+
+from agentmem.core.changes import Change, WriteAttempt, hash_request
+from agentmem.core.clock import to_utc
+from agentmem.core.record import Key, Record, Status
+from agentmem.core.records import Fact, Turn, build_record, replace_validated
+from agentmem.core.truth_maintenance import read_premises
+from agentmem.errors import InvalidRecord
+from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.semantic.entities import follow_merges
+from agentmem.stores.values import Where
+from agentmem.text.normalization import hash_claim
+
+
+async def find_global_copies(context: MemoryContext, records: Iterable[Record]) -> list[Fact]:
+    """The copies that stand for nothing but these facts; one that gained sources of its own stands by itself."""
+    spread = {each.promoted_to: each for each in records if isinstance(each, Fact) and each.promoted_to}
+    found = await context.engine.log.read_records("Fact", list(spread), context.scope) if spread else []
+    return [copy for copy in found if isinstance(copy, Fact) and _is_pure_copy(copy, spread[copy.id])]
+
+
+def _is_pure_copy(copy: Fact, fact: Fact) -> bool:
+    return copy.promoted_from == fact.id and set(copy.source_turn_ids) <= set(fact.source_turn_ids)
+
+
+class FactFields(TypedDict, total=False):
+    """What may be said of a fact beside its claim; see `Fact`."""
+
+    confidence: float
+    certainty: str
+    source: str
+    subject: str
+    temporal_context: str
+    salience: float
+    importance: float
+    tier: str
+    tags: Sequence[str]
+    memory_type: str
+    trust: float
+    entity_ids: Sequence[str]
+    source_turn_ids: Sequence[str]
+    depends_on: Sequence[str]
+    valid_from: datetime | None
+    valid_to: datetime | None
+
+
+@dataclass
+class Facts:
+    """The verbs over facts."""
+
+    _context: MemoryContext
+
+    async def learn_fact(self, claim: str, *, idempotency_key: str | None = None, **fields: Unpack[FactFields]) -> Fact:
+        """Store a fact. The same claim again, while it is current, gains the new sources instead of a second copy.
+
+        Known to be true from an earlier moment, or for the first time from a moment at all, it corrects the first one.
+        """
+        given = {name: value for name, value in _check_fields(fields).items() if value is not None}
+        payload = hash_request(claim=claim, **given)
+
+        async def make(write: WriteAttempt) -> Change | None:
+            change, unchanged = await self.build_learn_change(write, claim, given)
+            # with a key, a version that changes nothing notes its use
+            if unchanged is not None and idempotency_key is None:
+                found.append(unchanged)
+                return None
+            return change
+
+        found: list[Fact] = []
+        entry = await self._context.engine.write(
+            self._context.scope, "learn_fact", make, kind="Fact", idempotency_key=idempotency_key, request_hash=payload
+        )
+        return get_written_record(entry, Fact) if entry is not None else found[-1]
+
+    async def build_learn_change(
+        self, write: WriteAttempt, claim: str, given: Mapping[str, Any], channel: str | None = None
+    ) -> tuple[Change, Fact | None]:
+        """The Change that makes a claim known, and the fact that it leaves as it was, if it does."""
+        fact, named = await self._build_draft(claim, given, channel)
+        known = await self._find_duplicate(fact)
+        if known is None:
+            fact = fact.model_copy(update={"id": self._context.engine.ids.new_id()})
+            return write.build_change(fact, expected_versions=named), None
+        merged, named = await self._merge_restatement(known, fact, named)
+        if _starts_earlier(fact, known):
+            earlier = merged.model_copy(update={"valid_from": fact.valid_from})
+            return await self._build_successor_change(write, known, earlier, named, is_correction=True), None
+        change = write.build_change(merged, expected_versions={known.key: known.seq, **named})
+        return change, known if merged == known else None
+
+    async def _build_draft(
+        self, claim: str, fields: Mapping[str, Any], channel: str | None = None
+    ) -> tuple[Fact, dict[Key, int]]:
+        fact = build_record(Fact, channel=channel or self._context.scope.channel, claim=claim, **fields)
+        fact, named = await self._resolve_references(fact, fields)
+        return fact.model_copy(update={"claim_hash": hash_claim(claim)}), named
+
+    async def _resolve_references(self, fact: Fact, given: Mapping[str, Any]) -> tuple[Fact, dict[Key, int]]:
+        """The fact, about what the entities that it names have become by merging, and where all stands that it names.
+
+        A write expects it there, or it could be merged or erased in between. Refuses an end before the beginning, ids
+        in what was given that are not stored, and premises that rest on the fact itself.
+        """
+        named: dict[Key, int] = {}
+        if fact.valid_from and fact.valid_to and fact.valid_to <= fact.valid_from:
+            raise InvalidRecord("valid_to must be later than valid_from", field="valid_to")
+        for name, kind in (("entity_ids", "Entity"), ("source_turn_ids", "Turn"), ("depends_on", "Fact")):
+            if name in given:
+                stored, expected = await self._context.resolve_existing_ids(name, kind, getattr(fact, name))
+                fact, named = fact.model_copy(update={name: tuple(stored)}), {**named, **expected}
+        about, passed = await follow_merges(self._context, fact.entity_ids)
+        resting = await self._check_premise_cycle(fact) if "depends_on" in given and fact.id else {}
+        named = {**passed, **resting, **named}  # of two looks at one record, the first is what the checks rest on
+        return fact.model_copy(update={"entity_ids": tuple(dict.fromkeys(about))}), named
+
+    async def _check_premise_cycle(self, fact: Fact) -> dict[Key, int]:
+        """Refuse premises that rest, at any depth, on the fact itself; where all of them stand."""
+
+        async def read(ids: Sequence[str]) -> Sequence[Record]:
+            return await self._context.engine.log.read_records("Fact", ids, self._context.scope)
+
+        resting = await read_premises([fact], read)
+        for name, other in resting.items():
+            if fact.id in other.depends_on:
+                raise InvalidRecord(f"depends_on: {name!r} itself rests on {fact.id!r}", field="depends_on")
+        return {other.key: other.seq for other in resting.values() if other.id != fact.id}
+
+    async def _merge_restatement(
+        self, known: Fact, fact: Fact, expected_versions: Mapping[Key, int]
+    ) -> tuple[Fact, dict[Key, int]]:  # fmt: skip
+        """The known fact with what this one adds, and where all stands that it names; its premises close no circle."""
+        merged = merge_sources(known, fact)
+        resting = await self._check_premise_cycle(merged) if merged.depends_on else {}
+        return merged, {**resting, **expected_versions}
+
+    async def _find_duplicate(self, fact: Fact) -> Fact | None:
+        """The current fact that says the same in this channel."""
+        where = Where(kinds=("Fact",), channels=(fact.channel,), dedup_keys=(fact.dedup_key(),))
+        for record in await self._context.engine.log.find(self._context.scope, where, limit=1):
+            return record if isinstance(record, Fact) else None
+        return None
+
+    async def get_fact(self, fact_id: str) -> Fact:
+        """The fact of this id, retired or not; NotFound when this scope has none."""
+        return await self._get_stored_fact(fact_id)
+
+    async def _get_stored_fact(self, fact_id: str) -> Fact:
+        record = await self._context.get_one("Fact", fact_id)
+        assert isinstance(record, Fact)
+        return record
+
+    async def facts(self, where: Mapping[str, Any] | None = None, *, limit: int = 1000) -> list[Fact]:
+        """Facts of the readable channels, oldest first: the current ones, or those that match `where`.
+
+        `where` maps fields of Fact to the value wanted (one of `tags`, `entity_ids`, `source_turn_ids`, … for lists);
+        `as_of` asks for what was true then, `retired: True` includes what is no longer true or known.
+        """
+        if limit < 0:
+            raise InvalidRecord(f"limit must be 0 or more, got {limit}", field="limit")
+        asked = dict(where or {})
+        as_of = asked.pop("as_of", None)
+        moment = await self._context.engine.now(self._context.scope) if as_of is None else to_utc(as_of, "as_of")
+        retired = bool(asked.pop("retired", False)) or "status" in asked
+        for name in asked:
+            if name not in Fact.model_fields:
+                raise InvalidRecord(f"facts(where): Fact has no field {name!r}", field=name)
+        out = []
+        for record in await self._context.list_readable("Fact"):
+            if not isinstance(record, Fact) or not _matches(record, asked):
+                continue
+            begun = as_of is None or record.valid_from is None or record.valid_from <= moment
+            if retired or (begun and is_current(record, moment)):
+                out.append(record)
+        return out[:limit]
+
+    async def update_fact(
+        self,
+        fact_id: str,
+        *,
+        claim: str | None = None,
+        idempotency_key: str | None = None,
+        **fields: Unpack[FactFields],
+    ) -> Fact:
+        """Correct a fact. A changed claim or world time makes a new fact that supersedes the wrong one; else a version.
+
+        A fact corrected before passes the call on to what corrected it, so that one of them remains.
+        """
+        given = _check_fields(fields) | ({} if claim is None else {"claim": claim})
+
+        async def make(write: WriteAttempt) -> Change:
+            old = await self.get_current_successor(fact_id, corrections_only=True)
+            new, named = await self._resolve_references(replace_validated(old, **given), given)
+            if (new.claim, new.valid_from, new.valid_to) == (old.claim, old.valid_from, old.valid_to):
+                return write.build_change(new, expected_versions={**named, old.key: old.seq})
+            return await self._build_successor_change(write, old, new, named, is_correction=True)
+
+        entry = await self._context.engine.write(
+            self._context.scope, "update_fact", make, kind="Fact", idempotency_key=idempotency_key,
+            request_hash=hash_request(id=fact_id, **given),
+        )  # fmt: skip
+        return get_written_record(entry, Fact)
+
+    async def supersede_fact(
+        self, fact_id: str, claim: str, *, is_correction: bool = False, idempotency_key: str | None = None,
+        **fields: Unpack[FactFields],
+    ) -> Fact:  # fmt: skip
+        """Replace a fact by another claim and return the new one.
+
+        The world changed (default): the old fact ends where the new one begins (`valid_from`, now when not given) and
+        `as_of` before still finds it. It was `is_correction`: it is retired in record time, only `known_at` before
+        finds it. A fact superseded before passes the call on to its current successor, so that one current fact
+        remains; where another current fact says the same already, that one is the successor.
+        """
+        given = {name: value for name, value in _check_fields(fields).items() if value is not None}
+
+        async def make(write: WriteAttempt) -> Change:
+            return await self.build_supersede_change(
+                write, await self.get_current_successor(fact_id), claim, given, is_correction=is_correction
+            )
+
+        entry = await self._context.engine.write(
+            self._context.scope, "supersede_fact", make, kind="Fact", idempotency_key=idempotency_key,
+            request_hash=hash_request(id=fact_id, claim=claim, wrong=is_correction, **given),
+        )  # fmt: skip
+        return get_written_record(entry, Fact)
+
+    async def build_supersede_change(
+        self,
+        write: WriteAttempt,
+        old: Fact,
+        claim: str,
+        given: Mapping[str, Any],
+        *,
+        is_correction: bool,
+        channel: str | None = None,
+    ) -> Change:
+        """The Change that puts a claim in the place of a fact, in the fact's channel unless another is given."""
+        carried = {name: getattr(old, name) for name in ("entity_ids", "tags", "memory_type", "tier", "subject")}
+        begin = {} if is_correction else {"valid_from": given.get("valid_from") or write.now}
+        draft, named = await self._build_draft(claim, {**carried, **begin, **given}, channel or old.channel)
+        known = await self._find_duplicate(draft)
+        if known is None:
+            return await self._build_successor_change(write, old, draft, named, is_correction=is_correction)
+        merged, named = await self._merge_restatement(known, draft, named)
+        if known.id == old.id:
+            return write.build_change(merged, expected_versions={**named, old.key: old.seq})
+        ending = [old, *(copy for copy in await self._find_dependent_copies(old) if copy.id != known.id)]
+        begins = draft.valid_from or write.now
+        ended = [_retire(each, merged, begins=begins, is_correction=is_correction, now=write.now) for each in ending]
+        seen = {each.key: each.seq for each in (*ending, known)}
+        return write.build_change(merged, *ended, expected_versions={**seen, **named, old.key: old.seq})
+
+    async def _find_dependent_copies(self, fact: Fact) -> list[Fact]:
+        """What ends with a fact: its copy in `_global`, unless that stands by itself."""
+        found = await find_global_copies(self._context, [fact])
+        return [copy for copy in found if copy.superseded_at is None and copy.superseded_by is None]
+
+    async def _build_successor_change(
+        self, write: WriteAttempt, old: Fact, draft: Fact, expected_versions: Mapping[Key, int], *, is_correction: bool
+    ) -> Change:  # fmt: skip
+        past = (
+            is_correction and old.superseded_by is not None and draft.valid_to is not None
+        )  # corrected, but over all the same
+        stamp = {
+            "id": self._context.engine.ids.new_id(), "claim_hash": hash_claim(draft.claim), "supersedes": old.id,
+            "superseded_by": old.superseded_by if past else None, "superseded_at": None,
+            "status": Status.SUPERSEDED if past else Status.ACTIVE,
+        }  # fmt: skip
+        new = draft.model_copy(update=stamp)
+        ending = [old, *await self._find_dependent_copies(old)]
+        begins = new.valid_from or write.now
+        ended = [_retire(each, new, begins=begins, is_correction=is_correction, now=write.now) for each in ending]
+        seen = {each.key: each.seq for each in ending}
+        return write.build_change(new, *ended, expected_versions={**seen, **expected_versions, old.key: old.seq})
+
+    async def get_current_successor(self, fact_id: str, *, corrections_only: bool = False) -> Fact:
+        """The end of the chain of successors; with `corrections_only` only of those that put right what was wrong."""
+        fact, seen = await self._get_stored_fact(fact_id), {fact_id}
+        while fact.superseded_by is not None and fact.superseded_by not in seen:
+            if corrections_only and fact.superseded_at is None:
+                break
+            seen.add(fact.superseded_by)
+            found = await self._context.engine.log.read_records("Fact", [fact.superseded_by], self._context.scope)
+            if not found or not isinstance(found[0], Fact):
+                break
+            fact = found[0]
+        if fact.status is Status.FORGOTTEN:
+            raise InvalidRecord(
+                f"fact {fact.id!r} was forgotten; restore it first, or learn the new claim", field="fact_id"
+            )
+        return fact
+
+    async def boost_salience(self, fact_id: str, by: float = 0.1, *, idempotency_key: str | None = None) -> Fact:
+        """Raise (or lower) how much a fact stands out; the result stays within 0 and 1."""
+        step: object = by
+        if not isinstance(step, int | float) or not math.isfinite(step):
+            raise InvalidRecord(f"by must be a finite number, got {by!r}", field="by")
+
+        async def make(write: WriteAttempt) -> Change:
+            old = await self._get_stored_fact(fact_id)
+            new = old.model_copy(update={"salience": min(1.0, max(0.0, old.salience + by))})
+            return write.build_change(new, expected_versions={old.key: old.seq})
+
+        entry = await self._context.engine.write(
+            self._context.scope, "boost_salience", make, kind="Fact", idempotency_key=idempotency_key,
+            request_hash=hash_request(id=fact_id, by=by),
+        )  # fmt: skip
+        return get_written_record(entry, Fact)
+
+    async def provenance(self, fact_id: str) -> list[Turn]:
+        """The turns a fact rests on, in the order it names them, those of readable channels; [] when it names none."""
+        fact, readable = await self._get_stored_fact(fact_id), self._context.scope.readable_channels()
+        found = await self._context.engine.log.read_records("Turn", fact.source_turn_ids, self._context.scope)
+        return [turn for turn in found if isinstance(turn, Turn) and turn.channel in readable]
+
+    async def history(self, fact_id: str) -> list[Fact]:
+        """Every kept version of a fact, and of the facts it superseded or was superseded by, oldest first."""
+        keys, queue, out = {fact_id}, [fact_id], []
+        await self._get_stored_fact(fact_id)
+        while queue:
+            versions = await self._context.engine.log.versions(("Fact", queue.pop()), self._context.scope)
+            for version in versions:
+                if isinstance(version, Fact):
+                    out.append(version)
+                    for linked in (version.supersedes, version.superseded_by):
+                        if linked and linked not in keys:
+                            keys.add(linked)
+                            queue.append(linked)
+        return sorted(out, key=lambda fact: (fact.seq, fact.id))
+
+
+def is_current(fact: Fact, moment: datetime) -> bool:
+    """Whether a fact is known today and true at a moment."""
+    if fact.superseded_at is not None or fact.status in (Status.FORGOTTEN, Status.ARCHIVED):
+        return False
+    return fact.valid_to is None or fact.valid_to > moment
+
+
+def _check_fields(fields: FactFields) -> dict[str, Any]:
+    for name, value in fields.items():
+        if name not in FactFields.__annotations__:
+            known = ", ".join(sorted(FactFields.__annotations__))
+            raise InvalidRecord(f"a fact has no field {name!r} to set; it may have {known}", field=name)
+        if isinstance(value, str) and name in ("tags", "entity_ids", "source_turn_ids", "depends_on"):
+            raise InvalidRecord(f"{name} must be a list of strings, got a string", field=name)
+    return {name: tuple(value) if isinstance(value, list | set) else value for name, value in fields.items()}
+
+
+def _matches(record: Record, criteria: Mapping[str, Any]) -> bool:
+    for name, wanted in criteria.items():
+        have = getattr(record, name)
+        if isinstance(have, tuple):
+            if not ({wanted} if isinstance(wanted, str) else set(wanted)) <= set(have):
+                return False
+        elif have != wanted:
+            return False
+    return True
+
+
+def merge_sources(known: Fact, fact: Fact) -> Fact:
+    """The known fact, said again: with the new sources, and resting on what it rests on by this newest word."""
+    turns = tuple(dict.fromkeys((*known.source_turn_ids, *fact.source_turn_ids)))
+    entities = tuple(dict.fromkeys((*known.entity_ids, *fact.entity_ids)))
+    tags = tuple(dict.fromkeys((*known.tags, *fact.tags)))
+    spans = tuple(dict.fromkeys((*known.source_spans, *fact.source_spans)))
+    more = {"source_turn_ids": turns, "source_spans": spans, "entity_ids": entities, "tags": tags}
+    ground = {"depends_on": fact.depends_on, "stale_since": None}
+    return known.model_copy(update={**more, **ground, "confidence": max(known.confidence, fact.confidence)})
+
+
+def _starts_earlier(fact: Fact, known: Fact) -> bool:
+    """Whether a fact learned again says more of its beginning than is known: the first date, or an earlier one."""
+    return fact.valid_from is not None and (known.valid_from is None or fact.valid_from < known.valid_from)
+
+
+def _retire(old: Fact, new: Fact, *, begins: datetime, is_correction: bool, now: datetime) -> Fact:
+    """A fact as it stands once another took its place: at an end in the world, or known to be wrong."""
+    end = begins if old.valid_to is None else min(old.valid_to, begins)
+    never_true = old.valid_from is not None and end <= old.valid_from
+    retired = {"superseded_at": old.superseded_at or now} if is_correction or never_true else {"valid_to": end}
+    return old.model_copy(update={**retired, "superseded_by": new.id, "status": Status.SUPERSEDED})

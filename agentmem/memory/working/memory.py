@@ -1,0 +1,230 @@
+"""Working memory: what the running session has at hand. A cache; what must not vanish lies in the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from agentmem.core.records import Goal, Turn
+from agentmem.core.scope import check_identifier
+from agentmem.core.telemetry import WARNING, log_event
+from agentmem.errors import InvalidRecord, StoreError, StoreUnavailable
+from agentmem.memory.context import MemoryContext
+from agentmem.memory.goals import Goals
+from agentmem.memory.working import tool_outputs
+from agentmem.memory.working.session_page import get_session_pages, remove_page
+from agentmem.memory.working.tool_outputs import ToolOutput, ToolOutputMatch
+from agentmem.stores.values import Where
+from agentmem.text.tokenizer import rank_by_bm25
+
+T = TypeVar("T")
+MAX_THOUGHTS = 100
+_ROLE_LABELS = {"user": "User", "assistant": "Agent"}
+
+
+@dataclass
+class WorkingMemory:
+    """The session's last turns, context values, thoughts, active goal and outputs of tools, each with a time to live.
+
+    While the session store is away nothing is at hand: what reads it finds nothing. `set`, `push_thought`, `delete` and
+    `clear` raise StoreUnavailable then, so that nobody takes for done what was not.
+    """
+
+    _context: MemoryContext
+
+    def _session_key(self, suffix: str) -> str:
+        scope = self._context.scope
+        return _build_session_key(scope.channel, scope.conversation_id or "", suffix)
+
+    @property
+    def _ttl(self) -> float:
+        return self._context.engine.settings.working_ttl
+
+    async def _read_or_default(self, reading: Awaitable[T], default: T) -> T:
+        try:
+            return await reading
+        except StoreUnavailable:  # any key may be gone at any time, and so may all of them
+            return default
+
+    async def cache_turns(self, turns: Sequence[Turn]) -> None:
+        """Put turns just stored at hand; best effort, for a cache must not fail a write."""
+        settings, session = self._context.engine.settings, self._context.engine.session
+        if session.is_shared:  # working memory reads turns from the log; the cache's list is for other programs
+            with suppress(StoreError):
+                for turn in turns:
+                    value = {"id": turn.id, "role": turn.role, "speaker": turn.speaker, "content": turn.content}
+                    key = _build_session_key(turn.channel, turn.conversation_id, "turns")
+                    await session.push(self._context.scope, key, value, keep=settings.working_turns, ttl=self._ttl)
+        if settings.current_md and turns:
+            last = turns[-1]
+            scope = replace(self._context.scope, conversation_id=last.conversation_id, session_id=last.session_id)
+            try:
+                await WorkingMemory(MemoryContext(self._context.engine, scope)).write_current_markdown()
+            except StoreError as error:
+                log_event(WARNING, "page_not_written", user_id=scope.user_id, error=str(error))
+
+    async def turns(self, limit: int = 10) -> list[Turn]:
+        """The last turns of the current conversation, oldest first; [] before the first one."""
+        conversation = self._context.scope.conversation_id
+        if conversation is None or limit < 1:
+            return []
+        where = Where(
+            kinds=("Turn",),
+            channels=self._context.scope.readable_channels(),
+            conversation_id=conversation,
+            status=("active",),
+        )
+        kept = min(limit, self._context.engine.settings.working_turns)
+        found = await self._context.engine.log.find(
+            self._context.scope, where, order="position", descending=True, limit=kept
+        )
+        return [turn for turn in reversed(found) if isinstance(turn, Turn)]
+
+    async def search(self, query: str, limit: int = 5) -> list[Turn]:
+        """The session's turns that share words with the query, best first (BM25 over the turns at hand)."""
+        turns = await self.turns(self._context.engine.settings.working_turns)
+        return [turns[at] for at in rank_by_bm25(query, [turn.content for turn in turns], limit)]
+
+    async def set(self, key: str, value: Any, ttl: float | None = None) -> None:
+        """Keep a JSON value for `ttl` seconds (the setting `working_ttl` when None)."""
+        if ttl is not None and ttl <= 0:
+            raise InvalidRecord(f"ttl must be positive seconds, got {ttl}", field="ttl")
+        name = self._session_key(f"context:{check_identifier(key, 'key')}")
+        await self._context.engine.session.set(self._context.scope, name, value, ttl=ttl or self._ttl)
+
+    async def get(self, key: str) -> Any:
+        """The value kept under a key; None when there is none, or its time is over."""
+        name = self._session_key(f"context:{check_identifier(key, 'key')}")
+        return await self._read_or_default(self._context.engine.session.get(self._context.scope, name), None)
+
+    async def delete(self, key: str) -> None:
+        """Drop a value; nothing happens when there is none."""
+        await self._context.engine.session.delete(
+            self._context.scope, self._session_key(f"context:{check_identifier(key, 'key')}")
+        )
+
+    async def context(self) -> dict[str, Any]:
+        """All context values of the current conversation by key."""
+        prefix = self._session_key("context:")
+        found = await self._read_or_default(self._context.engine.session.items(self._context.scope, prefix), {})
+        return {name.removeprefix(prefix): value for name, value in sorted(found.items())}
+
+    async def push_thought(self, thought: str) -> None:
+        """Note a thought; the last 100 are kept."""
+        said: object = thought
+        if not isinstance(said, str) or not said.strip():
+            raise InvalidRecord("thought must be non-empty text", field="thought")
+        await self._context.engine.session.push(
+            self._context.scope, self._session_key("thoughts"), thought, keep=MAX_THOUGHTS, ttl=self._ttl
+        )
+
+    async def thoughts(self, limit: int = 10) -> list[str]:
+        """The last thoughts, oldest first."""
+        question = self._context.engine.session.tail(self._context.scope, self._session_key("thoughts"), limit)
+        return [str(item) for item in await self._read_or_default(question, [])]
+
+    async def set_active_goal(self, goal_id: str | None, *, idempotency_key: str | None = None) -> Goal | None:
+        """Make an open goal the active one of the current conversation, and return it; None leaves it without one.
+
+        It is kept in the log, with the goal, and so outlives the session.
+        """
+        return await Goals(self._context).set_active_in_conversation(goal_id, idempotency_key=idempotency_key)
+
+    async def active_goal(self) -> Goal | None:
+        """The goal that the current conversation pursues; None when there is none."""
+        return await Goals(self._context).find_active_in_conversation()
+
+    async def remember_output(self, text: str, *, source: str, metadata: Mapping[str, Any] | None = None) -> ToolOutput:
+        """Keep what a tool (`source`) gave back, in this process, for `search_outputs`; returned as it was kept.
+
+        A user's outputs take at most `buffer.outputs_mb` (10 MB): beyond that the oldest go. They go, too, when the
+        user neither adds nor searches for `working_ttl`, and when something of the user is erased. Raises InvalidRecord
+        for an output that alone takes more, and for metadata that are no JSON.
+        """
+        return await tool_outputs.remember_output(self._context, text, source, metadata)
+
+    async def search_outputs(self, query: str, limit: int = 5) -> list[ToolOutputMatch]:
+        """The `limit` (1 to 100) outputs of tools that lie nearest to the query, best first; [] when nothing is kept.
+
+        Those of every conversation in the readable channels. While the embedder is away they are found by their words.
+        """
+        return await tool_outputs.search_outputs(self._context, query, limit)
+
+    async def clear(self) -> None:
+        """Forget the cached values and outputs of the current conversation; turns stay in episodic memory.
+
+        The page that `write_current_markdown` wrote for this user is removed.
+        """
+        engine, scope = self._context.engine, self._context.scope
+        tool_outputs.get_output_store(engine).drop(scope.user_id, scope.channel, (scope.conversation_id,))
+        await self._remove_page()
+        await engine.session.clear(scope, self._session_key(""))
+
+    async def drop_channel(self, channel: str) -> None:
+        """Forget what is cached of a channel that was cleared; what the session store holds ends by itself if away."""
+        engine, scope = self._context.engine, self._context.scope
+        tool_outputs.get_output_store(engine).drop(scope.user_id, channel)
+        with suppress(StoreUnavailable):
+            await self._remove_page()
+        with suppress(StoreUnavailable):
+            await engine.session.clear(scope, f"working:{quote(channel, safe='')}:")
+
+    async def _remove_page(self) -> None:
+        engine, scope = self._context.engine, self._context.scope
+        if engine.settings.current_md:
+            await engine.drain_background()  # a page on its way would come back
+        try:
+            await asyncio.to_thread(remove_page, engine.settings.home, scope.agent_id, scope.user_id)
+        except OSError as error:
+            raise StoreUnavailable(f"the page of the session cannot be removed: {error}") from error
+
+    async def new_session(self) -> str:
+        """Begin a new session with a new conversation; returns the session's id."""
+        session = self._context.engine.ids.new_id()
+        self._context.start_session(session)
+        return session
+
+    async def current_markdown(self) -> str:
+        """The session as a readable Markdown page: recent turns, context values, thoughts."""
+        scope = self._context.scope
+        lines = ["# Agent Short-Term Memory Context", ""]
+        if session := scope.session_id or scope.conversation_id:
+            lines.append(f"## Session: {session}")
+        lines.append(f"## Last Updated: {self._context.engine.clock.now():%Y-%m-%d %H:%M:%S}")
+        lines += ["", "### Recent Messages", ""]
+        for turn in await self.turns(self._context.engine.settings.working_turns):
+            lines += [f"**{turn.speaker or _ROLE_LABELS.get(turn.role, turn.role.capitalize())}:** {turn.content}", ""]
+        for title, items in (
+            ("Context", [f"{name}: {value}" for name, value in (await self.context()).items()]),
+            ("Thoughts", await self.thoughts()),
+        ):
+            if items:
+                lines += [f"### {title}", "", *(f"- {item}" for item in items), ""]
+        return "\n".join(lines).rstrip() + "\n"
+
+    async def write_current_markdown(self) -> Path:
+        """Write the page to `agents/<agent>/current.md` in the home, in one step, for its owner only; its path.
+
+        The folder is the agent's id, percent-encoded, or `default`. With the setting `current_md` this is done after
+        each stored turn. Raises StoreUnavailable where it cannot be written.
+        """
+        engine, scope = self._context.engine, self._context.scope
+        of_process = get_session_pages(engine)
+        ticket = of_process.next_version()  # before reading: what was read later is newer
+        page = await self.current_markdown()
+        try:
+            return await asyncio.to_thread(of_process.write, scope.agent_id, scope.user_id, page, ticket)
+        except OSError as error:
+            raise StoreUnavailable(f"the page of the session cannot be written: {error}") from error
+
+
+def _build_session_key(channel: str, conversation_id: str, suffix: str) -> str:
+    # The documents' pattern: working:{user}:channel:conversation:*; the store adds the user, as a column or behind the
+    # first part.
+    # Quoted, so that a colon in a name cannot make one conversation's keys look like another's.
+    return f"working:{quote(channel, safe='')}:{quote(conversation_id, safe='') or '-'}:{suffix}"

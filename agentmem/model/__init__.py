@@ -1,1 +1,0 @@
-"""Data and rules without I/O: records, scopes, changes, time, scores."""

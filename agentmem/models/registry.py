@@ -1,0 +1,187 @@
+"""Which model a spec means: vendors are modules of one folder, found by name and loaded when needed.
+
+A vendor's module `agentmem/models/providers/<vendor>.py` offers one by defining
+`def reranker(model: str, options: RerankerOptions) -> Reranker`; `open_reranker("vendor:model", options)` calls it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from agentmem.core.redaction import is_command
+from agentmem.errors import ConfigError
+from agentmem.models import providers
+from agentmem.models.protocols import LLM, LLMOptions, Reranker, RerankerOptions
+from agentmem.models.structured_llm import Budget, StructuredLLM
+from agentmem.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from agentmem.models.protocols import Embedder, EmbedderOptions
+
+
+_AUTO = "auto"
+_LOCAL_SPEC = "local:all-MiniLM-L6-v2"
+_LEXICAL_SPEC = "hash:v1"
+_NONE = "none"
+_LLM_SPEC_EXAMPLE = "anthropic:claude-haiku-4-5"
+
+_KIND, _RERANKER_NONE = "reranker", "none"
+
+PURPOSE_SETTINGS: Mapping[str, str] = MappingProxyType({
+    "extraction": "extraction_llm",
+    "verdict": "verdict_llm",
+    "recall": "recall_llm",
+    "synopsis": "synopsis_llm",
+})  # fmt: skip
+"""What models are asked for, and the setting that names the one for it; without a word there, `llm` is asked."""
+
+
+def open_embedder(spec: str, options: EmbedderOptions) -> Embedder:
+    """The embedder named by `spec`: `vendor:model`, `vendor/model`, a vendor alone, or an embedder's identity.
+
+    `auto` takes the local model when its weights are there and the lexical one otherwise, never a remote one. Nothing
+    is loaded or sent before the first text. Raises ConfigError for an unknown vendor, with the vendors there are, and
+    for dimensions that contradict `options`.
+    """
+    vendor, model, dimensions = _parse_spec(spec)
+    if vendor == _AUTO:
+        if model or dimensions:
+            raise ConfigError(f"embedder: 'auto' takes no model, got {spec!r}; name the vendor, as in '{_LOCAL_SPEC}'")
+        return open_embedder(resolve_auto(options), options)
+    if dimensions is not None:
+        if options.dimensions not in (None, dimensions):
+            raise ConfigError(f"embedder {spec!r} has {dimensions} dimensions, but {options.dimensions} are asked for")
+        options = replace(options, dimensions=dimensions)
+    embedder: Embedder = _get_opener("embedder", vendor)(model, options)
+    return embedder
+
+
+def open_llm(spec: str, options: LLMOptions) -> LLM | None:
+    """The language model named by `spec`: `vendor:model`, `vendor/model` or a vendor alone; None for `none` and "".
+
+    For `command:` the model is a whole command line. Nothing is loaded or sent before the first request. Raises
+    ConfigError for an unknown vendor, with the vendors there are, and for a key or an SDK that is missing.
+    """
+    vendor, model = _split_spec(spec)
+    if vendor in ("", _NONE) and not model:
+        return None
+    llm: LLM = _get_opener("llm", vendor)(model, options)
+    return llm
+
+
+def resolve_auto(options: EmbedderOptions) -> str:
+    """The spec that `auto` stands for on this machine; looks at files only, imports no runtime and asks no network."""
+    from agentmem.models.providers import local
+
+    return _LOCAL_SPEC if local.is_ready(options) else _LEXICAL_SPEC
+
+
+def list_vendors(kind: str = "embedder") -> list[str]:
+    """The vendors whose module offers embeddings (`embedder`) or a language model (`llm`), in alphabetical order."""
+    names = sorted(module.name for module in pkgutil.iter_modules(providers.__path__))
+    return [name for name in names if hasattr(importlib.import_module(f"{providers.__name__}.{name}"), kind)]
+
+
+def _split_spec(spec: str) -> tuple[str, str]:
+    cut = next((at for at, character in enumerate(spec) if character in ":/"), len(spec))
+    return spec[:cut].strip(), spec[cut + 1 :].strip()
+
+
+def _parse_spec(spec: str) -> tuple[str, str, int | None]:
+    vendor, model = _split_spec(spec)
+    front, colon, last = model.rpartition(":")
+    if colon and last.isascii() and last.isdigit():
+        return vendor, front, int(last)
+    return vendor, model, None
+
+
+def _get_opener(kind: str, vendor: str) -> Callable[[str, Any], Any]:
+    """What the vendor's module defines under the name of the kind."""
+    # Only an identifier: a name with dots would reach modules outside of this folder.
+    if vendor.isidentifier() and importlib.util.find_spec(f"{providers.__name__}.{vendor}"):
+        module = importlib.import_module(f"{providers.__name__}.{vendor}")
+        if hasattr(module, kind):
+            opener: Callable[[str, Any], Any] = getattr(module, kind)
+            return opener
+    first, example = (_AUTO, _LOCAL_SPEC) if kind == "embedder" else (_NONE, _LLM_SPEC_EXAMPLE)
+    known = ", ".join([first, *list_vendors(kind)])
+    raise ConfigError(f"{kind}: no vendor{quote_vendor(vendor)}; known are {known}; write it as in '{example}'")
+
+
+def quote_vendor(vendor: str) -> str:
+    """A vendor's name for a message; nothing of what is no name, for it may be a whole command line."""
+    return f" {vendor!r}" if vendor.isidentifier() else ""
+
+
+def open_reranker(spec: str, options: RerankerOptions) -> Reranker | None:
+    """The reranker named by `spec`: `vendor:model`, `vendor/model` or a vendor alone; None for `none` and "".
+
+    Nothing is loaded or sent before the first text. Raises ConfigError for an unknown vendor, with the vendors there
+    are.
+    """
+    cut = next((at for at, character in enumerate(spec) if character in ":/"), len(spec))
+    vendor, model = spec[:cut].strip(), spec[cut + 1 :].strip()
+    if vendor in ("", _RERANKER_NONE) and not model:
+        return None
+    if vendor.isidentifier() and importlib.util.find_spec(f"agentmem.models.providers.{vendor}"):
+        module: Any = importlib.import_module(f"agentmem.models.providers.{vendor}")
+        if hasattr(module, _KIND):
+            found: Reranker = getattr(module, _KIND)(model, options)
+            return found
+    known = ", ".join([_RERANKER_NONE, *list_vendors(_KIND)])
+    asked = quote_vendor(vendor)
+    raise ConfigError(f"reranker: no vendor{asked}; known are {known}; write it as in 'local:/path/to/it'")
+
+
+class LLMRegistry:
+    """Opens each model once, however many purposes it serves. `given` are models that are open already, by spec."""
+
+    def __init__(self, settings: Settings, open_llms: Mapping[str, LLM] | None = None) -> None:
+        self._settings = settings
+        self._llms: dict[str, LLM | None] = dict(open_llms or {})
+
+    def spec(self, purpose: str) -> str:
+        """The model that the settings name for a purpose; `none` for none."""
+        return getattr(self._settings, PURPOSE_SETTINGS[purpose]) or self._settings.llm
+
+    def model_name(self, purpose: str) -> str:
+        """The spec of a purpose's model for records and reports: of a `command:` line only that it is one."""
+        spec = self.spec(purpose)
+        return "command" if is_command(spec) else spec
+
+    def for_purpose(self, purpose: str, budget: Budget | None = None) -> StructuredLLM | None:
+        """One that asks the model for this purpose, on this account; None when the settings name no model.
+
+        Raises ConfigError for a model that cannot be opened.
+        """
+        llm = self._get_or_open(self.spec(purpose))
+        if llm is None:
+            return None
+        return StructuredLLM(llm, budget or Budget(), self._settings.llm_concurrency)
+
+    def build_budget(self) -> Budget:
+        """A fresh account with the caps of the settings."""
+        settings = self._settings
+        return Budget(max_calls=settings.max_calls, max_tokens=settings.max_tokens, max_cost=settings.max_cost)
+
+    def _get_or_open(self, spec: str) -> LLM | None:
+        if spec not in self._llms:
+            settings = self._settings
+            options = LLMOptions(
+                timeout=settings.model_timeout, concurrency=settings.llm_concurrency, base_url=settings.llm_base_url,
+                work_dir=settings.home, log_errors=settings.log_model_errors,
+            )  # fmt: skip
+            self._llms[spec] = open_llm(spec, options)
+        return self._llms[spec]
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        for llm in self._llms.values():
+            if llm is not None:
+                await llm.close()

@@ -1,0 +1,376 @@
+"""The order of a recall, from the request to the bundle and its receipt; why a record was not found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agentmem.core.clock import Stopwatch, to_micros
+from agentmem.core.columns import HIDDEN_STATUSES, MAX_TIME, Ints
+from agentmem.core.event_loop import offload_if_large
+from agentmem.core.lifecycle import DecayPolicy
+from agentmem.core.ranking import Fusion, ScoreList, add_bonus, fuse, top_k
+from agentmem.core.record import Key, Record
+from agentmem.core.records import Turn
+from agentmem.core.scope import Scope
+from agentmem.errors import InvalidRecord
+from agentmem.models.protocols import Reranker, TokenVectors
+from agentmem.recall.bundle import DeliveredRecords, MemoryBundle, read_profile, read_user_context
+from agentmem.recall.cache import RankingCache
+from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, Context, ContextSources, pack, read_standing_instructions
+from agentmem.recall.executor import Deadline, RecallMetrics, build_notices, run_techniques
+from agentmem.recall.late_interaction import rerank_late_interaction
+from agentmem.recall.llm_client import CachedLLM
+from agentmem.recall.options import ContextOptions, parse_options
+from agentmem.recall.receipt import (
+    Exclusion,
+    Receipt,
+    ThreadLead,
+    TraceLine,
+    build_pool,
+    count_contributions,
+    explain_from_receipt,
+)
+from agentmem.recall.request import RateLimiter, RecallQuery, RecallRequest
+from agentmem.recall.scoring import (
+    NOTICE_NOTHING_RELEVANT,
+    EvaluationTime,
+    RankedSelection,
+    annotate_stale,
+    conversation_prior,
+    has_relevant_result,
+    select,
+    top_per_kind,
+)
+from agentmem.recall.technique import SearchContext
+from agentmem.recall.visibility import PreparedSearch, RecallSource, open_search_context
+from agentmem.settings.sections import DecayOptions, SynopsisOptions
+from agentmem.text.tokenizer import TokenCounter
+
+if TYPE_CHECKING:
+    from agentmem.recall.reranking import BoundedReranker
+
+
+NOTICE_TOKENS_PENDING = "Word piece vectors, which profile best needs, are not there yet: ranked without them."
+MAX_CONTEXT_CANDIDATES = 2_000  # records considered for one context
+SPARE_RECORDS = 30  # records read beyond what should fit
+MAX_THREAD_LEADS = 3
+DEFAULT_DECAY: DecayPolicy = DecayOptions()
+NO_ORDINALS: Ints = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedRecall:
+    """One recall before anything is read for delivery."""
+
+    query: RecallQuery
+    context: SearchContext
+    fusion: Fusion
+    selection: RankedSelection
+    trace: tuple[TraceLine, ...]
+    notices: tuple[str, ...]
+    relevant: bool
+
+
+class RecallLayer:
+    """Answers requests about what is open. `settings` are the `recall` settings, `profile` is `default` or `best`.
+
+    `settings_fingerprint` identifies the settings in force, for receipts. `decay` are the laws by which memories fade.
+    `reranker`, if any, takes a second look at the best turns; whoever opened it closes it. `metrics` says what each
+    technique took and gave. Raises ConfigError for a setting that does not exist.
+    """
+
+    def __init__(
+        self, source: RecallSource, settings: Mapping[str, Mapping[str, Any]] | None = None, *,
+        profile: str = "default", settings_fingerprint: str = "", rate_limiter: RateLimiter | None = None,
+        reranker: Reranker | None = None, decay: DecayPolicy = DEFAULT_DECAY, synopsis: SynopsisOptions | None = None,
+    ) -> None:  # fmt: skip
+        self.source = source
+        self.decay = decay
+        self.synopsis = synopsis or SynopsisOptions()
+        self.options = parse_options(settings or {}, profile)
+        self.settings_fingerprint = settings_fingerprint
+        self.rate_limiter = rate_limiter or RateLimiter(0, 1)
+        self.cache = RankingCache(source.cache_stats)
+        self.llm = CachedLLM(lambda: source.llms)
+        self.metrics = RecallMetrics()
+        self.bounded_reranker: BoundedReranker | None = None
+        if reranker is not None:
+            from agentmem.recall.reranking import BoundedReranker
+
+            self.bounded_reranker = BoundedReranker(reranker, self.options.reranker)
+
+    def drop_user_caches(self, user_id: str) -> None:
+        """Drop everything kept of a user in memory; for erasure."""
+        self.cache.drop_user(user_id)
+        self.llm.clear()
+
+    async def recall(self, request: RecallRequest, scope: Scope, notices: Sequence[str] = ()) -> MemoryBundle:
+        """The bundle for a request; `notices` come first among its own.
+
+        A technique that fails or is late costs a notice and a line in the receipt. When all of them failed, the first
+        failure is raised. Raises RateLimited when the user asks too often.
+        """
+        self.rate_limiter.acquire(scope.user_id)
+        watch = Stopwatch(self.source.clock)
+        ranking = await self._rank(request, scope, max(2 * request.top_k, self.options.ranking.pool), notices)
+        selection, memory = ranking.selection, ranking.context
+        top = {kind: ordinals[: request.top_k] for kind, ordinals in selection.ordinals_by_kind.items()}
+        items = selection.items[np.isin(selection.items, np.concatenate([*top.values(), NO_ORDINALS]))][: request.top_k]
+        records = await _read_records(ranking, np.concatenate([*top.values(), NO_ORDINALS]))
+        kinds = {kind: _select_present(ordinals, records) for kind, ordinals in top.items()}
+        scores = [round(float(selection.item_scores[ordinal]), 4) for ordinal in items if int(ordinal) in records]
+        delivery = DeliveredRecords(
+            kinds,
+            _select_present(items, records),
+            scores,
+            _find_thread_leads(ranking),
+            await self._read_user_context(memory),
+        )
+        receipt = await self._build_receipt(ranking, delivery, watch)
+        self.metrics.add_recall(receipt.trace, relevant=receipt.relevant)
+        return delivery.to_bundle(receipt)
+
+    async def context(
+        self, request: RecallRequest, scope: Scope, max_tokens: int = DEFAULT_CONTEXT_TOKENS,
+        counter: TokenCounter | None = None, notices: Sequence[str] = (),
+        gather_sources: Callable[[ContextOptions], Awaitable[ContextSources]] | None = None,
+    ) -> Context:  # fmt: skip
+        """What matters, as much as fits into `max_tokens`, ready for a prompt: knowledge, then turns in time order.
+
+        `gather_sources` reads what a context holds beside what was ranked.
+        """
+        if max_tokens < 1:
+            raise InvalidRecord(f"max_tokens must be at least 1, got {max_tokens}", field="max_tokens")
+        self.rate_limiter.acquire(scope.user_id)
+        pool = min(max(self.options.ranking.pool, max_tokens // 8), MAX_CONTEXT_CANDIDATES)
+        options = self.options.context
+        ranking, others = await asyncio.gather(
+            self._rank(request, scope, pool, notices),
+            _no_sources() if gather_sources is None else gather_sources(options),
+        )
+        self.metrics.add_recall(ranking.trace, relevant=ranking.relevant)
+        order, memory = _context_candidates(ranking, max_tokens), ranking.context
+        records = await _read_records(ranking, order)
+        standing = await read_standing_instructions(memory, options.standing)
+        return await asyncio.to_thread(
+            pack, _select_present(order, records), profile=await read_profile(memory), max_tokens=max_tokens,
+            counter=counter, knowledge_share=options.knowledge, notices=ranking.notices, standing_instructions=standing,
+            instructions_share=options.instructions, sources=others, section_shares=options,
+            candidates=_candidate_keys(ranking), history_chars=_estimate_history_chars(memory, records),
+        )  # fmt: skip
+
+    async def why_not(self, receipt: Receipt, record_id: str) -> Exclusion:
+        """Why a record was delivered or not: by the receipt, and where that says too little by asking again.
+
+        Asking again sees the memory as it was then, but the models and settings of now.
+        """
+        said = explain_from_receipt(receipt, record_id)
+        if said.candidate is not None:
+            return said
+        ranking = await self._rank(
+            receipt.request, receipt.scope, MAX_CONTEXT_CANDIDATES, (), (receipt.seq, receipt.at)
+        )
+        return explain_exclusion(ranking.query, ranking.context, ranking.selection, record_id)
+
+    async def replay(self, receipt: Receipt) -> MemoryBundle:
+        """The bundle that a recall delivered, from its receipt, with the records as they were then."""
+        memory = (await self._open_search_context(receipt.request, receipt.scope, (receipt.seq, receipt.at))).context
+        ordinals = {key: memory.columns.ordinals_by_key.get(key, -1) for key in (*receipt.delivered, *receipt.items)}
+        known = {ordinal: key for key, ordinal in ordinals.items() if ordinal >= 0}
+        read = {ordinals[record.key]: record for record in await memory.read(list(known))}
+        found = {known[ordinal]: record for ordinal, record in (await annotate_stale(read, memory)).items()}
+        kinds: dict[str, list[Record]] = {}
+        for key in receipt.delivered:
+            if key in found:
+                kinds.setdefault(key[0], []).append(found[key])
+        items = [(found[key], score) for key, score in receipt.items.items() if key in found]
+        records, scores = [record for record, _ in items], [score for _, score in items]
+        delivery = DeliveredRecords(kinds, records, scores, receipt.leads, await self._read_user_context(memory))
+        return delivery.to_bundle(receipt)
+
+    async def _read_user_context(self, context: SearchContext) -> dict[str, Any]:
+        return await read_user_context(context, self.synopsis)
+
+    async def _open_search_context(
+        self, request: RecallRequest, scope: Scope, replay_at: tuple[int, datetime] | None
+    ) -> PreparedSearch:
+        return await open_search_context(
+            self.source, request, scope, self.cache, ask=self.llm.ask, with_tokens=self.options.rerank is not None,
+            min_turns=self.options.ranking.few_turns, replay_at=replay_at,
+        )  # fmt: skip
+
+    async def _rank(
+        self, request: RecallRequest, scope: Scope, pool: int, notices: Sequence[str],
+        replay_at: tuple[int, datetime] | None = None,
+    ) -> RankedRecall:  # fmt: skip
+        """Everything up to the places; `replay_at` is a journal position and moment to repeat a recall at."""
+        techniques = self.options.select_techniques(request.techniques)
+        whole = None if self.source.is_deterministic else Deadline(self.options.ranking.deadline)
+        query, memory, embeddings, late = await self._open_search_context(request, scope, replay_at)
+        memory = replace(memory, technique_options={each.name: each.options for each in self.options.techniques})
+        found = await run_techniques(techniques, query, memory, self.source.clock, whole)
+        fusion, short = await offload_if_large(memory.columns.size, self._fuse, found.lists, memory, pool)
+        trace, said = found.trace, [*notices, *late]
+        about = has_relevant_result(query, memory, fusion, self.options.ranking.few_turns)
+        said += [] if about else [NOTICE_NOTHING_RELEVANT]
+        if self.options.rerank is not None and len(short.get("Turn", ())) > 1:
+            pieces = await embeddings.embed_tokens(query.parsed.text_without_names) if "whole" in found.lists else None
+            again = await self._rerank_late_interaction(fusion, short["Turn"], pieces, memory)
+            said += [] if again else [NOTICE_TOKENS_PENDING]
+            fusion = again or fusion
+        if (
+            self.bounded_reranker is not None
+            and len(turns := top_per_kind(fusion, memory, pool).get("Turn", NO_ORDINALS)) > 1
+        ):
+            fusion, line = await self.bounded_reranker.rerank(query, turns, fusion, memory, whole)
+            trace = (*trace, line)
+        said += build_notices(trace)
+        now = self.source.clock.now() if replay_at is None else replay_at[1]
+        standing = EvaluationTime(now, self.decay, request.min_confidence)
+        selection = await select(fusion, short, memory, self.options.ranking, standing, request.top_k)
+        return RankedRecall(query, memory, fusion, selection, trace, tuple(said), about)
+
+    def _fuse(
+        self, lists: Mapping[str, ScoreList], context: SearchContext, pool: int
+    ) -> tuple[Fusion, dict[str, Ints]]:
+        """The fusion, and the best of each kind by it."""
+        options = self.options.ranking
+        fusion = fuse(lists, context.mask, context.normalization_mask, method=options.fusion, k=options.rrf_k)
+        if options.conversation_prior and context.turn_mask.any():
+            prior = conversation_prior(fusion.scores, context.turn_mask, context.columns)
+            fusion = add_bonus(fusion, "conversation", options.conversation_prior * prior)
+        return fusion, top_per_kind(fusion, context, pool)
+
+    async def _rerank_late_interaction(
+        self, fusion: Fusion, turn_ordinals: Ints, query_tokens: TokenVectors | None, context: SearchContext
+    ) -> Fusion | None:
+        options = self.options.rerank
+        if query_tokens is None or options is None:
+            return None
+        return await rerank_late_interaction(turn_ordinals[: options.depth], fusion, query_tokens, context, options)
+
+    async def _build_receipt(self, ranking: RankedRecall, delivery: DeliveredRecords, stopwatch: Stopwatch) -> Receipt:
+        memory, selection, request = ranking.context, ranking.selection, ranking.query.request
+        keys = {record.key: record.channel for record in delivery.records()}
+        pool = await offload_if_large(
+            memory.columns.size,
+            build_pool,
+            memory,
+            selection.ordinals_by_kind,
+            selection.scores,
+            ranking.fusion,
+            selection.factors,
+        )
+        return Receipt(
+            id=self.source.ids.new_id(), scope=memory.scope, at=self.source.clock.now(), request=request,
+            profile=self.options.profile, settings=self.settings_fingerprint, embedder=memory.embedder_id,
+            seq=memory.columns.seq if memory.through_seq is None else memory.through_seq,
+            milliseconds=stopwatch.milliseconds(), pool=pool, relevant=ranking.relevant,
+            trace=count_contributions(ranking.trace, pool, delivery.item_scores(), request.top_k),
+            delivered=delivery.keys(), items=delivery.item_scores(), leads=delivery.thread_leads,
+            elsewhere={key: channel for key, channel in keys.items() if channel != memory.scope.channel},
+            notices=ranking.notices,
+        )  # fmt: skip
+
+
+def _candidate_keys(ranking: RankedRecall) -> list[Key]:
+    ids = ranking.context.columns.ids
+    return [
+        (kind, ids[ordinal]) for kind, ordinals in ranking.selection.ordinals_by_kind.items() for ordinal in ordinals
+    ]
+
+
+def _estimate_history_chars(context: SearchContext, records: Mapping[int, Record]) -> int:
+    """About how many characters all visible turns have: their words, by as many characters a word as in those read."""
+    words, turns = context.columns.words, [ordinal for ordinal, record in records.items() if isinstance(record, Turn)]
+    characters = sum(len(records[ordinal].search_text()) for ordinal in turns)
+    return round(float(words[context.turn_mask].sum()) * characters / max(1, int(words[turns].sum()))) if turns else 0
+
+
+async def _no_sources() -> ContextSources:
+    return ContextSources()
+
+
+async def _read_records(ranking: RankedRecall, ordinals: Ints) -> dict[int, Record]:
+    """The records of these slots; those already read on the way are not read again."""
+    known, memory = ranking.selection.records, ranking.context
+    wanted = [ordinal for ordinal in dict.fromkeys(int(ordinal) for ordinal in ordinals) if ordinal not in known]
+    return {**known, **{memory.columns.ordinals_by_key[record.key]: record for record in await memory.read(wanted)}}
+
+
+def _select_present(ordinals: Ints, records: Mapping[int, Record]) -> list[Record]:
+    return [records[int(ordinal)] for ordinal in ordinals if int(ordinal) in records]
+
+
+def _find_thread_leads(ranking: RankedRecall) -> tuple[ThreadLead, ...]:
+    """The conversations with most turns in the pool, at least two; the best of them is where to start reading."""
+    columns, turns = ranking.context.columns, ranking.selection.ordinals_by_kind.get("Turn", NO_ORDINALS)
+    codes, first, counts = np.unique(columns.conversation[turns], return_index=True, return_counts=True)
+    order = np.lexsort((first, -counts))
+    return tuple(
+        ThreadLead(columns.conversations.values[codes[at]], columns.ids[turns[first[at]]], int(counts[at]))
+        for at in order[:MAX_THREAD_LEADS]
+        if counts[at] > 1
+    )
+
+
+def _context_candidates(ranking: RankedRecall, max_tokens: int) -> Ints:
+    """Slots of all kinds, best first, as many as may fit by their number of words, and some more."""
+    selection, columns = ranking.selection, ranking.context.columns
+    ordinals = np.concatenate([*selection.ordinals_by_kind.values(), NO_ORDINALS])
+    order = top_k(selection.scores, ordinals, len(ordinals), columns)
+    most = np.cumsum(columns.words[order] + 2) <= 1.5 * max_tokens
+    return order[: int(most.sum()) + SPARE_RECORDS]
+
+
+def explain_exclusion(
+    query: RecallQuery, context: SearchContext, selection: RankedSelection, record_id: str
+) -> Exclusion:
+    """The reason, from a recall repeated with a deeper pool."""
+    ordinals = [
+        ordinal
+        for (_, key), ordinal in context.columns.ordinals_by_key.items()
+        if key == record_id and ordinal < context.columns.size
+    ]
+    ordinals = [ordinal for ordinal in ordinals if context.columns.kind[ordinal] >= 0]
+    if not ordinals:
+        return Exclusion(False, "no record of this id was known then")
+    ordinal = ordinals[0]
+    if ordinal in selection.below_confidence:
+        return Exclusion(False, "its confidence has faded below min_confidence")
+    if context.mask[ordinal]:
+        return Exclusion(False, _describe_rank(ordinal, selection))
+    return Exclusion(False, f"not visible: {_describe_invisibility(ordinal, query, context)}")
+
+
+def _describe_rank(ordinal: int, selection: RankedSelection) -> str:
+    for kind, ordinals in selection.ordinals_by_kind.items():
+        if len(found := np.flatnonzero(ordinals == ordinal)):
+            return f"too far behind: place {int(found[0]) + 1} among {kind} records"
+    return "too far behind to be given a place"
+
+
+def _describe_invisibility(ordinal: int, query: RecallQuery, context: SearchContext) -> str:
+    columns, request, scope = context.columns, query.request, context.scope
+    channel = columns.channels.values[columns.channel[ordinal]]
+    status = columns.statuses.values[columns.status[ordinal]]
+    kind = columns.kinds.values[columns.kind[ordinal]]
+    begins = int(columns.valid_from[ordinal])
+    now = to_micros(query.now)
+    weak = request.min_confidence is not None and bool(columns.confidence[ordinal] < request.min_confidence)
+    tests = (
+        (channel not in scope.readable_channels(), f"its channel {channel!r} is not read here"),
+        (kind not in request.kinds, f"{kind} records are not included"),
+        (status in HIDDEN_STATUSES, f"it is {status}"),
+        (columns.superseded_at[ordinal] != MAX_TIME, "it was superseded"),
+        (columns.valid_to[ordinal] <= now, "it had ended by then"),
+        (request.as_of is not None and begins > now, "it was not true yet"),
+        (weak, "its confidence is below min_confidence"),
+    )
+    return next((text for fails, text in tests if fails), "it lies outside of the time asked for")

@@ -1,0 +1,125 @@
+"""What is asked of a recall, checked, and how often it may be asked."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from agentmem.core.clock import to_utc
+from agentmem.errors import InvalidRecord, RateLimited
+from agentmem.text.query_parser import ParsedQuery
+
+MAX_QUERY_CHARS = 10_000
+MAX_RESULTS = 100
+KINDS_BY_GROUP = {"episodic": ("Turn",), "semantic": ("Fact", "Entity"), "procedural": ("Strategy", "Procedure")}
+ALWAYS_INCLUDED_KINDS = ("Goal",)
+
+MAX_TRACKED_USERS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallRequest:
+    """The arguments of one recall, as the caller gave them.
+
+    `as_of` is a moment of the world, `known_at` a moment of the record; `since` and `until` bound, half open, where the
+    world time of a record begins, and `time_window_hours` is `since` counted back from now (or `as_of`). Raises
+    InvalidRecord naming the argument.
+    """
+
+    query: str
+    top_k: int = 10
+    channels: tuple[str, ...] | None = None
+    as_of: datetime | None = None
+    known_at: datetime | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    time_window_hours: float | None = None
+    min_confidence: float | None = None
+    include: tuple[str, ...] = tuple(KINDS_BY_GROUP)
+    techniques: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_query(self.query)
+        for name in ("as_of", "known_at", "since", "until"):
+            if (moment := getattr(self, name)) is not None:
+                to_utc(moment, name)
+        if type(self.top_k) is not int or not 1 <= self.top_k <= MAX_RESULTS:
+            raise InvalidRecord(f"top_k must be between 1 and {MAX_RESULTS}, got {self.top_k!r}", field="top_k")
+        if not self.include or any(group not in KINDS_BY_GROUP for group in self.include):
+            raise InvalidRecord(
+                f"include must name some of {', '.join(KINDS_BY_GROUP)}, got {self.include!r}", field="include"
+            )
+        if self.time_window_hours is not None and not self.time_window_hours > 0:
+            raise InvalidRecord(
+                f"time_window_hours must be above 0, got {self.time_window_hours}", field="time_window_hours"
+            )
+        if self.min_confidence is not None and not 0 <= self.min_confidence <= 1:
+            raise InvalidRecord(
+                f"min_confidence must be between 0 and 1, got {self.min_confidence}", field="min_confidence"
+            )
+        if self.since and self.until and to_utc(self.since) >= to_utc(self.until):
+            raise InvalidRecord(f"since must be before until, got {self.since} and {self.until}", field="since")
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of record that may be found."""
+        return (
+            *(kind for group in KINDS_BY_GROUP if group in self.include for kind in KINDS_BY_GROUP[group]),
+            *ALWAYS_INCLUDED_KINDS,
+        )
+
+    def window_start(self, now: datetime) -> datetime | None:
+        """The later of `since` and the beginning of the time window."""
+        if self.time_window_hours is None:
+            return self.since
+        hours = min(self.time_window_hours, 24 * 365 * 1000)
+        window = to_utc(self.as_of or now) - timedelta(hours=hours)
+        return window if self.since is None else max(window, to_utc(self.since))
+
+
+@dataclass(frozen=True, slots=True)
+class RecallQuery:
+    """What a technique sees: the request, its text as read (`parse_query`), and the moment that counts as now."""
+
+    request: RecallRequest
+    parsed: ParsedQuery
+    now: datetime
+
+
+def _check_query(text: object) -> None:
+    if not isinstance(text, str):
+        raise InvalidRecord(f"query must be a string, got {type(text).__name__}", field="query")
+    if not text.strip() or len(text) > MAX_QUERY_CHARS:
+        raise InvalidRecord(
+            f"query must have 1 to {MAX_QUERY_CHARS:,} characters, not all of them blank, got {len(text):,}",
+            field="query",
+        )
+
+
+@dataclass
+class RateLimiter:
+    """A token bucket per user: `rate` recalls a second in the long run (0: any number), up to `burst` at once."""
+
+    rate: float
+    burst: int
+    # a recall costs 1 / rate seconds, a burst ahead
+    _theoretical_arrivals: dict[str, float] = field(default_factory=dict)
+
+    def acquire(self, user_id: str) -> None:
+        """Count one recall. Raises RateLimited, which says when to come again, and counts nothing then."""
+        if not self.rate:
+            return
+        now, each = asyncio.get_running_loop().time(), 1 / self.rate
+        earliest = now - self.burst * each
+        spent = max(self._theoretical_arrivals.pop(user_id, earliest), earliest) + each
+        if spent > now:
+            self._theoretical_arrivals[user_id] = spent - each
+            raise RateLimited(
+                f"{user_id} recalls more than {self.rate:g} times a second; again in {spent - now:.2f} s, "
+                "or set recall_rate",
+                retry_after=spent - now,
+            )
+        self._theoretical_arrivals[user_id] = spent
+        while len(self._theoretical_arrivals) > MAX_TRACKED_USERS:  # the one that asked least lately
+            self._theoretical_arrivals.pop(next(iter(self._theoretical_arrivals)))

@@ -1,0 +1,234 @@
+"""What a query may see, as masks over the user's records.
+
+Made once and kept while the memory, the filters and the reach of the clock stay as they are: recalls differ in their
+text, rarely in what they may see.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from agentmem.core.clock import Clock, IdSource, from_micros, to_micros, to_utc
+from agentmem.core.columns import ENDS_WITH_QUESTION, MAX_TIME, MIN_TIME, Bools, Floats, RecordColumns
+from agentmem.core.event_loop import offload_if_large
+from agentmem.core.scope import Scope
+from agentmem.core.telemetry import CacheStats
+from agentmem.models.protocols import Embedder, TokenVectors
+from agentmem.recall.cache import RankingCache, TurnNeighbors, UserCache, context_window
+from agentmem.recall.llm_client import LLMSource
+from agentmem.recall.request import RecallQuery, RecallRequest
+from agentmem.recall.technique import EMBED_TIMEOUT_SECONDS, AskLLM, LogReader, SearchContext
+from agentmem.stores.protocols import GraphStore, VectorIndex
+from agentmem.text.query_parser import parse_query
+
+DEFAULT_STATEMENT_RATIO = 0.5  # with fewer turns than say anything; a guess
+MAX_CACHED_VIEWS = 4  # of one user
+
+FilterKey = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VisibleRecords:
+    """See `technique.SearchContext` for the fields; `speaker_names` are those of who speaks in visible turns."""
+
+    mask: Bools
+    turn_mask: Bools
+    current_mask: Bools
+    normalization_mask: Bools
+    all_neighbors: TurnNeighbors
+    context_neighbors: TurnNeighbors
+    statement_ratio: float
+    speaker_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _CachedVisibility:
+    """A sight with the journal position it was made at, and the span of moments, half open, in which it is the same."""
+
+    seq: int
+    since: int
+    until: int
+    visible: VisibleRecords
+
+
+def visible_records(
+    columns: RecordColumns, request: RecallRequest, scope: Scope, now: datetime, cache: UserCache, min_turns: int
+) -> VisibleRecords:
+    """What this request may see. `min_turns` is how many turns it takes to speak of their nature."""
+    starts = request.window_start(now)
+    filters: FilterKey = (
+        scope.readable_channels(), request.as_of, request.kinds, starts, request.until, request.min_confidence,
+        min_turns
+    )  # fmt: skip
+    moment = to_micros(now)
+    held: OrderedDict[FilterKey, _CachedVisibility] = cache.visible_records
+    found = held.pop(filters, None)
+    if found is None or found.seq != columns.seq or not found.since <= moment < found.until:
+        since, until = (MIN_TIME, MAX_TIME) if request.as_of is not None else _stable_interval(columns, moment)
+        found = _CachedVisibility(
+            columns.seq, since, until, _build_visible_records(columns, request, scope, now, cache, min_turns)
+        )
+    held[filters] = found
+    while len(held) > MAX_CACHED_VIEWS:
+        held.popitem(last=False)
+    return found.visible
+
+
+def _build_visible_records(
+    columns: RecordColumns, request: RecallRequest, scope: Scope, now: datetime, cache: UserCache, min_turns: int
+) -> VisibleRecords:
+    mask = columns.build_visibility_mask(
+        scope.readable_channels(), now=now, as_of=request.as_of, kinds=request.kinds, since=request.window_start(now),
+        until=request.until, min_confidence=request.min_confidence,
+    ).mask  # fmt: skip
+    turns = mask & (columns.kind == columns.kinds.find_code("Turn"))
+    current = columns.build_visibility_mask(columns.channels.values, now=now, as_of=request.as_of).mask
+    for column in (mask, turns, current):
+        column.setflags(write=False)  # other recalls see the same
+    links, few, count = cache.all_neighbors(columns), max(min_turns, 1), int(turns.sum())
+    return VisibleRecords(
+        mask=mask,
+        turn_mask=turns,
+        current_mask=current,
+        normalization_mask=turns if few <= count < int(mask.sum()) else mask,
+        all_neighbors=links,
+        context_neighbors=cache.get_or_compute(
+            "near", columns, mask, lambda: context_window(links, mask, columns.words)
+        ),
+        statement_ratio=_statement_ratio(columns, turns) if count >= few else DEFAULT_STATEMENT_RATIO,
+        speaker_names=_speaker_names(columns, turns),
+    )
+
+
+def _stable_interval(columns: RecordColumns, moment: int) -> tuple[int, int]:
+    """The span around a moment, half open, in which nothing ends."""
+    ends = columns.valid_to
+    over = ends <= moment
+    return int(ends[over].max(initial=MIN_TIME)), int(ends[~over].min(initial=MAX_TIME))
+
+
+def _statement_ratio(columns: RecordColumns, turn_mask: Bools) -> float:
+    """1 where nobody asks, 0 where at least every second turn asks."""
+    return max(0.0, 1.0 - 2.0 * float(((columns.asks[turn_mask] & ENDS_WITH_QUESTION) != 0).mean()))
+
+
+def _speaker_names(columns: RecordColumns, turn_mask: Bools) -> tuple[str, ...]:
+    """Names of those who speak in visible turns; a name in lower case, such as a role's, is none."""
+    codes = columns.speaker[turn_mask]
+    names = (columns.speakers.values[code] for code in np.flatnonzero(np.bincount(codes[codes >= 0])))
+    return tuple(name for name in names if not name[:1].islower())
+
+
+class EmbedderIndex(Protocol):
+    """Vectors of one embedder."""
+
+    @property
+    def embedder(self) -> Embedder: ...
+
+    @property
+    def index(self) -> VectorIndex: ...
+
+
+class RecallSource(Protocol):
+    """What recall needs of what is open. Techniques use the first of `vector_projections`; there may be none."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def ids(self) -> IdSource: ...
+
+    @property
+    def log(self) -> LogReader: ...
+
+    @property
+    def graph(self) -> GraphStore: ...
+
+    @property
+    def vector_projections(self) -> Sequence[EmbedderIndex]: ...
+
+    @property
+    def llms(self) -> LLMSource: ...
+
+    @property
+    def is_deterministic(self) -> bool: ...
+
+    @property
+    def cache_stats(self) -> CacheStats: ...
+
+    async def read_columns(self, scope: Scope, through_seq: int | None = None) -> RecordColumns: ...
+
+    async def wait_for_own_writes(self, scope: Scope, columns: RecordColumns) -> Sequence[str]: ...
+
+
+class QueryEmbedder:
+    """The query's vector and word pieces, embedded once however many ask."""
+
+    def __init__(
+        self, cache: RankingCache, served: EmbedderIndex | None, with_tokens: bool, with_timeouts: bool
+    ) -> None:
+        self._cache, self._served, self._with_tokens, self._with_timeouts = cache, served, with_tokens, with_timeouts
+
+    async def embed(self, text: str, timeout: float = EMBED_TIMEOUT_SECONDS) -> Floats:
+        """Unit vector, shape (dimensions,). Raises ModelUnavailable, after `timeout` seconds too, or
+        InvalidModelOutput.
+        """
+        assert self._served is not None, "asked only where there is an index"
+        wait = timeout if self._with_timeouts else None
+        return (await self._cache.embed(text, self._served.embedder, self._with_tokens, wait))[0]
+
+    async def embed_tokens(self, text: str) -> TokenVectors | None:
+        """Its word pieces; None where the embedder gives none."""
+        if self._served is None:
+            return None
+        return (await self._cache.embed(text, self._served.embedder, with_tokens=True))[1]
+
+
+class PreparedSearch(NamedTuple):
+    """A query as read, the memory as it may see it, the query's embeddings, and what is not there yet."""
+
+    query: RecallQuery
+    context: SearchContext
+    embedder: QueryEmbedder
+    notices: tuple[str, ...]
+
+
+async def open_search_context(
+    source: RecallSource, request: RecallRequest, scope: Scope, cache: RankingCache, *, ask: AskLLM, with_tokens: bool,
+    min_turns: int, replay_at: tuple[int, datetime] | None = None,
+) -> PreparedSearch:  # fmt: skip
+    """Open the user's memory for a request, after a moment for what the user has just written to get its vectors.
+
+    `replay_at` is a journal position and the moment that counts as now, to repeat an earlier recall.
+    """
+    scope = scope.with_channels(request.channels)
+    through, now = (None, source.clock.now()) if replay_at is None else replay_at
+    if through is None and request.known_at is not None:
+        through = await source.log.seq_at_time(scope, request.known_at)
+    columns = await source.read_columns(scope, through)
+    late = await source.wait_for_own_writes(scope, columns) if replay_at is None and source.vector_projections else ()
+    if replay_at is None:  # a clock that was set back brings nothing back that has ended
+        now = max(now, from_micros(columns.last_at))
+    kept = cache.for_user(scope.user_id) if through is None else cache.for_user(scope.user_id).for_past_state()
+    served = source.vector_projections[0] if source.vector_projections else None
+    embeddings = QueryEmbedder(cache, served, with_tokens, with_timeouts=not source.is_deterministic)
+    sight = await offload_if_large(columns.size, visible_records, columns, request, scope, now, kept, min_turns)
+    memory = SearchContext(
+        mask=sight.mask, turn_mask=sight.turn_mask, current_mask=sight.current_mask,
+        normalization_mask=sight.normalization_mask, all_neighbors=sight.all_neighbors,
+        context_neighbors=sight.context_neighbors, statement_ratio=sight.statement_ratio,
+        now=to_utc(request.as_of or now), scope=scope, columns=columns, cache=kept, clock=source.clock,
+        graph=source.graph, log=source.log, vectors=served.index if served else None,
+        embedder_id=served.embedder.identity if served else "",
+        granularities=tuple(served.embedder.granularities) if served else (), embed=embeddings.embed, ask=ask,
+        add_trace_note=lambda said: None, through_seq=through,
+    )  # fmt: skip
+    read = parse_query(request.query, sight.speaker_names)
+    query = RecallQuery(request, read, memory.now)
+    return PreparedSearch(query, memory, embeddings, tuple(late))

@@ -1,0 +1,172 @@
+"""The settings as keyword arguments, so that a type checker refuses a wrong name or type.
+
+One TypedDict for `Settings` and one for each group of settings; a test holds each equal to the fields of its model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from agentmem.core.clock import Clock
+from agentmem.settings.sections import (
+    BufferOptions,
+    ClusterOptions,
+    DecayOptions,
+    ProceduralOptions,
+    PromotionOptions,
+    RetentionOptions,
+    SynopsisOptions,
+    WorkerOptions,
+)
+
+PathText: TypeAlias = str | PathLike[str]
+AuditLevel: TypeAlias = Literal["off", "writes", "reads", "verbose"]
+RecallProfile: TypeAlias = Literal["default", "best"]
+
+
+class DecayOverrides(TypedDict, total=False):
+    """Options of `decay`; see `DecayOptions`."""
+
+    salience_rate: float
+    salience_after_days: float
+    confidence_rate: float
+    confidence_after_days: float
+    half_life_days: float | Literal["fast", "default", "slow"]
+    beta: float | Literal["low", "default", "high"]
+    forget_threshold: float
+    forget: Literal["archive", "delete"]
+    spare_importance: float
+    danger_low: float
+    danger_high: float
+    cross_domain: float
+    cross_domain_boost: float
+    strongest: float
+    importance_half_life_days: float
+
+
+class PromotionOverrides(TypedDict, total=False):
+    """Options of `promotion`; see `PromotionOptions`."""
+
+    score: float
+    use_count: int
+    within_days: float
+    confidence: float
+    access_count: int
+    conversations: int
+
+
+class ClusterOverrides(TypedDict, total=False):
+    """Options of `clusters`; see `ClusterOptions`."""
+
+    link: float
+    merge: float
+    review: float
+
+
+class RetentionOverrides(TypedDict, total=False):
+    """Options of `retention`; see `RetentionOptions`."""
+
+    conversation_days: float | None
+    entity_salience: float
+    entity_days: float
+    ltm_retention_days: float | None
+
+
+class BufferOverrides(TypedDict, total=False):
+    """Options of `buffer`; see `BufferOptions`."""
+
+    size: int
+    multiplier: int
+    batch: int
+    recency_bias: float
+    outputs_mb: float
+    outputs_sweep_minutes: float
+
+
+class SynopsisOverrides(TypedDict, total=False):
+    """Options of `synopsis`; see `SynopsisOptions`."""
+
+    identity_ttl: float
+    context_ttl: float
+    refresh_on_access: bool
+    max_tokens: int
+    identity_share: float
+    facts: int
+    least_confidence: float
+    conversations: int
+    deadline: float
+
+
+class ProceduralOverrides(TypedDict, total=False):
+    """Options of `procedural`; see `ProceduralOptions`."""
+
+    payload_characters: int
+    least_relevance: float
+    asked: int
+    same: float
+
+
+class WorkerOverrides(TypedDict, total=False):
+    """Options of `worker`; see `WorkerOptions`."""
+
+    minutes: Mapping[str, float]
+    conversations: int
+    port: int | None
+    host: str
+    webhook: str | None
+
+
+class SettingsOverrides(TypedDict, total=False):
+    """Every setting as a keyword argument; see `Settings`."""
+
+    config: PathText | None
+    home: PathText
+    graph_url: str | None
+    log_url: str | None
+    session_url: str | None
+    log_password_file: PathText | None
+    graph_password_file: PathText | None
+    session_password_file: PathText | None
+    graph_vectors: bool
+    embedder: str
+    llm: str
+    extraction_llm: str | None
+    verdict_llm: str | None
+    recall_llm: str | None
+    synopsis_llm: str | None
+    llm_base_url: str | None
+    llm_concurrency: int
+    log_model_errors: bool
+    max_calls: int | None
+    max_tokens: int | None
+    max_cost: float | None
+    reranker: str
+    audit_level: AuditLevel
+    audit_days: int
+    recall_profile: RecallProfile
+    recall: Mapping[str, Mapping[str, Any]]
+    clock: Clock | None
+    seed: int | str | None
+    threads: int
+    vector_cache_mb: int
+    models: PathText | None
+    base_url: str | None
+    dimensions: int | None
+    model_timeout: float
+    working_turns: int
+    working_ttl: float
+    current_md: bool
+    catch_up_ms: float
+    recall_rate: float | None
+    recall_burst: int
+    vault: PathText | None
+    decay: DecayOptions | DecayOverrides
+    promotion: PromotionOptions | PromotionOverrides
+    clusters: ClusterOptions | ClusterOverrides
+    retention: RetentionOptions | RetentionOverrides
+    buffer: BufferOptions | BufferOverrides
+    synopsis: SynopsisOptions | SynopsisOverrides
+    procedural: ProceduralOptions | ProceduralOverrides
+    worker: WorkerOptions | WorkerOverrides

@@ -1,0 +1,418 @@
+"""Looks at a store's database without changing it: what is missing, open, lagging, damaged or out of place.
+
+Every transaction is read-only. What cannot be looked at, because something before it failed, is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from agentmem.core.clock import Stopwatch, SystemClock, from_micros, to_micros
+from agentmem.core.scope import SYSTEM_USER, Operator
+from agentmem.errors import AgentMemError, SchemaMismatch
+from agentmem.stores.admin import DEAD_LETTER_ATTEMPTS, INVARIANTS, Finding, requeue_hint
+from agentmem.stores.postgres.database import MAX_CONNECTIONS, PostgresDatabase, Principal, fetch_rows
+from agentmem.stores.postgres.migrations import MIN_SERVER_VERSION, PARTITION_DAYS_AHEAD
+from agentmem.stores.vectors.search import projection_name
+from agentmem.text.templates import Migration, load_migrations, load_templates
+
+if TYPE_CHECKING:
+    from agentmem.stores.postgres.database import Connection
+
+DOCTOR_OPERATOR = Operator("doctor")
+MIN_PGVECTOR_VERSION = (0, 7)  # the first pgvector with halfvec
+LONG_LEASE_SECONDS = 3600.0  # seconds
+MAX_CLOCK_SKEW = timedelta(seconds=2)
+MAX_FUTURE_OFFSET = timedelta(minutes=5)
+MAX_CONNECTION_SHARE = 0.8  # of the connections that are for everybody
+MIN_PARTITION_DAYS = 2  # of the audit log, after today
+USER_PAGE_SIZE = 1000
+CHECK_SECONDS = 300.0  # for a look at the whole journal
+MIGRATE_HINT = "run: agentmem migrate"
+RESTORE_HINT = "restore a backup, or export what can be read and import it into a new database"
+_CREATE_STATEMENT = re.compile(
+    r"^CREATE (?:OR REPLACE )?(?:UNIQUE )?(TABLE|INDEX|VIEW|SEQUENCE|FUNCTION|TRIGGER|EXTENSION) "
+    r"(?:IF NOT EXISTS )?(\w+)",
+    re.MULTILINE,
+)
+
+
+def _sql() -> Mapping[str, str]:
+    return load_templates(__package__, "diagnostics.sql")
+
+
+async def diagnose(url: str, now: datetime) -> PostgresDiagnostics:
+    """Look at a store's database; what the server raises is a finding, also that it is away.
+
+    `now` is this machine's time at the call. Raises ConfigError for a URL that cannot work or a missing driver.
+    """
+    inspection = PostgresDiagnostics(PostgresDatabase(url), load_migrations("postgres"), now)
+    try:
+        await inspection.run()
+    finally:
+        await inspection.database.close()
+    return inspection
+
+
+async def heads(url: str, users: Collection[str]) -> dict[str, int]:
+    """The last `seq` of these users' journals; those never seen are left out. Raises as the log does."""
+    return await _heads(url, "heads", users=list(users))
+
+
+async def heads_after(url: str, after: str) -> dict[str, int]:
+    """The last `seq` of a page of the users who have a journal, by name, those after a name; empty at the end."""
+    return await _heads(url, "heads_after", after=after, limit=USER_PAGE_SIZE)
+
+
+async def _heads(url: str, name: str, **values: Any) -> dict[str, int]:
+    database = PostgresDatabase(url)
+    try:
+        return dict(await database.read(DOCTOR_OPERATOR, lambda db: fetch_rows(db, _sql()[name], values)))
+    finally:
+        await database.close()
+
+
+@dataclass
+class PostgresDiagnostics:
+    """One look at one database. `findings` are in the order of the checks, `meta` is what the store says of itself."""
+
+    database: PostgresDatabase
+    steps: Sequence[Migration]
+    now: datetime
+    findings: list[Finding] = field(default_factory=list)
+    meta: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._stopwatch = Stopwatch(SystemClock())
+        self._is_current = False
+        self._can_read_all_users = False
+        self._create_statements = {(kind, name): text for kind, name, text in _statements(self.steps)}
+
+    async def run(self) -> None:
+        """Make every check that can be made; one that fails does not keep the others from being made."""
+        if not await self._check_server():
+            return
+        for check in (self._check_clock, self._check_connections, self._check_pgvector, self._check_schema):
+            await self._run_check(check)
+        if not self._is_current:
+            return
+        for check in (
+            self._check_store_id,
+            self._check_roles,
+            self._check_row_security,
+            self._check_indexes,
+            self._check_embedders,
+            self._check_leases,
+        ):
+            await self._run_check(check)
+        if self._can_read_all_users:
+            for check in (
+                self._check_audit,
+                self._check_invariants,
+                self._check_lag,
+                self._check_parked,
+                self._check_future,
+            ):
+                await self._run_check(check)
+
+    def add_finding(
+        self, check: str, detail: str, fix: str = "", *, level: Literal["ok", "warning", "error"] = "ok"
+    ) -> None:
+        """Note a finding."""
+        self.findings.append(Finding(level, check, detail, fix))
+
+    async def _run_check(self, check: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await check()
+        except AgentMemError as error:
+            fix = MIGRATE_HINT if isinstance(error, SchemaMismatch) else "see the message; then run: agentmem doctor"
+            self.add_finding(check.__name__.strip("_"), str(error), fix, level="error")
+
+    async def _fetch_rows(self, name: str, principal: Principal = SYSTEM_USER, /, **values: Any) -> list[Any]:
+        return await self.database.read(
+            principal, lambda db: fetch_rows(db, _sql()[name], values or None), timeout_seconds=CHECK_SECONDS
+        )
+
+    # -- the server
+
+    async def _check_server(self) -> bool:
+        try:
+            ((version, number),) = await self._fetch_rows("server")
+        except AgentMemError as error:
+            self.add_finding(
+                "postgres", str(error), "start it, or check log_url: place, user and password", level="error"
+            )
+            return False
+        place = self.database.address
+        if number < MIN_SERVER_VERSION:
+            fix = f"upgrade it to Postgres {MIN_SERVER_VERSION // 10000} or newer"
+            self.add_finding("postgres", f"{place} is version {version}, which is too old", fix, level="error")
+            return False
+        self.add_finding("postgres", f"{place} answers, version {version}")
+        return True
+
+    async def _check_clock(self) -> None:
+        async def asked(db: Connection) -> tuple[float, datetime, float]:
+            before = self._stopwatch.milliseconds()
+            ((theirs,),) = await fetch_rows(db, _sql()["clock"])
+            return before, theirs, self._stopwatch.milliseconds()
+
+        before, theirs, after = await self.database.read(SYSTEM_USER, asked)
+        early = self.now + timedelta(milliseconds=before) - theirs
+        late = theirs - (self.now + timedelta(milliseconds=after))
+        if (skew := max(early, late)) > MAX_CLOCK_SKEW:
+            said = (
+                f"the server's clock is {skew.total_seconds():,.1f} s {'behind' if skew == early else 'ahead of'} ours"
+            )
+            self.add_finding("clock", said, "set both machines' clocks by the same time server (NTP)", level="warning")
+        else:
+            self.add_finding("clock", "the server's clock and ours agree")
+
+    async def _check_connections(self) -> None:
+        ((used, most),) = await self._fetch_rows("connections")
+        said = f"{used} of {most} connections are in use"
+        if used >= MAX_CONNECTION_SHARE * most:
+            fix = f"raise max_connections, or run fewer processes: each takes up to {MAX_CONNECTIONS}"
+            self.add_finding("connections", said, fix, level="warning")
+        else:
+            self.add_finding("connections", said)
+
+    async def _check_pgvector(self) -> None:
+        ((version, offered),) = await self._fetch_rows("extension")
+        if version is None and offered is None:
+            fix = (
+                f"install pgvector {'.'.join(map(str, MIN_PGVECTOR_VERSION))} or newer on the server; then "
+                f"{MIGRATE_HINT}"
+            )
+            self.add_finding("pgvector", "the server does not have it", fix, level="error")
+        elif version is None:
+            fix = f"{MIGRATE_HINT}; where that may not make extensions, a superuser does: CREATE EXTENSION vector"
+            self.add_finding("pgvector", f"version {offered} is there, but not in this database", fix, level="error")
+        elif tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < MIN_PGVECTOR_VERSION:
+            fix = "install a newer one on the server; then, as its owner: ALTER EXTENSION vector UPDATE"
+            self.add_finding("pgvector", f"version {version} is too old: it has no halfvec", fix, level="error")
+        else:
+            self.add_finding("pgvector", f"version {version}")
+
+    # -- the schema
+
+    async def _check_schema(self) -> None:
+        found, tables = await self.database.read(SYSTEM_USER, _schema_state)
+        known = len(self.steps)
+        if found > known:
+            fix = "upgrade with: pip install --upgrade agentmem-graph"
+            self.add_finding(
+                "schema", f"version {found} is newer than {known}, the last one known here", fix, level="error"
+            )
+            return
+        if found == 0 and tables:
+            fix = "create a database for agentmem and name it in log_url"
+            self.add_finding(
+                "schema", f"{self.database.address} is the database of another program", fix, level="error"
+            )
+            return
+        if found < known:
+            self.add_finding("schema", f"version {found} of {known}", MIGRATE_HINT, level="error")
+            return
+        self._is_current = True
+        has = {(kind, name) for kind, name in await self._fetch_rows("objects")}
+        self._missing_indexes = [
+            text for key, text in self._create_statements.items() if key[0] == "INDEX" and key not in has
+        ]
+        missing = [
+            f"{kind.lower()} {name}"
+            for kind, name in self._create_statements
+            if kind != "INDEX" and (kind, name) not in has
+        ]
+        if missing:
+            what = (
+                "the audit log is not protected: " if any("memory_audit_log_kept" in name for name in missing) else ""
+            )
+            fix = "make it again as schema/postgres does, or " + RESTORE_HINT
+            self.add_finding("schema", f"{what}{', '.join(missing[:5])} missing or switched off", fix, level="error")
+        else:
+            self.add_finding("schema", f"version {found}, audit rows protected")
+
+    async def _check_store_id(self) -> None:
+        self.meta = dict(await self._fetch_rows("meta"))
+        if store_id := self.meta.get("store_id"):
+            self.add_finding("store_id", f"{store_id}, opened {self.meta.get('openings', '?')} times")
+        else:
+            self.add_finding("store_id", "the store has no id", RESTORE_HINT, level="error")
+
+    async def _check_roles(self) -> None:
+        ((name, is_super, may_bypass, self._can_read_all_users, missing),) = await self._fetch_rows("role")
+        if is_super or may_bypass:
+            why = "is a superuser" if is_super else "may bypass row-level security"
+            fix = (
+                "make a role for agentmem and name it in log_url: CREATE ROLE agentmem LOGIN PASSWORD '…' "
+                "IN ROLE agentmem_app, agentmem_worker"
+            )
+            said = f"{name} {why}: the wall between users holds by agentmem's own statements alone"
+            self.add_finding("roles", said, fix, level="warning")
+        elif not self._can_read_all_users:
+            said = f"{name} may not read over all users, so that the rest is not looked at and no worker can run"
+            self.add_finding("roles", said, f'run: GRANT agentmem_worker TO "{name}"', level="warning")
+        else:
+            also = f"; the roles {', '.join(missing)} were not made" if missing else ""
+            self.add_finding("roles", f"{name} is bound by row-level security{also}")
+
+    async def _check_row_security(self) -> None:
+        if tables := [name for (name,) in await self._fetch_rows("without_wall", tables=self._tables())]:
+            fix = "run: " + "; ".join(
+                f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY" for name in tables[:5]
+            )
+            self.add_finding("row_security", f"not in force on {', '.join(tables[:5])}", fix, level="error")
+        else:
+            self.add_finding("row_security", "in force on every table")
+
+    async def _check_indexes(self) -> None:
+        invalid = [name for (name,) in await self._fetch_rows("invalid_indexes")]
+        keyless = [name for (name,) in await self._fetch_rows("without_key", tables=self._tables())]
+        if invalid:
+            fix = "run: " + "; ".join(f"REINDEX INDEX CONCURRENTLY {name}" for name in invalid[:5])
+            fix += "; or drop what agentmem did not make"
+            self.add_finding("indexes", f"not valid: {', '.join(invalid[:5])}", fix, level="error")
+        if self._missing_indexes:
+            names = [_CREATE_STATEMENT.match(text) for text in self._missing_indexes]
+            said = f"missing: {', '.join(match[2] for match in names if match)}"
+            self.add_finding("indexes", said, "run: " + "; ".join(self._missing_indexes), level="error")
+        if keyless:
+            self.add_finding("indexes", f"no primary key on {', '.join(keyless[:5])}", RESTORE_HINT, level="error")
+        if not (invalid or self._missing_indexes or keyless):
+            self.add_finding("indexes", "all there and valid")
+
+    def _tables(self) -> list[str]:
+        return [name for kind, name in self._create_statements if kind == "TABLE"]
+
+    # -- what is in it
+
+    async def _check_embedders(self) -> None:
+        found = await self._fetch_rows("embedders")
+        if wrong := [(identity, size) for identity, size, has in found if has != size]:
+            said = "; ".join(
+                f"{identity} has {size} dimensions, passages_{size} fits no such" for identity, size in wrong
+            )
+            sizes = sorted({size for _, size in wrong})
+            fix = "run: " + "; ".join(f"SELECT make_passages({size})" for size in sizes)
+            fix += "; then: agentmem rebuild --what vectors --all-users"
+            self.add_finding("embedders", said, fix, level="error")
+        elif found:
+            self.add_finding("embedders", ", ".join(f"{identity} in passages_{size}" for identity, size, _ in found))
+        else:
+            self.add_finding("embedders", "none was used yet")
+
+    async def _check_leases(self) -> None:
+        if found := await self._fetch_rows("long_leases", seconds=LONG_LEASE_SECONDS):
+            said = "; ".join(f"{name} is held by {owner} for {left:,} s more" for name, owner, left in found)
+            self.add_finding("leases", said, "if that process is gone, the lease ends by itself then", level="warning")
+        else:
+            self.add_finding("leases", "none is held for long")
+
+    async def _check_audit(self) -> None:
+        days = {day for (day,) in await self._fetch_rows("audit_days")}
+        today, ahead = self.now.date(), 0
+        while today + timedelta(days=ahead) in days:
+            ahead += 1
+        fix = f"run: SELECT create_audit_partitions({PARTITION_DAYS_AHEAD}), or a worker"
+        if ahead == 0:
+            self.add_finding("audit", f"no partition for today, {today}", fix, level="warning")
+        elif ahead <= MIN_PARTITION_DAYS:
+            self.add_finding("audit", f"partitions are made for {ahead - 1} days after today", fix, level="warning")
+        else:
+            self.add_finding("audit", f"partitions are made for {ahead - 1} days after today, {len(days)} in all")
+        await self._check_default_partition()
+
+    async def _check_default_partition(self) -> None:
+        ((count, first),) = await self._fetch_rows("in_default", DOCTOR_OPERATOR)
+        if count:
+            fix = (
+                f"make its day, so that they move there: SELECT create_audit_partitions(0, DATE '{_format_day(first)}')"
+            )
+            self.add_finding(
+                "audit", f"{count:,} rows have no partition, the first of {_format_day(first)}", fix, level="warning"
+            )
+
+    async def _check_invariants(self) -> None:
+        async def ask(db: Connection) -> tuple[dict[str, list[Any]], int]:
+            found = {name: await fetch_rows(db, _sql()[name]) for name in INVARIANTS}
+            return found, (await fetch_rows(db, _sql()["users"]))[0][0]
+
+        found, users = await self.database.read(DOCTOR_OPERATOR, ask, timeout_seconds=CHECK_SECONDS)
+        for name, wrong in found.items():
+            if wrong:
+                fix = "report this with the program's version; then " + RESTORE_HINT
+                count = f"{len(wrong)}{' or more' if len(wrong) == 20 else ''}"
+                self.add_finding(
+                    "invariants", f"{INVARIANTS[name]}: {count}, such as {_format_examples(wrong)}", fix, level="error"
+                )
+        if not any(found.values()):
+            self.add_finding("invariants", f"journal, versions, records and slots agree for {users:,} users")
+
+    async def _check_lag(self) -> None:
+        for identity in (self.meta[name] for name in ("embedder", "embedder_next") if self.meta.get(name)):
+            projection = projection_name(identity)
+            behind = await self._fetch_rows("behind", DOCTOR_OPERATOR, projection=projection)
+            ahead = await self._fetch_rows("ahead", DOCTOR_OPERATOR, projection=projection)
+            if ahead:
+                said = (
+                    f"{projection} is ahead of the log for {ahead[0][2]:,} users: "
+                    f"{_format_examples(row[:2] for row in ahead)}"
+                )
+                self.add_finding("lag", said, "run: agentmem rebuild --what vectors --all-users", level="error")
+            if behind:
+                _, _, users, changes = behind[0]
+                said = (
+                    f"{projection} lacks {changes:,} changes of {users:,} users: "
+                    f"{_format_examples(row[:2] for row in behind)}"
+                )
+                self.add_finding("lag", said, "run: agentmem project, or a worker", level="warning")
+            if not (ahead or behind):
+                self.add_finding("lag", f"{projection} is complete")
+
+    async def _check_parked(self) -> None:
+        if found := await self._fetch_rows("parked", DOCTOR_OPERATOR, tries=DEAD_LETTER_ATTEMPTS):
+            said = (
+                f"{found[0][4]:,} changes were passed over: {_format_examples(row[:3] for row in found)}; {found[0][3]}"
+            )
+            self.add_finding("parked", said, requeue_hint([row[0] for row in found]), level="warning")
+        else:
+            self.add_finding("parked", "no change was passed over")
+
+    async def _check_future(self) -> None:
+        if found := await self._fetch_rows(
+            "ahead_of_time", DOCTOR_OPERATOR, until=to_micros(self.now + MAX_FUTURE_OFFSET)
+        ):
+            user_id, last, users = found[0]
+            said = f"{users:,} users were written to in the future, {user_id} at {from_micros(last).isoformat()}"
+            self.add_finding(
+                "future", said, "set the clock of what wrote it; record time goes on from there", level="warning"
+            )
+        else:
+            self.add_finding("future", "no record is from the future")
+
+
+async def _schema_state(db: Connection) -> tuple[int, int]:
+    sql = load_templates(__package__, "migrations.sql")
+    ((is_versioned,),) = await fetch_rows(db, sql["is_versioned"])
+    ((tables,),) = await fetch_rows(db, sql["tables"])
+    return int((await fetch_rows(db, sql["version"]))[0][0]) if is_versioned else 0, tables
+
+
+def _statements(steps: Iterable[Migration]) -> Iterable[tuple[str, str, str]]:
+    """What the steps make, by kind and name, each with its statement up to the first semicolon."""
+    for step in steps:
+        for match in _CREATE_STATEMENT.finditer(step.text):
+            yield match[1], match[2], step.text[match.start() :].partition(";")[0]
+
+
+def _format_day(day: date | None) -> str:
+    return day.isoformat() if day else "?"
+
+
+def _format_examples(rows: Iterable[Sequence[Any]]) -> str:
+    return "; ".join(" ".join(map(str, row)) for row in list(rows)[:3])

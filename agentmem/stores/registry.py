@@ -1,0 +1,97 @@
+"""Opens the stores that the settings name: one embedded file, or servers. Backends and their drivers load only then."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from agentmem.core.clock import Clock
+from agentmem.settings.settings import Settings
+from agentmem.stores.admin import StoreAdmin
+from agentmem.stores.job_queue import JobQueue
+from agentmem.stores.protocols import GraphNodeVectors, GraphStore, LogStore, ReplicatedGraph, SessionStore, VectorIndex
+from agentmem.stores.write_plan import VectorSource
+
+OpenIndex = Callable[[str, int, int], Awaitable[VectorIndex]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Open stores. `replicated_graph` is the graph again when it stands outside of the log and has to follow it.
+
+    `graph_node_vectors` is there with the setting `graph_vectors` alone. `set_vector_source` tells the log what recalls
+    are served with, so that it writes the vectors that no model makes.
+    """
+
+    log: LogStore
+    graph: GraphStore
+    replicated_graph: ReplicatedGraph | None
+    session: SessionStore
+    admin: StoreAdmin
+    job_queue: JobQueue
+    open_index: OpenIndex
+    set_vector_source: Callable[[VectorSource], None]
+    graph_node_vectors: GraphNodeVectors | None = None
+
+
+async def open_stores(settings: Settings, clock: Clock) -> Stores:
+    """Open all stores, or none. Raises ConfigError, SchemaMismatch, CorruptStore or StoreUnavailable."""
+    async with AsyncExitStack() as opened:
+        session = await _open_session(settings, clock)
+        opened.push_async_callback(session.close)
+        if settings.log_server_url is None:
+            from agentmem.stores import sqlite  # lazy: loads the driver
+
+            log = await sqlite.open_log(settings.database, clock, policy=settings)
+            graph, upkeep = sqlite.open_graph(log.database, clock), sqlite.open_admin(log.database)
+            stack = Stores(
+                log,
+                graph,
+                None,
+                session,
+                upkeep,
+                sqlite.open_job_queue(log.database),
+                partial(sqlite.open_vectors, log.database),
+                log.set_vector_source,
+            )
+        else:
+            stack = await _open_servers(settings, clock, session, opened)
+        opened.pop_all()  # nothing failed: whoever asked closes them
+        return stack
+
+
+async def _open_servers(settings: Settings, clock: Clock, session: SessionStore, exit_stack: AsyncExitStack) -> Stores:
+    from agentmem.stores import neo4j, postgres  # lazy: extras
+
+    assert settings.log_server_url is not None
+    assert settings.graph_server_url is not None
+    log = await postgres.open_log(settings.log_server_url, clock, policy=settings)
+    exit_stack.push_async_callback(log.close)
+    store_id = (await log.meta())["store_id"]
+    graph = await neo4j.open_graph(settings.graph_server_url, clock, log, store_id=store_id)
+    upkeep = postgres.open_admin(log.database)
+    vectors = neo4j.Neo4jNodeVectors(graph.database) if settings.graph_vectors else None
+    return Stores(
+        log,
+        graph,
+        graph,
+        session,
+        upkeep,
+        postgres.open_job_queue(log.database),
+        partial(postgres.open_vectors, log.database),
+        log.set_vector_source,
+        vectors,
+    )
+
+
+async def _open_session(settings: Settings, clock: Clock) -> SessionStore:
+    if (url := settings.session_server_url) is not None:
+        from agentmem.stores import redis  # lazy: an extra
+
+        return await redis.open_session(url, clock)
+    from agentmem.stores import sqlite
+
+    assert settings.session_file is not None
+    return await sqlite.open_session(settings.session_file, clock)

@@ -1,0 +1,445 @@
+"""One SQLite file: where it may lie, its writer's thread, readers, transactions and errors.
+
+Never open the file by any other means in this process: closing a second descriptor drops the POSIX locks of the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+import apsw
+
+from agentmem.errors import AgentMemError, Closed, ConfigError, Conflict, CorruptStore, StoreError, StoreUnavailable
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+NETWORK_FILE_SYSTEMS = frozenset({
+    "9p", "afs", "beegfs", "ceph", "cifs", "davfs", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs",
+    "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
+})  # fmt: skip
+_MOUNTS = Path("/proc/mounts")
+
+T = TypeVar("T")
+Connection = apsw.Connection
+BUSY_TIMEOUT_MS = 10_000
+READER_THREADS = 4  # a recall has two scans and a look-up of words side by side
+_MAX_WAL_BYTES = 64 * 1024 * 1024
+# until they are moved into the file: a turn takes 40. Up to 4062, one index serves all of them.
+_WAL_CHECKPOINT_PAGES = 4000
+_WRITE_ERRORS = (
+    apsw.SQLITE_IOERR_WRITE,
+    apsw.SQLITE_IOERR_FSYNC,
+    apsw.SQLITE_IOERR_TRUNCATE,
+    apsw.SQLITE_IOERR_SHMSIZE,
+)
+_TRUNCATE_TIMEOUT_MS = 200
+
+
+def prepare_folder(path: Path) -> None:
+    """Make the folder of a store's file, readable by its owner only. An existing folder is left as it is.
+
+    Raises ConfigError on a network file system and where the folder cannot be made.
+    """
+    try:
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"the folder {path.parent} cannot be made: {error}; set AGENTMEM_HOME to another one"
+        ) from error
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; name a file in it")
+    kind = file_system(path.parent.resolve())
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise ConfigError(
+            f"{path} lies on a network file system ({kind}), where locks are not kept and data can be lost; "
+            "choose a local folder with AGENTMEM_HOME"
+        )
+
+
+def is_missing(path: Path) -> bool:
+    """Whether there is no file yet."""
+    return not path.exists()
+
+
+def make_private(path: Path) -> None:
+    """Let only the owner read and write the file, made empty when it is missing.
+
+    SQLite gives the files beside it the same permissions, so this comes before the first connection.
+    """
+    try:
+        path.touch(FILE_MODE)
+        path.chmod(FILE_MODE)
+    except OSError as error:
+        raise StoreUnavailable(f"the permissions of {path} cannot be set: {error}") from error
+
+
+def check_permissions(path: Path) -> list[str]:
+    """Which of the store's files others can read or write; [] when none."""
+    beside = [path.with_name(path.name + ending) for ending in ("", "-wal", "-shm")]
+    modes = [(file, file.stat().st_mode & 0o777) for file in beside if file.exists()]
+    return [
+        f"{file} can be used by others (mode {mode:o}); run: chmod 600 {file}" for file, mode in modes if mode & 0o077
+    ]
+
+
+def file_system(folder: Path, mounts: Path = _MOUNTS) -> str:
+    """The type of the file system that holds a folder, from the list of mounts; "" where the system has none."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    found, depth = "", -1
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = Path(os.fsdecode(fields[1].encode().decode("unicode_escape").encode("latin-1")))  # a space is \040
+        if folder.is_relative_to(point) and len(point.parts) >= depth:
+            found, depth = fields[2], len(point.parts)
+    return found
+
+
+def connect(path: Path, *, durable: bool = True) -> Connection:
+    """Open a connection with the settings that every connection of this package has.
+
+    WAL, FULL (NORMAL for a cache), foreign keys, secure delete, 10 s busy time-out. Raises the package's own errors.
+    """
+    with translate_errors(path):
+        db = apsw.Connection(str(path))
+        try:
+            db.set_busy_timeout(BUSY_TIMEOUT_MS)
+            # Without it the planner looks at bound values, and plans a statement anew for each: 5 to 50 µs every time.
+            db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+            _pragma_with_retry(db, "journal_mode", "wal")
+            db.pragma("synchronous", "FULL" if durable else "NORMAL")
+            db.pragma("fullfsync", durable)  # macOS: a plain fsync leaves data in the drive's cache
+            db.pragma("checkpoint_fullfsync", True)
+            db.pragma("foreign_keys", True)
+            db.pragma("secure_delete", True)
+            db.pragma("temp_store", "MEMORY")
+            db.pragma("journal_size_limit", _MAX_WAL_BYTES)
+            db.pragma("wal_autocheckpoint", _WAL_CHECKPOINT_PAGES)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def _pragma_with_retry(db: Connection, name: str, value: str) -> None:
+    # Switching a new file to WAL needs an exclusive lock that the busy handler does not wait for.
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            db.pragma(name, value)
+            return
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+@contextmanager
+def translate_errors(path: Path) -> Iterator[None]:
+    """Turn the driver's errors into the package's, once, keeping the cause."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise _to_store_error(path, error) from error
+
+
+def _to_store_error(path: Path, error: apsw.Error) -> AgentMemError:
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return CorruptStore(
+            f"{path} is damaged: {error}. Nothing was overwritten; restore a backup or move the file away"
+        )
+    if isinstance(error, apsw.FullError):
+        return StoreUnavailable(f"{path}: no room left to write; free some space and try again")
+    if isinstance(error, apsw.BusyError):
+        return StoreUnavailable(
+            f"{path}: another process kept the file locked for {BUSY_TIMEOUT_MS // 1000} s; try again"
+        )
+    if isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) in _WRITE_ERRORS:
+        return StoreUnavailable(
+            f"{path}: writing failed ({error}); is the disk full, or a limit on the size of files reached?"
+        )
+    if isinstance(error, apsw.IOError | apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError):
+        return StoreUnavailable(f"{path} cannot be read or written: {error}")
+    if isinstance(error, apsw.ConstraintError):
+        return Conflict(f"{path}: {error}")
+    return StoreError(f"{path}: {error}")
+
+
+class WorkerThreads(Executor):
+    """Up to so many threads that run calls for event loops, in order; started as they are needed.
+
+    A ThreadPoolExecutor takes twice the time to hand over a call: two chained futures, and a semaphore in Python.
+    """
+
+    def __init__(self, max_threads: int, name: str) -> None:
+        self._max_threads, self._name = max_threads, name
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._idle: SimpleQueue[None] = SimpleQueue()  # one for each thread that waits for a call
+        self._threads: list[threading.Thread] = []
+        # When the interpreter ends, too: a thread must not be cut off inside SQLite.
+        self._finalizer = weakref.finalize(self, _stop_threads, self._calls, self._threads)
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """What a call returns or raises on one of the threads."""
+        loop = asyncio.get_running_loop()
+        if type(loop).run_in_executor is not asyncio.BaseEventLoop.run_in_executor:  # it has a way of its own
+            return await loop.run_in_executor(self, call)
+        future: asyncio.Future[T] = loop.create_future()
+        self._enqueue(functools.partial(_resolve_on_loop, future, call))
+        return await future
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """See Executor."""
+        future: Future[T] = Future()
+        self._enqueue(functools.partial(_resolve, future, functools.partial(fn, *args, **kwargs)))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Finish what was asked for, then end the threads."""
+        self._finalizer()
+
+    def _enqueue(self, call: Callable[[], None]) -> None:
+        if not self._finalizer.alive:
+            raise RuntimeError("the threads have ended")
+        self._calls.put(call)
+        try:
+            self._idle.get_nowait()
+        except Empty:
+            if len(self._threads) < self._max_threads:
+                thread = threading.Thread(
+                    target=_run_calls, args=(self._calls, self._idle), name=self._name, daemon=True
+                )
+                self._threads.append(thread)
+                thread.start()
+
+
+def _run_calls(calls: SimpleQueue[Callable[[], None] | None], idle: SimpleQueue[None]) -> None:
+    while (call := calls.get()) is not None:
+        call()
+        del call  # nothing that it holds waits for the next one
+        idle.put(None)
+
+
+def _stop_threads(calls: SimpleQueue[Callable[[], None] | None], threads: Sequence[threading.Thread]) -> None:
+    for _ in threads:
+        calls.put(None)
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join()
+
+
+def _resolve_on_loop(future: asyncio.Future[T], call: Callable[[], T]) -> None:
+    if future.cancelled():
+        return
+    try:
+        result = call()
+    except BaseException as error:  # noqa: BLE001  whoever awaits it gets it
+        _post_outcome(future, future.set_exception, error)
+    else:
+        _post_outcome(future, future.set_result, result)
+
+
+def _post_outcome(future: asyncio.Future[T], setter: Callable[[Any], None], outcome: object) -> None:
+    try:
+        future.get_loop().call_soon_threadsafe(_set_unless_cancelled, future, setter, outcome)
+    except RuntimeError:
+        return  # the loop was closed meanwhile: nobody waits any more
+
+
+def _set_unless_cancelled(future: asyncio.Future[T], setter: Callable[[Any], None], outcome: object) -> None:
+    if not future.cancelled():
+        setter(outcome)
+
+
+def _resolve(future: Future[T], call: Callable[[], T]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(call())
+    except BaseException as error:  # noqa: BLE001  whoever awaits it gets it
+        future.set_exception(error)
+
+
+class SqliteDatabase:
+    """One file. `write` runs a function inside BEGIN IMMEDIATE on the writer thread, `read` one on a reader thread.
+
+    Functions take the connection and must not keep it. A Database used after fork opens new connections.
+    """
+
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
+        self.path = path
+        self.closed = False
+        self._durable = durable
+        self._lock = threading.Lock()
+        self._inherited: list[list[Connection]] = []
+        self._connections: list[Connection] = []
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._local = threading.local()
+        self._writer = WorkerThreads(1, "agentmem-write")
+        self._readers = WorkerThreads(READER_THREADS, "agentmem-read")
+
+    def _pools(self) -> tuple[WorkerThreads, WorkerThreads]:
+        if self.closed:
+            raise Closed(f"{self.path} was closed")
+        if os.getpid() != self._pid:
+            # Neither connections nor threads survive a fork. The parent's connections are kept, not closed: closing
+            # them here would touch a file that the parent is using.
+            self._inherited.append(self._connections)
+            self._connections, self._lock = [], threading.Lock()
+            self._start()
+        return self._writer, self._readers
+
+    def _connection(self, *, read_only: bool = False) -> Connection:
+        db: Connection | None = getattr(self._local, "db", None)
+        if db is None:
+            db = connect(self.path, durable=self._durable)
+            db.pragma("query_only", read_only)
+            self._local.db, self._local.durable = db, self._durable
+            with self._lock:
+                self._connections.append(db)
+        return db
+
+    async def read(self, function: Callable[[Connection], T]) -> T:
+        """Run inside one read transaction, so that all statements see the same state."""
+        return await self._pools()[1].run(functools.partial(self._read, function))
+
+    async def write(
+        self,
+        function: Callable[[Connection], T],
+        *,
+        durable: bool | None = None,
+        prepare: Callable[[], None] | None = None,
+        on_committed: Callable[[], None] | None = None,
+    ) -> T:
+        """Run inside BEGIN IMMEDIATE … COMMIT; any error rolls everything back.
+
+        `prepare` runs first, on the same thread, while the file is not yet locked; `on_committed` once it is committed,
+        even if nobody waits any more. `durable=False` leaves the sync to the next durable commit, for data whose last
+        moments may be lost in a power cut.
+        """
+
+        def call() -> T:
+            if prepare is not None:
+                prepare()
+            result = self._write(function, self._durable if durable is None else durable)
+            if on_committed is not None:
+                on_committed()
+            return result
+
+        return await self._pools()[0].run(call)
+
+    async def run_without_transaction(self, function: Callable[[Connection], T]) -> T:
+        """Run on the writer thread without a transaction (VACUUM, checkpoints)."""
+
+        def call() -> T:
+            with translate_errors(self.path):
+                return function(self._connection())
+
+        return await self._pools()[0].run(call)
+
+    def _read(self, function: Callable[[Connection], T]) -> T:
+        try:
+            db = self._connection(read_only=True)
+            db.execute("BEGIN")
+            try:
+                return function(db)
+            finally:
+                if db.in_transaction:
+                    db.execute("COMMIT")
+        except apsw.Error as error:
+            raise _to_store_error(self.path, error) from error
+
+    def _write(self, function: Callable[[Connection], T], durable: bool) -> T:
+        try:
+            db = self._connection()
+            if self._local.durable != durable:
+                db.pragma("synchronous", "FULL" if durable else "NORMAL")
+                self._local.durable = durable
+            return self.transact(db, function)
+        except apsw.Error as error:
+            raise _to_store_error(self.path, error) from error
+
+    @staticmethod
+    def transact(db: Connection, function: Callable[[Connection], T]) -> T:
+        """Run a function inside BEGIN IMMEDIATE … COMMIT on a connection of one's own thread."""
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            result = function(db)
+            db.execute("COMMIT")
+            return result
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+    @staticmethod
+    def try_in_savepoint(db: Connection, function: Callable[[Connection], None]) -> Exception | None:
+        """Run within a transaction what may fail without it: then nothing of it is done, and the rest goes on.
+
+        Returns what it failed with, None when it did not.
+        """
+        failed = None
+        db.execute("SAVEPOINT attempt")
+        try:
+            function(db)
+        except Exception as error:
+            if not db.in_transaction:  # the engine undid everything, as for a full disk
+                raise
+            db.execute("ROLLBACK TO attempt")
+            failed = error
+        db.execute("RELEASE attempt")
+        return failed
+
+    async def truncate_wal(self, attempts: int = 5) -> bool:
+        """Move the write-ahead log into the file and cut it to nothing; False while a reader holds on to it."""
+        for attempt in range(attempts):
+            if attempt:
+                await asyncio.sleep(0.05 * attempt)
+            if await self.run_without_transaction(_truncate_wal):
+                return True
+        return False
+
+    async def close(self) -> None:
+        """Finish what runs, then close every connection."""
+        if self.closed:
+            return
+        pools = self._pools()
+        self.closed = True
+        await asyncio.get_running_loop().run_in_executor(None, self._close, pools)
+
+    def _close(self, pools: tuple[WorkerThreads, WorkerThreads]) -> None:
+        for pool in pools:
+            pool.shutdown()
+        with translate_errors(self.path):
+            for db in self._connections:
+                db.close()
+        self._connections.clear()
+
+
+def _truncate_wal(db: Connection) -> bool:
+    db.set_busy_timeout(_TRUNCATE_TIMEOUT_MS)
+    try:
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        return True
+    except (apsw.BusyError, apsw.LockedError):
+        return False
+    finally:
+        db.set_busy_timeout(BUSY_TIMEOUT_MS)
