@@ -107,9 +107,12 @@ async def _check_servers(settings: Settings, log_url: str, graph_url: str) -> tu
         return seen.findings, seen.meta
     embedder = seen.meta.get("embedder") if settings.graph_vectors else None
     found = await graph.diagnose(
-        graph_url, store_id, partial(log.heads, log_url), partial(log.heads_after, log_url),
+        graph_url,
+        store_id,
+        partial(log.heads, log_url),
+        partial(log.heads_after, log_url),
         dimensions=parse_dimensions(embedder) if embedder else None,
-    )  # fmt: skip
+    )
     return seen.findings + found, seen.meta
 
 

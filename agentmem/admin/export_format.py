@@ -86,9 +86,16 @@ class ChangeLine(ExportLine):
             for v in self.versions
         )
         return RawChange(
-            self.seq, self.change_id, self.operation_id, self.operation, self.actor, self.cause, self.payload, self.at,
+            self.seq,
+            self.change_id,
+            self.operation_id,
+            self.operation,
+            self.actor,
+            self.cause,
+            self.payload,
+            self.at,
             versions,
-        )  # fmt: skip
+        )
 
 
 class UsageLine(ExportLine):

@@ -52,9 +52,13 @@ class IsolationReport:
 
 
 async def verify_isolation(
-    engine: Engine, scope: Scope, *, strangers: int = 10_000, progress: ProgressCallback | None = None,
+    engine: Engine,
+    scope: Scope,
+    *,
+    strangers: int = 10_000,
+    progress: ProgressCallback | None = None,
     scratch_urls: tuple[str, str] | None = None,
-) -> IsolationReport:  # fmt: skip
+) -> IsolationReport:
     """Ask questions made of the user's own records, add `strangers` records of other users to a copy, ask again.
 
     Bundles are compared whole: records, scores to the last bit, reasons, context text. Reads across users by id are
@@ -97,9 +101,9 @@ class _FrozenClock:
 
 
 def _build_settings(live_settings: Settings, folder: Path, now: datetime, **overrides: Any) -> Settings:
-    elsewhere = dict.fromkeys((
-        "log_url", "graph_url", "session_url", "log_password_file", "graph_password_file", "session_password_file"
-    ))  # fmt: skip
+    elsewhere = dict.fromkeys(
+        ("log_url", "graph_url", "session_url", "log_password_file", "graph_password_file", "session_password_file")
+    )
     own = {
         "home": folder,
         "models": live_settings.model_folder,
@@ -123,7 +127,7 @@ def _build_scratch_settings(engine: Engine, folder: Path, scratch_urls: tuple[st
     identity = engine.vector_projections[0].embedder.identity
     return _build_settings(
         live, folder, engine.clock.now(), log_url=scratch_urls[0], graph_url=scratch_urls[1], embedder=identity
-    )  # fmt: skip
+    )
 
 
 @contextmanager
@@ -163,9 +167,13 @@ class _IsolationTrial:
     def _open_memory(self) -> AsyncAgentMemory:
         scope = self.scope
         return AsyncAgentMemory(
-            scope.user_id, channel=scope.channel, agent_id=scope.agent_id, conversation_id=scope.conversation_id,
-            session_id=scope.session_id, settings=self.settings,
-        )  # fmt: skip
+            scope.user_id,
+            channel=scope.channel,
+            agent_id=scope.agent_id,
+            conversation_id=scope.conversation_id,
+            session_id=scope.session_id,
+            settings=self.settings,
+        )
 
     def _cache_embeddings(self, memory: AsyncAgentMemory) -> None:
         # The same text is embedded once for all strangers: it is the same vector, and remote models cost money.

@@ -41,9 +41,14 @@ class RebuildReport:
 
 
 async def rebuild(
-    engine: Engine, users: Sequence[str] | None, *, targets: Collection[str] = TARGETS, embedder: str | None = None,
-    prune: bool = False, progress: ProgressCallback | None = None,
-) -> RebuildReport:  # fmt: skip
+    engine: Engine,
+    users: Sequence[str] | None,
+    *,
+    targets: Collection[str] = TARGETS,
+    embedder: str | None = None,
+    prune: bool = False,
+    progress: ProgressCallback | None = None,
+) -> RebuildReport:
     """Make projections again; `users` None means all of them.
 
     `targets` names vectors, words, graph. With `embedder` (as in the settings) the vectors of all users are built for

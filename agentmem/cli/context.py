@@ -92,9 +92,12 @@ class CliContext:
             else None
         )
         memory = AsyncAgentMemory(
-            self.user, channel=self.channel, conversation_id=self.conversation_id, agent_id=agent,
+            self.user,
+            channel=self.channel,
+            conversation_id=self.conversation_id,
+            agent_id=agent,
             settings=self.load_settings(),
-        )  # fmt: skip
+        )
 
         async def opened() -> T:
             async with memory:
@@ -149,19 +152,31 @@ def memory_options(*, with_embedder: bool = False) -> Callable[[Callable[..., An
     """Give a command the common options; its function gets them as a `CliContext`, before its own arguments."""
     options: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = [
         click.option(
-            "--user", default="default", show_default=True, envvar="AGENTMEM_USER", show_envvar=True, metavar="NAME",
+            "--user",
+            default="default",
+            show_default=True,
+            envvar="AGENTMEM_USER",
+            show_envvar=True,
+            metavar="NAME",
             help="Whose memory.",
         ),
         click.option(
-            "--channel", default="_global", show_default=True, metavar="NAME",
+            "--channel",
+            default="_global",
+            show_default=True,
+            metavar="NAME",
             help="Where to write; reads also cover _swarm and _global.",
         ),
         click.option(
-            "--home", type=UserPath(file_okay=False, path_type=Path), metavar="FOLDER",
+            "--home",
+            type=UserPath(file_okay=False, path_type=Path),
+            metavar="FOLDER",
             help="Folder of the memory. [default: AGENTMEM_HOME or ~/.agentmem]",
         ),
         click.option(
-            "--config", type=UserPath(path_type=Path), metavar="FILE",
+            "--config",
+            type=UserPath(path_type=Path),
+            metavar="FILE",
             help="Configuration file. [default: AGENTMEM_CONFIG, or agentmem.toml in the home]",
         ),
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
@@ -169,7 +184,7 @@ def memory_options(*, with_embedder: bool = False) -> Callable[[Callable[..., An
         click.option(
             "--now", type=parse_datetime, hidden=True, metavar="MOMENT", help="Let the clock stand still here."
         ),
-    ]  # fmt: skip
+    ]
     if with_embedder:
         text = "auto, hash, local:MODEL or openai:MODEL, for a new store; an older one keeps its own. [default: auto]"
         options.append(click.option("--embedder", metavar="NAME", help=text))

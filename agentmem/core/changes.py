@@ -56,17 +56,28 @@ class WriteAttempt:
     now: datetime
 
     def build_change(
-        self, *upserts: Record, inserts_if_absent: Sequence[Record] = (), deletes: Sequence[Key] = (),
-        expected_versions: Mapping[Key, int | None] | None = None, no_new_since: Mapping[str, int] | None = None,
+        self,
+        *upserts: Record,
+        inserts_if_absent: Sequence[Record] = (),
+        deletes: Sequence[Key] = (),
+        expected_versions: Mapping[Key, int | None] | None = None,
+        no_new_since: Mapping[str, int] | None = None,
         cause: str = "",
-    ) -> Change:  # fmt: skip
+    ) -> Change:
         """The Change that puts these records, expecting what was read."""
         return Change(
-            scope=self.scope, operation=self.operation, operation_id=self.operation_id, change_id=self.change_id,
-            request_hash=self.request_hash, upserts=upserts, inserts_if_absent=tuple(inserts_if_absent),
-            deletes=tuple(deletes), expected_versions=dict(expected_versions or {}),
-            no_new_since=dict(no_new_since or {}), cause=cause,
-        )  # fmt: skip
+            scope=self.scope,
+            operation=self.operation,
+            operation_id=self.operation_id,
+            change_id=self.change_id,
+            request_hash=self.request_hash,
+            upserts=upserts,
+            inserts_if_absent=tuple(inserts_if_absent),
+            deletes=tuple(deletes),
+            expected_versions=dict(expected_versions or {}),
+            no_new_since=dict(no_new_since or {}),
+            cause=cause,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ class RecordColumnBatch:
             if name in _UNBOUNDED_TIMES
             else np.asarray(self.columns[name]).tolist()
             for name in RecordRow._fields
-        ]  # fmt: skip
+        ]
         return map(RecordRow._make, zip(*columns, strict=True))
 
     def ordinals_by_key(self) -> dict[tuple[str, str], int]:
@@ -92,20 +92,36 @@ class RecordColumnBatch:
 
 
 _COLUMN_DTYPES: dict[str, Any] = {
-    "seq": np.int64, "kind": np.int16, "channel": np.int32, "status": np.int16, "conversation": np.int32,
-    "position": np.int32, "speaker": np.int32, "valid_from": np.int64, "valid_to": np.int64, "recorded_at": np.int64,
-    "superseded_at": np.int64, "words": np.int32, "length": np.int32, "asks": np.int8, "salience": np.float32,
-    "confidence": np.float32, "turn": np.int64,
-}  # fmt: skip
+    "seq": np.int64,
+    "kind": np.int16,
+    "channel": np.int32,
+    "status": np.int16,
+    "conversation": np.int32,
+    "position": np.int32,
+    "speaker": np.int32,
+    "valid_from": np.int64,
+    "valid_to": np.int64,
+    "recorded_at": np.int64,
+    "superseded_at": np.int64,
+    "words": np.int32,
+    "length": np.int32,
+    "asks": np.int8,
+    "salience": np.float32,
+    "confidence": np.float32,
+    "turn": np.int64,
+}
 
 
 _ROW_FIELDS = {"conversation": "conversation_id", "turn": "turn_id"}
 _UNBOUNDED_TIMES = {"valid_from": MIN_TIME, "valid_to": MAX_TIME, "superseded_at": MAX_TIME}
 _REQUIRED_COLUMNS = ("kind", "channel", "status")  # no conversation and no speaker are -1
 _INTERNED_COLUMNS = {
-    "kind": "kinds", "channel": "channels", "status": "statuses", "conversation": "conversations",
+    "kind": "kinds",
+    "channel": "channels",
+    "status": "statuses",
+    "conversation": "conversations",
     "speaker": "speakers",
-}  # fmt: skip
+}
 
 
 class StringInterner:
@@ -242,10 +258,16 @@ class RecordColumns:
         self.size = max(self.size, size)
 
     def build_visibility_mask(
-        self, channels: Collection[str], *, now: datetime, as_of: datetime | None = None,
-        kinds: Collection[str] | None = None, since: datetime | None = None, until: datetime | None = None,
+        self,
+        channels: Collection[str],
+        *,
+        now: datetime,
+        as_of: datetime | None = None,
+        kinds: Collection[str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         min_confidence: float | None = None,
-    ) -> VisibilityMask:  # fmt: skip
+    ) -> VisibilityMask:
         """What a query over these channels may see.
 
         Retired records are left out: those that ended by `as_of` (now when None), those superseded or hidden. With

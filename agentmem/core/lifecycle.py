@@ -79,7 +79,7 @@ def decay_value(value: float, rate: float, days: float) -> float:
 
 def decay_values(
     values: NDArray[np.float64], rate: float, days: NDArray[np.float64], min_days: float
-) -> NDArray[np.float64]:  # fmt: skip
+) -> NDArray[np.float64]:
     """`decay_value` of many values at once, of those whose days have come to `min_days`."""
     return np.asarray(np.where(days >= min_days, values * rate ** np.maximum(days, 0.0), values))
 
@@ -124,7 +124,7 @@ def decay_score(use_count: int, last_used: datetime, strength: float, now: datet
 
 def threshold_time(
     threshold: float, use_count: int, last_used: datetime, strength: float, policy: DecayPolicy
-) -> datetime | None:  # fmt: skip
+) -> datetime | None:
     """From when on the score is below a threshold, to the microsecond; None for later than the calendar goes."""
     half_lives = math.log2(_score_at_last_use(use_count, strength, policy) / threshold)
     return add_microseconds(
@@ -167,7 +167,7 @@ def is_cross_domain(tags: Collection[str], context_tags: Collection[str], max_ov
 
 def importance(
     recorded_at: datetime, access_count: int, explicit: float | None, now: datetime, policy: DecayPolicy
-) -> float:  # fmt: skip
+) -> float:
     """.3 recency + .3 familiarity + .4 of the importance that was stated, .5 when none was."""
     recency = math.pow(2.0, -elapsed_days(recorded_at, now) / policy.importance_half_life_days)
     familiarity = min(1.0, math.log(access_count + 1) / math.log(FAMILIARITY_SATURATION))

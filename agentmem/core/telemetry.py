@@ -33,11 +33,13 @@ def _logger() -> BoundLogger:
     logger: BoundLogger = structlog.wrap_logger(
         _LOGGER,
         processors=[
-            structlog.contextvars.merge_contextvars, structlog.stdlib.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True), structlog.processors.JSONRenderer(default=str),
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(default=str),
         ],
         wrapper_class=structlog.stdlib.BoundLogger,
-    )  # fmt: skip
+    )
     return logger
 
 

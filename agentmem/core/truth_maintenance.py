@@ -33,7 +33,7 @@ def invalid_since(fact: Fact, moment: datetime) -> datetime | None:
 
 async def read_premises(
     facts: Iterable[Fact], read_facts: Callable[[Sequence[str]], Awaitable[Sequence[Record]]]
-) -> dict[str, Fact]:  # fmt: skip
+) -> dict[str, Fact]:
     """Facts by id, with all that they rest on at any depth; `read_facts` gives the facts of some ids, level by
     level.
     """

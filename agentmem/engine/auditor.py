@@ -11,10 +11,15 @@ from agentmem.core.scope import GLOBAL, Scope
 from agentmem.settings.settings import Settings
 
 MEMORY_TYPES = {
-    "Turn": "episodic", "Conversation": "episodic", "Fact": "semantic", "Entity": "semantic", "Edge": "semantic",
-    "Goal": "semantic", "User": "semantic",
+    "Turn": "episodic",
+    "Conversation": "episodic",
+    "Fact": "semantic",
+    "Entity": "semantic",
+    "Edge": "semantic",
+    "Goal": "semantic",
+    "User": "semantic",
     **dict.fromkeys(("Tool", "ToolInvocation", "Strategy", "Procedure", "Outcome", "Schedule"), "procedural"),
-}  # fmt: skip
+}
 
 
 class Auditor:
@@ -40,10 +45,19 @@ class Auditor:
         return [record.model_dump(mode="json") for record in records[:50]] if self.level == "verbose" else None
 
     def build_write_entry(
-        self, operation: str, scope: Scope, *, memory_type: str, operation_id: str = "", count: int | None = None,
-        latency_ms: float | None = None, metadata: Mapping[str, Any] | None = None, payload: Any = None,
-        error: str | None = None, promotion: PromotionAudit | None = None,
-    ) -> AuditEntry | None:  # fmt: skip
+        self,
+        operation: str,
+        scope: Scope,
+        *,
+        memory_type: str,
+        operation_id: str = "",
+        count: int | None = None,
+        latency_ms: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        payload: Any = None,
+        error: str | None = None,
+        promotion: PromotionAudit | None = None,
+    ) -> AuditEntry | None:
         """The row of a mutation; `payload` is kept at verbose only."""
         if self.level == "off":
             return None
@@ -52,23 +66,47 @@ class Auditor:
             details["payload"] = payload
         limits = {} if promotion is None or promotion.thresholds is None else {"promotion": dict(promotion.thresholds)}
         return AuditEntry(
-            operation=operation, memory_type=memory_type, scope=scope, operation_id=operation_id,
-            target_channels=(GLOBAL if promotion else scope.channel,), result_count=count, latency_ms=latency_ms,
-            success=error is None, error_message=error, config_snapshot={**self.config_snapshot, **limits},
-            metadata=details, **({} if promotion is None else promotion.columns()),
-        )  # fmt: skip
+            operation=operation,
+            memory_type=memory_type,
+            scope=scope,
+            operation_id=operation_id,
+            target_channels=(GLOBAL if promotion else scope.channel,),
+            result_count=count,
+            latency_ms=latency_ms,
+            success=error is None,
+            error_message=error,
+            config_snapshot={**self.config_snapshot, **limits},
+            metadata=details,
+            **({} if promotion is None else promotion.columns()),
+        )
 
     def build_read_entry(
-        self, operation: str, scope: Scope, *, memory_type: str, query: str | None = None, count: int | None = None,
-        latency_ms: float | None = None, operation_id: str = "", metadata: Mapping[str, Any] | None = None,
+        self,
+        operation: str,
+        scope: Scope,
+        *,
+        memory_type: str,
+        query: str | None = None,
+        count: int | None = None,
+        latency_ms: float | None = None,
+        operation_id: str = "",
+        metadata: Mapping[str, Any] | None = None,
         error: str | None = None,
-    ) -> AuditEntry | None:  # fmt: skip
+    ) -> AuditEntry | None:
         """The row of a read, with the query's text; None below level `reads`."""
         if not self.audits_reads:
             return None
         return AuditEntry(
-            operation=operation, memory_type=memory_type, scope=scope, operation_id=operation_id,
-            target_channels=scope.readable_channels(), query_text=query, result_count=count, latency_ms=latency_ms,
-            success=error is None, error_message=error, config_snapshot={**self.config_snapshot, **self.thresholds},
+            operation=operation,
+            memory_type=memory_type,
+            scope=scope,
+            operation_id=operation_id,
+            target_channels=scope.readable_channels(),
+            query_text=query,
+            result_count=count,
+            latency_ms=latency_ms,
+            success=error is None,
+            error_message=error,
+            config_snapshot={**self.config_snapshot, **self.thresholds},
             metadata=dict(metadata or {}),
-        )  # fmt: skip
+        )

@@ -88,9 +88,14 @@ class Engine:
     # -- writing
 
     async def commit(
-        self, scope: Scope, changes: Sequence[Change], audit: AuditEntry | None,
-        after_commit: AfterCommit | None = None, *, fence: int | None = None,
-    ) -> list[JournalEntry]:  # fmt: skip
+        self,
+        scope: Scope,
+        changes: Sequence[Change],
+        audit: AuditEntry | None,
+        after_commit: AfterCommit | None = None,
+        *,
+        fence: int | None = None,
+    ) -> list[JournalEntry]:
         """Append to the log (acknowledged there), then bring the projections along; their failure fails no write.
 
         `after_commit` is run beside them with what was written, not waited for: for caches. LeaseLost when the `fence`
@@ -129,10 +134,18 @@ class Engine:
         return done
 
     async def write(
-        self, scope: Scope, operation: str, build: Callable[[WriteAttempt], Awaitable[Change | None]], *, kind: str,
-        idempotency_key: str | None = None, request_hash: str = "", details: Mapping[str, Any] | None = None,
-        promotion: PromotionAudit | None = None, fence: int | None = None,
-    ) -> JournalEntry | None:  # fmt: skip
+        self,
+        scope: Scope,
+        operation: str,
+        build: Callable[[WriteAttempt], Awaitable[Change | None]],
+        *,
+        kind: str,
+        idempotency_key: str | None = None,
+        request_hash: str = "",
+        details: Mapping[str, Any] | None = None,
+        promotion: PromotionAudit | None = None,
+        fence: int | None = None,
+    ) -> JournalEntry | None:
         """Build a Change from what is read and commit it; when the state moved on meanwhile, read and build again.
 
         Who has to try again does so one by one with the others of this process, so that any number of them get through.
@@ -154,11 +167,16 @@ class Engine:
                     if change is None:
                         return None
                     audit = self.auditor.build_write_entry(
-                        operation, scope, memory_type=memory_type, operation_id=attempt.operation_id,
-                        count=len(change.upserts) + len(change.deletes), latency_ms=watch.milliseconds(),
+                        operation,
+                        scope,
+                        memory_type=memory_type,
+                        operation_id=attempt.operation_id,
+                        count=len(change.upserts) + len(change.deletes),
+                        latency_ms=watch.milliseconds(),
                         metadata={"ids": [record.id for record in change.upserts[:50]], **(details or {})},
-                        payload=self.auditor.dump_payload(change.upserts), promotion=promotion,
-                    )  # fmt: skip
+                        payload=self.auditor.dump_payload(change.upserts),
+                        promotion=promotion,
+                    )
                     return (await self.commit(scope, [change], audit, fence=fence))[0]
             except Conflict as error:
                 if not (error.stale and left):
@@ -179,9 +197,12 @@ class Engine:
             return
         # The message may quote what was given: only its type is kept.
         row = self.auditor.build_write_entry(
-            attempt.operation, attempt.scope, memory_type=memory_type, operation_id=attempt.operation_id,
+            attempt.operation,
+            attempt.scope,
+            memory_type=memory_type,
+            operation_id=attempt.operation_id,
             error=type(error).__name__,
-        )  # fmt: skip
+        )
         if row is not None:
             with suppress(StoreError):  # the store's own failure is what is being reported
                 await self.log.write_audit([row])
@@ -395,14 +416,22 @@ async def open_engine(settings: Settings) -> Engine:
         )
         reranker = open_reranker(settings.reranker, rerankers)
         engine = Engine(
-            settings=settings, clock=clock,
+            settings=settings,
+            clock=clock,
             ids=RandomIds(clock) if settings.seed is None else SeededIds(clock, settings.seed, opening),
-            log=log, graph=stack.graph,
+            log=log,
+            graph=stack.graph,
             graph_projection=None if following is None else GraphProjection(following, log, clock),
-            session=stack.session, vector_projections=[], auditor=Auditor(settings), store_id=meta["store_id"],
-            llms=llms, reranker=reranker, open_vector_index=stack.open_index, admin=stack.admin,
+            session=stack.session,
+            vector_projections=[],
+            auditor=Auditor(settings),
+            store_id=meta["store_id"],
+            llms=llms,
+            reranker=reranker,
+            open_vector_index=stack.open_index,
+            admin=stack.admin,
             job_queue=stack.job_queue,
-        )  # fmt: skip
+        )
         for embedder in await open_recorded_embedders(settings, log, engine.notices):
             await add_projection(engine, embedder)
         stack.set_vector_source(

@@ -14,9 +14,13 @@ from agentmem.stores.registry import OpenIndex
 def build_embedder_options(settings: Settings) -> EmbedderOptions:
     """What the settings say to any embedder."""
     return EmbedderOptions(
-        models_dir=settings.model_folder, threads=settings.threads, timeout=settings.model_timeout,
-        dimensions=settings.dimensions, base_url=settings.base_url, log_errors=settings.log_model_errors,
-    )  # fmt: skip
+        models_dir=settings.model_folder,
+        threads=settings.threads,
+        timeout=settings.model_timeout,
+        dimensions=settings.dimensions,
+        base_url=settings.base_url,
+        log_errors=settings.log_model_errors,
+    )
 
 
 async def open_recorded_embedders(settings: Settings, log: LogStore, notices: list[str]) -> list[Embedder]:

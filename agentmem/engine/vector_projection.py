@@ -119,9 +119,13 @@ class VectorProjection:
         return bool(fresh) and await self.index.watermark(scope.user_id) >= fresh[0] - 1
 
     async def sync(
-        self, scope: Scope, entries: Sequence[JournalEntry] = (), progress: Callable[[int], None] | None = None, *,
+        self,
+        scope: Scope,
+        entries: Sequence[JournalEntry] = (),
+        progress: Callable[[int], None] | None = None,
+        *,
         limit: int | None = None,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Apply what the journal holds beyond the watermark, `limit` changes or a few more; True when caught up.
 
         `entries` just written spare a read when they follow the watermark directly. A model that fails is left alone

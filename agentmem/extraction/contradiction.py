@@ -171,9 +171,11 @@ class ContradictionClassifier:
             "pairs": [[claims[claim], facts[fact.id]] for claim, fact in pairs],
         }
         request = LLMRequest(
-            PURPOSE, load_templates(__package__, "contradiction.md")["system"], json.dumps(told, ensure_ascii=False),
+            PURPOSE,
+            load_templates(__package__, "contradiction.md")["system"],
+            json.dumps(told, ensure_ascii=False),
             max_tokens=400 + 40 * len(pairs),
-        )  # fmt: skip
+        )
         try:
             items, others = _parse_verdicts(await self.llm.ask(request, _VerdictReply)), UNRELATED
         except InvalidModelOutput:

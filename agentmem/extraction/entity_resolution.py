@@ -66,9 +66,15 @@ class EntityResolver:
             found = similar[0][0]
         if found is None:
             made = build_record(
-                Entity, id=new_id, channel=self.channel, name=draft.name, type=draft.type, slug=name,
-                aliases=tuple(alias for alias in draft.aliases if slugify(alias)), description=draft.description,
-            )  # fmt: skip
+                Entity,
+                id=new_id,
+                channel=self.channel,
+                name=draft.name,
+                type=draft.type,
+                slug=name,
+                aliases=tuple(alias for alias in draft.aliases if slugify(alias)),
+                description=draft.description,
+            )
             self.created[made.id] = found = made
             doubtful = (
                 _find_partial_names(made, self.known_entities)
@@ -119,11 +125,14 @@ class EntityResolver:
         """Put the question whether two entities are one, which only a person can answer."""
         self.reviews.append(
             build_record(
-                Review, id=same_entity_review_id(self.user_id, known.id, fresh.id), channel=self.channel,
-                about="same_entity", question=f"Are {known.name!r} and {fresh.name!r} the same {fresh.type}?",
+                Review,
+                id=same_entity_review_id(self.user_id, known.id, fresh.id),
+                channel=self.channel,
+                about="same_entity",
+                question=f"Are {known.name!r} and {fresh.name!r} the same {fresh.type}?",
                 record_ids=(known.id, fresh.id),
             )
-        )  # fmt: skip
+        )
 
 
 def _find_partial_names(fresh: Entity, known: Iterable[Entity]) -> list[Entity]:

@@ -48,9 +48,11 @@ from agentmem.text.temporal import TimeRange, is_range_stated, parse_date_range
 from agentmem.text.tokenizer import tokenize
 
 _CHARACTER_FOLDS = {
-    **dict.fromkeys("‘’ʼ‛`´", "'"), **dict.fromkeys("“”„«»", '"'), **dict.fromkeys("‐‑‒–—―−", "-"),
+    **dict.fromkeys("‘’ʼ‛`´", "'"),
+    **dict.fromkeys("“”„«»", '"'),
+    **dict.fromkeys("‐‑‒–—―−", "-"),
     **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),
-}  # fmt: skip
+}
 _EDGE_CHARACTERS = " \t\r\n\"'“”‘’«».…,;:!?"
 _UNSPACED_SCRIPTS_START = 0x0E00  # below it stand the scripts that put spaces between words
 _WORD_CHARACTER = re.compile(r"[^\W_]")
@@ -375,12 +377,17 @@ def review_reason(draft: FactDraft, grounding: GroundingContext) -> str:
     turn = grounding.turns[draft.turn_id]
     reasons = [] if draft.span else ["ungrounded: its quote does not stand in its turn"]
     reasons += [
-        _check_polarity(draft, grounding), _check_hypothetical(draft, grounding),
-        _check_question_clauses(draft, turn, grounding), _check_numbers(draft, turn, grounding),
-        _check_dates(draft, turn, grounding), _check_names(draft, grounding),
-        _check_lexical_support(draft, turn, grounding), _check_speaker(draft, turn, grounding),
-        _check_standalone(draft), _check_prompt_injection(turn, grounding),
-    ]  # fmt: skip
+        _check_polarity(draft, grounding),
+        _check_hypothetical(draft, grounding),
+        _check_question_clauses(draft, turn, grounding),
+        _check_numbers(draft, turn, grounding),
+        _check_dates(draft, turn, grounding),
+        _check_names(draft, grounding),
+        _check_lexical_support(draft, turn, grounding),
+        _check_speaker(draft, turn, grounding),
+        _check_standalone(draft),
+        _check_prompt_injection(turn, grounding),
+    ]
     return "; ".join(reason for reason in reasons if reason)
 
 

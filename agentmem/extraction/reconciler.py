@@ -30,9 +30,9 @@ from agentmem.stores.values import Where
 from agentmem.text.normalization import hash_claim, normalize_claim
 from agentmem.text.query_parser import strip_names
 
-CONFIDENCE_BY_CERTAINTY: Mapping[str, float] = MappingProxyType({
-    "explicit": 0.95, "implied": 0.85, "inferred": 0.70, "uncertain": 0.50
-})  # fmt: skip
+CONFIDENCE_BY_CERTAINTY: Mapping[str, float] = MappingProxyType(
+    {"explicit": 0.95, "implied": 0.85, "inferred": 0.70, "uncertain": 0.50}
+)
 DEFAULT_CONFIDENCE = 0.70
 TRUST_BY_SOURCE: Mapping[str, float] = MappingProxyType({"user": 1.0, "import": 0.9, "agent": 0.8, "tool": 0.7})
 LOW_CERTAINTIES = frozenset({"inferred", "uncertain"})
@@ -169,10 +169,13 @@ class _ChangeBuilder:
         for draft in drafts:
             if draft.review_reason:
                 await self._add_review(draft, "ungrounded" if draft.span is None else "doubtful", draft.review_reason)
-        near = dict(zip(
-            [draft.claim for draft in sure], await self.retriever.find_similar([draft.claim for draft in sure], Fact),
-            strict=True
-        ))  # fmt: skip
+        near = dict(
+            zip(
+                [draft.claim for draft in sure],
+                await self.retriever.find_similar([draft.claim for draft in sure], Fact),
+                strict=True,
+            )
+        )
         verdicts = await self._classify_contradictions(sure, near)
         self.target_facts = await self._read_target_facts(sure)
         for draft in sure:
@@ -195,20 +198,26 @@ class _ChangeBuilder:
         for draft in drafts:
             mine = set(self.resolver.resolve_all(draft.entities))
             found = [
-                fact for fact, cosine in similar_by_claim[draft.claim]
+                fact
+                for fact, cosine in similar_by_claim[draft.claim]
                 if normalize_claim(fact.claim) != normalize_claim(draft.claim)
-                and (cosine >= MIN_RELATED_COSINE or mine & set(fact.entity_ids)) and fact.id != draft.supersedes_id
-            ]  # fmt: skip
+                and (cosine >= MIN_RELATED_COSINE or mine & set(fact.entity_ids))
+                and fact.id != draft.supersedes_id
+            ]
             if found and not draft.supersedes_id and not draft.ends_fact_id:
                 pairs[draft.claim] = found
         said = await self.reconciler.classifier.classify(pairs) if pairs else {}
-        return {claim: [(fact, said[claim, fact.id]) for fact in facts if (claim, fact.id) in said]
-                for claim, facts in pairs.items()}  # fmt: skip
+        return {
+            claim: [(fact, said[claim, fact.id]) for fact in facts if (claim, fact.id) in said]
+            for claim, facts in pairs.items()
+        }
 
     async def _add_fact(
-        self, draft: FactDraft, similar: Sequence[tuple[Fact, float]],
+        self,
+        draft: FactDraft,
+        similar: Sequence[tuple[Fact, float]],
         verdicts: Sequence[tuple[Fact, ContradictionVerdict]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         fields = self._build_fact_fields(draft)
         fact = build_record(Fact, channel=self._channel(draft), claim=draft.claim, **fields)
         same = [
@@ -292,15 +301,21 @@ class _ChangeBuilder:
             fields["valid_from"] = fields["valid_from"] or self._stated_at(draft.turn_id)
         proposed = {
             name: value.isoformat() if isinstance(value, datetime) else value
-            for name, value in {"claim": draft.claim, **fields}.items() if value not in (None, "", ())
-        }  # fmt: skip
+            for name, value in {"claim": draft.claim, **fields}.items()
+            if value not in (None, "", ())
+        }
         self._expect_unchanged(() if known is None else (known,))
         against = f" Known: {known.claim!r}." if known is not None else ""
         review = build_record(
-            Review, id=self.new_id(), channel=self._channel(draft), about=about,
-            question=f"Is it so that {draft.claim!r}? {reason}{against}", proposed=proposed,
-            record_ids=() if known is None else (known.id,), source_turn_ids=fields["source_turn_ids"],
-        )  # fmt: skip
+            Review,
+            id=self.new_id(),
+            channel=self._channel(draft),
+            about=about,
+            question=f"Is it so that {draft.claim!r}? {reason}{against}",
+            proposed=proposed,
+            record_ids=() if known is None else (known.id,),
+            source_turn_ids=fields["source_turn_ids"],
+        )
         where = Where(kinds=("Review",), channels=(review.channel,), dedup_keys=(review.dedup_key(),))
         asked = {record.dedup_key() for record in self.upserts.values() if isinstance(record, Review)}
         if review.dedup_key() not in asked and not await self.context.engine.log.count(self.context.scope, where):
@@ -314,14 +329,21 @@ class _ChangeBuilder:
         known = {fact.id for fact in self.window.known_facts}
         return {
             "confidence": CONFIDENCE_BY_CERTAINTY.get(draft.certainty, DEFAULT_CONFIDENCE),
-            "certainty": draft.certainty, "source": RULES_SOURCE if self.reconciler.by_rules else source,
-            "trust": TRUST_BY_SOURCE[source], "subject": draft.subject, "temporal_context": draft.temporal_context,
-            "memory_type": draft.memory_type, "tier": "short" if draft.memory_type == "context" else "long",
-            "tags": draft.tags, "valid_from": draft.valid_from, "valid_to": draft.valid_to,
+            "certainty": draft.certainty,
+            "source": RULES_SOURCE if self.reconciler.by_rules else source,
+            "trust": TRUST_BY_SOURCE[source],
+            "subject": draft.subject,
+            "temporal_context": draft.temporal_context,
+            "memory_type": draft.memory_type,
+            "tier": "short" if draft.memory_type == "context" else "long",
+            "tags": draft.tags,
+            "valid_from": draft.valid_from,
+            "valid_to": draft.valid_to,
             "entity_ids": self._expect_entities(self.resolver.resolve_all(draft.entities)),
-            "source_turn_ids": tuple(each.turn_id for each in saying), "source_spans": spans,
+            "source_turn_ids": tuple(each.turn_id for each in saying),
+            "source_spans": spans,
             "depends_on": tuple(name for name in dict.fromkeys(draft.depends_on) if name in known),
-        }  # fmt: skip
+        }
 
     def _channel(self, draft: FactDraft) -> str:
         agent = self.window.agent_id
@@ -354,11 +376,15 @@ class _ChangeBuilder:
             if not {*self.turns, *leaned_on}.issuperset(draft.context_turn_ids):
                 draft = TurnSummaryDraft(turn_id=turn.id)
             gloss = build_record(
-                Gloss, id=turn.id, channel=turn.channel, conversation_id=turn.conversation_id,
-                standalone=draft.standalone, keys=draft.keys,
+                Gloss,
+                id=turn.id,
+                channel=turn.channel,
+                conversation_id=turn.conversation_id,
+                standalone=draft.standalone,
+                keys=draft.keys,
                 source_turn_ids=tuple(dict.fromkeys((turn.id, *draft.context_turn_ids))),
                 extractor=self.reconciler.extractor,
-            )  # fmt: skip
+            )
             text = gloss.search_text()
             bare = strip_names(text, self.window.participants) if text else ""
             bared = gloss.model_copy(update={"bare": bare if bare != text else ""})

@@ -95,9 +95,12 @@ def parse_reply(reply: ExtractionReply, window: Window, prompt: str) -> Extracti
     relations = tuple(work.parse_relations(reply.relations))
     glosses = tuple(work.parse_summaries(reply.turns))
     return ExtractionDraft(
-        facts=facts, entities=(*entities, *work.speaker_entities.values()), relations=relations, summaries=glosses,
+        facts=facts,
+        entities=(*entities, *work.speaker_entities.values()),
+        relations=relations,
+        summaries=glosses,
         notes=tuple(work.notes),
-    )  # fmt: skip
+    )
 
 
 def parse_agent_reply(reply: AgentExtractionReply, window: Window, prompt: str) -> ExtractionDraft:
@@ -145,12 +148,20 @@ class _ReplyParser:
         ends = until[1] if until and item.temporal != "past" and at is not None and until[1] > at else None
         begins = when[0] if when else None
         return FactDraft(
-            turn_id=turn.id, claim=item.claim, quote=item.quote,
-            span=align_quote(self.grounding.text_of(turn), item.quote), subject=item.subject or "other",
-            certainty=item.certainty or "", temporal_context=item.temporal or "", memory_type=item.kind or "fact",
-            negated=item.negated, valid_from=begins, valid_to=None if ends and begins and ends <= begins else ends,
-            entities=tuple(item.entities), agent_private=self.agent_private,
-        )  # fmt: skip
+            turn_id=turn.id,
+            claim=item.claim,
+            quote=item.quote,
+            span=align_quote(self.grounding.text_of(turn), item.quote),
+            subject=item.subject or "other",
+            certainty=item.certainty or "",
+            temporal_context=item.temporal or "",
+            memory_type=item.kind or "fact",
+            negated=item.negated,
+            valid_from=begins,
+            valid_to=None if ends and begins and ends <= begins else ends,
+            entities=tuple(item.entities),
+            agent_private=self.agent_private,
+        )
 
     def _resolve_stated_time(self, text: str | None, turn: Turn) -> TimeRange | None:
         """The range of time that a model's date stands for, None with a note for one that nobody said."""
@@ -174,10 +185,13 @@ class _ReplyParser:
         ended = self._resolve_fact_label(item.ended, draft, modifies=True) if not replaces else ""
         premises = [self._resolve_fact_label(label, draft) for label in item.depends_on]
         return replace(
-            draft, entities=entities, supersedes_id=replaces, ends_fact_id=ended,
+            draft,
+            entities=entities,
+            supersedes_id=replaces,
+            ends_fact_id=ended,
             is_correction=bool(replaces) and item.why_replaced == "wrong",
             depends_on=tuple(dict.fromkeys(name for name in premises if name and name not in (replaces, ended))),
-        )  # fmt: skip
+        )
 
     def _resolve_fact_label(self, label: str | None, draft: FactDraft, *, modifies: bool = False) -> str:
         """The id of a known fact; "" with a note for a label that was not given, or a fact that this one cannot end."""
@@ -217,16 +231,20 @@ class _ReplyParser:
             seen.add(slugify(item.name))
             kind = item.type.strip().lower()
             yield EntityDraft(
-                turn_id=turn.id, name=item.name, aliases=tuple(self._parse_aliases(item)),
+                turn_id=turn.id,
+                name=item.name,
+                aliases=tuple(self._parse_aliases(item)),
                 type=kind if _ENTITY_TYPE.fullmatch(kind) and kind not in _RESERVED_TYPES else "thing",
-            )  # fmt: skip
+            )
 
     def _parse_aliases(self, item: EntityItem) -> Iterator[str]:
         """Aliases whose every word was said, and that are the name of nobody else."""
-        others = {slugify(name) for entity in self.grounding.window.known_entities for name in (
-            entity.name, *entity.aliases
-        )
-                  if slugify(item.name) not in {slugify(one) for one in (entity.name, *entity.aliases)}}  # fmt: skip
+        others = {
+            slugify(name)
+            for entity in self.grounding.window.known_entities
+            for name in (entity.name, *entity.aliases)
+            if slugify(item.name) not in {slugify(one) for one in (entity.name, *entity.aliases)}
+        }
         taken = others | _NON_ENTITY_SLUGS | (self.grounding.speaker_slugs - {slugify(item.name)})
         for alias in item.aliases:
             if slugify(alias) in taken or not all(map(self.grounding.is_known_name, alias.split())):
@@ -302,9 +320,11 @@ class _ReplyParser:
                 continue
             leans = [readable[name].id for name in item.leans_on if name in readable and readable[name] is not turn]
             yield TurnSummaryDraft(
-                turn_id=turn.id, standalone=self._parse_sentence(item, turn), keys=tuple(self._parse_keys(item, turn)),
+                turn_id=turn.id,
+                standalone=self._parse_sentence(item, turn),
+                keys=tuple(self._parse_keys(item, turn)),
                 context_turn_ids=tuple(dict.fromkeys(leans)),
-            )  # fmt: skip
+            )
 
     def _parse_sentence(self, item: TurnItem, turn: Turn) -> str:
         sentence = " ".join(item.standalone.split())

@@ -54,10 +54,15 @@ class EngineHandle:
             parse_options(settings.recall, settings.recall_profile, settings.describe_origin)
             engine = await open_engine(settings)
             layer = RecallLayer(
-                engine, settings.recall, profile=settings.recall_profile, settings_fingerprint=settings.fingerprint(),
-                rate_limiter=RateLimiter(settings.recalls_per_second, settings.recall_burst), reranker=engine.reranker,
-                decay=settings.decay, synopsis=settings.synopsis,
-            )  # fmt: skip
+                engine,
+                settings.recall,
+                profile=settings.recall_profile,
+                settings_fingerprint=settings.fingerprint(),
+                rate_limiter=RateLimiter(settings.recalls_per_second, settings.recall_burst),
+                reranker=engine.reranker,
+                decay=settings.decay,
+                synopsis=settings.synopsis,
+            )
             engine.erasure_callbacks.append(layer.drop_user_caches)
             engine.auditor.thresholds = {"ranking": layer.options.ranking.model_dump(mode="json")}
             self.opened = (engine, layer)
@@ -125,9 +130,12 @@ class AsyncAgentMemory:
     ) -> AsyncAgentMemory:
         """Another view that shares what is open: another user, channel, conversation, agent or session."""
         asked: dict[str, Any] = {
-            "user_id": user_id, "channel": channel, "conversation_id": conversation_id, "agent_id": agent_id,
+            "user_id": user_id,
+            "channel": channel,
+            "conversation_id": conversation_id,
+            "agent_id": agent_id,
             "session_id": session_id,
-        }  # fmt: skip
+        }
         other = AsyncAgentMemory.__new__(AsyncAgentMemory)
         other.scope = replace(self.scope, **{name: value for name, value in asked.items() if value is not None})
         if user_id not in (None, self.scope.user_id) and conversation_id is None:
@@ -208,10 +216,16 @@ class AsyncAgentMemory:
     # -- storing
 
     async def store_turn(
-        self, turn: Turn | Mapping[str, Any] | str, *, role: str = "user", speaker: str | None = None,
-        timestamp: datetime | None = None, turn_id: str | None = None, metadata: Mapping[str, Any] | None = None,
+        self,
+        turn: Turn | Mapping[str, Any] | str,
+        *,
+        role: str = "user",
+        speaker: str | None = None,
+        timestamp: datetime | None = None,
+        turn_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
-    ) -> Turn:  # fmt: skip
+    ) -> Turn:
         """Store one turn and return it as stored; acknowledged when it is committed, before any model runs.
 
         `turn` is text, a Turn, or a mapping with `content` and optionally `role, turn_id, speaker, timestamp,
@@ -221,9 +235,13 @@ class AsyncAgentMemory:
         """
         if isinstance(turn, str):
             turn = {
-                "content": turn, "role": role, "speaker": speaker, "timestamp": timestamp, "turn_id": turn_id,
+                "content": turn,
+                "role": role,
+                "speaker": speaker,
+                "timestamp": timestamp,
+                "turn_id": turn_id,
                 "metadata": metadata,
-            }  # fmt: skip
+            }
         elif speaker is not None or timestamp is not None or turn_id is not None or metadata is not None:
             raise InvalidRecord("give speaker, timestamp, turn_id and metadata inside the turn", field="turn")
         stored = await self.episodic.store([turn], idempotency_key=idempotency_key)
@@ -238,22 +256,42 @@ class AsyncAgentMemory:
         return await self.episodic.store(turns, idempotency_key=idempotency_key)
 
     async def learn_fact(
-        self, claim: str, *, confidence: float | None = None, source: str | None = None,
-        entity_ids: Sequence[str] | None = None, source_turn_ids: Sequence[str] | None = None,
-        valid_from: datetime | None = None, valid_to: datetime | None = None, temporal_context: str | None = None,
-        tags: Sequence[str] | None = None, depends_on: Sequence[str] | None = None, tier: str | None = None,
-        salience: float | None = None, memory_type: str | None = None, idempotency_key: str | None = None,
-    ) -> Fact:  # fmt: skip
+        self,
+        claim: str,
+        *,
+        confidence: float | None = None,
+        source: str | None = None,
+        entity_ids: Sequence[str] | None = None,
+        source_turn_ids: Sequence[str] | None = None,
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
+        temporal_context: str | None = None,
+        tags: Sequence[str] | None = None,
+        depends_on: Sequence[str] | None = None,
+        tier: str | None = None,
+        salience: float | None = None,
+        memory_type: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Fact:
         """Store what is known, without a model. The same claim again, while current, gains the new sources.
 
         Confidence (.8 when None) and salience (.5) are within 0 and 1; `tier` is `long` (only ranks lower with time) or
         `short` (fades). Ids named must be stored. Raises InvalidRecord naming the field.
         """
         given: dict[str, Any] = {
-            "confidence": confidence, "source": source, "entity_ids": entity_ids, "source_turn_ids": source_turn_ids,
-            "valid_from": valid_from, "valid_to": valid_to, "temporal_context": temporal_context, "tags": tags,
-            "depends_on": depends_on, "tier": tier, "salience": salience, "memory_type": memory_type,
-        }  # fmt: skip
+            "confidence": confidence,
+            "source": source,
+            "entity_ids": entity_ids,
+            "source_turn_ids": source_turn_ids,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
+            "temporal_context": temporal_context,
+            "tags": tags,
+            "depends_on": depends_on,
+            "tier": tier,
+            "salience": salience,
+            "memory_type": memory_type,
+        }
         fields = {name: value for name, value in given.items() if value is not None}
         return await self.semantic.learn_fact(claim, idempotency_key=idempotency_key, **fields)
 
@@ -270,9 +308,14 @@ class AsyncAgentMemory:
         return await self.goals.get(goal_id)
 
     async def complete_goal(
-        self, goal_id: str, status: str = "completed", result: str = "", *, cascade: bool = False,
+        self,
+        goal_id: str,
+        status: str = "completed",
+        result: str = "",
+        *,
+        cascade: bool = False,
         idempotency_key: str | None = None,
-    ) -> Goal:  # fmt: skip
+    ) -> Goal:
         """End a goal as `completed` or `abandoned`, with what came of it; `cascade` abandons its open sub-goals."""
         return await self.goals.complete(goal_id, status, result, cascade=cascade, idempotency_key=idempotency_key)
 
@@ -292,27 +335,43 @@ class AsyncAgentMemory:
         return await Profile(self._context).read()
 
     async def update_profile(
-        self, *, preferences: Mapping[str, Any] | None = None, expertise_areas: Sequence[str] | None = None,
-        communication_style: Mapping[str, Any] | None = None, metadata: Mapping[str, Any] | None = None,
+        self,
+        *,
+        preferences: Mapping[str, Any] | None = None,
+        expertise_areas: Sequence[str] | None = None,
+        communication_style: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
-    ) -> User:  # fmt: skip
+    ) -> User:
         """Merge what is given into the profile; None inside a mapping removes that entry."""
         from agentmem.memory.profile import Profile
 
         return await Profile(self._context).update(
-            idempotency_key=idempotency_key, preferences=preferences, expertise_areas=expertise_areas,
-            communication_style=communication_style, metadata=metadata,
-        )  # fmt: skip
+            idempotency_key=idempotency_key,
+            preferences=preferences,
+            expertise_areas=expertise_areas,
+            communication_style=communication_style,
+            metadata=metadata,
+        )
 
     # -- recall
 
     async def remember(
-        self, query: str, *, top_k: int = 10, channels: Sequence[str] | None = None, as_of: datetime | None = None,
-        known_at: datetime | None = None, since: datetime | None = None, until: datetime | None = None,
-        time_window_hours: float | None = None, min_confidence: float | None = None,
-        include: Sequence[str] = ("episodic", "semantic", "procedural"), techniques: Sequence[str] | None = None,
+        self,
+        query: str,
+        *,
+        top_k: int = 10,
+        channels: Sequence[str] | None = None,
+        as_of: datetime | None = None,
+        known_at: datetime | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        time_window_hours: float | None = None,
+        min_confidence: float | None = None,
+        include: Sequence[str] = ("episodic", "semantic", "procedural"),
+        techniques: Sequence[str] | None = None,
         reinforce: bool = True,
-    ) -> MemoryBundle:  # fmt: skip
+    ) -> MemoryBundle:
         """What matters for a query, of all kinds, ranked and explained; printing the bundle gives a readable context.
 
         `as_of` asks what was true at a moment of the world, `known_at` what was known at a moment of the record;
@@ -321,11 +380,18 @@ class AsyncAgentMemory:
         gives an empty bundle. Raises InvalidRecord for an empty query or one over 10,000 characters.
         """
         request = RecallRequest(
-            query=query, top_k=top_k, channels=None if channels is None else tuple(channels), as_of=as_of,
-            known_at=known_at, since=since, until=until, time_window_hours=time_window_hours,
-            min_confidence=min_confidence, include=(include,) if isinstance(include, str) else tuple(include),
+            query=query,
+            top_k=top_k,
+            channels=None if channels is None else tuple(channels),
+            as_of=as_of,
+            known_at=known_at,
+            since=since,
+            until=until,
+            time_window_hours=time_window_hours,
+            min_confidence=min_confidence,
+            include=(include,) if isinstance(include, str) else tuple(include),
             techniques=None if techniques is None else tuple(techniques),
-        )  # fmt: skip
+        )
         engine, layer = self._opening.get()
         scope = self._context.scope
         trail = await RecallAudit.begin(engine, scope, "retrieve", request)
@@ -399,7 +465,7 @@ class AsyncAgentMemory:
 
     async def reflect(
         self, outcome: bool | str | Mapping[str, Any] | Outcome, *, idempotency_key: str | None = None
-    ) -> Outcome:  # fmt: skip
+    ) -> Outcome:
         """Say how a conversation or a task ended: True, 'failure: why', or fields of Outcome."""
         from agentmem.memory.procedural.strategies import Outcomes
 

@@ -161,21 +161,26 @@ class _StoreCollector:
         behind = dict.fromkeys(names, 0.0)
         for lag in await engine.admin.lagging_projections(names, OPERATOR):
             behind[lag.projection] += lag.lag
-        timings = {f"{name}_{part}": value for name, parts in engine.latency_stats.percentiles().items()
-                   for part, value in parts.items()}  # fmt: skip
+        timings = {
+            f"{name}_{part}": value
+            for name, parts in engine.latency_stats.percentiles().items()
+            for part, value in parts.items()
+        }
         hits, misses = engine.cache_stats.hits, engine.cache_stats.misses
         return {
             "agentmem_records": ("Current records by kind", "kind", stats["records"]),
             "agentmem_store_bytes": ("Size of the log's store", "store", {"log": stats["bytes"]}),
             "agentmem_job_wait_seconds": ("How long who waits longest for a job has waited", "job", waits),
             "agentmem_job_last_users": (
-                "Users served by the last run", "job", {name: said["users"] for name, said in reports.items()}
+                "Users served by the last run",
+                "job",
+                {name: said["users"] for name, said in reports.items()},
             ),
             "agentmem_projection_behind": ("Changes a projection has still to apply", "projection", behind),
             "agentmem_milliseconds": ("Latest times of this process", "what", timings),
             "agentmem_cache_hits": ("Looks into a cache of this process that found something", "cache", hits),
             "agentmem_cache_misses": ("Looks into a cache of this process that found nothing", "cache", misses),
-        }  # fmt: skip
+        }
 
     async def _read_wait_seconds(self, job: str) -> float:
         first = await self._worker.engine.job_queue.queue(job, OPERATOR, 1)

@@ -242,7 +242,7 @@ def _subtract_clock_skew(moment: datetime) -> datetime:
 
 async def _run_for_user(
     engine: Engine, module: ModuleType, scope: Scope, options: JobOptions, run_report: RunReport
-) -> int:  # fmt: skip
+) -> int:
     """Serve one user; how much of the run's budget that took."""
     try:
         report = await run_job_for_user(engine, module, scope, options)
@@ -272,10 +272,22 @@ async def _write_state(engine: Engine, module: ModuleType, scope: Scope, report:
     if report.stop_reason:
         again = now + INITIAL_BACKOFF
     state = JobState(
-        module.NAME, scope.user_id, head if done else before.seq, again, 0, now,
-        {"counts": report.counts, "calls": report.calls, "tokens": report.tokens, "seconds": report.seconds,
-         "pending": report.pending, "parked": len(report.parked), "operations": report.operation_ids[-20:]},
-    )  # fmt: skip
+        module.NAME,
+        scope.user_id,
+        head if done else before.seq,
+        again,
+        0,
+        now,
+        {
+            "counts": report.counts,
+            "calls": report.calls,
+            "tokens": report.tokens,
+            "seconds": report.seconds,
+            "pending": report.pending,
+            "parked": len(report.parked),
+            "operations": report.operation_ids[-20:],
+        },
+    )
     await engine.job_queue.write_state(state)
     await _publish_state(engine, scope, state)
 
@@ -307,10 +319,16 @@ async def _write_report(engine: Engine, report: RunReport) -> None:
     if report.dry_run:
         return
     said = {
-        "at": engine.clock.now().isoformat(), "users": report.users, "counts": report.counts, "calls": report.calls,
-        "tokens": report.tokens, "cost": report.cost, "seconds": round(report.seconds, 3),
-        "failed": len(report.failed), "waiting": report.has_more,
-    }  # fmt: skip
+        "at": engine.clock.now().isoformat(),
+        "users": report.users,
+        "counts": report.counts,
+        "calls": report.calls,
+        "tokens": report.tokens,
+        "cost": report.cost,
+        "seconds": round(report.seconds, 3),
+        "failed": len(report.failed),
+        "waiting": report.has_more,
+    }
     await engine.log.set_meta({_meta_key(report.job, "report"): json.dumps(said)})
 
 

@@ -35,9 +35,13 @@ class ConsolidationWorker:
     """
 
     def __init__(
-        self, engine: Engine, *, jobs: Sequence[str] | None = None, dry_run: bool = False,
+        self,
+        engine: Engine,
+        *,
+        jobs: Sequence[str] | None = None,
+        dry_run: bool = False,
         on_report: ReportCallback | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.engine = engine
         self.jobs = _select_jobs(jobs)
         self.last_run: float | None = None  # by the loop's clock: when a job last came to an end, well or not
@@ -69,9 +73,16 @@ class ConsolidationWorker:
             seconds = self.interval_seconds(name)
             # Missed runs, and those that would overlap, come to one run, as soon as that is possible.
             self._scheduler.add_job(
-                self._run_scheduled, "interval", [name], id=name, seconds=seconds, jitter=seconds * JITTER_FRACTION,
-                coalesce=True, max_instances=1, misfire_grace_time=None,
-            )  # fmt: skip
+                self._run_scheduled,
+                "interval",
+                [name],
+                id=name,
+                seconds=seconds,
+                jitter=seconds * JITTER_FRACTION,
+                coalesce=True,
+                max_instances=1,
+                misfire_grace_time=None,
+            )
         self._scheduler.start()
         self._initial_round = asyncio.ensure_future(self._run_all_once())
         log_event(INFO, "worker_started", jobs=list(self.jobs))

@@ -102,9 +102,13 @@ async def announce(
 
     again: list[Key] = []
     entry = await context.engine.write(
-        context.scope, "announce", make, kind="Fact", idempotency_key=idempotency_key,
+        context.scope,
+        "announce",
+        make,
+        kind="Fact",
+        idempotency_key=idempotency_key,
         request_hash=hash_request(text=text, expires_in=None if lasting is None else lasting.total_seconds()),
-    )  # fmt: skip
+    )
     fact = get_written_record(entry, Fact)
     await _strengthen_repeated(context, [name for _, name in again], fact.operation_id)
     return fact
@@ -181,10 +185,15 @@ async def _build_announcement_changes(
 
 def _build_announcement_change(context: MemoryContext, change: Change, name: str, puts: Sequence[Fact]) -> Change:
     return Change(
-        scope=context.scope, operation="announce", operation_id=change.operation_id, upserts=tuple(puts),
-        change_id=derive_id(change.change_id, "announce", name), expected_versions=_expected_versions(puts),
-        request_hash=hash_request(said=name), cause=change.change_id,
-    )  # fmt: skip
+        scope=context.scope,
+        operation="announce",
+        operation_id=change.operation_id,
+        upserts=tuple(puts),
+        change_id=derive_id(change.change_id, "announce", name),
+        expected_versions=_expected_versions(puts),
+        request_hash=hash_request(said=name),
+        cause=change.change_id,
+    )
 
 
 async def _build_announcement_records(context: MemoryContext, draft: AnnouncementDraft) -> tuple[list[Fact], bool]:
@@ -194,10 +203,19 @@ async def _build_announcement_records(context: MemoryContext, draft: Announcemen
     found = [fact for fact in await context.engine.log.find(context.scope, where, limit=1) if isinstance(fact, Fact)]
     turns = tuple(dict.fromkeys(turn for turn, _, _ in draft.spans))
     new = build_record(
-        Fact, id=context.engine.ids.new_id(), channel=SWARM, claim=draft.text, claim_hash=name, source=draft.author,
-        tags=(ANNOUNCEMENT_TAG,), tier="short", valid_from=draft.valid_from, valid_to=draft.valid_to,
-        source_turn_ids=turns, source_spans=draft.spans,
-    )  # fmt: skip
+        Fact,
+        id=context.engine.ids.new_id(),
+        channel=SWARM,
+        claim=draft.text,
+        claim_hash=name,
+        source=draft.author,
+        tags=(ANNOUNCEMENT_TAG,),
+        tier="short",
+        valid_from=draft.valid_from,
+        valid_to=draft.valid_to,
+        source_turn_ids=turns,
+        source_spans=draft.spans,
+    )
     if not found:
         return [new], False
     from agentmem.memory.semantic.facts import is_current
@@ -214,11 +232,13 @@ async def _build_announcement_records(context: MemoryContext, draft: Announcemen
 def _merge_announcement(known: Fact, new: Fact) -> Fact:
     """The known announcement with the new sources, and the new end if that is later."""
     later = known.valid_to is not None and new.valid_to is not None and new.valid_to > known.valid_to
-    return known.model_copy(update={
-        "source_turn_ids": tuple(dict.fromkeys((*known.source_turn_ids, *new.source_turn_ids))),
-        "source_spans": tuple(dict.fromkeys((*known.source_spans, *new.source_spans))),
-        "valid_to": new.valid_to if later else known.valid_to,
-    })  # fmt: skip
+    return known.model_copy(
+        update={
+            "source_turn_ids": tuple(dict.fromkeys((*known.source_turn_ids, *new.source_turn_ids))),
+            "source_spans": tuple(dict.fromkeys((*known.source_spans, *new.source_spans))),
+            "valid_to": new.valid_to if later else known.valid_to,
+        }
+    )
 
 
 async def _strengthen_repeated(context: MemoryContext, ids: Sequence[str], usage_key: str) -> None:

@@ -209,7 +209,7 @@ class MemoryContext:
         tags = tuple(context_tags)
         await engine.log.record_usage(
             keys, self.scope, use_id, used=True, used_at=engine.clock.now(), context_tags=tags
-        )  # fmt: skip
+        )
         row = engine.auditor.build_write_entry(
             "observe_usage",
             self.scope,

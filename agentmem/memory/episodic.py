@@ -23,10 +23,23 @@ MAX_TURNS_PER_WRITE = 1000  # turns in one transaction
 MAX_WINDOW_HOURS = 24 * 365 * 1000  # hours
 MAX_LIVE_TURNS = 50  # more turns at once are an import, not a running session
 IMPORTED_MARK = "imported"  # the mark in the metadata of turns that came from a file
-TURN_FIELDS = frozenset({
-    "role", "content", "turn_id", "speaker", "timestamp", "conversation_id", "metadata", "index", "agent_id",
-    "session_id", "token_count", "model", "embedding",
-})  # fmt: skip
+TURN_FIELDS = frozenset(
+    {
+        "role",
+        "content",
+        "turn_id",
+        "speaker",
+        "timestamp",
+        "conversation_id",
+        "metadata",
+        "index",
+        "agent_id",
+        "session_id",
+        "token_count",
+        "model",
+        "embedding",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +77,15 @@ class EpisodicMemory:
             return []
         operation_id = engine.ids.new_id()
         audit = engine.auditor.build_write_entry(
-            "store", self._context.scope, memory_type="episodic", operation_id=operation_id, count=len(given),
-            latency_ms=watch.milliseconds(), metadata={"turns": len(given)},
+            "store",
+            self._context.scope,
+            memory_type="episodic",
+            operation_id=operation_id,
+            count=len(given),
+            latency_ms=watch.milliseconds(),
+            metadata={"turns": len(given)},
             payload=[item.turn.content for item in given],
-        )  # fmt: skip
+        )
         seen = engine.session.is_shared or engine.settings.current_md  # by other programs, or by people
         live = self._cache_turns if seen and len(given) <= MAX_LIVE_TURNS else None
 
@@ -98,7 +116,7 @@ class EpisodicMemory:
 
     async def _commit(
         self, changes: Sequence[Change], stored: Mapping[str, JournalEntry], commit: CommitChanges
-    ) -> list[Turn]:  # fmt: skip
+    ) -> list[Turn]:
         """Commit changes but for those in `stored`, which are written already, and return the turns of all in order."""
         missing = {change.change_id: change for change in changes if change.change_id not in stored}
         entries = []
@@ -336,7 +354,11 @@ def _hash_request(record: Turn, fields: Mapping[str, Any]) -> str:
     when: datetime | None = record.timestamp if fields.get("timestamp") is not None else None
     metadata = {name: value for name, value in record.metadata.items() if name != IMPORTED_MARK}
     return hash_request(
-        role=record.role, content=record.content, speaker=record.speaker,
-        timestamp=None if when is None else to_utc(when).isoformat(), metadata=metadata,
-        conversation_id=fields.get("conversation_id"), index=fields.get("index"),
-    )  # fmt: skip
+        role=record.role,
+        content=record.content,
+        speaker=record.speaker,
+        timestamp=None if when is None else to_utc(when).isoformat(),
+        metadata=metadata,
+        conversation_id=fields.get("conversation_id"),
+        index=fields.get("index"),
+    )

@@ -68,9 +68,14 @@ class Erasure:
             return write.build_change(*retired, expected_versions={record.key: record.seq for record in records})
 
         entry = await self._context.engine.write(
-            self._context.scope, "forget", make, kind=await self._resolve_kind(record_id),
-            idempotency_key=idempotency_key, request_hash=payload, details={"forgotten": record_id},
-        )  # fmt: skip
+            self._context.scope,
+            "forget",
+            make,
+            kind=await self._resolve_kind(record_id),
+            idempotency_key=idempotency_key,
+            request_hash=payload,
+            details={"forgotten": record_id},
+        )
         assert entry is not None
         return ForgetReceipt(entry.operation_id, _written_ids(entry), False, entry.recorded_at)
 
@@ -162,9 +167,15 @@ class Erasure:
         return ErasureReceipt(operation_id, scope.user_id, now, scan)
 
     async def _erase(
-        self, record_id: str, kind: str | None, *, idempotency_key: str | None = None, request_hash: str = "",
-        expected_records: Sequence[Record] = (), fence: int | None = None,
-    ) -> ForgetReceipt:  # fmt: skip
+        self,
+        record_id: str,
+        kind: str | None,
+        *,
+        idempotency_key: str | None = None,
+        request_hash: str = "",
+        expected_records: Sequence[Record] = (),
+        fence: int | None = None,
+    ) -> ForgetReceipt:
         """Take a source from what has others, erase the rest, scan. The first step also notes the key, for a retry."""
         engine, scope = self._context.engine, self._context.scope
 
@@ -178,9 +189,15 @@ class Erasure:
 
         keys: list[Key] = []
         entry = await engine.write(
-            scope, "forget", make, kind=await self._resolve_kind(record_id), idempotency_key=idempotency_key,
-            request_hash=request_hash, details={"forgotten": record_id}, fence=fence,
-        )  # fmt: skip
+            scope,
+            "forget",
+            make,
+            kind=await self._resolve_kind(record_id),
+            idempotency_key=idempotency_key,
+            request_hash=request_hash,
+            details={"forgotten": record_id},
+            fence=fence,
+        )
         assert entry is not None
         done = await engine.log.operation(entry.operation_id, scope) if entry.already_applied else []
         before = [(item.kind, item.id) for one in done for item in one.removals if item.erased]
@@ -300,9 +317,13 @@ class Erasure:
 
     async def _write_audit(self, operation: str, operation_id: str, ids: Sequence[str]) -> None:
         row = self._context.engine.auditor.build_write_entry(
-            operation, self._context.scope, memory_type="episodic", operation_id=operation_id, count=len(ids),
+            operation,
+            self._context.scope,
+            memory_type="episodic",
+            operation_id=operation_id,
+            count=len(ids),
             metadata={"ids": list(ids[:50])},
-        )  # fmt: skip
+        )
         if row is not None:
             await self._context.engine.log.write_audit([row])
 
@@ -425,9 +446,10 @@ class ChannelErasure(Erasure):
     async def _find_targets(self, record_id: str, kind: str | None = None) -> list[Record]:
         live = tuple(status.value for status in Status if status is not Status.FORGOTTEN)
         where = Where(
-            kinds=tuple(name for name in KINDS if name != "User"), channels=(record_id,),
+            kinds=tuple(name for name in KINDS if name != "User"),
+            channels=(record_id,),
             status=None if self.hard else live,
-        )  # fmt: skip
+        )
         found = list[Record]()
         async for page in self._context.iter_pages(where):
             found += page

@@ -260,9 +260,14 @@ class Goals:
     # -- ending
 
     async def complete(
-        self, goal_id: str, status: str = "completed", result: str = "", *, cascade: bool = False,
+        self,
+        goal_id: str,
+        status: str = "completed",
+        result: str = "",
+        *,
+        cascade: bool = False,
         idempotency_key: str | None = None,
-    ) -> Goal:  # fmt: skip
+    ) -> Goal:
         """End a goal as `completed` or `abandoned`, with what came of it.
 
         While sub-goals are open it is refused, unless `cascade` abandons them. A goal whose last blocker completes
@@ -274,9 +279,15 @@ class Goals:
         return await self._end(goal_id, status, result, cascade=cascade, idempotency_key=idempotency_key)
 
     async def _end(
-        self, goal_id: str, status: str, result: str, *, cascade: bool, idempotency_key: str | None = None,
+        self,
+        goal_id: str,
+        status: str,
+        result: str,
+        *,
+        cascade: bool,
+        idempotency_key: str | None = None,
         previous: Goal | None = None,
-    ) -> Goal:  # fmt: skip
+    ) -> Goal:
         """End a goal. `previous` is the goal to be active again in the conversation where this one was."""
 
         async def make(write: WriteAttempt) -> Change:

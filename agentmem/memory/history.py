@@ -64,9 +64,14 @@ class History:
 
         try:
             entry = await self._context.engine.write(
-                self._context.scope, "undo", make, kind="Fact", idempotency_key=idempotency_key,
-                request_hash=hash_request(operation_id=operation_id), details={"undone": operation_id},
-            )  # fmt: skip
+                self._context.scope,
+                "undo",
+                make,
+                kind="Fact",
+                idempotency_key=idempotency_key,
+                request_hash=hash_request(operation_id=operation_id),
+                details={"undone": operation_id},
+            )
         except InvalidRecord as error:  # what comes back has lost its place to something newer
             raise Conflict(f"operation {operation_id!r} cannot be undone any more: {error}") from error
         assert entry is not None
@@ -94,9 +99,12 @@ class History:
         # A conversation goes because nobody else's turns are in it; the last attempt comes through beside anybody.
         alone = any(kind == "Conversation" for kind, _ in gone) and not is_last_attempt
         return write.build_change(
-            *before.values(), deletes=gone, no_new_since={"Turn": head} if alone else {}, cause=operation_id,
+            *before.values(),
+            deletes=gone,
+            no_new_since={"Turn": head} if alone else {},
+            cause=operation_id,
             expected_versions={**goals, **{key: now[key].seq if key in now else None for key in keys}},
-        )  # fmt: skip
+        )
 
     def _filter_readable(self, states: Mapping[Key, Record]) -> dict[Key, Record]:
         channels = self._context.scope.readable_channels()

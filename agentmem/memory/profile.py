@@ -27,10 +27,14 @@ class Profile:
         return User(id=PROFILE_ID, user_id=self._context.scope.user_id, seq=found[0].seq if found else 0)
 
     async def update(
-        self, *, idempotency_key: str | None = None, preferences: Mapping[str, Any] | None = None,
-        expertise_areas: Sequence[str] | None = None, communication_style: Mapping[str, Any] | None = None,
+        self,
+        *,
+        idempotency_key: str | None = None,
+        preferences: Mapping[str, Any] | None = None,
+        expertise_areas: Sequence[str] | None = None,
+        communication_style: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
-    ) -> User:  # fmt: skip
+    ) -> User:
         """Merge what is given into the profile; a value None inside a mapping removes that entry."""
         maps = {"preferences": preferences, "communication_style": communication_style, "metadata": metadata}
         for name, value in maps.items():
@@ -48,11 +52,15 @@ class Profile:
                 merged["expertise_areas"] = tuple(dict.fromkeys((*old.expertise_areas, *expertise_areas)))
             new = build_record(
                 User,
-                **{**old.model_dump(
-                    exclude=set(User.NON_PAYLOAD_FIELDS)
-                ), **merged, "id": PROFILE_ID, "channel": GLOBAL,
-                         "created_at": old.created_at or write.now, "updated_at": write.now},
-            )  # fmt: skip
+                **{
+                    **old.model_dump(exclude=set(User.NON_PAYLOAD_FIELDS)),
+                    **merged,
+                    "id": PROFILE_ID,
+                    "channel": GLOBAL,
+                    "created_at": old.created_at or write.now,
+                    "updated_at": write.now,
+                },
+            )
             return write.build_change(new, expected_versions={new.key: old.seq or None})
 
         payload = hash_request(**maps, expertise_areas=expertise_areas)

@@ -81,9 +81,17 @@ class Schedules:
     _context: MemoryContext
 
     async def add(
-        self, name: str, cron: str = "", prompt: str = "", source: str = "user", *, timezone: str = "UTC",
-        missed: str = "once", every: timedelta | float | None = None, idempotency_key: str | None = None,
-    ) -> Schedule:  # fmt: skip
+        self,
+        name: str,
+        cron: str = "",
+        prompt: str = "",
+        source: str = "user",
+        *,
+        timezone: str = "UTC",
+        missed: str = "once",
+        every: timedelta | float | None = None,
+        idempotency_key: str | None = None,
+    ) -> Schedule:
         """Schedule a prompt by a cron expression in a time zone, or `every` so many seconds (or a timedelta).
 
         When several runs were missed, `missed` says whether `once` it is made up for, or `skip`. Raises InvalidRecord
@@ -96,9 +104,14 @@ class Schedules:
             raise InvalidRecord("prompt must be non-empty text", field="prompt")
         parse_timezone(timezone)
         said = {
-            "name": check_identifier(name, "name"), "cron": cron, "prompt": prompt, "source": source,
-            "timezone": timezone, "missed": missed, "every_seconds": seconds,
-        }  # fmt: skip
+            "name": check_identifier(name, "name"),
+            "cron": cron,
+            "prompt": prompt,
+            "source": source,
+            "timezone": timezone,
+            "missed": missed,
+            "every_seconds": seconds,
+        }
 
         async def make(write: WriteAttempt) -> Change:
             scope = self._context.scope
@@ -138,21 +151,40 @@ class Schedules:
 
     async def pause(self, name: str, *, idempotency_key: str | None = None) -> Schedule:
         """Let it rest until `resume`; no run is made up for."""
-        return await self._update("pause_schedule", name, idempotency_key, lambda old, now: {
-            "paused": True, "next_at": None,
-        })  # fmt: skip
+        return await self._update(
+            "pause_schedule",
+            name,
+            idempotency_key,
+            lambda old, now: {
+                "paused": True,
+                "next_at": None,
+            },
+        )
 
     async def resume(self, name: str, *, idempotency_key: str | None = None) -> Schedule:
         """Go on after `pause`, with the first run after now."""
-        return await self._update("resume_schedule", name, idempotency_key, lambda old, now: {
-            "paused": False, "next_at": _next_run_time(old, now) if old.paused else old.next_at,
-        })  # fmt: skip
+        return await self._update(
+            "resume_schedule",
+            name,
+            idempotency_key,
+            lambda old, now: {
+                "paused": False,
+                "next_at": _next_run_time(old, now) if old.paused else old.next_at,
+            },
+        )
 
     async def remove(self, name: str, *, idempotency_key: str | None = None) -> Schedule:
         """Take a schedule away; `undo` and `restore` bring it back."""
-        return await self._update("remove_schedule", name, idempotency_key, lambda old, now: {
-            "status": Status.FORGOTTEN, "superseded_at": now, "reason": "removed",
-        })  # fmt: skip
+        return await self._update(
+            "remove_schedule",
+            name,
+            idempotency_key,
+            lambda old, now: {
+                "status": Status.FORGOTTEN,
+                "superseded_at": now,
+                "reason": "removed",
+            },
+        )
 
     # -- running
 

@@ -212,10 +212,12 @@ def _combine_sections(sections: Sequence[SynopsisSection], sentences: Sequence[S
         return SynopsisSection()
     makers = dict.fromkeys(each.made_by for each in sections)
     return SynopsisSection(
-        sentences=tuple(sentences), shown=tuple(dict.fromkeys(key for each in sections for key in each.shown)),
-        turns=max(each.turns for each in sections), made_by=", ".join(makers),
+        sentences=tuple(sentences),
+        shown=tuple(dict.fromkeys(key for each in sections for key in each.shown)),
+        turns=max(each.turns for each in sections),
+        made_by=", ".join(makers),
         made_at=min((each.made_at for each in sections if each.made_at is not None), default=None),
-    )  # fmt: skip
+    )
 
 
 def _build_session_key(channel: str, name: str) -> str:

@@ -138,7 +138,7 @@ async def read_sources(
         goals=_select_goals(records.values()),
         conversations=[told for talk in talks if (told := _build_conversation(columns, talk, records)).turns],
         versions={key: record.seq for key, record in records.items()},
-    )  # fmt: skip
+    )
 
 
 def _select_most_salient(columns: RecordColumns, mask: Bools, limit: int) -> Ints:
@@ -300,8 +300,10 @@ def _profile_sentences(user: User | None) -> list[SynopsisSentence]:
         return []
     fields = ("preferences", "expertise_areas", "communication_style")
     told = {name: getattr(user, name) for name in fields if getattr(user, name)}
-    return [SynopsisSentence(text=truncate(f"{name.replace('_', ' ')}: {_render_value(value)}"), grounds=(user.key,))
-            for name, value in told.items()]  # fmt: skip
+    return [
+        SynopsisSentence(text=truncate(f"{name.replace('_', ' ')}: {_render_value(value)}"), grounds=(user.key,))
+        for name, value in told.items()
+    ]
 
 
 def _render_value(value: object) -> str:

@@ -116,9 +116,12 @@ async def generate_synopsis(
     """
     sheet = PromptSheet.from_sources(sources)
     request = LLMRequest(
-        PURPOSE, load_templates("agentmem.memory", "synopsis.md")["system"], json.dumps(sheet.data, ensure_ascii=False),
-        max_tokens=MAX_REPLY_TOKENS, temperature=0.2,
-    )  # fmt: skip
+        PURPOSE,
+        load_templates("agentmem.memory", "synopsis.md")["system"],
+        json.dumps(sheet.data, ensure_ascii=False),
+        max_tokens=MAX_REPLY_TOKENS,
+        temperature=0.2,
+    )
     try:
         async with asyncio.timeout(deadline):
             reply = await llm.ask(request, SynopsisReply)

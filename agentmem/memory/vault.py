@@ -56,11 +56,15 @@ def build_note(fact: Fact, user_id: str, entities: Sequence[Entity], reason: str
     title = " ".join(fact.claim.split())
     short = title if len(title) <= MAX_TITLE_CHARS else f"{title[: MAX_TITLE_CHARS - 1].rstrip()}…"
     front = [
-        f"id: {_quote(fact.id)}", f"user: {_quote(user_id)}", f"channel: {_quote(fact.channel)}",
-        f"created: {_render_time(fact.recorded_at)}", f"promoted_at: {_render_time(now)}",
-        *_render_list("tags", _normalize_tags(fact.tags)), f"confidence: {fact.confidence:g}",
+        f"id: {_quote(fact.id)}",
+        f"user: {_quote(user_id)}",
+        f"channel: {_quote(fact.channel)}",
+        f"created: {_render_time(fact.recorded_at)}",
+        f"promoted_at: {_render_time(now)}",
+        *_render_list("tags", _normalize_tags(fact.tags)),
+        f"confidence: {fact.confidence:g}",
         *_render_list("sources", fact.source_turn_ids),
-    ]  # fmt: skip
+    ]
     said = [f"- Kind: {fact.memory_type}", f"- Said by: {_to_single_line(fact.source)}"]
     said += [f"- Certainty: {_to_single_line(fact.certainty)}"] if fact.certainty else []
     said += [f"- True from: {_render_time(fact.valid_from)}"] if fact.valid_from else []
@@ -69,9 +73,11 @@ def build_note(fact: Fact, user_id: str, entities: Sequence[Entity], reason: str
     sources = [f"- turn {_quote(name)}" for name in fact.source_turn_ids]
     parts = [f"# {_to_single_line(short)}", "\n".join(f"> {line}" for line in fact.claim.splitlines())]
     sections = (
-        ("What is known", said), ("Why it is kept", [f"- {_to_single_line(reason)}"]), ("About", about),
-        ("Sources", sources)
-    )  # fmt: skip
+        ("What is known", said),
+        ("Why it is kept", [f"- {_to_single_line(reason)}"]),
+        ("About", about),
+        ("Sources", sources),
+    )
     parts += [f"## {name}\n\n" + "\n".join(lines) for name, lines in sections if lines]
     text = "\n".join(["---", *front, "---", "", "\n\n".join(parts), ""])
     return VaultNote(_file_name(fact), _add_checksum(text))

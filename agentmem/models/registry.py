@@ -33,12 +33,14 @@ _LLM_SPEC_EXAMPLE = "anthropic:claude-haiku-4-5"
 
 _KIND, _RERANKER_NONE = "reranker", "none"
 
-PURPOSE_SETTINGS: Mapping[str, str] = MappingProxyType({
-    "extraction": "extraction_llm",
-    "verdict": "verdict_llm",
-    "recall": "recall_llm",
-    "synopsis": "synopsis_llm",
-})  # fmt: skip
+PURPOSE_SETTINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "extraction": "extraction_llm",
+        "verdict": "verdict_llm",
+        "recall": "recall_llm",
+        "synopsis": "synopsis_llm",
+    }
+)
 """What models are asked for, and the setting that names the one for it; without a word there, `llm` is asked."""
 
 
@@ -174,9 +176,12 @@ class LLMRegistry:
         if spec not in self._llms:
             settings = self._settings
             options = LLMOptions(
-                timeout=settings.model_timeout, concurrency=settings.llm_concurrency, base_url=settings.llm_base_url,
-                work_dir=settings.home, log_errors=settings.log_model_errors,
-            )  # fmt: skip
+                timeout=settings.model_timeout,
+                concurrency=settings.llm_concurrency,
+                base_url=settings.llm_base_url,
+                work_dir=settings.home,
+                log_errors=settings.log_model_errors,
+            )
             self._llms[spec] = open_llm(spec, options)
         return self._llms[spec]
 

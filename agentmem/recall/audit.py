@@ -47,8 +47,15 @@ class RecallAudit:
         if engine.erasure_counts[self.scope.user_id] == self.erasure_count:
             engine.cache_receipt(receipt.id, receipt)
         engine.latency_stats.add("recall", receipt.milliseconds)
-        log_event(DEBUG, "recalled", user_id=self.scope.user_id, receipt_id=receipt.id, items=len(bundle.items),
-             notices=len(bundle.notices), ms=receipt.milliseconds)  # fmt: skip
+        log_event(
+            DEBUG,
+            "recalled",
+            user_id=self.scope.user_id,
+            receipt_id=receipt.id,
+            items=len(bundle.items),
+            notices=len(bundle.notices),
+            ms=receipt.milliseconds,
+        )
 
     async def reinforce(self, bundle: MemoryBundle) -> MemoryBundle:
         """Count what was delivered; where that cannot be written, the answer is given all the same, with a notice."""
@@ -68,17 +75,23 @@ class RecallAudit:
         details: dict[str, Any] = {}
         if receipt is not None:
             details = {
-                "receipt": receipt.id, "delivered": [name for _, name in receipt.delivered],
+                "receipt": receipt.id,
+                "delivered": [name for _, name in receipt.delivered],
                 "cross_channel": [[*key, channel] for key, channel in receipt.elsewhere.items()],
                 "trace": [[line.technique, round(line.milliseconds, 3), line.error] for line in receipt.trace],
-            }  # fmt: skip
+            }
             if auditor.level == "verbose":
                 details["candidates"] = receipt.as_dict()["candidates"]
         row = auditor.build_read_entry(
-            self.operation, self.scope.with_channels(request.channels), memory_type="recall", query=request.query,
-            count=None if receipt is None else len(receipt.delivered), latency_ms=self.stopwatch.milliseconds(),
-            metadata=details, error=error,
-        )  # fmt: skip
+            self.operation,
+            self.scope.with_channels(request.channels),
+            memory_type="recall",
+            query=request.query,
+            count=None if receipt is None else len(receipt.delivered),
+            latency_ms=self.stopwatch.milliseconds(),
+            metadata=details,
+            error=error,
+        )
         if row is not None:
             await engine.log.write_audit([replace(row, seen_seq=self.seen_seq)])
             if receipt is not None:
@@ -104,9 +117,16 @@ class AuditView:
     recall: RecallLayer
 
     async def query(
-        self, *, operation: str | None = None, memory_type: str | None = None, since: datetime | None = None,
-        until: datetime | None = None, session_id: str | None = None, success: bool | None = None, limit: int = 100,
-    ) -> list[dict[str, Any]]:  # fmt: skip
+        self,
+        *,
+        operation: str | None = None,
+        memory_type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        session_id: str | None = None,
+        success: bool | None = None,
+        limit: int = 100,
+    ) -> list[dict[str, Any]]:
         """Rows of memory_audit_log about this user, newest first, filtered by what is given; [] when none match.
 
         The view of an agent leaves out rows about the private channels of other agents. A view without an agent, which
@@ -114,10 +134,15 @@ class AuditView:
         """
         agent = self.context.scope.agent_id
         filters: dict[str, Any] = {
-            "operation": operation, "memory_type": memory_type, "since": since, "until": until,
-            "session_id": session_id, "success": success, "limit": limit,
+            "operation": operation,
+            "memory_type": memory_type,
+            "since": since,
+            "until": until,
+            "session_id": session_id,
+            "success": success,
+            "limit": limit,
             "own_channel": None if agent is None else self_channel(agent),
-        }  # fmt: skip
+        }
         given = {name: value for name, value in filters.items() if value is not None}
         for name in ("since", "until"):
             if name in given:

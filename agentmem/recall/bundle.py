@@ -138,16 +138,23 @@ class DeliveredRecords:
     def to_bundle(self, receipt: Receipt) -> MemoryBundle:
         """The bundle, with what the receipt knows of each item."""
         return MemoryBundle(
-            query=receipt.request.query, turns=self._select_type(Turn), facts=self._select_type(Fact),
-            entities=self._select_type(Entity), strategies=tuple(self.records_by_kind.get("Strategy", ())),
+            query=receipt.request.query,
+            turns=self._select_type(Turn),
+            facts=self._select_type(Fact),
+            entities=self._select_type(Entity),
+            strategies=tuple(self.records_by_kind.get("Strategy", ())),
             procedures=tuple(self.records_by_kind.get("Procedure", ())),
             goals=tuple(goal for goal in self._select_type(Goal) if _is_listed_by_kind(goal)),
-            user_context=self.user_context, thread_leads=self.thread_leads,
-            notices=(*receipt.notices, *_unknown_notices(self.records_by_kind.get("Fact", ()))), items=tuple(
+            user_context=self.user_context,
+            thread_leads=self.thread_leads,
+            notices=(*receipt.notices, *_unknown_notices(self.records_by_kind.get("Fact", ()))),
+            items=tuple(
                 ScoredRecord(score, receipt.pool.explain(record.key), record)
                 for record, score in zip(self.items, self.scores, strict=True)
-            ), receipt=receipt, relevant=receipt.relevant,
-        )  # fmt: skip
+            ),
+            receipt=receipt,
+            relevant=receipt.relevant,
+        )
 
     def _select_type(self, cls: type[R]) -> tuple[R, ...]:
         return tuple(record for record in self.records_by_kind.get(cls.__name__, ()) if isinstance(record, cls))

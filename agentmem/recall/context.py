@@ -123,11 +123,20 @@ class Context:
 
 
 def pack(
-    order: Sequence[Record], *, profile: Mapping[str, Any] | None = None, max_tokens: int = DEFAULT_CONTEXT_TOKENS,
-    counter: TokenCounter | None = None, knowledge_share: float = 1.0, candidates: Collection[Key] = (),
-    notices: Iterable[str] = (), standing_instructions: Sequence[Record] = (), instructions_share: float = 0.0,
-    sources: ContextSources | None = None, section_shares: ContextOptions | None = None, history_chars: int = 0,
-) -> Context:  # fmt: skip
+    order: Sequence[Record],
+    *,
+    profile: Mapping[str, Any] | None = None,
+    max_tokens: int = DEFAULT_CONTEXT_TOKENS,
+    counter: TokenCounter | None = None,
+    knowledge_share: float = 1.0,
+    candidates: Collection[Key] = (),
+    notices: Iterable[str] = (),
+    standing_instructions: Sequence[Record] = (),
+    instructions_share: float = 0.0,
+    sources: ContextSources | None = None,
+    section_shares: ContextOptions | None = None,
+    history_chars: int = 0,
+) -> Context:
     """Text of at most `max_tokens` tokens with the records that come first in `order`.
 
     What is known stands first, then turns by conversation in time order. Records other than turns take at most the

@@ -56,10 +56,14 @@ class TechniqueMetrics:
     def as_dict(self) -> dict[str, float]:
         """The figures as plain values, with the median and the 95th percentile of the time."""
         return {
-            "calls": self.calls, "failures": self.failures, "timeouts": self.timeouts, "results": self.results,
-            "contributions": self.contributions, "p50_ms": round(self.percentile_ms(50), 3),
+            "calls": self.calls,
+            "failures": self.failures,
+            "timeouts": self.timeouts,
+            "results": self.results,
+            "contributions": self.contributions,
+            "p50_ms": round(self.percentile_ms(50), 3),
             "p95_ms": round(self.percentile_ms(95), 3),
-        }  # fmt: skip
+        }
 
 
 @dataclass

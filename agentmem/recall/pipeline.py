@@ -86,10 +86,17 @@ class RecallLayer:
     """
 
     def __init__(
-        self, source: RecallSource, settings: Mapping[str, Mapping[str, Any]] | None = None, *,
-        profile: str = "default", settings_fingerprint: str = "", rate_limiter: RateLimiter | None = None,
-        reranker: Reranker | None = None, decay: DecayPolicy = DEFAULT_DECAY, synopsis: SynopsisOptions | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        source: RecallSource,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        profile: str = "default",
+        settings_fingerprint: str = "",
+        rate_limiter: RateLimiter | None = None,
+        reranker: Reranker | None = None,
+        decay: DecayPolicy = DEFAULT_DECAY,
+        synopsis: SynopsisOptions | None = None,
+    ) -> None:
         self.source = source
         self.decay = decay
         self.synopsis = synopsis or SynopsisOptions()
@@ -137,10 +144,14 @@ class RecallLayer:
         return delivery.to_bundle(receipt)
 
     async def context(
-        self, request: RecallRequest, scope: Scope, max_tokens: int = DEFAULT_CONTEXT_TOKENS,
-        counter: TokenCounter | None = None, notices: Sequence[str] = (),
+        self,
+        request: RecallRequest,
+        scope: Scope,
+        max_tokens: int = DEFAULT_CONTEXT_TOKENS,
+        counter: TokenCounter | None = None,
+        notices: Sequence[str] = (),
         gather_sources: Callable[[ContextOptions], Awaitable[ContextSources]] | None = None,
-    ) -> Context:  # fmt: skip
+    ) -> Context:
         """What matters, as much as fits into `max_tokens`, ready for a prompt: knowledge, then turns in time order.
 
         `gather_sources` reads what a context holds beside what was ranked.
@@ -159,11 +170,20 @@ class RecallLayer:
         records = await _read_records(ranking, order)
         standing = await read_standing_instructions(memory, options.standing)
         return await asyncio.to_thread(
-            pack, _select_present(order, records), profile=await read_profile(memory), max_tokens=max_tokens,
-            counter=counter, knowledge_share=options.knowledge, notices=ranking.notices, standing_instructions=standing,
-            instructions_share=options.instructions, sources=others, section_shares=options,
-            candidates=_candidate_keys(ranking), history_chars=_estimate_history_chars(memory, records),
-        )  # fmt: skip
+            pack,
+            _select_present(order, records),
+            profile=await read_profile(memory),
+            max_tokens=max_tokens,
+            counter=counter,
+            knowledge_share=options.knowledge,
+            notices=ranking.notices,
+            standing_instructions=standing,
+            instructions_share=options.instructions,
+            sources=others,
+            section_shares=options,
+            candidates=_candidate_keys(ranking),
+            history_chars=_estimate_history_chars(memory, records),
+        )
 
     async def why_not(self, receipt: Receipt, record_id: str) -> Exclusion:
         """Why a record was delivered or not: by the receipt, and where that says too little by asking again.
@@ -201,14 +221,24 @@ class RecallLayer:
         self, request: RecallRequest, scope: Scope, replay_at: tuple[int, datetime] | None
     ) -> PreparedSearch:
         return await open_search_context(
-            self.source, request, scope, self.cache, ask=self.llm.ask, with_tokens=self.options.rerank is not None,
-            min_turns=self.options.ranking.few_turns, replay_at=replay_at,
-        )  # fmt: skip
+            self.source,
+            request,
+            scope,
+            self.cache,
+            ask=self.llm.ask,
+            with_tokens=self.options.rerank is not None,
+            min_turns=self.options.ranking.few_turns,
+            replay_at=replay_at,
+        )
 
     async def _rank(
-        self, request: RecallRequest, scope: Scope, pool: int, notices: Sequence[str],
+        self,
+        request: RecallRequest,
+        scope: Scope,
+        pool: int,
+        notices: Sequence[str],
         replay_at: tuple[int, datetime] | None = None,
-    ) -> RankedRecall:  # fmt: skip
+    ) -> RankedRecall:
         """Everything up to the places; `replay_at` is a journal position and moment to repeat a recall at."""
         techniques = self.options.select_techniques(request.techniques)
         whole = None if self.source.is_deterministic else Deadline(self.options.ranking.deadline)
@@ -268,15 +298,24 @@ class RecallLayer:
             selection.factors,
         )
         return Receipt(
-            id=self.source.ids.new_id(), scope=memory.scope, at=self.source.clock.now(), request=request,
-            profile=self.options.profile, settings=self.settings_fingerprint, embedder=memory.embedder_id,
+            id=self.source.ids.new_id(),
+            scope=memory.scope,
+            at=self.source.clock.now(),
+            request=request,
+            profile=self.options.profile,
+            settings=self.settings_fingerprint,
+            embedder=memory.embedder_id,
             seq=memory.columns.seq if memory.through_seq is None else memory.through_seq,
-            milliseconds=stopwatch.milliseconds(), pool=pool, relevant=ranking.relevant,
+            milliseconds=stopwatch.milliseconds(),
+            pool=pool,
+            relevant=ranking.relevant,
             trace=count_contributions(ranking.trace, pool, delivery.item_scores(), request.top_k),
-            delivered=delivery.keys(), items=delivery.item_scores(), leads=delivery.thread_leads,
+            delivered=delivery.keys(),
+            items=delivery.item_scores(),
+            leads=delivery.thread_leads,
             elsewhere={key: channel for key, channel in keys.items() if channel != memory.scope.channel},
             notices=ranking.notices,
-        )  # fmt: skip
+        )
 
 
 def _candidate_keys(ranking: RankedRecall) -> list[Key]:

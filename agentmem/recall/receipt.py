@@ -154,16 +154,25 @@ class Receipt:
         """The receipt as plain values, ready for JSON."""
         request = {name: _to_json_value(getattr(self.request, name)) for name in self.request.__slots__}
         return {
-            "id": self.id, "user_id": self.scope.user_id, "channel": self.scope.channel, "at": self.at.isoformat(),
-            "channels": list(self.scope.readable_channels()), "request": request, "profile": self.profile,
-            "settings": self.settings, "embedder": self.embedder, "seq": self.seq,
-            "milliseconds": round(self.milliseconds, 3), "notices": list(self.notices), "relevant": self.relevant,
+            "id": self.id,
+            "user_id": self.scope.user_id,
+            "channel": self.scope.channel,
+            "at": self.at.isoformat(),
+            "channels": list(self.scope.readable_channels()),
+            "request": request,
+            "profile": self.profile,
+            "settings": self.settings,
+            "embedder": self.embedder,
+            "seq": self.seq,
+            "milliseconds": round(self.milliseconds, 3),
+            "notices": list(self.notices),
+            "relevant": self.relevant,
             "trace": [{**line._asdict(), "lists": dict(line.lists)} for line in self.trace],
             "candidates": [_dump_candidate(candidate) for candidate in self.pool],
             "delivered": [list(key) for key in self.delivered],
             "items": [[*key, score] for key, score in self.items.items()],
             "elsewhere": [[*key, channel] for key, channel in self.elsewhere.items()],
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +224,17 @@ def build_pool(
     ids = context.columns.ids
     return CandidatePool(
         keys=tuple((kind, ids[ordinal]) for kind, each in ordinals_by_kind.items() for ordinal in each),
-        ranks=np.concatenate(
-            [np.arange(1, len(each) + 1) for each in ordinals_by_kind.values()] or [ordinals]
-        ).astype(np.int32),
-        scores=scores[ordinals].astype(np.float32), fused=fusion.scores[ordinals].astype(np.float32), list_names=names,
-        is_bonus=tuple(fusion.lists[name].combine == "added" for name in names), values=values, list_ranks=places,
+        ranks=np.concatenate([np.arange(1, len(each) + 1) for each in ordinals_by_kind.values()] or [ordinals]).astype(
+            np.int32
+        ),
+        scores=scores[ordinals].astype(np.float32),
+        fused=fusion.scores[ordinals].astype(np.float32),
+        list_names=names,
+        is_bonus=tuple(fusion.lists[name].combine == "added" for name in names),
+        values=values,
+        list_ranks=places,
         factors={name: column[ordinals].astype(np.float32) for name, column in factors.items()},
-    )  # fmt: skip
+    )
 
 
 def count_contributions(
@@ -272,17 +285,24 @@ _LEAD_FIELDS = tuple(field.name for field in fields(ThreadLead))
 def to_json(receipt: Receipt) -> str:
     """The receipt as JSON, with scores to four digits."""
     value = {
-        "id": receipt.id, "scope": _dump_fields(receipt.scope, _SCOPE_FIELDS), "at": receipt.at.isoformat(),
-        "request": _dump_fields(receipt.request, RecallRequest.__slots__), "profile": receipt.profile,
-        "settings": receipt.settings, "embedder": receipt.embedder, "seq": receipt.seq,
+        "id": receipt.id,
+        "scope": _dump_fields(receipt.scope, _SCOPE_FIELDS),
+        "at": receipt.at.isoformat(),
+        "request": _dump_fields(receipt.request, RecallRequest.__slots__),
+        "profile": receipt.profile,
+        "settings": receipt.settings,
+        "embedder": receipt.embedder,
+        "seq": receipt.seq,
         "milliseconds": round(receipt.milliseconds, 3),
         "trace": [{**line._asdict(), "lists": dict(line.lists)} for line in receipt.trace],
-        "pool": _dump_pool(receipt.pool), "delivered": receipt.delivered,
+        "pool": _dump_pool(receipt.pool),
+        "delivered": receipt.delivered,
         "items": [[*key, score] for key, score in receipt.items.items()],
         "leads": [_dump_fields(lead, _LEAD_FIELDS) for lead in receipt.leads],
-        "elsewhere": [[*key, channel] for key, channel in receipt.elsewhere.items()], "notices": receipt.notices,
+        "elsewhere": [[*key, channel] for key, channel in receipt.elsewhere.items()],
+        "notices": receipt.notices,
         "relevant": receipt.relevant,
-    }  # fmt: skip
+    }
     return json.dumps(value, default=datetime.isoformat, allow_nan=False, separators=(",", ":"))
 
 
@@ -291,17 +311,24 @@ def from_json(text: str) -> Receipt:
     try:
         value = json.loads(text)
         return Receipt(
-            id=value["id"], scope=Scope(**_known_fields(value["scope"], _SCOPE_FIELDS)),
-            at=datetime.fromisoformat(value["at"]), request=_parse_request(value["request"]), profile=value["profile"],
-            settings=value["settings"], embedder=value["embedder"], seq=value["seq"],
+            id=value["id"],
+            scope=Scope(**_known_fields(value["scope"], _SCOPE_FIELDS)),
+            at=datetime.fromisoformat(value["at"]),
+            request=_parse_request(value["request"]),
+            profile=value["profile"],
+            settings=value["settings"],
+            embedder=value["embedder"],
+            seq=value["seq"],
             milliseconds=value["milliseconds"],
             trace=tuple(TraceLine(**_known_fields(line, TraceLine._fields)) for line in value["trace"]),
-            pool=_parse_pool(value["pool"]), delivered=tuple(_parse_key(key) for key in value["delivered"]),
+            pool=_parse_pool(value["pool"]),
+            delivered=tuple(_parse_key(key) for key in value["delivered"]),
             items={_parse_key(key): score for *key, score in value["items"]},
             leads=tuple(ThreadLead(**_known_fields(lead, _LEAD_FIELDS)) for lead in value["leads"]),
             elsewhere={_parse_key(key): channel for *key, channel in value["elsewhere"]},
-            notices=tuple(value["notices"]), relevant=value["relevant"],
-        )  # fmt: skip
+            notices=tuple(value["notices"]),
+            relevant=value["relevant"],
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptStore(f"a kept receipt cannot be read ({type(error).__name__})") from error
 
@@ -330,23 +357,32 @@ def _parse_key(value: list[str]) -> Key:
 
 def _dump_pool(pool: CandidatePool) -> dict[str, Any]:
     return {
-        "keys": pool.keys, "ranks": pool.ranks.tolist(), "scores": _dump_floats(pool.scores),
-        "fused": _dump_floats(pool.fused), "lists": pool.list_names, "added": pool.is_bonus,
-        "values": [_dump_floats(column) for column in pool.values.T], "places": pool.list_ranks.T.tolist(),
+        "keys": pool.keys,
+        "ranks": pool.ranks.tolist(),
+        "scores": _dump_floats(pool.scores),
+        "fused": _dump_floats(pool.fused),
+        "lists": pool.list_names,
+        "added": pool.is_bonus,
+        "values": [_dump_floats(column) for column in pool.values.T],
+        "places": pool.list_ranks.T.tolist(),
         "factors": {name: _dump_floats(column) for name, column in pool.factors.items()},
-    }  # fmt: skip
+    }
 
 
 def _parse_pool(value: Mapping[str, Any]) -> CandidatePool:
     keys, lists = tuple(_parse_key(key) for key in value["keys"]), tuple(value["lists"])
     shape = (len(lists), len(keys))
     return CandidatePool(
-        keys=keys, ranks=np.array(value["ranks"], dtype=np.int32), scores=_parse_floats(value["scores"]),
-        fused=_parse_floats(value["fused"]), list_names=lists, is_bonus=tuple(value["added"]),
+        keys=keys,
+        ranks=np.array(value["ranks"], dtype=np.int32),
+        scores=_parse_floats(value["scores"]),
+        fused=_parse_floats(value["fused"]),
+        list_names=lists,
+        is_bonus=tuple(value["added"]),
         values=_parse_floats(value["values"]).reshape(shape).T,
         list_ranks=np.array(value["places"], dtype=np.int32).reshape(shape).T,
         factors={name: _parse_floats(column) for name, column in value["factors"].items()},
-    )  # fmt: skip
+    )
 
 
 def _dump_floats(column: NDArray[np.float32]) -> list[float | None]:

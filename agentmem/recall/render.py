@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 SHORT_ID_CHARS = 8
 UUID_CHARS = 36
 SECTION_TITLES = {
-    "User": "About the user", "Goal": "Goals", "Fact": "Facts", "Entity": "People, places and things",
-    "Procedure": "Standing instructions", "Strategy": "What has worked",
-}  # fmt: skip
+    "User": "About the user",
+    "Goal": "Goals",
+    "Fact": "Facts",
+    "Entity": "People, places and things",
+    "Procedure": "Standing instructions",
+    "Strategy": "What has worked",
+}
 OTHER_SECTION_TITLE = "Ways of doing"
 
 

@@ -39,9 +39,13 @@ class BoundedReranker:
         self._circuit_breaker = CircuitBreaker(reranker.identity)
 
     async def rerank(
-        self, query: RecallQuery, turn_ordinals: Ints, fusion: Fusion, context: SearchContext,
-        recall_deadline: Deadline | None = None
-    ) -> tuple[Fusion, TraceLine]:  # fmt: skip
+        self,
+        query: RecallQuery,
+        turn_ordinals: Ints,
+        fusion: Fusion,
+        context: SearchContext,
+        recall_deadline: Deadline | None = None,
+    ) -> tuple[Fusion, TraceLine]:
         """The fusion with the first turns in a new order, and a line for the trace.
 
         A failure costs its line alone. `turn_ordinals` are slots, best first. See `run` for `recall_deadline`.
@@ -62,7 +66,7 @@ class BoundedReranker:
 
     async def _score_turns(
         self, query: RecallQuery, order: Ints, context: SearchContext, recall_deadline: Deadline | None
-    ) -> Sequence[float]:  # fmt: skip
+    ) -> Sequence[float]:
         """What the reranker gives, one finite score for each turn."""
         ordinals = [int(ordinal) for ordinal in order]
         texts = {

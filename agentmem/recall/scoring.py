@@ -197,7 +197,7 @@ def _goal_conversation_mask(context: SearchContext, ordinals: Ints, goals: Seque
 
 def due_reviews(
     records: Mapping[int, Record], usage_by_ordinal: Mapping[int, RecordUsage], now: datetime, decay: DecayPolicy
-) -> dict[int, float]:  # fmt: skip
+) -> dict[int, float]:
     """The short-lived facts among these that are in the danger zone now, with their review priority, by slot."""
     found = {}
     for ordinal, fact in records.items():
@@ -209,7 +209,7 @@ def due_reviews(
 
 def interleave_due(
     order: Ints, lists: Mapping[str, ScoreList], due: Mapping[int, float], options: RankingOptions
-) -> Ints:  # fmt: skip
+) -> Ints:
     """The facts of a ranking with those that are `due` for review raised among them, the most urgent first.
 
     Only those are raised that fit the question: one of the lists that were fused gives them at least `review_fit` of
@@ -249,10 +249,12 @@ class RelevanceThreshold(NamedTuple):
 
 
 # From `python -m tests.benchmarks.floors` over the development half of LoCoMo: docs/techniques.md has the figures.
-RELEVANCE_THRESHOLDS: Mapping[str, RelevanceThreshold] = MappingProxyType({
-    "local:all-MiniLM-L6-v2": RelevanceThreshold(cosine=0.28, term_coverage=0.16),
-    "local:sentence-transformers/all-MiniLM-L6-v2": RelevanceThreshold(cosine=0.28, term_coverage=0.16),
-})  # fmt: skip
+RELEVANCE_THRESHOLDS: Mapping[str, RelevanceThreshold] = MappingProxyType(
+    {
+        "local:all-MiniLM-L6-v2": RelevanceThreshold(cosine=0.28, term_coverage=0.16),
+        "local:sentence-transformers/all-MiniLM-L6-v2": RelevanceThreshold(cosine=0.28, term_coverage=0.16),
+    }
+)
 """By the beginning of an embedder's identity; nothing is said of others."""
 
 
@@ -321,9 +323,13 @@ class EvaluationTime:
 
 
 async def select(
-    fusion: Fusion, shortlists: Mapping[str, Ints], context: SearchContext, options: RankingOptions,
-    evaluation: EvaluationTime, read_ahead: int,
-) -> RankedSelection:  # fmt: skip
+    fusion: Fusion,
+    shortlists: Mapping[str, Ints],
+    context: SearchContext,
+    options: RankingOptions,
+    evaluation: EvaluationTime,
+    read_ahead: int,
+) -> RankedSelection:
     """Apply the factors to the shortlisted records and rank them again.
 
     Salience and confidence count as of now. Records of each kind are read `read_ahead`, so many, because they will be
@@ -331,9 +337,10 @@ async def select(
     """
     # Factors seldom change which turns are delivered: those are read with what the factors come from.
     likely = [
-        int(ordinal) for kind,
-        ordinals in shortlists.items() for ordinal in (ordinals[:read_ahead] if kind == "Turn" else ordinals)
-    ]  # fmt: skip
+        int(ordinal)
+        for kind, ordinals in shortlists.items()
+        for ordinal in (ordinals[:read_ahead] if kind == "Turn" else ordinals)
+    ]
     read, used = await asyncio.gather(context.read(likely), _read_usage(shortlists, context))
     records = await annotate_stale({context.columns.ordinals_by_key[record.key]: record for record in read}, context)
     if unsure := _find_below_confidence(records, used, evaluation):

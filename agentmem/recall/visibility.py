@@ -63,9 +63,14 @@ def visible_records(
     """What this request may see. `min_turns` is how many turns it takes to speak of their nature."""
     starts = request.window_start(now)
     filters: FilterKey = (
-        scope.readable_channels(), request.as_of, request.kinds, starts, request.until, request.min_confidence,
-        min_turns
-    )  # fmt: skip
+        scope.readable_channels(),
+        request.as_of,
+        request.kinds,
+        starts,
+        request.until,
+        request.min_confidence,
+        min_turns,
+    )
     moment = to_micros(now)
     held: OrderedDict[FilterKey, _CachedVisibility] = cache.visible_records
     found = held.pop(filters, None)
@@ -84,9 +89,14 @@ def _build_visible_records(
     columns: RecordColumns, request: RecallRequest, scope: Scope, now: datetime, cache: UserCache, min_turns: int
 ) -> VisibleRecords:
     mask = columns.build_visibility_mask(
-        scope.readable_channels(), now=now, as_of=request.as_of, kinds=request.kinds, since=request.window_start(now),
-        until=request.until, min_confidence=request.min_confidence,
-    ).mask  # fmt: skip
+        scope.readable_channels(),
+        now=now,
+        as_of=request.as_of,
+        kinds=request.kinds,
+        since=request.window_start(now),
+        until=request.until,
+        min_confidence=request.min_confidence,
+    ).mask
     turns = mask & (columns.kind == columns.kinds.find_code("Turn"))
     current = columns.build_visibility_mask(columns.channels.values, now=now, as_of=request.as_of).mask
     for column in (mask, turns, current):
@@ -200,9 +210,16 @@ class PreparedSearch(NamedTuple):
 
 
 async def open_search_context(
-    source: RecallSource, request: RecallRequest, scope: Scope, cache: RankingCache, *, ask: AskLLM, with_tokens: bool,
-    min_turns: int, replay_at: tuple[int, datetime] | None = None,
-) -> PreparedSearch:  # fmt: skip
+    source: RecallSource,
+    request: RecallRequest,
+    scope: Scope,
+    cache: RankingCache,
+    *,
+    ask: AskLLM,
+    with_tokens: bool,
+    min_turns: int,
+    replay_at: tuple[int, datetime] | None = None,
+) -> PreparedSearch:
     """Open the user's memory for a request, after a moment for what the user has just written to get its vectors.
 
     `replay_at` is a journal position and the moment that counts as now, to repeat an earlier recall.
@@ -220,15 +237,28 @@ async def open_search_context(
     embeddings = QueryEmbedder(cache, served, with_tokens, with_timeouts=not source.is_deterministic)
     sight = await offload_if_large(columns.size, visible_records, columns, request, scope, now, kept, min_turns)
     memory = SearchContext(
-        mask=sight.mask, turn_mask=sight.turn_mask, current_mask=sight.current_mask,
-        normalization_mask=sight.normalization_mask, all_neighbors=sight.all_neighbors,
-        context_neighbors=sight.context_neighbors, statement_ratio=sight.statement_ratio,
-        now=to_utc(request.as_of or now), scope=scope, columns=columns, cache=kept, clock=source.clock,
-        graph=source.graph, log=source.log, vectors=served.index if served else None,
+        mask=sight.mask,
+        turn_mask=sight.turn_mask,
+        current_mask=sight.current_mask,
+        normalization_mask=sight.normalization_mask,
+        all_neighbors=sight.all_neighbors,
+        context_neighbors=sight.context_neighbors,
+        statement_ratio=sight.statement_ratio,
+        now=to_utc(request.as_of or now),
+        scope=scope,
+        columns=columns,
+        cache=kept,
+        clock=source.clock,
+        graph=source.graph,
+        log=source.log,
+        vectors=served.index if served else None,
         embedder_id=served.embedder.identity if served else "",
-        granularities=tuple(served.embedder.granularities) if served else (), embed=embeddings.embed, ask=ask,
-        add_trace_note=lambda said: None, through_seq=through,
-    )  # fmt: skip
+        granularities=tuple(served.embedder.granularities) if served else (),
+        embed=embeddings.embed,
+        ask=ask,
+        add_trace_note=lambda said: None,
+        through_seq=through,
+    )
     read = parse_query(request.query, sight.speaker_names)
     query = RecallQuery(request, read, memory.now)
     return PreparedSearch(query, memory, embeddings, tuple(late))

@@ -21,10 +21,21 @@ MAX_PORT = 65_535
 
 _UNSAFE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]|%(?![0-9A-Fa-f]{2})")
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[\w.~%-]*)(?::(?P<port>[0-9]{1,5}))?")
-_FILE_OPTIONS = frozenset({  # options of libpq and redis-py that name a file
-    "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslcrldir", "passfile", "servicefile", "ssl_ca_certs", "ssl_ca_path",
-    "ssl_certfile", "ssl_keyfile",
-})  # fmt: skip
+_FILE_OPTIONS = frozenset(
+    {  # options of libpq and redis-py that name a file
+        "sslrootcert",
+        "sslcert",
+        "sslkey",
+        "sslcrl",
+        "sslcrldir",
+        "passfile",
+        "servicefile",
+        "ssl_ca_certs",
+        "ssl_ca_path",
+        "ssl_certfile",
+        "ssl_keyfile",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,9 +69,14 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX, env_nested_delimiter=ENV_NESTED_DELIMITER, env_ignore_empty=True, extra="forbid",
-        frozen=True, arbitrary_types_allowed=True, hide_input_in_errors=True,
-    )  # fmt: skip
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter=ENV_NESTED_DELIMITER,
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=True,
+        hide_input_in_errors=True,
+    )
 
     config: Path | None = None  # the file that was read; None for none
     home: Path = Field(default_factory=default_home)
@@ -274,10 +279,27 @@ class Settings(BaseSettings):
     def public_values(self) -> dict[str, Any]:
         """The settings that change results, without places, addresses and secrets: for audit rows and receipts."""
         hidden = {
-            "config", "home", "graph_url", "log_url", "session_url", "log_password_file", "graph_password_file",
-            "session_password_file", "models", "base_url", "llm_base_url", "llm_concurrency", "threads", "recall_rate",
-            "recall_burst", "graph_vectors", "current_md", "vault", "worker", "log_model_errors",
-        }  # fmt: skip
+            "config",
+            "home",
+            "graph_url",
+            "log_url",
+            "session_url",
+            "log_password_file",
+            "graph_password_file",
+            "session_password_file",
+            "models",
+            "base_url",
+            "llm_base_url",
+            "llm_concurrency",
+            "threads",
+            "recall_rate",
+            "recall_burst",
+            "graph_vectors",
+            "current_md",
+            "vault",
+            "worker",
+            "log_model_errors",
+        }
         shown: dict[str, Any] = self.model_dump(mode="json", exclude=hidden)
         return {name: "command" if is_command(str(value)) else value for name, value in shown.items()}
 

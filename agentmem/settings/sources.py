@@ -34,8 +34,14 @@ SQLITE_URL_PREFIX = "sqlite:///"
 MAX_CONFIG_BYTES = 1_000_000
 MIN_NAME_LIKENESS = 0.8  # by difflib, from which one name counts as another misspelled
 PATH_SETTINGS = (
-    "config", "home", "log_password_file", "graph_password_file", "session_password_file", "models", "vault",
-)  # fmt: skip
+    "config",
+    "home",
+    "log_password_file",
+    "graph_password_file",
+    "session_password_file",
+    "models",
+    "vault",
+)
 STORE_URL_SETTINGS = ("log_url", "graph_url", "session_url")
 LLM_SETTINGS = ("llm", "extraction_llm", "verdict_llm", "recall_llm", "synopsis_llm")
 _OTHERS_CAN_WRITE = stat.S_IWGRP | stat.S_IWOTH

@@ -41,9 +41,10 @@ def build_due_date(record: Record, usage: RecordUsage | None, now: datetime, pol
 def keys_needing_usage(plan: WritePlan) -> list[Key]:
     """The records of a write that fade and may have been used before: their usage has to be asked for."""
     return [
-        stored.record.key for ordinal, stored in plan.upserts.items()
+        stored.record.key
+        for ordinal, stored in plan.upserts.items()
         if stored.record.kind in DUE_KINDS and ordinal in plan.known_before
-    ]  # fmt: skip
+    ]
 
 
 def compute_due_after_write(

@@ -102,9 +102,14 @@ def build_job_state(row: Sequence[Any]) -> JobState:
 def build_job_row(state: JobState) -> dict[str, Any]:
     """The row of a JobState, by column."""
     return {
-        "job": state.job, "user_id": state.user_id, "seq": state.seq, "due_at": _to_micros(state.due_at),
-        "attempts": state.attempts, "at": _to_micros(state.last_run_at), "report": json.dumps(dict(state.report)),
-    }  # fmt: skip
+        "job": state.job,
+        "user_id": state.user_id,
+        "seq": state.seq,
+        "due_at": _to_micros(state.due_at),
+        "attempts": state.attempts,
+        "at": _to_micros(state.last_run_at),
+        "report": json.dumps(dict(state.report)),
+    }
 
 
 def _from_micros(value: int | None) -> datetime | None:

@@ -149,9 +149,16 @@ class LogStore(RecordReader, TermIndex, Protocol):
         ...
 
     async def record_usage(
-        self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, used_at: datetime,
-        context_tags: Sequence[str] = (), boost: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        keys: Sequence[Key],
+        scope: Scope,
+        receipt_id: str,
+        *,
+        used: bool = False,
+        used_at: datetime,
+        context_tags: Sequence[str] = (),
+        boost: float = 0.0,
+    ) -> None:
         """Count a delivery (or a use) of each record, once per receipt, and note when it is due next.
 
         A use with tags that have little in common with the record's own makes it stronger, as does `boost`.

@@ -41,7 +41,7 @@ def check_idempotency(request_hashes: Mapping[str, str], rows: Iterable[tuple[st
 
 def build_entries(
     user_id: str, change_rows: Sequence[tuple[Any, ...]], version_rows: Iterable[tuple[Any, ...]]
-) -> list[JournalEntry]:  # fmt: skip
+) -> list[JournalEntry]:
     """The entries of these changes, in their order.
 
     Changes are rows of seq, change_id, operation_id, operation, actor, cause and time; versions are rows of seq, slot,
@@ -58,11 +58,19 @@ def build_entries(
             puts[seq].append(StoredRecord(ordinal, decode(kind, payload, stamp)))
     return [
         JournalEntry(
-            user_id=user_id, seq=seq, change_id=change_id, operation_id=operation_id, operation=verb, actor=actor,
-            cause=cause, recorded_at=from_micros(at), upserts=tuple(puts[seq]), removals=tuple(gone[seq]),
+            user_id=user_id,
+            seq=seq,
+            change_id=change_id,
+            operation_id=operation_id,
+            operation=verb,
+            actor=actor,
+            cause=cause,
+            recorded_at=from_micros(at),
+            upserts=tuple(puts[seq]),
+            removals=tuple(gone[seq]),
         )
         for seq, change_id, operation_id, verb, actor, cause, at in change_rows
-    ]  # fmt: skip
+    ]
 
 
 class InlineVectors(Protocol):
@@ -180,10 +188,19 @@ class WritePlan:
         missing = [record for record in change.inserts_if_absent if self._find_current(record.key) is None]
         puts = [self._upsert(record, change) for record in (*missing, *change.upserts)]
         self._check_unique(stored.record for stored in puts)
-        self.change_rows.append((
-            self.user_id, self.read_set.head, change.change_id, change.operation_id, change.operation, change.actor,
-            change.cause, change.request_hash, self.recorded_at,
-        ))  # fmt: skip
+        self.change_rows.append(
+            (
+                self.user_id,
+                self.read_set.head,
+                change.change_id,
+                change.operation_id,
+                change.operation,
+                change.actor,
+                change.cause,
+                change.request_hash,
+                self.recorded_at,
+            )
+        )
         self.entries.append(
             JournalEntry(
                 user_id=self.user_id,
@@ -231,9 +248,9 @@ class WritePlan:
         if held is None:
             return None
         self.read_set.release(key[0], held)
-        self.version_rows.append((
-            self.user_id, held.ordinal, self.read_set.head, *key, held.channel, held.recorded_at, None, PAYLOAD_FORMAT
-        ))  # fmt: skip
+        self.version_rows.append(
+            (self.user_id, held.ordinal, self.read_set.head, *key, held.channel, held.recorded_at, None, PAYLOAD_FORMAT)
+        )
         held.seq, held.dedup_key, held.position_key = None, "", ("", -1)
         self.upserts.pop(held.ordinal, None)
         self.removed[held.ordinal] = RemovedRecord(held.ordinal, *key)
@@ -256,9 +273,19 @@ class WritePlan:
             full.position_key(),
         )
         self.read_set.claim(kind, held)
-        self.version_rows.append((
-            self.user_id, held.ordinal, seq, kind, full.id, full.channel, held.recorded_at, encode(full), PAYLOAD_FORMAT
-        ))  # fmt: skip
+        self.version_rows.append(
+            (
+                self.user_id,
+                held.ordinal,
+                seq,
+                kind,
+                full.id,
+                full.channel,
+                held.recorded_at,
+                encode(full),
+                PAYLOAD_FORMAT,
+            )
+        )
         self.removed.pop(held.ordinal, None)
         stored = self.upserts[held.ordinal] = StoredRecord(held.ordinal, full)
         self.originals[held.ordinal] = record

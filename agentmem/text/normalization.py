@@ -36,27 +36,89 @@ _TRAILING_PHRASE = re.compile(
 )
 _WORD = re.compile(r"\w+(?:[.'-]\w+)*")
 _NEGATION_WORDS = frozenset({"not", "no", "never", "without", "nor", "neither", "none", "cannot", "except", "unless"})
-_FILLER_WORDS = frozenset({
-    "a", "an", "the", "my", "your", "our", "me", "us", "you", "i", "please", "just", "really", "very", "always",
-    "ever", "any", "some", "of", "to",
-})  # fmt: skip
+_FILLER_WORDS = frozenset(
+    {
+        "a",
+        "an",
+        "the",
+        "my",
+        "your",
+        "our",
+        "me",
+        "us",
+        "you",
+        "i",
+        "please",
+        "just",
+        "really",
+        "very",
+        "always",
+        "ever",
+        "any",
+        "some",
+        "of",
+        "to",
+    }
+)
 _GENERIC_TERMS = frozenset(
     {"use", "add", "put", "includ", "give", "write", "do", "make", "show", "be", "with", "ani", "so", "in"}
 )
 _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
-_NUMBER_WORDS = frozenset({
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "twenty", "thirty", "fifty", "hundred", "thousand",
-})  # fmt: skip
+_NUMBER_WORDS = frozenset(
+    {
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "twenty",
+        "thirty",
+        "fifty",
+        "hundred",
+        "thousand",
+    }
+)
 
 _ONES = {
-    "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
-    "ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16,
-    "seventeen": 17, "eighteen": 18, "nineteen": 19,
-}  # fmt: skip
+    "zero": 0,
+    "one": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+    "eleven": 11,
+    "twelve": 12,
+    "thirteen": 13,
+    "fourteen": 14,
+    "fifteen": 15,
+    "sixteen": 16,
+    "seventeen": 17,
+    "eighteen": 18,
+    "nineteen": 19,
+}
 _TENS = {
-    "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
-}  # fmt: skip
+    "twenty": 20,
+    "thirty": 30,
+    "forty": 40,
+    "fifty": 50,
+    "sixty": 60,
+    "seventy": 70,
+    "eighty": 80,
+    "ninety": 90,
+}
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
 _QUANTITY_WORDS = {
     "dozen": 12,
@@ -70,9 +132,17 @@ _QUANTITY_WORDS = {
     "trio": 3,
 }
 _ORDINALS = {
-    "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9,
+    "first": 1,
+    "second": 2,
+    "third": 3,
+    "fourth": 4,
+    "fifth": 5,
+    "sixth": 6,
+    "seventh": 7,
+    "eighth": 8,
+    "ninth": 9,
     "tenth": 10,
-}  # fmt: skip
+}
 _COUNT_WORDS = {**_ORDINALS, "once": 1, "twice": 2, "dozen": 12}
 _NUMBER_WORD_VALUES = {**_ONES, **_TENS, **_SCALES}
 _NUMBER_SUFFIXES = {"k": 1_000, "m": 1_000_000, "bn": 1_000_000_000}
@@ -89,9 +159,19 @@ _AFTER_LEADING_NAME = re.compile(
     r"|also|still|once|now|used|built|taught|led|spent|kept|felt|thought|knew|broke|chose|drove|flew)\b"
 )
 MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
     "december",
-)  # fmt: skip
+)
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CALENDAR_WORD = re.compile(
     r"(?P<before>\b(?:in|of|since|until|last|next|\d+)\s)?\b(?P<day>" + "|".join((*MONTHS, *WEEKDAYS)) + r")\b",

@@ -24,9 +24,19 @@ MONTH_MATCH_SCORE = 0.3
 """What a date is worth that fits the year and month but not the day that was named (measured on LoCoMo)."""
 
 _MONTHS = (
-    "january", "february", "march", "april", "may", "june",
-    "july", "august", "september", "october", "november", "december",
-)  # fmt: skip
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
 _MONTH_NUMBERS = {name: n for n, name in enumerate(_MONTHS, 1)} | {name[:3]: n for n, name in enumerate(_MONTHS, 1)}
 _MONTH_NUMBERS["sept"] = 9
 _UNAMBIGUOUS_MONTHS = frozenset(_MONTHS) - {"march", "may"}
@@ -78,13 +88,26 @@ _TIME_COUNT = (
     r"|(?:a )?few|several|many|some)"
 )
 _COUNT_VALUES = {
-    "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
-    "ten": 10, "eleven": 11, "twelve": 12, "many": 50,
-}  # fmt: skip
+    "a": 1,
+    "an": 1,
+    "one": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+    "eleven": 11,
+    "twelve": 12,
+    "many": 50,
+}
 _UNIT_DAYS = {"hour": 1, "day": 1, "night": 1, "week": 7, "weekend": 7, "month": 31, "year": 366, "decade": 3660}
 _COUNTED_UNIT = re.compile(
     rf"\b(?:{_TIME_COUNT}\s)?(?P<unit>hour|day|night|week|weekend|month|year|decade)s?\b", re.IGNORECASE
-)  # fmt: skip
+)
 _DAY_WORDS = re.compile(
     r"\b(?:today|tonight|yesterday|tomorrow|morning|afternoon|evening|noon|midnight|just (?:now|got|came|had)|this time"
     r"|o'clock|\d\s?[ap]\.?m)\b",

@@ -117,9 +117,11 @@ async def _store_examples(memory: AsyncAgentMemory) -> None:
 async def _count_records(memory: AsyncAgentMemory) -> dict[str, int]:
     facts = await memory.semantic.facts()
     return {
-        "facts": len(facts), "of them short-lived": sum(fact.tier == "short" for fact in facts),
-        "entities": len(await memory.semantic.entities()), "procedures": len(await memory.procedural.procedures()),
-    }  # fmt: skip
+        "facts": len(facts),
+        "of them short-lived": sum(fact.tier == "short" for fact in facts),
+        "entities": len(await memory.semantic.entities()),
+        "procedures": len(await memory.procedural.procedures()),
+    }
 
 
 async def _run_job(memory: AsyncAgentMemory, name: str) -> JobOutcome:
@@ -160,15 +162,18 @@ def _describe_change(job: str, record: Record, records: Sequence[Record]) -> tup
 def to_document(demo: ConsolidationDemo) -> dict[str, Any]:
     """The night as data."""
     return {
-        "days": demo.days, "before": demo.before, "after": demo.after,
+        "days": demo.days,
+        "before": demo.before,
+        "after": demo.after,
         "jobs": [
             {
-                "job": job.name, "counts": job.counts,
-                "shown": [{"text": text, "why": why} for text, why in job.highlights]
+                "job": job.name,
+                "counts": job.counts,
+                "shown": [{"text": text, "why": why} for text, why in job.highlights],
             }
             for job in demo.jobs
         ],
-    }  # fmt: skip
+    }
 
 
 def render_lines(demo: ConsolidationDemo) -> Iterator[str]:
@@ -305,17 +310,24 @@ class DemoResult:
     def to_document(self) -> dict[str, Any]:
         """All of it as data; of questions that are not shown, only how much was found."""
         return {
-            "data": self.script.name, "embedder": self.embedder, "turns": len(self.script.turns),
+            "data": self.script.name,
+            "embedder": self.embedder,
+            "turns": len(self.script.turns),
             "conversations": len({turn.get("conversation_id") for turn in self.script.turns}),
-            "questions": len(self.answers), "evidence_recall_at_10": round(self.recall, 4),
-            "store_seconds": self.store_seconds, "seconds": self.seconds, "notices": self.notices,
+            "questions": len(self.answers),
+            "evidence_recall_at_10": round(self.recall, 4),
+            "store_seconds": self.store_seconds,
+            "seconds": self.seconds,
+            "notices": self.notices,
             "answers": [_answer_to_document(self.answers[question.id]) for question in self.script.shown_questions],
             "recall_by_question": {name: round(answer.recall, 4) for name, answer in self.answers.items()},
             "context": {
-                "query": self.script.context_question.text, "text": self.context.text, "tokens": self.context.tokens
+                "query": self.script.context_question.text,
+                "text": self.context.text,
+                "tokens": self.context.tokens,
             },
             "night": to_document(self.consolidation),
-        }  # fmt: skip
+        }
 
 
 async def run_demo(memory: AsyncAgentMemory, script: DemoScript, clock: OffsetClock, progress: Progress) -> DemoResult:
@@ -354,9 +366,13 @@ async def run_demo(memory: AsyncAgentMemory, script: DemoScript, clock: OffsetCl
 def _answer_to_document(answer: DemoAnswer) -> dict[str, Any]:
     question = answer.question
     return {
-        "question": question.text, "expected": question.answer, "category": question.category_name,
-        "evidence": sorted(question.evidence), "recall": round(answer.recall, 4), "found": answer.hits,
-    }  # fmt: skip
+        "question": question.text,
+        "expected": question.answer,
+        "category": question.category_name,
+        "evidence": sorted(question.evidence),
+        "recall": round(answer.recall, 4),
+        "found": answer.hits,
+    }
 
 
 def render(result: DemoResult) -> str:
@@ -407,9 +423,11 @@ def _render_answer(number: int, answer: DemoAnswer) -> Iterator[str]:
 
 @click.command(cls=ExitingCommand, short_help="Store a conversation, ask questions, show the reasons.")
 @click.option(
-    "--data", type=UserPath(exists=True, dir_okay=False, path_type=Path), metavar="PATH",
+    "--data",
+    type=UserPath(exists=True, dir_okay=False, path_type=Path),
+    metavar="PATH",
     help="A LoCoMo-shaped file; its first dialogue is stored. [default: a conversation that comes with agentmem]",
-)  # fmt: skip
+)
 @click.option("--servers", is_flag=True, help="On the servers of log_url and graph_url; what is stored stays there.")
 @memory_options(with_embedder=True)
 def command(cli: CliContext, *, data: Path | None, servers: bool) -> None:

@@ -59,13 +59,17 @@ DEFAULT_EMBEDDERS = ("auto", "hash")
 @click.option("--users", default=200, show_default=True, metavar="N", help="Lifecycle: how many people.")
 @click.option("--days", default=365, show_default=True, metavar="N", help="Lifecycle: for how many days.")
 @click.option(
-    "--processes", type=int, metavar="N",
+    "--processes",
+    type=int,
+    metavar="N",
     help="Lifecycle: how many processes share the people. [default: one a core; one for up to 20 people]",
-)  # fmt: skip
+)
 @click.option(
-    "--plots", type=UserPath(file_okay=False, path_type=Path), metavar="FOLDER",
+    "--plots",
+    type=UserPath(file_okay=False, path_type=Path),
+    metavar="FOLDER",
     help="Lifecycle: draw pictures there; needs matplotlib.",
-)  # fmt: skip
+)
 @memory_options()
 def command(cli: CliContext, *, what: str | None, data: tuple[Path, ...], out: Path, **options: Any) -> int:
     """Measure evidence recall on the files of --data, and latency, memory and start-up at several sizes.

@@ -79,10 +79,19 @@ async def measure(dialogue: BenchmarkDialogue, home: Path, jobs: bool, settings:
 def shown(results: Sequence[Found]) -> str:
     """The figures as a table, all dialogues together in the last line."""
     rows: list[dict[str, object]] = [
-        {"dialogue": each.dialogue.id, "turns": len(each.dialogue.turns), "full": each.full, "largest": each.largest,
-         "saved": each.saved, "as told": sum(each.told) / len(each.told), "all evidence": each.kept / each.asked,
-         "evidence": each.shares / each.asked, "synopsis": each.synopsis} for each in results
-    ]  # fmt: skip
+        {
+            "dialogue": each.dialogue.id,
+            "turns": len(each.dialogue.turns),
+            "full": each.full,
+            "largest": each.largest,
+            "saved": each.saved,
+            "as told": sum(each.told) / len(each.told),
+            "all evidence": each.kept / each.asked,
+            "evidence": each.shares / each.asked,
+            "synopsis": each.synopsis,
+        }
+        for each in results
+    ]
     asked = sum(each.asked for each in results)
     kept, shares = sum(each.kept for each in results) / asked, sum(each.shares for each in results) / asked
     least = min(each.saved for each in results)

@@ -42,13 +42,22 @@ def answer(data: Path, lines: Path) -> None:
         reply["turns"].append({"turn": label, **gloss})
         for fact in said.get("facts", ()):
             names = [name for name in said["entities"] if name in fact["claim"]]
-            reply["facts"].append({
-                "turn": label, "claim": fact["claim"], "quote": turn["text"], "subject": "user",
-                "certainty": "explicit", "when": fact["when"], "entities": names,
-            })  # fmt: skip
+            reply["facts"].append(
+                {
+                    "turn": label,
+                    "claim": fact["claim"],
+                    "quote": turn["text"],
+                    "subject": "user",
+                    "certainty": "explicit",
+                    "when": fact["when"],
+                    "entities": names,
+                }
+            )
         people = set(content["participants"])
-        reply["entities"] += [{"turn": label, "name": name, "type": "person" if name in people else "thing"}
-                              for name in said.get("entities", ())]  # fmt: skip
+        reply["entities"] += [
+            {"turn": label, "name": name, "type": "person" if name in people else "thing"}
+            for name in said.get("entities", ())
+        ]
     print(json.dumps(reply))
 
 
@@ -86,16 +95,21 @@ async def _one(memory: Any, dialogue: Any, told: Counter[str]) -> tuple[list[tup
         (report,) = await memory.consolidate("consolidate")
         pending = report.pending
         for purpose, used in report.usage.items():
-            told.update({
-                f"{purpose}: calls": used.calls, f"{purpose}: tokens in": used.input_tokens,
-                f"{purpose}: tokens out": used.output_tokens,
-            })  # fmt: skip
+            told.update(
+                {
+                    f"{purpose}: calls": used.calls,
+                    f"{purpose}: tokens in": used.input_tokens,
+                    f"{purpose}: tokens out": used.output_tokens,
+                }
+            )
         told.update(calls=report.calls, tokens=report.tokens)
     await memory.flush()
     told.update(
-        turns=len(dialogue.turns), reviews=len(await memory.semantic.reviews(limit=ALL)),
-        facts=len(await memory.semantic.facts(limit=ALL)), entities=len(await memory.semantic.entities(limit=ALL)),
-    )  # fmt: skip
+        turns=len(dialogue.turns),
+        reviews=len(await memory.semantic.reviews(limit=ALL)),
+        facts=len(await memory.semantic.facts(limit=ALL)),
+        entities=len(await memory.semantic.entities(limit=ALL)),
+    )
     return before, await _ask(memory, dialogue.scored_questions)
 
 

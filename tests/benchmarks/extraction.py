@@ -104,9 +104,12 @@ def load_cases(path: Path | None = None) -> list[ExtractionCase]:
 
 
 async def run_extraction(
-    path: Path | None = None, llm: LLM | None = None, *, budget: Budget | None = None,
+    path: Path | None = None,
+    llm: LLM | None = None,
+    *,
+    budget: Budget | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> list[ExtractionCaseResult]:  # fmt: skip
+) -> list[ExtractionCaseResult]:
     """Play the cases on their recorded replies, or on those of `llm`, whose use is counted in `budget`.
 
     Raises what `extract` raises; nothing is stored anywhere.
@@ -132,10 +135,15 @@ def build_window(case: ExtractionCase) -> Window:
     turns, before = _build_turns("turn", case.turns), _build_turns("before", case.before)
     speakers = dict.fromkeys(turn.speaker for turn in (*before, *turns) if turn.speaker)
     return Window(
-        conversation_id="case", channel="_global", turns=turns, context_turns=before, known_facts=tuple(known),
+        conversation_id="case",
+        channel="_global",
+        turns=turns,
+        context_turns=before,
+        known_facts=tuple(known),
         known_entities=tuple(Entity(id=f"entity-{n}", name=name) for n, name in enumerate(case.entities, 1)),
-        participants=tuple(speakers), agent_id=AGENT_ID,
-    )  # fmt: skip
+        participants=tuple(speakers),
+        agent_id=AGENT_ID,
+    )
 
 
 def _build_turns(name: str, given: Sequence[Mapping[str, str]]) -> tuple[Turn, ...]:
@@ -145,11 +153,16 @@ def _build_turns(name: str, given: Sequence[Mapping[str, str]]) -> tuple[Turn, .
     ]
     return tuple(
         Turn(
-            id=f"{name}-{n}", conversation_id="case", index=n, timestamp=moment, content=turn["text"],
-            role=turn.get("role", "user"), speaker=turn.get("speaker"),
+            id=f"{name}-{n}",
+            conversation_id="case",
+            index=n,
+            timestamp=moment,
+            content=turn["text"],
+            role=turn.get("role", "user"),
+            speaker=turn.get("speaker"),
         )
         for n, (turn, moment) in enumerate(zip(given, moments, strict=True), 1)
-    )  # fmt: skip
+    )
 
 
 def _find_failures(case: ExtractionCase, result: ExtractionResult) -> Iterator[str]:

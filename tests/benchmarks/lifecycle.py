@@ -191,11 +191,12 @@ class _Simulation:
         wanted = self.memory.engine.settings.promotion.use_count
         return {
             name: ExpectedOutcomes(
-                noise=[fact for fact in kept.noise if fact not in kept.used_once], used_once=kept.used_once,
+                noise=[fact for fact in kept.noise if fact not in kept.used_once],
+                used_once=kept.used_once,
                 useful=[fact for fact in kept.useful if kept.uses[fact] >= wanted],
             )
             for name, kept in self.states.items()
-        }  # fmt: skip
+        }
 
     # -- by day
 
@@ -235,9 +236,7 @@ class _Simulation:
             if known is None or known.claim == truth.claim:
                 fact = await view.semantic.learn_fact(truth.claim, importance=IMPORTANCE, confidence=0.95)
             else:
-                fact = await view.semantic.supersede_fact(
-                    known.id, truth.claim, importance=IMPORTANCE, confidence=0.95
-                )  # fmt: skip
+                fact = await view.semantic.supersede_fact(known.id, truth.claim, importance=IMPORTANCE, confidence=0.95)
             state.facts[truth.topic] = fact
 
     async def _use(self, number: int, view: AsyncAgentMemory, state: _PersonState, visit: Visit) -> None:

@@ -59,30 +59,57 @@ class Visit:
 
 # topic: claim, question, values; {n} is the person, {v} the value. Those of `CHANGING_TOPICS` change once in the year.
 IMPORTANT_TOPICS = {
-    "allergy": ("{n} is allergic to {v}.", "What is {n} allergic to?",
-                "peanuts penicillin shellfish strawberries latex sesame walnuts aspirin soy mustard celery pollen"),
-    "doctor": ("{n}'s doctor is Dr. {v}.", "Who is {n}'s doctor?",
-               "Fennick Aldous Brandt Castell Dorner Ellery Farrow Gauss Hollin Imhof Jarvis Kessel"),
-    "contact": ("In an emergency, call {n}'s sister {v}.", "Who is to be called in an emergency of {n}?",
-                "Mirela Odette Petra Quila Rosalind Sabine Tamsin Ursel Violetta Wilma Xenia Ylva"),
-    "blood": ("{n} has the blood group {v}.", "Which blood group does {n} have?",
-              "AB-negative AB-positive A-negative A-positive B-negative B-positive zero-negative zero-positive"),
-    "daughter": ("{n}'s daughter is called {v}.", "What is {n}'s daughter called?",
-                 "Alma Bettina Cilla Dorit Elfie Frida Greta Hedda Ines Jolanda Kaja Liv"),
-    "medicine": ("{n} takes {v} every morning.", "Which medicine does {n} take every morning?",
-                 "metformin ramipril thyroxine insulin warfarin atorvastatin lithium bisoprolol candesartan digoxin"),
-}  # fmt: skip
+    "allergy": (
+        "{n} is allergic to {v}.",
+        "What is {n} allergic to?",
+        "peanuts penicillin shellfish strawberries latex sesame walnuts aspirin soy mustard celery pollen",
+    ),
+    "doctor": (
+        "{n}'s doctor is Dr. {v}.",
+        "Who is {n}'s doctor?",
+        "Fennick Aldous Brandt Castell Dorner Ellery Farrow Gauss Hollin Imhof Jarvis Kessel",
+    ),
+    "contact": (
+        "In an emergency, call {n}'s sister {v}.",
+        "Who is to be called in an emergency of {n}?",
+        "Mirela Odette Petra Quila Rosalind Sabine Tamsin Ursel Violetta Wilma Xenia Ylva",
+    ),
+    "blood": (
+        "{n} has the blood group {v}.",
+        "Which blood group does {n} have?",
+        "AB-negative AB-positive A-negative A-positive B-negative B-positive zero-negative zero-positive",
+    ),
+    "daughter": (
+        "{n}'s daughter is called {v}.",
+        "What is {n}'s daughter called?",
+        "Alma Bettina Cilla Dorit Elfie Frida Greta Hedda Ines Jolanda Kaja Liv",
+    ),
+    "medicine": (
+        "{n} takes {v} every morning.",
+        "Which medicine does {n} take every morning?",
+        "metformin ramipril thyroxine insulin warfarin atorvastatin lithium bisoprolol candesartan digoxin",
+    ),
+}
 CHANGING_TOPICS = ("doctor", "contact", "medicine")
 
 # What a person says, and the rules learn: one value at a time.
 STATED_TOPICS = {
-    "home": ("I live in {v} now.", "Where does {n} live now?",
-             "Porto Oslo Bergen Lisbon Leeds Turin Vienna Ghent Krakow Cork Malaga Dresden"),
-    "employer": ("I work at {v} now.", "Where does {n} work now?",
-                 "Brightwell Fernhill Stonegate Kestrel Maplewood Northgate Ashford Redfield Larkspur Thornbury"),
-    "tea": ("My favourite tea is {v}.", "What is {n}'s favourite tea?",
-            "oolong sencha rooibos darjeeling assam jasmine chamomile matcha ceylon keemun"),
-}  # fmt: skip
+    "home": (
+        "I live in {v} now.",
+        "Where does {n} live now?",
+        "Porto Oslo Bergen Lisbon Leeds Turin Vienna Ghent Krakow Cork Malaga Dresden",
+    ),
+    "employer": (
+        "I work at {v} now.",
+        "Where does {n} work now?",
+        "Brightwell Fernhill Stonegate Kestrel Maplewood Northgate Ashford Redfield Larkspur Thornbury",
+    ),
+    "tea": (
+        "My favourite tea is {v}.",
+        "What is {n}'s favourite tea?",
+        "oolong sencha rooibos darjeeling assam jasmine chamomile matcha ceylon keemun",
+    ),
+}
 
 INSTRUCTIONS = ("Always answer in French.", "Please always keep your answers short.", "From now on, use metric units.")
 _HOBBIES = _split_words(
@@ -98,15 +125,25 @@ _PLACES = _split_words(
     "chess tournament, pottery class, film festival, county fair, old harbour, bakery"
 )
 _CHAT_TEMPLATES = (
-    "I went to a {place} yesterday.", "I love {hobby}.", "I bought a {thing} last week.", "I enjoy {hobby}.",
-    "I'm learning {hobby}.", "Yesterday I sold my {thing}.", "I visited a {place} last week.", "I don't like {hobby}.",
-    "I have a {thing}.", "I joined a {place} club last month.",
-)  # fmt: skip
+    "I went to a {place} yesterday.",
+    "I love {hobby}.",
+    "I bought a {thing} last week.",
+    "I enjoy {hobby}.",
+    "I'm learning {hobby}.",
+    "Yesterday I sold my {thing}.",
+    "I visited a {place} last week.",
+    "I don't like {hobby}.",
+    "I have a {thing}.",
+    "I joined a {place} club last month.",
+)
 _NOISE_TEMPLATES = (
-    "{n}'s car is parked on level {a}, spot {b}, on day {d}.", "It rains where {n} is, {a} degrees, on day {d}.",
-    "{n}'s train leaves from platform {a} at {b} past on day {d}.", "{n} is waiting for parcel {a}{b} on day {d}.",
-    "The shop beside {n}'s office closes at {a} on day {d}.", "{n} has ticket {a}{b} for the pool on day {d}.",
-)  # fmt: skip
+    "{n}'s car is parked on level {a}, spot {b}, on day {d}.",
+    "It rains where {n} is, {a} degrees, on day {d}.",
+    "{n}'s train leaves from platform {a} at {b} past on day {d}.",
+    "{n} is waiting for parcel {a}{b} on day {d}.",
+    "The shop beside {n}'s office closes at {a} on day {d}.",
+    "{n} has ticket {a}{b} for the pool on day {d}.",
+)
 _EVENTS = _split_words(
     "trade fair, school play, house sale, choir concert, tax report, garden party, street race, art show"
 )
@@ -182,11 +219,16 @@ class Person:
         self._project += n % 12 == 0
         busy = self._make_useful_truths(n)
         return Visit(
-            hour=int(self._random.integers(8, 22)), utterances=tuple(said), important=important, stated=told,
-            noise=tuple(self._make_noise(day) for _ in range(1 + n % 2)), useful=busy,
-            project=self._make_project_fact(n), questions=tuple(self._iter_questions(n, day)),
+            hour=int(self._random.integers(8, 22)),
+            utterances=tuple(said),
+            important=important,
+            stated=told,
+            noise=tuple(self._make_noise(day) for _ in range(1 + n % 2)),
+            useful=busy,
+            project=self._make_project_fact(n),
+            questions=tuple(self._iter_questions(n, day)),
             tool=TOOLS[n % 3] if n % 4 == 0 else "",
-        )  # fmt: skip
+        )
 
     def _iter_stated(self, n: int) -> Iterator[GroundTruth]:
         """What the person tells of home, work and taste: once in the beginning, and again after a change of mind."""

@@ -20,10 +20,15 @@ if TYPE_CHECKING:
 
 FIGURE_SIZE = (7.0, 3.6)
 STYLE: Any = {
-    "svg.hashsalt": "agentmem", "svg.fonttype": "none", "font.size": 9, "font.sans-serif": ["DejaVu Sans"],
-    "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
+    "svg.hashsalt": "agentmem",
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "font.sans-serif": ["DejaVu Sans"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
     "figure.constrained_layout.use": True,
-}  # fmt: skip
+}
 TIER_COLORS = {"long": "#2b6cb0", "short": "#dd6b20", "superseded": "#a0aec0", "archived": "#e2e8f0"}
 QUARTER_OF_A_DAY = timedelta(hours=6)
 
@@ -60,12 +65,18 @@ def plot_decay() -> Figure:
     left.set(title="Salience of an entity, × 0.95 a day", xlabel="days since last access", ylim=(0, 1.05))
     for half_life, colour in zip((1.0, 3.0, 7.0), ("#c53030", "#2b6cb0", "#2f855a"), strict=True):
         law = DecayOptions(half_life_days=half_life)
-        right.plot(days, [decay_score(0, START, 1.0, moment, law) for moment in moments], color=colour,
-                   label=f"half-life {half_life:g} d")  # fmt: skip
+        right.plot(
+            days,
+            [decay_score(0, START, 1.0, moment, law) for moment in moments],
+            color=colour,
+            label=f"half-life {half_life:g} d",
+        )
     named = {
-        "promote": PromotionOptions().score, "review": options.danger_high, "": options.danger_low,
+        "promote": PromotionOptions().score,
+        "review": options.danger_high,
+        "": options.danger_low,
         "collect": options.forget_threshold,
-    }  # fmt: skip
+    }
     for name, threshold in named.items():
         right.axhline(threshold, color="#a0aec0", linewidth=0.8, linestyle=":")
         right.text(30, threshold, f"{name} {threshold:g}", ha="right", va="bottom", fontsize=7, color="#4a5568")
@@ -81,10 +92,12 @@ def plot_facts(result: SimulationResult) -> Figure:
     figure = Figure(figsize=FIGURE_SIZE)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     days = [look.day for look in result.snapshots]
-    upper.stackplot(days, *(
-        [look.facts[tier] for look in result.snapshots] for tier in TIER_COLORS
-    ), labels=list(TIER_COLORS),
-                    colors=list(TIER_COLORS.values()))  # fmt: skip
+    upper.stackplot(
+        days,
+        *([look.facts[tier] for look in result.snapshots] for tier in TIER_COLORS),
+        labels=list(TIER_COLORS),
+        colors=list(TIER_COLORS.values()),
+    )
     upper.set(title=f"Facts of {result.plan.users} users: what stays, what fades", ylabel="facts")
     upper.legend(loc="upper left")
     lower.plot(

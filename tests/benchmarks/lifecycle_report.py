@@ -99,11 +99,17 @@ def job_rows(result: SimulationResult) -> list[dict[str, Any]]:
         costs = [day.jobs[name] for day in result.days if name in day.jobs]
         did = {what.split(": ")[1]: count for what, count in done.items() if what.startswith(f"{name}: ")}
         said = ", ".join(f"{count:,} {what}" for what, count in sorted(did.items(), key=lambda item: -item[1])[:4])
-        rows.append({
-            "job": name, "runs": sum(cost.runs for cost in costs), "served": sum(cost.served for cost in costs),
-            "idle": sum(cost.idle for cost in costs), "s": sum(cost.seconds for cost in costs),
-            "s a day": sum(cost.seconds for cost in costs) / len(costs), "did": said,
-        })  # fmt: skip
+        rows.append(
+            {
+                "job": name,
+                "runs": sum(cost.runs for cost in costs),
+                "served": sum(cost.served for cost in costs),
+                "idle": sum(cost.idle for cost in costs),
+                "s": sum(cost.seconds for cost in costs),
+                "s a day": sum(cost.seconds for cost in costs) / len(costs),
+                "did": said,
+            }
+        )
     return rows
 
 
@@ -115,13 +121,19 @@ def snapshot_rows(result: SimulationResult) -> list[dict[str, Any]]:
         shown = [*shown, result.snapshots[-1]]
     return [
         {
-            "day": look.day, "turns": look.records["Turn"], "long": look.facts["long"], "short": look.facts["short"],
-            "archived": look.facts["archived"], "superseded": look.facts["superseded"],
-            "entities": look.records["Entity"], "procedures": look.records["Procedure"],
-            "important found": look.answers.important_share, "told found": look.answers.stated_share,
+            "day": look.day,
+            "turns": look.records["Turn"],
+            "long": look.facts["long"],
+            "short": look.facts["short"],
+            "archived": look.facts["archived"],
+            "superseded": look.facts["superseded"],
+            "entities": look.records["Entity"],
+            "procedures": look.records["Procedure"],
+            "important found": look.answers.important_share,
+            "told found": look.answers.stated_share,
         }
         for look in shown
-    ]  # fmt: skip
+    ]
 
 
 def render_text(result: SimulationResult) -> str:
@@ -147,11 +159,16 @@ def render_text(result: SimulationResult) -> str:
     )
     said = [
         f"# A simulated life of {plan.users} users in {plan.days} days, with {result.embedder}, seed {plan.seed}",
-        report.render_table(goals), spent, rest,
-        "## How it stands, by look", report.render_table(snapshot_rows(result)),
-        "## What a day costs, by quarter", report.render_table(quarter_rows(result)),
-        "## By job", report.render_table(job_rows(result)),
-    ]  # fmt: skip
+        report.render_table(goals),
+        spent,
+        rest,
+        "## How it stands, by look",
+        report.render_table(snapshot_rows(result)),
+        "## What a day costs, by quarter",
+        report.render_table(quarter_rows(result)),
+        "## By job",
+        report.render_table(job_rows(result)),
+    ]
     missed = [f"- {line}" for line in (*end.answers.missed[:20], *end.leaks[:20])]
     return "\n\n".join([*said, *(["## What was missed", "\n".join(missed)] if missed else [])]) + "\n"
 
@@ -159,16 +176,23 @@ def render_text(result: SimulationResult) -> str:
 def to_data(result: SimulationResult) -> dict[str, Any]:
     """All of it as data."""
     return {
-        "plan": asdict(result.plan), "embedder": result.embedder, "seconds": result.seconds,
+        "plan": asdict(result.plan),
+        "embedder": result.embedder,
+        "seconds": result.seconds,
         "processes": result.processes,
         "targets": [asdict(each) for each in check_targets(result)],
         "looks": [_to_plain_dict(asdict(look)) for look in result.snapshots],
-        "days": [_to_plain_dict(asdict(day)) for day in result.days], "jobs": job_rows(result),
-        "quarters": quarter_rows(result), "asked": asdict(result.final_state.answers),
-        "noise": result.final_state.noise, "noise_collected": result.final_state.noise_collected,
-        "once": result.final_state.used_once, "once_kept": result.final_state.used_once_kept,
-        "noise_kept": dict(result.final_state.noise_kept), "strangers": result.final_state.leaks,
-    }  # fmt: skip
+        "days": [_to_plain_dict(asdict(day)) for day in result.days],
+        "jobs": job_rows(result),
+        "quarters": quarter_rows(result),
+        "asked": asdict(result.final_state.answers),
+        "noise": result.final_state.noise,
+        "noise_collected": result.final_state.noise_collected,
+        "once": result.final_state.used_once,
+        "once_kept": result.final_state.used_once_kept,
+        "noise_kept": dict(result.final_state.noise_kept),
+        "strangers": result.final_state.leaks,
+    }
 
 
 def _to_plain_dict(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,14 +28,39 @@ LINK_DEADLINE_SECONDS = 60.0
 TECHNIQUES_WITHOUT_GRAPH = ("vector", "keyword", "temporal", "dialogue")
 
 _FIRST = (
-    "Aldo", "Birte", "Cyril", "Dagny", "Elio", "Freya", "Guido", "Hedda", "Ivo", "Jette", "Kaspar", "Livia", "Milos",
-    "Noor", "Otto", "Pia", "Rune", "Selma", "Timo", "Ulla", "Vera", "Wim", "Xenia", "Yann", "Zora",
-)  # fmt: skip
+    "Aldo",
+    "Birte",
+    "Cyril",
+    "Dagny",
+    "Elio",
+    "Freya",
+    "Guido",
+    "Hedda",
+    "Ivo",
+    "Jette",
+    "Kaspar",
+    "Livia",
+    "Milos",
+    "Noor",
+    "Otto",
+    "Pia",
+    "Rune",
+    "Selma",
+    "Timo",
+    "Ulla",
+    "Vera",
+    "Wim",
+    "Xenia",
+    "Yann",
+    "Zora",
+)
 _LAST = ("Aaltonen", "Bakker", "Costa", "Duval", "Eriksen", "Fabre", "Galli", "Hoffman")
 _ASIDES = (
-    "{} asked whether the meeting could be moved to Tuesday.", "Nobody has heard from {} since the weekend.",
-    "A parcel for {} is waiting at the front desk.", "We should invite {} to the summer party.",
-)  # fmt: skip
+    "{} asked whether the meeting could be moved to Tuesday.",
+    "Nobody has heard from {} since the weekend.",
+    "A parcel for {} is waiting at the front desk.",
+    "We should invite {} to the summer party.",
+)
 
 
 NamedText = tuple[str, tuple[str, ...]]  # a text, and whom it names
@@ -137,9 +162,12 @@ class MultihopCaseLLM:
 
 
 async def run(
-    factory: MemoryFactory, cases: Sequence[MultihopCase], *, distractors: int = DISTRACTOR_COUNT,
+    factory: MemoryFactory,
+    cases: Sequence[MultihopCase],
+    *,
+    distractors: int = DISTRACTOR_COUNT,
     progress: Callable[[int, int], None] | None = None,
-) -> list[MultihopCaseResult]:  # fmt: skip
+) -> list[MultihopCaseResult]:
     """Store the turns of all cases among `distractors` others for one user, erased afterwards, and ask every
     question.
     """
@@ -198,13 +226,16 @@ def build_table(results: Sequence[MultihopCaseResult]) -> list[dict[str, object]
     rows: list[dict[str, object]] = []
     for count in (*sorted({one.hops for one in results}), 0):
         some = [one for one in results if count in (one.hops, 0)]
-        rows.append({
-            "links": count or "all", "questions": len(some),
-            "R@10": round(sum(one.rank is not None for one in some) / max(1, len(some)), 4),
-            "R@10 without the graph": round(
-                sum(one.rank_without_graph is not None for one in some) / max(1, len(some)), 4
-            ),
-        })  # fmt: skip
+        rows.append(
+            {
+                "links": count or "all",
+                "questions": len(some),
+                "R@10": round(sum(one.rank is not None for one in some) / max(1, len(some)), 4),
+                "R@10 without the graph": round(
+                    sum(one.rank_without_graph is not None for one in some) / max(1, len(some)), 4
+                ),
+            }
+        )
     return rows
 
 

@@ -102,9 +102,13 @@ async def evaluate(
 
 
 async def _ask_all(
-    open_memory: OpenMemory, dialogue: BenchmarkDialogue, configurations: Sequence[Configuration],
-    result: RecallEvaluation, budget: int, on_progress: Callable[[], None],
-) -> None:  # fmt: skip
+    open_memory: OpenMemory,
+    dialogue: BenchmarkDialogue,
+    configurations: Sequence[Configuration],
+    result: RecallEvaluation,
+    budget: int,
+    on_progress: Callable[[], None],
+) -> None:
     """Store one dialogue and ask its questions; `on_progress` is called when one configuration has answered them."""
     async with open_memory(configurations[0].settings) as memory:
         result.store_seconds += await store_turns(memory, dialogue.turns)

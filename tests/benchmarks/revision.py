@@ -67,7 +67,7 @@ def load_cases() -> list[RevisionCase]:
 
 async def run(
     factory: MemoryFactory, cases: Sequence[RevisionCase], *, progress: Callable[[int, int], None] | None = None
-) -> list[RevisionCaseResult]:  # fmt: skip
+) -> list[RevisionCaseResult]:
     """Play each case for a user of its own, erased afterwards."""
     clock, verdicts = RevisionCaseClock(), []
     async with factory("cases", {"clock": clock}) as opened:
@@ -99,9 +99,15 @@ class RevisionCaseRunner:
     async def run_step(self, step: Mapping[str, Any]) -> None:
         """One step, named by its first key."""
         acts = {
-            "wait": self._wait, "learn": self._learn, "supersede": self._supersede, "correct": self._correct,
-            "forget": self._forget, "erase": self._erase, "restore": self._restore, "undo": self._undo,
-        }  # fmt: skip
+            "wait": self._wait,
+            "learn": self._learn,
+            "supersede": self._supersede,
+            "correct": self._correct,
+            "forget": self._forget,
+            "erase": self._erase,
+            "restore": self._restore,
+            "undo": self._undo,
+        }
         await acts[next(iter(step))](step)
 
     async def _wait(self, step: Mapping[str, Any]) -> None:
@@ -110,10 +116,16 @@ class RevisionCaseRunner:
     async def _learn(self, step: Mapping[str, Any]) -> None:
         names = [await self.memory.upsert_entity({"name": name, "type": "person"}) for name in step.get("about", ())]
         premises = [self.facts[label].id for label in step.get("on", ())]
-        self._remember_fact(step, await self.memory.learn_fact(
-            step["learn"], depends_on=premises, entity_ids=[entity.id for entity in names],
-            valid_from=_day_to_time(step.get("from")), valid_to=_day_to_time(step.get("until")),
-        ))  # fmt: skip
+        self._remember_fact(
+            step,
+            await self.memory.learn_fact(
+                step["learn"],
+                depends_on=premises,
+                entity_ids=[entity.id for entity in names],
+                valid_from=_day_to_time(step.get("from")),
+                valid_to=_day_to_time(step.get("until")),
+            ),
+        )
 
     async def _supersede(self, step: Mapping[str, Any]) -> None:
         old, wrong = self.facts[step["supersede"]], step.get("wrong", False)
@@ -122,7 +134,7 @@ class RevisionCaseRunner:
     async def _correct(self, step: Mapping[str, Any]) -> None:
         self._remember_fact(
             step, await self.memory.semantic.update_fact(self.facts[step["correct"]].id, claim=step["claim"])
-        )  # fmt: skip
+        )
 
     async def _forget(self, step: Mapping[str, Any]) -> None:
         self.last_operation_id = (await self.memory.forget(self.facts[step["forget"]].id)).operation_id

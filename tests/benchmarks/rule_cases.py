@@ -97,9 +97,14 @@ def _build_window(case: RulesCase) -> Window:
 def _build_turn(number: int, given: Mapping[str, Any]) -> Turn:
     moment = given.get("timestamp")
     return Turn(
-        id=f"t{number}", conversation_id="case", index=number, content=given["text"], role=given.get("role", "user"),
-        speaker=given.get("speaker"), timestamp=datetime.fromisoformat(moment) if moment else None,
-    )  # fmt: skip
+        id=f"t{number}",
+        conversation_id="case",
+        index=number,
+        content=given["text"],
+        role=given.get("role", "user"),
+        speaker=given.get("speaker"),
+        timestamp=datetime.fromisoformat(moment) if moment else None,
+    )
 
 
 def _find_failures(case: RulesCase, draft: ExtractionDraft) -> Iterator[str]:

@@ -87,20 +87,29 @@ def find(dialogues: Sequence[BenchmarkDialogue]) -> Found:
 def windows(dialogue: BenchmarkDialogue, facts: list[Fact], entities: dict[str, Entity]) -> Iterator[Window]:
     turns = [
         Turn(
-            id=turn["turn_id"], conversation_id=turn["conversation_id"], index=number, content=turn["content"],
-            role=turn.get("role", "user"), speaker=turn.get("speaker"), timestamp=turn.get("timestamp"),
+            id=turn["turn_id"],
+            conversation_id=turn["conversation_id"],
+            index=number,
+            content=turn["content"],
+            role=turn.get("role", "user"),
+            speaker=turn.get("speaker"),
+            timestamp=turn.get("timestamp"),
         )
         for number, turn in enumerate(dialogue.turns)
-    ]  # fmt: skip
+    ]
     speakers = tuple(sorted({turn.speaker for turn in turns if turn.speaker}))
     for conversation in dict.fromkeys(turn.conversation_id for turn in turns):
         said = [turn for turn in turns if turn.conversation_id == conversation]
         for start in range(0, len(said), TURNS):
             yield Window(
-                conversation_id=conversation, channel="_global", turns=tuple(said[start : start + TURNS]),
-                context_turns=tuple(said[max(0, start - TURNS) : start]), known_facts=tuple(facts),
-                known_entities=tuple(entities.values()), participants=speakers,
-            )  # fmt: skip
+                conversation_id=conversation,
+                channel="_global",
+                turns=tuple(said[start : start + TURNS]),
+                context_turns=tuple(said[max(0, start - TURNS) : start]),
+                known_facts=tuple(facts),
+                known_entities=tuple(entities.values()),
+                participants=speakers,
+            )
 
 
 def learn(draft: ExtractionDraft, facts: list[Fact], entities: dict[str, Entity]) -> None:
@@ -118,9 +127,14 @@ def report(found: Found, verdicts: dict[str, bool]) -> int:
     judged = [claim for claim in found.claims if claim.key in verdicts]
     checked = Counter(claim.rule for claim in judged)
     right.update(claim.rule for claim in judged if verdicts[claim.key])
-    print(render_table([
-        {"rule": rule, "facts": n, "checked": checked[rule], "right": right[rule]} for rule, n in made.most_common()
-    ]))  # fmt: skip
+    print(
+        render_table(
+            [
+                {"rule": rule, "facts": n, "checked": checked[rule], "right": right[rule]}
+                for rule, n in made.most_common()
+            ]
+        )
+    )
     precision = right.total() / len(judged) if judged else 0.0
     print(f"\nfacts {len(found.claims)} (at least {FACTS}), entities {len(found.entities)} (at least {ENTITIES})")
     print(f"relations {found.relations}, facts that replace or end another {found.replaced}")

@@ -107,10 +107,14 @@ def _run_recall(
         asyncio.run(_check_servers(factory))
     measured = asyncio.run(
         recall.evaluate(
-            factory, dialogues, plan.configurations, context_tokens=plan.context_tokens, progress=progress,
+            factory,
+            dialogues,
+            plan.configurations,
+            context_tokens=plan.context_tokens,
+            progress=progress,
             erase=plan.servers,
         )
-    )  # fmt: skip
+    )
     text = f"# Recall with {factory.embedder}\n\n{report.render_recall(measured)}"
     return report.write_report(plan.out, f"recall-{slugify(factory.embedder)}", text, report.recall_to_data(measured))
 

@@ -126,11 +126,15 @@ def _bundle_to_comparable(bundle: MemoryBundle) -> Any:
     receipt["candidates"].sort(key=lambda candidate: candidate["kind"])  # told kind by kind, in whatever order of kinds
     kinds = (bundle.turns, bundle.facts, bundle.entities, bundle.strategies, bundle.procedures, bundle.goals)
     return {
-        "items": [[item.record.id, item.score] for item in bundle.items], "kinds": to_comparable(kinds),
-        "leads": to_comparable(bundle.thread_leads), "notices": list(bundle.notices),
-        "profile": to_comparable(bundle.user_context), "text": str(bundle), "trace": to_comparable(trace),
+        "items": [[item.record.id, item.score] for item in bundle.items],
+        "kinds": to_comparable(kinds),
+        "leads": to_comparable(bundle.thread_leads),
+        "notices": list(bundle.notices),
+        "profile": to_comparable(bundle.user_context),
+        "text": str(bundle),
+        "trace": to_comparable(trace),
         "receipt": to_comparable(receipt),
-    }  # fmt: skip
+    }
 
 
 def find_differences(left: Any, right: Any, path: str = "") -> Any:

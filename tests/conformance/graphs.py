@@ -101,15 +101,21 @@ def build_conversation(name: str) -> Conversation:
 NAMES = st.sampled_from("abcd")
 RECORDS = st.one_of(
     st.builds(build_turn, NAMES, st.integers(0, 2), st.sampled_from(["c1", "c2"])),
-    st.builds(lambda n, t, e, s: build_fact(n, source_turn_ids=tuple(t), entity_ids=tuple(e), supersedes=s), NAMES,
-              st.lists(NAMES, max_size=2), st.lists(NAMES, max_size=2), st.none() | NAMES),
+    st.builds(
+        lambda n, t, e, s: build_fact(n, source_turn_ids=tuple(t), entity_ids=tuple(e), supersedes=s),
+        NAMES,
+        st.lists(NAMES, max_size=2),
+        st.lists(NAMES, max_size=2),
+        st.none() | NAMES,
+    ),
     st.builds(build_entity, NAMES),
     st.builds(lambda n, p: build_goal(n, parent_id=p), NAMES, st.none() | NAMES),
     st.builds(lambda: build_record(Conversation, id="c1")),
     st.builds(lambda: build_record(User, id=PROFILE_ID)),
-    st.builds(build_edge, NAMES,
-              st.sampled_from([EdgeKind.KNOWS, EdgeKind.MENTIONS, EdgeKind.FOLLOWED_BY]), NAMES, NAMES),
-)  # fmt: skip
+    st.builds(
+        build_edge, NAMES, st.sampled_from([EdgeKind.KNOWS, EdgeKind.MENTIONS, EdgeKind.FOLLOWED_BY]), NAMES, NAMES
+    ),
+)
 HISTORIES = st.lists(
     st.tuples(st.sampled_from(["put", "put", "put", "gone"]), st.lists(RECORDS, min_size=1, max_size=3)), max_size=12
 )

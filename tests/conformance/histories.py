@@ -30,17 +30,27 @@ async def write_history(log: LogStore, scope: Scope, clock: SettableClock) -> No
     odd = 'A "quiet" harbour: Köln 🙂, NUL \x00, \\u0000 and a \ttab'
     await log.append(build_turn_changes(scope, "a", "b", "c"))
     clock.advance(minutes=1)
-    await log.append([
-        build_change(scope, build_fact(
-            "f", "The boat goes to Zanzibar"
-        ), build_fact("g", "Nobody knows"), build_entity("x"), build_entity("y"),
-               build_edge("e", "x", "y"), key="knowledge", cause="heard"),
-        build_change(
-            scope, build_turn("odd", odd, metadata={"n": 1.5, "deep": [{"ä": None}]}), key="odd",
-            request_hash="what was said"
-        ),
-        build_change(scope, build_turn("secret", "A secret word"), key="secret"),
-    ])  # fmt: skip
+    await log.append(
+        [
+            build_change(
+                scope,
+                build_fact("f", "The boat goes to Zanzibar"),
+                build_fact("g", "Nobody knows"),
+                build_entity("x"),
+                build_entity("y"),
+                build_edge("e", "x", "y"),
+                key="knowledge",
+                cause="heard",
+            ),
+            build_change(
+                scope,
+                build_turn("odd", odd, metadata={"n": 1.5, "deep": [{"ä": None}]}),
+                key="odd",
+                request_hash="what was said",
+            ),
+            build_change(scope, build_turn("secret", "A secret word"), key="secret"),
+        ]
+    )
     clock.advance(minutes=1)
     await log.append([build_change(scope, build_fact("f", "The boat goes to Malta", channel="work"), key="corrected")])
     await log.append([build_change(scope, deletes=[("Fact", "g"), ("Turn", "b")], key="retracted")])

@@ -73,8 +73,12 @@ class HistoryState:
             self.keyed_steps.append(step)
         for record in given if isinstance(given, list) else [given]:
             for kind, names in (
-                (Fact, self.facts), (Turn, self.turns), (Entity, self.entities), (Goal, self.goals), (Edge, self.edges)
-            ):  # fmt: skip
+                (Fact, self.facts),
+                (Turn, self.turns),
+                (Entity, self.entities),
+                (Goal, self.goals),
+                (Edge, self.edges),
+            ):
                 if isinstance(record, kind) and record.id not in names:
                     names.append(record.id)
             if isinstance(record, Turn) and record.conversation_id not in self.conversations:
@@ -131,12 +135,19 @@ def _store_turns(pick: Random, notes: HistoryState) -> Any:
 
 def _fact_fields(pick: Random, notes: HistoryState) -> dict[str, Any]:
     offered: dict[str, Any] = {
-        "confidence": pick.choice([0.2, 0.55, 1.0]), "source": "ann", "entity_ids": draw_some(pick, notes.entities, 3),
-        "source_turn_ids": draw_some(pick, notes.turns), "valid_from": draw_time(pick, notes),
-        "valid_to": draw_time(pick, notes), "temporal_context": pick.choice(["past", "current", "future"]),
-        "tags": ["fruit", "Ω"], "depends_on": draw_some(pick, notes.facts), "tier": pick.choice(["short", "long"]),
-        "salience": pick.random(), "memory_type": "preference",
-    }  # fmt: skip
+        "confidence": pick.choice([0.2, 0.55, 1.0]),
+        "source": "ann",
+        "entity_ids": draw_some(pick, notes.entities, 3),
+        "source_turn_ids": draw_some(pick, notes.turns),
+        "valid_from": draw_time(pick, notes),
+        "valid_to": draw_time(pick, notes),
+        "temporal_context": pick.choice(["past", "current", "future"]),
+        "tags": ["fruit", "Ω"],
+        "depends_on": draw_some(pick, notes.facts),
+        "tier": pick.choice(["short", "long"]),
+        "salience": pick.random(),
+        "memory_type": "preference",
+    }
     likely = {"entity_ids": 0.8, "source_turn_ids": 0.6}
     return {name: value for name, value in offered.items() if pick.random() < likely.get(name, 0.15)}
 
@@ -168,9 +179,12 @@ def _upsert_entity(pick: Random, notes: HistoryState) -> Any:
 def _relate(pick: Random, notes: HistoryState) -> Any:
     one, other = (pick.choice(notes.entities[-4:]) for _ in range(2))
     offered: dict[str, Any] = {
-        "properties": {"since": 2019}, "confidence": 0.5, "valid_from": draw_time(pick, notes),
-        "valid_to": draw_time(pick, notes), "fact_id": pick.choice([*notes.facts, None]),
-    }  # fmt: skip
+        "properties": {"since": 2019},
+        "confidence": 0.5,
+        "valid_from": draw_time(pick, notes),
+        "valid_to": draw_time(pick, notes),
+        "fact_id": pick.choice([*notes.facts, None]),
+    }
     named = {name: value for name, value in offered.items() if pick.random() < 0.3}
     return (one, pick.choice(RELATIONS), other), named
 
@@ -220,12 +234,18 @@ def _observe(pick: Random, notes: HistoryState) -> Any:
 
 def _remember(pick: Random, notes: HistoryState) -> Any:
     offered: dict[str, Any] = {
-        "top_k": pick.choice([1, 3, 100]), "as_of": draw_time(pick, notes), "known_at": draw_time(pick, notes),
-        "since": draw_time(pick, notes), "until": draw_time(pick, notes), "time_window_hours": 30,
-        "min_confidence": 0.5, "include": [pick.choice(["episodic", "semantic"])], "reinforce": False,
+        "top_k": pick.choice([1, 3, 100]),
+        "as_of": draw_time(pick, notes),
+        "known_at": draw_time(pick, notes),
+        "since": draw_time(pick, notes),
+        "until": draw_time(pick, notes),
+        "time_window_hours": 30,
+        "min_confidence": 0.5,
+        "include": [pick.choice(["episodic", "semantic"])],
+        "reinforce": False,
         "techniques": [pick.choice(["vector", "keyword", "entity", "temporal"])],
         "channels": pick.sample(["_global", "roof", "_swarm", "cellar"], 2),
-    }  # fmt: skip
+    }
     return (pick.choice(QUERIES),), {name: value for name, value in offered.items() if pick.random() < 0.2}
 
 

@@ -24,9 +24,12 @@ HISTORIES = range(int(FIRST or 0), int(LAST))
 TECHNIQUES = ("vector", "keyword", "entity", "temporal")
 # No deadline: what comes too late on a busy machine would be a difference.
 GIVEN: dict[str, Any] = {
-    "embedder": "hash", "audit_level": "reads", "catch_up_ms": 60_000, "recall_rate": 0,
+    "embedder": "hash",
+    "audit_level": "reads",
+    "catch_up_ms": 60_000,
+    "recall_rate": 0,
     "recall": {name: {"deadline": 60} for name in TECHNIQUES},
-}  # fmt: skip
+}
 
 
 @pytest.mark.long

@@ -339,10 +339,29 @@ async def test_every_statement_goes_through_an_index(log: SqliteLog, analysed: b
     if analysed:
         await log.database.write(lambda db: db.execute("ANALYZE").fetchall())
     values: dict[str, Any] = {
-        "user_id": "ann", "slot": 1, "kind": "ABOUT", "id": "e", "conversation_id": "c1", "position": 3, "mark": -9,
-        "owner": 2, "after": -1, "limit": 9, "keys": "[]", "channels": "[]", "now": 0, "retired": False, "cap": 9,
-        "frontier": "[]", "kinds": "[]", "edges": "[]", "source": 1, "target": 2, "edge": -1, "marks": "[]",
-    }  # fmt: skip
+        "user_id": "ann",
+        "slot": 1,
+        "kind": "ABOUT",
+        "id": "e",
+        "conversation_id": "c1",
+        "position": 3,
+        "mark": -9,
+        "owner": 2,
+        "after": -1,
+        "limit": 9,
+        "keys": "[]",
+        "channels": "[]",
+        "now": 0,
+        "retired": False,
+        "cap": 9,
+        "frontier": "[]",
+        "kinds": "[]",
+        "edges": "[]",
+        "source": 1,
+        "target": 2,
+        "edge": -1,
+        "marks": "[]",
+    }
     statements = {
         name: text.replace("?", "0") for name, text in SQL.items()
     }  # what is bound by position is stored only

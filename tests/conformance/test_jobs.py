@@ -182,9 +182,7 @@ async def test_where_a_job_stands_is_noted_by_user(log: LogStore, scope: Scope, 
     assert await jobs.state("gc", scope) == JobState("gc", "alice", 7, None, 0, START)  # the way looked at is kept
 
 
-async def test_nobody_waits_for_a_job_that_watches_other_kinds(
-    log: LogStore, scope: Scope, stranger: Scope
-) -> None:  # fmt: skip
+async def test_nobody_waits_for_a_job_that_watches_other_kinds(log: LogStore, scope: Scope, stranger: Scope) -> None:
     jobs = jobs_of(log)
 
     async def waiting(who: str, kinds: tuple[str, ...]) -> tuple[int, bool]:
@@ -226,7 +224,7 @@ async def test_users_wait_in_the_order_in_which_they_came(log: LogStore, scope: 
 
 async def test_an_import_brings_back_when_records_are_due(
     log: LogStore, scope: Scope, stranger: Scope, clock: SettableClock
-) -> None:  # fmt: skip
+) -> None:
     """Files that say nothing of it make the records that fade due at once, for a look."""
     await write_records(log, scope, build_fact("s", tier="short"), build_fact("l"), build_entity("ada"))
     await log.append(build_turn_changes(scope, "t"))
@@ -272,13 +270,19 @@ async def test_the_view_shows_what_the_laws_say(log: LogStore, scope: Scope, clo
     seen = {(name, at): rows[name][at] for name in rows for at in range(4)}
     close = pytest.approx
     assert seen == {
-        ("ada", 0): close(salience_now(0.9, ada.recorded_at, now, options), rel=1e-6), ("ada", 1): None,
-        ("ada", 2): None, ("ada", 3): close(importance(ada.recorded_at, 0, None, now, options), rel=1e-6),
-        ("i", 0): 0.5, ("i", 1): close(confidence_now(0.7, True, guess.recorded_at, now, options), rel=1e-6),
-        ("i", 2): None, ("i", 3): close(importance(guess.recorded_at, 0, None, now, options), rel=1e-6),
-        ("s", 0): 0.5, ("s", 1): 0.8, ("s", 2): close(decay_score_now(short, used[short.key], now, options), rel=1e-6),
+        ("ada", 0): close(salience_now(0.9, ada.recorded_at, now, options), rel=1e-6),
+        ("ada", 1): None,
+        ("ada", 2): None,
+        ("ada", 3): close(importance(ada.recorded_at, 0, None, now, options), rel=1e-6),
+        ("i", 0): 0.5,
+        ("i", 1): close(confidence_now(0.7, True, guess.recorded_at, now, options), rel=1e-6),
+        ("i", 2): None,
+        ("i", 3): close(importance(guess.recorded_at, 0, None, now, options), rel=1e-6),
+        ("s", 0): 0.5,
+        ("s", 1): 0.8,
+        ("s", 2): close(decay_score_now(short, used[short.key], now, options), rel=1e-6),
         ("s", 3): close(importance(short.recorded_at, 0, 0.7, now, options), rel=1e-6),
-    }  # fmt: skip
+    }
 
 
 async def _seen(log: LogStore, scope: Scope) -> list[tuple[object, ...]]:

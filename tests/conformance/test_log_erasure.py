@@ -57,8 +57,10 @@ async def test_erased_records_leave_tombstones_and_nothing_else(
     assert (await log.head(scope))[:2] == (3, 1)
     entries = await log.changes(scope, 0, 10)
     assert [(entry.seq, entry.operation, record_ids([s.record for s in entry.upserts])) for entry in entries] == [
-        (1, "store", ["kept"]), (2, "store", []), (3, "erase", []),
-    ]  # fmt: skip
+        (1, "store", ["kept"]),
+        (2, "store", []),
+        (3, "erase", []),
+    ]
     assert (entries[2].removals, entries[2].recorded_at) == ((RemovedRecord(0, "Turn", "a", erased=True),), at)
     assert MARKER not in repr(entries)
     assert await log.read_columns(scope, first.seq) == (RecordColumnBatch.from_rows([]), [0], Head(3, 1, to_micros(at)))
@@ -215,10 +217,15 @@ async def test_a_whole_user_is_erased(log: LogStore, scope: Scope, stranger: Sco
     (left,) = await log.audit_rows(scope)
     assert (left["operation"], left["result_count"]) == ("recall", 2)
     everything = [
-        entries, left, await log.find(scope, Where()), await log.read_columns(scope, 0), await log.dead_letters(scope),
-        await log.match([MARKER.lower(), "x"], scope), await log.versions(("Turn", "a"), scope),
+        entries,
+        left,
+        await log.find(scope, Where()),
+        await log.read_columns(scope, 0),
+        await log.dead_letters(scope),
+        await log.match([MARKER.lower(), "x"], scope),
+        await log.versions(("Turn", "a"), scope),
         await log.usage([("Turn", "a")], scope),
-    ]  # fmt: skip
+    ]
     assert MARKER not in repr(everything)
     assert await log.changes(stranger, 0, 9) == theirs
     assert (await log.audit_rows(stranger))[0]["query_text"] == MARKER

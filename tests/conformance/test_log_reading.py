@@ -273,15 +273,25 @@ async def test_nothing_of_another_user_is_ever_read(log: LogStore, scope: Scope,
             await log.read_records(kind, ["t", "f", "talk"], scope) for kind in ("Turn", "Fact")
         ]
         return [
-            kinds, await log.read_by_ordinal([0, 1, 2], scope), await log.read_by_ordinal([0, 1, 2], scope, 9),
-            await log.find(scope, Where()), await log.count(scope, Where()), await log.read_columns(scope, 0),
-            await log.read_columns_patch(scope, 0), await log.match(["secret"], scope), await log.head(scope),
-            await log.changes(scope, 0, 9), await log.versions(("Turn", "t"), scope),
-            await log.snapshot_at(None, scope, 0), await log.seq_at_time(scope, START),
-            await log.operation(theirs.operation_id, scope), await log.changed_keys_since([("Turn", "t")], scope, 0),
-            await log.find_applied(theirs.change_id, "", scope), await log.usage([("Fact", "f")], scope),
+            kinds,
+            await log.read_by_ordinal([0, 1, 2], scope),
+            await log.read_by_ordinal([0, 1, 2], scope, 9),
+            await log.find(scope, Where()),
+            await log.count(scope, Where()),
+            await log.read_columns(scope, 0),
+            await log.read_columns_patch(scope, 0),
+            await log.match(["secret"], scope),
+            await log.head(scope),
+            await log.changes(scope, 0, 9),
+            await log.versions(("Turn", "t"), scope),
+            await log.snapshot_at(None, scope, 0),
+            await log.seq_at_time(scope, START),
+            await log.operation(theirs.operation_id, scope),
+            await log.changed_keys_since([("Turn", "t")], scope, 0),
+            await log.find_applied(theirs.change_id, "", scope),
+            await log.usage([("Fact", "f")], scope),
             await log.dead_letters(scope),
-        ]  # fmt: skip
+        ]
 
     before = await read()
     assert entry_seqs(await log.changes(scope, 0, 9)) == [1]

@@ -46,12 +46,23 @@ async def test_receipts_are_kept_by_user_until_they_are_past_retention(log: LogS
 
 async def test_audit_rows_are_filtered_and_newest_first(log: LogStore, scope: Scope, clock: SettableClock) -> None:
     named = Scope("alice", channel="work", agent_id="bot", session_id="s1", conversation_id="c1")
-    await log.write_audit([
-        AuditEntry(operation="recall", memory_type="semantic", scope=named, target_channels=("work", "_global"),
-              query_text="wo ist Köln? 🙂 \ud800", result_count=2, latency_ms=1.5, config_snapshot={"top_k": 10},
-              metadata={"ids": ["a"]}, operation_id="op"),
-        AuditEntry(operation="store", memory_type="episodic", scope=scope, success=False, error_message="Conflict"),
-    ])  # fmt: skip
+    await log.write_audit(
+        [
+            AuditEntry(
+                operation="recall",
+                memory_type="semantic",
+                scope=named,
+                target_channels=("work", "_global"),
+                query_text="wo ist Köln? 🙂 \ud800",
+                result_count=2,
+                latency_ms=1.5,
+                config_snapshot={"top_k": 10},
+                metadata={"ids": ["a"]},
+                operation_id="op",
+            ),
+            AuditEntry(operation="store", memory_type="episodic", scope=scope, success=False, error_message="Conflict"),
+        ]
+    )
     later = clock.advance(hours=1)
     await log.write_audit([AuditEntry(operation="maintain", memory_type="working", scope=None)])
     await log.write_audit(
@@ -70,9 +81,15 @@ async def test_audit_rows_are_filtered_and_newest_first(log: LogStore, scope: Sc
     assert (recall["config_snapshot"], recall["metadata"]) == ({"top_k": 10}, {"ids": ["a"]})
     assert recall["timestamp"] == "2024-03-01T12:00:00.000000Z"
     filters = (
-        {"operation": "recall"}, {"memory_type": "semantic"}, {"since": later}, {"until": later}, {"session_id": "s1"},
-        {"success": False}, {"limit": 1}, {"operation": "erase"},
-    )  # fmt: skip
+        {"operation": "recall"},
+        {"memory_type": "semantic"},
+        {"since": later},
+        {"until": later},
+        {"session_id": "s1"},
+        {"success": False},
+        {"limit": 1},
+        {"operation": "erase"},
+    )
     found = [[row["operation"] for row in await log.audit_rows(scope, **wanted)] for wanted in filters]
     both = ["store", "recall"]
     assert found == [["recall"], ["promote", "recall"], ["promote"], both, ["recall"], ["store"], ["promote"], []]
@@ -247,7 +264,7 @@ async def test_a_journal_is_put_back_as_it_was(
 
 async def test_what_does_not_fit_is_not_put_back(
     log: LogStore, scope: Scope, stranger: Scope, clock: SettableClock
-) -> None:  # fmt: skip
+) -> None:
     face = admin_of(log)
     await write_history(log, scope, clock)
     reach, changes, *_ = await read_snapshot(log, face, scope)
@@ -257,9 +274,10 @@ async def test_what_does_not_fit_is_not_put_back(
             await face.import_changes(stranger, holed)
     odd, first = changes[4], changes[0].versions[0]
     for wrong in (
-        first._replace(record='{"index": "no number"}', kind="Turn"), first._replace(kind="Dream"),
+        first._replace(record='{"index": "no number"}', kind="Turn"),
+        first._replace(kind="Dream"),
         first._replace(format=99),
-    ):  # fmt: skip
+    ):
         with pytest.raises(InvalidRecord):
             await face.import_changes(
                 stranger, [odd._replace(seq=1, versions=()), odd._replace(seq=2, versions=(wrong,))]
@@ -323,7 +341,7 @@ async def test_how_far_projections_have_come_is_noted(log: LogStore, clock: Sett
     assert await face.lagging_projections(["graph", "vectors/x"], OPERATOR) == [
         *(ProjectionLag(name, "vectors/x", 2) for name in ("alice", "bob", "carol")),
         ProjectionLag("alice", "graph", 1),
-    ]  # fmt: skip
+    ]
     await log.write_watermark_hints("graph", {"alice": 5})
     assert await face.lagging_projections(["graph"], OPERATOR) == [ProjectionLag("alice", "graph", -3)]
     assert [line for line in await log.check(OPERATOR) if "graph of alice" in line]
@@ -397,8 +415,10 @@ async def test_what_a_user_has_is_counted(log: LogStore, scope: Scope, clock: Se
     assert counts["status"] == {"active": 8}
     assert counts["channel"] == {"_global": 7, "work": 1}
     assert {name: counts["journal"][name] for name in ("changes", "versions", "usage")} == {
-        "changes": 10, "versions": 15, "usage": 4,
-    }  # fmt: skip
+        "changes": 10,
+        "versions": 15,
+        "usage": 4,
+    }
     assert (counts["words"]["records"], counts["words"]["tail"], counts["words"]["blocks"]) == (5, 7, 0)
     nothing = await face.counts(Scope("nobody"))
     assert (nothing["kind"], nothing["words"]["terms"], nothing["journal"]["changes"]) == ({}, 0, 0)

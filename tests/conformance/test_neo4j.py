@@ -300,10 +300,12 @@ async def test_nodes_and_relationships_say_what_the_records_say(kept: LogWithGra
     await kept.write_records(
         build_turn("t", 0, metadata={"a": [1]}, token_count=10**30, timestamp=edges[0], status=Status.ARCHIVED),
         build_fact("f", source_turn_ids=("t",), source_spans=(("t", 1, 2),), valid_from=edges[0], valid_to=edges[1]),
-        build_goal("g", goal_status="blocked"), build_record(User, id="profile", preferences=said),
-        build_entity("p"), build_entity("q"),
+        build_goal("g", goal_status="blocked"),
+        build_record(User, id="profile", preferences=said),
+        build_entity("p"),
+        build_entity("q"),
         build_edge("r", EdgeKind.RELATED_TO, "p", "q", properties={"name": "a`]->() DETACH DELETE n //", **said}),
-    )  # fmt: skip
+    )
     nodes, relations = await content(walks, kept.ann)
     found = {key: (sorted(labels), values) for key, labels, values in nodes}
     assert {key: labels for key, (labels, _) in found.items() if ":c1" not in key} == {
@@ -333,9 +335,10 @@ async def test_a_forged_way_to_another_user_is_not_walked(kept: LogWithGraph, wa
             "MATCH (a:Record {user_id: $ann, key: 'Fact:f'})-[r:ABOUT]->() WITH a, r LIMIT 1 "
             "MATCH (b:Record {user_id: $bob, key: 'Entity:e'}) "
             "CREATE (a)-[s:ABOUT]->(b) SET s = properties(r), b.secret = true",
-            ann=kept.ann.user_id, bob=kept.bob.user_id,
+            ann=kept.ann.user_id,
+            bob=kept.bob.user_id,
         )
-    )  # fmt: skip
+    )
     for scope in (kept.ann, kept.bob):
         assert await kept.find_neighbors(("Fact", "f"), scope=scope) == [("e", 1)]
         assert await kept.find_neighbors(("Entity", "e"), scope=scope) == [("f", 1)]
@@ -376,10 +379,18 @@ async def test_a_database_that_lacks_a_step_is_refused(kept: LogWithGraph, neo4j
 # -- the statements
 
 LEAVES = {
-    "Argument", "NodeIndexSeek", "NodeUniqueIndexSeek", "NodeUniqueIndexSeek(Locking)", "NodeUniqueIndexSeekByRange",
-    "DirectedRelationshipUniqueIndexSeek", "DirectedRelationshipUniqueIndexSeek(Locking)",
-    "DirectedRelationshipByElementIdSeek", "ProcedureCall", "ShowIndexes", "Unwind",
-}  # fmt: skip
+    "Argument",
+    "NodeIndexSeek",
+    "NodeUniqueIndexSeek",
+    "NodeUniqueIndexSeek(Locking)",
+    "NodeUniqueIndexSeekByRange",
+    "DirectedRelationshipUniqueIndexSeek",
+    "DirectedRelationshipUniqueIndexSeek(Locking)",
+    "DirectedRelationshipByElementIdSeek",
+    "ProcedureCall",
+    "ShowIndexes",
+    "Unwind",
+}
 STATEMENTS = {
     **{
         f"graph {name}": graph_query(name)

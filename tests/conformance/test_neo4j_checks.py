@@ -153,7 +153,7 @@ async def test_a_database_from_nothing_to_newer_than_us(server: LocalServer, pla
 
 async def test_a_migration_waits_for_an_index_of_another_one_without_holding_it_up(
     server: LocalServer, place: Place
-) -> None:  # fmt: skip
+) -> None:
     await place.run("MATCH (v:SchemaVersion {version: 3}) DELETE v")
     await place.run("UNWIND range(1, 200000) AS number CREATE (:Beside {id: number})")  # so that it takes a moment
     made = asyncio.ensure_future(place.run("CREATE CONSTRAINT made_beside FOR (n:Beside) REQUIRE n.id IS UNIQUE"))

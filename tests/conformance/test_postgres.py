@@ -177,8 +177,12 @@ async def test_a_bare_session_has_the_rows_of_the_user_it_names(
     assert bare.execute("DELETE FROM memory_versions WHERE user_id = 'mallory'").rowcount == 0
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         bare.execute("INSERT INTO memory_users (user_id) VALUES ('mallory')")
-    for forbidden in ("UPDATE memory_audit_log SET operation = 'x'", "DELETE FROM memory_audit_log",
-                      "SELECT * FROM memory_audit_log_default", "SELECT drop_old_audit_partitions(1)"):  # fmt: skip
+    for forbidden in (
+        "UPDATE memory_audit_log SET operation = 'x'",
+        "DELETE FROM memory_audit_log",
+        "SELECT * FROM memory_audit_log_default",
+        "SELECT drop_old_audit_partitions(1)",
+    ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             bare.execute(forbidden)  # type: ignore[call-overload]
 
@@ -252,9 +256,13 @@ def test_rows_move_to_their_day_and_go_with_it(owner: psycopg.Connection[Any]) -
 
 @pytest.mark.parametrize(
     "forbidden",
-    ["UPDATE memory_audit_log SET operation = 'x'", "DELETE FROM memory_audit_log", "TRUNCATE memory_audit_log",
-     "UPDATE memory_audit_log SET query_text = NULL"],
-)  # fmt: skip
+    [
+        "UPDATE memory_audit_log SET operation = 'x'",
+        "DELETE FROM memory_audit_log",
+        "TRUNCATE memory_audit_log",
+        "UPDATE memory_audit_log SET query_text = NULL",
+    ],
+)
 def test_audit_rows_stay_as_they_are_even_for_their_owner(owner: psycopg.Connection[Any], forbidden: str) -> None:
     owner.execute(audited(START))  # type: ignore[call-overload]
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="cannot be changed"):
@@ -273,33 +281,78 @@ async def test_maintenance_makes_the_days_ahead(store: PostgresLog, owner: psyco
 
 HOT = {
     "write": ("state", "last_payloads", "lock", "drop_records"),
-    "journal": ("head", "seq_at", "changes_after", "versions_after", "changes_among", "versions_among", "operation",
-                "applied", "history", "changed_keys", "states", "touched_since"),
+    "journal": (
+        "head",
+        "seq_at",
+        "changes_after",
+        "versions_after",
+        "changes_among",
+        "versions_among",
+        "operation",
+        "applied",
+        "history",
+        "changed_keys",
+        "states",
+        "touched_since",
+    ),
     "records": ("get", "by_slot", "by_slot_through", "outline", "gone_after", "changed_slots"),
     "terms": ("tail_after", "matching", "blocks", "blocks_of", "last_blocks", "note", "take"),
     "usage": ("slots", "usage", "note_receipt"),
     "erase": ("targets", "payloads", "operations", "blank_changes", "drop_versions", "drop_usage", "remaining_terms"),
     "audit": ("rows", "texts"),
-}  # fmt: skip
+}
 VALUES: dict[str, Any] = {
-    "user_id": "user 3", "kinds": ["Turn"], "ids": ["t 5"], "channels": ["_global"], "keys": ["k"], "slots": [5],
-    "conversations": ["talk"], "places": ["talk"], "positions": [3],
-    "sharing": ["Turn"], "before": 9, "after": 990, "limit": 10, "offset": 0, "seqs": [5],
-    "always": MIN_TIME, "never": MAX_TIME,
-    "at": 5, "operation_id": "x", "change_ids": ["x"], "kind": "Turn", "id": "t 5", "through": 5, "terms": ["a"],
-    "full": 9, "receipt_id": "r", "used": False, "seq": 5, "head": 5, "operation": None, "memory_type": None,
-    "session_id": None, "success": None, "own_channel": "_self_a", "since": None, "until": None,
-}  # fmt: skip
+    "user_id": "user 3",
+    "kinds": ["Turn"],
+    "ids": ["t 5"],
+    "channels": ["_global"],
+    "keys": ["k"],
+    "slots": [5],
+    "conversations": ["talk"],
+    "places": ["talk"],
+    "positions": [3],
+    "sharing": ["Turn"],
+    "before": 9,
+    "after": 990,
+    "limit": 10,
+    "offset": 0,
+    "seqs": [5],
+    "always": MIN_TIME,
+    "never": MAX_TIME,
+    "at": 5,
+    "operation_id": "x",
+    "change_ids": ["x"],
+    "kind": "Turn",
+    "id": "t 5",
+    "through": 5,
+    "terms": ["a"],
+    "full": 9,
+    "receipt_id": "r",
+    "used": False,
+    "seq": 5,
+    "head": 5,
+    "operation": None,
+    "memory_type": None,
+    "session_id": None,
+    "success": None,
+    "own_channel": "_self_a",
+    "since": None,
+    "until": None,
+}
 CROWD = (
     "INSERT INTO memory_users (user_id) SELECT 'other ' || n FROM generate_series(1, 2000) n",
     "INSERT INTO word_state (user_id) SELECT 'other ' || n FROM generate_series(1, 2000) n",
     "INSERT INTO usage_receipts SELECT 'other ' || n, 'r', false, 0, '{}' FROM generate_series(1, 2000) n",
 )
 WHERES = [
-    (Where(), "seq"), (Where(kinds=("Turn",)), "seq"), (Where(kinds=("Turn",)), "time"),
-    (Where(kinds=("Turn",), since=START, until=START), "time"), (Where(ids=("t 5",)), "seq"),
-    (Where(kinds=("Fact",), dedup_keys=("k",)), "seq"), (Where(conversation_id="talk"), "position"),
-]  # fmt: skip
+    (Where(), "seq"),
+    (Where(kinds=("Turn",)), "seq"),
+    (Where(kinds=("Turn",)), "time"),
+    (Where(kinds=("Turn",), since=START, until=START), "time"),
+    (Where(ids=("t 5",)), "seq"),
+    (Where(kinds=("Fact",), dedup_keys=("k",)), "seq"),
+    (Where(conversation_id="talk"), "position"),
+]
 
 
 def statements() -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -31,9 +31,23 @@ ALICE, BOB = Scope("alice"), Scope("bob")
 HASH = "hash:words:8"
 SECRET = "s3cret-word"
 EVERYTHING = [
-    "postgres", "clock", "connections", "pgvector", "schema", "store_id", "roles", "row_security", "indexes",
-    "embedders", "leases", "audit", "invariants", "lag", "parked", "future",
-]  # fmt: skip
+    "postgres",
+    "clock",
+    "connections",
+    "pgvector",
+    "schema",
+    "store_id",
+    "roles",
+    "row_security",
+    "indexes",
+    "embedders",
+    "leases",
+    "audit",
+    "invariants",
+    "lag",
+    "parked",
+    "future",
+]
 
 
 @dataclass
@@ -63,9 +77,11 @@ def wrong_of(found: list[Finding]) -> dict[str, Finding]:
         known = worst.get(finding.check)
         if finding.level == "ok" or (known is not None and known.level != finding.level):
             continue
-        worst[finding.check] = finding if known is None else replace(
-            known, detail=f"{known.detail} | {finding.detail}", fix=f"{known.fix} | {finding.fix}"
-        )  # fmt: skip
+        worst[finding.check] = (
+            finding
+            if known is None
+            else replace(known, detail=f"{known.detail} | {finding.detail}", fix=f"{known.fix} | {finding.fix}")
+        )
     return worst
 
 
@@ -343,9 +359,12 @@ async def test_a_projection_that_is_behind_names_who(place: Place) -> None:
     await write_records(place.log, Scope("carol"), build_fact("i"))
     await write_records(place.log, Scope("carol"), build_fact("j"))
     told(
-        await place.wrong(), "lag", "warning",
-        f"{projection_name(HASH)} lacks 3 changes of 2 users: carol 2; bob 1", "run: agentmem project",
-    )  # fmt: skip
+        await place.wrong(),
+        "lag",
+        "warning",
+        f"{projection_name(HASH)} lacks 3 changes of 2 users: carol 2; bob 1",
+        "run: agentmem project",
+    )
 
 
 async def test_a_projection_ahead_of_the_log_is_an_error(place: Place) -> None:
@@ -358,9 +377,14 @@ async def test_a_parked_change_is_shown_with_its_reason(place: Place) -> None:
         DeadLetter(projection_name(HASH), "alice", 2, "the text is too long", 5, datetime.now(UTC))
     )
     told(
-        await place.wrong(), "parked", "warning", "1 changes were passed over", "alice 2", "the text is too long",
+        await place.wrong(),
+        "parked",
+        "warning",
+        "1 changes were passed over",
+        "alice 2",
+        "the text is too long",
         "agentmem rebuild --what vectors --all-users",
-    )  # fmt: skip
+    )
 
 
 async def test_a_long_lease_and_a_record_of_the_future(place: Place) -> None:

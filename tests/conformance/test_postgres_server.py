@@ -42,7 +42,7 @@ async def alone(own_postgres: LocalServer, monkeypatch: pytest.MonkeyPatch) -> A
 
 async def test_a_killed_server_costs_errors_and_nothing_acknowledged(
     alone: PostgresLog, own_postgres: LocalServer
-) -> None:  # fmt: skip
+) -> None:
     await asyncio.gather(*(alone.append(build_turn_changes(SCOPE, f"before {n}")) for n in range(8)))
     own_postgres.kill()
     for work in (alone.append(build_turn_changes(SCOPE, "during")), alone.head(SCOPE)):
@@ -144,9 +144,7 @@ async def test_callers_who_give_up_cost_no_connection(postgres_url: str, monkeyp
     await database.close()
 
 
-async def test_without_a_free_connection_the_reason_is_said(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+async def test_without_a_free_connection_the_reason_is_said(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_database, "MAX_CONNECTIONS", 1)
     monkeypatch.setattr(postgres_database, "CONNECT_SECONDS", 0.3)
     database = postgres_database.PostgresDatabase(postgres_url)

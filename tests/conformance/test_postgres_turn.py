@@ -58,7 +58,7 @@ async def append(log: PostgresLog, name: str) -> None:
 
 async def test_a_turn_of_a_known_conversation_is_nine_statements_and_its_vectors(
     log: PostgresLog, sent: list[str]
-) -> None:  # fmt: skip
+) -> None:
     await append(log, "a")
     sent.clear()
     await append(log, "b")

@@ -68,7 +68,7 @@ async def file(tmp_path: Path, clock: SettableClock) -> AsyncIterator[SqliteLog]
 
 async def test_the_same_history_is_the_same_on_both(
     file: SqliteLog, server: PostgresLog, scope: Scope, clock: SettableClock
-) -> None:  # fmt: skip
+) -> None:
     found: list[list[object]] = []
     for log in (file, server):
         clock.time, face = START, admin_of(log)
@@ -140,9 +140,10 @@ async def test_an_application_looks_after_its_own_user_only(
     assert (await face.counts(scope))["journal"]["changes"] == 10
     assert (await face.sizes())["store"] > 0
     for refused in (
-        face.heads(OPERATOR, [scope.user_id]), face.lagging_projections(["graph"], OPERATOR),
+        face.heads(OPERATOR, [scope.user_id]),
+        face.lagging_projections(["graph"], OPERATOR),
         face.switch_embedder("hash:new:8"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ScopeError, match="GRANT agentmem_worker"):
             await refused
     assert await server.lagging_users("graph", OPERATOR) == [scope.user_id]
@@ -150,7 +151,7 @@ async def test_an_application_looks_after_its_own_user_only(
 
 async def test_a_transaction_reaches_nobody_else(
     server: PostgresLog, scope: Scope, stranger: Scope, clock: SettableClock
-) -> None:  # fmt: skip
+) -> None:
     await histories.write_history(server, scope, clock)
     face, alice = open_admin(server.database), scope.user_id
     saved = await histories.read_snapshot(server, face, scope)
@@ -158,18 +159,21 @@ async def test_a_transaction_reaches_nobody_else(
     async def read(db: Any) -> list[Any]:
         images = load_templates("agentmem.stores.postgres", "admin.sql")["last_images"]
         return [
-            await restore.journal_counters(db, alice), await restore.raw_changes(db, alice, 0, 99),
+            await restore.journal_counters(db, alice),
+            await restore.raw_changes(db, alice, 0, 99),
             await restore.raw_usage(db, alice, ("", ""), 99),
             await fetch_rows(db, images, {"user_id": alice, "after": 0}),
-        ]  # fmt: skip
+        ]
 
     assert await server.database.read(stranger, read) == [JournalCounters(0, 0, 0, 0), [], [], []]
     for write in (
         lambda db: restore.import_usage(db, alice, [USAGE]),
         lambda db: restore.set_counters(db, alice, saved[0]),
-        lambda db: db.execute(load_templates("agentmem.stores.postgres", "meta.sql")["note_reached"],
-                              {"projection": "graph", "user_id": alice, "seq": 1}),
-    ):  # fmt: skip
+        lambda db: db.execute(
+            load_templates("agentmem.stores.postgres", "meta.sql")["note_reached"],
+            {"projection": "graph", "user_id": alice, "seq": 1},
+        ),
+    ):
         with pytest.raises(StoreError, match="row-level security"):
             await server.database.write(stranger, write)
     assert await histories.read_snapshot(server, face, scope) == saved
@@ -190,7 +194,7 @@ async def test_marks_of_many_are_noted_side_by_side(server: PostgresLog) -> None
 
 async def test_a_switch_sees_the_write_that_is_under_way(
     server: PostgresLog, owner: psycopg.Connection[Any], scope: Scope
-) -> None:  # fmt: skip
+) -> None:
     face = open_admin(server.database)
     await face.start_embedder("hash:new:8")
     await server.append(build_turn_changes(scope, "a"))
@@ -238,8 +242,11 @@ ASKED: dict[str, Any] = {
 
 async def test_upkeep_of_a_user_walks_no_table_of_all(server: PostgresLog, owner: psycopg.Connection[Any]) -> None:
     crowd = "INSERT INTO {} SELECT 'other ' || n{} FROM generate_series(1, 3000) n"
-    for table, values in (("memory_users (user_id)", ""), ("memory_usage (user_id, kind, id)", ", 'Turn', n"),
-                          ("parked_changes", ", 'graph', n, '', 1, 0")):  # fmt: skip
+    for table, values in (
+        ("memory_users (user_id)", ""),
+        ("memory_usage (user_id, kind, id)", ", 'Turn', n"),
+        ("parked_changes", ", 'graph', n, '', 1, 0"),
+    ):
         owner.execute(crowd.format(table, values))  # type: ignore[call-overload]
     for number in range(6):
         scope = Scope(f"user {number}")

@@ -83,9 +83,17 @@ async def test_statements_go_through_the_users_index(
         )
     await crowd(index, owner)
     values = {
-        "user_id": "ann", "embedder": 1, "projection": index.projection, "slots": [1, 5], "after": 0, "most": 1000,
-        "query": "[" + ",".join(["1"] * DIMENSIONS) + "]", "units": 10_000, "channels": ["_global"], "kinds": None,
-    }  # fmt: skip
+        "user_id": "ann",
+        "embedder": 1,
+        "projection": index.projection,
+        "slots": [1, 5],
+        "after": 0,
+        "most": 1000,
+        "query": "[" + ",".join(["1"] * DIMENSIONS) + "]",
+        "units": 10_000,
+        "channels": ["_global"],
+        "kinds": None,
+    }
 
     async def read(db: Connection) -> dict[str, list[dict[str, Any]]]:
         if eager:  # whatever is there rather than what is cheapest
@@ -405,6 +413,10 @@ async def test_people_can_query_vectors_with_what_they_belong_to(
         return np.array(text.strip("[]").split(","), dtype=np.float16).tolist()
 
     assert await place.database.read("ann", read) == [
-        ("t0", "ann", "s1", "hello", "turn", 0.5, 0, IDENTITY), ("t0", "hello"), IDENTITY, ("hello", 24, IDENTITY),
-        halves(shown), halves(shown),
-    ]  # fmt: skip
+        ("t0", "ann", "s1", "hello", "turn", 0.5, 0, IDENTITY),
+        ("t0", "hello"),
+        IDENTITY,
+        ("hello", 24, IDENTITY),
+        halves(shown),
+        halves(shown),
+    ]

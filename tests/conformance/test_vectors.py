@@ -129,11 +129,16 @@ async def test_strangers_change_nothing(index: VectorIndex, place: VectorBackend
 async def test_channels_and_kinds_are_filtered_before_the_cut(place: VectorBackend, budget: int) -> None:
     index = await place.open(budget=budget)
     near = QUERY.astype(np.float16)
-    await apply_batch(index, ANN, [
-        *(build_vector_row(ordinal, channel="secret", vector=near) for ordinal in range(300)),
-        *(build_vector_row(ordinal, kind="Fact", vector=near) for ordinal in range(300, 500)),
-        build_vector_row(500), build_vector_row(501, channel="work"),
-    ])  # fmt: skip
+    await apply_batch(
+        index,
+        ANN,
+        [
+            *(build_vector_row(ordinal, channel="secret", vector=near) for ordinal in range(300)),
+            *(build_vector_row(ordinal, kind="Fact", vector=near) for ordinal in range(300, 500)),
+            build_vector_row(500),
+            build_vector_row(501, channel="work"),
+        ],
+    )
     turns = Where(kinds=("Turn",))
     assert (await search(index, 5, WHOLE, turns)).ordinals.tolist() == [500]
     assert (await search(index, 5, SENTENCE, turns)).ordinals.tolist() == [500]

@@ -119,10 +119,17 @@ async def _fill(kept: LogWithGraph) -> None:
         build_record(User, id="profile"),
         build_record(Tool, id="tool", name="spade", avg_latency_ms=1.5),
         build_record(
-            Strategy, id="s", description="Dig first", context_pattern="a new bed", tool_sequence=("spade",),
-            created_at=START, last_used=START, tool_ids=("tool",), conversation_ids=("c1",),
+            Strategy,
+            id="s",
+            description="Dig first",
+            context_pattern="a new bed",
+            tool_sequence=("spade",),
+            created_at=START,
+            last_used=START,
+            tool_ids=("tool",),
+            conversation_ids=("c1",),
         ),
-    )  # fmt: skip
+    )
 
 
 async def _fill_vectors(kept: LogWithGraph, database: Neo4jDatabase) -> None:

@@ -49,8 +49,14 @@ def written(scope: Scope, turns: int) -> Iterator[Change]:
         said = build_record(Turn, id=given.pop("turn_id"), **given)
         name = f"019ca945-0a00-7fb4-a535-{n:012x}"  # as long as ids are
         where = (Conversation(id=said.conversation_id, started_at=said.timestamp),)
-        yield Change(scope=scope, operation="store", operation_id=name, change_id=f"t{name[1:]}", upserts=(said,),
-                     inserts_if_absent=where)  # fmt: skip
+        yield Change(
+            scope=scope,
+            operation="store",
+            operation_id=name,
+            change_id=f"t{name[1:]}",
+            upserts=(said,),
+            inserts_if_absent=where,
+        )
         if n % 3 == 0:
             claim = " ".join(said.content.split()[:9])
             fact = build_record(
@@ -73,8 +79,17 @@ def found(entries: Sequence[JournalEntry], dimensions: int) -> list[VectorRow]:
         for piece in chunk_text(stored.record.search_text()):
             vector = RANDOM.standard_normal(dimensions).astype(np.float16)
             granularity = WHOLE if piece.granularity == "whole" else SENTENCE
-            out.append(VectorRow(stored.ordinal, stored.record.kind, "_global", granularity, piece.part,
-                               (piece.start, piece.end), vector))  # fmt: skip
+            out.append(
+                VectorRow(
+                    stored.ordinal,
+                    stored.record.kind,
+                    "_global",
+                    granularity,
+                    piece.part,
+                    (piece.start, piece.end),
+                    vector,
+                )
+            )
     return out
 
 

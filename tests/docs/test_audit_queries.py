@@ -31,8 +31,11 @@ from tests.flows.given import START, ManualClock, open_memory
 PAGE = (Path(__file__).resolve().parents[2] / "docs/audit.md").read_text(encoding="utf-8")
 QUERIES = dict(re.findall(r"^## (\d+\. [^\n]+)\n.*?^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
 ASKED = {
-    "user": "alice", "since": "2026-03-01Z", "until": "2026-04-01Z", "moment": "2026-03-02 12:00Z",
-}  # fmt: skip
+    "user": "alice",
+    "since": "2026-03-01Z",
+    "until": "2026-04-01Z",
+    "moment": "2026-03-02 12:00Z",
+}
 ALICE = Scope("alice")
 NOTHING, SECRET = "no record of this name", "My locker opens with 4711."
 
@@ -177,9 +180,13 @@ def test_who_wrote_what(ask: Ask) -> None:
     assert (second["records"], len(second["ids"])) == (1, 1)
     operations = [(row["user_id"], row["operation"]) for row in found]
     assert operations[2:] == [
-        ("alice", "promote"), ("alice", "store"), *[("bob", "store")] * 10, ("alice", "delete"),
-        ("_system", "maintain"), ("carol", "promote"),
-    ]  # fmt: skip
+        ("alice", "promote"),
+        ("alice", "store"),
+        *[("bob", "store")] * 10,
+        ("alice", "delete"),
+        ("_system", "maintain"),
+        ("carol", "promote"),
+    ]
 
 
 def test_what_was_recalled_and_why(ask: Ask, learnt: str) -> None:
@@ -191,11 +198,14 @@ def test_what_was_recalled_and_why(ask: Ask, learnt: str) -> None:
         assert row["target_channels"] == ["roses", "_self_bot", "_swarm", "_global"]
         assert row["receipt"]
     assert {row["delivered"]: row["why"] for row in delivered} == {
-        learnt: "whole #1, words #1", "said": "whole #2, words #2",
-    }  # fmt: skip
+        learnt: "whole #1, words #1",
+        "said": "whole #2, words #2",
+    }
     assert (context["operation"], context["query_text"], context["delivered"]) == (
-        "context", "what about the roses?", None,
-    )  # fmt: skip
+        "context",
+        "what about the roses?",
+        None,
+    )
 
 
 def test_promotions_and_their_thresholds(ask: Ask, learnt: str) -> None:
@@ -216,8 +226,11 @@ def test_reads_across_channels(ask: Ask) -> None:
 def test_latency_by_hour(ask: Ask, left: list[Row]) -> None:
     found = {(row["hour"], row["operation"]): row for row in ask("5")}
     busy = found[datetime(2026, 3, 3, 14, tzinfo=UTC), "store"]
-    took = [10.0 * (n + 1) for n, row in enumerate(left)
-            if row["operation"] == "store" and row["timestamp"].startswith("2026-03-03T14")]  # fmt: skip
+    took = [
+        10.0 * (n + 1)
+        for n, row in enumerate(left)
+        if row["operation"] == "store" and row["timestamp"].startswith("2026-03-03T14")
+    ]
     assert busy["operations"] == len(took) == 8
     assert [busy["p50"], busy["p95"], busy["p99"]] == pytest.approx(np.percentile(took, [50, 95, 99]))
     assert (datetime(2026, 3, 1, 12, tzinfo=UTC), "promote") in found
@@ -232,8 +245,9 @@ def test_failed_operations(ask: Ask) -> None:
 def test_one_users_complete_trail(ask: Ask, left: list[Row]) -> None:
     found = ask("7")
     assert [row["operation"] for row in found] == [
-        *(row["operation"] for row in left if row["user_id"] == "alice"), "delete",
-    ]  # fmt: skip
+        *(row["operation"] for row in left if row["user_id"] == "alice"),
+        "delete",
+    ]
     recall = found[2]
     assert (recall["session_id"], recall["actor"], recall["query_text"]) == ("s1", "bot", "roses in the garden")
 

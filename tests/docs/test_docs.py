@@ -14,9 +14,18 @@ from tests.servers.stack import Stack
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PAGES = ["README.md", "docs/quickstart.md", "docs/extraction.md", "docs/working.md", "docs/goals.md",
-         "docs/procedural.md",
-         "docs/schedules.md", "docs/swarm.md", "docs/lifecycle.md", "docs/context.md"]  # fmt: skip
+PAGES = [
+    "README.md",
+    "docs/quickstart.md",
+    "docs/extraction.md",
+    "docs/working.md",
+    "docs/goals.md",
+    "docs/procedural.md",
+    "docs/schedules.md",
+    "docs/swarm.md",
+    "docs/lifecycle.md",
+    "docs/context.md",
+]
 BLOCKS = [
     (page, number, code) for page in PAGES for number, code in enumerate(PYTHON.findall((ROOT / page).read_text()))
 ]

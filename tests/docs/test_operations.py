@@ -47,14 +47,22 @@ def test_the_commands_of_the_page_lead_to_a_running_stack(
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("AGENTMEM_")},
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), str(programs()), os.environ["PATH"]]),
-            "AGENTMEM_HOME": str(tmp_path / "home"), "AGENTMEM_EMBEDDER": "hash",
-            "DB": place(postgres.url), "DB_ADMIN": f"{log.username}:{log.password}",
-            "GRAPH": place(own_neo4j.url), "GRAPH_PASSWORD": str(graph.password), "CACHE": place(redis.url),
-        }  # fmt: skip
+            "AGENTMEM_HOME": str(tmp_path / "home"),
+            "AGENTMEM_EMBEDDER": "hash",
+            "DB": place(postgres.url),
+            "DB_ADMIN": f"{log.username}:{log.password}",
+            "GRAPH": place(own_neo4j.url),
+            "GRAPH_PASSWORD": str(graph.password),
+            "CACHE": place(redis.url),
+        }
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", commands()],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         assert "allergic to peanuts" in done.stdout
         assert "superuser" not in done.stdout

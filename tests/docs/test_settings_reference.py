@@ -33,40 +33,112 @@ STATED = re.compile(rf"((?:(?:{WRITTEN.pattern})(?:, )?)+)(?:: (.+))?")
 
 KEYS = {
     "000": [
-        "memory.buffer.size", "memory.buffer.multiplier", "memory.buffer.vector_search",
-        "memory.buffer.embedding_model", "memory.working.max_memory_mb", "memory.working.fifo_interval_min",
-        "memory.persistent.enabled", "memory.persistent.provider", "memory.persistent.connection_string",
-        "memory.persistent.user_isolation", "memory.synopsis.identity_ttl", "memory.synopsis.context_ttl",
-        "memory.synopsis.refresh_on_access", "llm.models.embedding", "WorkingMemory(dimension)", "LRUCache(1000)",
-        "get_context(max_tokens)", "buffer.get_recent(10)", "working.search(k)", "persistent.search(k)", "--from-dim",
-        "--to-dim", "--to-model", "--connection-string",
+        "memory.buffer.size",
+        "memory.buffer.multiplier",
+        "memory.buffer.vector_search",
+        "memory.buffer.embedding_model",
+        "memory.working.max_memory_mb",
+        "memory.working.fifo_interval_min",
+        "memory.persistent.enabled",
+        "memory.persistent.provider",
+        "memory.persistent.connection_string",
+        "memory.persistent.user_isolation",
+        "memory.synopsis.identity_ttl",
+        "memory.synopsis.context_ttl",
+        "memory.synopsis.refresh_on_access",
+        "llm.models.embedding",
+        "WorkingMemory(dimension)",
+        "LRUCache(1000)",
+        "get_context(max_tokens)",
+        "buffer.get_recent(10)",
+        "working.search(k)",
+        "persistent.search(k)",
+        "--from-dim",
+        "--to-dim",
+        "--to-model",
+        "--connection-string",
     ],
     "001": [
-        "max_size", "buffer_multiplier", "model", "vector_dimension", "recency_bias", "rebuild_every", "summarizer",
-        "search(limit)", "search(filter_metadata)", "search(query_vector)", "search(recency_bias)",
+        "max_size",
+        "buffer_multiplier",
+        "model",
+        "vector_dimension",
+        "recency_bias",
+        "rebuild_every",
+        "summarizer",
+        "search(limit)",
+        "search(filter_metadata)",
+        "search(query_vector)",
+        "search(recency_bias)",
     ],
     "002": [
-        "extraction_model", "interval_minutes of consolidate", "interval_minutes of patterns",
-        "interval_minutes of decay", "interval_minutes of cleanup", "interval_minutes of promote",
-        "interval_minutes of audit_partitions", "recall settings", "retrieval weights", "temporal boost",
-        "over-fetch of top_k", "depth of the graph", "off, writes, reads, verbose", "retention_days",
-        "promotion: confidence", "promotion: access_count", "promotion: conversations", "decay_rate",
-        "24h without access", "weekly decay of inferred facts", "expiration of working memory",
-        "archiving of conversations", "salience of entities to delete", "days of entities to delete", "channel",
-        "rate limiting", "connection pooling", "vector.dimensions", "vector.similarity_function", "maxmemory-policy",
+        "extraction_model",
+        "interval_minutes of consolidate",
+        "interval_minutes of patterns",
+        "interval_minutes of decay",
+        "interval_minutes of cleanup",
+        "interval_minutes of promote",
+        "interval_minutes of audit_partitions",
+        "recall settings",
+        "retrieval weights",
+        "temporal boost",
+        "over-fetch of top_k",
+        "depth of the graph",
+        "off, writes, reads, verbose",
+        "retention_days",
+        "promotion: confidence",
+        "promotion: access_count",
+        "promotion: conversations",
+        "decay_rate",
+        "24h without access",
+        "weekly decay of inferred facts",
+        "expiration of working memory",
+        "archiving of conversations",
+        "salience of entities to delete",
+        "days of entities to delete",
+        "channel",
+        "rate limiting",
+        "connection pooling",
+        "vector.dimensions",
+        "vector.similarity_function",
+        "maxmemory-policy",
         "heap and page cache, shared_buffers and others, Redis memory",
     ],
     "003": [
-        "MNEMEX_REVIEW_BLEND_RATIO", "MNEMEX_REVIEW_DANGER_ZONE_MIN", "MNEMEX_REVIEW_DANGER_ZONE_MAX",
-        "MNEMEX_AUTO_REINFORCE", "halflife_seconds", "λ", "β", "strength", "promote_threshold", "promote_use_count",
-        "time window of uses", "forget_threshold", "archive_instead", "dry_run", "cross-domain similarity", "boost",
-        "threshold of links", "auto-merge", "LLM-review", "vault", "embedding model", "top_k",
+        "MNEMEX_REVIEW_BLEND_RATIO",
+        "MNEMEX_REVIEW_DANGER_ZONE_MIN",
+        "MNEMEX_REVIEW_DANGER_ZONE_MAX",
+        "MNEMEX_AUTO_REINFORCE",
+        "halflife_seconds",
+        "λ",
+        "β",
+        "strength",
+        "promote_threshold",
+        "promote_use_count",
+        "time window of uses",
+        "forget_threshold",
+        "archive_instead",
+        "dry_run",
+        "cross-domain similarity",
+        "boost",
+        "threshold of links",
+        "auto-merge",
+        "LLM-review",
+        "vault",
+        "embedding model",
+        "top_k",
     ],
     "004": [
-        "stm_window_size", "embedding_model", "ltm_retention_days", "~/.moxxy", "swarm.db", "current.md",
-        "limit of a search", "port 17890",
+        "stm_window_size",
+        "embedding_model",
+        "ltm_retention_days",
+        "~/.moxxy",
+        "swarm.db",
+        "current.md",
+        "limit of a search",
+        "port 17890",
     ],
-}  # fmt: skip
+}
 """What can be configured, by document: keys and arguments by their names, what has none by what it says."""
 
 
@@ -155,9 +227,13 @@ def bounds(field: FieldInfo) -> str:
         return "`true`, `false`"
     limits = {name: f"{getattr(each, name):,}" for each in field.metadata for name in LIMITS if hasattr(each, name)}
     said = {
-        ("ge",): "{ge} or more", ("ge", "le"): "{ge} to {le}", ("gt",): "above {gt}",
-        ("gt", "le"): "above {gt}, at most {le}", ("gt", "lt"): "above {gt}, below {lt}", (): "",
-    }[tuple(sorted(limits))].format(**limits)  # fmt: skip
+        ("ge",): "{ge} or more",
+        ("ge", "le"): "{ge} to {le}",
+        ("gt",): "above {gt}",
+        ("gt", "le"): "above {gt}, at most {le}",
+        ("gt", "lt"): "above {gt}, below {lt}",
+        (): "",
+    }[tuple(sorted(limits))].format(**limits)
     return f"whole, {said}" if said and kind is int else said
 
 
@@ -179,19 +255,30 @@ def test_defaults_and_bounds_are_those_of_the_code() -> None:
 @pytest.mark.parametrize(
     "name,default,stated",
     [
-        ("decay.half_life_days", "`4` days", False), ("decay.half_life_days", "`3` days", True),
-        ("max_calls", "`0`", False), ("max_calls", NOT_SET, True), ("current_md", "`0`", False),
-        ("synopsis.facts", NONE, False), ("home", "`/root`", False), ("llm", NOT_SET, False), ("llm", '`"none"`', True),
+        ("decay.half_life_days", "`4` days", False),
+        ("decay.half_life_days", "`3` days", True),
+        ("max_calls", "`0`", False),
+        ("max_calls", NOT_SET, True),
+        ("current_md", "`0`", False),
+        ("synopsis.facts", NONE, False),
+        ("home", "`/root`", False),
+        ("llm", NOT_SET, False),
+        ("llm", '`"none"`', True),
     ],
-)  # fmt: skip
+)
 def test_another_default_is_seen(name: str, default: str, stated: bool) -> None:
     assert same(value(default), FIELDS[name].get_default(call_default_factory=True)) == stated
 
 
 def test_bounds_are_said_in_words() -> None:
     said = {name: bounds(FIELDS[name]) for name in ("threads", "decay.beta", "decay.danger_low", "max_cost", "llm")}
-    assert said == {"threads": "whole, 1 to 64", "decay.beta": "0 to 10", "decay.danger_low": "above 0, below 1",
-                    "max_cost": "0 or more", "llm": ""}  # fmt: skip
+    assert said == {
+        "threads": "whole, 1 to 64",
+        "decay.beta": "0 to 10",
+        "decay.danger_low": "above 0, below 1",
+        "max_cost": "0 or more",
+        "llm": "",
+    }
     assert bounds(FIELDS["retention.ltm_retention_days"]) == "above 0, at most 1,000,000"
 
 

@@ -20,8 +20,12 @@ HYDE = {"sentence": "Ann plays the cello in an orchestra."}
 EXPANSION = {"statements": ["Ann plays the cello.", "Ann makes music."]}
 DECOMPOSE = {"parts": ["Which instrument does Ann play?", "Which game does Bob play?"]}
 SELF_QUERY = {
-    "first_day": "2023-05-03", "last_day": "2023-05-05", "kinds": ["fact"], "entities": ["Ann"], "keywords": ["cello"],
-}  # fmt: skip
+    "first_day": "2023-05-03",
+    "last_day": "2023-05-05",
+    "kinds": ["fact"],
+    "entities": ["Ann"],
+    "keywords": ["cello"],
+}
 GOOD = dict(zip(TECHNIQUES, (DECOMPOSE, EXPANSION, HYDE, SELF_QUERY), strict=True))
 
 

@@ -23,10 +23,12 @@ class FakeExtractionLLM:
     identity = SPEC
 
     def __init__(
-        self, replies_by_text: Mapping[str, TurnReply] | None = None, *,
+        self,
+        replies_by_text: Mapping[str, TurnReply] | None = None,
+        *,
         verdicts: Mapping[tuple[str, str], str] | None = None,
         intercept: Callable[[LLMRequest], str | None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.replies_by_text = dict(replies_by_text or {})
         self.verdicts = dict(verdicts or {})
         self.intercept = intercept

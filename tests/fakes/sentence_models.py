@@ -69,9 +69,14 @@ def write_bert(folder: Path) -> dict[str, Array]:
     write_tokenizer(folder)
     write_safetensors(folder / "model.safetensors", weights)
     config = {
-        "model_type": "bert", "hidden_act": "gelu", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS, "layer_norm_eps": EPSILON, "max_position_embeddings": POSITIONS,
-    }  # fmt: skip
+        "model_type": "bert",
+        "hidden_act": "gelu",
+        "hidden_size": HIDDEN,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "layer_norm_eps": EPSILON,
+        "max_position_embeddings": POSITIONS,
+    }
     (folder / "config.json").write_text(json.dumps(config))
     return weights
 

@@ -43,13 +43,16 @@ async def _write(home: str, name: str, seconds: float, pipe: Connection) -> None
     while time.monotonic() < until:
         number += 1
         await own.store_turn(f"{name} says {number}", turn_id=f"{name}-{number}")
-        await own.store_turns([
-            {
-                "turn_id": f"{name}-{number}-{part}", "content": f"{name} tells all {number}",
-                "conversation_id": SHARED_CONVERSATION
-            }
-            for part in "ab"
-        ])  # fmt: skip
+        await own.store_turns(
+            [
+                {
+                    "turn_id": f"{name}-{number}-{part}",
+                    "content": f"{name} tells all {number}",
+                    "conversation_id": SHARED_CONVERSATION,
+                }
+                for part in "ab"
+            ]
+        )
         fact = await memory.learn_fact(f"The counter stands at {number}")
         if number % 5 == 0:
             await memory.semantic.supersede_fact(fact.id, f"The counter passed {number}")

@@ -24,9 +24,14 @@ from agentmem.stores.sqlite import erase, write
 from tests.faults import checks, victim
 
 STEPS = (
-    *write.STEPS, "vectors: before", "vectors: not committed", "vectors: after", "session: before", "session: after",
+    *write.STEPS,
+    "vectors: before",
+    "vectors: not committed",
+    "vectors: after",
+    "session: before",
+    "session: after",
     *erase.STEPS,
-)  # fmt: skip
+)
 # where vectors come with the log
 INLINE_VECTOR_STEPS = tuple(step for step in STEPS if not step.startswith("vectors: "))
 ANY_MOMENT = "any moment"  # the parent kills the child after a while, wherever it is

@@ -13,9 +13,14 @@ from agentmem.core.records import Fact, Turn
 from agentmem.core.scope import Scope
 
 VERBS = {
-    "store": "store_turn", "learn": "learn_fact", "supersede": "supersede_fact", "forget": "forget",
-    "restore": "restore", "undo": "undo", "erase": "forget",
-}  # fmt: skip
+    "store": "store_turn",
+    "learn": "learn_fact",
+    "supersede": "supersede_fact",
+    "forget": "forget",
+    "restore": "restore",
+    "undo": "undo",
+    "erase": "forget",
+}
 
 
 @dataclass
@@ -180,7 +185,7 @@ def to_model_state(records: Sequence[Record]) -> dict[Key, State]:
         elif isinstance(record, Fact):
             found[record.key] = ExpectedFact(
                 record.claim, record.status.value, record.superseded_by, record.source_turn_ids
-            )  # fmt: skip
+            )
     return found
 
 

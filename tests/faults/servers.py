@@ -91,9 +91,14 @@ class StoreUnderTest:
 
 
 def run_matrix(
-    store: str, server: LocalServer, urls: Mapping[str, str], home: Path, *, faults: Sequence[str] = FAULTS,
+    store: str,
+    server: LocalServer,
+    urls: Mapping[str, str],
+    home: Path,
+    *,
+    faults: Sequence[str] = FAULTS,
     steps: Sequence[str] = STEPS,
-) -> Iterator[CellResult]:  # fmt: skip
+) -> Iterator[CellResult]:
     """All cells of a store, fault by fault. `urls` are those of all three, without the proxy."""
     with Proxy(server.port) as proxy:
         through = server.url.replace(f":{server.port}", f":{proxy.port}")

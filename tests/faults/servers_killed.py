@@ -18,9 +18,15 @@ from agentmem.stores.postgres import write
 from tests.faults import checks, servers_checks, victim
 
 STEPS = (
-    "append: before", *write.STEPS, "vectors: before", "vectors: after", "graph: before", "graph: after",
-    "session: before", "session: after",
-)  # fmt: skip
+    "append: before",
+    *write.STEPS,
+    "vectors: before",
+    "vectors: after",
+    "graph: before",
+    "graph: after",
+    "session: before",
+    "session: after",
+)
 SPAWN = multiprocessing.get_context("forkserver")  # children begin with everything imported
 SPAWN.set_forkserver_preload([__name__])
 MAX_OCCURRENCES = {

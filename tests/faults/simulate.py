@@ -71,7 +71,7 @@ async def _simulate(home: Path, clock: VirtualClock, seed: int, faults: FaultInj
 
 async def check(
     memory: AsyncAgentMemory, users: list[str], writes: list[IntendedWrite], faults: FaultInjector
-) -> dict[str, ReferenceModel]:  # fmt: skip
+) -> dict[str, ReferenceModel]:
     """Compare what a memory holds with the model of each user; the models."""
     models = {}
     for user in users:

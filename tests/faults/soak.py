@@ -154,10 +154,12 @@ def _look(home: Path, said: dict[str, str], seen: Seen) -> None:
     seen.problems += [f"lost: turn {turn} of {user}" for turn, user in said.items() if stored.get(turn) != user]
     times = dict(db.execute("SELECT id, count(*) FROM memory_versions WHERE kind = 'Gloss' GROUP BY user_id, id"))
     seen.problems += [f"read {times.get(turn, 0)} times: {turn}" for turn in said if times.get(turn, 0) != 1]
-    twice = list(db.execute(
-        "SELECT user_id, payload ->> 'claim', count(*) AS many FROM current_records "
-        "WHERE kind = 'Fact' AND status = 'active' AND superseded_at IS NULL GROUP BY 1, 2, channel HAVING many > 1"
-    ))  # fmt: skip
+    twice = list(
+        db.execute(
+            "SELECT user_id, payload ->> 'claim', count(*) AS many FROM current_records "
+            "WHERE kind = 'Fact' AND status = 'active' AND superseded_at IS NULL GROUP BY 1, 2, channel HAVING many > 1"
+        )
+    )
     seen.problems += [f"{many} times the same current fact: {user} {claim}" for user, claim, many in twice]
     until = time.monotonic() + LEASE_SECONDS  # those of killed workers run out; nobody is there to prolong them
     while held := [name for (name,) in db.execute("SELECT name FROM leases WHERE until > unixepoch('subsec')")]:
@@ -191,8 +193,10 @@ def main() -> None:
     home.mkdir(exist_ok=True)
     seen = soak(home, given.seconds)
     asyncio.run(_check(home, seen))
-    print(f"{seen.turns:,} turns and {seen.recalls:,} recalls beside {seen.kills} kills in {seen.seconds:.0f} s; "
-          f"{seen.glosses:,} turns read, {seen.facts:,} facts; {len(seen.problems)} problems")  # fmt: skip
+    print(
+        f"{seen.turns:,} turns and {seen.recalls:,} recalls beside {seen.kills} kills in {seen.seconds:.0f} s; "
+        f"{seen.glosses:,} turns read, {seen.facts:,} facts; {len(seen.problems)} problems"
+    )
     print("\n".join(seen.problems))
     sys.exit(bool(seen.problems))
 

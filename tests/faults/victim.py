@@ -57,7 +57,7 @@ async def _relate(memory: AsyncAgentMemory, key: str) -> None:
 async def _supersede(memory: AsyncAgentMemory, key: str) -> None:
     await memory.semantic.supersede_fact(
         await _fact(memory, "Ann works at Acme"), "Ann works at Globex", idempotency_key=key
-    )  # fmt: skip
+    )
 
 
 async def _forget(memory: AsyncAgentMemory, key: str) -> None:
@@ -90,11 +90,20 @@ async def _think(memory: AsyncAgentMemory, key: str) -> None:
 
 
 ACTIONS: Mapping[str, Action] = {
-    "a turn": _store_turn, "a thought": _think, "three turns": _store_turns, "a fact": _learn,
-    "another fact": _learn_more, "an entity": _relate, "a change of mind": _supersede, "a fact forgotten": _forget,
-    "and restored": _restore, "a profile": _profile, "a turn erased": _erase, "a last turn": _store_last,
+    "a turn": _store_turn,
+    "a thought": _think,
+    "three turns": _store_turns,
+    "a fact": _learn,
+    "another fact": _learn_more,
+    "an entity": _relate,
+    "a change of mind": _supersede,
+    "a fact forgotten": _forget,
+    "and restored": _restore,
+    "a profile": _profile,
+    "a turn erased": _erase,
+    "a last turn": _store_last,
     "turns read": _read,
-}  # fmt: skip
+}
 
 
 class StepCounter:

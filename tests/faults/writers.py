@@ -79,9 +79,11 @@ class Writer:
             said = [
                 f"{user_word(user)} talks of {pick.choice(THINGS)} {key} {n}" for n in range(pick.choice([1, 1, 3]))
             ]
-            return {"turns": [
-                {"turn_id": f"{key}-{n}", "content": text, "conversation_id": place} for n, text in enumerate(said)
-            ]}  # fmt: skip
+            return {
+                "turns": [
+                    {"turn_id": f"{key}-{n}", "content": text, "conversation_id": place} for n, text in enumerate(said)
+                ]
+            }
         if verb == "learn":
             return {
                 "claim": claim,

@@ -120,13 +120,29 @@ class Scenario(MemoryPair):
 
 
 QUESTIONS: Sequence[tuple[Any, ...]] = (
-    ("semantic.facts",), ("semantic.entities",), ("semantic.reviews",),
-    ("goals.all",), ("goals.active",), ("goals.overdue",), ("goals.for_conversation",),
-    ("goals.find_active_in_conversation",), ("procedural.tool_stats",), ("procedural.tool_stats", "deploy", "_global"),
-    ("procedural.procedures",), ("procedural.procedures", "retired"), ("schedules.list",), ("schedules.due",),
-    ("curation.queue", 50), ("curation.clusters",), ("synopsis",), ("profile",), ("episodic.conversations",),
-    ("working.current_markdown",), ("working.context",), ("working.thoughts",),
-)  # fmt: skip
+    ("semantic.facts",),
+    ("semantic.entities",),
+    ("semantic.reviews",),
+    ("goals.all",),
+    ("goals.active",),
+    ("goals.overdue",),
+    ("goals.for_conversation",),
+    ("goals.find_active_in_conversation",),
+    ("procedural.tool_stats",),
+    ("procedural.tool_stats", "deploy", "_global"),
+    ("procedural.procedures",),
+    ("procedural.procedures", "retired"),
+    ("schedules.list",),
+    ("schedules.due",),
+    ("curation.queue", 50),
+    ("curation.clusters",),
+    ("synopsis",),
+    ("profile",),
+    ("episodic.conversations",),
+    ("working.current_markdown",),
+    ("working.context",),
+    ("working.thoughts",),
+)
 
 
 async def _flush(memory: AsyncAgentMemory) -> None:

@@ -25,11 +25,14 @@ ALL_CHANNELS_VIEW = "house@bot"  # reads every channel of this story
 async def talk(story: Scenario) -> None:
     """What is said, known and announced."""
     of = story.saved
-    of["turns"] = await story.run_verb("store_turns", [
-        {"content": "My sister Anna lives in Porto. I work at Initech.", "conversation_id": "kitchen"},
-        {"content": "From now on, answer in French.", "conversation_id": "kitchen"},
-        {"content": "Please don't use emojis.", "conversation_id": "kitchen"},
-    ])  # fmt: skip
+    of["turns"] = await story.run_verb(
+        "store_turns",
+        [
+            {"content": "My sister Anna lives in Porto. I work at Initech.", "conversation_id": "kitchen"},
+            {"content": "From now on, answer in French.", "conversation_id": "kitchen"},
+            {"content": "Please don't use emojis.", "conversation_id": "kitchen"},
+        ],
+    )
     said = await story.run_verb("store_turn", f"{CODE}.", view=HOUSE)
     of["code"] = await story.run_verb("learn_fact", CODE, view=HOUSE, confidence=0.9, source_turn_ids=[said.id])
     of["lock"] = await story.run_verb(
@@ -43,8 +46,11 @@ async def talk(story: Scenario) -> None:
     await story.run_verb("learn_fact", "Ann loves the Big Apple", entity_ids=[ann.id, apple.id])
     for claim in COFFEE:
         await story.run_verb("learn_fact", claim, entity_ids=[ann.id], tags=["drinks"])
-    for name, claim in (("plumber", "The plumber comes on Friday"), ("parcel", "The parcel waits at the gate"),
-                        ("ladder", "The ladder leans on the wall")):  # fmt: skip
+    for name, claim in (
+        ("plumber", "The plumber comes on Friday"),
+        ("parcel", "The parcel waits at the gate"),
+        ("ladder", "The ladder leans on the wall"),
+    ):
         of[name] = await story.run_verb("learn_fact", claim, tier="short", tags=["house"])
     of["secret"] = await story.run_verb("learn_fact", "The bot tries shorter answers", tier="short", view=BOT)
     await story.run_verb("update_profile", preferences={"language": "French"}, expertise_areas=["sailing"])
@@ -109,8 +115,10 @@ async def plan_goals(story: Scenario) -> None:
     await story.run_verb("complete_goal", visa, "abandoned", "none is needed", view=TRIP)
     tree = await story.run_verb("goals.sub_goals", trip.id, view=TRIP)
     assert {each.goal.id: each.goal.goal_status for each in tree} == {
-        flight: "active", passport: "completed", visa: "abandoned",
-    }  # fmt: skip
+        flight: "active",
+        passport: "completed",
+        visa: "abandoned",
+    }
     of["pursued"] = await story.run_action("pursue a goal to its end", _pursued, TRIP)
     dropped = await story.run_action("pursue a goal until an error", _dropped, TRIP)
     done = await story.run_verb("goals.for_conversation", view=TRIP)
@@ -160,9 +168,16 @@ async def work(story: Scenario, name: str) -> Any:
     await story.run_verb("procedural.find_strategies", "deploy the server", 3, view=face)
     for number, (tool, well) in enumerate((("build", True), ("push", True), ("check", name != "deploy1"))):
         await story.run_verb(
-            "procedural.record_invocation", tool, {"target": "staging"}, ["done"], success=well, task_type="deploy",
-            latency_ms=100.0 + number, error_message="" if well else "no answer", view=face,
-        )  # fmt: skip
+            "procedural.record_invocation",
+            tool,
+            {"target": "staging"},
+            ["done"],
+            success=well,
+            task_type="deploy",
+            latency_ms=100.0 + number,
+            error_message="" if well else "no answer",
+            view=face,
+        )
     assert story.clock.time == start
     return face
 

@@ -16,18 +16,34 @@ MOVED = "We moved again: I live in Porto now."
 PLEASANT = "Hi there, good morning!"
 REPLIES: dict[str, TurnReply] = {
     LIVES: {
-        "facts": [{"claim": "The user lives in Lisbon.", "certainty": "explicit", "temporal": "current",
-                   "entities": ["Lisbon"]}],
+        "facts": [
+            {
+                "claim": "The user lives in Lisbon.",
+                "certainty": "explicit",
+                "temporal": "current",
+                "entities": ["Lisbon"],
+            }
+        ],
         "entities": [{"name": "Lisbon", "type": "place"}],
-        "standalone": "The user said that home is in Lisbon, by the river.", "keys": ["home town", "residence"],
+        "standalone": "The user said that home is in Lisbon, by the river.",
+        "keys": ["home town", "residence"],
     },
     MOVED: {
-        "facts": [{"claim": "The user lives in Porto.", "certainty": "explicit", "temporal": "current",
-                   "entities": ["Porto"], "replaces": "The user lives in Lisbon.", "why_replaced": "changed"}],
+        "facts": [
+            {
+                "claim": "The user lives in Porto.",
+                "certainty": "explicit",
+                "temporal": "current",
+                "entities": ["Porto"],
+                "replaces": "The user lives in Lisbon.",
+                "why_replaced": "changed",
+            }
+        ],
         "entities": [{"name": "Porto", "type": "place"}],
-        "standalone": "The user moved to Porto.", "keys": ["residence"],
+        "standalone": "The user moved to Porto.",
+        "keys": ["residence"],
     },
-}  # fmt: skip
+}
 
 
 @asynccontextmanager

@@ -12,12 +12,29 @@ from tests.flows.given import ManualClock, engine_of, open_memory, read_tables, 
 
 LEVELS = ["off", "writes", "reads", "verbose"]
 COLUMNS = {
-    "id", "timestamp", "operation", "memory_type", "user_id", "session_id", "conversation_id", "agent_id",
-    "operation_id", "source_channel", "target_channels", "query_text", "result_count", "latency_ms", "success",
+    "id",
+    "timestamp",
+    "operation",
+    "memory_type",
+    "user_id",
+    "session_id",
+    "conversation_id",
+    "agent_id",
+    "operation_id",
+    "source_channel",
+    "target_channels",
+    "query_text",
+    "result_count",
+    "latency_ms",
+    "success",
     "error_message",
-    "promoted_from_channel", "promotion_confidence", "promotion_access_count", "promotion_conversation_count",
-    "config_snapshot", "metadata",
-}  # fmt: skip
+    "promoted_from_channel",
+    "promotion_confidence",
+    "promotion_access_count",
+    "promotion_conversation_count",
+    "config_snapshot",
+    "metadata",
+}
 
 
 def busy(memory: AgentMemory) -> dict[str, str]:
@@ -38,9 +55,18 @@ def busy(memory: AgentMemory) -> dict[str, str]:
 
 
 WRITES = {
-    "store", "learn_fact", "supersede_fact", "add_goal", "update_profile", "observe_usage", "forget", "restore", "undo",
-    "boost_salience", "delete",
-}  # fmt: skip
+    "store",
+    "learn_fact",
+    "supersede_fact",
+    "add_goal",
+    "update_profile",
+    "observe_usage",
+    "forget",
+    "restore",
+    "undo",
+    "boost_salience",
+    "delete",
+}
 READS = {"retrieve", "context"}
 
 
@@ -68,11 +94,21 @@ def test_a_row_fills_the_columns_of_the_documents(home: Path, clock: ManualClock
         store = next(row for row in rows if row["operation"] == "store")
         turn = memory.episodic.recent_turns()[0]
         expected = {
-            "timestamp": "2026-03-01T12:00:00.000000Z", "memory_type": "episodic", "user_id": "alice",
-            "session_id": "s", "agent_id": "bot", "conversation_id": turn.conversation_id,
-            "operation_id": names["store"], "source_channel": "_global", "target_channels": ["_global"],
-            "result_count": 1, "latency_ms": 0.0, "success": True, "error_message": None, "query_text": None,
-        }  # fmt: skip
+            "timestamp": "2026-03-01T12:00:00.000000Z",
+            "memory_type": "episodic",
+            "user_id": "alice",
+            "session_id": "s",
+            "agent_id": "bot",
+            "conversation_id": turn.conversation_id,
+            "operation_id": names["store"],
+            "source_channel": "_global",
+            "target_channels": ["_global"],
+            "result_count": 1,
+            "latency_ms": 0.0,
+            "success": True,
+            "error_message": None,
+            "query_text": None,
+        }
         assert {name: store[name] for name in expected} == expected
         recall = next(row for row in rows if row["operation"] == "retrieve")
         assert recall["target_channels"] == ["_global", "_self_bot", "_swarm"]

@@ -130,7 +130,7 @@ BAD: list[tuple[str, Callable[[Any], Any]]] = [
     ("value", lambda m: m.working.set("k", object())),
     ("thought", lambda m: m.working.push_thought(" ")),
     ("since", lambda m: m.audit.query(since="yesterday")),
-]  # fmt: skip
+]
 
 
 class Named:
@@ -140,9 +140,11 @@ class Named:
         self.memory = memory
         turn = memory.store_turn({"content": "taken", "conversation_id": "taken", "turn_id": "t"})
         self.names = {
-            "e": memory.upsert_entity({"name": "Eve", "id": "e"}).id, "f": memory.learn_fact("Eve sings").id,
-            "g": memory.add_goal({"description": "sing", "id": "g"}).id, "t": turn.id,
-        }  # fmt: skip
+            "e": memory.upsert_entity({"name": "Eve", "id": "e"}).id,
+            "f": memory.learn_fact("Eve sings").id,
+            "g": memory.add_goal({"description": "sing", "id": "g"}).id,
+            "t": turn.id,
+        }
 
     def face(self, inner: Any = None) -> Any:
         return _Face(self.memory if inner is None else inner, self.names)
@@ -191,17 +193,28 @@ def test_a_query_that_is_empty_or_too_long_is_a_value_error_with_both_lengths(
 @pytest.mark.parametrize(
     "call",
     [
-        lambda m: m.semantic.get_fact("none"), lambda m: m.semantic.update_fact("none", claim="x"),
-        lambda m: m.semantic.supersede_fact("none", "x"), lambda m: m.semantic.boost_salience("none"),
-        lambda m: m.semantic.provenance("none"), lambda m: m.semantic.history("none"), lambda m: m.get_goal("none"),
-        lambda m: m.semantic.promote_to_global("none", "x"), lambda m: m.complete_goal("none"),
-        lambda m: m.forget("none"), lambda m: m.forget("none", hard=True), lambda m: m.restore("none"),
-        lambda m: m.undo("none"), lambda m: m.audit.receipt("none"), lambda m: m.audit.replay("none"),
-        lambda m: m.audit.why_not("none", "none"), lambda m: m.episodic.get_conversation("none"),
-        lambda m: m.episodic.read_thread("none", "none"), lambda m: m.episodic.delete_conversation("none"),
+        lambda m: m.semantic.get_fact("none"),
+        lambda m: m.semantic.update_fact("none", claim="x"),
+        lambda m: m.semantic.supersede_fact("none", "x"),
+        lambda m: m.semantic.boost_salience("none"),
+        lambda m: m.semantic.provenance("none"),
+        lambda m: m.semantic.history("none"),
+        lambda m: m.get_goal("none"),
+        lambda m: m.semantic.promote_to_global("none", "x"),
+        lambda m: m.complete_goal("none"),
+        lambda m: m.forget("none"),
+        lambda m: m.forget("none", hard=True),
+        lambda m: m.restore("none"),
+        lambda m: m.undo("none"),
+        lambda m: m.audit.receipt("none"),
+        lambda m: m.audit.replay("none"),
+        lambda m: m.audit.why_not("none", "none"),
+        lambda m: m.episodic.get_conversation("none"),
+        lambda m: m.episodic.read_thread("none", "none"),
+        lambda m: m.episodic.delete_conversation("none"),
         lambda m: m.episodic.read_thread("taken", "none"),
     ],
-)  # fmt: skip
+)
 def test_an_unknown_id_is_not_found_and_writes_nothing(named: Named, call: Callable[[AgentMemory], Any]) -> None:
     journal = read_head(named.memory)
     with pytest.raises(NotFound):
@@ -261,11 +274,23 @@ def test_a_turn_object_of_another_user_is_stored_as_ones_own(memory: AgentMemory
 
 
 CLOSED: list[Callable[[AgentMemory], Any]] = [
-    lambda m: m.store_turn("x"), lambda m: m.remember("x"), lambda m: m.context("x"), lambda m: m.learn_fact("x"),
-    lambda m: m.semantic.facts(), lambda m: m.working.get("x"), lambda m: m.working.turns(), lambda m: m.get_goal("x"),
-    lambda m: m.lag(), lambda m: m.flush(), lambda m: m.erase(), lambda m: m.forget("x"), lambda m: m.audit.query(),
-    lambda m: m.profile(), lambda m: m.undo("x"), lambda m: m.scoped(user_id="bob").store_turn("x"),
-]  # fmt: skip
+    lambda m: m.store_turn("x"),
+    lambda m: m.remember("x"),
+    lambda m: m.context("x"),
+    lambda m: m.learn_fact("x"),
+    lambda m: m.semantic.facts(),
+    lambda m: m.working.get("x"),
+    lambda m: m.working.turns(),
+    lambda m: m.get_goal("x"),
+    lambda m: m.lag(),
+    lambda m: m.flush(),
+    lambda m: m.erase(),
+    lambda m: m.forget("x"),
+    lambda m: m.audit.query(),
+    lambda m: m.profile(),
+    lambda m: m.undo("x"),
+    lambda m: m.scoped(user_id="bob").store_turn("x"),
+]
 
 
 def test_a_closed_memory_says_so_on_every_verb(home: Path) -> None:

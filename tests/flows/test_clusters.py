@@ -101,9 +101,11 @@ def test_facts_about_others_of_other_times_and_other_channels_stay_apart(
 ) -> None:
     ann = memory.upsert_entity({"name": "Ann"}).id
     said: dict[str, dict[str, Any]] = {
-        "entity_ids": {"entity_ids": [ann]}, "valid_from": {"valid_from": clock.time},
-        "temporal_context": {"temporal_context": "past"}, "channel": {},
-    }  # fmt: skip
+        "entity_ids": {"entity_ids": [ann]},
+        "valid_from": {"valid_from": clock.time},
+        "temporal_context": {"temporal_context": "past"},
+        "channel": {},
+    }
     memory.learn_fact(SAME[0])
     memory.scoped(channel="roof" if field == "channel" else "_global").learn_fact(SAME[1], **said[field])
     assert job(memory).counts == {}
@@ -300,8 +302,14 @@ def test_what_cannot_be_merged_is_refused(memory: AgentMemory) -> None:
     roof = memory.scoped(channel="roof")
     elsewhere = roof.learn_fact("Cleo sings")
     memory.forget(other.id)
-    for face, ids in ((memory, [fact.id]), (memory, [fact.id, "none"]), (memory, [fact.id, other.id]),
-                      (roof, [fact.id, elsewhere.id]), (memory, fact.id), (memory, [fact.id, fact.id])):  # fmt: skip
+    for face, ids in (
+        (memory, [fact.id]),
+        (memory, [fact.id, "none"]),
+        (memory, [fact.id, other.id]),
+        (roof, [fact.id, elsewhere.id]),
+        (memory, fact.id),
+        (memory, [fact.id, fact.id]),
+    ):
         with pytest.raises(InvalidRecord) as caught:
             face.curation.merge(ids)
         assert caught.value.field == "cluster"

@@ -149,8 +149,13 @@ async def test_a_dry_run_reads_and_writes_nothing(tmp_path: Path) -> None:
 
 async def test_an_agents_own_words_go_to_its_private_channel(tmp_path: Path) -> None:
     promise = "I will keep the reports under two pages from now on."
-    book = {promise: {"facts": [{"claim": "The agent keeps reports under two pages.", "subject": "agent",
-                                 "certainty": "explicit"}]}}  # fmt: skip
+    book = {
+        promise: {
+            "facts": [
+                {"claim": "The agent keeps reports under two pages.", "subject": "agent", "certainty": "explicit"}
+            ]
+        }
+    }
     async with open_memory_with_llm(tmp_path, FakeExtractionLLM(book)) as memory:
         helper = memory.scoped(agent_id="helper")
         await helper.store_turns([{"content": LIVES}, {"content": promise, "role": "assistant"}])

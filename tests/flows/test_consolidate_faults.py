@@ -110,8 +110,9 @@ async def test_two_workers_at_once_extract_each_turn_once(tmp_path: Path) -> Non
             for report in reports
         ):
             await asyncio.sleep(0)
-        read = [text for scribe in scribes for request in scribe.requests
-                for text in request.content.split('"text": ')[1:]]  # fmt: skip
+        read = [
+            text for scribe in scribes for request in scribe.requests for text in request.content.split('"text": ')[1:]
+        ]
         assert sorted(read) == sorted(set(read))
         assert len(read) == 12
 

@@ -22,9 +22,14 @@ from tests.flows.given import START, ManualClock, context_of, open_memory, read_
 
 COUNTERS = [estimate_tokens, lambda text: len(text.split()), len]
 SECTIONS = (
-    "# About the user", "# What the user is up to", "# Standing instructions", "# Goals", "# Facts",
-    "# Outputs of tools", "# 1 March 2026, conversation trip",
-)  # fmt: skip
+    "# About the user",
+    "# What the user is up to",
+    "# Standing instructions",
+    "# Goals",
+    "# Facts",
+    "# Outputs of tools",
+    "# 1 March 2026, conversation trip",
+)
 QUERY = "which tent for the trip to Norway?"
 
 
@@ -34,9 +39,13 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
     home = tmp_path_factory.mktemp("tiers") / "home"
     with open_memory(home, conversation_id="trip", clock=ManualClock()) as memory:
         old = [
-            {"content": f"Remark {n}: the {'garden ' * (n % 9 + 1)} was quiet.", "conversation_id": f"old-{n % 7}",
-             "timestamp": START - timedelta(days=n % 7 + 1)} for n in range(400)
-        ]  # fmt: skip
+            {
+                "content": f"Remark {n}: the {'garden ' * (n % 9 + 1)} was quiet.",
+                "conversation_id": f"old-{n % 7}",
+                "timestamp": START - timedelta(days=n % 7 + 1),
+            }
+            for n in range(400)
+        ]
         memory.store_turns([*old, "Our tent for Norway has a broken pole.", {"content": "Noted.", "role": "assistant"}])
         memory.store_turns([f"Small talk number {n}." for n in range(12)])
         memory.learn_fact("The user travels to Norway in June", valid_from=START)
@@ -120,9 +129,10 @@ def test_others_see_none_of_it(memory: AgentMemory) -> None:
 
 @settings(max_examples=25)
 @given(
-    budget=st.integers(1, 5_000), counter=st.sampled_from(COUNTERS),
+    budget=st.integers(1, 5_000),
+    counter=st.sampled_from(COUNTERS),
     query=st.sampled_from([QUERY, "postcards", "garden"]),
-)  # fmt: skip
+)
 def test_is_never_over_its_budget(memory: AgentMemory, budget: int, counter: Any, query: str) -> None:
     context = memory.context(query, max_tokens=budget, counter=counter)
     assert counter(context.text) == context.tokens <= budget

@@ -73,8 +73,9 @@ def test_alike_in_meaning_is_one_unless_polarity_or_numbers_differ(memory: Agent
 def test_the_opposite_takes_its_place_and_so_does_another_number(memory: AgentMemory) -> None:
     said(memory, "Always use emojis in your answers.", "Always round to 2 decimals.")
     assert said(memory, "Never use emojis.", "Always round to 3 decimals.") == {
-        "Never use emojis": ("active", 1), "Always round to 3 decimals": ("active", 1),
-    }  # fmt: skip
+        "Never use emojis": ("active", 1),
+        "Always round to 3 decimals": ("active", 1),
+    }
     retired = memory.procedural.procedures("retired")
     assert [record.instruction for record in retired] == [
         "Always use emojis in your answers",

@@ -115,9 +115,7 @@ async def test_one_that_gained_a_description_meanwhile_is_asked_about(
         for each in ({"name": "Anna Berg"}, {"name": "Anna"}, {"name": "Anna Berg", "aliases": ["Anna"]}):
             await memory.upsert_entity({**each, "type": "person"})
         told = {"name": "Anna Berg", "type": "person", "description": "from work"}
-        done = run_once_before_append(
-            monkeypatch, memory.engine, "entity_linking", lambda: memory.upsert_entity(told)
-        )  # fmt: skip
+        done = run_once_before_append(monkeypatch, memory.engine, "entity_linking", lambda: memory.upsert_entity(told))
         report = await run(memory)
         assert (len(done), report.counts, report.notes) == (1, {"review": 1}, [])
         assert len(await memory.semantic.reviews()) == 1

@@ -36,9 +36,14 @@ class Marked:
             f"My code is {MARK}.", speaker=f"{MARK} Smith", metadata={"caption": f"a {MARK}", "tags": [MARK]}
         )
         self.secrets.store_turn(f"Say {MARK} again?", turn_id="second")
-        self.entity = memory.upsert_entity({
-            "name": f"{MARK}", "aliases": [f"{MARK}ie"], "description": f"the {MARK}", "properties": {MARK: MARK},
-        })  # fmt: skip
+        self.entity = memory.upsert_entity(
+            {
+                "name": f"{MARK}",
+                "aliases": [f"{MARK}ie"],
+                "description": f"the {MARK}",
+                "properties": {MARK: MARK},
+            }
+        )
         self.renamed = memory.upsert_entity({"id": self.entity.id, "name": f"Old {MARK}"})
         self.fact = memory.learn_fact(f"The {MARK} likes tea", tags=[MARK], entity_ids=[self.entity.id])
         self.changed = memory.semantic.supersede_fact(self.fact.id, f"The {MARK} likes milk")

@@ -151,7 +151,7 @@ async def test_a_fact_learned_meanwhile_from_an_erased_turn_and_another_loses_th
 
 async def test_a_fact_learned_meanwhile_loses_its_erased_premise(
     memory: AsyncAgentMemory, meanwhile: Meanwhile
-) -> None:  # fmt: skip
+) -> None:
     premise = await memory.learn_fact("The office is in Oslo")
     done = meanwhile(memory, lambda: memory.learn_fact("It is cold there", depends_on=[premise.id]))
     await memory.forget(premise.id, hard=True)
@@ -161,7 +161,7 @@ async def test_a_fact_learned_meanwhile_loses_its_erased_premise(
 
 async def test_a_goal_that_is_to_wait_meanwhile_for_an_erased_one_is_free(
     memory: AsyncAgentMemory, meanwhile: Meanwhile
-) -> None:  # fmt: skip
+) -> None:
     goal, blocker = [await memory.add_goal(name) for name in ("goal", "blocker")]
     done = meanwhile(memory, lambda: memory.goals.block(goal.id, blocker.id))
     await memory.forget(blocker.id, hard=True)
@@ -171,7 +171,7 @@ async def test_a_goal_that_is_to_wait_meanwhile_for_an_erased_one_is_free(
 
 async def test_an_entity_merged_meanwhile_into_an_erased_one_goes_with_it(
     memory: AsyncAgentMemory, meanwhile: Meanwhile
-) -> None:  # fmt: skip
+) -> None:
     kept, other = [await memory.upsert_entity({"name": name, "type": "place"}) for name in ("New York", "Big Apple")]
     done = meanwhile(memory, lambda: memory.semantic.merge_entities(kept.id, other.id))
     receipt = await memory.forget(kept.id, hard=True)

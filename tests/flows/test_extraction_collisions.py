@@ -22,7 +22,7 @@ WINDY = "It is quite windy there, I must say, all year round."
 READ: TurnReply = {"standalone": "It is quite windy in Lisbon all year round.", "keys": ["weather in Lisbon"]}
 UNSURE: dict[str, TurnReply] = {
     MOVED: {**REPLIES[MOVED], "facts": [{**REPLIES[MOVED]["facts"][0], "certainty": "uncertain"}]}
-}  # fmt: skip
+}
 CATS, OLD_CATS, NEW_CATS = "I have 3 cats, all in all, these days.", "The user has 2 cats.", "The user has 3 cats."
 
 
@@ -171,9 +171,7 @@ async def test_a_fact_is_about_what_an_entity_became_while_it_was_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_memory_with_llm(tmp_path, FakeExtractionLLM(REPLIES)) as memory:
-        kept, other = [
-            await memory.upsert_entity({"name": name, "type": "place"}) for name in ("White City", "Lisbon")
-        ]  # fmt: skip
+        kept, other = [await memory.upsert_entity({"name": name, "type": "place"}) for name in ("White City", "Lisbon")]
         turn = await memory.store_turn(LIVES)
         done = run_once_before(
             monkeypatch, _ChangeBuilder, "add_facts", lambda: memory.semantic.merge_entities(kept.id, other.id)
@@ -220,7 +218,7 @@ async def with_fallen_ground(home: Path) -> AsyncIterator[tuple[AsyncAgentMemory
         resting = [
             await memory.learn_fact(claim, depends_on=[home_town.id])
             for claim in ("The user surfs at Caparica.", "The user takes tram 28.")
-        ]  # fmt: skip
+        ]
         moved = await memory.semantic.supersede_fact(home_town.id, "The user lives in Porto.")
         yield memory, home_town.id, moved.operation_id, [fact.id for fact in resting]
 
@@ -270,6 +268,6 @@ async def test_who_is_asked_about_by_two_workers_is_asked_about_once(
     async with with_fallen_ground(tmp_path) as (memory, *_):
         done = run_once_before_append(
             monkeypatch, memory.engine, "consolidate", lambda: memory.consolidate("consolidate")
-        )  # fmt: skip
+        )
         (report,) = await memory.consolidate("consolidate")
         assert (len(done), report.counts, len(await memory.semantic.reviews())) == (1, {}, 2)

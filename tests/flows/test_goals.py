@@ -34,9 +34,11 @@ def test_a_goal_is_changed_until_it_ends(memory: AgentMemory, clock: ManualClock
     done = memory.complete_goal(goal.id, result="booked")
     assert (done.goal_status, done.result, done.progress, done.completed_at) == ("completed", "booked", 1.0, clock.time)
     for late in (
-        lambda: memory.goals.update(goal.id, priority=1), lambda: memory.goals.record_progress(goal.id, 0.1),
-        lambda: memory.goals.block(goal.id, goal.id), lambda: memory.working.set_active_goal(goal.id),
-    ):  # fmt: skip
+        lambda: memory.goals.update(goal.id, priority=1),
+        lambda: memory.goals.record_progress(goal.id, 0.1),
+        lambda: memory.goals.block(goal.id, goal.id),
+        lambda: memory.working.set_active_goal(goal.id),
+    ):
         with pytest.raises(InvalidRecord, match="has ended before"):
             late()
 
@@ -136,7 +138,7 @@ async def test_what_is_blocked_while_its_blocker_completes_is_not_left_waiting(h
 
 async def test_a_goal_that_ends_while_it_is_looked_at_blocks_nobody(
     home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     async with AsyncAgentMemory("alice", home=home, embedder="hash") as memory:
         a, b = [await memory.add_goal(name) for name in "ab"]
         looked: list[str] = []
@@ -155,7 +157,7 @@ async def test_a_goal_that_ends_while_it_is_looked_at_blocks_nobody(
 
 async def test_a_goal_that_is_erased_while_it_is_looked_at_blocks_nobody(
     home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     async with AsyncAgentMemory("alice", home=home, embedder="hash") as memory:
         a, b = [await memory.add_goal(name) for name in "ab"]
         done = run_once_before(monkeypatch, Goals, "_read_goals", lambda: memory.forget(b.id, hard=True))

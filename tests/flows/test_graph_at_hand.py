@@ -193,8 +193,8 @@ async def test_a_repeated_write_brings_nothing_twice(home: Path, stack: Stack) -
         first = await memory.store_turn({"content": "Bees sleep.", "turn_id": "t1"})
         await arrived(memory)
         assert await memory.store_turn({"content": "Bees sleep.", "turn_id": "t1"}) == first
-        more = await memory.store_turns([
-            {"content": "Bees sleep.", "turn_id": "t1"}, {"content": "Bees fly.", "turn_id": "t2"}
-        ])  # fmt: skip
+        more = await memory.store_turns(
+            [{"content": "Bees sleep.", "turn_id": "t1"}, {"content": "Bees fly.", "turn_id": "t2"}]
+        )
         await arrived(memory)
         assert await held(memory) == {turn.id for turn in more} == {"t1", "t2"}

@@ -41,9 +41,11 @@ class Liar:
         text = json.dumps(self.hostile.reply())
         if request.purpose == "verdict":
             told = {
-                "new": self.hostile.one(["N1", "N2", "N9"]), "known": self.hostile.one(["K1", "K2", "bobs-fact", "K9"]),
-                "verdict": self.hostile.one(["prefer_new", "prefer_old", "erase"]), "wrong": True,
-            }  # fmt: skip
+                "new": self.hostile.one(["N1", "N2", "N9"]),
+                "known": self.hostile.one(["K1", "K2", "bobs-fact", "K9"]),
+                "verdict": self.hostile.one(["prefer_new", "prefer_old", "erase"]),
+                "wrong": True,
+            }
             text = json.dumps({"verdicts": [told]})
         if dice < 0.25 and self.odd:
             text = json.dumps(self.odd.pop())
@@ -104,8 +106,10 @@ def test_nothing_escapes_and_nothing_ungrounded_reaches_recall(opened: Any, part
         alice = memory.scoped(user_id=f"alice {next(users)}", agent_id="helper")
         known = {(await alice.learn_fact("The user keeps bees.")).id}
         for number in range(TOGETHER):
-            said = [{"role": role, "content": text, "conversation_id": f"chat {number}", "turn_id": f"{number} {name}"}
-                    for name, (role, text) in TEXTS.items()]  # fmt: skip
+            said = [
+                {"role": role, "content": text, "conversation_id": f"chat {number}", "turn_id": f"{number} {name}"}
+                for name, (role, text) in TEXTS.items()
+            ]
             await alice.store_turns(said)
             (report,) = await alice.consolidate("consolidate")
             assert not report.stop_reason

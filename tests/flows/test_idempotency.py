@@ -156,7 +156,7 @@ VERBS: dict[str, tuple[Call, Call]] = {
         lambda g: g.memory.undo(g.other.operation_id, idempotency_key=KEY),
         lambda g: g.memory.undo(g.fact.operation_id, idempotency_key=KEY),
     ),
-}  # fmt: skip
+}
 
 
 def _without_scan(receipt: Any) -> Any:

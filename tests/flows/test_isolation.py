@@ -33,10 +33,12 @@ def fill(memory: AgentMemory) -> None:
         "Ann called about dinner.",
         "Когда ужин?",
     ]
-    turns = memory.store_turns([
-        {"content": text, "turn_id": f"own {number}", "conversation_id": f"c{number % 2}"}
-        for number, text in enumerate(told * 5)
-    ])  # fmt: skip
+    turns = memory.store_turns(
+        [
+            {"content": text, "turn_id": f"own {number}", "conversation_id": f"c{number % 2}"}
+            for number, text in enumerate(told * 5)
+        ]
+    )
     ann = memory.upsert_entity({"name": "Ann", "type": "person"})
     memory.learn_fact("Ann has a spare key", entity_ids=[ann.id], source_turn_ids=[turns[0].id])
     memory.learn_fact("Dinner is at eight")
@@ -208,7 +210,7 @@ BY_USER = {
     "receipt": lambda s, m: m.audit.receipt(s.receipt),
     "replay": lambda s, m: m.audit.replay(s.receipt),
     "why_not": lambda s, m: m.audit.why_not(s.receipt, s.fact),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,12 @@ async def test_words_forgotten_while_patterns_are_learned_become_no_strategy(
     await talk.procedural.record_invocation("build", success=True)
     await talk.reflect(True)
     done = run_once_before(
-        monkeypatch, memory.engine, "write", lambda: memory.forget(task.id, hard=hard),
+        monkeypatch,
+        memory.engine,
+        "write",
+        lambda: memory.forget(task.id, hard=hard),
         lambda scope, operation, *_, **more: operation == "patterns",
-    )  # fmt: skip
+    )
     report = await job(memory, "patterns")
     assert (done, "strategies_learned" in report.counts) == (["write"], False)
     assert await memory.procedural.find_strategies("deploy the server") == []
@@ -84,9 +87,12 @@ async def test_a_conversation_archived_before_that_goes_on_while_it_is_looked_at
     await talk.store_turn("Now it is loud.")
     clock.advance(days=91)  # on which no job ran
     done = run_once_before(
-        monkeypatch, DueRecordsRun, "set_due_dates", lambda: talk.store_turn("Quiet again."), lambda work,
-        dues: bool(dues)
-    )  # fmt: skip
+        monkeypatch,
+        DueRecordsRun,
+        "set_due_dates",
+        lambda: talk.store_turn("Quiet again."),
+        lambda work, dues: bool(dues),
+    )
     assert (await job(memory, "cleanup")).counts == {}
     assert done == ["set_due_dates"]
     assert (await job(memory, "cleanup")).counts == {"reopened": 1}

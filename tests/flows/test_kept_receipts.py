@@ -21,10 +21,12 @@ LEVELS = ["reads", "verbose"]
 
 
 def filled(memory: AgentMemory) -> None:
-    memory.store_turns([
-        {"content": f"The garden, day {number}.", "turn_id": f"t{number}", "conversation_id": f"c{number // 20}"}
-        for number in range(40)
-    ])  # fmt: skip
+    memory.store_turns(
+        [
+            {"content": f"The garden, day {number}.", "turn_id": f"t{number}", "conversation_id": f"c{number // 20}"}
+            for number in range(40)
+        ]
+    )
     ground = memory.learn_fact("Ann owns a garden")
     memory.learn_fact("Ann's garden needs water", depends_on=[ground.id])
     memory.forget(ground.id)

@@ -142,9 +142,12 @@ async def test_a_fact_that_is_changed_while_it_gives_way_to_what_rests_on_it_is_
     """It is read twice, as what ends and as a premise; what counts is where it stood the first time."""
     old = await memory.learn_fact("Ann paints")
     done = run_once_before(
-        monkeypatch, memory.engine.log, "read_records", lambda: memory.semantic.update_fact(old.id, tags=["art"]),
+        monkeypatch,
+        memory.engine.log,
+        "read_records",
+        lambda: memory.semantic.update_fact(old.id, tags=["art"]),
         _second(lambda kind, ids, _: (kind, tuple(ids)) == ("Fact", (old.id,))),
-    )  # fmt: skip
+    )
     await memory.semantic.supersede_fact(old.id, "Ann paints in oil", depends_on=[old.id])
     ended = await memory.semantic.get_fact(old.id)
     assert (done, ended.tags, ended.superseded_by is None) == (["read_records"], ("art",), False)
@@ -157,9 +160,11 @@ async def test_two_facts_that_come_to_rest_on_each_other_at_once_make_no_circle(
     first, last = await memory.learn_fact("Ann has a car"), await memory.learn_fact("Ann drives")
     middle = (await memory.learn_fact("Ann may drive", depends_on=[last.id])) if between else last
     done = run_once_before_append(
-        monkeypatch, memory.engine, "update_fact",
+        monkeypatch,
+        memory.engine,
+        "update_fact",
         lambda: memory.semantic.update_fact(last.id, depends_on=[first.id]),
-    )  # fmt: skip
+    )
     with pytest.raises(InvalidRecord, match="itself rests on"):
         await memory.semantic.update_fact(first.id, depends_on=[middle.id])
     assert done == ["append"]

@@ -28,9 +28,13 @@ REPLIES = {
     "expansion": {"statements": ["Somebody plays chess.", "Somebody owns a cello."]},
     "decompose": {"parts": ["Who plays chess on Sundays?", "Who keeps a cello?"]},
     "self_query": {
-        "first_day": None, "last_day": None, "kinds": ["turn"], "entities": [], "keywords": ["cello", "chess"],
+        "first_day": None,
+        "last_day": None,
+        "kinds": ["turn"],
+        "entities": [],
+        "keywords": ["cello", "chess"],
     },
-}  # fmt: skip
+}
 PROGRAM = """
 import json, sys, time
 from pathlib import Path

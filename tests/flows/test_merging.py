@@ -91,12 +91,19 @@ def test_the_kept_entity_has_what_both_had(two: Two, clock: ManualClock) -> None
 def test_facts_and_relations_in_every_channel_are_the_kept_ones_each_once(two: Two) -> None:
     two.merge()
     assert [two.about(fact) for fact in (two.both, two.hers, two.mine, two.project, two.secret)] == [
-        (two.ann, two.ben), (two.ann, two.ben), (two.ann,), (two.ann,), (two.ann,),
-    ]  # fmt: skip
-    assert two.relations() == sorted([
-        ("_global", two.ann, "KNOWS", two.ben), ("_global", two.cleo, "RELATED_TO", two.ann),
-        ("roof", two.ann, "WORKS_FOR", two.cleo),
-    ])  # fmt: skip
+        (two.ann, two.ben),
+        (two.ann, two.ben),
+        (two.ann,),
+        (two.ann,),
+        (two.ann,),
+    ]
+    assert two.relations() == sorted(
+        [
+            ("_global", two.ann, "KNOWS", two.ben),
+            ("_global", two.cleo, "RELATED_TO", two.ann),
+            ("roof", two.ann, "WORKS_FOR", two.cleo),
+        ]
+    )
     graph = two.memory.semantic.get_entity_graph([two.ann], 1)
     assert {fact.id for fact in graph.facts} == {two.both, two.hers, two.mine}
     confidences = [edge.confidence for edge in graph.edges if edge.edge_kind == "KNOWS"]
@@ -154,9 +161,11 @@ REFUSED: dict[str, Callable[[Two], Any]] = {
     "split what is one": lambda t: t.memory.semantic.split_entity(t.ann),
     "split twice": lambda t: (t.merge(), *(t.memory.semantic.split_entity(t.anna) for _ in range(2))),
     "split in the middle": lambda t: (
-        t.merge(), t.memory.semantic.merge_entities(t.ben, t.ann), t.memory.semantic.split_entity(t.anna),
+        t.merge(),
+        t.memory.semantic.merge_entities(t.ben, t.ann),
+        t.memory.semantic.split_entity(t.anna),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -254,10 +263,16 @@ def test_what_was_learned_since_stays_with_the_kept_one(two: Two, clock: ManualC
     memory.semantic.update_fact(two.both, tags=["song"])
     memory.semantic.update_fact(two.hers, entity_ids=[two.cleo, two.ann])
     two.roof.semantic.update_fact(two.project, entity_ids=[two.cleo])
-    memory.upsert_entity({
-        "id": two.ann, "name": "Ann", "type": "person", "description": "a doctor", "aliases": ["Doc"],
-        "properties": {"pet": "dog", "car": "red"},
-    })  # fmt: skip
+    memory.upsert_entity(
+        {
+            "id": two.ann,
+            "name": "Ann",
+            "type": "person",
+            "description": "a doctor",
+            "aliases": ["Doc"],
+            "properties": {"pet": "dog", "car": "red"},
+        }
+    )
     memory.semantic.relate(two.ann, "LOCATED_IN", two.cleo)
     memory.semantic.relate(two.cleo, "is aunt of", two.ann, confidence=0.3)
     kept, restored = memory.semantic.split_entity(two.anna)
@@ -266,15 +281,25 @@ def test_what_was_learned_since_stays_with_the_kept_one(two: Two, clock: ManualC
     assert kept.salience == 0.4
     assert (restored.status, restored.superseded_at, restored.reason) == ("active", None, "")
     assert [two.about(fact) for fact in (two.both, two.hers, two.mine, two.project, two.secret, since)] == [
-        (two.anna, two.ben, two.ann), (two.cleo, two.anna), (two.ann,), (two.cleo,), (two.anna,), (two.ann,),
-    ]  # fmt: skip
+        (two.anna, two.ben, two.ann),
+        (two.cleo, two.anna),
+        (two.ann,),
+        (two.cleo,),
+        (two.anna,),
+        (two.ann,),
+    ]
     assert memory.semantic.get_fact(two.both).tags == ("song",)
-    assert two.relations() == sorted([
-        ("_global", two.anna, "KNOWS", two.ben), ("_global", two.ann, "KNOWS", two.ben),
-        ("_global", two.anna, "KNOWS", two.ann), ("_global", two.cleo, "RELATED_TO", two.anna),
-        ("_global", two.cleo, "RELATED_TO", two.ann), ("_global", two.ann, "LOCATED_IN", two.cleo),
-        ("roof", two.anna, "WORKS_FOR", two.cleo),
-    ])  # fmt: skip
+    assert two.relations() == sorted(
+        [
+            ("_global", two.anna, "KNOWS", two.ben),
+            ("_global", two.ann, "KNOWS", two.ben),
+            ("_global", two.anna, "KNOWS", two.ann),
+            ("_global", two.cleo, "RELATED_TO", two.anna),
+            ("_global", two.cleo, "RELATED_TO", two.ann),
+            ("_global", two.ann, "LOCATED_IN", two.cleo),
+            ("roof", two.anna, "WORKS_FOR", two.cleo),
+        ]
+    )
 
 
 def test_of_two_that_were_merged_in_the_last_is_split_first_unless_one_is_named(two: Two) -> None:

@@ -50,8 +50,10 @@ def test_what_rests_on_a_superseded_fact_is_stale_at_any_depth(memory: AgentMemo
     memory.semantic.supersede_fact(work.id, "Ann works in Bergen")
     found = recalled(memory)
     assert {claim: (fact.stale_since, fact.fallen_premise) for claim, fact in found.items()} == {
-        "Ann works in Bergen": (None, ""), COMMUTE: (moved, WORK), TRAIN: (moved, WORK),
-    }  # fmt: skip
+        "Ann works in Bergen": (None, ""),
+        COMMUTE: (moved, WORK),
+        TRAIN: (moved, WORK),
+    }
 
 
 def test_a_stale_fact_ranks_below_and_is_marked_in_the_context(memory: AgentMemory) -> None:

@@ -135,8 +135,14 @@ def test_what_is_long_or_deep_is_cut_with_a_mark(memory: AgentMemory) -> None:
 def test_stats_are_reckoned_from_the_calls(memory: AgentMemory) -> None:
     record = memory.procedural.record_invocation
     for number in range(10):
-        record("search", success=number != 4, latency_ms=10.0 * (number + 1), task_type="find",
-               error_message="timed out" * (number == 4), timestamp=START + timedelta(minutes=number))  # fmt: skip
+        record(
+            "search",
+            success=number != 4,
+            latency_ms=10.0 * (number + 1),
+            task_type="find",
+            error_message="timed out" * (number == 4),
+            timestamp=START + timedelta(minutes=number),
+        )
     record("search", task_type="guess")
     record("mail", success=False, error_message="no network")
     search, mail = memory.procedural.tool_stats()

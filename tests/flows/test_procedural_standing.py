@@ -62,8 +62,9 @@ def test_in_force_it_stands_in_every_context(memory: AgentMemory) -> None:
     assert text.startswith(f"# Standing instructions\n- Always answer in French [{french.id[-8:]}]\n")
     assert memory.context(ASKED).records.count(french.key) == 1
     assert {record.instruction for record in memory.remember(ASKED).procedures} == {
-        "Always answer in French", "Add type hints",
-    }  # fmt: skip
+        "Always answer in French",
+        "Add type hints",
+    }
     assert "- Add type hints (when I ask for code)" in memory.context("I ask for code with type hints").text
     assert memory.remember(ASKED, include=("episodic", "semantic")).procedures == ()
 

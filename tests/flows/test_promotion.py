@@ -46,8 +46,13 @@ def global_facts(memory: AgentMemory) -> list[Fact]:
 
 def test_the_thresholds_are_those_of_the_documents() -> None:
     assert PromotionOptions().model_dump() == {
-        "score": 0.65, "use_count": 5, "within_days": 14.0, "confidence": 0.85, "access_count": 5, "conversations": 2,
-    }  # fmt: skip
+        "score": 0.65,
+        "use_count": 5,
+        "within_days": 14.0,
+        "confidence": 0.85,
+        "access_count": 5,
+        "conversations": 2,
+    }
 
 
 def test_five_uses_within_fourteen_days_keep_a_fact_for_long(memory: AgentMemory, clock: ManualClock) -> None:

@@ -25,15 +25,47 @@ TOLD = {
     "dog": "My dog Rex chewed the sofa.",
 }
 FINDS = [
-    ("Who uses Go?", "go"), ("R", "r"), ("is he doing AI", "ai"), ("C++", "cpp"), ("C#", "csharp"),
-    ("parse_config_file", "code"), ("loader.py", "code"), ("ABC-1234", "ticket"), ("где живёт сестра", "russian"),
-    ("花生", "chinese"), ("京都", "japanese"), ("القاهرة", "arabic"), ("Grossmutter München", "german"), ("rex", "dog"),
-]  # fmt: skip
+    ("Who uses Go?", "go"),
+    ("R", "r"),
+    ("is he doing AI", "ai"),
+    ("C++", "cpp"),
+    ("C#", "csharp"),
+    ("parse_config_file", "code"),
+    ("loader.py", "code"),
+    ("ABC-1234", "ticket"),
+    ("где живёт сестра", "russian"),
+    ("花生", "chinese"),
+    ("京都", "japanese"),
+    ("القاهرة", "arabic"),
+    ("Grossmutter München", "german"),
+    ("rex", "dog"),
+]
 ODD = [
-    "the of and is", "?", "...", "😀🎉", "'; DROP TABLE memory_records; --", '"AND" OR NEAR(', "\x00", "a", "%", "_",
-    "\u200b x", "x" * 10_000, "what " * 2_000, "花" * 10_000, "a\nb\tc", "\ud83d half a pair",
-    "SELECT * FROM users WHERE 1=1", "2026-13-45", "99999999999999999999", "NaN", "null", "١٢٣", "ﬁ", "İstanbul",
-]  # fmt: skip
+    "the of and is",
+    "?",
+    "...",
+    "😀🎉",
+    "'; DROP TABLE memory_records; --",
+    '"AND" OR NEAR(',
+    "\x00",
+    "a",
+    "%",
+    "_",
+    "\u200b x",
+    "x" * 10_000,
+    "what " * 2_000,
+    "花" * 10_000,
+    "a\nb\tc",
+    "\ud83d half a pair",
+    "SELECT * FROM users WHERE 1=1",
+    "2026-13-45",
+    "99999999999999999999",
+    "NaN",
+    "null",
+    "١٢٣",
+    "ﬁ",
+    "İstanbul",
+]
 
 
 @pytest.fixture(scope="module")

@@ -92,9 +92,15 @@ def test_an_accepted_claim_becomes_a_fact_with_its_sources(memory: AgentMemory, 
     turn = roof.store_turn("My sister Ann may live in Oslo.")
     ann = roof.upsert_entity({"name": "Ann"})
     proposed = {
-        "claim": "Ann lives in Oslo", "source": "rules", "confidence": 0.4, "source_turn_ids": [turn.id],
-        "source_spans": [[turn.id, 3, 30]], "entity_ids": [ann.id], "valid_from": START.isoformat(), "tags": None,
-    }  # fmt: skip
+        "claim": "Ann lives in Oslo",
+        "source": "rules",
+        "confidence": 0.4,
+        "source_turn_ids": [turn.id],
+        "source_spans": [[turn.id, 3, 30]],
+        "entity_ids": [ann.id],
+        "valid_from": START.isoformat(),
+        "tags": None,
+    }
     review = ask(roof, about, proposed=proposed, source_turn_ids=(turn.id,))
     assert (roof.remember("Oslo").facts, memory.semantic.facts()) == ((), [])
     decided = roof.semantic.resolve_review(review.id, "accept")
@@ -257,7 +263,7 @@ MALFORMED: dict[str, dict[str, Any]] = {
     "a span of no source": {"claim": "x", "source_spans": [["nowhere", 0, 1]]},
     "an end before the beginning": {"claim": "x", "valid_from": "2026-02-02", "valid_to": "2026-01-01"},
     "a date that is none": {"claim": "x", "valid_from": "soon"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("proposed", MALFORMED.values(), ids=MALFORMED)
@@ -311,8 +317,11 @@ def test_reviews_go_with_their_only_source_and_lose_one_of_several(memory: Agent
     lighter = left[kept.id]
     assert lighter.source_turn_ids == (second.id,)
     assert lighter.proposed == {
-        "claim": "Ann sings", "entity_ids": [], "source_turn_ids": [second.id], "source_spans": [[second.id, 0, 3]],
-    }  # fmt: skip
+        "claim": "Ann sings",
+        "entity_ids": [],
+        "source_turn_ids": [second.id],
+        "source_spans": [[second.id, 0, 3]],
+    }
     assert memory.semantic.resolve_review(kept.id, "accept").review_status == "accepted"
 
 
@@ -394,9 +403,12 @@ def test_nothing_is_left_of_the_reviews_and_glosses_of_an_erased_turn(home: Path
         put(memory, Gloss(id=kept.id, standalone=f"Tea after {MARK}.", source_turn_ids=(kept.id, "t")))
         for number, decision in enumerate(("accept", "reject", None)):
             review = ask(
-                memory, "doubtful", f"Is {MARK} {number} right?", source_turn_ids=("t",),
+                memory,
+                "doubtful",
+                f"Is {MARK} {number} right?",
+                source_turn_ids=("t",),
                 proposed={"claim": f"The code is {MARK} {number}", "source_turn_ids": ["t"]},
-            )  # fmt: skip
+            )
             if decision:
                 memory.semantic.resolve_review(review.id, decision)
         memory.flush()

@@ -46,8 +46,13 @@ def test_a_daily_summary_is_scheduled_shown_and_cancelled(memory: AgentMemory) -
     bot = memory.scoped(agent_id="bot")
     added = bot.schedules.add("daily summary", "0 9 * * *", "Summarise my day", "bot", timezone="Europe/Oslo")
     assert (added.name, added.cron, added.prompt, added.source, added.created_at, added.agent_id) == (
-        "daily summary", "0 9 * * *", "Summarise my day", "bot", START, "bot",
-    )  # fmt: skip
+        "daily summary",
+        "0 9 * * *",
+        "Summarise my day",
+        "bot",
+        START,
+        "bot",
+    )
     assert added.next_at == NINE - timedelta(hours=1)
     assert memory.schedules.list() == [added]
     removed = memory.schedules.remove("daily summary")
@@ -77,14 +82,18 @@ def test_a_name_is_given_once_to_a_user(memory: AgentMemory) -> None:
 def test_what_cannot_be_scheduled_is_refused_by_the_name_of_its_field(memory: AgentMemory) -> None:
     add = memory.schedules.add
     for field, wrong in (
-        ("cron", lambda: add("x", "0 25 * * *", "y")), ("cron", lambda: add("x", "0 9 * * *", "y", every=5)),
-        ("cron", lambda: add("x", prompt="y")), ("prompt", lambda: add("x", "0 9 * * *", " ")),
-        ("timezone", lambda: add("x", "0 9 * * *", "y", timezone="Oslo")), ("name", lambda: add(" ", every=60)),
-        ("missed", lambda: add("x", "0 9 * * *", "y", missed="all")), ("every", lambda: add("x", every=0.5)),
+        ("cron", lambda: add("x", "0 25 * * *", "y")),
+        ("cron", lambda: add("x", "0 9 * * *", "y", every=5)),
+        ("cron", lambda: add("x", prompt="y")),
+        ("prompt", lambda: add("x", "0 9 * * *", " ")),
+        ("timezone", lambda: add("x", "0 9 * * *", "y", timezone="Oslo")),
+        ("name", lambda: add(" ", every=60)),
+        ("missed", lambda: add("x", "0 9 * * *", "y", missed="all")),
+        ("every", lambda: add("x", every=0.5)),
         ("every", lambda: add("x", every=timedelta(days=9999))),
         ("every", lambda: add("x", every="soon")),  # type: ignore[arg-type]
         ("callback", lambda: memory.schedules.on_due("print")),  # type: ignore[arg-type]
-    ):  # fmt: skip
+    ):
         with pytest.raises(InvalidRecord) as refused:
             wrong()
         assert refused.value.field == field
@@ -130,9 +139,10 @@ def test_missed_runs_are_made_up_for_once_or_not_at_all(memory: AgentMemory, clo
     assert claims["skip"] is None
     assert claims["once"].running == NINE
     assert {item.name: item.next_at for item in memory.schedules.list()} == {
-        "once": NINE + timedelta(days=4), "skip": NINE + timedelta(days=4),
+        "once": NINE + timedelta(days=4),
+        "skip": NINE + timedelta(days=4),
         "pulse": NINE + timedelta(days=3, hours=1),  # in step with its first one
-    }  # fmt: skip
+    }
     memory.schedules.mark_done(claims["once"])
     clock.time = NINE + timedelta(days=4, hours=5)  # one run is late, none is missed
     assert {due.name for due in memory.schedules.due()} == {"once", "skip"}
@@ -172,8 +182,10 @@ def test_without_anybody_to_take_it_a_run_lies_in_the_session_store(memory: Agen
     handed(memory)
     found = kept(memory, "walk")
     assert (found["prompt"], found["due_at"], found["user_id"]) == (
-        "Take a walk", (NINE - timedelta(hours=1)).isoformat(), "alice",
-    )  # fmt: skip
+        "Take a walk",
+        (NINE - timedelta(hours=1)).isoformat(),
+        "alice",
+    )
 
 
 def test_a_function_of_the_program_takes_what_is_due(memory: AgentMemory, clock: ManualClock) -> None:
@@ -300,9 +312,19 @@ def test_a_service_that_is_away_is_told_in_the_audit(home: Path) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["http://example.com/x", "http://127.0.0.1.example.com", "http://10.0.0.1", "ftp://localhost", "localhost:8000",
-     "http://0.0.0.0", "http://localhost@example.com", "http://", "http://localhost:99999", "http://169.254.169.254/"],
-)  # fmt: skip
+    [
+        "http://example.com/x",
+        "http://127.0.0.1.example.com",
+        "http://10.0.0.1",
+        "ftp://localhost",
+        "localhost:8000",
+        "http://0.0.0.0",
+        "http://localhost@example.com",
+        "http://",
+        "http://localhost:99999",
+        "http://169.254.169.254/",
+    ],
+)
 def test_no_service_elsewhere_is_told_anything(url: str) -> None:
     with pytest.raises(ConfigError, match=r"worker\.webhook"):
         load_settings(worker={"webhook": url})

@@ -88,7 +88,7 @@ PLACES: dict[str, Place] = {
     "a misspelled vendor": lambda secret: {"llm": f"comand:cat {secret}"},
     "no vendor": lambda secret: {"llm": f"cat {secret}"},
     "with a slash": lambda secret: {"llm": command(secret).replace(":", "/", 1)},
-}  # fmt: skip
+}
 
 
 def spelled(given: Mapping[str, Any], source: str, folder: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:

@@ -73,9 +73,7 @@ def test_a_turn_is_one_transaction_of_the_log_and_its_vectors(
         assert "whole" in {item.record.id: item.why for item in found.items}[turn.id]
 
 
-def test_vectors_that_a_failing_postgres_lost_are_made_again_by_the_next_recall(
-    home: Path, stack: Stack
-) -> None:  # fmt: skip
+def test_vectors_that_a_failing_postgres_lost_are_made_again_by_the_next_recall(home: Path, stack: Stack) -> None:
     """Their commit does not wait for the disk. The process that wrote them does not trust what it remembers."""
     with opened(home, stack) as memory, psycopg.connect(stack.log_url, autocommit=True) as owner:
         served = engine_of(memory).vector_projections[0]

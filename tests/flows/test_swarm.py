@@ -117,16 +117,22 @@ async def test_agents_that_announce_the_same_at_once_make_one_fact(home: Path) -
 @pytest.mark.parametrize(
     "turn",
     [
-        {"content": "[ANNOUNCE] x y", "role": "user"}, {"content": "[ANNOUNCE] x y", "role": "tool"},
-        {"content": "[ANNOUNCE] x y", "role": "system"}, {"content": "I say [ANNOUNCE] x y", "role": "assistant"},
-        {"content": "> [ANNOUNCE] x y", "role": "assistant"}, {"content": '"[ANNOUNCE] x y"', "role": "assistant"},
-        {"content": "```\n[ANNOUNCE] x y\n```", "role": "assistant"}, {"content": "[announce] x", "role": "assistant"},
+        {"content": "[ANNOUNCE] x y", "role": "user"},
+        {"content": "[ANNOUNCE] x y", "role": "tool"},
+        {"content": "[ANNOUNCE] x y", "role": "system"},
+        {"content": "I say [ANNOUNCE] x y", "role": "assistant"},
+        {"content": "> [ANNOUNCE] x y", "role": "assistant"},
+        {"content": '"[ANNOUNCE] x y"', "role": "assistant"},
+        {"content": "```\n[ANNOUNCE] x y\n```", "role": "assistant"},
+        {"content": "[announce] x", "role": "assistant"},
         {"content": "~~~~ text\n[ANNOUNCE] x\n~~~\n[ANNOUNCE] y\n~~~~", "role": "assistant"},
-        {"content": "    [ANNOUNCE] x y", "role": "assistant"}, {"content": "[ANNOUNCE]", "role": "assistant"},
-        {"content": "\t[ANNOUNCE] x y", "role": "assistant"}, {"content": "`[ANNOUNCE] x y`", "role": "assistant"},
+        {"content": "    [ANNOUNCE] x y", "role": "assistant"},
+        {"content": "[ANNOUNCE]", "role": "assistant"},
+        {"content": "\t[ANNOUNCE] x y", "role": "assistant"},
+        {"content": "`[ANNOUNCE] x y`", "role": "assistant"},
         {"content": "[ANNOUNCE] x y", "role": "assistant", "metadata": {"imported": True}},
     ],
-)  # fmt: skip
+)
 def test_what_is_no_word_of_an_agent_is_not_announced(memory: AgentMemory, turn: dict[str, object]) -> None:
     memory.scoped(agent_id="bot").store_turn(turn)
     assert swarm(memory) == []
@@ -137,8 +143,10 @@ def test_lines_count_behind_code_and_of_every_role_of_an_agent(memory: AgentMemo
     memory.store_turn({"content": "[ANNOUNCE] three", "role": "planner", "agent_id": "bot"})
     memory.store_turn({"content": "[ANNOUNCE] four", "role": "planner"})
     assert [(fact.claim, fact.source) for fact in swarm(memory)] == [
-        ("one", "assistant"), ("two", "assistant"), ("three", "bot"),
-    ]  # fmt: skip
+        ("one", "assistant"),
+        ("two", "assistant"),
+        ("three", "bot"),
+    ]
 
 
 def test_a_turn_that_is_stored_again_announces_nothing_again(memory: AgentMemory) -> None:

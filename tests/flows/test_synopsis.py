@@ -75,11 +75,17 @@ def test_says_who_the_user_is_and_what_goes_on(memory: AgentMemory) -> None:
     memory.add_goal({"description": "win the lottery", "goal_status": "abandoned"})
     memory.update_profile(preferences={"tone": "short"})
     assert str(memory.synopsis()).splitlines() == [
-        "# About the user", "- preferences: tone short", "- The user is called Mia Berg", "- Ann is a doctor",
-        "- The user lives in Oslo", "- The user prefers tea", "# What the user is up to",
+        "# About the user",
+        "- preferences: tone short",
+        "- The user is called Mia Berg",
+        "- Ann is a doctor",
+        "- The user lives in Oslo",
+        "- The user prefers tea",
+        "# What the user is up to",
         "- Goal: learn Norwegian (by 31 March 2026)",
-        "- On 1 March 2026: user: We packed the tent and the stove for Norway.", "- The user has a cold",
-    ]  # fmt: skip
+        "- On 1 March 2026: user: We packed the tent and the stove for Norway.",
+        "- The user has a cold",
+    ]
 
 
 def test_what_does_not_hold_is_not_said(memory: AgentMemory, clock: ManualClock) -> None:
@@ -105,10 +111,12 @@ def test_each_scope_is_told_what_it_may_read(memory: AgentMemory) -> None:
     memory.scoped(channel="work").learn_fact("The user ships on Friday")
     for _ in range(2):  # as it is put together, and as it is stored
         told = {
-            "all": str(memory.synopsis()), "work": str(memory.scoped(channel="work").synopsis()),
-            "cook": str(cook.synopsis()), "other": str(memory.scoped(agent_id="nurse").synopsis()),
+            "all": str(memory.synopsis()),
+            "work": str(memory.scoped(channel="work").synopsis()),
+            "cook": str(cook.synopsis()),
+            "other": str(memory.scoped(agent_id="nurse").synopsis()),
             "stranger": str(memory.scoped(user_id="stranger").synopsis()),
-        }  # fmt: skip
+        }
         assert {name for name, text in told.items() if "Oslo" in text} == {"all", "work", "cook", "other"}
         assert {name for name, text in told.items() if "cilantro" in text} == {"cook"}
         assert {name for name, text in told.items() if "Friday" in text} == {"work"}

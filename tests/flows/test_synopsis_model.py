@@ -71,8 +71,11 @@ def test_is_worded_by_the_model_and_paid_for(memory: AgentMemory) -> None:
     assert report.usage["synopsis"].calls == 1
     said = memory.synopsis()
     assert str(said).splitlines() == [
-        "# About the user", "- Mia Berg eats no fish.", "# What the user is up to", "- The goal is to learn Norwegian.",
-    ]  # fmt: skip
+        "# About the user",
+        "- Mia Berg eats no fish.",
+        "# What the user is up to",
+        "- The goal is to learn Norwegian.",
+    ]
     assert (said.identity.made_by, said.context.made_by) == (SPEC, SPEC)
     assert {kind for kind, _ in said.identity.sentences[0].grounds} == {"Fact"}
     (request,) = llm.requests

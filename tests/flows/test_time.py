@@ -20,10 +20,13 @@ REPLIES = {
     "expansion": {"statements": ["Ann drinks milk at work.", "Ann drinks coffee at work."]},
     "decompose": {"parts": ["Does Ann drink tea?", "Does Ann drink juice?"]},
     "self_query": {
-        "first_day": "2026-03-01", "last_day": "2026-03-09", "kinds": ["fact"], "entities": ["Ann"],
+        "first_day": "2026-03-01",
+        "last_day": "2026-03-09",
+        "kinds": ["fact"],
+        "entities": ["Ann"],
         "keywords": ["tea", "coffee", "juice", "milk"],
     },
-}  # fmt: skip
+}
 
 
 class Life:

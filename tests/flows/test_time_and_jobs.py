@@ -23,14 +23,26 @@ from agentmem.stores.admin import RawUsage
 from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_state, run
 
 SAID = (
-    "I live in Porto now.", "I live in Oslo now.", "My sister Anna lives in Graz.", "I love rock climbing.",
-    "I adopted a parrot named Figaro.", "From now on, answer in French.", "Please never use emojis.", "Hello there!",
-    "I work at Brightwell as a nurse.", "Always keep answers short.",
-)  # fmt: skip
+    "I live in Porto now.",
+    "I live in Oslo now.",
+    "My sister Anna lives in Graz.",
+    "I love rock climbing.",
+    "I adopted a parrot named Figaro.",
+    "From now on, answer in French.",
+    "Please never use emojis.",
+    "Hello there!",
+    "I work at Brightwell as a nurse.",
+    "Always keep answers short.",
+)
 CLAIMS = (
-    "Alice's car is on level 3.", "It rains in Porto.", "Alice is packing for the ferry.", "Alice has a cold.",
-    "Jonas plays the cello in the orchestra.", "Jonas plays cello in the orchestra.", "Alice is allergic to peanuts.",
-)  # fmt: skip
+    "Alice's car is on level 3.",
+    "It rains in Porto.",
+    "Alice is packing for the ferry.",
+    "Alice has a cold.",
+    "Jonas plays the cello in the orchestra.",
+    "Jonas plays cello in the orchestra.",
+    "Alice is allergic to peanuts.",
+)
 STEPS = st.one_of(
     st.tuples(st.just("say"), st.sampled_from(SAID)),
     st.tuples(st.just("fleeting"), st.sampled_from(CLAIMS)),

@@ -25,9 +25,12 @@ from tests.flows.test_idempotency import Ground
 
 OPERATIONS: dict[str, Callable[[Ground], Any]] = {
     "store_turn": lambda g: g.memory.store_turn("a third turn"),
-    "store_turns in new conversations": lambda g: g.memory.store_turns([
-        {"content": "x", "conversation_id": "new"}, {"content": "y", "conversation_id": "newer"},
-    ]),
+    "store_turns in new conversations": lambda g: g.memory.store_turns(
+        [
+            {"content": "x", "conversation_id": "new"},
+            {"content": "y", "conversation_id": "newer"},
+        ]
+    ),
     "learn_fact": lambda g: g.memory.learn_fact("Eve sings", entity_ids=[g.ann], source_turn_ids=[g.turn.id]),
     "learn_fact known": lambda g: g.memory.learn_fact("Ann sings", source_turn_ids=[g.turn.id]),
     "update_fact": lambda g: g.memory.semantic.update_fact(g.fact.id, tags=["a"]),
@@ -57,7 +60,7 @@ OPERATIONS: dict[str, Callable[[Ground], Any]] = {
     "delete_conversation": lambda g: g.memory.episodic.delete_conversation(g.turn.conversation_id),
     "restore": lambda g: g.memory.restore(g.gone),
     "undo": lambda g: g.memory.undo(g.other.operation_id),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

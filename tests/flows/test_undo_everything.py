@@ -69,10 +69,12 @@ class World:
         for about in ALLOWED_DECISIONS:
             pair = (names[0], names[1])
             review = Review(
-                id=same_entity_review_id("x", *pair) if about == "same_entity" else f"review {about}", about=about,
-                question=f"Is it {about}?", proposed={"claim": f"Ann {about}", "source_turn_ids": [turns[1].id]},
+                id=same_entity_review_id("x", *pair) if about == "same_entity" else f"review {about}",
+                about=about,
+                question=f"Is it {about}?",
+                proposed={"claim": f"Ann {about}", "source_turn_ids": [turns[1].id]},
                 record_ids=pair if about == "same_entity" else (self.pick("Fact", len(about)),),
-            )  # fmt: skip
+            )
             self.note(put(memory, review))
 
     def note(self, made: Any) -> Any:
@@ -115,12 +117,13 @@ STEPS: dict[str, Step] = {
     "update_fact": lambda w, a, b: w.roof.semantic.update_fact(w.pick("Fact", a), claim=CLAIMS[b % 6]),
     "update_fact tags": lambda w, a, b: w.roof.semantic.update_fact(w.pick("Fact", a), tags=[str(b)]),
     "supersede_fact": lambda w, a, b: w.roof.semantic.supersede_fact(w.pick("Fact", a), CLAIMS[b % 6]),
-    "correct_fact": lambda w, a,
-    b: w.roof.semantic.supersede_fact(w.pick("Fact", a), CLAIMS[b % 6], is_correction=True), "boost_salience": lambda w,
-    a, b: w.roof.semantic.boost_salience(w.pick("Fact", a), 0.1 * (1 + b % 3)), "promote_to_global": lambda w, a,
-    b: w.roof.semantic.promote_to_global(w.pick("Fact", 3 + a % 2), "known"), "upsert_entity": lambda w, a,
-    b: w.memory.upsert_entity({"name": f"Entity {a % 3}", "aliases": [f"E{b % 3}"]}), "relate": lambda w, a,
-    b: (w.roof if a % 3 else w.memory).semantic.relate(
+    "correct_fact": lambda w, a, b: w.roof.semantic.supersede_fact(
+        w.pick("Fact", a), CLAIMS[b % 6], is_correction=True
+    ),
+    "boost_salience": lambda w, a, b: w.roof.semantic.boost_salience(w.pick("Fact", a), 0.1 * (1 + b % 3)),
+    "promote_to_global": lambda w, a, b: w.roof.semantic.promote_to_global(w.pick("Fact", 3 + a % 2), "known"),
+    "upsert_entity": lambda w, a, b: w.memory.upsert_entity({"name": f"Entity {a % 3}", "aliases": [f"E{b % 3}"]}),
+    "relate": lambda w, a, b: (w.roof if a % 3 else w.memory).semantic.relate(
         w.pick("Entity", a), ("KNOWS", "likes")[b % 2], w.pick("Entity", b)
     ),
     "merge_entities": lambda w, a, b: w.memory.semantic.merge_entities(w.pick("Entity", a), w.pick("Entity", b)),
@@ -134,21 +137,53 @@ STEPS: dict[str, Step] = {
     "delete_conversation": lambda w, a, b: w.roof.episodic.delete_conversation(f"c{a % 3}"),
     "restore conversation": lambda w, a, b: w.roof.restore(f"c{a % 3}"),
     "undo": lambda w, a, b: w.roof.undo(w.operations[a % len(w.operations)]) if w.operations else None,
-}  # fmt: skip
+}
 
 # Each verb once, and those with several effects for each of them. Every one of these writes.
 EACH = [
-    ("store_turn", 0, 0), ("store_turns", 2, 1), ("learn_fact", 3, 2), ("learn_fact", 0, 1),
-    ("learn_fact source", 4, 1), ("learn_fact premise", 5, 0), ("update_fact tags", 0, 1), ("update_fact", 1, 5),
-    ("supersede_fact", 2, 4), ("correct_fact", 0, 3), ("boost_salience", 3, 0), ("promote_to_global", 0, 0),
-    ("upsert_entity", 0, 0), ("upsert_entity", 0, 1), ("relate", 0, 1), ("relate", 1, 0), ("relate", 2, 0),
-    ("merge_entities", 0, 1), ("relate", 2, 1), ("split_entity", 1, 0), ("merge_entities", 2, 0),
-    ("split_entity", 2, 0), ("add_goal", 0, 0), ("complete_goal", 1, 0), ("update_profile", 0, 0),
-    ("update_profile", 1, 1), ("resolve_review", 0, 0), ("resolve_review", 1, 1), ("resolve_review", 2, 0),
-    ("resolve_review", 3, 0), ("resolve_review", 4, 0), ("forget", 0, 0), ("forget", 1, 2), ("forget", 2, 1),
-    ("forget", 3, 0), ("forget", 4, 0), ("forget", 5, 0), ("restore", 0, 0), ("restore", 4, 0),
-    ("delete_conversation", 0, 0), ("restore conversation", 0, 0), ("undo", 0, 0),
-]  # fmt: skip
+    ("store_turn", 0, 0),
+    ("store_turns", 2, 1),
+    ("learn_fact", 3, 2),
+    ("learn_fact", 0, 1),
+    ("learn_fact source", 4, 1),
+    ("learn_fact premise", 5, 0),
+    ("update_fact tags", 0, 1),
+    ("update_fact", 1, 5),
+    ("supersede_fact", 2, 4),
+    ("correct_fact", 0, 3),
+    ("boost_salience", 3, 0),
+    ("promote_to_global", 0, 0),
+    ("upsert_entity", 0, 0),
+    ("upsert_entity", 0, 1),
+    ("relate", 0, 1),
+    ("relate", 1, 0),
+    ("relate", 2, 0),
+    ("merge_entities", 0, 1),
+    ("relate", 2, 1),
+    ("split_entity", 1, 0),
+    ("merge_entities", 2, 0),
+    ("split_entity", 2, 0),
+    ("add_goal", 0, 0),
+    ("complete_goal", 1, 0),
+    ("update_profile", 0, 0),
+    ("update_profile", 1, 1),
+    ("resolve_review", 0, 0),
+    ("resolve_review", 1, 1),
+    ("resolve_review", 2, 0),
+    ("resolve_review", 3, 0),
+    ("resolve_review", 4, 0),
+    ("forget", 0, 0),
+    ("forget", 1, 2),
+    ("forget", 2, 1),
+    ("forget", 3, 0),
+    ("forget", 4, 0),
+    ("forget", 5, 0),
+    ("restore", 0, 0),
+    ("restore", 4, 0),
+    ("delete_conversation", 0, 0),
+    ("restore conversation", 0, 0),
+    ("undo", 0, 0),
+]
 
 
 @contextmanager

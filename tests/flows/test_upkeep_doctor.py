@@ -77,9 +77,24 @@ async def test_a_healthy_store_is_fine_closed_and_in_use(home: Path) -> None:
         assert [item for item in found if item.level == "error"] == []
     names = [item.check for item in await diagnose(load_settings(home=home))]
     assert names == [
-        "store", "permissions", "disk", "library", "integrity", "schema", "store_id", "sizes", "invariants", "words",
-        "graph", "lag", "parked", "clock", "leases", "session", "embedder",
-    ]  # fmt: skip
+        "store",
+        "permissions",
+        "disk",
+        "library",
+        "integrity",
+        "schema",
+        "store_id",
+        "sizes",
+        "invariants",
+        "words",
+        "graph",
+        "lag",
+        "parked",
+        "clock",
+        "leases",
+        "session",
+        "embedder",
+    ]
 
 
 async def test_no_store_is_no_error_and_none_is_made(home: Path) -> None:
@@ -115,8 +130,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "DELETE FROM memory_records WHERE kind = 'Entity'": ("invariants", "should be current"),
     "UPDATE memory_records SET seq = 1 WHERE kind = 'Entity'": ("invariants", "older than their last version"),
     "UPDATE memory_users SET slots = 2": ("invariants", "beyond"),
-    "UPDATE memory_versions SET id = 'x' WHERE rowid = (SELECT max(rowid) FROM memory_versions WHERE payload <> '')":
-        ("invariants", "without their version"),
+    "UPDATE memory_versions SET id = 'x' WHERE rowid = (SELECT max(rowid) FROM memory_versions WHERE payload <> '')": (
+        "invariants",
+        "without their version",
+    ),
     "UPDATE memory_versions SET erased = 1 WHERE kind = 'Entity'": ("invariants", "still there"),
     "DELETE FROM word_tail WHERE slot = (SELECT min(slot) FROM word_tail)": ("words", "without words"),
     "INSERT INTO word_tail VALUES ('alice', 77, '{\"secret\": 1}')": ("words", "are gone"),
@@ -129,7 +146,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "UPDATE projection_watermarks SET seq = 99": ("lag", "ahead"),
     "INSERT INTO projection_watermarks VALUES ('graph', 'alice', 0, 0)": ("lag", "cleared"),
     "UPDATE store_meta SET value = 'hsah:v1:64' WHERE name = 'embedder'": ("embedder", "hsah"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("statement", WRONG)

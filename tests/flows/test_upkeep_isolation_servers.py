@@ -31,7 +31,7 @@ async def test_strangers_come_to_other_servers_and_change_nothing(
         with pytest.raises(ConfigError, match="in use"):
             await verify_isolation(
                 memory.engine, memory.scope, strangers=10, scratch_urls=(stack.log_url, own_neo4j.url)
-            )  # fmt: skip
+            )
         report = await verify_isolation(
             memory.engine, memory.scope, strangers=300, scratch_urls=(postgres_database, own_neo4j.url)
         )

@@ -59,8 +59,10 @@ def ranking(bundle: MemoryBundle) -> list[Any]:
 
 
 async def some_history(memory: AsyncAgentMemory) -> None:
-    turns = [{"content": f"We met {name} at the {place}?", "speaker": "Ann", "conversation_id": place, "turn_id": name}
-             for name, place in (("Bo", "lake"), ("Cy", "lake"), ("Di", "shop"))]  # fmt: skip
+    turns = [
+        {"content": f"We met {name} at the {place}?", "speaker": "Ann", "conversation_id": place, "turn_id": name}
+        for name, place in (("Bo", "lake"), ("Cy", "lake"), ("Di", "shop"))
+    ]
     await memory.store_turns(turns)
     likes = await memory.learn_fact("Ann likes tea", source_turn_ids=["Bo"], confidence=0.7)
     await memory.semantic.supersede_fact(likes.id, "Ann likes coffee")
@@ -189,12 +191,14 @@ BROKEN: dict[str, tuple[str, Callable[[list[str]], list[str]]]] = {
     "a slot of another": ("slot", edited(2, lambda v: v["versions"][0].update(slot=0))),
     "a slot beyond": ("slot", edited(1, lambda v: v["versions"][0].update(slot=999))),
     "time running backwards": ("at", edited(2, lambda v: v.update(at=0))),
-    "an id used twice": ("change_id", lambda lines: edited(
-        2, lambda v: v.update(change_id=json.loads(lines[1])["change_id"]))(lines)),
+    "an id used twice": (
+        "change_id",
+        lambda lines: edited(2, lambda v: v.update(change_id=json.loads(lines[1])["change_id"]))(lines),
+    ),
     "two turns in one place": ("record", edited(2, lambda v: v["versions"][0]["record"].update(index=0))),
     "another count": ("changes", edited(-1, lambda v: v.update(usage=99))),
     "usage of nothing": ("id", edited(-2, lambda v: v.update(id="nobody"))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", BROKEN)
@@ -216,9 +220,31 @@ async def test_a_bad_file_is_refused_with_line_and_field_and_nothing_is_written(
 WORDS = st.sampled_from(["tea", "lake", "Ann", "2024", "Go", "не", "茶", "x\u0000y", "café", "why?"])
 TEXT = st.lists(WORDS, min_size=1, max_size=5).map(" ".join)
 NUMBER = st.integers(0, 9)
-STEPS = st.lists(st.tuples(st.sampled_from(
-    ["turn", "turns", "fact", "supersede", "entity", "goal", "profile", "forget", "erase", "restore", "undo", "recall",
-     "relate", "erase_user"]), TEXT, NUMBER), max_size=14)  # fmt: skip
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                "turn",
+                "turns",
+                "fact",
+                "supersede",
+                "entity",
+                "goal",
+                "profile",
+                "forget",
+                "erase",
+                "restore",
+                "undo",
+                "recall",
+                "relate",
+                "erase_user",
+            ]
+        ),
+        TEXT,
+        NUMBER,
+    ),
+    max_size=14,
+)
 
 
 async def act(memory: AsyncAgentMemory, step: str, text: str, n: int, seen: list[Any]) -> Any:

@@ -23,9 +23,21 @@ async def test_stats_count_what_is_there(home: Path) -> None:
         await memory.scoped(user_id="bob").store_turn("not counted")
         found = await read_stats(memory.engine, memory.scope)
         assert list(found) == [
-            "user_id", "records", "status", "channels", "conversations", "journal", "words", "vectors", "bytes", "lag",
-            "embedder", "embedder_next", "store_id", "last_activity",
-        ]  # fmt: skip
+            "user_id",
+            "records",
+            "status",
+            "channels",
+            "conversations",
+            "journal",
+            "words",
+            "vectors",
+            "bytes",
+            "lag",
+            "embedder",
+            "embedder_next",
+            "store_id",
+            "last_activity",
+        ]
         assert found["records"] == {"Conversation": 2, "Fact": 1, "Turn": 6}
         assert found["channels"] == {"_global": 8, "work": 1}
         assert (found["conversations"], found["words"]["records"]) == (2, 7)

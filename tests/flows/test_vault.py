@@ -72,9 +72,13 @@ def test_the_note_of_a_fact(memory: AgentMemory, vault: Path, clock: ManualClock
     ann = memory.upsert_entity({"name": "Ann [the] boss", "type": "person"})
     began = clock.time
     fact = memory.learn_fact(
-        "Ann takes her coffee black", tier="short", confidence=0.95, tags=["hot drinks", "2026"],
-        source_turn_ids=[turn.id], entity_ids=[ann.id],
-    )  # fmt: skip
+        "Ann takes her coffee black",
+        tier="short",
+        confidence=0.95,
+        tags=["hot drinks", "2026"],
+        source_turn_ids=[turn.id],
+        entity_ids=[ann.id],
+    )
     now = clock.advance(days=4)
     for _ in range(5):
         memory.curation.touch(fact.id)
@@ -87,9 +91,15 @@ def test_the_note_of_a_fact(memory: AgentMemory, vault: Path, clock: ManualClock
     said = yaml.safe_load(front)
     assert said.pop("content_hash")
     assert said == {
-        "id": fact.id, "user": "alice", "channel": "_global", "created": began, "promoted_at": now,
-        "tags": ["agentmem", "hot-drinks"], "confidence": 0.95, "sources": [turn.id],
-    }  # fmt: skip
+        "id": fact.id,
+        "user": "alice",
+        "channel": "_global",
+        "created": began,
+        "promoted_at": now,
+        "tags": ["agentmem", "hot-drinks"],
+        "confidence": 0.95,
+        "sources": [turn.id],
+    }
     assert body == BODY.format(ann=ann.id, turn=turn.id)
 
 
@@ -131,9 +141,16 @@ def test_what_somebody_edited_is_left_as_it_is(memory: AgentMemory, vault: Path)
 
 
 CLAIMS = (
-    "../../etc/passwd", "..", "/etc/passwd", 'a\\b:c*?"<>|', ".hidden", "🎉", "\u202e\u2066", "日本語" * 100,
+    "../../etc/passwd",
+    "..",
+    "/etc/passwd",
+    'a\\b:c*?"<>|',
+    ".hidden",
+    "🎉",
+    "\u202e\u2066",
+    "日本語" * 100,
     "x" * 5000,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("claim", CLAIMS)

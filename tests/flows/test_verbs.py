@@ -64,17 +64,46 @@ FACES = [
     (Curation, SyncCuration),
 ]
 WRITES = [
-    AsyncAgentMemory.store_turn, AsyncAgentMemory.store_turns, AsyncAgentMemory.learn_fact, AsyncAgentMemory.restore,
-    AsyncAgentMemory.upsert_entity, AsyncAgentMemory.add_goal, AsyncAgentMemory.complete_goal, AsyncAgentMemory.forget,
-    AsyncAgentMemory.update_profile, AsyncAgentMemory.undo, AsyncAgentMemory.observe_usage, SemanticMemory.update_fact,
-    SemanticMemory.supersede_fact, SemanticMemory.boost_salience, SemanticMemory.relate,
-    SemanticMemory.promote_to_global, EpisodicMemory.delete_conversation, Curation.touch, Curation.merge,
-    Curation.promote, EpisodicMemory.clear_channel, AsyncAgentMemory.announce, Goals.update, Goals.record_progress,
-    Goals.block, Goals.unblock, Schedules.add, Schedules.add_heartbeat, Schedules.pause, Schedules.resume,
-    Schedules.remove, WorkingMemory.set_active_goal, AsyncAgentMemory.reflect, ProceduralMemory.record_invocation,
-    ProceduralMemory.learn_strategy, ProceduralMemory.reinforce_strategy, ProceduralMemory.stage_candidate,
-    ProceduralMemory.accept_procedure, ProceduralMemory.retire_procedure,
-]  # fmt: skip
+    AsyncAgentMemory.store_turn,
+    AsyncAgentMemory.store_turns,
+    AsyncAgentMemory.learn_fact,
+    AsyncAgentMemory.restore,
+    AsyncAgentMemory.upsert_entity,
+    AsyncAgentMemory.add_goal,
+    AsyncAgentMemory.complete_goal,
+    AsyncAgentMemory.forget,
+    AsyncAgentMemory.update_profile,
+    AsyncAgentMemory.undo,
+    AsyncAgentMemory.observe_usage,
+    SemanticMemory.update_fact,
+    SemanticMemory.supersede_fact,
+    SemanticMemory.boost_salience,
+    SemanticMemory.relate,
+    SemanticMemory.promote_to_global,
+    EpisodicMemory.delete_conversation,
+    Curation.touch,
+    Curation.merge,
+    Curation.promote,
+    EpisodicMemory.clear_channel,
+    AsyncAgentMemory.announce,
+    Goals.update,
+    Goals.record_progress,
+    Goals.block,
+    Goals.unblock,
+    Schedules.add,
+    Schedules.add_heartbeat,
+    Schedules.pause,
+    Schedules.resume,
+    Schedules.remove,
+    WorkingMemory.set_active_goal,
+    AsyncAgentMemory.reflect,
+    ProceduralMemory.record_invocation,
+    ProceduralMemory.learn_strategy,
+    ProceduralMemory.reinforce_strategy,
+    ProceduralMemory.stage_candidate,
+    ProceduralMemory.accept_procedure,
+    ProceduralMemory.retire_procedure,
+]
 
 
 def verbs(cls: type) -> dict[str, Any]:
@@ -119,11 +148,13 @@ def test_turns_are_stored_verbatim_in_order_in_one_conversation(memory: AgentMem
 
 
 def test_a_list_of_turns_may_span_conversations_and_is_one_operation(memory: AgentMemory) -> None:
-    stored = memory.store_turns([
-        {"content": "one", "conversation_id": "a"},
-        Turn(content="two", conversation_id="b", timestamp=datetime(2020, 1, 1, tzinfo=UTC)),
-        {"content": "three", "conversation_id": "a", "timestamp": datetime(2020, 1, 2)},
-    ])  # fmt: skip
+    stored = memory.store_turns(
+        [
+            {"content": "one", "conversation_id": "a"},
+            Turn(content="two", conversation_id="b", timestamp=datetime(2020, 1, 1, tzinfo=UTC)),
+            {"content": "three", "conversation_id": "a", "timestamp": datetime(2020, 1, 2)},
+        ]
+    )
     assert [(turn.conversation_id, turn.index) for turn in stored] == [("a", 0), ("b", 0), ("a", 1)]
     assert len({turn.operation_id for turn in stored}) == 1
     assert stored[2].timestamp == datetime(2020, 1, 2, tzinfo=UTC), "a naive moment is UTC"

@@ -83,9 +83,7 @@ async def test_everybody_is_read_once_and_the_idle_cost_nothing(tmp_path: Path) 
         assert (last.users, last.counts["turns"]) == (1, 1)
 
 
-async def test_a_run_goes_on_until_nobody_waits(
-    tmp_path: Path, dropped: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+async def test_a_run_goes_on_until_nobody_waits(tmp_path: Path, dropped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "USER_BATCH_SIZE", 3)
     async with crowd(tmp_path, 8) as memory:
         report = await only(memory, "dropped_in")

@@ -34,8 +34,11 @@ async def test_two_workers_read_each_turn_once_and_every_job_runs(home: Path, st
         assert ran == {*both[0].jobs}
         for user in users:
             view = memory.scoped(user_id=user)
-            glosses = [entry for entry in await memory.engine.log.changes(view.scope, 0, 1000)
-                       if any(stored.record.kind == "Gloss" for stored in entry.upserts)]  # fmt: skip
+            glosses = [
+                entry
+                for entry in await memory.engine.log.changes(view.scope, 0, 1000)
+                if any(stored.record.kind == "Gloss" for stored in entry.upserts)
+            ]
             assert len(glosses) == 1
             claims = [fact.claim for fact in await view.semantic.facts()]
             assert sorted(claims) == sorted({*claims})

@@ -19,9 +19,13 @@ from tests.fakes.moody_embedder import FlakyEmbedder
 from tests.flows.given import START, ManualClock, engine_of, open_memory
 
 PARTS = (
-    "The flight LH 454 leaves Frankfurt at 10:15.", "It will snow in Oslo on Friday.", "The invoice 77 is not paid.",
-    "The museum is closed on Mondays.", "A taxi to the airport costs 42 euros.", "Olga's birthday is 3 May.",
-)  # fmt: skip
+    "The flight LH 454 leaves Frankfurt at 10:15.",
+    "It will snow in Oslo on Friday.",
+    "The invoice 77 is not paid.",
+    "The museum is closed on Mondays.",
+    "A taxi to the airport costs 42 euros.",
+    "Olga's birthday is 3 May.",
+)
 USERS = count(1)
 
 
@@ -56,9 +60,13 @@ def test_outputs_are_found_by_meaning(memory: AgentMemory, clock: ManualClock) -
     best = found[0]
     assert best.output.text == PARTS[0]
     assert best.output.model_dump(exclude={"id"}) == {
-        "text": PARTS[0], "source": "browser", "metadata": {"page": 0}, "channel": "trip", "conversation_id": "c",
+        "text": PARTS[0],
+        "source": "browser",
+        "metadata": {"page": 0},
+        "channel": "trip",
+        "conversation_id": "c",
         "at": clock.time,
-    }  # fmt: skip
+    }
     scores = [each.score for each in found]
     assert scores == sorted(scores, key=lambda score: -(score or 0.0))
     assert texts(memory, "snow", 1) == [PARTS[1]]
@@ -112,8 +120,10 @@ def test_every_five_minutes_those_who_fell_silent_are_swept() -> None:
     here.add("silent", kept(5, 1), START + 62 * minute)
     here.add("new", kept(6, 1), START + 59 * minute + hour)
     assert [here.list_outputs(user, ["a"], START + 59 * minute + hour) != [] for user in ("silent", "busy", "new")] == [
-        True, False, True,
-    ]  # fmt: skip
+        True,
+        False,
+        True,
+    ]
     here.add("new", kept(7, 1), START)  # a clock that was set back
     assert len(here.list_outputs("new", ["a"], START)) == 4
 

@@ -176,5 +176,10 @@ def test_a_folder_is_one_safe_name_for_each_agent(one: str, other: str) -> None:
 
 def test_names_that_would_lead_upwards_do_not() -> None:
     assert [folder_name(name) for name in (None, "bot", "..", ".", "a b", "../x")] == [
-        "default", "bot", "%2E.", "%2E", "a%20b", "%2E.%2Fx",
-    ]  # fmt: skip
+        "default",
+        "bot",
+        "%2E.",
+        "%2E",
+        "a%20b",
+        "%2E.%2Fx",
+    ]

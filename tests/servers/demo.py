@@ -36,9 +36,12 @@ def demo(urls: dict[str, str], arguments: Sequence[str]) -> int:
     """Migrate, run, look; the exit code of what failed first, else 0."""
     with tempfile.TemporaryDirectory(prefix="agentmem-demo-") as home:
         environment = {
-            **os.environ, "AGENTMEM_HOME": home, "AGENTMEM_LOG_URL": urls["postgres"],
-            "AGENTMEM_GRAPH_URL": urls["neo4j"], "AGENTMEM_SESSION_URL": urls["redis"],
-        }  # fmt: skip
+            **os.environ,
+            "AGENTMEM_HOME": home,
+            "AGENTMEM_LOG_URL": urls["postgres"],
+            "AGENTMEM_GRAPH_URL": urls["neo4j"],
+            "AGENTMEM_SESSION_URL": urls["redis"],
+        }
         steps = [["agentmem", *words] for words in (["migrate"], *LIVE, ["stats", "--user", USER])]
         steps.insert(1, ["python", "-m", "docs.examples.demo", "--servers", "--user", USER, *arguments])
         for program, *words in steps:

@@ -45,9 +45,16 @@ def run(command: Sequence[str | Path], *, cwd: Path, user: str | None = None) ->
     words = [str(word) for word in command]
     try:
         done = subprocess.run(
-            words, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", timeout=MAX_COMMAND_SECONDS, **as_user(user),
-        )  # fmt: skip
+            words,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=MAX_COMMAND_SECONDS,
+            **as_user(user),
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotStart(f"{words[0]}: {error}") from error
     if done.returncode:

@@ -105,10 +105,15 @@ class LocalServer:
             self.prepare()
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*_die_with_parent(), *self.command()], cwd=self.folder, env={**os.environ, **self.environment()},
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                [*_die_with_parent(), *self.command()],
+                cwd=self.folder,
+                env={**os.environ, **self.environment()},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
                 **as_user(self.user),
-            )  # fmt: skip
+            )
         self._wait(self._process)
         return Server(self.url, self.port, self.pid, self.folder)
 

@@ -53,11 +53,23 @@ class Postgres(LocalServer):
             shutil.chown(self.folder / "password", self.user)
         run(
             [
-                self._programs / "initdb", "-D", self.folder / "data", "-U", "postgres", "-A", "scram-sha-256",
-                "--pwfile", self.folder / "password", "-E", "UTF8", "--locale", "C",
+                self._programs / "initdb",
+                "-D",
+                self.folder / "data",
+                "-U",
+                "postgres",
+                "-A",
+                "scram-sha-256",
+                "--pwfile",
+                self.folder / "password",
+                "-E",
+                "UTF8",
+                "--locale",
+                "C",
             ],
-            cwd=self.folder, user=self.user,
-        )  # fmt: skip
+            cwd=self.folder,
+            user=self.user,
+        )
 
     def _make_reachable(self) -> None:
         """Copy the programs where another user may not enter the folders above them, as in the home of root."""

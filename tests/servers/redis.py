@@ -34,9 +34,19 @@ class Redis(LocalServer):
     def command(self) -> list[str]:
         program = "redis-server" if self._unpacked is None else str(self._unpacked / "usr" / "bin" / "redis-server")
         return [
-            program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-            "--databases", str(DATABASES), *self._options,
-        ]  # fmt: skip
+            program,
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--databases",
+            str(DATABASES),
+            *self._options,
+        ]
 
     def environment(self) -> Mapping[str, str]:
         if self._unpacked is None:

@@ -35,9 +35,14 @@ def begun(folder: Path, *options: str, **environment: str) -> subprocess.Popen[s
     own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV", "CI"))}
     command = [sys.executable, "-m", "pytest", "-p", "tests.servers.plugin", "-q", "-ra", *options, str(folder)]
     return subprocess.Popen(
-        command, cwd=folder, env={**own, "PYTHONPATH": str(ROOT), "SEEN": str(folder / "seen"), **environment},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-    )  # fmt: skip
+        command,
+        cwd=folder,
+        env={**own, "PYTHONPATH": str(ROOT), "SEEN": str(folder / "seen"), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def finished(run: subprocess.Popen[str]) -> tuple[int, str]:

@@ -71,11 +71,14 @@ def test_what_faded_is_put_away(cli: Any, facts: list[Fact]) -> None:
 @pytest.mark.parametrize(
     "args, said",
     [
-        (("touch",), "curate touch takes one ID, got 0"), (("merge", "a"), "curate merge takes two IDs or more, got 1"),
-        (("queue", "a"), "curate queue takes no ID, got 1"), (("promote", "a", "b"), "one ID or none, got 2"),
-        (("merge", "a", "b", "--dry-run"), "--dry-run goes with gc"), (("touch", "none"), "no Fact 'none'"),
+        (("touch",), "curate touch takes one ID, got 0"),
+        (("merge", "a"), "curate merge takes two IDs or more, got 1"),
+        (("queue", "a"), "curate queue takes no ID, got 1"),
+        (("promote", "a", "b"), "one ID or none, got 2"),
+        (("merge", "a", "b", "--dry-run"), "--dry-run goes with gc"),
+        (("touch", "none"), "no Fact 'none'"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_refused(cli: Any, args: tuple[str, ...], said: str) -> None:
     result = cli.run("curate", *args)
     assert (result.exit_code, said in result.stderr) == (2, True), result.output

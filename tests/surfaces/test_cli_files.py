@@ -23,8 +23,11 @@ def write(path: Path, *values: Any) -> str:
 def test_turns_are_imported_once(cli: Any) -> None:
     first = cli.json("import", str(DEMO))
     assert {name: first[name] for name in ("files", "turns", "new_turns", "skipped")} == {
-        "files": 1, "turns": 60, "new_turns": 60, "skipped": 0,
-    }  # fmt: skip
+        "files": 1,
+        "turns": 60,
+        "new_turns": 60,
+        "skipped": 0,
+    }
     assert cli("import", str(DEMO)).startswith("0 turns stored (60 were there); 1 file, ")
     assert "s1-10" in cli("remember", "who is allergic to peanuts?")
 

@@ -35,10 +35,12 @@ def test_goals_are_added_ordered_and_ended(cli: Any) -> None:
 @pytest.mark.parametrize(
     "typed, why",
     [
-        (["--add", "x", "--complete", "y"], "only one of"), (["--by", "x"], "--by goes with"),
-        (["--block", "x"], "--by together"), (["--add", "x", "--priority", "9"], "priority"),
+        (["--add", "x", "--complete", "y"], "only one of"),
+        (["--by", "x"], "--by goes with"),
+        (["--block", "x"], "--by together"),
+        (["--add", "x", "--priority", "9"], "priority"),
     ],
-)  # fmt: skip
+)
 def test_what_goals_cannot_do_is_said(cli: Any, typed: list[str], why: str) -> None:
     refused = cli.run("goals", *typed)
     assert (refused.exit_code, why in refused.stderr) == (2, True)

@@ -14,9 +14,13 @@ def home_with_calls(cli: Any) -> None:
     with AgentMemory("default", home=cli.home, embedder="hash") as memory:
         for number in range(4):
             memory.procedural.record_invocation(
-                "search", {"n": number}, success=number > 0, latency_ms=100 * number, task_type="find",
+                "search",
+                {"n": number},
+                success=number > 0,
+                latency_ms=100 * number,
+                task_type="find",
                 error_message="" if number else "timed\x1b[31m out",
-            )  # fmt: skip
+            )
         memory.scoped(channel="roof").procedural.record_invocation("ladder")
 
 

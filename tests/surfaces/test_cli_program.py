@@ -20,9 +20,22 @@ from agentmem.cli.context import memory_options
 from agentmem.cli.main import cli_group
 
 PROMISED = [
-    "add", "audit", "compact", "context", "doctor", "export", "facts", "forget", "import", "migrate",
-    "project", "rebuild", "remember", "stats", "verify",
-]  # fmt: skip
+    "add",
+    "audit",
+    "compact",
+    "context",
+    "doctor",
+    "export",
+    "facts",
+    "forget",
+    "import",
+    "migrate",
+    "project",
+    "rebuild",
+    "remember",
+    "stats",
+    "verify",
+]
 HEAVY = {"apsw", "numpy", "pydantic", "asyncio", "agentmem.facade.async_memory", "agentmem.settings.settings"}
 
 
@@ -208,7 +221,10 @@ def test_the_installed_program_runs_the_same(home: Path) -> None:
 
 def test_every_command_is_loaded_from_the_module_that_lists_it() -> None:
     context = click.Context(cli_group)
-    listed = [command for module in sorted(Path(commands.__file__).parent.glob("[a-z]*.py"))
-              for command in importlib.import_module(f"{commands.__name__}.{module.stem}").COMMANDS]  # fmt: skip
+    listed = [
+        command
+        for module in sorted(Path(commands.__file__).parent.glob("[a-z]*.py"))
+        for command in importlib.import_module(f"{commands.__name__}.{module.stem}").COMMANDS
+    ]
     assert sorted(str(command.name) for command in listed) == cli_group.list_commands(context)
     assert [cli_group.get_command(context, str(command.name)) for command in listed] == listed

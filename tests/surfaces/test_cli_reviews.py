@@ -20,9 +20,10 @@ def waiting(cli: Any) -> list[Review]:
         turn = memory.store_turn("I might move to\x1b[31m Oslo in May.", speaker="Aiko")
         ann, anna = (memory.upsert_entity({"name": name, "type": "person"}).id for name in ("Ann", "Anna"))
         proposed = {
-            "claim": "Aiko moves to Oslo", "source_turn_ids": [turn.id],
+            "claim": "Aiko moves to Oslo",
+            "source_turn_ids": [turn.id],
             "source_spans": [[turn.id, 2, 15], 7, [turn.id, "x", None], [[], 1, 2]],
-        }  # fmt: skip
+        }
         return [
             ask(memory, "doubtful", "Does Aiko move?", proposed=proposed, source_turn_ids=(turn.id, "gone")),
             ask(memory, "same_entity", "Are Ann and Anna one person?", record_ids=(ann, anna)),

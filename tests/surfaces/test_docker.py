@@ -146,9 +146,10 @@ def test_the_worker_is_given_all_three_servers(monkeypatch: pytest.MonkeyPatch) 
     assert [settings.log_server_url, settings.graph_server_url, settings.session_server_url] == list(urls.values())
     places = {name: url.partition("@")[2] for name, url in urls.items()}
     assert places == {
-        "AGENTMEM_LOG_URL": "postgres:5432/agentmem", "AGENTMEM_GRAPH_URL": "neo4j:7687",
+        "AGENTMEM_LOG_URL": "postgres:5432/agentmem",
+        "AGENTMEM_GRAPH_URL": "neo4j:7687",
         "AGENTMEM_SESSION_URL": "redis:6379/0",
-    }  # fmt: skip
+    }
     assert urls == environment("migrate")
 
 
@@ -193,8 +194,11 @@ def test_redis_takes_its_options_and_its_check(redis_url: str) -> None:
         alive = run(check, **server.environment(), REDIS_PASSWORD=PASSWORD, PATH=path).returncode
         refused = run(check, **server.environment(), REDIS_PASSWORD="other", PATH=path).returncode
     assert settings == {
-        "maxmemory": str(512 * 1024 * 1024), "maxmemory-policy": "allkeys-lru", "save": "", "appendonly": "no",
-    }  # fmt: skip
+        "maxmemory": str(512 * 1024 * 1024),
+        "maxmemory-policy": "allkeys-lru",
+        "save": "",
+        "appendonly": "no",
+    }
     assert (alive, refused) == (0, 1)
 
 
@@ -227,9 +231,12 @@ def test_postgres_takes_its_settings_and_its_check(composed_postgres: LocalServe
             for name in ("max_connections", "shared_buffers", "work_mem", "max_wal_size", "log_parameter_max_length")
         }
     assert shown == {
-        "max_connections": ("200",), "shared_buffers": ("512MB",), "work_mem": ("16MB",), "max_wal_size": ("4GB",),
+        "max_connections": ("200",),
+        "shared_buffers": ("512MB",),
+        "work_mem": ("16MB",),
+        "max_wal_size": ("4GB",),
         "log_parameter_max_length": ("0",),
-    }  # fmt: skip
+    }
     _, program, *words = SERVICES["postgres"]["healthcheck"]["test"]
     ready = [str(Path(composed_postgres.command()[0]).parent / program), *words, "-p"]
     assert run([*ready, str(composed_postgres.port)]).returncode == 0

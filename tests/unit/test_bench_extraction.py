@@ -16,10 +16,28 @@ from tests.fakes.recorded_llm import RecordedLLM
 
 CASES = extraction.load_cases()
 RULES = {
-    "grounded", "turn", "negation", "time label", "question", "assistant", "number", "name", "date", "hypothetical",
-    "echo", "correction", "entity", "relation", "person", "alone", "gloss", "agent", "malformed", "pleasantry",
+    "grounded",
+    "turn",
+    "negation",
+    "time label",
+    "question",
+    "assistant",
+    "number",
+    "name",
+    "date",
+    "hypothetical",
+    "echo",
+    "correction",
+    "entity",
+    "relation",
+    "person",
+    "alone",
+    "gloss",
+    "agent",
+    "malformed",
+    "pleasantry",
     "injection",
-}  # fmt: skip
+}
 
 
 def test_there_are_enough_cases_of_every_rule() -> None:

@@ -94,8 +94,15 @@ def _the_idle_cost_no_more_as_time_goes_by(lived: SimulationResult) -> None:
 
 def _every_kind_of_job_had_something_to_do(lived: SimulationResult) -> None:
     did = sum((day.job_counts for day in lived.days), Counter[str]())
-    for what in ("consolidate: fact", "gc: archived", "promote: kept", "promote: spread", "decay: endangered",
-                 "distill_procedures: active", "patterns: strategies_learned"):  # fmt: skip
+    for what in (
+        "consolidate: fact",
+        "gc: archived",
+        "promote: kept",
+        "promote: spread",
+        "decay: endangered",
+        "distill_procedures: active",
+        "patterns: strategies_learned",
+    ):
         assert did[what], what
 
 
@@ -104,11 +111,15 @@ def _what_is_missed_is_told(lived: SimulationResult) -> None:
     bad = replace(
         lived,
         final_state=replace(
-            end, noise_collected=end.noise // 2, useful_kept=0, leaks=["Ann: Ben"], important_stored=0,
+            end,
+            noise_collected=end.noise // 2,
+            useful_kept=0,
+            leaks=["Ann: Ben"],
+            important_stored=0,
             answers=replace(asked, important_found=asked.important - 1, outdated=1, leaks=1),
         ),
         days=[replace(day, failed=Counter({"consolidate: no": 1}), idle=0) for day in lived.days],
-    )  # fmt: skip
+    )
     goals = lifecycle_report.check_targets(bad)
     assert not any(goal.passed for goal in goals)
     text = lifecycle_report.render_text(bad)
@@ -138,10 +149,14 @@ async def test_two_months_of_twenty_people_meet_every_target(tmp_path: Path) -> 
 async def test_shares_of_a_life_joined_are_the_whole_life(tmp_path: Path) -> None:
     async def lived(processes: int) -> SimulationResult:
         shares = [
-            await run_simulation(MemoryFactory(str(tmp_path / f"{process} of {processes}"), "hash"), EIGHT_DAYS,
-                       process=process, processes=processes)
+            await run_simulation(
+                MemoryFactory(str(tmp_path / f"{process} of {processes}"), "hash"),
+                EIGHT_DAYS,
+                process=process,
+                processes=processes,
+            )
             for process in range(processes)
-        ]  # fmt: skip
+        ]
         return lifecycle_processes.merge_results(shares)
 
     whole, halves, thirds = [await lived(processes) for processes in (1, 2, 3)]
@@ -156,10 +171,17 @@ async def test_shares_of_a_life_joined_are_the_whole_life(tmp_path: Path) -> Non
 def _counts(lived: SimulationResult) -> object:
     """All that was counted: not the seconds, nor the runs, of which each process has its own."""
     days = [
-        (day.day, day.talked, day.idle, day.job_counts, day.failed, day.waiting,
-         {name: (cost.served, cost.idle) for name, cost in day.jobs.items()})
+        (
+            day.day,
+            day.talked,
+            day.idle,
+            day.job_counts,
+            day.failed,
+            day.waiting,
+            {name: (cost.served, cost.idle) for name, cost in day.jobs.items()},
+        )
         for day in lived.days
-    ]  # fmt: skip
+    ]
     return lived.plan, lived.embedder, days, [astuple(look) for look in lived.snapshots], astuple(lived.final_state)
 
 

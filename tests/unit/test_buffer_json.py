@@ -22,9 +22,11 @@ VALUES = st.recursive(
     max_leaves=4,
 )
 MESSAGES = st.tuples(
-    TEXTS, st.sampled_from(["user", "assistant", "tool"]), st.dictionaries(st.text(max_size=5), VALUES, max_size=2),
+    TEXTS,
+    st.sampled_from(["user", "assistant", "tool"]),
+    st.dictionaries(st.text(max_size=5), VALUES, max_size=2),
     st.datetimes(timezones=st.just(UTC)),
-)  # fmt: skip
+)
 
 
 @settings(max_examples=25)
@@ -98,7 +100,7 @@ def changed(change: Callable[[Any], Any]) -> str:
         (changed(lambda s: s["vectors"].update(values=["AAAA"] * len(s["vectors"]["values"]))), "vectors"),
         (changed(lambda s: s["vectors"].update(embedder="hash:v1:1", values=["AADAfw=="] * 2)), "vectors"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_buffer_is_refused_with_the_field(text: str, field: str) -> None:
     with pytest.raises(InvalidRecord) as refused:
         BufferMemory.from_json(text, embedder=FlakyEmbedder())

@@ -58,8 +58,11 @@ def test_a_search_gives_what_is_near_and_new_with_its_reasons() -> None:
         assert each.semantic is not None
         assert each.score == pytest.approx(each.semantic, abs=1e-6)
     assert said(buffer.search("Is the harbour frozen?", recency_bias=1.0)) == [
-        "The harbour is open again.", "It rains in Bergen.", "I like tea.", "The harbour is frozen.",
-    ]  # fmt: skip
+        "The harbour is open again.",
+        "It rains in Bergen.",
+        "I like tea.",
+        "The harbour is frozen.",
+    ]
     for each in buffer.search("harbour"):
         assert each.semantic is not None
         assert each.score == pytest.approx(0.7 * each.semantic + 0.3 * each.recency, abs=1e-6)

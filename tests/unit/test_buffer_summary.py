@@ -22,9 +22,17 @@ from tests.fakes.recorded_llm import RecordedLLM
 from tests.flows.given import START
 
 PROJECT = [
-    "Hello!", "Let's set up the project Heron in Python 3.12.", "Which database?", "We take Postgres 16.", "ok",
-    "The deadline is 4 May.", "Thanks!", "Anna reviews every change.", "Anna reviews every change.", "Good.",
-]  # fmt: skip
+    "Hello!",
+    "Let's set up the project Heron in Python 3.12.",
+    "Which database?",
+    "We take Postgres 16.",
+    "ok",
+    "The deadline is 4 May.",
+    "Thanks!",
+    "Anna reviews every change.",
+    "Anna reviews every change.",
+    "Good.",
+]
 
 
 def counted(first: int, last: int) -> list[str]:

@@ -51,9 +51,23 @@ def test_what_an_hour_repeats_comes_once_unless_it_comes_all_the_time() -> None:
 
 @pytest.mark.parametrize(
     "cron",
-    ["", "daily", "* * * *", "0 0 9 * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8",
-     "*/0 * * * *", "0 0 30 2 *", "a b c d e", "0 9 * * 1-", "@daily"],
-)  # fmt: skip
+    [
+        "",
+        "daily",
+        "* * * *",
+        "0 0 9 * * *",
+        "60 * * * *",
+        "* 24 * * *",
+        "* * 0 * *",
+        "* * * 13 *",
+        "* * * * 8",
+        "*/0 * * * *",
+        "0 0 30 2 *",
+        "a b c d e",
+        "0 9 * * 1-",
+        "@daily",
+    ],
+)
 def test_what_is_no_cron_expression_is_refused(cron: str) -> None:
     with pytest.raises(InvalidRecord) as refused:
         next_cron_time(cron, "UTC", datetime(2026, 3, 1, tzinfo=UTC))

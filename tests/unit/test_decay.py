@@ -158,8 +158,15 @@ def test_a_crossing_is_the_inverse_of_the_law(threshold: float, uses: int, stren
 
 def test_what_never_crosses_has_no_moment() -> None:
     assert lifecycle.threshold_time(0.05, 2**40, START, 2.0, DecayOptions(half_life_days=100_000)) is None
-    assert next_due(Entity(id="e", name="Ada", recorded_at=START), None, START,
-                    LifecycleSettings(decay=DecayOptions(salience_rate=1))) == NextDue()  # fmt: skip
+    assert (
+        next_due(
+            Entity(id="e", name="Ada", recorded_at=START),
+            None,
+            START,
+            LifecycleSettings(decay=DecayOptions(salience_rate=1)),
+        )
+        == NextDue()
+    )
     assert lifecycle.days_until_below(0.05, 0.1, 0.95) == 0.0
     assert lifecycle.days_until_below(0.5, 0.1, 0.95) == pytest.approx(31.4, abs=0.1)
 
@@ -214,8 +221,11 @@ def test_a_fact_of_a_project_is_made_known_everywhere_at_the_seeds_thresholds(ch
     known = used(access_count=5, conversations=2, last_accessed=day(2))
     sure = fact(tier="long", confidence=0.85, channel=channel)
     assert next_due(sure, known, day(3), LAWS)[:2] == ((day(2), PROMOTE) if spread else (None, ""))
-    for less in (used(access_count=4, conversations=2, last_accessed=day(2)), None,
-                 used(access_count=5, conversations=1, last_accessed=day(2))):  # fmt: skip
+    for less in (
+        used(access_count=4, conversations=2, last_accessed=day(2)),
+        None,
+        used(access_count=5, conversations=1, last_accessed=day(2)),
+    ):
         assert next_due(sure, less, day(3), LAWS) == NextDue()
     assert next_due(fact(tier="long", confidence=0.84, channel=channel), known, day(3), LAWS) == NextDue()
 
@@ -248,17 +258,28 @@ def test_long_lived_facts_are_due_only_where_a_retention_is_set() -> None:
 
 
 RECORDS: list[Record] = [
-    fact(), fact(importance=0.9), fact(channel="rust", confidence=0.9), fact(tier="long", channel="rust"),
-    Entity(id="e", name="Ada", recorded_at=START), Conversation(id="c", recorded_at=START),
-]  # fmt: skip
+    fact(),
+    fact(importance=0.9),
+    fact(channel="rust", confidence=0.9),
+    fact(tier="long", channel="rust"),
+    Entity(id="e", name="Ada", recorded_at=START),
+    Conversation(id="c", recorded_at=START),
+]
 
 
 @settings(max_examples=25, derandomize=True, deadline=None)
 @given(record=st.sampled_from(RECORDS), uses=st.integers(0, 6), at=st.floats(0, 20), step=st.floats(0.04, 9))
 def test_no_look_is_repeated_and_no_crossing_is_missed(record: Record, uses: int, at: float, step: float) -> None:
     """Days are simulated at any pace: a look settles what is due then, and finds what a look at each moment finds."""
-    seen = RecordUsage(record.kind, record.id, access_count=uses, use_count=uses, conversations=2,
-                 last_accessed=day(at) if uses else None, last_review_at=day(at) if uses else None)  # fmt: skip
+    seen = RecordUsage(
+        record.kind,
+        record.id,
+        access_count=uses,
+        use_count=uses,
+        conversations=2,
+        last_accessed=day(at) if uses else None,
+        last_review_at=day(at) if uses else None,
+    )
     now, due, looks = day(at), next_due(record, seen, day(at), LAWS), 0
     while now < day(200) and due.due_at is not None:
         if due.due_at <= now:

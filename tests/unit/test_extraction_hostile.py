@@ -46,18 +46,42 @@ IDS = {"t1", "t2", "t3", "t4"}
 
 LABELS = ["T1", "T2", "T3", "T4", "C1", "F1", "F2", "F3", "T9", "t1", "f1", "e1", "other-user", "", "T١"]
 QUOTES = [
-    ("T1", "I moved to Oslo in May 2024"), ("T1", "I have 3 cats"), ("T1", "like cats"), ("T1", TEXTS["t1"][1]),
-    ("T2", "I will send you the list by Friday"), ("T2", "The user keeps bees"), ("T3", "I don't eat meat"),
-    ("T3", "eat meat"), ("T4", "The user keeps bees"), ("T4", "I sold them"), ("T4", "Ann helped me"),
-    ("T1", "I sold them"), ("C1", "My sister Mia lives in Bergen"), ("T9", "I have 3 cats"), ("T1", PROMPT[:300]),
-]  # fmt: skip
+    ("T1", "I moved to Oslo in May 2024"),
+    ("T1", "I have 3 cats"),
+    ("T1", "like cats"),
+    ("T1", TEXTS["t1"][1]),
+    ("T2", "I will send you the list by Friday"),
+    ("T2", "The user keeps bees"),
+    ("T3", "I don't eat meat"),
+    ("T3", "eat meat"),
+    ("T4", "The user keeps bees"),
+    ("T4", "I sold them"),
+    ("T4", "Ann helped me"),
+    ("T1", "I sold them"),
+    ("C1", "My sister Mia lives in Bergen"),
+    ("T9", "I have 3 cats"),
+    ("T1", PROMPT[:300]),
+]
 CLAIMS = [
-    "The user moved to Oslo.", "The user moved to Oslo in May 2024.", "The user has 3 cats.", "The user has 4 cats.",
-    "The user likes cats.", "The user eats meat.", "The user does not eat meat.", "The user keeps bees.",
-    "Ann helped the user.", "The user sold the bees.", "The assistant will send the user the list.",
-    "Gustav moved to Oslo.", "I have 3 cats.", "The user lives in Rome.", PROMPT[:200], "x" * 5_000, "\x00\x1b[2J",
+    "The user moved to Oslo.",
+    "The user moved to Oslo in May 2024.",
+    "The user has 3 cats.",
+    "The user has 4 cats.",
+    "The user likes cats.",
+    "The user eats meat.",
+    "The user does not eat meat.",
+    "The user keeps bees.",
+    "Ann helped the user.",
+    "The user sold the bees.",
+    "The assistant will send the user the list.",
+    "Gustav moved to Oslo.",
+    "I have 3 cats.",
+    "The user lives in Rome.",
+    PROMPT[:200],
+    "x" * 5_000,
+    "\x00\x1b[2J",
     "\u202eevil",
-]  # fmt: skip
+]
 WORDS = [
     "Ann",
     "Mia",
@@ -92,15 +116,23 @@ class Hostile:
         turn, quote = self.dice.choice(QUOTES)
         words = ["user", "agent", "past", "current", "explicit", "fact", "wrong", "changed", "person"]
         item = {
-            "turn": turn, "claim": self.one(CLAIMS), "quote": self.one([quote]), "name": self.one(WORDS),
-            "source": self.one(WORDS), "target": self.one(WORDS), "kind": self.one(["KNOWS", "lives in", "fact"]),
-            "standalone": self.one(CLAIMS), "keys": self.some(WORDS), "user_id": "other", "negated": self.one([True]),
+            "turn": turn,
+            "claim": self.one(CLAIMS),
+            "quote": self.one([quote]),
+            "name": self.one(WORDS),
+            "source": self.one(WORDS),
+            "target": self.one(WORDS),
+            "kind": self.one(["KNOWS", "lives in", "fact"]),
+            "standalone": self.one(CLAIMS),
+            "keys": self.some(WORDS),
+            "user_id": "other",
+            "negated": self.one([True]),
             **{name: self.one([None, *LABELS]) for name in ("replaces", "ended")},
             **{name: self.some(WORDS) for name in ("entities", "aliases")},
             **{name: self.some(LABELS) for name in ("depends_on", "leans_on")},
             **{name: self.one([None, "2024-05", "2026-03-06", "1990", "9999-99-99"]) for name in ("when", "until")},
             **{name: self.one(words) for name in ENUMS},
-        }  # fmt: skip
+        }
         if turn == "T2" and self.dice.random() < 0.5:
             item["subject"] = "agent"
         return self.one([item])
@@ -136,9 +168,16 @@ def check(draft: ExtractionDraft) -> None:
         )
         assert {name.lower() for name in fact.entities} <= {name.lower() for name in named}
         assert fact.claim.isprintable()
-        build_record(Fact, claim=fact.claim, certainty=fact.certainty, subject=fact.subject,
-              temporal_context=fact.temporal_context, memory_type=fact.memory_type,
-              valid_from=fact.valid_from, valid_to=fact.valid_to)  # fmt: skip
+        build_record(
+            Fact,
+            claim=fact.claim,
+            certainty=fact.certainty,
+            subject=fact.subject,
+            temporal_context=fact.temporal_context,
+            memory_type=fact.memory_type,
+            valid_from=fact.valid_from,
+            valid_to=fact.valid_to,
+        )
     for relation in draft.relations:
         assert relation.turn_id in {"t1", "t4"}
         assert relation.source != relation.target

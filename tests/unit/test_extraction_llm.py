@@ -40,10 +40,12 @@ def fact(claim: str, quote: str, label: str = "T1", **fields: Any) -> dict[str, 
 async def test_the_model_is_given_labels_and_words_but_no_ids() -> None:
     llm = RecordedLLM(NOTHING)
     given = window(
-        "I row on the Thames.", context_turns=turns("Where do you row?", first=8, speaker="Bob"),
-        participants=("Ann", "Bob"), known_facts=(Fact(id=f"{IDS}6", claim="Ann rows."),),
+        "I row on the Thames.",
+        context_turns=turns("Where do you row?", first=8, speaker="Bob"),
+        participants=("Ann", "Bob"),
+        known_facts=(Fact(id=f"{IDS}6", claim="Ann rows."),),
         known_entities=(Entity(id=f"{IDS}7", name="Thames", type="place"),),
-    )  # fmt: skip
+    )
     await extract(given, llm.structured())
     request = llm.requests[0]
     lead, _, data = request.content.partition("\n")
@@ -54,7 +56,7 @@ async def test_the_model_is_given_labels_and_words_but_no_ids() -> None:
         "known_facts": [{"label": "F1", "claim": "Ann rows."}],
         "earlier": [{"label": "C1", "role": "user", "speaker": "Bob", "text": "Where do you row?", "date": DAY}],
         "turns": [{"label": "T1", "role": "user", "speaker": "", "text": "I row on the Thames.", "date": DAY}],
-    }  # fmt: skip
+    }
     assert "0190" not in request.system + request.content
 
 

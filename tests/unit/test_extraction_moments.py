@@ -36,11 +36,23 @@ def test_each_form_of_a_date_is_a_range(text: str, begins: str, ends: str) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        None, "", "soon", "2023-02-30", "2023-13", "0001", "9999-12-31", "2023-05-03/2023-05-01", "2023/05",
+        None,
+        "",
+        "soon",
+        "2023-02-30",
+        "2023-13",
+        "0001",
+        "9999-12-31",
+        "2023-05-03/2023-05-01",
+        "2023/05",
         "week of 2023",
-        "२०२३-05-07", "2023-05-07 " * 9, "20230507", "2023-5-7", "last week",
+        "२०२३-05-07",
+        "2023-05-07 " * 9,
+        "20230507",
+        "2023-5-7",
+        "last week",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_date_is_none(text: str | None) -> None:
     assert parse_date_range(text) is None
 

@@ -46,12 +46,20 @@ def test_a_window_takes_six_turns_or_1200_tokens_and_an_oversized_turn_stands_al
 @pytest.mark.parametrize(
     "text",
     [
-        "ok", "Thank you!", "I'm vegan", "Good morning, Caroline!", "Thanks so much, have a great day! 😀🎉",
-        "Hey Mel! Good to see you! How have you been?", "Haha, that's great!!! 👍👍👍", "yes yes yes yes yes",
+        "ok",
+        "Thank you!",
+        "I'm vegan",
+        "Good morning, Caroline!",
+        "Thanks so much, have a great day! 😀🎉",
+        "Hey Mel! Good to see you! How have you been?",
+        "Haha, that's great!!! 👍👍👍",
+        "yes yes yes yes yes",
         "You’re welcome, Anna.",
-        "…………………………", "谢谢你", "Sounds good. Talk to you later, bye!",
+        "…………………………",
+        "谢谢你",
+        "Sounds good. Talk to you later, bye!",
     ],
-)  # fmt: skip
+)
 def test_pleasantries_and_short_turns_are_not_worth_reading(text: str) -> None:
     assert not is_substantive(turn(text))
 
@@ -59,11 +67,18 @@ def test_pleasantries_and_short_turns_are_not_worth_reading(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "I'm a vegan.", "Thanks, I moved to Oslo.", "Good morning from Lima!", "我对花生过敏",
+        "I'm a vegan.",
+        "Thanks, I moved to Oslo.",
+        "Good morning from Lima!",
+        "我对花生过敏",
         "Yes, on Friday at nine.",
-        "Okay, it is Zurich", "thanks " * 60, "See you in Rome tomorrow", "No, Anna is my sister", "Hello World Cup",
+        "Okay, it is Zurich",
+        "thanks " * 60,
+        "See you in Rome tomorrow",
+        "No, Anna is my sister",
+        "Hello World Cup",
     ],
-)  # fmt: skip
+)
 def test_what_says_something_is_worth_reading(text: str) -> None:
     assert is_substantive(turn(text))
 

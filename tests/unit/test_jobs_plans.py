@@ -11,8 +11,11 @@ from agentmem import AsyncAgentMemory
 from agentmem.text.templates import load_templates
 
 FOR_ALL = {
-    "changed": (0, "", 100), "waiting": ("consolidate", 0, 100), "due": ("gc", 0, 100), "of_job": ("consolidate", 100),
-}  # fmt: skip
+    "changed": (0, "", 100),
+    "waiting": ("consolidate", 0, 100),
+    "due": ("gc", 0, 100),
+    "of_job": ("consolidate", 100),
+}
 OF_ONE = {"state": ("ann", "gc"), "of_user": ("ann",), "due_records": ("ann", "gc", 0, 100)}
 
 

@@ -31,7 +31,7 @@ def program(tmp_path: Path) -> Written:
 
     def write(
         code: str, *, reads: bool = True, timeout: float = 20.0, arguments: str = "", log_errors: bool = False
-    ) -> LLM:  # fmt: skip
+    ) -> LLM:
         path = tmp_path / "answer it.py"
         path.write_text("import json, os, sys, time\n" + "asked = json.load(sys.stdin)\n" * reads + code)
         line = f"{shlex.join([sys.executable, str(path)])} {arguments}"

@@ -17,11 +17,24 @@ DAY = timedelta(days=1)
 
 def row(slot: int, /, **fields: Any) -> RecordRow:
     values: dict[str, Any] = {
-        "seq": slot + 1, "kind": "Turn", "id": f"r{slot}", "channel": "_global", "status": "active",
-        "conversation_id": "c", "position": slot, "speaker": "Ann", "valid_from": to_micros(NOW - DAY),
-        "valid_to": None, "recorded_at": 0, "superseded_at": None, "words": 3, "length": 2, "asks": 0, "salience": 0.5,
+        "seq": slot + 1,
+        "kind": "Turn",
+        "id": f"r{slot}",
+        "channel": "_global",
+        "status": "active",
+        "conversation_id": "c",
+        "position": slot,
+        "speaker": "Ann",
+        "valid_from": to_micros(NOW - DAY),
+        "valid_to": None,
+        "recorded_at": 0,
+        "superseded_at": None,
+        "words": 3,
+        "length": 2,
+        "asks": 0,
+        "salience": 0.5,
         "confidence": 1.0,
-    }  # fmt: skip
+    }
     return RecordRow(slot=slot, **{**values, **fields})
 
 
@@ -107,9 +120,13 @@ def test_columns_grow_without_losing_rows() -> None:
 
 def test_turns_stand_in_order_by_channel_conversation_and_position() -> None:
     made = outline(
-        row(0, position=2), row(1, conversation_id="d", position=0), row(2, position=0), row(3, conversation_id=""),
-        row(4, channel="roof", position=1), row(5, position=1),
-    )  # fmt: skip
+        row(0, position=2),
+        row(1, conversation_id="d", position=0),
+        row(2, position=0),
+        row(3, conversation_id=""),
+        row(4, channel="roof", position=1),
+        row(5, position=1),
+    )
     assert [made.ids[ordinal] for ordinal in made.conversation_order()] == ["r2", "r5", "r0", "r1", "r4"]
     made.drop([5], 10)
     assert [made.ids[ordinal] for ordinal in made.conversation_order()] == ["r2", "r0", "r1", "r4"]

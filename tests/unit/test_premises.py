@@ -24,9 +24,11 @@ def facts(draw: st.DrawFn) -> dict[str, Fact]:
     for name in NAMES:
         days = draw(st.none() | st.integers(-3, 3))
         out[name] = Fact(
-            id=name, claim=name, depends_on=tuple(draw(st.lists(st.sampled_from(NAMES), max_size=3, unique=True))),
+            id=name,
+            claim=name,
+            depends_on=tuple(draw(st.lists(st.sampled_from(NAMES), max_size=3, unique=True))),
             valid_to=None if days is None else NOW + timedelta(days=days),
-        )  # fmt: skip
+        )
     return out
 
 

@@ -42,14 +42,29 @@ def outline(times: list[int], ids: list[str]) -> RecordColumns:
     made.put(
         RecordColumnBatch.from_rows(
             RecordRow(
-                slot=ordinal, seq=ordinal + 1, kind="Turn", id=name, channel="_global", status="active",
-                conversation_id="c", position=0, speaker="", valid_from=time, valid_to=None, recorded_at=0,
-                superseded_at=None, words=1, length=1, asks=0, salience=0.5, confidence=1.0,
+                slot=ordinal,
+                seq=ordinal + 1,
+                kind="Turn",
+                id=name,
+                channel="_global",
+                status="active",
+                conversation_id="c",
+                position=0,
+                speaker="",
+                valid_from=time,
+                valid_to=None,
+                recorded_at=0,
+                superseded_at=None,
+                words=1,
+                length=1,
+                asks=0,
+                salience=0.5,
+                confidence=1.0,
             )
             for ordinal, (time, name) in enumerate(zip(times, ids, strict=True))
         ),
         len(ids),
-    )  # fmt: skip
+    )
     return made
 
 

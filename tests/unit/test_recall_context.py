@@ -19,9 +19,13 @@ START = datetime(2023, 5, 7, 9, tzinfo=UTC)
 
 def turn(index: int, content: str, conversation: str = "c1", days: int = 0, speaker: str | None = "Ann") -> Turn:
     return Turn(
-        id=f"{conversation}-{index}", conversation_id=conversation, index=index, content=content, speaker=speaker,
+        id=f"{conversation}-{index}",
+        conversation_id=conversation,
+        index=index,
+        content=content,
+        speaker=speaker,
         timestamp=START + timedelta(days=days),
-    )  # fmt: skip
+    )
 
 
 def fact(number: int, claim: str) -> Fact:
@@ -51,10 +55,15 @@ def test_says_how_a_record_stands() -> None:
     entity = Entity(id="e", name="Oslo", type="place", aliases=("Kristiania",), description="a town")
     lines = pack([shaky, goal, entity], profile={"expertise_areas": ("law",), "preferences": {}}).text.splitlines()
     assert lines == [
-        "# About the user", "- expertise areas: law", "# Goals", "- learn Dutch (active; by 7 May 2023) [g]", "# Facts",
+        "# About the user",
+        "- expertise areas: law",
+        "# Goals",
+        "- learn Dutch (active; by 7 May 2023) [g]",
+        "# Facts",
         "- Ann lives in Oslo (until 7 May 2023; past; confidence 0.50; may be out of date) [f]",
-        "# People, places and things", "- Oslo (place; also Kristiania): a town [e]",
-    ]  # fmt: skip
+        "# People, places and things",
+        "- Oslo (place; also Kristiania): a town [e]",
+    ]
 
 
 @given(

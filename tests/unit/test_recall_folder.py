@@ -132,10 +132,16 @@ def without(memory: AsyncAgentMemory, error: Exception) -> Any:
     open_now = memory.engine
     served = SimpleNamespace(embedder=Failing(error), index=open_now.vector_projections[0].index)
     return SimpleNamespace(
-        clock=open_now.clock, ids=open_now.ids, log=open_now.log, graph=open_now.graph, vector_projections=[served],
-        is_deterministic=True, cache_stats=open_now.cache_stats, read_columns=open_now.read_columns,
+        clock=open_now.clock,
+        ids=open_now.ids,
+        log=open_now.log,
+        graph=open_now.graph,
+        vector_projections=[served],
+        is_deterministic=True,
+        cache_stats=open_now.cache_stats,
+        read_columns=open_now.read_columns,
         wait_for_own_writes=open_now.wait_for_own_writes,
-    )  # fmt: skip
+    )
 
 
 async def test_a_failing_technique_costs_a_line_and_a_notice(memory: AsyncAgentMemory) -> None:

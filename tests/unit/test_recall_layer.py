@@ -37,9 +37,13 @@ async def memory(home: Path, clock: ManualClock) -> AsyncIterator[AsyncAgentMemo
 
 async def test_an_answer_inherits_the_words_of_its_question(memory: AsyncAgentMemory) -> None:
     await store_lines(
-        memory, "Ann: Hello there, nice weather.", "Bob: Which instrument do you play?",
-        "Ann: The cello, since school.", "Bob: Great.", "Ann: Trains were late again.",
-    )  # fmt: skip
+        memory,
+        "Ann: Hello there, nice weather.",
+        "Bob: Which instrument do you play?",
+        "Ann: The cello, since school.",
+        "Bob: Great.",
+        "Ann: Trains were late again.",
+    )
     bundle = await memory.remember("which instrument does Ann play?", techniques=["keyword", "dialogue"])
     assert turn_contents(bundle)[0] == "The cello, since school."
 

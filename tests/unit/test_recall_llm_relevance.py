@@ -18,9 +18,13 @@ from tests.fakes.llm_replies import GOOD, ScriptedLLM, build_llm_recall_layer, r
 from tests.unit.talking import ManualClock, open_memory, store_lines, turn_contents
 
 LINES = [
-    "Ann: We painted the kitchen yellow.", "Bob: My sister Clara moved to Oslo.", "Ann: The cello lesson is on Friday.",
-    "Bob: I planted tomatoes behind the shed.", "Ann: The dog chewed my slippers.", "Bob: Our train was late again.",
-]  # fmt: skip
+    "Ann: We painted the kitchen yellow.",
+    "Bob: My sister Clara moved to Oslo.",
+    "Ann: The cello lesson is on Friday.",
+    "Bob: I planted tomatoes behind the shed.",
+    "Ann: The dog chewed my slippers.",
+    "Bob: Our train was late again.",
+]
 
 
 @pytest.fixture
@@ -67,8 +71,11 @@ async def test_nothing_is_said_where_it_cannot_be_told(home: Path, monkeypatch: 
         assert (await few.remember("boiling point of tungsten?")).relevant  # an embedder without floors
         monkeypatch.setattr(scoring, "RELEVANCE_THRESHOLDS", {"hash:": RelevanceThreshold(0.28, 0.16)})
         assert (await few.remember("boiling point of tungsten?")).relevant  # too few turns
-        assert not (await RecallLayer(few.engine, {"ranking": {"few_turns": 6}}).recall(
-            RecallRequest(query="boiling point of tungsten?"), few.scope)).relevant  # fmt: skip
+        assert not (
+            await RecallLayer(few.engine, {"ranking": {"few_turns": 6}}).recall(
+                RecallRequest(query="boiling point of tungsten?"), few.scope
+            )
+        ).relevant
         assert (await few.remember("boiling point of tungsten?", techniques=["keyword"])).relevant  # no vectors
 
 
@@ -94,9 +101,14 @@ async def test_every_technique_is_measured(memory: AsyncAgentMemory) -> None:
     assert (measured["recalls"], measured["irrelevant"]) == (3, 1)
     found = layer.metrics.techniques
     assert {name: (one.calls, one.failures, one.timeouts) for name, one in found.items()} == {
-        "dialogue": (3, 0, 0), "entity": (3, 0, 0), "expansion": (3, 3, 0), "hyde": (3, 0, 0), "keyword": (3, 0, 0),
-        "temporal": (3, 0, 0), "vector": (3, 0, 0),
-    }  # fmt: skip
+        "dialogue": (3, 0, 0),
+        "entity": (3, 0, 0),
+        "expansion": (3, 3, 0),
+        "hyde": (3, 0, 0),
+        "keyword": (3, 0, 0),
+        "temporal": (3, 0, 0),
+        "vector": (3, 0, 0),
+    }
     assert (found["keyword"].results, found["expansion"].results) == (3 * 24, 0)
     assert found["keyword"].contributions == 3  # none of them for tungsten
     assert {line.technique: line.contributed for line in bundle.receipt.trace}["keyword"] == 0

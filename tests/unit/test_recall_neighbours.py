@@ -32,11 +32,25 @@ SCOPE = Scope("alice")
 
 def row(slot: int, conversation: str, position: int, **fields: Any) -> RecordRow:
     made = {
-        "slot": slot, "seq": slot + 1, "kind": "Turn", "id": f"t{slot}", "channel": "_global", "status": "active",
-        "conversation_id": conversation, "position": position, "speaker": "", "valid_from": 0, "valid_to": None,
-        "recorded_at": 0, "superseded_at": None, "words": 10, "length": 5, "asks": 0, "salience": 0.5,
+        "slot": slot,
+        "seq": slot + 1,
+        "kind": "Turn",
+        "id": f"t{slot}",
+        "channel": "_global",
+        "status": "active",
+        "conversation_id": conversation,
+        "position": position,
+        "speaker": "",
+        "valid_from": 0,
+        "valid_to": None,
+        "recorded_at": 0,
+        "superseded_at": None,
+        "words": 10,
+        "length": 5,
+        "asks": 0,
+        "salience": 0.5,
         "confidence": 1.0,
-    }  # fmt: skip
+    }
     return RecordRow(**{**made, **fields})
 
 
@@ -67,9 +81,14 @@ class Vectors:
 
 def test_adjacent_turns_share_conversation_and_channel_and_leave_no_gap() -> None:
     made = outline(
-        row(0, "a", 1), row(1, "a", 0), row(2, "b", 2), row(3, "a", 3), row(4, "b", 3, channel="other"),
-        row(5, "b", 1), row(6, "a", 2, kind="Fact"),
-    )  # fmt: skip
+        row(0, "a", 1),
+        row(1, "a", 0),
+        row(2, "b", 2),
+        row(3, "a", 3),
+        row(4, "b", 3, channel="other"),
+        row(5, "b", 1),
+        row(6, "a", 2, kind="Fact"),
+    )
     links = adjacent_turns(made)
     assert links.previous.tolist() == [1, -1, 5, -1, -1, -1, -1]
     assert links.next.tolist() == [-1, 0, -1, -1, -1, 2, -1]

@@ -30,15 +30,29 @@ def turns(*asks: int, words: Sequence[int] = (), lengths: Sequence[int] = ()) ->
     made.put(
         RecordColumnBatch.from_rows(
             RecordRow(
-                slot=ordinal, seq=ordinal + 1, kind="Turn", id=f"t{ordinal}", channel="_global", status="active",
-                conversation_id="c", position=ordinal, speaker="", valid_from=ordinal, valid_to=None, recorded_at=0,
-                superseded_at=None, words=words[ordinal] if words else 10, length=lengths[ordinal] if lengths else 4,
-                asks=flag, salience=0.5, confidence=1.0,
+                slot=ordinal,
+                seq=ordinal + 1,
+                kind="Turn",
+                id=f"t{ordinal}",
+                channel="_global",
+                status="active",
+                conversation_id="c",
+                position=ordinal,
+                speaker="",
+                valid_from=ordinal,
+                valid_to=None,
+                recorded_at=0,
+                superseded_at=None,
+                words=words[ordinal] if words else 10,
+                length=lengths[ordinal] if lengths else 4,
+                asks=flag,
+                salience=0.5,
+                confidence=1.0,
             )
             for ordinal, flag in enumerate(asks)
         ),
         len(asks),
-    )  # fmt: skip
+    )
     return made
 
 
@@ -48,22 +62,40 @@ def seen(outline: RecordColumns, *, mask: Sequence[bool] = (), calm: float = 0.5
     visible.setflags(write=False)  # recalls share it
     links = adjacent_turns(outline)
     stores: dict[str, Any] = {
-        "clock": None, "graph": None, "log": None, "vectors": None, "embedder_id": "m", "granularities": (),
-        "embed": None, "ask": None, "add_trace_note": None, **fields,
-    }  # fmt: skip
+        "clock": None,
+        "graph": None,
+        "log": None,
+        "vectors": None,
+        "embedder_id": "m",
+        "granularities": (),
+        "embed": None,
+        "ask": None,
+        "add_trace_note": None,
+        **fields,
+    }
     return SearchContext(
-        scope=Scope("alice"), columns=outline, mask=visible, turn_mask=visible, current_mask=visible,
-        normalization_mask=visible, all_neighbors=links,
-        context_neighbors=context_window(links, visible, outline.words), statement_ratio=calm, now=NOW,
-        cache=UserCache(), **stores,
-    )  # fmt: skip
+        scope=Scope("alice"),
+        columns=outline,
+        mask=visible,
+        turn_mask=visible,
+        current_mask=visible,
+        normalization_mask=visible,
+        all_neighbors=links,
+        context_neighbors=context_window(links, visible, outline.words),
+        statement_ratio=calm,
+        now=NOW,
+        cache=UserCache(),
+        **stores,
+    )
 
 
 def scores(values: Sequence[float], slots: Sequence[int] = (), asks: Sequence[bool] = ()) -> ChunkScores:
     return ChunkScores(
-        np.array(slots or range(len(values))), np.zeros(len(values), dtype=np.int32),
-        np.array(values, dtype=np.float32), np.array(asks or [False] * len(values)),
-    )  # fmt: skip
+        np.array(slots or range(len(values))),
+        np.zeros(len(values), dtype=np.int32),
+        np.array(values, dtype=np.float32),
+        np.array(asks or [False] * len(values)),
+    )
 
 
 # -- words

@@ -18,11 +18,43 @@ from tests.benchmarks.rule_cases import load_cases, run_rules_cases
 CASES = load_cases()
 NOW = datetime(2024, 3, 14, 10, tzinfo=UTC)
 PIECES = (
-    "I ", "and I ", "I'm ", "my sister Anna ", "I went to a ", "I love ", " - ", ", ", '"', "\u201c", "'", ". ", "! ",
-    "? ", "\n", "yesterday ", "in May 2020 ", "two weeks ago ", "Aa ", "A", "of the ", "for ", "zoo ", "so ",
-    "really ", "if ", "not ", "\U0001f600", "I used to ", "I no longer work at ", "My favourite tea is ", "> ", "1",
-    "\u00e9", "\u2019", "My dog Rex ",
-)  # fmt: skip
+    "I ",
+    "and I ",
+    "I'm ",
+    "my sister Anna ",
+    "I went to a ",
+    "I love ",
+    " - ",
+    ", ",
+    '"',
+    "\u201c",
+    "'",
+    ". ",
+    "! ",
+    "? ",
+    "\n",
+    "yesterday ",
+    "in May 2020 ",
+    "two weeks ago ",
+    "Aa ",
+    "A",
+    "of the ",
+    "for ",
+    "zoo ",
+    "so ",
+    "really ",
+    "if ",
+    "not ",
+    "\U0001f600",
+    "I used to ",
+    "I no longer work at ",
+    "My favourite tea is ",
+    "> ",
+    "1",
+    "\u00e9",
+    "\u2019",
+    "My dog Rex ",
+)
 
 
 def read(text: str, **fields: object) -> ExtractionDraft:

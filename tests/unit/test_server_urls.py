@@ -43,17 +43,19 @@ def arrives(settings: Settings, password: str) -> bool:
     assert graph is not None
     assert session is not None
     found = {
-        conninfo_to_dict(parse_url(log)[0])["password"], parse_address(graph).password,
+        conninfo_to_dict(parse_url(log)[0])["password"],
+        parse_address(graph).password,
         BlockingConnectionPool.from_url(session).connection_kwargs["password"],
-    }  # fmt: skip
+    }
     return found == {password}
 
 
 def stack(login: str, **more: object) -> Settings:
     urls = {
-        "log_url": f"postgresql://{login}@host:5432/d", "graph_url": f"neo4j://{login}@host:7687",
+        "log_url": f"postgresql://{login}@host:5432/d",
+        "graph_url": f"neo4j://{login}@host:7687",
         "session_url": f"redis://{login}@host:6379/0",
-    }  # fmt: skip
+    }
     return load_settings(**urls, **more)  # type: ignore[arg-type]
 
 
@@ -105,12 +107,18 @@ def test_a_password_that_ends_the_address_early_is_refused(name: str, password: 
 @pytest.mark.parametrize(
     "url",
     [
-        "postgresql://h/d", "postgres://ann@h:5432/d?sslmode=require", "postgresql://ann:x@h1:1,h2:2/d",
-        "postgresql:///d?host=/run/postgresql", "postgresql://%2Frun%2Fpostgresql/d", "postgresql://[::1]:5432/d",
-        "postgresql://h/d?sslmode=verify-full&sslrootcert=/etc/ca.pem", "postgresql://h/d?sslrootcert=system",
-        "postgresql://ann%40corp:p%2Fw@h/d", "postgresql://h",
+        "postgresql://h/d",
+        "postgres://ann@h:5432/d?sslmode=require",
+        "postgresql://ann:x@h1:1,h2:2/d",
+        "postgresql:///d?host=/run/postgresql",
+        "postgresql://%2Frun%2Fpostgresql/d",
+        "postgresql://[::1]:5432/d",
+        "postgresql://h/d?sslmode=verify-full&sslrootcert=/etc/ca.pem",
+        "postgresql://h/d?sslrootcert=system",
+        "postgresql://ann%40corp:p%2Fw@h/d",
+        "postgresql://h",
     ],
-)  # fmt: skip
+)
 def test_ordinary_urls_of_postgres_are_taken(url: str) -> None:
     settings = load_settings(log_url=url, graph_url="neo4j://h")
     assert (settings.log_server_url, settings.log_url) == (url, url)
@@ -120,10 +128,11 @@ def test_ordinary_urls_of_postgres_are_taken(url: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "postgresql://h/d?sslrootcert=certs/ca.pem", "postgresql://h/d?passfile=.pgpass",
+        "postgresql://h/d?sslrootcert=certs/ca.pem",
+        "postgresql://h/d?passfile=.pgpass",
         "postgresql://h/d?sslkey=..%2Fkey",
     ],
-)  # fmt: skip
+)
 def test_a_file_in_the_working_directory_is_not_taken_from_a_url(url: str) -> None:
     with pytest.raises(ConfigError, match=r"names a file in its option \w+; give the absolute path"):
         load_settings(log_url=url, graph_url="neo4j://h")
@@ -152,13 +161,17 @@ def test_the_database_of_a_server_is_no_file() -> None:
 @pytest.mark.parametrize(
     "text, shown",
     [
-        ("postgresql://ann:x@h/d", "postgresql://…"), ("bolt+s://ann:x@h", "bolt+s://…"),
+        ("postgresql://ann:x@h/d", "postgresql://…"),
+        ("bolt+s://ann:x@h", "bolt+s://…"),
         ("sqlite:///a", "sqlite:///a"),
-        ("secret://x", "…"), ("command:python3 x --key y", "command:…"), (" command / x", "command:…"),
+        ("secret://x", "…"),
+        ("command:python3 x --key y", "command:…"),
+        (" command / x", "command:…"),
         ("none", "none"),
-        ("openai:gpt/4:8b", "openai:gpt/4:8b"), ("comand:cat secret", "…"),
+        ("openai:gpt/4:8b", "openai:gpt/4:8b"),
+        ("comand:cat secret", "…"),
     ],
-)  # fmt: skip
+)
 def test_what_may_be_secret_is_not_shown(text: str, shown: str) -> None:
     assert redact(text) == shown
     assert (SecretText(text), repr(SecretText(text)), f"{[SecretText(text)]}") == (text, repr(shown), f"[{shown!r}]")
@@ -167,10 +180,12 @@ def test_what_may_be_secret_is_not_shown(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "error, reason",
     [
-        (FileNotFoundError(2, "secret"), "No such file or directory"), (OSError("secret"), "OSError"),
-        (ValueError("secret"), "ValueError"), (ConnectionRefusedError(111, "secret"), "Connection refused"),
+        (FileNotFoundError(2, "secret"), "No such file or directory"),
+        (OSError("secret"), "OSError"),
+        (ValueError("secret"), "ValueError"),
+        (ConnectionRefusedError(111, "secret"), "Connection refused"),
     ],
-)  # fmt: skip
+)
 def test_an_error_is_told_in_the_words_of_the_system(error: Exception, reason: str) -> None:
     assert failure_reason(error) == reason
     outer = RuntimeError("secret")

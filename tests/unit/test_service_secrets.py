@@ -129,11 +129,23 @@ async def test_an_address_that_does_not_answer_is_not_told_with_its_login(servic
 @pytest.mark.parametrize(
     "url",
     [
-        "ftp://h/v1", "h/v1", "http://", "http://ann:pass/word@h/v1", "http://ann:pass#word@h/v1", "http://a:pa@ss@h/v1",
-        "http://ann:pass?word@h/v1", "http://ann:pass word@h/v1", "http://ann:pass%word@h", "http://h:port/v1",
-        "http://h/v1?key=password", "http://h:99999/v1", "http://ann:[pass]@h", "http://h\n/v1", "https:h",
+        "ftp://h/v1",
+        "h/v1",
+        "http://",
+        "http://ann:pass/word@h/v1",
+        "http://ann:pass#word@h/v1",
+        "http://a:pa@ss@h/v1",
+        "http://ann:pass?word@h/v1",
+        "http://ann:pass word@h/v1",
+        "http://ann:pass%word@h",
+        "http://h:port/v1",
+        "http://h/v1?key=password",
+        "http://h:99999/v1",
+        "http://ann:[pass]@h",
+        "http://h\n/v1",
+        "https:h",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("name", ["base_url", "llm_base_url"])
 def test_an_address_that_can_be_read_in_two_ways_is_refused_without_being_shown(name: str, url: str) -> None:
     with pytest.raises(ConfigError, match=f"setting {name}: ") as caught:

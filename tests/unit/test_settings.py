@@ -104,9 +104,11 @@ SERVERS = {"log_url": "postgresql://ann@h/d", "graph_url": "neo4j://neo4j@g:7687
 def test_passwords_come_from_files(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("p@ss/w:rd\nsecond line\n")
     settings = load_settings(
-        **SERVERS, log_password_file=tmp_path / "one", graph_password_file=tmp_path / "one",
+        **SERVERS,
+        log_password_file=tmp_path / "one",
+        graph_password_file=tmp_path / "one",
         session_password_file=tmp_path / "one",
-    )  # fmt: skip
+    )
     assert settings.log_server_url == "postgresql://ann:p%40ss%2Fw%3Ard@h/d"
     assert settings.graph_server_url == "neo4j://neo4j:p%40ss%2Fw%3Ard@g:7687"
     assert settings.session_server_url == "redis://:p%40ss%2Fw%3Ard@r:6379/0"

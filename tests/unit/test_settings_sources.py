@@ -324,7 +324,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "unknown": (b"\n\nembeder = 'hash'\n", "line 3"),
     "unknown in a table": (b"[decay]\nbeat = 1\n", "line 2"),
     "impossible together": (b"log_url = 'postgresql://h/d'\n", "graph_url"),
-}  # fmt: skip
+}
 NAMES_THE_FILE = [case for case in BROKEN if case != "impossible together"]
 
 
@@ -395,15 +395,25 @@ DEEP = "[" * 100_000
 @pytest.mark.parametrize(
     "variable, text, words",
     [
-        ("RECALL", "{", "not valid JSON"), ("RECALL", DEEP, "not valid JSON"), ("RECALL", "[1]", "dictionary"),
-        ("RECALL__VECTOR", "{", "dictionary"), ("WORKER", "{'a': 1}", "not valid JSON"),
-        ("WORKER__MINUTES", "{", "not valid JSON"), ("WORKER__MINUTES", '{"consolidate": "x"}', "number"),
-        ("WORKER__PORT", "x", "integer"), ("DECAY", "1", ""), ("THREADS", "two", "integer"),
-        ("AUDIT_LEVEL", "loud", ""), ("LOG_URL", "mysql://h", "sqlite:///"),
+        ("RECALL", "{", "not valid JSON"),
+        ("RECALL", DEEP, "not valid JSON"),
+        ("RECALL", "[1]", "dictionary"),
+        ("RECALL__VECTOR", "{", "dictionary"),
+        ("WORKER", "{'a': 1}", "not valid JSON"),
+        ("WORKER__MINUTES", "{", "not valid JSON"),
+        ("WORKER__MINUTES", '{"consolidate": "x"}', "number"),
+        ("WORKER__PORT", "x", "integer"),
+        ("DECAY", "1", ""),
+        ("THREADS", "two", "integer"),
+        ("AUDIT_LEVEL", "loud", ""),
+        ("LOG_URL", "mysql://h", "sqlite:///"),
         ("HOME", "~nobody-of-this-name", "begins with ~"),
-        ("DECAY__HALF", "1", "known ones"), ("SEED", "", None), ("MAX_COST", "nan", ""), ("CLOCK", "now", "Clock"),
+        ("DECAY__HALF", "1", "known ones"),
+        ("SEED", "", None),
+        ("MAX_COST", "nan", ""),
+        ("CLOCK", "now", "Clock"),
     ],
-)  # fmt: skip
+)
 def test_a_variable_that_cannot_be_used_is_named(
     monkeypatch: pytest.MonkeyPatch, variable: str, text: str, words: str | None
 ) -> None:

@@ -145,12 +145,23 @@ def test_the_buffer_of_documents_000_and_001_are_two_shapes_of_one() -> None:
 def test_jobs_run_as_often_as_the_document_says() -> None:
     minutes = {name: module.MINUTES for name, module in list_scheduled_jobs().items()}
     documents = {
-        "consolidate": 15, "patterns": 60, "promote": 60, "decay": 1440, "cleanup": 1440, "audit_partitions": 1440
-    }  # fmt: skip
+        "consolidate": 15,
+        "patterns": 60,
+        "promote": 60,
+        "decay": 1440,
+        "cleanup": 1440,
+        "audit_partitions": 1440,
+    }
     ours = {
-        "project": 1, "schedules": 1, "distill_procedures": 30, "entity_linking": 60, "synopsis": 60, "clusters": 1440,
-        "gc": 1440, "check": 1440,
-    }  # fmt: skip
+        "project": 1,
+        "schedules": 1,
+        "distill_procedures": 30,
+        "entity_linking": 60,
+        "synopsis": 60,
+        "clusters": 1440,
+        "gc": 1440,
+        "check": 1440,
+    }
     assert minutes == documents | ours
 
 
@@ -205,8 +216,11 @@ def test_certainty_becomes_confidence_by_the_documents_table() -> None:
 def test_retention_is_the_documents() -> None:
     settings = load_settings()
     assert RetentionOptions().model_dump() == {
-        "conversation_days": 90, "entity_salience": 0.1, "entity_days": 30, "ltm_retention_days": None,
-    }  # fmt: skip
+        "conversation_days": 90,
+        "entity_salience": 0.1,
+        "entity_days": 30,
+        "ltm_retention_days": None,
+    }
     assert (settings.working_ttl, settings.working_turns) == (3_600, 50)
     assert settings.audit_days == 365 > 90  # "longer" than conversations
 
@@ -292,8 +306,11 @@ def test_a_new_memory_has_the_documents_fields_and_values() -> None:
 
 
 def test_the_window_and_the_retention_of_the_document_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("WORKING_TURNS", "20"), ("EMBEDDER", "openai:text-embedding-3-small"),
-                        ("RETENTION__LTM_RETENTION_DAYS", "30")):  # fmt: skip
+    for name, value in (
+        ("WORKING_TURNS", "20"),
+        ("EMBEDDER", "openai:text-embedding-3-small"),
+        ("RETENTION__LTM_RETENTION_DAYS", "30"),
+    ):
         monkeypatch.setenv(f"AGENTMEM_{name}", value)
     settings = load_settings()
     assert (settings.working_turns, settings.retention.ltm_retention_days) == (20, 30)

@@ -28,12 +28,15 @@ RECORDS = st.one_of(
     ),
     st.builds(
         lambda name, text, turns, entities: build_fact(name, text, source_turn_ids=turns, entity_ids=entities),
-        NAMES, TEXTS, st.lists(NAMES, max_size=2).map(tuple), st.lists(NAMES, max_size=2).map(tuple),
+        NAMES,
+        TEXTS,
+        st.lists(NAMES, max_size=2).map(tuple),
+        st.lists(NAMES, max_size=2).map(tuple),
     ),
     st.builds(lambda name, text: build_entity(name, description=text), NAMES, TEXTS),
     st.builds(build_edge, NAMES, NAMES, NAMES),
     TALKS.map(lambda name: Conversation(id=name)),
-)  # fmt: skip
+)
 KEYS = st.tuples(st.sampled_from(["Turn", "Fact", "Entity", "Conversation"]), st.sampled_from(["a", "b", "c1"]))
 PUTS = st.lists(RECORDS, min_size=1, max_size=3, unique_by=lambda record: record.key).map(
     lambda records: build_change(ANN, *records)

@@ -91,9 +91,11 @@ def migrate_command(cli: CliContext) -> None:
 @click.command("project", short_help="Bring graph and vectors of all users up to the journal.")
 @click.option("--follow", is_flag=True, help="Go on until stopped, for a daemon.")
 @click.option(
-    "--health-file", type=UserPath(dir_okay=False, path_type=Path), metavar="PATH",
+    "--health-file",
+    type=UserPath(dir_okay=False, path_type=Path),
+    metavar="PATH",
     help="With --follow: touch this file after every pass.",
-)  # fmt: skip
+)
 @memory_options()
 def project_command(cli: CliContext, *, follow: bool, health_file: Path | None) -> int:
     """Apply what writers left undone: they were stopped, or the graph or a model was away.
@@ -193,15 +195,18 @@ def stats_command(cli: CliContext) -> None:
 @click.command("verify", short_help="Prove that other users' data changes nothing for this one.")
 @click.argument("what", type=click.Choice(["isolation"]))
 @click.option(
-    "--strangers", type=click.IntRange(min=1), default=10_000, show_default=True,
+    "--strangers",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
     help="How many records of other users to put beside this user's.",
-)  # fmt: skip
+)
 @click.option("--scratch-log-url", metavar="URL", help="Where the log is on servers: an empty one for the trial.")
 @click.option("--scratch-graph-url", metavar="URL", help="Where the graph is on a server: an empty one for the trial.")
 @memory_options()
 def verify_command(
     cli: CliContext, *, what: str, strangers: int, scratch_log_url: str | None, scratch_graph_url: str | None
-) -> int:  # fmt: skip
+) -> int:
     """Ask the same questions with and without many records of strangers, and compare the answers.
 
     An embedded store is copied for it. On servers the user's memory is copied to others, migrated and empty, which you

@@ -63,8 +63,11 @@ def _render_job_report(report: JobReport) -> list[str]:
         cost = "" if report.cost is None else f", ${report.cost:.4f}"
         lines.append(f"{pluralize(report.calls, 'call')}, {report.tokens:,} tokens{cost}, {report.seconds:.1f} s")
     lines += [f"parked {turn_id}: {reason}" for turn_id, reason in report.parked.items()]
-    lines += [f"failed {turn_id}, to be tried again: {reason}" for turn_id, reason in report.failed.items()
-              if turn_id not in report.parked]  # fmt: skip
+    lines += [
+        f"failed {turn_id}, to be tried again: {reason}"
+        for turn_id, reason in report.failed.items()
+        if turn_id not in report.parked
+    ]
     if report.stop_reason:
         lines.append(f"stopped: {report.stop_reason}")
     if report.pending:
@@ -101,8 +104,11 @@ async def _list_jobs(memory: AsyncAgentMemory, *, all_users: bool) -> list[dict[
         minutes = engine.settings.worker.minutes.get(name, module.MINUTES)
         one: dict[str, Any] = {"job": name, "minutes": minutes, "trigger": module.TRIGGER, "last": reports.get(name)}
         one["state"] = states.get(name)
-        one["parked"] = [{"seq": item.seq, "reason": item.reason, "attempts": item.attempts}
-                         for item in parked if item.projection == name]  # fmt: skip
+        one["parked"] = [
+            {"seq": item.seq, "reason": item.reason, "attempts": item.attempts}
+            for item in parked
+            if item.projection == name
+        ]
         if all_users:
             queue = await engine.job_queue.queue(name, OPERATOR)
             one["waiting"] = len(queue)
@@ -136,9 +142,11 @@ def _render_job(job: dict[str, Any]) -> list[str]:
     "--health-file", type=UserPath(dir_okay=False, path_type=Path), metavar="PATH", help="Touch this after every run."
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), metavar="PORT",
+    "--port",
+    type=click.IntRange(0, 65_535),
+    metavar="PORT",
     help="Answer /health and /metrics there; 0 for a free one.",
-)  # fmt: skip
+)
 @click.option("--host", metavar="ADDRESS", help="Where to listen. [default: 127.0.0.1]")
 @memory_options()
 def worker_command(

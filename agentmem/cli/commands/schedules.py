@@ -24,8 +24,13 @@ ACTIONS = ("add", "pause", "resume", "remove")
 @click.option("--prompt", default="", metavar="TEXT", help="What is to be done; without one it is a heartbeat.")
 @click.option("--source", default="user", show_default=True, metavar="NAME", help="Who schedules it.")
 @click.option("--timezone", default="UTC", show_default=True, metavar="NAME", help="Where the clock of --cron hangs.")
-@click.option("--missed", type=click.Choice(["once", "skip"]), default="once", show_default=True,
-              help="Of several missed runs, make up for one or for none.")  # fmt: skip
+@click.option(
+    "--missed",
+    type=click.Choice(["once", "skip"]),
+    default="once",
+    show_default=True,
+    help="Of several missed runs, make up for one or for none.",
+)
 @click.option("--pause", metavar="NAME", help="Let this schedule rest.")
 @click.option("--resume", metavar="NAME", help="Let this schedule go on.")
 @click.option("--remove", metavar="NAME", help="Take this schedule away.")

@@ -19,9 +19,15 @@ from agentmem.cli.render import format_time, to_one_line
 @click.option("--turn-id", metavar="ID", help="An id of your own; the same turn added again under it is stored once.")
 @memory_options(with_embedder=True)
 def add_command(
-    cli: CliContext, *, text: str, role: str, speaker: str | None, timestamp: datetime | None, conversation: str | None,
+    cli: CliContext,
+    *,
+    text: str,
+    role: str,
+    speaker: str | None,
+    timestamp: datetime | None,
+    conversation: str | None,
     turn_id: str | None,
-) -> None:  # fmt: skip
+) -> None:
     """Store TEXT, or standard input for `-`, as one turn.
 
     \b

@@ -279,14 +279,22 @@ class _TurnExtractor:
         claim = " ".join(part for part in (_render_subject(speaker, reading), reading.predicate, words) if part)
         taken = find_superseded(reading, claim, speaker.subject, self.window.known_facts)
         return FactDraft(
-            turn_id=self.turn.id, claim=claim, quote=self.turn.content[span[0] : span[1]], span=span,
-            subject=speaker.name or "user", certainty="explicit", temporal_context=reading.tense,
-            memory_type=reading.memory_type, negated=reading.negated,
-            valid_from=time.start if reading.tense != "future" else None, entities=self._names_in(claim),
-            supersedes_id=taken, is_correction=bool(taken and is_correction),
+            turn_id=self.turn.id,
+            claim=claim,
+            quote=self.turn.content[span[0] : span[1]],
+            span=span,
+            subject=speaker.name or "user",
+            certainty="explicit",
+            temporal_context=reading.tense,
+            memory_type=reading.memory_type,
+            negated=reading.negated,
+            valid_from=time.start if reading.tense != "future" else None,
+            entities=self._names_in(claim),
+            supersedes_id=taken,
+            is_correction=bool(taken and is_correction),
             ends_fact_id="" if taken else find_ended(reading, speaker.subject, self.window.known_facts),
             tags=(f"rule:{reading.rule}",),
-        )  # fmt: skip
+        )
 
     def _names_in(self, claim: str) -> tuple[str, ...]:
         names = [self.speaker.name, *(kin.name for kin in self.kin), *(one.name for one in self.names)]

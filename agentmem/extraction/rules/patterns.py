@@ -58,20 +58,48 @@ _RELATIVE_COMPLEMENT = re.compile(
     rf"(?:from [A-Z]|called |named |an? {verbs.OCCUPATION}\b|allergic to |\d+ years old|married|pregnant|learning |"
     r"studying )"
 )
-_STATIVE_VERBS = frozenset({"is", "has", "loves", "lives", "works", "likes", "plays", "hates", "owns",
-                      "love", "like", "enjoy", "live", "work", "play", "have"})  # fmt: skip
+_STATIVE_VERBS = frozenset(
+    {
+        "is",
+        "has",
+        "loves",
+        "lives",
+        "works",
+        "likes",
+        "plays",
+        "hates",
+        "owns",
+        "love",
+        "like",
+        "enjoy",
+        "live",
+        "work",
+        "play",
+        "have",
+    }
+)
 _WEAK_OBJECTS = frozenset({"been", "always", "so", "really", "very", "such", "the", "all", "to", "made", "got"})
 _POSSESSIVE_RULES = (
-    (re.compile(r"(?i:my|our)\s+(?:all[- ]time )?(?:favou?rite|fave)\s+(?P<what>[\w' -]{2,40}?)\s*"
-                r"(?:['\u2019]s|is|are|has always been)\s+(?P<rest>.+)$"), parse_favorite),
+    (
+        re.compile(
+            r"(?i:my|our)\s+(?:all[- ]time )?(?:favou?rite|fave)\s+(?P<what>[\w' -]{2,40}?)\s*"
+            r"(?:['\u2019]s|is|are|has always been)\s+(?P<rest>.+)$"
+        ),
+        parse_favorite,
+    ),
     (
         re.compile(rf"(?i:my name(?:['\u2019]s| is)|call me) (?P<rest>{NAME_PATTERN})$"),
-        build_slot_parser("name", "is called")
+        build_slot_parser("name", "is called"),
     ),
-    (re.compile(r"(?i:my|our)\s+(?:main |biggest |big |ultimate |next )?(?P<said>goal|dream|hobby|passion|dream job|"
-                r"hometown|home country)\s+(?:is|has always "
-                r"been)\s+(?P<rest>.+)$"), build_statement_parser("goal", "current", "{said} is")),
-)  # fmt: skip
+    (
+        re.compile(
+            r"(?i:my|our)\s+(?:main |biggest |big |ultimate |next )?(?P<said>goal|dream|hobby|passion|dream job|"
+            r"hometown|home country)\s+(?:is|has always "
+            r"been)\s+(?P<rest>.+)$"
+        ),
+        build_statement_parser("goal", "current", "{said} is"),
+    ),
+)
 
 
 def match_possessive(statement: str) -> StatementReading | None:

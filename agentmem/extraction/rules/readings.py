@@ -49,8 +49,14 @@ _NOT_HABITUAL = re.compile(
     r"(?:a (?:big |huge |major )?(?:role|part)|the|out|into|on|up|away|off|down|for|by|as|through|well|hard)\b"
 )
 _SIMPLE_PAST = {
-    "seen": "saw", "done": "did", "taken": "took", "given": "gave", "become": "became", "gone": "went", "run": "ran",
-}  # fmt: skip
+    "seen": "saw",
+    "done": "did",
+    "taken": "took",
+    "given": "gave",
+    "become": "became",
+    "gone": "went",
+    "run": "ran",
+}
 
 
 def build_statement_parser(

@@ -84,8 +84,16 @@ _VAGUE_OBJECT = re.compile(
     r"picture|photo|pics|photos)(?:\s+(?:at|to|on|of|with|in|for)\b.*)?$",
     re.IGNORECASE,
 )
-_THIRD_PERSON = {"my": "their", "our": "their", "mine": "theirs", "ours": "theirs", "me": "them", "us": "them",
-        "myself": "themself", "ourselves": "themselves"}  # fmt: skip
+_THIRD_PERSON = {
+    "my": "their",
+    "our": "their",
+    "mine": "theirs",
+    "ours": "theirs",
+    "me": "them",
+    "us": "them",
+    "myself": "themself",
+    "ourselves": "themselves",
+}
 _FIRST_PERSON = re.compile(r"\b(my|our|mine|ours|me|us|myself|ourselves)\b", re.IGNORECASE)
 _FILLER = re.compile(
     r"\b(?:super|really|so|very|totally|kinda|kind of|sort of|actually|definitely|basically|literally|just|finally)\s+"

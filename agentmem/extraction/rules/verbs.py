@@ -20,7 +20,7 @@ PAST = {
         r"switched (?:to|from)"
     ),
     "gained": r"bought|adopted|received|ordered|purchased|inherited|rented|sold|lost|donated|acquired|picked up|"
-              r"found|got",
+    r"found|got",
     "made": (
         r"made|painted|wrote|built|baked|cooked|created|designed|published|recorded|drew|planted|composed|developed|"
         r"launched|"
@@ -47,8 +47,8 @@ PAST = {
         r"finished rereading|teamed up with|came up with|gave up"
     ),
     "did": r"tried|did|used|ended up|read|watched|saw|studied|learned|learnt|tested|ate|took|had|worked|lived|spent|"
-           r"helped|practi[sc]ed|discovered",
-}  # fmt: skip
+    r"helped|practi[sc]ed|discovered",
+}
 
 # What is done habitually; the object follows.
 PRESENT = (

@@ -34,9 +34,7 @@ EDGE_PAGE_SIZE = 1000  # edges asked for in one go
 
 
 @leased_job(NAME)
-async def run(
-    engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int
-) -> None:  # fmt: skip
+async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int) -> None:
     """Put away what is due. Counts: `archived`, `reopened`, `forgotten` and `kept` records; notes say why.
 
     With `options.retry_parked` all long-lived facts are looked at, not only those stored since `ltm_retention_days` was
@@ -167,7 +165,7 @@ async def _archive_facts(work: DueRecordsRun, facts: Sequence[Fact]) -> None:
     reason = f"neither recorded nor used for {days:g} days"
     await work.write_records(
         "archived", [each.model_copy(update={"status": Status.ARCHIVED, "reason": reason}) for each in old]
-    )  # fmt: skip
+    )
 
 
 async def _read_old_facts(work: DueRecordsRun) -> AsyncIterator[list[Record]]:

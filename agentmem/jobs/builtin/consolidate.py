@@ -87,7 +87,7 @@ def find_pending_conversations(
             before,
         )
         for _, mine, before in found
-    ]  # fmt: skip
+    ]
 
 
 def _current_turns_mask(columns: RecordColumns) -> Bools:
@@ -155,7 +155,7 @@ async def _read_facts(engine: Engine, scope: Scope) -> dict[str, Fact]:
 
 async def _write_reviews(
     engine: Engine, scope: Scope, reviews: Sequence[Review], facts: Mapping[str, Fact]
-) -> JournalEntry | None:  # fmt: skip
+) -> JournalEntry | None:
     """Put these, but for those that were put before or are about what changed meanwhile: the next run looks at that."""
     ids, log = [review.id for review in reviews], engine.log
     named = list(dict.fromkeys(name for review in reviews for name in review.record_ids))
@@ -218,8 +218,14 @@ async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
         find_pending_conversations(await engine.read_columns(scope), await work.read_dead_letter_seqs())
     )
     report.seconds = watch.milliseconds() / 1000
-    log_event(INFO, "consolidated", user_id=scope.user_id, conversations=report.conversations, calls=report.calls,
-         pending=report.pending)  # fmt: skip
+    log_event(
+        INFO,
+        "consolidated",
+        user_id=scope.user_id,
+        conversations=report.conversations,
+        calls=report.calls,
+        pending=report.pending,
+    )
     return report
 
 
@@ -324,12 +330,15 @@ class _ConsolidateRun:
         """Read one window and settle it; whether something of it failed."""
         known, people = CandidateRetriever(leased.context), (*context_turns, *turns)
         window = Window(
-            conversation_id=turns[0].conversation_id, channel=turns[0].channel, turns=tuple(turns),
-            context_turns=tuple(context_turns), known_facts=await self._find_known_facts(known, turns),
+            conversation_id=turns[0].conversation_id,
+            channel=turns[0].channel,
+            turns=tuple(turns),
+            context_turns=tuple(context_turns),
+            known_facts=await self._find_known_facts(known, turns),
             known_entities=await known.find_entities(turns),
             participants=tuple(dict.fromkeys(turn.speaker for turn in people if turn.speaker)),
             agent_id=_agent_of(turns),
-        )  # fmt: skip
+        )
         read = await self._extract(window)
         failed = dict(read.failed)
         good = replace(window, turns=tuple(turn for turn in turns if turn.id not in failed))
@@ -399,8 +408,11 @@ class _ConsolidateRun:
         """Count a try for each turn that failed; parked at the third."""
         if not turns:
             return
-        before = {item.seq: item.attempts for item in await self.engine.log.dead_letters(self.scope)
-                  if item.projection == NAME}  # fmt: skip
+        before = {
+            item.seq: item.attempts
+            for item in await self.engine.log.dead_letters(self.scope)
+            if item.projection == NAME
+        }
         for turn in turns:
             attempts = before.get(turn.seq, 0) + 1
             now = self.engine.clock.now()

@@ -18,9 +18,7 @@ TRIGGER = "due"
 
 
 @leased_job(NAME)
-async def run(
-    engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int
-) -> None:  # fmt: skip
+async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int) -> None:
     """Look at what is due. Counts records by kind, and `endangered`: those that should be seen again soon."""
     work = DueRecordsRun(engine, scope, report, engine.clock.now(), fence)
     async for records in work.read_pages(DECAY):

@@ -37,9 +37,7 @@ WATCHES = ("Fact",)
 
 
 @leased_job(NAME)
-async def run(
-    engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int
-) -> None:  # fmt: skip
+async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int) -> None:
     """Look at the user's facts that changed since the last run, channel by channel; each merge is one operation.
 
     Counts: `merged` facts that others took in, `review` questions put, `kept_apart` clusters that hold together too
@@ -150,7 +148,11 @@ class _DeduplicateFactsRun:
 
 def _build_review(user_id: str, keep: Fact, other: Fact, cohesion: float) -> Review:
     return build_record(
-        Review, id=same_fact_review_id(user_id, keep.id, other.id), channel=keep.channel, about="same_fact",
-        question=f"Do these say the same: {keep.claim!r} and {other.claim!r}?", record_ids=(keep.id, other.id),
+        Review,
+        id=same_fact_review_id(user_id, keep.id, other.id),
+        channel=keep.channel,
+        about="same_fact",
+        question=f"Do these say the same: {keep.claim!r} and {other.claim!r}?",
+        record_ids=(keep.id, other.id),
         reason=f"cohesion {cohesion:.2f}",
-    )  # fmt: skip
+    )

@@ -127,11 +127,15 @@ class _DistillProceduresRun:
         before = _earlier_turn_ids(columns, turn)
         asked = [
             InstructionRequest(
-                order.instruction, order.trigger, (turn.id,) if order.instruction else before, order.is_standing,
-                order.is_revocation, near,
+                order.instruction,
+                order.trigger,
+                (turn.id,) if order.instruction else before,
+                order.is_standing,
+                order.is_revocation,
+                near,
             )
             for order, near in zip(instructions, alike, strict=True)
-        ]  # fmt: skip
+        ]
 
         async def make(write: WriteAttempt) -> Change | None:
             current = await self.engine.log.read_records("Turn", [turn.id], seat.scope)
@@ -143,9 +147,14 @@ class _DistillProceduresRun:
 
         try:
             entry = await self.engine.write(
-                seat.scope, NAME, make, kind="Procedure", idempotency_key=turn.id,
-                request_hash=hash_request(turn=turn.id), fence=fence,
-            )  # fmt: skip
+                seat.scope,
+                NAME,
+                make,
+                kind="Procedure",
+                idempotency_key=turn.id,
+                request_hash=hash_request(turn=turn.id),
+                fence=fence,
+            )
         except (Conflict, InvalidRecord) as error:  # of this turn alone: the others go on
             if await record_failure(self.engine, self.scope, self.report, turn, str(error)):
                 self.retry_seqs.append(turn.seq)

@@ -37,9 +37,7 @@ SESSION_TTL_SECONDS = 86_400.0  # in the session store
 
 
 @leased_job(NAME)
-async def run(
-    engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int
-) -> None:  # fmt: skip
+async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int) -> None:
     """Hand over what is due of this user, and note what was lost."""
     now = engine.clock.now()
     keys = await engine.job_queue.due_records(NAME, now, scope, BATCH_SIZE)
@@ -97,9 +95,13 @@ class _ScheduleDelivery:
         log_event(WARNING, "schedule_failed", user_id=scope.user_id, schedule_id=schedule.id, error=reason)
         due = None if schedule.running is None else schedule.running.isoformat()
         row = self.engine.auditor.build_write_entry(
-            "deliver_schedule", scope, memory_type="procedural", operation_id=schedule.operation_id, error=reason,
+            "deliver_schedule",
+            scope,
+            memory_type="procedural",
+            operation_id=schedule.operation_id,
+            error=reason,
             metadata={"ids": [schedule.id], "due_at": due},
-        )  # fmt: skip
+        )
         if row is not None:
             await self.engine.log.write_audit([row])
 

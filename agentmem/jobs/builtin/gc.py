@@ -29,9 +29,7 @@ OPEN_GOAL_STATUSES = ("active", "blocked")
 
 
 @leased_job(NAME)
-async def run(
-    engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int
-) -> None:  # fmt: skip
+async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int) -> None:
     """Collect what is due. Counts: `archived` or `deleted`, and `spared` for the sake of a goal; notes say why."""
     work = DueRecordsRun(engine, scope, report, engine.clock.now(), fence)
     async for records in work.read_pages(GC):
@@ -89,8 +87,11 @@ async def _find_protected(work: DueRecordsRun, facts: Sequence[Fact]) -> dict[st
         return {}
     sources = list(dict.fromkeys(turn for fact in facts for turn in fact.source_turn_ids))
     turns = await work.engine.log.read_records("Turn", sources, work.scope) if sources else []
-    served = {turn.id: there[turn.conversation_id] for turn in turns
-              if isinstance(turn, Turn) and turn.conversation_id in there}  # fmt: skip
+    served = {
+        turn.id: there[turn.conversation_id]
+        for turn in turns
+        if isinstance(turn, Turn) and turn.conversation_id in there
+    }
     found = {fact.id: [served[turn] for turn in fact.source_turn_ids if turn in served] for fact in facts}
     return {name: goals[0] for name, goals in found.items() if goals}
 

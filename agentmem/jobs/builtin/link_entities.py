@@ -42,9 +42,7 @@ EntityPair = tuple[Entity, Entity]
 
 
 @leased_job(NAME)
-async def run(
-    engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int
-) -> None:  # fmt: skip
+async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int) -> None:
     """Compare the entities that changed since the last run with the others of their channel.
 
     Counts: `merged` entities and `review` questions put. What a person kept apart is neither merged nor asked again.
@@ -92,9 +90,10 @@ class _LinkEntitiesRun:
     async def _read_entities(self) -> list[Entity]:
         found = await self.context.list_readable("Entity", channels=(self.context.scope.channel,))
         return [
-            entity for entity in found
+            entity
+            for entity in found
             if isinstance(entity, Entity) and entity.superseded_at is None and entity.status is Status.ACTIVE
-        ]  # fmt: skip
+        ]
 
     async def _find_similar_pairs(self, fresh: Sequence[Entity], all_entities: Sequence[Entity]) -> list[EntityPair]:
         """Pairs of one type, but not of people, that are near in meaning; none where the embedder sees words alone."""
@@ -171,10 +170,13 @@ class _LinkEntitiesRun:
 
 def _build_review(review_id: str, one: Entity, other: Entity) -> Review:
     return build_record(
-        Review, id=review_id, channel=one.channel, about="same_entity",
+        Review,
+        id=review_id,
+        channel=one.channel,
+        about="same_entity",
         question=f"Are {one.name!r} ({one.type}) and {other.name!r} ({other.type}) the same?",
         record_ids=(one.id, other.id),
-    )  # fmt: skip
+    )
 
 
 def _find_pairs_sharing_names(fresh: Sequence[Entity], all_entities: Sequence[Entity]) -> Iterator[EntityPair]:

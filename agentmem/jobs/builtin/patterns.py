@@ -63,11 +63,16 @@ class _ToolUsageDelta:
 
     def apply_to(self, tool: Tool, counted_seq: int) -> Tool:
         total, timed = tool.latency_ms_sum + self.total_ms, tool.timed_count + self.timed
-        return tool.model_copy(update={
-            "usage_count": tool.usage_count + self.calls, "success_count": tool.success_count + self.successes,
-            "latency_ms_sum": total, "timed_count": timed, "avg_latency_ms": total / timed if timed else None,
-            "counted": counted_seq,
-        })  # fmt: skip
+        return tool.model_copy(
+            update={
+                "usage_count": tool.usage_count + self.calls,
+                "success_count": tool.success_count + self.successes,
+                "latency_ms_sum": total,
+                "timed_count": timed,
+                "avg_latency_ms": total / timed if timed else None,
+                "counted": counted_seq,
+            }
+        )
 
 
 async def update_tool_counts(engine: Engine, scope: Scope, report: JobReport, fence: int) -> None:
@@ -128,16 +133,14 @@ def _reset_counts(tool: Tool) -> Tool:
 
 async def _write_tools(
     engine: Engine, scope: Scope, channel: str, tools: list[Tool], stored_tools: Mapping[str, Tool], fence: int
-) -> None:  # fmt: skip
+) -> None:
     agent = channel.removeprefix("_self_") if channel.startswith("_self_") else None
     expects = {tool.key: stored_tools[tool.id].seq if tool.id in stored_tools else None for tool in tools}
 
     async def make(write: WriteAttempt) -> Change:
         return write.build_change(*tools, expected_versions=expects)
 
-    await engine.write(
-        Scope(scope.user_id, channel or GLOBAL, agent), "patterns", make, kind="Tool", fence=fence
-    )  # fmt: skip
+    await engine.write(Scope(scope.user_id, channel or GLOBAL, agent), "patterns", make, kind="Tool", fence=fence)
 
 
 async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
@@ -292,10 +295,13 @@ class _PatternsRun:
         sequence = [name for at, name in enumerate(names) if at == 0 or names[at - 1] != name]
         types = {kind for kind in (outcome.task_type, *(call.task_type for call in calls)) if kind}
         return build_record(
-            Strategy, description=_truncate_task(task.content), channel=outcome.channel, source_turn_ids=(task.id,),
+            Strategy,
+            description=_truncate_task(task.content),
+            channel=outcome.channel,
+            source_turn_ids=(task.id,),
             tool_sequence=tuple(sequence[-MAX_TOOLS:]),
             task_type=outcome.task_type or (types.pop() if len(types) == 1 else ""),
-        )  # fmt: skip
+        )
 
     def _segment_mask(self, columns: RecordColumns, outcome: Outcome, scope: Scope) -> Bools:
         """What was stored in the conversation after the outcome before this one, and before this one itself."""

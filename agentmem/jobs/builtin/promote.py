@@ -38,9 +38,7 @@ GLOBAL_THRESHOLDS = ("confidence", "access_count", "conversations")
 
 
 @leased_job(NAME)
-async def run(
-    engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int
-) -> None:  # fmt: skip
+async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int) -> None:
     """Promote what is due; each promotion is one operation.
 
     Counts: `kept` for long, `spread` to every channel. Notes say why, and which pages of the vault were not written.

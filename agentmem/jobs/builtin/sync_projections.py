@@ -57,9 +57,11 @@ async def sync_projections(engine: Engine, progress: ProgressCallback | None = N
         await work.compare_watermarks()
         await work.run()
     return SyncReport(
-        len(work.synced_users), len(await engine.log.dead_letters(OPERATOR)), watch.milliseconds() / 1000,
+        len(work.synced_users),
+        len(await engine.log.dead_letters(OPERATOR)),
+        watch.milliseconds() / 1000,
         tuple(dict.fromkeys(work.lag_reasons)),
-    )  # fmt: skip
+    )
 
 
 async def run_for_all(engine: Engine, operator: Operator, options: JobOptions) -> JobReport:

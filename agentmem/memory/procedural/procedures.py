@@ -57,9 +57,13 @@ class Procedures:
         return [record for record in kept if record.procedure_status in wanted][:limit]
 
     async def stage_candidate(
-        self, instruction: str, *, trigger: str = "", source_turn_ids: Sequence[str] = (),
+        self,
+        instruction: str,
+        *,
+        trigger: str = "",
+        source_turn_ids: Sequence[str] = (),
         idempotency_key: str | None = None,
-    ) -> Procedure:  # fmt: skip
+    ) -> Procedure:
         """Propose an instruction. It is in force, and found by recall, once it is accepted; see `accept_procedure`.
 
         The same instruction again (whatever words of politeness stand around it) makes the known one stronger.
@@ -79,9 +83,13 @@ class Procedures:
             return await self.build_request_change(write, [replace(asked, turn_ids=tuple(turns))], expects, threshold=0)
 
         entry = await self._context.engine.write(
-            self._context.scope, "stage_candidate", make, kind="Procedure", idempotency_key=idempotency_key,
+            self._context.scope,
+            "stage_candidate",
+            make,
+            kind="Procedure",
+            idempotency_key=idempotency_key,
             request_hash=hash_request(instruction=instruction, trigger=trigger, turns=list(source_turn_ids)),
-        )  # fmt: skip
+        )
         return _get_last_procedure(entry)
 
     async def build_request_change(
@@ -102,9 +110,13 @@ class Procedures:
         for one in requests:
             shelf.apply_request(one, self._context.engine.ids.new_id(), self._context.engine.settings.procedural.same)
         before = {record.key: record.seq for record in known}
-        return write.build_change(*shelf.upserts(), expected_versions={
-            **expected_versions, **{record.key: before.get(record.key) for record in shelf.upserts()}
-        })  # fmt: skip
+        return write.build_change(
+            *shelf.upserts(),
+            expected_versions={
+                **expected_versions,
+                **{record.key: before.get(record.key) for record in shelf.upserts()},
+            },
+        )
 
     async def accept_procedure(self, procedure_id: str, *, idempotency_key: str | None = None) -> Procedure:
         """Put a candidate in force; one that is stays as it is. InvalidRecord for a retired one."""
@@ -112,7 +124,7 @@ class Procedures:
 
     async def retire_procedure(
         self, procedure_id: str, reason: str = "", *, idempotency_key: str | None = None
-    ) -> Procedure:  # fmt: skip
+    ) -> Procedure:
         """Take a procedure or a candidate out of force; a retired one stays as it is."""
         return await self._set_status(procedure_id, "retire_procedure", "retired", reason, idempotency_key)
 
@@ -138,9 +150,13 @@ class Procedures:
 
         found: list[Procedure] = []
         entry = await self._context.engine.write(
-            self._context.scope, operation, make, kind="Procedure", idempotency_key=idempotency_key,
+            self._context.scope,
+            operation,
+            make,
+            kind="Procedure",
+            idempotency_key=idempotency_key,
             request_hash=hash_request(id=procedure_id, reason=reason),
-        )  # fmt: skip
+        )
         return get_written_record(entry, Procedure) if entry is not None else found[-1]
 
     async def find_similar(self, instructions: Sequence[str]) -> list[dict[str, float]]:
@@ -186,10 +202,17 @@ class ProcedureIndex:
             for old in self._find_conflicting(request):
                 self._record_change(retire(old, self.write, "asked otherwise"))
             record = build_record(
-                Procedure, id=new_id, channel=self.write.scope.channel, instruction=request.instruction,
-                trigger=request.trigger, instruction_hash=digest, created_at=self.write.now, last_asked=self.write.now,
-                source_turn_ids=request.turn_ids, status=Status.ARCHIVED,  # kept out of recall until it is in force
-            )  # fmt: skip
+                Procedure,
+                id=new_id,
+                channel=self.write.scope.channel,
+                instruction=request.instruction,
+                trigger=request.trigger,
+                instruction_hash=digest,
+                created_at=self.write.now,
+                last_asked=self.write.now,
+                source_turn_ids=request.turn_ids,
+                status=Status.ARCHIVED,  # kept out of recall until it is in force
+            )
         else:
             sources = tuple(dict.fromkeys((*known.source_turn_ids, *request.turn_ids)))[-MAX_REFERENCES:]
             more = {"strength": known.strength + 1, "last_asked": self.write.now, "source_turn_ids": sources}
@@ -212,11 +235,13 @@ class ProcedureIndex:
                 return record
         read, when = normalize_instruction(request.instruction), request.trigger.casefold()
         near = [
-            (request.similarities[record.id], record.id) for record in self.known.values()
-            if request.similarities.get(record.id, 0.0) >= same_threshold and record.trigger.casefold() == when
+            (request.similarities[record.id], record.id)
+            for record in self.known.values()
+            if request.similarities.get(record.id, 0.0) >= same_threshold
+            and record.trigger.casefold() == when
             and normalize_instruction(record.instruction).is_prohibition == read.is_prohibition
             and _extract_numbers(record.instruction) == _extract_numbers(request.instruction)
-        ]  # fmt: skip
+        ]
         return self.known[max(near)[1]] if near else None
 
     def _find_conflicting(self, request: InstructionRequest) -> list[Procedure]:

@@ -72,28 +72,44 @@ class Strategies:
     _context: MemoryContext
 
     async def learn_strategy(
-        self, description: str, *, context_pattern: str = "", tool_sequence: Sequence[str] = (), task_type: str = "",
-        conversation_id: str | None = None, success: bool = True, source_turn_ids: Sequence[str] = (),
+        self,
+        description: str,
+        *,
+        context_pattern: str = "",
+        tool_sequence: Sequence[str] = (),
+        task_type: str = "",
+        conversation_id: str | None = None,
+        success: bool = True,
+        source_turn_ids: Sequence[str] = (),
         idempotency_key: str | None = None,
-    ) -> Strategy:  # fmt: skip
+    ) -> Strategy:
         """Store a way of doing something that worked, or with `success=False` one that did not.
 
         The same description and tools again strengthen (or weaken) what is known. `context_pattern` says when it
         applies. Raises InvalidRecord naming the field, also for a conversation or a turn that is not stored.
         """
         payload = hash_request(
-            description=description, context_pattern=context_pattern, tool_sequence=list(tool_sequence),
-            task_type=task_type, conversation_id=conversation_id, success=success, turns=list(source_turn_ids),
-        )  # fmt: skip
+            description=description,
+            context_pattern=context_pattern,
+            tool_sequence=list(tool_sequence),
+            task_type=task_type,
+            conversation_id=conversation_id,
+            success=success,
+            turns=list(source_turn_ids),
+        )
         _check_flag(success)
         for name, value in (("tool_sequence", tool_sequence), ("source_turn_ids", source_turn_ids)):
             if isinstance(value, str):
                 raise InvalidRecord(f"{name} must be a list of strings, got a string", field=name)
         draft = build_record(
-            Strategy, description=description, context_pattern=context_pattern, task_type=task_type,
-            tool_sequence=tuple(tool_sequence), source_turn_ids=tuple(source_turn_ids),
+            Strategy,
+            description=description,
+            context_pattern=context_pattern,
+            task_type=task_type,
+            tool_sequence=tuple(tool_sequence),
+            source_turn_ids=tuple(source_turn_ids),
             channel=self._context.scope.channel,
-        )  # fmt: skip
+        )
 
         async def make(write: WriteAttempt) -> Change:
             turns, expects = await self._context.resolve_existing_ids("source_turn_ids", "Turn", draft.source_turn_ids)
@@ -104,9 +120,13 @@ class Strategies:
             return await self.build_learn_change(write, new, expects, success=success, conversation_id=place)
 
         entry = await self._context.engine.write(
-            self._context.scope, "learn_strategy", make, kind="Strategy", idempotency_key=idempotency_key,
+            self._context.scope,
+            "learn_strategy",
+            make,
+            kind="Strategy",
+            idempotency_key=idempotency_key,
             request_hash=payload,
-        )  # fmt: skip
+        )
         return get_written_record(entry, Strategy)
 
     async def build_learn_change(
@@ -134,9 +154,11 @@ class Strategies:
                 return write.build_change(again, expected_versions={known.key: known.seq, **expected_versions})
         tools = {tool_id(name, channel): build_tool(name, channel) for name in draft.tool_sequence}
         stamp = {
-            "id": self._context.engine.ids.new_id(), "created_at": write.now, "strategy_hash": digest,
+            "id": self._context.engine.ids.new_id(),
+            "created_at": write.now,
+            "strategy_hash": digest,
             "tool_ids": tuple(tools),
-        }  # fmt: skip
+        }
         new = record_outcome(draft.model_copy(update=stamp), success, write, conversation_id)
         return write.build_change(
             new, inserts_if_absent=tuple(tools.values()), expected_versions={new.key: None, **expected_versions}
@@ -144,7 +166,7 @@ class Strategies:
 
     async def reinforce_strategy(
         self, strategy_id: str, success: bool, *, idempotency_key: str | None = None
-    ) -> Strategy:  # fmt: skip
+    ) -> Strategy:
         """Count one more success or failure of a strategy; NotFound when this scope has none of that id."""
         _check_flag(success)
 
@@ -154,9 +176,13 @@ class Strategies:
             return write.build_change(new, expected_versions={known.key: known.seq})
 
         entry = await self._context.engine.write(
-            self._context.scope, "reinforce_strategy", make, kind="Strategy", idempotency_key=idempotency_key,
+            self._context.scope,
+            "reinforce_strategy",
+            make,
+            kind="Strategy",
+            idempotency_key=idempotency_key,
             request_hash=hash_request(id=strategy_id, success=success),
-        )  # fmt: skip
+        )
         return get_written_record(entry, Strategy)
 
     async def get_strategy(self, strategy_id: str) -> Strategy:
@@ -197,9 +223,13 @@ class Strategies:
         return found[:top_k]
 
     async def _rank(
-        self, ordinals: Sequence[int], relevances: dict[int, float], cosines: dict[int, float] | None,
-        overlaps: dict[int, float], columns: RecordColumns,
-    ) -> list[StrategyMatch]:  # fmt: skip
+        self,
+        ordinals: Sequence[int],
+        relevances: dict[int, float],
+        cosines: dict[int, float] | None,
+        overlaps: dict[int, float],
+        columns: RecordColumns,
+    ) -> list[StrategyMatch]:
         found = []
         for record in await self._context.engine.log.read_by_ordinal(ordinals, self._context.scope) if ordinals else []:
             if isinstance(record, Strategy):
@@ -303,11 +333,17 @@ class Outcomes:
             seen |= await self._context.require_conversation(draft.conversation_id)
         place = draft.conversation_id or scope.conversation_id or ""
         strategies = await self._list_followed_strategies(draft, place)
-        new = draft.model_copy(update={
-            "id": self._context.engine.ids.new_id(), "channel": scope.channel, "conversation_id": place,
-            "learned": False, "strategy_ids": tuple(strategy.id for strategy in strategies),
-            "agent_id": draft.agent_id or scope.agent_id, "timestamp": draft.timestamp or write.now,
-        })  # fmt: skip
+        new = draft.model_copy(
+            update={
+                "id": self._context.engine.ids.new_id(),
+                "channel": scope.channel,
+                "conversation_id": place,
+                "learned": False,
+                "strategy_ids": tuple(strategy.id for strategy in strategies),
+                "agent_id": draft.agent_id or scope.agent_id,
+                "timestamp": draft.timestamp or write.now,
+            }
+        )
         counted = [record_outcome(strategy, draft.success, write, place) for strategy in strategies]
         seen |= {strategy.key: strategy.seq for strategy in strategies}
         return write.build_change(new, *counted, expected_versions={new.key: None, **seen})

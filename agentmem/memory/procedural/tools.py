@@ -146,20 +146,35 @@ class Tools:
     _context: MemoryContext
 
     async def record_invocation(
-        self, tool_name: str, tool_input: Any = None, tool_output: Any = None, *, success: bool | None = None,
-        latency_ms: float | None = None, error_message: str = "", turn_id: str | None = None,
-        conversation_id: str | None = None, task_type: str = "", timestamp: datetime | None = None,
+        self,
+        tool_name: str,
+        tool_input: Any = None,
+        tool_output: Any = None,
+        *,
+        success: bool | None = None,
+        latency_ms: float | None = None,
+        error_message: str = "",
+        turn_id: str | None = None,
+        conversation_id: str | None = None,
+        task_type: str = "",
+        timestamp: datetime | None = None,
         idempotency_key: str | None = None,
-    ) -> ToolInvocation:  # fmt: skip
+    ) -> ToolInvocation:
         """Store one call of a tool, in the conversation of `turn_id`, the one given, or the one that goes on.
 
         Input and output are JSON; what is longer than the setting `procedural.payload_characters` is cut, with a mark
         (see `memory.procedural.tools`). `success` None is not known. Raises InvalidRecord naming the field.
         """
         given = {
-            "tool_name": tool_name, "success": success, "latency_ms": latency_ms, "error_message": error_message,
-            "turn_id": turn_id, "conversation_id": conversation_id, "task_type": task_type, "timestamp": timestamp,
-        }  # fmt: skip
+            "tool_name": tool_name,
+            "success": success,
+            "latency_ms": latency_ms,
+            "error_message": error_message,
+            "turn_id": turn_id,
+            "conversation_id": conversation_id,
+            "task_type": task_type,
+            "timestamp": timestamp,
+        }
         payload = hash_request(tool_input=tool_input, tool_output=tool_output, **given)
         draft = self._build_draft(tool_input, tool_output, {k: v for k, v in given.items() if v is not None})
 
@@ -178,9 +193,13 @@ class Tools:
             )
 
         entry = await self._context.engine.write(
-            self._context.scope, "record_invocation", make, kind="ToolInvocation", idempotency_key=idempotency_key,
+            self._context.scope,
+            "record_invocation",
+            make,
+            kind="ToolInvocation",
+            idempotency_key=idempotency_key,
             request_hash=payload,
-        )  # fmt: skip
+        )
         return get_written_record(entry, ToolInvocation)
 
     def _build_draft(self, tool_input: Any, tool_output: Any, given: dict[str, Any]) -> ToolInvocation:
@@ -194,10 +213,14 @@ class Tools:
         if isinstance(said := given["error_message"], str):
             given["error_message"] = said[:most]
         return build_record(
-            ToolInvocation, tool_input=truncate_json(tool_input, "tool_input", most),
-            tool_output=truncate_json(tool_output, "tool_output", most), channel=scope.channel, agent_id=scope.agent_id,
-            tool_id=tool_id(given["tool_name"], scope.channel), **given,
-        )  # fmt: skip
+            ToolInvocation,
+            tool_input=truncate_json(tool_input, "tool_input", most),
+            tool_output=truncate_json(tool_output, "tool_output", most),
+            channel=scope.channel,
+            agent_id=scope.agent_id,
+            tool_id=tool_id(given["tool_name"], scope.channel),
+            **given,
+        )
 
     async def _attach_to_conversation(self, draft: ToolInvocation) -> tuple[ToolInvocation, dict[Key, int]]:
         """The call in its conversation and at its turn, and what the write expects of these."""
@@ -278,11 +301,20 @@ class _ToolTally:
         bounds = wilson_interval(self.successes, known)
         half, most = quantiles(self.latest_ms, (0.5, 0.95))
         return ToolStats(
-            tool_name=name, calls=self.calls, successes=self.successes, failures=self.failures,
-            success_rate=self.successes / known if known else None, success_low=bounds.low, success_high=bounds.high,
-            mean_ms=self.total_ms / self.timed_calls if self.timed_calls else None, p50_ms=half, p95_ms=most,
-            last_called=self.last_called, last_error=self.last_error, last_error_at=self.last_error_at,
-        )  # fmt: skip
+            tool_name=name,
+            calls=self.calls,
+            successes=self.successes,
+            failures=self.failures,
+            success_rate=self.successes / known if known else None,
+            success_low=bounds.low,
+            success_high=bounds.high,
+            mean_ms=self.total_ms / self.timed_calls if self.timed_calls else None,
+            p50_ms=half,
+            p95_ms=most,
+            last_called=self.last_called,
+            last_error=self.last_error,
+            last_error_at=self.last_error_at,
+        )
 
 
 def quantiles(values: Sequence[float] | deque[float], shares: Sequence[float]) -> list[float | None]:

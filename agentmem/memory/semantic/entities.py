@@ -115,10 +115,18 @@ class Entities:
         return out[:limit]
 
     async def relate(
-        self, source: str, kind: str, target: str, properties: Mapping[str, Any] | None = None, *,
-        confidence: float = 1.0, fact_id: str | None = None, valid_from: OptionalDatetime = None,
-        valid_to: OptionalDatetime = None, idempotency_key: str | None = None,
-    ) -> Edge:  # fmt: skip
+        self,
+        source: str,
+        kind: str,
+        target: str,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        confidence: float = 1.0,
+        fact_id: str | None = None,
+        valid_from: OptionalDatetime = None,
+        valid_to: OptionalDatetime = None,
+        idempotency_key: str | None = None,
+    ) -> Edge:
         """State a relation between two entities. A name that is no known kind is kept as the `name` of a RELATED_TO.
 
         In place of an entity that was merged into another one, that one is related.
@@ -127,9 +135,12 @@ class Entities:
             raise InvalidRecord(f"properties must be a mapping, got {type(properties).__name__}", field="properties")
         scope = self._context.scope
         said: dict[str, Any] = {
-            "confidence": confidence, "fact_id": fact_id, "valid_from": valid_from, "valid_to": valid_to,
+            "confidence": confidence,
+            "fact_id": fact_id,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
             "properties": properties,
-        }  # fmt: skip
+        }
         said["properties"] = build_relation(scope.user_id, scope.channel, (source, target), kind, **said).properties
 
         async def make(write: WriteAttempt) -> Change:
@@ -144,9 +155,13 @@ class Entities:
             )
 
         entry = await self._context.engine.write(
-            scope, "relate", make, kind="Edge", idempotency_key=idempotency_key,
+            scope,
+            "relate",
+            make,
+            kind="Edge",
+            idempotency_key=idempotency_key,
             request_hash=hash_request(source=source, kind=kind, target=target, **said),
-        )  # fmt: skip
+        )
         return get_written_record(entry, Edge)
 
     async def get_entity_graph(self, ids: Collection[str], depth: int = 2, *, limit: int = 50) -> EntityGraph:

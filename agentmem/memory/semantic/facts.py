@@ -135,7 +135,7 @@ class Facts:
 
     async def _merge_restatement(
         self, known: Fact, fact: Fact, expected_versions: Mapping[Key, int]
-    ) -> tuple[Fact, dict[Key, int]]:  # fmt: skip
+    ) -> tuple[Fact, dict[Key, int]]:
         """The known fact with what this one adds, and where all stands that it names; its premises close no circle."""
         merged = merge_sources(known, fact)
         resting = await self._check_premise_cycle(merged) if merged.depends_on else {}
@@ -203,15 +203,24 @@ class Facts:
             return await self._build_successor_change(write, old, new, named, is_correction=True)
 
         entry = await self._context.engine.write(
-            self._context.scope, "update_fact", make, kind="Fact", idempotency_key=idempotency_key,
+            self._context.scope,
+            "update_fact",
+            make,
+            kind="Fact",
+            idempotency_key=idempotency_key,
             request_hash=hash_request(id=fact_id, **given),
-        )  # fmt: skip
+        )
         return get_written_record(entry, Fact)
 
     async def supersede_fact(
-        self, fact_id: str, claim: str, *, is_correction: bool = False, idempotency_key: str | None = None,
+        self,
+        fact_id: str,
+        claim: str,
+        *,
+        is_correction: bool = False,
+        idempotency_key: str | None = None,
         **fields: Unpack[FactFields],
-    ) -> Fact:  # fmt: skip
+    ) -> Fact:
         """Replace a fact by another claim and return the new one.
 
         The world changed (default): the old fact ends where the new one begins (`valid_from`, now when not given) and
@@ -227,9 +236,13 @@ class Facts:
             )
 
         entry = await self._context.engine.write(
-            self._context.scope, "supersede_fact", make, kind="Fact", idempotency_key=idempotency_key,
+            self._context.scope,
+            "supersede_fact",
+            make,
+            kind="Fact",
+            idempotency_key=idempotency_key,
             request_hash=hash_request(id=fact_id, claim=claim, wrong=is_correction, **given),
-        )  # fmt: skip
+        )
         return get_written_record(entry, Fact)
 
     async def build_supersede_change(
@@ -265,15 +278,18 @@ class Facts:
 
     async def _build_successor_change(
         self, write: WriteAttempt, old: Fact, draft: Fact, expected_versions: Mapping[Key, int], *, is_correction: bool
-    ) -> Change:  # fmt: skip
+    ) -> Change:
         past = (
             is_correction and old.superseded_by is not None and draft.valid_to is not None
         )  # corrected, but over all the same
         stamp = {
-            "id": self._context.engine.ids.new_id(), "claim_hash": hash_claim(draft.claim), "supersedes": old.id,
-            "superseded_by": old.superseded_by if past else None, "superseded_at": None,
+            "id": self._context.engine.ids.new_id(),
+            "claim_hash": hash_claim(draft.claim),
+            "supersedes": old.id,
+            "superseded_by": old.superseded_by if past else None,
+            "superseded_at": None,
             "status": Status.SUPERSEDED if past else Status.ACTIVE,
-        }  # fmt: skip
+        }
         new = draft.model_copy(update=stamp)
         ending = [old, *await self._find_dependent_copies(old)]
         begins = new.valid_from or write.now
@@ -310,9 +326,13 @@ class Facts:
             return write.build_change(new, expected_versions={old.key: old.seq})
 
         entry = await self._context.engine.write(
-            self._context.scope, "boost_salience", make, kind="Fact", idempotency_key=idempotency_key,
+            self._context.scope,
+            "boost_salience",
+            make,
+            kind="Fact",
+            idempotency_key=idempotency_key,
             request_hash=hash_request(id=fact_id, by=by),
-        )  # fmt: skip
+        )
         return get_written_record(entry, Fact)
 
     async def provenance(self, fact_id: str) -> list[Turn]:

@@ -44,9 +44,13 @@ class EntityMerging(Entities):
 
         found: list[Record] = []
         entry = await self._context.engine.write(
-            self._context.scope, "merge_entities", make, kind="Entity", idempotency_key=idempotency_key,
+            self._context.scope,
+            "merge_entities",
+            make,
+            kind="Entity",
+            idempotency_key=idempotency_key,
             request_hash=hash_request(keep_id=keep_id, other_id=other_id),
-        )  # fmt: skip
+        )
         if entry is None:  # merged before
             return _require_entity(found[-1])
         return _require_entity(entry.upserts[0].record if entry.upserts else None)
@@ -63,9 +67,13 @@ class EntityMerging(Entities):
             return await self._build_split_change(write, await self._get_merged_away(entity_id))
 
         entry = await self._context.engine.write(
-            self._context.scope, "split_entity", make, kind="Entity", idempotency_key=idempotency_key,
+            self._context.scope,
+            "split_entity",
+            make,
+            kind="Entity",
+            idempotency_key=idempotency_key,
             request_hash=hash_request(entity_id=entity_id),
-        )  # fmt: skip
+        )
         records = [] if entry is None else [stored.record for stored in entry.upserts[:2]]
         kept, restored = [*records, None, None][:2]
         return _require_entity(kept), _require_entity(restored)
@@ -199,9 +207,10 @@ class EntityMerging(Entities):
         log, scope = self._context.engine.log, self._context.scope
         versions = await log.versions(other.key, scope)
         merges = [
-            after.operation_id for before, after in pairwise(versions)
+            after.operation_id
+            for before, after in pairwise(versions)
             if before.superseded_at is None and merge_target_id(after) == merge_target_id(other)
-        ]  # fmt: skip
+        ]
         entries = await log.operation(merges[-1], scope) if merges else []
         if not entries:
             raise NotFound(f"the journal no longer tells how entity {other.id!r} was merged")

@@ -64,9 +64,13 @@ class FactPromotion(Facts):
         return done.copy
 
     async def copy_to_global(
-        self, fact_id: str, reason: str, *, idempotency_key: str | None = None,
-        authority: PromotionAuthority = MANUAL_AUTHORITY
-    ) -> PromotionResult:  # fmt: skip
+        self,
+        fact_id: str,
+        reason: str,
+        *,
+        idempotency_key: str | None = None,
+        authority: PromotionAuthority = MANUAL_AUTHORITY,
+    ) -> PromotionResult:
         """See `promote_to_global`; by a person or by a job."""
         old = await self._get_stored_fact(fact_id)
         if old.channel.startswith("_"):
@@ -86,12 +90,18 @@ class FactPromotion(Facts):
             old.key, RecordUsage("Fact", old.id)
         )
         entry = await self._context.engine.write(
-            self._context.scope, "promote", make, kind="Fact", idempotency_key=idempotency_key,
-            request_hash=hash_request(id=fact_id, reason=reason), details={"reason": reason}, fence=authority.fence,
+            self._context.scope,
+            "promote",
+            make,
+            kind="Fact",
+            idempotency_key=idempotency_key,
+            request_hash=hash_request(id=fact_id, reason=reason),
+            details={"reason": reason},
+            fence=authority.fence,
             promotion=PromotionAudit(
                 old.channel, old.confidence, used.access_count, used.conversations, authority.thresholds
             ),
-        )  # fmt: skip
+        )
         if entry is not None:
             found = [stored.record for stored in entry.upserts if isinstance(stored.record, Fact)]
         if len(found) < 2:
@@ -110,10 +120,17 @@ class FactPromotion(Facts):
         if not is_current(fact, write.now):
             raise InvalidRecord(f"fact_id: fact {fact.id!r} does not hold any more", field="fact_id")
         alone: dict[str, Any] = {
-            "id": self._context.engine.ids.new_id(), "channel": GLOBAL, "status": Status.ACTIVE, "tier": LONG_TERM,
-            "promoted_from": fact.id, "promoted_to": None, "supersedes": None, "superseded_by": None, "vault_path": "",
+            "id": self._context.engine.ids.new_id(),
+            "channel": GLOBAL,
+            "status": Status.ACTIVE,
+            "tier": LONG_TERM,
+            "promoted_from": fact.id,
+            "promoted_to": None,
+            "supersedes": None,
+            "superseded_by": None,
+            "vault_path": "",
             "reason": "",
-        }  # fmt: skip
+        }
         copy = fact.model_copy(update=alone)
         expects = {fact.key: fact.seq}
         if (known := await self._find_duplicate(copy)) is not None:
@@ -125,9 +142,13 @@ class FactPromotion(Facts):
         return write.build_change(copy, marked, expected_versions=expects)
 
     async def promote_to_long_term(
-        self, fact_id: str, reason: str, *, idempotency_key: str | None = None,
+        self,
+        fact_id: str,
+        reason: str,
+        *,
+        idempotency_key: str | None = None,
         authority: PromotionAuthority = MANUAL_AUTHORITY,
-    ) -> PromotionResult:  # fmt: skip
+    ) -> PromotionResult:
         """Keep a fact for long: it fades no more, and where the settings name a vault, a note of it is written there.
 
         Kept before, only a note that is missing is written. InvalidRecord for one that holds no longer.
@@ -153,10 +174,15 @@ class FactPromotion(Facts):
         thresholds = {} if authority.thresholds is None else {"thresholds": dict(authority.thresholds)}
         try:
             entry = await self._context.engine.write(
-                self._context.scope, "keep", make, kind="Fact", idempotency_key=idempotency_key,
-                request_hash=hash_request(id=fact_id, reason=reason), details={"reason": reason, **thresholds},
+                self._context.scope,
+                "keep",
+                make,
+                kind="Fact",
+                idempotency_key=idempotency_key,
+                request_hash=hash_request(id=fact_id, reason=reason),
+                details={"reason": reason, **thresholds},
                 fence=authority.fence,
-            )  # fmt: skip
+            )
         except AgentMemError:
             await self._withdraw_vault_note(fact_id, note_written=kept is not None and not kept.edited)
             raise

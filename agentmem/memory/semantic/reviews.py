@@ -18,14 +18,16 @@ from agentmem.memory.semantic.facts import FactFields, Facts
 from agentmem.memory.semantic.merge_entities import EntityMerging
 from agentmem.memory.semantic.merge_facts import build_merge_change, read_dependents
 
-ALLOWED_DECISIONS: Mapping[str, tuple[str, ...]] = MappingProxyType({
-    "ungrounded": ("accept", "reject"),
-    "doubtful": ("accept", "reject"),
-    "contradiction": ("prefer_new", "prefer_old", "keep_both"),
-    "correction": ("prefer_new", "prefer_old", "keep_both"),
-    "same_entity": ("merge", "keep_apart"),
-    "same_fact": ("merge", "keep_apart"),
-})  # fmt: skip
+ALLOWED_DECISIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "ungrounded": ("accept", "reject"),
+        "doubtful": ("accept", "reject"),
+        "contradiction": ("prefer_new", "prefer_old", "keep_both"),
+        "correction": ("prefer_new", "prefer_old", "keep_both"),
+        "same_entity": ("merge", "keep_apart"),
+        "same_fact": ("merge", "keep_apart"),
+    }
+)
 """What may be decided, by what a review is about."""
 
 NO_CHANGE_DECISIONS = frozenset({"reject", "prefer_old", "keep_apart"})  # decisions that leave all as it is
@@ -78,17 +80,23 @@ class Reviews(Facts, EntityMerging):
             change = await self._build_decision_change(write, review, decision)
             learned = [put.id for put in change.upserts if isinstance(put, Fact)][:1] if review.proposed else []
             closed = {
-                "review_status": "rejected" if decision in NO_CHANGE_DECISIONS else "accepted", "decision": decision,
-                "decided_at": write.now, "record_ids": tuple(dict.fromkeys((*review.record_ids, *learned))),
-            }  # fmt: skip
+                "review_status": "rejected" if decision in NO_CHANGE_DECISIONS else "accepted",
+                "decision": decision,
+                "decided_at": write.now,
+                "record_ids": tuple(dict.fromkeys((*review.record_ids, *learned))),
+            }
             puts = (review.model_copy(update=closed), *change.upserts)
             return replace(change, upserts=puts, expected_versions={**change.expected_versions, review.key: review.seq})
 
         found: list[Review] = []
         entry = await self._context.engine.write(
-            self._context.scope, "resolve_review", make, kind="Review", idempotency_key=idempotency_key,
+            self._context.scope,
+            "resolve_review",
+            make,
+            kind="Review",
+            idempotency_key=idempotency_key,
             request_hash=hash_request(id=review_id, decision=decision),
-        )  # fmt: skip
+        )
         return get_written_record(entry, Review) if entry is not None else found[-1]
 
     async def _get_decidable_review(self, review_id: str, decision: str) -> Review:

@@ -154,14 +154,27 @@ class BufferMemory:
     """
 
     def __init__(
-        self, max_size: int = 10, buffer_multiplier: int = 10, embedder: Embedder | str | None = None,
-        recency_bias: float = 0.3, summarizer: Summarizer | str | None = None, *, capacity: int | None = None,
-        summary_batch: int = 10, max_summaries: int = 500, clock: Clock | None = None, settings: Settings | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        max_size: int = 10,
+        buffer_multiplier: int = 10,
+        embedder: Embedder | str | None = None,
+        recency_bias: float = 0.3,
+        summarizer: Summarizer | str | None = None,
+        *,
+        capacity: int | None = None,
+        summary_batch: int = 10,
+        max_summaries: int = 500,
+        clock: Clock | None = None,
+        settings: Settings | None = None,
+    ) -> None:
         self.sizes = sizes = BufferSizes.build(
-            max_size=max_size, buffer_multiplier=buffer_multiplier, recency_bias=recency_bias, capacity=capacity,
-            summary_batch=summary_batch, max_summaries=max_summaries,
-        )  # fmt: skip
+            max_size=max_size,
+            buffer_multiplier=buffer_multiplier,
+            recency_bias=recency_bias,
+            capacity=capacity,
+            summary_batch=summary_batch,
+            max_summaries=max_summaries,
+        )
         self._clock = clock or SystemClock()
         self._owned: list[Embedder | LLMRegistry] = []
         held = sizes.max_messages + (
@@ -218,17 +231,23 @@ class BufferMemory:
 
     @classmethod
     def summarizing(
-        cls, embedder: Embedder | str | None = None, summarizer: Summarizer | str = "extractive", *,
-        options: BufferOptions | None = None, **more: Any,
-    ) -> Self:  # fmt: skip
+        cls,
+        embedder: Embedder | str | None = None,
+        summarizer: Summarizer | str = "extractive",
+        *,
+        options: BufferOptions | None = None,
+        **more: Any,
+    ) -> Self:
         """For long talk: 50 messages verbatim; one more, and the oldest 10 become a summary, of which 500 are kept.
 
         `options` are those of the settings (`load_settings().buffer`), with these defaults.
         """
         wanted = options or BufferOptions()
         sizes = {
-            "capacity": wanted.size, "summary_batch": wanted.batch, "max_summaries": wanted.size * wanted.multiplier
-        }  # fmt: skip
+            "capacity": wanted.size,
+            "summary_batch": wanted.batch,
+            "max_summaries": wanted.size * wanted.multiplier,
+        }
         return cls(wanted.size, wanted.multiplier, embedder, wanted.recency_bias, summarizer, **{**sizes, **more})
 
     # -- what is held
@@ -272,9 +291,13 @@ class BufferMemory:
     # -- adding
 
     def add(
-        self, content: str, *rest: str, role: str | None = None, metadata: Mapping[str, Any] | None = None,
+        self,
+        content: str,
+        *rest: str,
+        role: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         timestamp: datetime | None = None,
-    ) -> Message:  # fmt: skip
+    ) -> Message:
         """Add a message and return it: `add("Hello", role="assistant")`, or the role first: `add("user", "Hello")`.
 
         The role is `user` when none is given, the time now. Metadata are JSON values. With a summariser, the message
@@ -348,9 +371,13 @@ class BufferMemory:
     # -- searching
 
     def search(
-        self, query: str, limit: int = 10, filter_metadata: Mapping[str, Any] | None = None,
-        query_vector: ArrayLike | None = None, recency_bias: float | None = None,
-    ) -> list[MessageMatch]:  # fmt: skip
+        self,
+        query: str,
+        limit: int = 10,
+        filter_metadata: Mapping[str, Any] | None = None,
+        query_vector: ArrayLike | None = None,
+        recency_bias: float | None = None,
+    ) -> list[MessageMatch]:
         """Messages and summaries by (1 - recency_bias) · cosine with the query + recency_bias · recency, best first.
 
         Only those whose metadata hold every entry of `filter_metadata`; [] when there are none. `query_vector` spares
@@ -379,11 +406,13 @@ class BufferMemory:
         order = sorted(range(len(at)), key=lambda n: (-scores[n], -at[n]))[:limit]
         return [
             MessageMatch(
-                held[at[n]], float(scores[n]), None if np.isnan(semantic[n]) else float(semantic[n]),
+                held[at[n]],
+                float(scores[n]),
+                None if np.isnan(semantic[n]) else float(semantic[n]),
                 float(newness[at[n]]),
             )
             for n in order
-        ]  # fmt: skip
+        ]
 
     def _compute_cosines(self, query: str, vector: Vector | None, texts: Sequence[str]) -> Scores | None:
         """How near each text lies to the query; None when that cannot be told."""
@@ -420,9 +449,14 @@ class BufferMemory:
 
     @classmethod
     def from_json(
-        cls, text: str | bytes, *, embedder: Embedder | str | None = None,
-        summarizer: Summarizer | str | None = None, clock: Clock | None = None, settings: Settings | None = None,
-    ) -> Self:  # fmt: skip
+        cls,
+        text: str | bytes,
+        *,
+        embedder: Embedder | str | None = None,
+        summarizer: Summarizer | str | None = None,
+        clock: Clock | None = None,
+        settings: Settings | None = None,
+    ) -> Self:
         """The buffer that `to_json` wrote; models are not in it and are given anew.
 
         Vectors of another embedder are left out. Raises InvalidRecord naming the field that is wrong.

@@ -96,9 +96,13 @@ def build_summary_message(batch: Sequence[Message], text: str) -> Message:
     }
     last = batch[-1]
     return Message(
-        role=SUMMARY_ROLE, content=text, timestamp=last.timestamp, metadata=shared, number=last.number,
+        role=SUMMARY_ROLE,
+        content=text,
+        timestamp=last.timestamp,
+        metadata=shared,
+        number=last.number,
         covers=(first.number, last.number),
-    )  # fmt: skip
+    )
 
 
 def check_positive_int(value: object, field: str) -> int:
@@ -288,7 +292,9 @@ class LLMSummarizer:
         """One paragraph."""
         told = [{"role": message.role, "text": message.content[:MAX_MESSAGE_CHARS]} for message in messages]
         request = LLMRequest(
-            purpose="summary", system=load_templates("agentmem.memory.working", "buffer_search.md")["system"],
-            content=json.dumps({"messages": told}, ensure_ascii=False), max_tokens=MAX_SUMMARY_TOKENS,
-        )  # fmt: skip
+            purpose="summary",
+            system=load_templates("agentmem.memory.working", "buffer_search.md")["system"],
+            content=json.dumps({"messages": told}, ensure_ascii=False),
+            max_tokens=MAX_SUMMARY_TOKENS,
+        )
         return (await self.llm.ask(request, _Paragraph)).summary.strip()

@@ -91,9 +91,10 @@ class ToolOutputStore:
         """As the settings say."""
         options = settings.buffer
         return cls(
-            int(options.outputs_mb * MEGABYTE), timedelta(seconds=settings.working_ttl),
+            int(options.outputs_mb * MEGABYTE),
+            timedelta(seconds=settings.working_ttl),
             timedelta(minutes=options.outputs_sweep_minutes),
-        )  # fmt: skip
+        )
 
     def __len__(self) -> int:
         """How many users have something here."""
@@ -169,9 +170,14 @@ async def remember_output(
     now, fields = engine.clock.now(), to_json_dict(metadata)
     try:
         output = ToolOutput(
-            id=engine.ids.new_id(), text=text, source=source, metadata=fields, channel=scope.channel,
-            conversation_id=scope.conversation_id, at=now,
-        )  # fmt: skip
+            id=engine.ids.new_id(),
+            text=text,
+            source=source,
+            metadata=fields,
+            channel=scope.channel,
+            conversation_id=scope.conversation_id,
+            at=now,
+        )
     except ValidationError as error:
         raise to_invalid_record(error, "output") from error
     here, embedder = get_output_store(engine), engine.vector_projections[0].embedder
@@ -180,8 +186,9 @@ async def remember_output(
     if size > here.max_bytes:
         raise InvalidRecord(
             f"text takes {size:,} bytes with its vectors; outputs of a user take at most {here.max_bytes:,} "
-            "(setting buffer.outputs_mb)", field="text",
-        )  # fmt: skip
+            "(setting buffer.outputs_mb)",
+            field="text",
+        )
     kept = StoredOutput(output, size)
     here.add(scope.user_id, kept, now)
     await _embed_missing(here, embedder, [kept])

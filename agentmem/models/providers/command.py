@@ -102,9 +102,12 @@ class CommandLLM:
         try:
             # A group of its own, so that what the program starts can be stopped with it.
             return await asyncio.get_running_loop().subprocess_exec(
-                _ProcessOutput, self._program, *self._arguments, start_new_session=True,
+                _ProcessOutput,
+                self._program,
+                *self._arguments,
+                start_new_session=True,
                 cwd=folder if folder is not None and folder.is_dir() else _FALLBACK_DIR,
-            )  # fmt: skip
+            )
         except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
             raise ConfigError(f"{self.identity}: cannot be started ({failure_reason(error)})") from None
         except (OSError, ValueError) as error:

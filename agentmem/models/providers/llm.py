@@ -60,10 +60,12 @@ class LLMReranker:
             raise ConfigError("needs a language model: set llm (or recall_llm), as in llm='anthropic:claude-haiku-4-5'")
         numbered = {str(number): text[:MAX_TEXT_CHARS] for number, text in enumerate(texts, 1)}
         request = LLMRequest(
-            "rerank", load_templates("agentmem.models.providers", "llm.md")["system"],
+            "rerank",
+            load_templates("agentmem.models.providers", "llm.md")["system"],
             json.dumps({"question": query[:MAX_QUERY_CHARS], "texts": numbered}, ensure_ascii=False),
-            max_tokens=100 + REPLY_TOKENS_PER_TEXT * len(texts), temperature=0.0,
-        )  # fmt: skip
+            max_tokens=100 + REPLY_TOKENS_PER_TEXT * len(texts),
+            temperature=0.0,
+        )
         found = (await asker.ask(request, RerankScores)).scores
         given: dict[int, float] = {}
         for each in found:

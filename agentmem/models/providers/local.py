@@ -246,8 +246,10 @@ class CrossEncoder:
         """
         encoding = self._tokenizer.encode(replace_surrogates(query), replace_surrogates(text))
         feeds = {
-            "input_ids": encoding.ids, "attention_mask": encoding.attention_mask, "token_type_ids": encoding.type_ids,
-        }  # fmt: skip
+            "input_ids": encoding.ids,
+            "attention_mask": encoding.attention_mask,
+            "token_type_ids": encoding.type_ids,
+        }
         given = {name: np.array([feeds[name]]).astype(kind) for name, kind in self._input_dtypes.items()}
         try:
             logits = np.asarray(self._session.run([self._output], given)[0], dtype=np.float64).reshape(-1)

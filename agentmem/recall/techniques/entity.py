@@ -87,7 +87,7 @@ def _relation_name(edge: Edge) -> str:
 
 async def _find_evidence(
     keys: Sequence[Key], entity_weights: Mapping[Key, float], context: SearchContext, options: Options
-) -> dict[Key, float]:  # fmt: skip
+) -> dict[Key, float]:
     """Facts about these entities and turns that name them, with what reaches each."""
     if not keys:
         return {}
@@ -119,12 +119,14 @@ def find_named_entities(entities: Sequence[Entity], text: str) -> list[Entity]:
     """Those of these that a text names; a person also by one part of the name that no other person here has."""
     parts = Counter(part for entity in entities if entity.type == PERSON_TYPE for part in set(entity.name.split()))
     return [
-        entity for entity in entities
+        entity
+        for entity in entities
         if is_mentioned(entity, text)
-        or (entity.type == PERSON_TYPE and any(
-            parts[part] == 1 and len(part) > 2 and _contains_name(text, part) for part in entity.name.split()
-        ))
-    ]  # fmt: skip
+        or (
+            entity.type == PERSON_TYPE
+            and any(parts[part] == 1 and len(part) > 2 and _contains_name(text, part) for part in entity.name.split())
+        )
+    ]
 
 
 def is_mentioned(entity: Entity, text: str) -> bool:

@@ -71,9 +71,12 @@ def _score_whole(chunk_scores: ChunkScores, cosines: Floats, context: SearchCont
         lengths = _window_lengths(near, cosines, options.near)
     else:
         lengths = context.cache.get_or_compute(
-            (context.embedder_id, options.near), context.columns, context.mask,
-            lambda: _window_lengths(near, cosines, options.near), cosines,
-        )  # fmt: skip
+            (context.embedder_id, options.near),
+            context.columns,
+            context.mask,
+            lambda: _window_lengths(near, cosines, options.near),
+            cosines,
+        )
     sums = alone + options.near * (neighbor_values(alone, near.previous) + neighbor_values(alone, near.next))
     return np.asarray(sums / lengths, dtype=np.float32)
 

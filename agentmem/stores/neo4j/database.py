@@ -33,9 +33,10 @@ LIVENESS_CHECK_SECONDS = 30.0  # after which a connection is tried before it is 
 MAX_CONNECTIONS = 20
 # What a statement of ours meets in data that the graph cannot hold.
 _DATA_ERROR_CODES = (
-    "Neo.ClientError.Statement.TypeError", "Neo.ClientError.Statement.ArgumentError",
+    "Neo.ClientError.Statement.TypeError",
+    "Neo.ClientError.Statement.ArgumentError",
     "Neo.ClientError.Schema.ConstraintValidationFailed",
-)  # fmt: skip
+)
 _TRANSIENT_ERROR_PREFIXES = ("Neo.ClientError.Transaction.", "Neo.ClientError.Database.", "Neo.ClientError.General.")
 
 

@@ -30,9 +30,14 @@ def _cypher() -> Mapping[str, str]:
 
 
 async def diagnose(
-    url: str, store_id: str, heads: ReadHeads, heads_after: ReadHeadsPage, *, dimensions: int | None = None,
+    url: str,
+    store_id: str,
+    heads: ReadHeads,
+    heads_after: ReadHeadsPage,
+    *,
+    dimensions: int | None = None,
     credentials: Mapping[str, str] | None = None,
-) -> list[Finding]:  # fmt: skip
+) -> list[Finding]:
     """Look at the graph of a store; what the server raises is a finding, also that it is away.
 
     `heads` says where the journals of some users end in the log, `heads_after` the same of the next page of all users

@@ -120,9 +120,14 @@ def _iter_steps(frontier: Sequence[Key], rows: Iterable[Sequence[Any]]) -> Itera
 
 
 async def open_graph(
-    url: str, clock: Clock, records: RecordReader, *, store_id: str, credentials: Mapping[str, str] | None = None,
+    url: str,
+    clock: Clock,
+    records: RecordReader,
+    *,
+    store_id: str,
+    credentials: Mapping[str, str] | None = None,
     schema: Path | None = None,
-) -> Neo4jGraph:  # fmt: skip
+) -> Neo4jGraph:
     """The graph of a store at `neo4j://user:password@host:7687`, or with `credentials` {user, password} beside the URL.
 
     The clock says which facts have ended, `records` is what `rebuild` reads, `schema` a folder of schema files in place

@@ -43,7 +43,7 @@ def _fill_statement(filename: str, name: str) -> str:
 
 async def migrate(
     url: str, now: datetime, *, store_id: str, credentials: Mapping[str, str] | None = None, schema: Path | None = None
-) -> int:  # fmt: skip
+) -> int:
     """Apply the steps that the database lacks and return how many; 0 for a current one. The first call claims it.
 
     Raises ConfigError for a URL that cannot work, SchemaMismatch for a database of a newer version or of another store,

@@ -33,9 +33,13 @@ class Neo4jNodeVectors:
         return {**dict.fromkeys(asked, (0, 0)), **{user_id: (seq, graph) for user_id, seq, graph in found}}
 
     async def write(
-        self, scope: Scope, name: str, after_seq: int, through_seq: int,
+        self,
+        scope: Scope,
+        name: str,
+        after_seq: int,
+        through_seq: int,
         vectors: Mapping[Key, tuple[int, NDArray[np.float16] | None]],
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Put vectors on the nodes of these records, in one transaction with the watermark."""
         user = {"user_id": scope.user_id}
         put = [

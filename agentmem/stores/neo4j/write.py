@@ -210,9 +210,13 @@ class GraphBatch:
         ]
         await _run(tx, "link", relations=relations + await self._build_followed_by_rows(tx))
         await _run(tx, "sweep", records=loose + gone)
-        await _run(tx, "erased", records=[
-            {"user_id": user_id, "key": node_key(key), "at": at} for (user_id, key), at in self.erased_at.items()
-        ])  # fmt: skip
+        await _run(
+            tx,
+            "erased",
+            records=[
+                {"user_id": user_id, "key": node_key(key), "at": at} for (user_id, key), at in self.erased_at.items()
+            ],
+        )
 
     async def _delete_stated_edges(self, tx: Transaction) -> list[Row]:
         """Take out the relations that the touched edges stated before; returns empty nodes, as `_unlink` does."""

@@ -21,9 +21,13 @@ __all__ = ["PostgresLog", "migrate", "open_admin", "open_job_queue", "open_log",
 
 
 async def open_log(
-    url: str, clock: Clock, *, policy: LifecyclePolicy = DEFAULT_POLICY, schema: Path | None = None,
+    url: str,
+    clock: Clock,
+    *,
+    policy: LifecyclePolicy = DEFAULT_POLICY,
+    schema: Path | None = None,
     hook: Callable[[str], None] | None = None,
-) -> PostgresLog:  # fmt: skip
+) -> PostgresLog:
     """Open the log of a database that `migrate` has brought to this version's schema.
 
     `policy` say when records are due for a job. `schema` is a folder of schema files in place of the package's own,

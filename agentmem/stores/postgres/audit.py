@@ -19,9 +19,17 @@ if TYPE_CHECKING:
 
 PARTITION_DAYS_AHEAD = 7  # partitions made by maintenance
 _COPIED_FIELDS = (
-    "operation", "memory_type", "operation_id", "result_count", "latency_ms", "success", "promoted_from_channel",
-    "promotion_confidence", "promotion_access_count", "promotion_conversation_count",
-)  # fmt: skip
+    "operation",
+    "memory_type",
+    "operation_id",
+    "result_count",
+    "latency_ms",
+    "success",
+    "promoted_from_channel",
+    "promotion_confidence",
+    "promotion_access_count",
+    "promotion_conversation_count",
+)
 
 
 def _sql() -> Mapping[str, str]:
@@ -58,12 +66,17 @@ def _values(entry: AuditEntry, now: datetime) -> dict[str, Any]:
     values |= {name: getattr(scope, name, None) for name in ("session_id", "agent_id")}
     conversation = getattr(scope, "conversation_id", None)
     return values | {
-        "timestamp": now, "user_id": user_id, "conversation": conversation,
-        "conversation_id": to_uuid(user_id, conversation), "source_channel": getattr(scope, "channel", None),
-        "target_channels": list(entry.target_channels), "query_text": sanitize_text(entry.query_text),
-        "error_message": sanitize_text(entry.error_message), "config_snapshot": render_json(entry.config_snapshot),
+        "timestamp": now,
+        "user_id": user_id,
+        "conversation": conversation,
+        "conversation_id": to_uuid(user_id, conversation),
+        "source_channel": getattr(scope, "channel", None),
+        "target_channels": list(entry.target_channels),
+        "query_text": sanitize_text(entry.query_text),
+        "error_message": sanitize_text(entry.error_message),
+        "config_snapshot": render_json(entry.config_snapshot),
         "metadata": render_json(entry.metadata),
-    }  # fmt: skip
+    }
 
 
 async def audit_rows(db: Connection, user_id: str, filters: Mapping[str, Any]) -> list[dict[str, Any]]:

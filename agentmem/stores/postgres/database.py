@@ -76,9 +76,12 @@ class PostgresDatabase:
         return f"Database({self.address!r})"
 
     async def read(
-        self, principal: Principal, work: Callable[[Connection], Awaitable[T]], *,
-        timeout_seconds: float = TRANSACTION_SECONDS
-    ) -> T:  # fmt: skip
+        self,
+        principal: Principal,
+        work: Callable[[Connection], Awaitable[T]],
+        *,
+        timeout_seconds: float = TRANSACTION_SECONDS,
+    ) -> T:
         """Run a function that only reads; all its statements see the same state, and only this user's rows.
 
         An Operator sees all users. `timeout_seconds` bounds the transaction. Raises StoreUnavailable when the server is
@@ -87,16 +90,22 @@ class PostgresDatabase:
         return await self._run_with_retry("read", principal, work, timeout_seconds)
 
     async def write(
-        self, principal: Principal, work: Callable[[Connection], Awaitable[T]], *,
-        timeout_seconds: float = TRANSACTION_SECONDS
-    ) -> T:  # fmt: skip
+        self,
+        principal: Principal,
+        work: Callable[[Connection], Awaitable[T]],
+        *,
+        timeout_seconds: float = TRANSACTION_SECONDS,
+    ) -> T:
         """Run a function and commit; any error rolls everything back. See `read`."""
         return await self._run_with_retry("write", principal, work, timeout_seconds)
 
     async def write_relaxed(
-        self, principal: Principal, work: Callable[[Connection], Awaitable[T]], *,
-        timeout_seconds: float = TRANSACTION_SECONDS
-    ) -> T:  # fmt: skip
+        self,
+        principal: Principal,
+        work: Callable[[Connection], Awaitable[T]],
+        *,
+        timeout_seconds: float = TRANSACTION_SECONDS,
+    ) -> T:
         """`write` that does not wait for the disk: if the server fails within a second, it is lost."""
         return await self._run_with_retry("note", principal, work, timeout_seconds)
 
@@ -116,7 +125,7 @@ class PostgresDatabase:
 
     async def _run_with_retry(
         self, mode: str, principal: Principal, work: Callable[[Connection], Awaitable[T]], timeout_seconds: float
-    ) -> T:  # fmt: skip
+    ) -> T:
         import psycopg
 
         for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -348,11 +357,14 @@ def parse_url(url: str) -> tuple[str, str]:
             raise ValueError
         known = conninfo_to_dict(url)
         wanted = {
-            "connect_timeout": str(int(CONNECT_SECONDS)), "application_name": "agentmem", "keepalives_idle": "30",
-            "keepalives_interval": "10", "keepalives_count": "3",
+            "connect_timeout": str(int(CONNECT_SECONDS)),
+            "application_name": "agentmem",
+            "keepalives_idle": "30",
+            "keepalives_interval": "10",
+            "keepalives_count": "3",
             # Else PGHOSTADDR of the environment would send the password elsewhere than the URL says.
             **({"hostaddr": ""} if known.get("host") else {}),
-        }  # fmt: skip
+        }
         conninfo = make_conninfo(url, **{name: value for name, value in wanted.items() if name not in known})
     except (psycopg.ProgrammingError, ValueError):  # the driver's words may hold a piece of the password
         raise ConfigError(

@@ -31,13 +31,29 @@ if TYPE_CHECKING:
 
 _SCAN_SAMPLE_SIZE = 500  # records of a whole user whose text is looked for afterwards
 _SCANNED_TABLES = (
-    "memory_versions", "memory_records", "memory_usage", "usage_receipts", "word_tail", "receipts", "job_states",
-    "parked_changes", "memory_changes", "memory_audit_log",
-)  # fmt: skip
+    "memory_versions",
+    "memory_records",
+    "memory_usage",
+    "usage_receipts",
+    "word_tail",
+    "receipts",
+    "job_states",
+    "parked_changes",
+    "memory_changes",
+    "memory_audit_log",
+)
 _SCANNED_TEXT_COLUMNS = (
-    "memory_changes.cause", "parked_changes.reason", "memory_audit_log.query_text", "memory_audit_log.error_message",
-    "memory_audit_log.metadata", "memory_audit_log.config_snapshot", "receipts", "store_meta", "leases", "embedders",
-)  # fmt: skip
+    "memory_changes.cause",
+    "parked_changes.reason",
+    "memory_audit_log.query_text",
+    "memory_audit_log.error_message",
+    "memory_audit_log.metadata",
+    "memory_audit_log.config_snapshot",
+    "receipts",
+    "store_meta",
+    "leases",
+    "embedders",
+)
 
 
 def _sql(name: str) -> Mapping[str, str]:

@@ -98,10 +98,13 @@ class PostgresJobQueue:
     async def set_due_dates(self, scope: Scope, due_dates: Sequence[DueDate]) -> None:
         """See Jobs."""
         values = {
-            "user_id": scope.user_id, "kinds": [due.kind for due in due_dates], "ids": [due.id for due in due_dates],
+            "user_id": scope.user_id,
+            "kinds": [due.kind for due in due_dates],
+            "ids": [due.id for due in due_dates],
             "dues": [None if due.due_at is None else to_micros(due.due_at) for due in due_dates],
-            "jobs": [due.due_for for due in due_dates], "priorities": [due.review_priority for due in due_dates],
-        }  # fmt: skip
+            "jobs": [due.due_for for due in due_dates],
+            "priorities": [due.review_priority for due in due_dates],
+        }
 
         async def write(db: Connection) -> None:
             # An append reads under the user's lock which conversations were put away; one under way must not miss this.

@@ -49,9 +49,13 @@ class PostgresLog:
     """
 
     def __init__(
-        self, database: PostgresDatabase, clock: Clock, *, policy: LifecyclePolicy = DEFAULT_POLICY,
-        hook: Callable[[str], None] = _ignore_step
-    ) -> None:  # fmt: skip
+        self,
+        database: PostgresDatabase,
+        clock: Clock,
+        *,
+        policy: LifecyclePolicy = DEFAULT_POLICY,
+        hook: Callable[[str], None] = _ignore_step,
+    ) -> None:
         self.database = database
         self._clock = clock
         self._policy = policy
@@ -127,9 +131,16 @@ class PostgresLog:
             await self.database.write(audit.owner(entries[0]), write)
 
     async def record_usage(
-        self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, used_at: datetime,
-        context_tags: Sequence[str] = (), boost: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        keys: Sequence[Key],
+        scope: Scope,
+        receipt_id: str,
+        *,
+        used: bool = False,
+        used_at: datetime,
+        context_tags: Sequence[str] = (),
+        boost: float = 0.0,
+    ) -> None:
         """See LogStore. That it was delivered may be lost with the server's machine; that it was used may not."""
         write = self.database.write if used else self.database.write_relaxed
         touch = UsageEvent(receipt_id, used, used_at, tuple(context_tags), boost)

@@ -85,11 +85,17 @@ async def write_watermark_hints(db: Connection, projection: str, watermarks: Map
 
 async def write_dead_letter(db: Connection, dead_letter: DeadLetter) -> None:
     """Note a change that a projection passed over; the same one again replaces the note."""
-    await db.execute(_sql()["park"], {
-        "projection": dead_letter.projection, "user_id": dead_letter.user_id, "seq": dead_letter.seq,
-        "reason": sanitize_text(dead_letter.reason), "attempts": dead_letter.attempts,
-        "at": to_micros(dead_letter.failed_at),
-    })  # fmt: skip
+    await db.execute(
+        _sql()["park"],
+        {
+            "projection": dead_letter.projection,
+            "user_id": dead_letter.user_id,
+            "seq": dead_letter.seq,
+            "reason": sanitize_text(dead_letter.reason),
+            "attempts": dead_letter.attempts,
+            "at": to_micros(dead_letter.failed_at),
+        },
+    )
 
 
 async def dead_letters(db: Connection, scope: Scope | Operator) -> list[DeadLetter]:

@@ -30,11 +30,26 @@ _ORDERS = {
 
 # The columns of the statement `read_columns` as they are sent; those without a type are arrays of strings.
 _COLUMN_TYPES = (
-    ("slot", ">i4"), ("seq", ">i8"), ("kind", ""), ("id", ""), ("channel", ""), ("status", ""), ("conversation_id", ""),
-    ("position", ">i4"), ("speaker", ""), ("valid_from", ">i8"), ("valid_to", ">i8"), ("recorded_at", ">i8"),
-    ("superseded_at", ">i8"), ("words", ">i4"), ("length", ">i4"), ("asks", ">i4"), ("salience", ">f8"),
-    ("confidence", ">f8"), ("turn_id", ""),
-)  # fmt: skip
+    ("slot", ">i4"),
+    ("seq", ">i8"),
+    ("kind", ""),
+    ("id", ""),
+    ("channel", ""),
+    ("status", ""),
+    ("conversation_id", ""),
+    ("position", ">i4"),
+    ("speaker", ""),
+    ("valid_from", ">i8"),
+    ("valid_to", ">i8"),
+    ("recorded_at", ">i8"),
+    ("superseded_at", ">i8"),
+    ("words", ">i4"),
+    ("length", ">i4"),
+    ("asks", ">i4"),
+    ("salience", ">f8"),
+    ("confidence", ">f8"),
+    ("turn_id", ""),
+)
 
 
 def compile_where(user_id: str, where: Where) -> tuple[str, dict[str, Any]]:
@@ -43,8 +58,12 @@ def compile_where(user_id: str, where: Where) -> tuple[str, dict[str, Any]]:
     values: dict[str, Any] = {"user_id": user_id}
     keys = None if where.dedup_keys is None else tuple(map(shorten_key, where.dedup_keys))
     lists = {
-        "kind": where.kinds, "channel": where.channels, "status": where.status, "unique_key": keys, "id": where.ids,
-    }  # fmt: skip
+        "kind": where.kinds,
+        "channel": where.channels,
+        "status": where.status,
+        "unique_key": keys,
+        "id": where.ids,
+    }
     for column, wanted in lists.items():
         if wanted is not None:
             parts.append(
@@ -96,7 +115,7 @@ async def read_by_ordinal(
 
 async def find(
     db: Connection, user_id: str, where: Where, order: tuple[str, bool], page: tuple[int, int]
-) -> list[Record]:  # fmt: skip
+) -> list[Record]:
     """Current records that match. `order` is a name and whether it descends, `page` a limit and an offset."""
     for name, value in zip(("limit", "offset"), page, strict=True):
         if value < 0:

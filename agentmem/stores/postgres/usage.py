@@ -48,10 +48,15 @@ async def record_usage(
     each = [(key, *stronger.get(key, (0, event.boost))) for key in ((row[1], row[2]) for row in fresh)]
     conversations = [] if scope.conversation_id is None else [scope.conversation_id]
     counts = {
-        "accesses": int(not event.used), "uses": int(event.used), "most": MAX_CONVERSATIONS, "at": at,
-        "conversations": conversations, "strongest": policy.decay.strongest,
-        "crossed": [crossed for _, crossed, _ in each], "boosts": [boost for _, _, boost in each],
-    }  # fmt: skip
+        "accesses": int(not event.used),
+        "uses": int(event.used),
+        "most": MAX_CONVERSATIONS,
+        "at": at,
+        "conversations": conversations,
+        "strongest": policy.decay.strongest,
+        "crossed": [crossed for _, crossed, _ in each],
+        "boosts": [boost for _, _, boost in each],
+    }
     await db.execute(_sql()["count"], {"user_id": user_id, **counts, **key_columns(key for key, _, _ in each)})
     if fading:
         used = await usage(db, user_id, [record.key for record in fading])
@@ -62,10 +67,12 @@ async def set_due_dates(db: Connection, user_id: str, due_dates: Sequence[DueDat
     """Note when records are due, in place of what was noted."""
     if due_dates:
         values = {
-            "kinds": [due.kind for due in due_dates], "ids": [due.id for due in due_dates],
+            "kinds": [due.kind for due in due_dates],
+            "ids": [due.id for due in due_dates],
             "dues": [None if due.due_at is None else to_micros(due.due_at) for due in due_dates],
-            "jobs": [due.due_for for due in due_dates], "priorities": [due.review_priority for due in due_dates],
-        }  # fmt: skip
+            "jobs": [due.due_for for due in due_dates],
+            "priorities": [due.review_priority for due in due_dates],
+        }
         await db.execute(load_templates(__package__, "jobs.sql")["settle"], {"user_id": user_id, **values})
 
 
@@ -75,9 +82,18 @@ async def usage(db: Connection, user_id: str, keys: Sequence[Key]) -> dict[Key, 
     for row in await fetch_rows(db, _sql()["usage"], {"user_id": user_id, **key_columns(keys)}):
         kind, record_id, accesses, uses, accessed, strength, conversations, priority, reviewed, reviews, crossed = row
         found[kind, record_id] = RecordUsage(
-            kind, record_id, accesses, uses, _from_micros(accessed), strength, conversations, priority,
-            _from_micros(reviewed), reviews, crossed,
-        )  # fmt: skip
+            kind,
+            record_id,
+            accesses,
+            uses,
+            _from_micros(accessed),
+            strength,
+            conversations,
+            priority,
+            _from_micros(reviewed),
+            reviews,
+            crossed,
+        )
     return found
 
 

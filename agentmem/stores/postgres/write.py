@@ -213,7 +213,7 @@ class PostgresWrite(PreparedWrite):
 
     async def _collect_entries(
         self, db: Connection, applied: Mapping[str, int], entries: Sequence[JournalEntry]
-    ) -> list[JournalEntry]:  # fmt: skip
+    ) -> list[JournalEntry]:
         found = {entry.change_id: entry for entry in entries}
         if applied:
             for entry in await journal.entries_at(db, self.user_id, sorted(applied.values())):
@@ -251,14 +251,22 @@ class PostgresWrite(PreparedWrite):
             ordinal: self._text_features[id(plan.originals[ordinal])][1] for ordinal, text in changed.items() if text
         }
         is_new = plan.new_ordinals() >= changed.keys()
-        await replace_terms(db, self.user_id, {ordinal: before.get(ordinal, "") for ordinal in changed}, counts,
-                            delta_size=locked.delta_size if is_new else None)  # fmt: skip
+        await replace_terms(
+            db,
+            self.user_id,
+            {ordinal: before.get(ordinal, "") for ordinal in changed},
+            counts,
+            delta_size=locked.delta_size if is_new else None,
+        )
 
 
 async def write_journal(
-    db: Connection, user_id: str, changes: Sequence[Sequence[object]], versions: Sequence[Sequence[object]],
+    db: Connection,
+    user_id: str,
+    changes: Sequence[Sequence[object]],
+    versions: Sequence[Sequence[object]],
     counters: JournalCounters,
-) -> None:  # fmt: skip
+) -> None:
     """Write rows of the journal, which begin with the user, and how far it goes with them.
 
     Versions end with whether they are erased.
@@ -272,7 +280,7 @@ async def write_journal(
 
 async def write_records(
     db: Connection, user_id: str, ordinals: Sequence[int], new_rows: Sequence[tuple[RecordRow, str]]
-) -> None:  # fmt: skip
+) -> None:
     """Take slots out of the current records, and put rows with their unique values in."""
     if ordinals:
         await db.execute(_sql()["drop_records"], {"user_id": user_id, "slots": list(ordinals)})
@@ -291,9 +299,13 @@ async def read_texts_before(db: Connection, user_id: str, ordinals: Sequence[int
 
 
 async def replace_terms(
-    db: Connection, user_id: str, old_texts: Mapping[int, str], new_counts: Mapping[int, Mapping[str, int]], *,
+    db: Connection,
+    user_id: str,
+    old_texts: Mapping[int, str],
+    new_counts: Mapping[int, Mapping[str, int]],
+    *,
     delta_size: int | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Take the words of the old texts out of the index and put the new counts in; `delta_size` as for `words.write`."""
     removals = [(ordinal, tuple(extract_features_and_terms(text)[1])) for ordinal, text in old_texts.items() if text]
     if removals:

@@ -123,10 +123,17 @@ def _build_client(url: str) -> Redis:
     checked = {"ssl_check_hostname": True} if url.startswith("rediss:") else {}  # older drivers leave it to the caller
     try:
         pool = BlockingConnectionPool.from_url(
-            url, max_connections=MAX_CONNECTIONS, timeout=IO_TIMEOUT_SECONDS, socket_connect_timeout=IO_TIMEOUT_SECONDS,
-            socket_timeout=IO_TIMEOUT_SECONDS, health_check_interval=HEALTH_CHECK_SECONDS, retry=Retry(NoBackoff(), 0),
-            protocol=2, decode_responses=True, **checked,
-        )  # fmt: skip
+            url,
+            max_connections=MAX_CONNECTIONS,
+            timeout=IO_TIMEOUT_SECONDS,
+            socket_connect_timeout=IO_TIMEOUT_SECONDS,
+            socket_timeout=IO_TIMEOUT_SECONDS,
+            health_check_interval=HEALTH_CHECK_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+            decode_responses=True,
+            **checked,
+        )
         pool.connection_class(**pool.connection_kwargs)  # an option that does not exist shows here
     except (ValueError, TypeError):
         # The driver's words may hold a piece of the password.

@@ -20,9 +20,14 @@ class PreparedWrite:
     """
 
     def __init__(
-        self, changes: Sequence[Change], audit: AuditEntry | None, fence: int | None, clock: Clock,
-        hook: Callable[[str], None], policy: LifecyclePolicy = DEFAULT_POLICY,
-    ) -> None:  # fmt: skip
+        self,
+        changes: Sequence[Change],
+        audit: AuditEntry | None,
+        fence: int | None,
+        clock: Clock,
+        hook: Callable[[str], None],
+        policy: LifecyclePolicy = DEFAULT_POLICY,
+    ) -> None:
         self.changes = changes
         self.user_id = changes[0].scope.user_id
         self._audit = audit

@@ -22,9 +22,13 @@ __all__ = ["SqliteLog", "open_admin", "open_graph", "open_job_queue", "open_log"
 
 
 async def open_log(
-    path: Path, clock: Clock, *, policy: LifecyclePolicy = DEFAULT_POLICY, schema: Path | None = None,
+    path: Path,
+    clock: Clock,
+    *,
+    policy: LifecyclePolicy = DEFAULT_POLICY,
+    schema: Path | None = None,
     hook: Callable[[str], None] | None = None,
-) -> SqliteLog:  # fmt: skip
+) -> SqliteLog:
     """Open the main file, made when it is missing, and bring its schema up to this version's.
 
     `policy` say when records are due for a job. `schema` is a folder of schema files in place of the package's own,

@@ -158,9 +158,10 @@ class SqliteAdmin:
             page = int(db.pragma("page_size"))
             wal = self._database.path.with_name(self._database.path.name + "-wal")
             return {
-                "store": page * int(db.pragma("page_count")), "unused": page * int(db.pragma("freelist_count")),
+                "store": page * int(db.pragma("page_count")),
+                "unused": page * int(db.pragma("freelist_count")),
                 "write_ahead_log": wal.stat().st_size if wal.exists() else 0,
-            }  # fmt: skip
+            }
 
         return await self._database.read(read)
 

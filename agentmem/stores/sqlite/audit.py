@@ -55,12 +55,24 @@ def _row(entry: AuditEntry) -> tuple[Any, ...]:
     if scope is not None:
         where = (scope.user_id, scope.session_id, scope.conversation_id, scope.agent_id)
     return (
-        entry.operation, entry.memory_type, *where, entry.operation_id,
-        None if scope is None else scope.channel, _encode_json(entry.target_channels), _sanitize_text(entry.query_text),
-        entry.result_count, entry.latency_ms, entry.success, _sanitize_text(entry.error_message),
-        entry.promoted_from_channel, entry.promotion_confidence, entry.promotion_access_count,
-        entry.promotion_conversation_count, _encode_json(entry.config_snapshot), _encode_json(entry.metadata),
-    )  # fmt: skip
+        entry.operation,
+        entry.memory_type,
+        *where,
+        entry.operation_id,
+        None if scope is None else scope.channel,
+        _encode_json(entry.target_channels),
+        _sanitize_text(entry.query_text),
+        entry.result_count,
+        entry.latency_ms,
+        entry.success,
+        _sanitize_text(entry.error_message),
+        entry.promoted_from_channel,
+        entry.promotion_confidence,
+        entry.promotion_access_count,
+        entry.promotion_conversation_count,
+        _encode_json(entry.config_snapshot),
+        _encode_json(entry.metadata),
+    )
 
 
 def _encode_json(value: Any) -> str | None:

@@ -24,10 +24,28 @@ from agentmem.errors import AgentMemError, Closed, ConfigError, Conflict, Corrup
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
-NETWORK_FILE_SYSTEMS = frozenset({
-    "9p", "afs", "beegfs", "ceph", "cifs", "davfs", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs",
-    "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
-})  # fmt: skip
+NETWORK_FILE_SYSTEMS = frozenset(
+    {
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "davfs",
+        "fuse.glusterfs",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.sshfs",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "smb3",
+        "smbfs",
+    }
+)
 _MOUNTS = Path("/proc/mounts")
 
 T = TypeVar("T")

@@ -30,9 +30,17 @@ from agentmem.text.templates import load_templates
 STEPS = ("erasing", "taken", "erased", "emptied")
 _SCAN_SAMPLE_SIZE = 500  # versions of a whole user whose text is looked for afterwards
 _SCANNED_TEXT_COLUMNS = (
-    "memory_changes.cause", "parked_changes.reason", "memory_audit_log.query_text", "memory_audit_log.error_message",
-    "memory_audit_log.metadata", "memory_audit_log.config_snapshot", "receipts", "store_meta", "leases", "embedders",
-)  # fmt: skip
+    "memory_changes.cause",
+    "parked_changes.reason",
+    "memory_audit_log.query_text",
+    "memory_audit_log.error_message",
+    "memory_audit_log.metadata",
+    "memory_audit_log.config_snapshot",
+    "receipts",
+    "store_meta",
+    "leases",
+    "embedders",
+)
 
 
 def _sql() -> Mapping[str, str]:
@@ -129,9 +137,11 @@ class SqliteErasure:
         user_id, ordinals = self.scope.user_id, [ordinal for ordinal, _, _ in self.targets]
         keys = [[kind, name] for _, kind, name in self.targets]
         values = {
-            "user_id": user_id, "slots": None if self.keys is None else json.dumps(ordinals), "keys": json.dumps(keys),
+            "user_id": user_id,
+            "slots": None if self.keys is None else json.dumps(ordinals),
+            "keys": json.dumps(keys),
             "until": format_timestamp(self.erased_at),
-        }  # fmt: skip
+        }
         passages = [table for table in vectors.vector_tables(db) if table.startswith("passages_")]
         statements = {name: text for name, text in sql.items() if ":user_id" in text and name != "passages"}
         statements |= {table: sql["passages"].format(table=table) for table in passages}

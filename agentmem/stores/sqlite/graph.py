@@ -45,9 +45,14 @@ class _EdgeStep(NamedTuple):
 
 
 def apply(
-    db: Connection, user_id: str, upserts: Sequence[StoredRecord], removed: Sequence[RemovedRecord], *,
-    new_ordinals: Collection[int] = (), known_ordinals: Mapping[Key, int] | None = None,
-) -> None:  # fmt: skip
+    db: Connection,
+    user_id: str,
+    upserts: Sequence[StoredRecord],
+    removed: Sequence[RemovedRecord],
+    *,
+    new_ordinals: Collection[int] = (),
+    known_ordinals: Mapping[Key, int] | None = None,
+) -> None:
     """Bring the edges up to records that were put or left the current state.
 
     Runs inside the caller's transaction, after `memory_records` says what is current. Slots in `new_ordinals` were

@@ -35,9 +35,13 @@ class SqliteLog:
     """A LogStore. `hook` is called between the steps of a write (`append.STEPS`, `erase.STEPS`), for tests."""
 
     def __init__(
-        self, database: SqliteDatabase, clock: Clock, *, policy: LifecyclePolicy = DEFAULT_POLICY,
-        hook: Callable[[str], None] = _ignore_step
-    ) -> None:  # fmt: skip
+        self,
+        database: SqliteDatabase,
+        clock: Clock,
+        *,
+        policy: LifecyclePolicy = DEFAULT_POLICY,
+        hook: Callable[[str], None] = _ignore_step,
+    ) -> None:
         self.database = database
         self._clock = clock
         self._policy = policy
@@ -100,9 +104,16 @@ class SqliteLog:
             await self._write(audit.insert, entries, self._clock)
 
     async def record_usage(
-        self, keys: Sequence[Key], scope: Scope, receipt_id: str, *, used: bool = False, used_at: datetime,
-        context_tags: Sequence[str] = (), boost: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        keys: Sequence[Key],
+        scope: Scope,
+        receipt_id: str,
+        *,
+        used: bool = False,
+        used_at: datetime,
+        context_tags: Sequence[str] = (),
+        boost: float = 0.0,
+    ) -> None:
         """See LogStore. In a power cut the last counts may be lost, so it waits for no disk."""
         touch = UsageEvent(receipt_id, used, used_at, tuple(context_tags), boost)
         await self._write(usage.record_usage, scope, keys, touch, self._policy, durable=False)

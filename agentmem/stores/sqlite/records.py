@@ -28,9 +28,12 @@ def compile_where(user_id: str, where: Where) -> tuple[str, list[object]]:
     parts: list[str] = ["r.user_id = ?"]
     values: list[object] = [user_id]
     lists = {
-        "r.kind": where.kinds, "r.channel": where.channels, "r.status": where.status, "r.unique_key": where.dedup_keys,
+        "r.kind": where.kinds,
+        "r.channel": where.channels,
+        "r.status": where.status,
+        "r.unique_key": where.dedup_keys,
         "r.id": where.ids,
-    }  # fmt: skip
+    }
     for column, wanted in lists.items():
         if wanted is not None:
             parts.append(_build_in_condition(column, wanted, values))
@@ -105,9 +108,7 @@ def read_by_ordinal(
     return list(_decode_rows(user_id, rows))
 
 
-def find(
-    db: Connection, user_id: str, where: Where, order: tuple[str, bool], page: tuple[int, int]
-) -> list[Record]:  # fmt: skip
+def find(db: Connection, user_id: str, where: Where, order: tuple[str, bool], page: tuple[int, int]) -> list[Record]:
     """Current records that match. `order` is a name and whether it descends, `page` a limit and an offset."""
     for name, value in zip(("limit", "offset"), page, strict=True):
         if value < 0:

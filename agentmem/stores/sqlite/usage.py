@@ -37,12 +37,22 @@ def record_usage(db: Connection, scope: Scope, keys: Sequence[Key], event: Usage
     fading = decode_records(user_id, fresh)
     stronger = compute_strength_gains(fading, event, policy)
     rows = [
-        {"user_id": user_id, "kind": kind, "id": record_id, "accesses": int(not event.used), "uses": int(event.used),
-         "at": moment, "conversation": scope.conversation_id, "most": MAX_CONVERSATIONS, "crossed": crossed,
-         "boost": boost, "strongest": policy.decay.strongest}
+        {
+            "user_id": user_id,
+            "kind": kind,
+            "id": record_id,
+            "accesses": int(not event.used),
+            "uses": int(event.used),
+            "at": moment,
+            "conversation": scope.conversation_id,
+            "most": MAX_CONVERSATIONS,
+            "crossed": crossed,
+            "boost": boost,
+            "strongest": policy.decay.strongest,
+        }
         for _, kind, record_id, *_ in fresh
         for crossed, boost in [stronger.get((kind, record_id), (0, event.boost))]
-    ]  # fmt: skip
+    ]
     db.executemany(_sql()["count"], rows)
     if scope.conversation_id is not None:
         db.executemany(_sql()["note_conversation"], rows)
@@ -67,9 +77,18 @@ def usage(db: Connection, user_id: str, keys: Sequence[Key]) -> dict[Key, Record
     for row in db.execute(_sql()["usage"], (user_id, json.dumps(list(keys)))):
         kind, record_id, accesses, uses, accessed, strength, conversations, priority, reviewed, reviews, crossed = row
         found[kind, record_id] = RecordUsage(
-            kind, record_id, accesses, uses, _from_micros(accessed), strength, conversations, priority,
-            _from_micros(reviewed), reviews, crossed,
-        )  # fmt: skip
+            kind,
+            record_id,
+            accesses,
+            uses,
+            _from_micros(accessed),
+            strength,
+            conversations,
+            priority,
+            _from_micros(reviewed),
+            reviews,
+            crossed,
+        )
     return found
 
 

@@ -34,14 +34,30 @@ from tests.servers.stack import database_of, prepare
 
 # As one would set them on a machine of its own with some gigabytes; what is acknowledged is on the disk.
 SETTINGS = {
-    "fsync": "on", "synchronous_commit": "on", "shared_buffers": "2GB", "effective_cache_size": "6GB",
-    "max_wal_size": "8GB", "checkpoint_timeout": "15min", "wal_compression": "on", "random_page_cost": "1.1",
-    "work_mem": "16MB", "maintenance_work_mem": "256MB",
-}  # fmt: skip
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "shared_buffers": "2GB",
+    "effective_cache_size": "6GB",
+    "max_wal_size": "8GB",
+    "checkpoint_timeout": "15min",
+    "wal_compression": "on",
+    "random_page_cost": "1.1",
+    "work_mem": "16MB",
+    "maintenance_work_mem": "256MB",
+}
 OPTIONS = {
-    "users": int, "passages": int, "large": int, "seconds": float, "warming": float, "recalls": float, "writes": float,
-    "processes": int, "embedder": str, "seed": int, "cache_mb": int,
-}  # fmt: skip
+    "users": int,
+    "passages": int,
+    "large": int,
+    "seconds": float,
+    "warming": float,
+    "recalls": float,
+    "writes": float,
+    "processes": int,
+    "embedder": str,
+    "seed": int,
+    "cache_mb": int,
+}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -107,11 +123,14 @@ def shown(document: Mapping[str, Any]) -> str:
         "Asked and measured, without the embedding": document["asked"],
         "Loaded; only watermarks in the graph, because links of turns are not needed by recall": [one["load"]],
         "Open loop, from the moment when each was due, without the embedding": document["latency"],
-        "Techniques in warm recalls": document["techniques"], "Calls of the stores": document["steps"],
+        "Techniques in warm recalls": document["techniques"],
+        "Calls of the stores": document["steps"],
         "Alone: the first recall of a user in a process": document["first"],
-        "Clients who wait": document["clients"], "Exactness": [document["vector_recall"]],
-        "One user where a tenth and where all users are loaded, asked in turns": growth, "Graph": [one["graph"]],
-    }  # fmt: skip
+        "Clients who wait": document["clients"],
+        "Exactness": [document["vector_recall"]],
+        "One user where a tenth and where all users are loaded, asked in turns": growth,
+        "Graph": [one["graph"]],
+    }
     return "\n\n".join(f"## {title}\n\n{render_table(rows)}" for title, rows in parts.items()) + "\n"
 
 

@@ -82,9 +82,14 @@ async def graph_speed(loader: UserLoader, user: str, turns: int) -> dict[str, fl
     rebuilt = time.perf_counter() - begun
     records = await engine.log.count(scope, Where())
     return {
-        "changes": turns, "project_s": projected, "changes_per_s": turns / projected, "records": records,
-        "edges": edges, "rebuild_s": rebuilt, "records_per_s": records / rebuilt,
-    }  # fmt: skip
+        "changes": turns,
+        "project_s": projected,
+        "changes_per_s": turns / projected,
+        "records": records,
+        "edges": edges,
+        "rebuild_s": rebuilt,
+        "records_per_s": records / rebuilt,
+    }
 
 
 async def first_recalls(traffic: Traffic) -> list[dict[str, Any]]:

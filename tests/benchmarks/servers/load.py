@@ -19,9 +19,18 @@ from tests.benchmarks.synthetic import SyntheticConversations
 
 BATCH_SIZE = 500  # turns in one write
 TABLES = (
-    "memory_users", "memory_changes", "memory_versions", "memory_records", "memory_usage", "usage_receipts",
-    "word_tail", "word_blocks", "word_state", "projection_watermarks", "passages",
-)  # fmt: skip
+    "memory_users",
+    "memory_changes",
+    "memory_versions",
+    "memory_records",
+    "memory_usage",
+    "usage_receipts",
+    "word_tail",
+    "word_blocks",
+    "word_state",
+    "projection_watermarks",
+    "passages",
+)
 # What `apply` would have left behind for a user whose graph has come to a journal position.
 SET_WATERMARK_CYPHER = """
 UNWIND $users AS user

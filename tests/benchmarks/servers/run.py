@@ -24,11 +24,15 @@ from tests.benchmarks.servers.traffic import RECALL, STORE, Sample, Traffic
 
 Row = dict[str, Any]
 TARGETS = (
-    ("remember, users up to 5k passages, p95 ms", 60.0), ("remember, the large user, p95 ms", 120.0),
-    ("store_turn, p95 ms", 20.0), ("store_turn, vectors that follow, p95 ms", 20.0),
-    ("vector recall", 0.99), ("p95 from a tenth to all users, ratio", 1.3),
-    ("projector, changes/s", 200.0), ("graph rebuild, records/s", 400.0),
-)  # fmt: skip
+    ("remember, users up to 5k passages, p95 ms", 60.0),
+    ("remember, the large user, p95 ms", 120.0),
+    ("store_turn, p95 ms", 20.0),
+    ("store_turn, vectors that follow, p95 ms", 20.0),
+    ("vector recall", 0.99),
+    ("p95 from a tenth to all users, ratio", 1.3),
+    ("projector, changes/s", 200.0),
+    ("graph rebuild, records/s", 400.0),
+)
 
 
 @dataclass(frozen=True)
@@ -127,9 +131,12 @@ async def load_rest(loader: UserLoader, town: UserPopulation) -> Row:
     loader.copy(town.later_users())
     await loader.mark_graph_current([town.large, *(name for pair in town.later_users() for name in pair[1])])
     return {
-        "rest_s": time.perf_counter() - begun, "users": len(town.turns), "passages": loader.passages(),
-        "sizes": {size: len(names) for size, names in town.sizes.items()}, "database_mb": loader.megabytes(),
-    }  # fmt: skip
+        "rest_s": time.perf_counter() - begun,
+        "users": len(town.turns),
+        "passages": loader.passages(),
+        "sizes": {size: len(names) for size, names in town.sizes.items()},
+        "database_mb": loader.megabytes(),
+    }
 
 
 def open_rows(heard: Mapping[str, MixResult], plan_: ServerBenchmarkPlan, say: OnStep) -> dict[str, list[Row]]:
@@ -220,10 +227,15 @@ def compare_with_targets(document: Mapping[str, Any]) -> list[Row]:
         return max(row.get("p95_ms", float("nan")) for row in rows)
 
     measured = (
-        worst("remember, small, warm"), worst("remember, large, warm"), worst("store_turn"),
-        worst("store_turn", [FOLLOWING]), document["vector_recall"]["recall"], document["growth"]["ratio"],
-        document["graph"]["changes_per_s"], document["graph"]["records_per_s"],
-    )  # fmt: skip
+        worst("remember, small, warm"),
+        worst("remember, large, warm"),
+        worst("store_turn"),
+        worst("store_turn", [FOLLOWING]),
+        document["vector_recall"]["recall"],
+        document["growth"]["ratio"],
+        document["graph"]["changes_per_s"],
+        document["graph"]["records_per_s"],
+    )
     at_most = (True, True, True, True, False, True, False, False)
     return [
         {"asked": name, "bound": bound, "measured": value, "met": value <= bound if less else value >= bound}

@@ -66,8 +66,10 @@ class Traffic:
 
     async def open_loop(self, seconds: float, rates: tuple[float, float], *, zipf: bool) -> list[Sample]:
         """Recalls and writes at these rates (a second), to users as likely as each other or by Zipf's law."""
-        due = sorted([(at, RECALL) for at in self._moments(rates[0], seconds)]
-                     + [(at, STORE) for at in self._moments(rates[1], seconds)])  # fmt: skip
+        due = sorted(
+            [(at, RECALL) for at in self._moments(rates[0], seconds)]
+            + [(at, STORE) for at in self._moments(rates[1], seconds)]
+        )
         users = self._users(len(due), zipf)
         begun, running = time.perf_counter(), []
         for (at, what), user in zip(due, users, strict=True):
