@@ -18,6 +18,7 @@ from agentmem.core.records import KINDS, Turn, to_invalid_record
 from agentmem.core.scope import MAX_IDENTIFIER_CHARS, check_identifier
 from agentmem.errors import InvalidRecord
 from agentmem.stores.admin import JournalCounters, RawChange, RawUsage, RawVersion
+from agentmem.stores.codec import PAYLOAD_FORMAT
 
 FORMAT = "agentmem-export"
 MAX_ORDINALS = 2**31  # slots are 32-bit numbers in the word index
@@ -284,6 +285,8 @@ class ExportValidator:
         key = (version.kind, check_identifier(version.id, "id"))
         if version.kind not in KINDS:
             _reject(f"kind must be one of {', '.join(KINDS)}, got {version.kind!r}", "kind")
+        if version.format > PAYLOAD_FORMAT:
+            _reject(f"format must be at most {PAYLOAD_FORMAT}, got {version.format}", "format")
         if version.slot >= self.header.slots:
             _reject(f"slot must be below the header's {self.header.slots}, got {version.slot}", "slot")
         held = self._states_by_ordinal.get(version.slot) or _OrdinalState(key, version.recorded_at)

@@ -181,11 +181,11 @@ class _Rebuild:
             await self._sync_node_vectors(scope, from_start=True)
 
     async def _sync_vectors(self, projection: VectorProjection, scope: Scope, total: int) -> None:
-        def advanced(changes: int) -> None:
+        def report_progress(changes: int) -> None:
             self.changes += changes
             self.progress("vectors", min(self.changes, total), max(total, self.changes))
 
-        if not await projection.sync_fully(scope, advanced):
+        if not await projection.sync_fully(scope, report_progress):
             name, reason = projection.embedder.identity, projection.last_error
             raise ModelUnavailable(f"{name} stopped answering: {reason}; run this again to continue")
         if parked := sum(item.projection == projection.name for item in await self.engine.log.dead_letters(scope)):

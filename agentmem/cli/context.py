@@ -99,12 +99,12 @@ class CliContext:
             settings=self.load_settings(),
         )
 
-        async def opened() -> T:
+        async def open_and_run() -> T:
             async with memory:
                 print_notices(memory.engine.notices)
                 return await work(memory)
 
-        return asyncio.run(opened())
+        return asyncio.run(open_and_run())
 
     def show(self, document: Any, text: str) -> None:
         """Print the answer: the document with --json, else the text."""
@@ -148,56 +148,59 @@ def parse_names(value: str | tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
+_MEMORY_OPTIONS = (
+    click.option(
+        "--user",
+        default="default",
+        show_default=True,
+        envvar="AGENTMEM_USER",
+        show_envvar=True,
+        metavar="NAME",
+        help="Whose memory.",
+    ),
+    click.option(
+        "--channel",
+        default="_global",
+        show_default=True,
+        metavar="NAME",
+        help="Where to write; reads also cover _swarm and _global.",
+    ),
+    click.option(
+        "--home",
+        type=UserPath(file_okay=False, path_type=Path),
+        metavar="FOLDER",
+        help="Folder of the memory. [default: AGENTMEM_HOME or ~/.agentmem]",
+    ),
+    click.option(
+        "--config",
+        type=UserPath(path_type=Path),
+        metavar="FILE",
+        help="Configuration file. [default: AGENTMEM_CONFIG, or agentmem.toml in the home]",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    click.option("--seed", hidden=True, help="Make ids from this seed."),
+    click.option("--now", type=parse_datetime, hidden=True, metavar="MOMENT", help="Let the clock stand still here."),
+)
+_EMBEDDER_OPTION = click.option(
+    "--embedder",
+    metavar="NAME",
+    help="auto, hash, local:MODEL or openai:MODEL, for a new store; an older one keeps its own. [default: auto]",
+)
+
+
 def memory_options(*, with_embedder: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command the common options; its function gets them as a `CliContext`, before its own arguments."""
-    options: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = [
-        click.option(
-            "--user",
-            default="default",
-            show_default=True,
-            envvar="AGENTMEM_USER",
-            show_envvar=True,
-            metavar="NAME",
-            help="Whose memory.",
-        ),
-        click.option(
-            "--channel",
-            default="_global",
-            show_default=True,
-            metavar="NAME",
-            help="Where to write; reads also cover _swarm and _global.",
-        ),
-        click.option(
-            "--home",
-            type=UserPath(file_okay=False, path_type=Path),
-            metavar="FOLDER",
-            help="Folder of the memory. [default: AGENTMEM_HOME or ~/.agentmem]",
-        ),
-        click.option(
-            "--config",
-            type=UserPath(path_type=Path),
-            metavar="FILE",
-            help="Configuration file. [default: AGENTMEM_CONFIG, or agentmem.toml in the home]",
-        ),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-        click.option("--seed", hidden=True, help="Make ids from this seed."),
-        click.option(
-            "--now", type=parse_datetime, hidden=True, metavar="MOMENT", help="Let the clock stand still here."
-        ),
-    ]
-    if with_embedder:
-        text = "auto, hash, local:MODEL or openai:MODEL, for a new store; an older one keeps its own. [default: auto]"
-        options.append(click.option("--embedder", metavar="NAME", help=text))
+    options = (*_MEMORY_OPTIONS, _EMBEDDER_OPTION) if with_embedder else _MEMORY_OPTIONS
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
-        def called(**given: Any) -> Any:
+        def call_with_context(**given: Any) -> Any:
             return function(_build_context(given, with_embedder=with_embedder), **given)
 
-        call: Callable[..., Any] = called
+        command: Callable[..., Any] = call_with_context
         for option in reversed(options):
-            call = option(call)
-        return call
+            command = option(command)
+        return command
 
     return decorate
 

@@ -101,7 +101,9 @@ def _commands(module: str) -> tuple[click.Command, ...]:
     return found
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "agentmem", cls=CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.option("--no-colour", envvar="NO_COLOR", hidden=True, default="", help="Plain text on a terminal too.")
 @click.version_option(__version__, prog_name="agentmem")
 @click.pass_context
@@ -124,4 +126,4 @@ def cli_group(context: click.Context, *, no_colour: str) -> None:
 
 def main() -> None:
     """Run the command that the arguments name, and exit with its code."""
-    cli_group(prog_name="agentmem")
+    cli_group()

@@ -407,27 +407,23 @@ async def open_engine(settings: Settings) -> Engine:
     clock = settings.clock or SystemClock()
     stack = await open_stores(settings, clock)
     try:
-        log, following = stack.log, stack.replicated_graph
+        log, replica = stack.log, stack.replicated_graph
         meta = await log.meta()
         opening = await log.increment_openings()
         llms = LLMRegistry(settings)
-        rerankers = RerankerOptions(
-            models_dir=settings.model_folder, threads=settings.threads, llm_factory=lambda: llms.for_purpose("recall")
-        )
-        reranker = open_reranker(settings.reranker, rerankers)
         engine = Engine(
             settings=settings,
             clock=clock,
             ids=RandomIds(clock) if settings.seed is None else SeededIds(clock, settings.seed, opening),
             log=log,
             graph=stack.graph,
-            graph_projection=None if following is None else GraphProjection(following, log, clock),
+            graph_projection=None if replica is None else GraphProjection(replica, log, clock),
             session=stack.session,
             vector_projections=[],
             auditor=Auditor(settings),
             store_id=meta["store_id"],
             llms=llms,
-            reranker=reranker,
+            reranker=_open_reranker(settings, llms),
             open_vector_index=stack.open_index,
             admin=stack.admin,
             job_queue=stack.job_queue,
@@ -448,6 +444,13 @@ async def open_engine(settings: Settings) -> Engine:
             await stack.replicated_graph.close()
         await stack.log.close()
         raise
+
+
+def _open_reranker(settings: Settings, llms: LLMRegistry) -> Reranker | None:
+    options = RerankerOptions(
+        models_dir=settings.model_folder, threads=settings.threads, llm_factory=lambda: llms.for_purpose("recall")
+    )
+    return open_reranker(settings.reranker, options)
 
 
 async def add_projection(engine: Engine, embedder: Embedder) -> VectorProjection:

@@ -88,7 +88,7 @@ class LabelMap:
 def parse_reply(reply: ExtractionReply, window: Window, prompt: str) -> ExtractionDraft:
     """What people said, from the reply to the `prompt`: every turn gets a gloss, if an empty one."""
     work = _ReplyParser(GroundingContext(window, prompt), LabelMap.from_window(window), agent_private=False)
-    work.notes += reply.dropped
+    work.notes += reply.notes
     entities = list(work.parse_entities(reply.entities))
     work.entity_slugs = {slugify(name) for entity in entities for name in (entity.name, *entity.aliases)}
     facts = work.parse_facts(reply.facts)
@@ -106,7 +106,7 @@ def parse_reply(reply: ExtractionReply, window: Window, prompt: str) -> Extracti
 def parse_agent_reply(reply: AgentExtractionReply, window: Window, prompt: str) -> ExtractionDraft:
     """What the assistant said of itself: facts alone, private ones, and who speaks where one names them."""
     work = _ReplyParser(GroundingContext(window, prompt), LabelMap.from_window(window), agent_private=True)
-    work.notes += reply.dropped
+    work.notes += reply.notes
     facts = work.parse_facts(reply.facts)
     return ExtractionDraft(facts=facts, entities=tuple(work.speaker_entities.values()), notes=tuple(work.notes))
 

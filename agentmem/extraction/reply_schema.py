@@ -132,7 +132,7 @@ class _LenientReply(BaseModel):
     _dropped: tuple[str, ...] = PrivateAttr(())
 
     @property
-    def dropped(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """Notes of what was left out: which list, and why."""
         return self._dropped
 

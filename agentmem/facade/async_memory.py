@@ -478,18 +478,18 @@ class AsyncAgentMemory:
         job: str | None = None,
         dry_run: bool = False,
         *,
-        requeue_dead_letters: bool = False,
+        retry_parked: bool = False,
         progress: ProgressCallback = no_progress,
     ) -> list[JobReport]:
         """Run the background jobs (or one of them) for this user now; a report of each.
 
         `consolidate` reads every turn that nobody has read yet, with the language model of the settings, or by rules
-        where none is set. `requeue_dead_letters` takes up what was parked. Raises InvalidRecord for an unknown job,
+        where none is set. `retry_parked` takes up what was parked. Raises InvalidRecord for an unknown job,
         ConfigError for a model that cannot be used; a model that is away is told in the report.
         """
         from agentmem.jobs.runner import run_job_for_user
 
-        options = JobOptions(dry_run=dry_run, retry_parked=requeue_dead_letters, progress=progress)
+        options = JobOptions(dry_run=dry_run, retry_parked=retry_parked, progress=progress)
         return [
             await run_job_for_user(self.engine, module, self.scope, options) for module in select_jobs(job).values()
         ]

@@ -1,12 +1,12 @@
 """What runs while nobody asks: one file per job, found by its name.
 
 A job module `agentmem/jobs/builtin/<job>.py` that people can ask for defines
-`async def run(resources: Engine, scope: Scope, options: JobOptions) -> JobReport`. It works for one user, leased,
+`async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport`. It works for one user, leased,
 and may be stopped at any point: what it did stays, what it did not do waits for the next run.
 
 A worker runs those with a `TRIGGER`, every `MINUTES`: `changes` for users who wrote since, `due` for users with records
 that crossed a threshold of the job. `clock` is for work that concerns no user by itself, and such a job defines
-`async def run_for_all(resources: Engine, operator: Operator, options: JobOptions) -> JobReport` in place of `run`.
+`async def run_for_all(engine: Engine, operator: Operator, options: JobOptions) -> JobReport` in place of `run`.
 Beside `changes`, `WATCHES` names the kinds of records that concern the job: what jobs write wakes others the less.
 """
 

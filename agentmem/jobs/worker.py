@@ -25,10 +25,10 @@ ReportCallback = Callable[[RunReport], None]
 class ConsolidationWorker:
     """Runs the background jobs of all users until it is stopped. Any number of workers may work side by side.
 
-    `jobs` names those to run, all of them when None. With `dry_run` nothing is changed. `told` is called with each
+    `jobs` names those to run, all of them when None. With `dry_run` nothing is changed. `on_report` is called with each
     report. Works inside a program, too:
 
-        async with ConsolidationWorker(memory.resources):
+        async with ConsolidationWorker(memory.engine):
             ...
 
     On Postgres the user of `log_url` needs the role `agentmem_worker`.

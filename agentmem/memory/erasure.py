@@ -202,11 +202,8 @@ class Erasure:
         done = await engine.log.operation(entry.operation_id, scope) if entry.already_applied else []
         before = [(item.kind, item.id) for one in done for item in one.removals if item.erased]
         now = done[-1].recorded_at if before else engine.clock.now()
-        if before:  # what was made anew since, in any channel, is not what was meant
-            where = Where(kinds=tuple(KINDS), ids=tuple(name for _, name in before))
-            anew = {record.key for record in await list_across_channels(self._context, where)}
-            gone = [key for key in before if key not in anew]
-            scan = await engine.log.erase(scope, gone, operation_id=entry.operation_id, erased_at=now)
+        if before:
+            gone, scan = await self._erase_again(before, entry.operation_id, now)
         else:
             keys = keys or await self._find_target_keys(record_id, kind)
             gone, scan = await self._erase_with_dependents(keys, entry.operation_id, now, expected_records)
@@ -218,6 +215,16 @@ class Erasure:
         asked = dict.fromkeys(name for _, name in keys or [("", record_id)])
         derived = tuple(name for sort, name in gone if name not in asked and sort not in ("Gloss", "Synopsis"))
         return ForgetReceipt(entry.operation_id, tuple(asked), True, now, derived, scan)
+
+    async def _erase_again(
+        self, erased_before: Sequence[Key], operation_id: str, erased_at: datetime
+    ) -> tuple[list[Key], ErasureScan]:
+        """Repeat an erasure that was interrupted; what was stored anew since, in any channel, was not meant."""
+        where = Where(kinds=tuple(KINDS), ids=tuple(record_id for _, record_id in erased_before))
+        stored_anew = {record.key for record in await list_across_channels(self._context, where)}
+        gone = [key for key in erased_before if key not in stored_anew]
+        engine, scope = self._context.engine, self._context.scope
+        return gone, await engine.log.erase(scope, gone, operation_id=operation_id, erased_at=erased_at)
 
     async def _erase_with_dependents(
         self, keys: Sequence[Key], operation_id: str, erased_at: datetime, expected_records: Sequence[Record]

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from agentmem.core.telemetry import WARNING, log_event
 
 if TYPE_CHECKING:
-    from agentmem.models.structured_llm import StructuredLLM
-
+    from pydantic import BaseModel
 
 MAX_LOGGED_CHARS = 500
 LOG_HINT = "the setting log_model_errors logs"
 
 Vectors = NDArray[np.float32]
+R = TypeVar("R", bound="BaseModel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +198,14 @@ def estimate_tokens(text: str) -> int:
     return -(-len(text) // 4)
 
 
+class LLMAsker(Protocol):
+    """Asks a language model and returns its reply as a model of pydantic; `StructuredLLM` is one."""
+
+    async def ask(self, request: LLMRequest, reply_type: type[R]) -> R:
+        """The reply as a `reply_type`. Raises BudgetExceeded, InvalidModelOutput, and what `LLM.complete` raises."""
+        ...
+
+
 class Reranker(Protocol):
     """Gives each text a score for a question, higher for better; scores of different questions are not comparable.
 
@@ -225,4 +233,4 @@ class RerankerOptions:
 
     models_dir: Path
     threads: int = 1
-    llm_factory: Callable[[], StructuredLLM | None] = lambda: None
+    llm_factory: Callable[[], LLMAsker | None] = lambda: None

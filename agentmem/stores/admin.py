@@ -33,7 +33,9 @@ def requeue_hint(names: Collection[str]) -> str:
     """What to do about things that were passed over, by the names they were parked under."""
     kinds = sorted({name.partition("/")[0] for name in names})
     steps = [
-        "agentmem consolidate --again" if kind == "consolidate" else f"agentmem rebuild --what {kind} --all-users"
+        "agentmem consolidate --retry-parked"
+        if kind == "consolidate"
+        else f"agentmem rebuild --what {kind} --all-users"
         for kind in kinds
     ]
     return "run: " + "; ".join(steps)

@@ -314,10 +314,6 @@ class ReplicatedGraph(GraphStore, Protocol):
         """`watermark` of each of these users; 0 for one never followed."""
         ...
 
-    async def watermarks_page(self, after: str = "", limit: int = 1000) -> dict[str, int]:
-        """A page of all users that the graph follows, by name, with their watermarks."""
-        ...
-
     async def erase(self, scope: Scope, keys: Sequence[Key] | None) -> None:
         """Take these records out, or (None) everything of the user, watermark included."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
@@ -80,6 +80,10 @@ async def test_audit_rows_are_filtered_and_newest_first(log: LogStore, scope: Sc
     assert (recall["query_text"], recall["success"], recall["latency_ms"]) == ("wo ist Köln? 🙂 ?", True, 1.5)
     assert (recall["config_snapshot"], recall["metadata"]) == ({"top_k": 10}, {"ids": ["a"]})
     assert recall["timestamp"] == "2024-03-01T12:00:00.000000Z"
+    await _check_audit_filters(log, scope, later)
+
+
+async def _check_audit_filters(log: LogStore, scope: Scope, later: datetime) -> None:
     filters = (
         {"operation": "recall"},
         {"memory_type": "semantic"},

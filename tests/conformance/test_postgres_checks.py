@@ -14,7 +14,7 @@ import pytest
 from agentmem.core.changes import AuditEntry
 from agentmem.core.clock import SystemClock, to_micros
 from agentmem.core.scope import Scope
-from agentmem.errors import ConfigError, ScopeError
+from agentmem.errors import ConfigError, ScopeError, StoreUnavailable
 from agentmem.stores.admin import Finding
 from agentmem.stores.postgres import PostgresLog, database, diagnostics, migrate, open_log
 from agentmem.stores.postgres.diagnostics import diagnose, heads, heads_after
@@ -133,6 +133,22 @@ async def test_a_healthy_store_has_no_warning(place: Place) -> None:
     assert [finding.check for finding in inspection.findings] == EVERYTHING
     assert inspection.meta["embedder"] == HASH
     assert inspection.meta["store_id"]
+
+
+async def test_a_check_that_cannot_be_made_is_named_as_when_it_is_made(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch = diagnostics.PostgresDiagnostics._fetch_rows
+
+    async def refuse(self: Any, name: str, *arguments: Any, **values: Any) -> list[Any]:
+        if name in ("server", "migrations"):
+            return await fetch(self, name, *arguments, **values)
+        raise StoreUnavailable("the server went away")
+
+    monkeypatch.setattr(diagnostics.PostgresDiagnostics, "_fetch_rows", refuse)
+    failed = await place.wrong()
+    assert set(failed) <= set(EVERYTHING)
+    assert {"connections", "pgvector"} <= set(failed)
 
 
 async def test_looking_changes_nothing(place: Place) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agentmem.core.scope import Scope
@@ -126,26 +127,43 @@ STEP = st.one_of(
 
 
 @given(history=st.lists(STEP, max_size=14))
+@example(history=[("write", [(0, {"a": 1})]), ("compact", None), ("write", [(0, {})]), ("remove", [0])])
+@example(
+    history=[
+        ("write", [(0, {"a": 1})]),
+        ("compact", None),
+        ("write", [(0, {})]),
+        ("rewrite", [(0, {"a": 1})]),
+        ("compact", None),
+    ]
+)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_history_ends_in_what_was_written_last(
     history: list[tuple[str, list[Any]]], words: TermIndexBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentmem.stores.postings.POSTINGS_PER_BLOCK", 4)  # many small blocks
     scope, held = Scope(f"ann {next(NUMBERS)}"), dict[int, dict[str, int]]()
+    # `remove` takes all terms that a record may have had: those of every write since it was last removed.
+    terms_since_removal: dict[int, dict[str, int]] = defaultdict(dict)
+
+    async def remove(ordinals: Iterable[int]) -> None:
+        await words.remove(scope.user_id, [(ordinal, terms_since_removal.pop(ordinal, {})) for ordinal in ordinals])
 
     async def step(name: str, what: list[Any]) -> None:
         if name == "compact":
             await words.compact(scope.user_id)
         elif name == "remove":
-            await words.remove(scope.user_id, [(ordinal, held.get(ordinal, {})) for ordinal in what])
+            await remove(dict.fromkeys(what))
             for ordinal in what:
                 held.pop(ordinal, None)
         else:
             rows = dict(what)
             if name == "rewrite":
-                await words.remove(scope.user_id, [(ordinal, held.get(ordinal, {})) for ordinal in rows])
+                await remove(rows)
             await words.write(scope.user_id, list(rows.items()))
             held.update(rows)
+            for ordinal, terms in rows.items():
+                terms_since_removal[ordinal].update(terms)
 
     for name, what in history:
         await step(name, what)

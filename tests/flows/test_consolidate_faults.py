@@ -40,9 +40,9 @@ async def test_a_poison_conversation_is_parked_after_three_tries_and_told_by_the
         (told,) = [finding for finding in findings if finding.check == "parked" and finding.level == "warning"]
         assert "consolidate" in told.detail
         assert "reply cannot be used" in told.detail
-        assert told.fix == "run: agentmem consolidate --again"
+        assert told.fix == "run: agentmem consolidate --retry-parked"
         scribe.intercept = None
-        (report,) = await memory.consolidate("consolidate", requeue_dead_letters=True)
+        (report,) = await memory.consolidate("consolidate", retry_parked=True)
         assert not report.failed
         assert await read_summaries(memory, bad.id)
     findings = await diagnose(memory.engine.settings)

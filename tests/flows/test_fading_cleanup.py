@@ -146,7 +146,7 @@ def test_long_lived_facts_go_only_where_a_retention_is_set(home: Path, clock: Ma
         new = memory.learn_fact("Claim 3")
         memory.observe_usage([used.id])
         assert cleanup(memory).counts == {}  # those stored before are looked at when they are asked for
-        report = memory.consolidate("cleanup", requeue_dead_letters=True)[0]
+        report = memory.consolidate("cleanup", retry_parked=True)[0]
         assert report.counts == {"archived": 1}
         assert memory.semantic.get_fact(old.id).status is Status.ARCHIVED
         clock.advance(days=30.1)

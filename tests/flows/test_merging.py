@@ -263,16 +263,8 @@ def test_what_was_learned_since_stays_with_the_kept_one(two: Two, clock: ManualC
     memory.semantic.update_fact(two.both, tags=["song"])
     memory.semantic.update_fact(two.hers, entity_ids=[two.cleo, two.ann])
     two.roof.semantic.update_fact(two.project, entity_ids=[two.cleo])
-    memory.upsert_entity(
-        {
-            "id": two.ann,
-            "name": "Ann",
-            "type": "person",
-            "description": "a doctor",
-            "aliases": ["Doc"],
-            "properties": {"pet": "dog", "car": "red"},
-        }
-    )
+    details = {"description": "a doctor", "aliases": ["Doc"], "properties": {"pet": "dog", "car": "red"}}
+    memory.upsert_entity({"id": two.ann, "name": "Ann", "type": "person", **details})
     memory.semantic.relate(two.ann, "LOCATED_IN", two.cleo)
     memory.semantic.relate(two.cleo, "is aunt of", two.ann, confidence=0.3)
     kept, restored = memory.semantic.split_entity(two.anna)
@@ -289,17 +281,16 @@ def test_what_was_learned_since_stays_with_the_kept_one(two: Two, clock: ManualC
         (two.ann,),
     ]
     assert memory.semantic.get_fact(two.both).tags == ("song",)
-    assert two.relations() == sorted(
-        [
-            ("_global", two.anna, "KNOWS", two.ben),
-            ("_global", two.ann, "KNOWS", two.ben),
-            ("_global", two.anna, "KNOWS", two.ann),
-            ("_global", two.cleo, "RELATED_TO", two.anna),
-            ("_global", two.cleo, "RELATED_TO", two.ann),
-            ("_global", two.ann, "LOCATED_IN", two.cleo),
-            ("roof", two.anna, "WORKS_FOR", two.cleo),
-        ]
-    )
+    relations = {
+        ("_global", two.anna, "KNOWS", two.ben),
+        ("_global", two.ann, "KNOWS", two.ben),
+        ("_global", two.anna, "KNOWS", two.ann),
+        ("_global", two.cleo, "RELATED_TO", two.anna),
+        ("_global", two.cleo, "RELATED_TO", two.ann),
+        ("_global", two.ann, "LOCATED_IN", two.cleo),
+        ("roof", two.anna, "WORKS_FOR", two.cleo),
+    }
+    assert two.relations() == sorted(relations)
 
 
 def test_of_two_that_were_merged_in_the_last_is_split_first_unless_one_is_named(two: Two) -> None:

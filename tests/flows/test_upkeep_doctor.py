@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from agentmem import AsyncAgentMemory
@@ -16,6 +17,7 @@ from agentmem.admin.doctor import diagnose
 from agentmem.admin.rebuild import rebuild
 from agentmem.settings.settings import load_settings
 from agentmem.stores.admin import Finding
+from agentmem.stores.sqlite import diagnostics
 from agentmem.stores.sqlite.database import SqliteDatabase
 from agentmem.stores.values import DeadLetter
 
@@ -184,6 +186,21 @@ class PastClock:
 async def test_a_clock_that_was_set_back_is_named(home: Path) -> None:
     await filled(home)
     assert "in the future, alice" in (await examined(home, clock=PastClock()))["clock"].detail
+
+
+async def test_a_check_that_cannot_be_made_is_named_as_when_it_is_made(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(home)
+    made = {finding.check for finding in await diagnose(load_settings(home=home))}
+
+    def refuse(*_: Any) -> list[Any]:
+        raise apsw.BusyError("database is locked")
+
+    monkeypatch.setattr(diagnostics, "_fetch_rows", refuse)
+    failed = await examined(home)
+    assert set(failed) <= made
+    assert {"invariants", "words", "graph", "lag", "parked", "clock", "leases"} <= set(failed)
 
 
 async def test_a_lease_for_hours_is_named(home: Path) -> None:

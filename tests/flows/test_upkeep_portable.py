@@ -184,6 +184,8 @@ BROKEN: dict[str, tuple[str, Callable[[list[str]], list[str]]]] = {
     "no number": ("line", lambda lines: [lines[0], lines[1].replace('"at":', '"at":NaN,"x":'), *lines[2:]]),
     "a key twice": ("line", lambda lines: [lines[0], lines[1].replace('"at":', '"at":1,"at":'), *lines[2:]]),
     "a surrogate": ("line", edited(1, lambda v: v.update(cause="\ud800"))),
+    "a later format of a record": ("format", edited(1, lambda v: v["versions"][1].update(format=9))),
+    "a later format of nothing": ("format", edited(1, lambda v: v["versions"][1].update(format=9, record=None))),
     "an unknown kind": ("kind", edited(1, lambda v: v["versions"][0].update(kind="Dream"))),
     "an invalid record": ("content", edited(1, lambda v: v["versions"][1]["record"].update(content=""))),
     "a stamp in a record": ("record", edited(1, lambda v: v["versions"][1]["record"].update(user_id="eve"))),

@@ -158,7 +158,7 @@ def test_the_program_takes_the_commands(name: str) -> None:
     # what it does not know is refused before it helps
     asked = CliRunner().invoke(cli_group, [*command(name), "--help"])
     assert asked.exit_code == 0, asked.output
-    assert f"Usage: program {command(name)[0]}" in asked.output
+    assert f"Usage: agentmem {command(name)[0]}" in asked.output
 
 
 # -- the servers' settings

@@ -38,7 +38,7 @@ def test_the_schemas_are_those_that_vendors_follow() -> None:
 def test_one_malformed_item_never_drops_its_siblings() -> None:
     reply = read(facts=[FACT, None, 5, {"claim": "no turn"}, {**FACT, "claim": ""}, {**FACT, "claim": "Bob rows."}])
     assert [item.claim for item in reply.facts] == ["Ann rows.", "Bob rows."]
-    assert reply.dropped == ("facts: a malformed item was left out",) * 4
+    assert reply.notes == ("facts: a malformed item was left out",) * 4
 
 
 @pytest.mark.parametrize("text", ["[]", "7", "{}", '{"facts": []}', '{"turns": null}', '{"turns": [], "facts": [1]}'])
@@ -49,13 +49,13 @@ def test_an_envelope_without_anything_usable_is_refused(text: str) -> None:
 
 def test_lists_that_are_missing_or_null_are_empty() -> None:
     reply = read(facts=None, entities="none")
-    assert (reply.facts, reply.entities, reply.relations, reply.dropped) == ([], [], [], ())
+    assert (reply.facts, reply.entities, reply.relations, reply.notes) == ([], [], [], ())
 
 
 def test_lengths_and_counts_are_bounded() -> None:
     reply = read(facts=[{**FACT, "claim": "x" * (MAX_CLAIM_CHARS + 1)}, *([FACT] * 200)])
     assert len(reply.facts) == MAX_ITEMS["facts"]
-    assert reply.dropped == ("facts: a malformed item was left out", "facts: more than 30 items, the rest was left out")
+    assert reply.notes == ("facts: a malformed item was left out", "facts: more than 30 items, the rest was left out")
     keys = ["a", "a", "", 5, "x" * (MAX_KEY_CHARS + 1), *"bcdefgh"]
     turn = read(turns=[{"turn": "T1", "standalone": None, "keys": keys}]).turns[0]
     assert (turn.standalone, turn.keys) == ("", ["a", "b", "c", "d", "e", "f"])

@@ -168,7 +168,8 @@ async def test_a_damaged_store_is_never_passed_over(memory: AsyncAgentMemory) ->
 async def test_a_late_technique_is_left_out_unless_ids_are_seeded(memory: AsyncAgentMemory, folder: Path) -> None:
     (folder / "slow.py").write_text(
         "import asyncio\nimport numpy as np\n"
-        "from agentmem.recall.technique import TechniqueOptions; from agentmem.core.ranking import ScoreList\n"
+        "from agentmem.recall.technique import TechniqueOptions as Options\n"
+        "from agentmem.core.ranking import ScoreList\n"
         "async def search(query, memory, options):\n"
         "    await asyncio.sleep(0.05)\n"
         "    return {'slow': ScoreList(np.ones(memory.columns.size, dtype=np.float32), 'added')}\n"

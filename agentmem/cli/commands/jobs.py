@@ -25,13 +25,21 @@ if TYPE_CHECKING:
 
 @click.command("consolidate", short_help="Read what turns say: facts, people, relations.")
 @click.option("--dry-run", is_flag=True, help="Only say what there is to read.")
-@click.option("--again", is_flag=True, help="Take up turns that were parked because no reply about them was usable.")
+@click.option(
+    "--retry-parked", is_flag=True, help="Take up turns that were parked because no reply about them was usable."
+)
 @click.option("--llm", metavar="SPEC", help="The language model, such as anthropic:claude-haiku-4-5; none for rules.")
 @click.option("--max-calls", type=click.IntRange(min=0), metavar="N", help="Stop after so many calls of a model.")
 @click.option("--max-cost", type=click.FloatRange(min=0), metavar="DOLLARS", help="Stop when so much is spent.")
 @memory_options()
 def consolidate_command(
-    cli: CliContext, *, dry_run: bool, again: bool, llm: str | None, max_calls: int | None, max_cost: float | None
+    cli: CliContext,
+    *,
+    dry_run: bool,
+    retry_parked: bool,
+    llm: str | None,
+    max_calls: int | None,
+    max_cost: float | None,
 ) -> int:
     """Read every turn that was not read yet, oldest conversation first, ten conversations in a run.
 
@@ -49,7 +57,7 @@ def consolidate_command(
     with Progress() as progress:
         reports = cli.run(
             lambda memory: memory.consolidate(
-                "consolidate", dry_run=dry_run, requeue_dead_letters=again, progress=progress
+                "consolidate", dry_run=dry_run, retry_parked=retry_parked, progress=progress
             )
         )
     cli.show(reports, sanitize("\n".join(line for report in reports for line in _render_job_report(report))))
@@ -207,13 +215,13 @@ async def _run_worker(memory: AsyncAgentMemory, jobs: tuple[str, ...] | None, he
     options = memory.engine.settings.worker
     monitor = None if options.port is None else Monitor()
 
-    def told(report: RunReport) -> None:
+    def handle_report(report: RunReport) -> None:
         if monitor is not None:
             monitor.record_run(report)
         if health_file is not None:
             health_file.touch()
 
-    worker = ConsolidationWorker(memory.engine, jobs=jobs, on_report=told)
+    worker = ConsolidationWorker(memory.engine, jobs=jobs, on_report=handle_report)
     try:
         async with worker:
             if monitor is not None:

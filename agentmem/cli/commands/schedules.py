@@ -62,9 +62,8 @@ def schedules_command(cli: CliContext, **options: Any) -> None:
         return
     for schedule in found:
         rhythm = f"{schedule.cron} {schedule.timezone}" if schedule.cron else f"every {schedule.every_seconds:g} s"
-        echo(
-            f"{to_one_line(schedule.name)} ({rhythm}; {_render_next_run(schedule)}) {to_one_line(schedule.prompt)}".rstrip()
-        )
+        name, prompt = to_one_line(schedule.name), to_one_line(schedule.prompt)
+        echo(f"{name} ({rhythm}; {_render_next_run(schedule)}) {prompt}".rstrip())
         echo(dim(f"    by {to_one_line(schedule.source)}, last {format_time(schedule.last_at)}, {schedule.id}"))
     if not found:
         echo("nothing is due" if options["due"] else "no schedules")

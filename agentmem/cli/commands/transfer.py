@@ -86,14 +86,14 @@ def import_command(
     with open_input_files(paths) as files, Progress() as progress:
         intake = Importer(format_, conversation, _report_skipped if skip_errors else None)
         report = cli.run(lambda memory: intake.import_files(memory, files, progress))
-    cli.show(report, _described(report))
+    cli.show(report, _render_report(report))
 
 
 def _report_skipped(error: Exception) -> None:
     echo_stderr(f"skipped: {error}")
 
 
-def _described(report: ImportReport) -> str:
+def _render_report(report: ImportReport) -> str:
     """The same in a sentence."""
     parts = []
     if report.turns or not report.exports:

@@ -7,7 +7,7 @@ standing order, it is in force. Nothing is taken from conversations between seve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -126,14 +126,7 @@ class _DistillProceduresRun:
         alike = await procedural.find_similar([order.instruction or turn.content for order in instructions])
         before = _earlier_turn_ids(columns, turn)
         asked = [
-            InstructionRequest(
-                order.instruction,
-                order.trigger,
-                (turn.id,) if order.instruction else before,
-                order.is_standing,
-                order.is_revocation,
-                near,
-            )
+            _to_request(order, near, (turn.id,) if order.instruction else before)
             for order, near in zip(instructions, alike, strict=True)
         ]
 
@@ -164,6 +157,19 @@ class _DistillProceduresRun:
             for stored in entry.upserts:
                 if isinstance(stored.record, Procedure):
                     self.report.add_counts(**{stored.record.procedure_status: 1})
+
+
+def _to_request(
+    instruction: ExtractedInstruction, similar: Mapping[str, float], turn_ids: tuple[str, ...]
+) -> InstructionRequest:
+    return InstructionRequest(
+        instruction.instruction,
+        instruction.trigger,
+        turn_ids,
+        instruction.is_standing,
+        instruction.is_revocation,
+        similar,
+    )
 
 
 def _extract_all(turns: Sequence[Turn]) -> list[TurnInstructions]:

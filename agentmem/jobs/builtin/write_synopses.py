@@ -148,7 +148,7 @@ class _WriteSynopsesRun:
         if stale.stored is not None:
             tiers |= {name: getattr(stale.stored, name) for name in SECTIONS if name not in stale.stale_sections}
 
-        async def moved() -> bool:
+        async def is_obsolete() -> bool:
             columns, now = await self._read_columns()
             later = take_snapshot(columns, stale.channel, now)
             shown = [key for tier in tiers.values() for key in tier.shown]
@@ -158,10 +158,10 @@ class _WriteSynopsesRun:
             ) or not later.has_all(columns, shown)
 
         entry = await write_synopsis(
-            MemoryContext(self.engine, scope), tiers, dict(material.versions), is_obsolete=moved, fence=fence
+            MemoryContext(self.engine, scope), tiers, dict(material.versions), is_obsolete=is_obsolete, fence=fence
         )
         if entry is None:
-            self.report.pending += await moved()
+            self.report.pending += await is_obsolete()
             return
         self.report.operation_ids.append(entry.operation_id)
         self.report.add_counts(synopsis=1)

@@ -41,12 +41,6 @@ USING INDEX SEEK p:Projection(user_id, name)
 WITH p LIMIT $count
 RETURN collect([p.user_id, p.seq]);
 
-// name: followed
-MATCH (p:Projection)
-USING INDEX SEEK p:Projection(user_id, name)
-WHERE p.user_id > $after AND p.name = 'graph'
-RETURN p.user_id, p.seq ORDER BY p.user_id LIMIT $limit;
-
 // name: held
 MATCH (n:Record {user_id: $user_id})
 USING INDEX SEEK n:Record(user_id, key)

@@ -207,12 +207,6 @@ class Neo4jGraph:
         )
         return {**dict.fromkeys(asked, 0), **dict(found)}
 
-    async def watermarks_page(self, after: str = "", limit: int = 1000) -> dict[str, int]:
-        """A page of all users that the graph follows, by name, with their watermarks."""
-        return dict(
-            await self.database.read(lambda tx: fetch_rows(tx, graph_query("followed"), after=after, limit=limit))
-        )
-
     async def count_present(self, scope: Scope, keys: Sequence[Key] | None) -> int:
         """How many of these records, or (None) of all records of the user, are there, be it by name only.
 
@@ -328,14 +322,14 @@ class Neo4jGraph:
         return holder
 
     async def _run_as_holder(self, user_id: str, holder: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        async def checked(tx: Transaction) -> T:
+        async def run_if_held(tx: Transaction) -> T:
             await fetch_rows(tx, graph_update("lock"), users=[user_id])
             asked = {"user_id": user_id, "holder": holder, "milliseconds": REBUILD_LEASE_MS}
             if not await fetch_rows(tx, graph_update("keep"), **asked):
                 raise Conflict("somebody else took over building this user's graph; nothing is lost")
             return await work(tx)
 
-        return await self.database.write(checked)
+        return await self.database.write(run_if_held)
 
     async def _run_locked(self, user_id: str, name: str, **values: Any) -> None:
         async def work(tx: Transaction) -> None:

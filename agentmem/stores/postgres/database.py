@@ -73,7 +73,7 @@ class PostgresDatabase:
         self.break_count = 0
 
     def __repr__(self) -> str:
-        return f"Database({self.address!r})"
+        return f"PostgresDatabase({self.address!r})"
 
     async def read(
         self,

@@ -130,7 +130,7 @@ class PostgresDiagnostics:
             await check()
         except AgentMemError as error:
             fix = MIGRATE_HINT if isinstance(error, SchemaMismatch) else "see the message; then run: agentmem doctor"
-            self.add_finding(check.__name__.strip("_"), str(error), fix, level="error")
+            self.add_finding(check.__name__.removeprefix("_check_"), str(error), fix, level="error")
 
     async def _fetch_rows(self, name: str, principal: Principal = SYSTEM_USER, /, **values: Any) -> list[Any]:
         return await self.database.read(
@@ -156,12 +156,12 @@ class PostgresDiagnostics:
         return True
 
     async def _check_clock(self) -> None:
-        async def asked(db: Connection) -> tuple[float, datetime, float]:
+        async def read_clocks(db: Connection) -> tuple[float, datetime, float]:
             before = self._stopwatch.milliseconds()
             ((theirs,),) = await fetch_rows(db, _sql()["clock"])
             return before, theirs, self._stopwatch.milliseconds()
 
-        before, theirs, after = await self.database.read(SYSTEM_USER, asked)
+        before, theirs, after = await self.database.read(SYSTEM_USER, read_clocks)
         early = self.now + timedelta(milliseconds=before) - theirs
         late = theirs - (self.now + timedelta(milliseconds=after))
         if (skew := max(early, late)) > MAX_CLOCK_SKEW:

@@ -156,7 +156,7 @@ async def open_vectors(
     """
     sql, keys = statements(dimensions), {"identity": identity, "dimensions": dimensions}
 
-    async def known(db: Connection) -> bool:
+    async def is_registered(db: Connection) -> bool:
         ((number, size, has_table),) = await fetch_rows(db, sql["known"], keys)
         if number is not None and size != dimensions:
             raise ConfigError(f"embedder {identity} has {size} dimensions in this store, got {dimensions}")
@@ -167,9 +167,9 @@ async def open_vectors(
         await db.execute(sql["make"])
         await db.execute(sql["register"], keys)
 
-    if not await database.read(SYSTEM_USER, known):
+    if not await database.read(SYSTEM_USER, is_registered):
         await database.write(SYSTEM_USER, register)
-        await database.read(SYSTEM_USER, known)  # somebody else may have been first, with other dimensions
+        await database.read(SYSTEM_USER, is_registered)  # somebody else may have been first, with other dimensions
     return PostgresVectors(database, identity, dimensions, budget)
 
 

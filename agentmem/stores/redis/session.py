@@ -57,7 +57,7 @@ class RedisClient:
         self.address = "{host}:{port}".format(**{"host": "localhost", "port": 6379, **pool.connection_kwargs})
 
     def __repr__(self) -> str:
-        return f"Connections({self.address!r})"
+        return f"RedisClient({self.address!r})"
 
     async def execute(self, request: Request[T], *, is_idempotent: bool) -> T:
         """The answer to a request. `is_idempotent`: one that may be done twice is sent once more when its connection

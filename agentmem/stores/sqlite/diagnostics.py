@@ -61,11 +61,11 @@ class SqliteDiagnostics:
                 if not self._check_schema(db):
                     return
                 for check in (
-                    self._check_identity,
+                    self._check_store_id,
                     self._check_sizes,
                     self._check_invariants,
                     self._check_words,
-                    self._check_edges,
+                    self._check_graph,
                     self._check_lag,
                     self._check_parked,
                     self._check_clock,
@@ -80,7 +80,7 @@ class SqliteDiagnostics:
         self.findings.append(Finding(level, check, detail, fix))
 
     def _run_check(self, check: Callable[[Connection], None], db: Connection) -> None:
-        name = check.__name__.strip("_")
+        name = check.__name__.removeprefix("_check_")
         try:
             with translate_errors(self.path):
                 check(db)
@@ -147,7 +147,7 @@ class SqliteDiagnostics:
             self.add_finding("schema", f"version {found}, {len(has)} objects, audit rows protected")
         return True
 
-    def _check_identity(self, db: Connection) -> None:
+    def _check_store_id(self, db: Connection) -> None:
         self.meta = dict(_fetch_rows(db, "meta"))
         if store_id := self.meta.get("store_id"):
             self.add_finding("store_id", f"{store_id}, opened {self.meta.get('openings', '?')} times")
@@ -198,7 +198,7 @@ class SqliteDiagnostics:
         if not (missing or stale):
             self.add_finding("words", f"every searchable record is indexed ({len(users):,} users looked at)")
 
-    def _check_edges(self, db: Connection) -> None:
+    def _check_graph(self, db: Connection) -> None:
         users = [user_id for user_id, _, ordinals in _fetch_rows(db, "users") if ordinals <= MAX_EDGE_SAMPLE_RECORDS]
         sample = users[:: max(1, -(-len(users) // EDGE_SAMPLE_USERS))]
         db.execute(_sql()["shadow_edges"])

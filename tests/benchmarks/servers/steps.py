@@ -24,9 +24,9 @@ class Steps:
         self.calls: dict[str, list[float]] = defaultdict(list)
         engine = memory.engine
         log, index, following = engine.log, engine.vector_projections[0].index, engine.graph_projection
-        for name in ("append", "head", "read_columns", "match", "by_slot", "touch", "meta", "changes"):
+        for name in ("append", "head", "read_columns", "match", "read_by_ordinal", "record_usage", "meta", "changes"):
             self._wrap("log", log, name)
-        for name in ("apply", "scores", "between", "watermark"):
+        for name in ("apply", "score_all", "pair_similarity", "watermark"):
             self._wrap("vectors", index, name)
         self._wrap("embedder", engine.vector_projections[0].embedder, "embed")
         self._wrap("session", engine.session, "push")
