@@ -24,7 +24,7 @@ from agentmem.stores.admin import Finding
 from agentmem.stores.values import Where
 
 MIN_FREE_BYTES = 100 * 1024 * 1024
-EMBEDDER_TIMEOUT_SECONDS = 30.0  # seconds for the embedder to answer
+EMBEDDER_TIMEOUT_SECONDS = 30.0
 
 
 async def diagnose(settings: Settings) -> list[Finding]:

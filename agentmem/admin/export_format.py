@@ -21,7 +21,7 @@ from agentmem.stores.admin import JournalCounters, RawChange, RawUsage, RawVersi
 from agentmem.stores.codec import PAYLOAD_FORMAT
 
 FORMAT = "agentmem-export"
-MAX_ORDINALS = 2**31  # slots are 32-bit numbers in the word index
+MAX_ORDINALS = 2**31  # ordinals are 32-bit numbers in the word index
 
 Count = Annotated[int, Field(ge=0, le=2**62)]
 Ordinal = Annotated[int, Field(ge=0, lt=MAX_ORDINALS)]
@@ -201,7 +201,7 @@ def _reject_constant(constant: str) -> NoReturn:
 
 @dataclass
 class _OrdinalState:
-    """What a slot holds: whose it is, and while it is current its unique value and its place in a conversation."""
+    """What an ordinal holds: whose it is, and while it is current its unique value and its place in a conversation."""
 
     key: Key
     recorded_at: int
@@ -213,9 +213,9 @@ class _OrdinalState:
 class ExportValidator:
     """Reads a file from top to bottom and refuses what no journal can hold, before anything is written.
 
-    Positions without gaps, times that never run backwards, ids used once, one slot per record and one record per slot,
-    after-images that are valid records, no two current records in one place. `check_line` returns the line with its
-    records in the form in which they are stored.
+    Positions without gaps, times that never run backwards, ids used once, one ordinal per record and one record per
+    ordinal, after-images that are valid records, no two current records in one place. `check_line` returns the line
+    with its records in the form in which they are stored.
     """
 
     header: HeaderLine | None = None

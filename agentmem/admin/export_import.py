@@ -28,14 +28,12 @@ from agentmem.admin.export_format import (
     render_line,
 )
 from agentmem.core.scope import Scope
+from agentmem.core.telemetry import ProgressCallback, no_progress
 from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, CorruptStore
 from agentmem.stores.admin import RawChange, StoreAdmin
 
 BATCH_SIZE = 500  # changes read or written at once
-
-
-ProgressCallback = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ async def import_user(
     next `flush` or recall.
     """
     engine.check_open()
-    store, told = engine.admin, progress or _no_progress
+    store, told = engine.admin, progress or no_progress
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=engine.settings.temp_dir) as spool:
         header, records = await asyncio.to_thread(_validate_lines, lines, spool, told)
         present = done = (await store.journal_counters(scope)).head
@@ -113,10 +111,6 @@ async def import_user(
         if header.head:
             await store.set_counters(scope, header.journal_counters())
     return UserImportReport(records, header.head - present, present, rows)
-
-
-def _no_progress(stage: str, done: int, total: int) -> None:
-    """For callers who do not watch."""
 
 
 def _validate_lines(lines: Iterable[str], spool: IO[str], progress: ProgressCallback) -> tuple[HeaderLine, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,6 +23,7 @@ from agentmem.admin.export_import import export_user, import_user
 from agentmem.core.clock import Stopwatch
 from agentmem.core.record import Key, Record
 from agentmem.core.scope import Scope
+from agentmem.core.telemetry import ProgressCallback, no_progress
 from agentmem.engine.engine import Engine
 from agentmem.errors import ConfigError, InvalidRecord
 from agentmem.facade.async_memory import AsyncAgentMemory
@@ -38,7 +39,6 @@ BATCH_SIZE = 500  # turns stored at once
 SAMPLED_KINDS = ("Turn", "Fact", "Entity", "Goal")
 COPY_PREFIX = "verify-"  # how the folders of copies begin
 STALE_COPY_SECONDS = 3600.0  # seconds without a change after which a copy belongs to nobody
-ProgressCallback = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ async def verify_isolation(
     if strangers < 1:
         raise InvalidRecord(f"strangers must be 1 or more, got {strangers}", field="strangers")
     engine.check_open()
-    watch, told = Stopwatch(engine.clock), progress or _no_progress
+    watch, told = Stopwatch(engine.clock), progress or no_progress
     now = engine.clock.now()
     with _temporary_folder(engine.settings.temp_dir) as folder:
         if engine.graph_projection is None:
@@ -84,10 +84,6 @@ async def verify_isolation(
         if engine.graph_projection is not None:
             await trial.erase_users()
     return IsolationReport(len(trial.baseline), not differences, tuple(differences), watch.milliseconds() / 1000)
-
-
-def _no_progress(stage: str, done: int, total: int) -> None:
-    """For callers who do not watch."""
 
 
 @dataclass(frozen=True)
@@ -328,7 +324,7 @@ async def _probe_cross_user_reads(outsider: AsyncAgentMemory, keys: Sequence[Key
         "usage": await log.usage(keys, scope),
         "changes": await log.changes(scope, 0, 10),
         "words": await log.match(["the", "stranger"], scope),
-        "neighbours": await engine.graph.neighbors(keys, scope),
+        "neighbors": await engine.graph.neighbors(keys, scope),
         "edges": await engine.graph.edges(keys, scope),
         "nearest": (
             await engine.vector_projections[0].index.search(zero, scope, Where(), "whole", 10)

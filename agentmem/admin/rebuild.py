@@ -8,13 +8,14 @@ nothing left behind.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from agentmem.core.clock import Stopwatch
 from agentmem.core.record import Key
 from agentmem.core.scope import Operator, Scope
+from agentmem.core.telemetry import ProgressCallback, no_progress
 from agentmem.engine.engine import Engine, add_projection
 from agentmem.engine.opening import build_embedder_options
 from agentmem.engine.vector_projection import VectorProjection
@@ -26,7 +27,6 @@ from agentmem.stores.protocols import ReplicatedGraph
 TARGETS = ("vectors", "words", "graph")
 MAX_CATCH_UP_ROUNDS = 10  # over users that others keep writing to, before a small remainder is left to the next reader
 MAX_REMAINING_CHANGES = 200  # changes of all users together
-ProgressCallback = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ async def rebuild(
     """
     engine.check_open()
     _check_arguments(users, targets, embedder)
-    work = _Rebuild(engine, progress or _no_progress)
+    work = _Rebuild(engine, progress or no_progress)
     watch = Stopwatch(engine.clock)
     names = [name async for name in _read_user_ids(engine, users)]
     in_place = [name for name in TARGETS if name in targets and not (name == "vectors" and embedder)]
@@ -76,11 +76,13 @@ async def rebuild(
 def _check_arguments(users: Sequence[str] | None, targets: Collection[str], embedder: str | None) -> None:
     unknown = [targets] if isinstance(targets, str) else sorted(set(targets) - set(TARGETS))
     if unknown or not targets:
-        raise InvalidRecord(f"what may name {', '.join(TARGETS)}, got {', '.join(unknown) or 'nothing'}", field="what")
+        raise InvalidRecord(
+            f"targets may name {', '.join(TARGETS)}, got {', '.join(unknown) or 'nothing'}", field="targets"
+        )
     if isinstance(users, str):
         raise InvalidRecord("users must be a list of user ids", field="users")
     if embedder is not None and "vectors" not in targets:
-        raise InvalidRecord("a new embedder needs new vectors; add vectors to what", field="what")
+        raise InvalidRecord("a new embedder needs new vectors; add vectors to targets", field="targets")
 
 
 async def _read_user_ids(engine: Engine, users: Sequence[str] | None) -> AsyncIterator[str]:
@@ -93,10 +95,6 @@ async def _read_user_ids(engine: Engine, users: Sequence[str] | None) -> AsyncIt
         for name in page:
             yield name
         last = page[-1]
-
-
-def _no_progress(stage: str, done: int, total: int) -> None:
-    """For callers who do not watch."""
 
 
 async def reconcile_erasures(engine: Engine, graph: ReplicatedGraph, scope: Scope) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from agentmem.cli.render import echo, echo_stderr, show_json
+from agentmem.core.scope import agent_of_channel
 
 if TYPE_CHECKING:
     from agentmem.facade.async_memory import AsyncAgentMemory
@@ -24,7 +25,6 @@ EXIT_FAILURE, EXIT_USAGE, EXIT_NEEDS_ATTENTION = 1, 2, 3
 EXIT_INTERRUPTED = 130  # by the keyboard, as shells have it
 
 T = TypeVar("T")
-_PRIVATE_CHANNEL_PREFIX = "_self_"
 
 
 class UserPath(click.Path):
@@ -86,16 +86,11 @@ class CliContext:
         from agentmem.facade.async_memory import AsyncAgentMemory
 
         # The person at the command line may open an agent's private channel by naming it.
-        agent = (
-            self.channel.removeprefix(_PRIVATE_CHANNEL_PREFIX)
-            if self.channel.startswith(_PRIVATE_CHANNEL_PREFIX)
-            else None
-        )
         memory = AsyncAgentMemory(
             self.user,
             channel=self.channel,
             conversation_id=self.conversation_id,
-            agent_id=agent,
+            agent_id=agent_of_channel(self.channel),
             settings=self.load_settings(),
         )
 

@@ -104,10 +104,10 @@ def _commands(module: str) -> tuple[click.Command, ...]:
 @click.group(
     "agentmem", cls=CommandGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
 )
-@click.option("--no-colour", envvar="NO_COLOR", hidden=True, default="", help="Plain text on a terminal too.")
+@click.option("--no-color", envvar="NO_COLOR", hidden=True, default="", help="Plain text on a terminal too.")
 @click.version_option(__version__, prog_name="agentmem")
 @click.pass_context
-def cli_group(context: click.Context, *, no_colour: str) -> None:
+def cli_group(context: click.Context, *, no_color: str) -> None:
     """Memory for AI agents: store what was said, ask for what matters now.
 
     Options stand after the command. Every command takes --user, --channel, --home, --config and
@@ -118,7 +118,7 @@ def cli_group(context: click.Context, *, no_colour: str) -> None:
       agentmem add "I'm allergic to peanuts."
       agentmem remember "what must the chef avoid?"
     """
-    if no_colour:
+    if no_color:
         context.color = False
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

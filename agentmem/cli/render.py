@@ -31,7 +31,7 @@ def to_one_line(text: str, max_chars: int = MAX_LINE_CHARS) -> str:
 
 
 def echo(text: str = "") -> None:
-    """Print text for people. Its colours vanish where they cannot be shown."""
+    """Print text for people. Its colors vanish where they cannot be shown."""
     click.echo(text)
 
 
@@ -51,7 +51,7 @@ def dim(text: str) -> str:
 
 
 def colorize(text: str, color: str) -> str:
-    """A colour on a terminal."""
+    """A color on a terminal."""
     return click.style(text, fg=color)
 
 

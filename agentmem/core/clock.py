@@ -15,7 +15,7 @@ from agentmem.errors import InvalidRecord
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMESPACE = uuid.NAMESPACE_OID.bytes
 _MICROSECOND = timedelta(microseconds=1)
-MAX_KEY_BYTES = 64  # bytes that the hash takes as its key
+MAX_KEY_BYTES = 64
 
 
 @runtime_checkable
@@ -68,6 +68,11 @@ def to_micros(moment: datetime) -> int:
 def from_micros(value: int) -> datetime:
     """The aware UTC datetime of so many microseconds since 1970."""
     return EPOCH + timedelta(microseconds=value)
+
+
+def from_micros_or_none(value: int | None) -> datetime | None:
+    """The same for a value that may be missing."""
+    return None if value is None else from_micros(value)
 
 
 class IdSource(Protocol):

@@ -1,7 +1,7 @@
-"""What ranking must know of every record of a user, as columns: one row per slot, topped up as the journal grows.
+"""What ranking must know of every record of a user, as columns: one row per ordinal, topped up as the journal grows.
 
 A RecordColumns holds no text. `mask` says which records a query may see; everything that looks at the whole memory or
-at neighbours (scaling, shares, the turn before) works on that mask, so that what is hidden has no influence.
+at neighbors (scaling, shares, the turn before) works on that mask, so that what is hidden has no influence.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class RecordColumnBatch:
         return map(RecordRow._make, zip(*columns, strict=True))
 
     def ordinals_by_key(self) -> dict[tuple[str, str], int]:
-        """The slot of each record, by kind and id."""
+        """The ordinal of each record, by kind and id."""
         kinds, ids, ordinals = (self.columns[name] for name in ("kind", "id", "slot"))
         return {(kind, name): int(ordinal) for kind, name, ordinal in zip(kinds, ids, ordinals, strict=True)}
 
@@ -154,14 +154,14 @@ class StringInterner:
 
 @dataclass(frozen=True, slots=True)
 class VisibilityMask:
-    """Which records one query may see: `mask[slot]`. `as_of` in microseconds, None for now without a lower bound."""
+    """Which records one query may see: `mask[ordinal]`. `as_of` in microseconds, None for now without a lower bound."""
 
     mask: Bools
     as_of: int | None
 
 
 class RecordColumns:
-    """Columns by slot. Slots without a record (erased, retracted) have kind -1 and are never visible."""
+    """Columns by ordinal. Ordinals without a record (erased, retracted) have kind -1 and are never visible."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -178,7 +178,7 @@ class RecordColumns:
         self._conversation_orders: dict[int, Ints] = {}
 
     def __getattr__(self, name: str) -> NDArray[Any]:
-        """A column, cut to the slots in use."""
+        """A column, cut to the ordinals in use."""
         if name not in _COLUMN_DTYPES:
             raise AttributeError(name)
         column: NDArray[Any] = self.__dict__["_columns"][name]
@@ -186,12 +186,12 @@ class RecordColumns:
 
     @property
     def seqs(self) -> Ints:
-        """The journal position of each record, by slot."""
+        """The journal position of each record, by ordinal."""
         column: Ints = self._columns["seq"][: self.size]
         return column
 
     def put(self, rows: RecordColumnBatch, seq: int) -> None:
-        """Write rows, each at its slot, and note up to which `seq` this outline is complete."""
+        """Write rows, each at its ordinal, and note up to which `seq` these columns are complete."""
         if len(rows):
             ordinals = np.asarray(rows.columns["slot"], dtype=np.int64)
             if (ordinals < self.size).any():
@@ -211,7 +211,7 @@ class RecordColumns:
             return values
         if name in _UNBOUNDED_TIMES:
             return [_UNBOUNDED_TIMES[name] if value is None else value for value in values]
-        if name == "turn":  # the slot of that turn, -1 for none
+        if name == "turn":  # the ordinal of that turn, -1 for none
             return [self.ordinals_by_key.get(("Turn", value), -1) if value else -1 for value in values]
         if name not in _INTERNED_COLUMNS:
             return values
@@ -292,7 +292,7 @@ class RecordColumns:
         return VisibilityMask(seen, None if as_of is None else moment)
 
     def conversation_order(self) -> Ints:
-        """All slots that belong to a conversation, by channel, conversation and position."""
+        """All ordinals that belong to a conversation, by channel, conversation and position."""
         found = self._conversation_orders.get(self.seq)
         if found is None:
             inside = np.flatnonzero((self.kind >= 0) & (self.conversation >= 0))

@@ -89,7 +89,7 @@ def _fact_edges(fact: Fact) -> list[EdgeTriple]:
 
 
 def edge_triple(edge: Edge) -> EdgeTriple:
-    """What an Edge record states, its ends labelled by its kind."""
+    """What an Edge record states, its ends labeled by its kind."""
     source, target = ENDPOINT_LABELS[edge.edge_kind]
     return edge.edge_kind, (source, edge.source), (target, edge.target)
 

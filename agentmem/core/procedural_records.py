@@ -125,7 +125,7 @@ class Procedure(Record):
         return f"{self.instruction} {self.trigger}".strip()
 
     def dedup_key(self) -> str:
-        """One current procedure per normalised instruction."""
+        """One current procedure per normalized instruction."""
         return self.instruction_hash if self.superseded_at is None else ""
 
 

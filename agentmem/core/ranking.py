@@ -1,8 +1,8 @@
 """Ranking as pure arithmetic: lists of scores by record, how they are fused, and the factors that count on top.
 
-A list that is *scaled* competes on equal terms with the other scaled ones: each is brought to [0, 1] by its own minimum
+A list with `combine="normalize"` competes on equal terms with the others: each is brought to [0, 1] by its own minimum
 and maximum, and their mean is taken (convex fusion; Bruch, Gai and Ingber 2023, found it ahead of reciprocal ranks). A
-list that is *added* is a bonus or a malus of stated size on top of that mean.
+list with `combine="bonus"` adds or subtracts a stated amount on top of that mean.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agentmem.core.columns import Bools, Floats, Ints, RecordColumns
 
 F = TypeVar("F", bound=np.floating[Any])
 Doubles = NDArray[np.float64]
-CombineMode = Literal["scaled", "added"]
+CombineMode = Literal["normalize", "bonus"]
 FusionMethod = Literal["minmax", "rrf"]
 RRF_K = 60  # Cormack, Clarke and Buettcher 2009
 
@@ -30,22 +30,22 @@ S = TypeVar("S", float, NDArray[np.float64])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreList:
-    """What one list says: a score by slot, NaN where it says nothing, and how it enters the fusion.
+    """What one list says: a score by ordinal, NaN where it says nothing, and how it enters the fusion.
 
-    `weight` is that of a scaled list in the mean: below 1 for one that speaks less surely than the query's own words.
+    `weight` is that of a normalized list in the mean: below 1 for one less certain than the query's own words.
     """
 
     values: Floats
-    combine: CombineMode = "scaled"
+    combine: CombineMode = "normalize"
     weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fusion:
-    """The fused scores by slot, -inf for what is not eligible, and what they are made of.
+    """The fused scores by ordinal, -inf for what is not eligible, and what they are made of.
 
-    `scaled` is the sum of the scaled lists by their weights, which together are `weight_sum`; `added` that of the
-    bonuses.
+    `normalized_sum` is the sum of the normalized lists by their weights, whose sum is `weight_sum`; `bonus_sum` is the
+    sum of the bonus lists.
     """
 
     scores: Doubles
@@ -61,10 +61,11 @@ def nan_to_zero(values: NDArray[F]) -> NDArray[F]:
 
 
 def minmax(values: NDArray[Any], normalization_mask: Bools, eligible: Bools | None = None) -> Doubles:
-    """Scale to [0, 1]: the basis by its own minimum and maximum, what else is eligible by those of all eligible.
+    """Scale to [0, 1]: what `normalization_mask` selects by its own minimum and maximum, the rest by those of all
+    eligible.
 
-    So the basis is scaled as if it were alone, and the rest, on the same line while it lies within the range of the
-    basis, can't rise above it. NaN becomes 0. Where all are equal it is 1 for values above 0, else 0.
+    So the selected values are scaled as if they were alone, and the rest cannot rise above them. NaN becomes 0. Where
+    all are equal, values above 0 become 1 and others 0.
     """
     eligible = normalization_mask if eligible is None else eligible
     everything = _minimum_and_range(values, eligible)
@@ -88,7 +89,7 @@ def _minimum_and_range(values: NDArray[Any], mask: Bools) -> tuple[float, float]
 
 
 def zscore(values: NDArray[Any], normalization_mask: Bools) -> Doubles:
-    """Subtract the mean and divide by the standard deviation of the basis; NaN stays NaN."""
+    """Subtract the mean of the selected values and divide by their standard deviation; NaN stays NaN."""
     numbers = values[normalization_mask]
     numbers = numbers[~np.isnan(numbers)]
     if not len(numbers):
@@ -115,38 +116,39 @@ def fuse(
     method: FusionMethod = "minmax",
     k: int = RRF_K,
 ) -> Fusion:
-    """Mean of the scaled lists by their weights, plus the added ones, for the eligible slots.
+    """Mean of the normalized lists by their weights, plus the bonus lists, for the eligible ordinals.
 
-    `normalization_mask` are those that scales are taken over (see `minmax`); `rrf` replaces the values of scaled lists
-    by `reciprocal_ranks` ranks. Without any list every eligible slot scores 0.
+    `normalization_mask` selects the records that give the scale (see `minmax`); with `rrf`, `reciprocal_ranks` replaces
+    `minmax`. Without any list every eligible ordinal scores 0.
     """
-    scaled, added, weight = np.zeros(len(eligible)), np.zeros(len(eligible)), 0.0
+    normalized_sum, bonus_sum, weight_sum = np.zeros(len(eligible)), np.zeros(len(eligible)), 0.0
     for name in sorted(lists):
         ranked = lists[name]
-        if ranked.combine == "added":
-            added += nan_to_zero(ranked.values)
+        if ranked.combine == "bonus":
+            bonus_sum += nan_to_zero(ranked.values)
             continue
-        weight += ranked.weight
-        scaled += ranked.weight * (
+        weight_sum += ranked.weight
+        normalized_sum += ranked.weight * (
             minmax(ranked.values, normalization_mask, eligible)
             if method == "minmax"
             else reciprocal_ranks(ranked.values, eligible, k)
         )
-    scores = np.where(eligible, scaled / (weight or 1.0) + added, -np.inf)
-    return Fusion(scores, scaled, added, weight, dict(lists))
+    scores = np.where(eligible, normalized_sum / (weight_sum or 1.0) + bonus_sum, -np.inf)
+    return Fusion(scores, normalized_sum, bonus_sum, weight_sum, dict(lists))
 
 
 def add_bonus(fusion: Fusion, name: str, bonus: Floats) -> Fusion:
-    """The fusion with one more added list."""
+    """The fusion with one more bonus list."""
     bonus = nan_to_zero(bonus)
-    lists = {**fusion.lists, name: ScoreList(bonus, "added")}
+    lists = {**fusion.lists, name: ScoreList(bonus, "bonus")}
     return Fusion(fusion.scores + bonus, fusion.normalized_sum, fusion.bonus_sum + bonus, fusion.weight_sum, lists)
 
 
 def top_k(scores: NDArray[Any], ordinals: Ints, limit: int, columns: RecordColumns) -> Ints:
-    """The `limit` of these slots with the highest scores, best first; what scores -inf is left out.
+    """The `limit` of these ordinals with the highest scores, best first; what scores -inf is left out.
 
-    `scores` are by slot and compared to six decimals; equal ones go by time, then place in the conversation, then id.
+    `scores` are by ordinal and compared to six decimals; equal ones go by time, then place in the conversation, then
+    id.
     """
     ordinals = ordinals[scores[ordinals] > -np.inf]
     if limit < 1 or not len(ordinals):
@@ -178,7 +180,7 @@ def diversify(order: Ints, groups: NDArray[Any], max_per_group: int) -> Ints:
     """Move what is beyond the `max_per_group` best of its group behind the rest, keeping the order otherwise; 0 changes
     nothing.
 
-    `groups` holds a number by slot; slots of a negative one are never moved.
+    `groups` holds a number by ordinal; ordinals of a negative one are never moved.
     """
     if max_per_group < 1 or not len(order):
         return order
@@ -238,7 +240,7 @@ def trust_factor(trust: float) -> float:
 
 
 def temporal_factor(label: str, current: float = 1.2, past: float = 0.7) -> float:
-    """The factor of facts labelled `current` or `past`; 1 for any other label."""
+    """The factor of facts labeled `current` or `past`; 1 for any other label."""
     return {"current": current, "past": past}.get(label, 1.0)
 
 

@@ -12,6 +12,8 @@ GLOBAL = "_global"
 SWARM = "_swarm"
 SYSTEM_USER = "_system"
 MAX_IDENTIFIER_CHARS = 200
+_SELF_PREFIX = "_self_"
+MAX_AGENT_CHARS = MAX_IDENTIFIER_CHARS - len(_SELF_PREFIX)
 _CONTROL_CHARS = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 
@@ -33,7 +35,17 @@ def check_identifier(value: object, field: str) -> str:
 
 def self_channel(agent_id: str) -> str:
     """The private channel of an agent."""
-    return f"_self_{agent_id}"
+    return f"{_SELF_PREFIX}{agent_id}"
+
+
+def is_self_channel(channel: str) -> bool:
+    """Whether a channel is private to an agent."""
+    return channel.startswith(_SELF_PREFIX)
+
+
+def agent_of_channel(channel: str) -> str | None:
+    """The agent whose private channel this is; None for any other channel."""
+    return channel.removeprefix(_SELF_PREFIX) if is_self_channel(channel) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +71,9 @@ class Scope:
                 check_identifier(getattr(self, field), field)
         if self.user_id == SYSTEM_USER:
             raise ScopeError(f"user_id {SYSTEM_USER!r} is kept for the system")
-        if self.agent_id is not None and len(self.agent_id) > MAX_IDENTIFIER_CHARS - 6:
-            raise InvalidRecord(f"agent_id must have at most {MAX_IDENTIFIER_CHARS - 6} characters", field="agent_id")
-        if self.channel.startswith("_self_") and (self.agent_id is None or self.channel != self_channel(self.agent_id)):
+        if self.agent_id is not None and len(self.agent_id) > MAX_AGENT_CHARS:
+            raise InvalidRecord(f"agent_id must have at most {MAX_AGENT_CHARS} characters", field="agent_id")
+        if is_self_channel(self.channel) and (self.agent_id is None or self.channel != self_channel(self.agent_id)):
             raise ScopeError(f"channel {self.channel!r} is private to its agent; give its agent_id")
 
     def readable_channels(self) -> tuple[str, ...]:
@@ -79,9 +91,14 @@ class Scope:
             raise InvalidRecord("channels must be a non-empty list of channel names", field="channels")
         names = tuple(check_identifier(name, "channels") for name in channels)
         for name in names:
-            if name.startswith("_self_") and (self.agent_id is None or name != self_channel(self.agent_id)):
+            if is_self_channel(name) and (self.agent_id is None or name != self_channel(self.agent_id)):
                 raise ScopeError(f"channel {name!r} is private to its agent")
         return replace(self, channels=names)
+
+
+def channel_scope(user_id: str, channel: str, conversation_id: str | None = None) -> Scope:
+    """The scope of background work in a channel; it works in an agent's private channel as that agent."""
+    return Scope(user_id, channel, agent_of_channel(channel), conversation_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 
 DEBUG, INFO, WARNING = logging.DEBUG, logging.INFO, logging.WARNING
 _LOGGER = logging.getLogger("agentmem")
+
+
+ProgressCallback = Callable[[str, int, int], None]
+"""Called with the stage, how much is done, and of how much."""
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """A ProgressCallback for callers who do not watch."""
 
 
 def log_event(level: int, event: str, **values: Any) -> None:

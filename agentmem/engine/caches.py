@@ -1,4 +1,4 @@
-"""The outlines of users that this process has at hand, topped up from the log."""
+"""The columns of users that this process has at hand, topped up from the log."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from agentmem.core.scope import Scope
 from agentmem.core.telemetry import CacheStats
 from agentmem.stores.protocols import LogStore
 
-MAX_CACHED_ROWS = 1_000_000  # of all kept outlines together; at some 300 bytes a row
+MAX_CACHED_ROWS = 1_000_000  # of all cached columns together; at some 300 bytes a row
 
 
 @dataclass
 class ColumnCache:
-    """Outlines by user, the least lately used given up first. `on_erasure` is told whom another process erased from."""
+    """Columns by user, the least lately used given up first. `on_erasure` is told whom another process erased from."""
 
     on_erasure: Callable[[str], None]
     cache_stats: CacheStats
@@ -28,12 +28,12 @@ class ColumnCache:
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     async def get(self, log: LogStore, scope: Scope, through_seq: int | None = None) -> RecordColumns:
-        """The user's outline as of now, or as it was at a journal position."""
+        """The user's columns as of now, or as they were at a journal position."""
         user = scope.user_id
         async with self._locks.setdefault(user, asyncio.Lock()):
             erasures, columns = self._columns_by_user.pop(user, (-1, RecordColumns()))
             self._cached_rows -= columns.size
-            self.cache_stats.add("outlines", columns.seq > 0)
+            self.cache_stats.add("columns", columns.seq > 0)
             if columns.seq:
                 head = await log.head(scope)
             else:  # with the rows comes the head as well

@@ -203,9 +203,13 @@ class Engine:
             operation_id=attempt.operation_id,
             error=type(error).__name__,
         )
+        with suppress(StoreError):  # the store's own failure is what is being reported
+            await self.write_audit(row)
+
+    async def write_audit(self, row: AuditEntry | None) -> None:
+        """Write a row of the audit log; None, where the audit level asks for none, writes nothing."""
         if row is not None:
-            with suppress(StoreError):  # the store's own failure is what is being reported
-                await self.log.write_audit([row])
+            await self.log.write_audit([row])
 
     # -- projections
 
@@ -265,7 +269,7 @@ class Engine:
         return await open_projection(embedder, self.open_vector_index, self.log, self.clock, self.settings)
 
     async def wait_for_own_writes(self, scope: Scope, columns: RecordColumns) -> tuple[str, ...]:
-        """Wait a moment until the user's projections are where an outline is; a notice for each that is not."""
+        """Wait a moment until the user's projections are as far as the columns; a notice for each that is not."""
         served, asked = self.vector_projections[0], dict[asyncio.Task[bool], str]()
         served_here = ("", served.embedder.identity, self._unusable_embedder)
         if served.is_behind(scope, columns) or self._column_cache.recorded_embedder not in served_here:
@@ -336,7 +340,7 @@ class Engine:
         return max(self.clock.now(), from_micros((await self.log.head(scope)).last_at))
 
     async def read_columns(self, scope: Scope, through_seq: int | None = None) -> RecordColumns:
-        """The user's outline as of now, or as it was at a journal position."""
+        """The user's columns as of now, or as they were at a journal position."""
         self.check_open()
         return await self._column_cache.get(self.log, scope, through_seq)
 

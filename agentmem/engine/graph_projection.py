@@ -72,7 +72,7 @@ class GraphProjection:
         return self._local_watermarks.get(scope.user_id, -1) == seq
 
     def is_behind(self, scope: Scope, columns: RecordColumns) -> bool:
-        """Whether the graph has to be asked before it can be trusted to be where an outline is."""
+        """Whether the graph has to be asked before it can be trusted to be as far as the columns."""
         if self.is_at(scope, columns.seq):
             return False
         if columns.watermarks.get(self.name) != columns.seq:

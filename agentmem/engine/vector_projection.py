@@ -83,7 +83,7 @@ class VectorProjection:
         return self._local_watermarks.get(scope.user_id, -1)
 
     def is_behind(self, scope: Scope, columns: RecordColumns) -> bool:
-        """Whether the user's vectors are not where an outline is, by what the store said with it.
+        """Whether the user's vectors are not as far as the columns, by what the store said with it.
 
         What this process once brought there counts only where the store said nothing: a server that failed may have
         lost it since.
@@ -299,7 +299,7 @@ class VectorProjection:
 
 
 def _select_for_embedding(entries: Sequence[JournalEntry]) -> tuple[list[StoredRecord], list[int]]:
-    """Records whose text is new with these entries, and the slots among them whose vectors are replaced."""
+    """Records whose text is new with these entries, and the ordinals among them whose vectors are replaced."""
     fresh: dict[int, StoredRecord] = {}
     for entry in entries:
         for stored in entry.upserts:

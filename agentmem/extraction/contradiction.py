@@ -23,7 +23,7 @@ from agentmem.text.tokenizer import tokenize
 
 MAX_FACTS = 20
 MAX_ENTITIES = 30
-MAX_FACTS_PER_SOURCE = 500  # facts of one source
+MAX_FACTS_PER_SOURCE = 500
 MIN_WINDOW_COSINE = 0.3  # cosine of a fact with a window that may touch it
 MAX_QUERY_CHARS = 4000  # characters of a window that are compared with facts
 PAGE_SIZE = 1000
@@ -38,7 +38,7 @@ ClaimFactPair = tuple[str, str]  # claim of the new fact, id of the known one
 
 @dataclass
 class CandidateRetriever:
-    """Reads what is current in the channels that a seat may read."""
+    """Reads what is current in the channels that a context may read."""
 
     context: MemoryContext
 
@@ -88,7 +88,7 @@ class CandidateRetriever:
     async def _search(self, vector: Floats, columns: RecordColumns, mask: Bools, cls: type[R]) -> list[tuple[R, float]]:
         index, scope = self.context.engine.vector_projections[0].index, self.context.scope
         found = await index.search(vector, scope, Where(kinds=(cls.__name__,)), WHOLE)
-        inside = found.ordinals < columns.size  # an index may be ahead of the outline
+        inside = found.ordinals < columns.size  # an index may be ahead of the columns
         ordinals, scores = found.ordinals[inside], found.scores[inside]
         ordinals, scores = ordinals[mask[ordinals]], scores[mask[ordinals]]
         order = np.argsort(-scores, kind="stable")[:MAX_FACTS]

@@ -40,7 +40,7 @@ class FactDraft:
     `review_reason` says why a person should look at it first; "" where nobody need. `entities` are names, each of an
     EntityDraft or a known entity. `certainty` is explicit, implied, inferred or uncertain. `valid_from` and `valid_to`
     are world time, None where the turn does not say; `negated` tells that it denies something. `supersedes_id` is the
-    id of the known fact in whose place it comes: because that was `wrong`, or else because the world changed.
+    id of the known fact that it replaces: with `is_correction` because that was wrong, else because the world changed.
     `ends_fact_id` is the id of a known fact that merely came to its end. `depends_on` are ids of known facts without
     which this one would not hold. `agent_private` puts it in the agent's own channel.
     """

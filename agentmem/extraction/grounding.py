@@ -318,12 +318,12 @@ class GroundingContext:
 
     @cached_property
     def known_claims(self) -> frozenset[str]:
-        """The known claims, normalised."""
+        """The known claims, normalized."""
         return frozenset(normalize_claim(fact.claim) for fact in self.window.known_facts)
 
     @cached_property
     def normalized_prompt(self) -> str:
-        """The fixed text, normalised."""
+        """The fixed text, normalized."""
         return normalize_claim(self.prompt)
 
     @cached_property

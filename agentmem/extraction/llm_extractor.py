@@ -17,10 +17,11 @@ from agentmem.extraction.grounding import MAX_TURN_CHARS, is_assistant_turn, tur
 from agentmem.extraction.reply_parser import MAX_KNOWN_ENTITIES, LabelMap, parse_agent_reply, parse_reply
 from agentmem.extraction.reply_schema import AgentExtractionReply, ExtractionReply
 from agentmem.extraction.windows import is_substantive
-from agentmem.models.protocols import LLMRequest, estimate_tokens
+from agentmem.models.protocols import LLMRequest
 from agentmem.models.structured_llm import StructuredLLM
 from agentmem.text.normalization import slugify
 from agentmem.text.templates import load_templates
+from agentmem.text.tokenizer import estimate_tokens
 
 PURPOSE = "extract"
 PURPOSE_AGENT = "extract agent"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from agentmem.core.records import RELATION_KINDS, Fact, Turn
+from agentmem.core.scope import is_self_channel
 from agentmem.extraction.claims import expand_to_clauses, is_hypothetical, is_negated, is_only_question, nearest_clauses
 from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, RelationDraft, TurnSummaryDraft, Window
 from agentmem.extraction.grounding import (
@@ -349,4 +350,4 @@ class _ReplyParser:
 
 def _has_same_owner(fact: Fact, agent_private: bool) -> bool:
     """What people say ends no fact of the assistant's own, nor the other way round."""
-    return fact.channel.startswith("_self_") is agent_private
+    return is_self_channel(fact.channel) is agent_private

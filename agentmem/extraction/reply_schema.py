@@ -47,7 +47,7 @@ def _drop_invisible(character: str) -> str:
 
 
 def _choice_or_none(*words: str) -> BeforeValidator:
-    """One of the words, None for anything else: an unknown label is no reason to lose what is labelled."""
+    """One of the words, None for anything else: an unknown label is no reason to lose what is labeled."""
     return BeforeValidator(lambda value: value if isinstance(value, str) and value in words else None)
 
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from agentmem.core.records import Turn
-from agentmem.models.protocols import estimate_tokens
+from agentmem.text.tokenizer import estimate_tokens
 
 MAX_TURNS = 6
 MAX_TOKENS = 1_200

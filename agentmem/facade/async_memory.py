@@ -13,9 +13,10 @@ from agentmem.core.procedural_records import Outcome
 from agentmem.core.record import Record
 from agentmem.core.records import Entity, Fact, Goal, Synopsis, Turn, User
 from agentmem.core.scope import GLOBAL, Scope
+from agentmem.core.telemetry import ProgressCallback, no_progress
 from agentmem.engine.engine import Engine, open_engine
 from agentmem.errors import AgentMemError, Closed, InvalidRecord, NotFound
-from agentmem.jobs.job import JobOptions, JobReport, ProgressCallback, no_progress, select_jobs
+from agentmem.jobs.job import JobOptions, JobReport, select_jobs
 from agentmem.memory.announcements import announce
 from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt, MemoryContext
 from agentmem.memory.episodic import EpisodicMemory

@@ -9,8 +9,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
-from agentmem.core.event_loop import BACKGROUND_LOOP as _BACKGROUND_LOOP
-from agentmem.core.event_loop import SyncFacade, async_to_sync
+from agentmem.core.event_loop import BACKGROUND_LOOP, SyncFacade, async_to_sync
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.settings.overrides import SettingsOverrides
 from agentmem.settings.settings import Settings
@@ -53,7 +52,7 @@ class AgentMemory(SyncFacade[AsyncAgentMemory]):
                 **overrides,
             )
         )
-        _BACKGROUND_LOOP.run(self._inner.open())
+        BACKGROUND_LOOP.run(self._inner.open())
         self._context = self._inner._context  # made now: threads may ask for subsystems at once
 
     @cached_property

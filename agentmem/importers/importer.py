@@ -34,8 +34,8 @@ from agentmem.importers.formats.locomo import is_locomo, parse_dialogues
 from agentmem.importers.formats.messages import is_message, parse_conversation, parse_message
 
 if TYPE_CHECKING:
+    from agentmem.core.telemetry import ProgressCallback
     from agentmem.facade.async_memory import AsyncAgentMemory
-    from agentmem.jobs.job import ProgressCallback as Progress
 
 
 FormatName = Literal["jsonl", "messages", "locomo"]
@@ -70,10 +70,10 @@ def load_turns(
 
 def parse_turn(source: Mapping[str, Any], location: SourceLocation) -> TurnInput:
     """One turn from the fields that `store_turns` knows; another field is refused, so that no typing error passes."""
-    for each_field in source:
-        if each_field not in _TURN_FIELDS:
+    for name in source:
+        if name not in _TURN_FIELDS:
             raise location.build_error(
-                each_field, f"is not a field of a turn ({', '.join(_TURN_FIELDS)}); put it into metadata"
+                name, f"is not a field of a turn ({', '.join(_TURN_FIELDS)}); put it into metadata"
             )
     turn = TurnInput(
         role=parse_role(source.get("role"), "role", location),
@@ -274,7 +274,9 @@ class Importer:
     on_skip: SkipCallback | None = None
     report: ImportReport = field(default_factory=ImportReport)
 
-    async def import_files(self, memory: AsyncAgentMemory, paths: Iterable[Path], progress: Progress) -> ImportReport:
+    async def import_files(
+        self, memory: AsyncAgentMemory, paths: Iterable[Path], progress: ProgressCallback
+    ) -> ImportReport:
         """Store all files in their order, and wait until what they hold can be found.
 
         Raises InvalidRecord naming file, line and field before anything of any file is stored.
@@ -316,7 +318,7 @@ class Importer:
         self.on_skip(error)
 
     async def import_turns(
-        self, memory: AsyncAgentMemory, turns: Iterable[TurnInput], count: int, progress: Progress
+        self, memory: AsyncAgentMemory, turns: Iterable[TurnInput], count: int, progress: ProgressCallback
     ) -> None:
         """Store turns in batches of 500."""
         before, done = await _count_turns(memory), 0
@@ -343,7 +345,7 @@ class Importer:
                 except (Conflict, InvalidRecord) as error:
                     self._skip_or_raise(error)
 
-    async def _import_export(self, memory: AsyncAgentMemory, path: Path, progress: Progress) -> None:
+    async def _import_export(self, memory: AsyncAgentMemory, path: Path, progress: ProgressCallback) -> None:
         from agentmem.admin.export_import import import_user
         from agentmem.errors import InvalidRecord
 

@@ -85,9 +85,9 @@ class DueRecordsRun:
         return await self.engine.log.usage([record.key for record in records], self.scope)
 
     async def reschedule(self, records: Sequence[Record]) -> list[DueDate]:
-        """Note when records are due next by the laws."""
-        used, laws = await self.read_usage(records), self.engine.settings
-        dues = [build_due_date(record, used.get(record.key), self.now, laws) for record in records]
+        """Note when records are due next."""
+        used, settings = await self.read_usage(records), self.engine.settings
+        dues = [build_due_date(record, used.get(record.key), self.now, settings) for record in records]
         await self.set_due_dates(dues)
         return dues
 

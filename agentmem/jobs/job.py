@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from agentmem.core.scope import Scope
+from agentmem.core.scope import Scope, channel_scope
+from agentmem.core.telemetry import ProgressCallback, no_progress
 from agentmem.errors import InvalidRecord
 from agentmem.jobs import builtin
 from agentmem.memory.context import MemoryContext
@@ -27,13 +27,6 @@ from agentmem.models.structured_llm import Budget, LLMUsage
 
 if TYPE_CHECKING:
     from agentmem.engine.engine import Engine
-
-
-ProgressCallback = Callable[[str, int, int], None]
-
-
-def no_progress(stage: str, done: int, total: int) -> None:
-    """For callers who do not watch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +107,5 @@ def select_jobs(job: str | None) -> dict[str, ModuleType]:
 
 
 def context_for(engine: Engine, scope: Scope, channel: str) -> MemoryContext:
-    """Where a job sits to write into a channel; an agent's private channel is the agent's."""
-    agent = channel.removeprefix("_self_") if channel.startswith("_self_") else None
-    return MemoryContext(engine, Scope(scope.user_id, channel, agent))
+    """The context in which a job writes into a channel; an agent's private channel is the agent's."""
+    return MemoryContext(engine, channel_scope(scope.user_id, channel))

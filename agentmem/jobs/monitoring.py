@@ -49,7 +49,7 @@ def check_health(worker: ConsolidationWorker, now: float) -> Health:
 class Monitor:
     """Counts what a worker reports, and answers on a port in a thread of its own.
 
-    Pass `record_run` as the worker's `told`. Raises ConfigError without the package prometheus-client.
+    Pass `record_run` as the worker's `on_report`. Raises ConfigError without the package prometheus-client.
     """
 
     def __init__(self) -> None:

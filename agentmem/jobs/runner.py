@@ -86,7 +86,7 @@ def leased_job(name: str) -> Callable[[LeasedWork], JobFunction]:
     """Make the `run` of a job of its work: under the lease of this job and user, timed, with a report.
 
     The work is given the report to fill in and the lease's token. While another worker has the lease, or takes it over,
-    the report says so in `stopped`.
+    the report says so in `stop_reason`.
     """
 
     def decorate(work: LeasedWork) -> JobFunction:

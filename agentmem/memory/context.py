@@ -69,13 +69,14 @@ class MemoryContext:
         """Go on in another session, without a conversation yet."""
         self.scope = replace(self.scope, session_id=session_id, conversation_id=None)
 
-    async def get_one(self, kind: str, record_id: str) -> Record:
-        """Return the current record of this id that the scope may read; NotFound otherwise."""
-        for record in await self.engine.log.read_records(kind, [record_id], self.scope):
-            if record.channel in self.scope.readable_channels():
+    async def get_one(self, cls: type[R], record_id: str) -> R:
+        """Return the current record of a class and id that the scope may read; NotFound otherwise."""
+        kind = cls.__name__
+        stored = await self.engine.log.read_records(kind, [record_id], self.scope)
+        found = [record for record in stored if record.channel in self.scope.readable_channels()]
+        for record in found or (await self._find_aliased([kind], [record_id])).values():
+            if isinstance(record, cls):
                 return record
-        for record in (await self._find_aliased([kind], [record_id])).values():
-            return record
         raise NotFound(f"no {kind} {record_id!r} in the channels {', '.join(self.scope.readable_channels())}")
 
     async def find_by_id(self, record_id: str) -> list[Record]:
@@ -114,6 +115,14 @@ class MemoryContext:
             where = Where(kinds=("Turn",), channels=readable, conversation_id=conversation_id)
             found = await self.engine.log.find(self.scope, where, limit=1)
         return {record.key: record.seq for record in found}
+
+    async def with_own_id(self, draft: R) -> R:
+        """Return the draft under the id to store it by: an alias where its own is taken in a channel not readable."""
+        kind = type(draft).__name__
+        stored = await self.engine.log.read_records(kind, [draft.id], self.scope) if draft.id else []
+        if all(record.channel in self.scope.readable_channels() for record in stored):
+            return draft
+        return draft.model_copy(update={"id": self.alias_id(kind, draft.id), "given_id": draft.id})
 
     async def resolve_ids(self, kind: str, given_ids: Sequence[str]) -> list[str]:
         """Return the stored ids of a kind for ids as a caller knows them; an unknown id is returned unchanged."""
@@ -196,9 +205,9 @@ class MemoryContext:
 
         `context_tags` say what the conversation is about: a fact used in another field than its own becomes stronger.
         """
-        for each_field, names in (("ids", ids), ("context_tags", context_tags)):
+        for field_name, names in (("ids", ids), ("context_tags", context_tags)):
             if isinstance(names, str):
-                raise InvalidRecord(f"{each_field} must be a list of strings, got a string", field=each_field)
+                raise InvalidRecord(f"{field_name} must be a list of strings, got a string", field=field_name)
         keys = await self._find_readable_keys(list(dict.fromkeys(ids)))
         engine = self.engine
         use_id = (
@@ -217,8 +226,7 @@ class MemoryContext:
             count=len(keys),
             metadata={"tags": tags[:20]},
         )
-        if row is not None:
-            await engine.log.write_audit([row])
+        await engine.write_audit(row)
         return len(keys)
 
     async def _find_readable_keys(self, ids: Sequence[str]) -> list[Key]:

@@ -96,7 +96,7 @@ class Curation:
         """
         if not 0 <= boost <= 1:
             raise InvalidRecord(f"boost must be within 0 and 1, got {boost!r}", field="boost")
-        fact = await self._get_fact(fact_id)
+        fact = await self._context.get_one(Fact, fact_id)
         engine, scope = self._context.engine, self._context.scope
         now, decay = engine.clock.now(), engine.settings.decay
         before = (await engine.log.usage([fact.key], scope)).get(fact.key)
@@ -107,8 +107,7 @@ class Curation:
         row = engine.auditor.build_write_entry(
             "touch", scope, memory_type="semantic", count=1, metadata={"ids": [fact_id]}
         )
-        if row is not None:
-            await engine.log.write_audit([row])
+        await engine.write_audit(row)
         return decay_score_now(fact, before, now, decay), decay_score_now(fact, after, now, decay)
 
     async def clusters(self) -> list[Cluster]:
@@ -155,8 +154,3 @@ class Curation:
     async def gc(self, dry_run: bool = True) -> JobReportProtocol:
         """Collect short-lived facts whose score fell below the threshold; by default only say which."""
         return (await self.run_job("gc", dry_run))[0]
-
-    async def _get_fact(self, fact_id: str) -> Fact:
-        fact = await self._context.get_one("Fact", fact_id)
-        assert isinstance(fact, Fact)
-        return fact

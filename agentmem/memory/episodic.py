@@ -246,7 +246,7 @@ class EpisodicMemory:
         )
         found = await self._context.engine.log.find(self._context.scope, where, order="position", limit=limit)
         turns = [turn for turn in found if isinstance(turn, Turn) and turn.superseded_at is None]
-        if not turns and (await self._context.get_one("Conversation", conversation_id)).superseded_at is not None:
+        if not turns and (await self._context.get_one(Conversation, conversation_id)).superseded_at is not None:
             raise NotFound(f"conversation {conversation_id!r} was forgotten")
         return turns
 

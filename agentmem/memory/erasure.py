@@ -331,8 +331,7 @@ class Erasure:
             count=len(ids),
             metadata={"ids": list(ids[:50])},
         )
-        if row is not None:
-            await self._context.engine.log.write_audit([row])
+        await self._context.engine.write_audit(row)
 
 
 async def list_across_channels(context: MemoryContext, where: Where) -> list[Record]:

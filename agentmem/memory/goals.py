@@ -176,18 +176,11 @@ class Goals:
         scope = self._context.scope
         named = {"conversation_id": scope.conversation_id, "agent_id": scope.agent_id, **fields}
         draft = build_record(Goal, **{**named, "channel": scope.channel})
-        draft = await self._resolve_own_id(await self._resolve_links(draft))
+        draft = await self._context.with_own_id(await self._resolve_links(draft))
         stamp = {"id": draft.id or self._context.engine.ids.new_id(), "created_at": draft.created_at or now}
         new = draft.model_copy(update=stamp)
         expects = await self._check_links(new, ["parent_id", "blocked_by"])
         return (new.model_copy(update={"goal_status": "blocked"}) if new.is_open and new.blocked_by else new), expects
-
-    async def _resolve_own_id(self, draft: Goal) -> Goal:
-        """Return the draft under the id to store it by: an alias where its own is taken in a channel not readable."""
-        found = await self._read_goals([draft.id] if draft.id else [])
-        if all(other.channel in self._context.scope.readable_channels() for other in found):
-            return draft
-        return draft.model_copy(update={"id": self._context.alias_id("Goal", draft.id), "given_id": draft.id})
 
     async def _resolve_links(self, goal: Goal) -> Goal:
         """Return the goal with the stored ids of its parent and its blockers."""
@@ -211,9 +204,7 @@ class Goals:
 
     async def get(self, goal_id: str) -> Goal:
         """The goal of this id; NotFound when this scope has none."""
-        goal = await self._context.get_one("Goal", goal_id)
-        assert isinstance(goal, Goal)
-        return goal
+        return await self._context.get_one(Goal, goal_id)
 
     async def _get_open(self, goal_id: str) -> Goal:
         goal = await self.get(goal_id)

@@ -18,7 +18,7 @@ from agentmem.core.clock import derive_id, to_utc
 from agentmem.core.columns import RecordColumns
 from agentmem.core.record import Key
 from agentmem.core.records import Synopsis, SynopsisSection, SynopsisSentence, build_record
-from agentmem.core.scope import GLOBAL, Scope
+from agentmem.core.scope import GLOBAL, Scope, channel_scope
 from agentmem.errors import InvalidRecord, StoreError
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.synopsis_sources import (
@@ -146,7 +146,7 @@ class _ChannelSynopsis:
 
     async def _assemble(self) -> dict[str, SynopsisSection]:
         engine = self._context.engine
-        scope = channel_scope(self._context.scope.user_id, self.channel)
+        scope = channel_scope(self._context.scope.user_id, self.channel).with_channels([self.channel])
         return assemble_sections(
             await read_sources(engine, scope, self.columns, self.snapshot),
             self.snapshot,
@@ -228,12 +228,6 @@ def _build_session_key(channel: str, name: str) -> str:
 # -- what is stored
 
 
-def channel_scope(user_id: str, channel: str) -> Scope:
-    """The scope that writes to a channel of a user and reads nothing else."""
-    agent = channel.removeprefix("_self_") if channel.startswith("_self_") else None
-    return Scope(user_id, channel, agent, channels=(channel,))
-
-
 def synopsis_id(user_id: str, channel: str) -> str:
     """The id of the synopsis of a channel."""
     return derive_id(user_id, "synopsis", channel)
@@ -254,7 +248,7 @@ async def write_synopsis(
     is_obsolete: Callable[[], Awaitable[bool]],
     fence: int,
 ) -> JournalEntry | None:
-    """Keep the synopsis of the seat's channel; None when `is_obsolete` says that what it was made from is no more."""
+    """Store the synopsis of the context's channel; None when `is_obsolete` says that its sources have changed."""
     scope = context.scope
 
     async def put(write: WriteAttempt) -> Change | None:

@@ -25,7 +25,7 @@ from agentmem.stores.values import RecordUsage
 from agentmem.text.normalization import slugify
 
 MADE_FROM_FACTS = "facts"  # who made a tier that no model wrote
-MAX_TURNS_PER_CONVERSATION = 20  # turns of a conversation that are read
+MAX_TURNS_PER_CONVERSATION = 20
 MAX_TURN_CHARS = 1000  # of each
 MAX_CONVERSATION_SUMMARY_CHARS = 160
 MAX_SENTENCE_CHARS = 300  # characters of a sentence
@@ -142,7 +142,7 @@ async def read_sources(
 
 
 def _select_most_salient(columns: RecordColumns, mask: Bools, limit: int) -> Ints:
-    """The most salient slots, newest first among equals."""
+    """The most salient ordinals, newest first among equals."""
     ordinals = np.flatnonzero(mask)
     weight = columns.salience[ordinals].astype(np.float64) * columns.confidence[ordinals]
     order = np.lexsort((-columns.seqs[ordinals], -weight))

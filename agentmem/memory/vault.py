@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -19,15 +19,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentmem.core.records import Entity, Fact
-from agentmem.memory.working.session_page import folder_name
+from agentmem.memory.safe_folder import READ_FILE_FLAGS, create_part, folder_name, open_folder
 from agentmem.text.normalization import slugify
 
 VAULT_FOLDER = "STM"
 MAX_SLUG_BYTES = 80  # bytes
 MAX_TITLE_CHARS = 80  # characters
-_OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_CREATE_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _CHECKSUM_LINE = re.compile(r"^content_hash: ([0-9a-f]{64})\n", re.MULTILINE)
 _QUOTED_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _NOTE_ID = re.compile(r'\A---\r?\nid: ("(?:[^"\\]|\\.)*")\r?\n')
@@ -91,7 +88,7 @@ def write_note(vault: Path, user_id: str, note: VaultNote, *, only_if_missing: b
     """
     vault.mkdir(mode=0o700, parents=True, exist_ok=True)
     place = f"{VAULT_FOLDER}/{folder_name(user_id)}/{note.name}"
-    with _open_folder(vault, user_id, create=True) as folder:
+    with open_folder(vault, VAULT_FOLDER, folder_name(user_id), create=True) as folder:
         standing = _load_file(folder, note.name)
         if standing == note.text:
             return NoteWriteResult(place)
@@ -110,7 +107,7 @@ def remove_notes(vault: Path, user_id: str, ids: Collection[str] | None) -> int:
     the folder cannot be read or changed.
     """
     touched = 0
-    with suppress(FileNotFoundError), _open_folder(vault, user_id, create=False) as folder:
+    with suppress(FileNotFoundError), open_folder(vault, VAULT_FOLDER, folder_name(user_id), create=False) as folder:
         for _, _, files, inner in os.fwalk(".", dir_fd=folder, follow_symlinks=False, onerror=_raise):
             for name in sorted(files):
                 if name.endswith(".part") and name.startswith("."):
@@ -195,26 +192,10 @@ def _normalize_tags(tags: Iterable[str]) -> list[str]:
 # -- files
 
 
-@contextmanager
-def _open_folder(vault: Path, user_id: str, *, create: bool) -> Iterator[int]:
-    """The user's folder, as a descriptor; where a link stands in its place, nothing is done through it."""
-    descriptors = [os.open(vault, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
-    try:
-        for part in (VAULT_FOLDER, folder_name(user_id)):
-            if create:
-                with suppress(FileExistsError):
-                    os.mkdir(part, 0o700, dir_fd=descriptors[-1])
-            descriptors.append(os.open(part, _OPEN_FOLDER_FLAGS, dir_fd=descriptors[-1]))
-        yield descriptors[-1]
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
-
-
 def _load_file(folder: int, name: str) -> str | None:
     """The text of a file; None where there is none."""
     try:
-        descriptor = os.open(name, _READ_FILE_FLAGS, dir_fd=folder)
+        descriptor = os.open(name, READ_FILE_FLAGS, dir_fd=folder)
     except FileNotFoundError:
         return None
     with open(descriptor, encoding="utf-8", errors="surrogateescape", newline="") as file:
@@ -223,15 +204,9 @@ def _load_file(folder: int, name: str) -> str | None:
 
 def _write_file(folder: int, name: str, text: str) -> None:
     part = f".{sha256(name.encode()).hexdigest()[:16]}.{os.getpid()}.part"
-    with suppress(FileNotFoundError):  # of a process that had this number and was killed
-        os.unlink(part, dir_fd=folder)
-    try:
-        descriptor = os.open(part, _CREATE_FILE_FLAGS, 0o600, dir_fd=folder)
+    with create_part(folder, part) as descriptor:
         with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(descriptor)
         os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
-    finally:
-        with suppress(FileNotFoundError):  # it has its new name
-            os.unlink(part, dir_fd=folder)

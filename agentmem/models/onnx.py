@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from agentmem.errors import ConfigError, InvalidModelOutput, ModelUnavailable
 from agentmem.models.onnx_export import GRAPH_VERSION, export_onnx
 from agentmem.models.protocols import Vectors
+from agentmem.text.normalization import replace_surrogates
 
 EMBEDDER_ROLE = "embedder"
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -273,7 +274,7 @@ def _fsync(path: Path) -> None:
 class EncodedText:
     """What the model made of one text: its unit vector, and per word piece (special ones left out) id and state.
 
-    `states` has shape (pieces, hidden), not normalised. Both are empty when they were not asked for.
+    `states` has shape (pieces, hidden), not normalized. Both are empty when they were not asked for.
     """
 
     vector: Vectors
@@ -367,12 +368,6 @@ class SentenceModel:
             raise ConfigError(
                 f"{self._name}: a dense layer follows the pooling; export it with a {_SENTENCE_OUTPUT} output"
             )
-
-
-def replace_surrogates(text: str) -> str:
-    """The text as the tokenizer takes it."""
-    # Half a surrogate pair can stand in a str, but in no UTF-8, which the tokenizer needs.
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def open_tokenizer(folder: ModelFolder) -> Any:

@@ -50,7 +50,7 @@ He gave me an old _ for my birthday, and it reminds me of our _.
 First install the _, then set the _ to 10 and run the test again.
 I can't believe it's been five years since the _!
 Our team decided to postpone the _ because the _ was not ready.
-Where did you buy that _? The colours are amazing.
+Where did you buy that _? The colors are amazing.
 The book is about a _ who travels to a _ and never comes home.
 You should talk to someone about the _; keeping it inside won't help.
 On Tuesday I have a meeting about _, so let's have lunch on Thursday instead.
@@ -167,8 +167,8 @@ def calibrate(model: Any, names: list[str], folder: Path) -> dict[str, Activatio
 def quantize(weights: Floats) -> tuple[NDArray[np.int8], Floats]:
     """Round a matrix (in, out) to int8 with one scale per column; returns both.
 
-    Processors without VNNI add the products of two neighbouring weights in 16 bits: 255 * 128 is the most that fits. So
-    neighbours of one sign stay below 128 together, which costs less than seven bits for every weight would.
+    Processors without VNNI add the products of two neighboring weights in 16 bits: 255 * 128 is the most that fits. So
+    neighbors of one sign stay below 128 together, which costs less than seven bits for every weight would.
     """
     even = np.pad(weights, ((0, len(weights) % 2), (0, 0)))
     pairs = np.abs([np.maximum(even, 0), np.minimum(even, 0)])
@@ -217,7 +217,7 @@ def load_safetensors(path: Path) -> Weights:
 
 
 def export_onnx(folder: Path, target: Path, *, int8: bool) -> None:
-    """Write the graph of the model in `folder` (`model.safetensors`, `config.json`) to `target`, quantised when `int8`.
+    """Write the graph of the model in `folder` (`model.safetensors`, `config.json`) to `target`, quantized when `int8`.
 
     Raises OSError when a file cannot be read or written, ValueError and KeyError when the model is of another kind.
     """
@@ -287,7 +287,7 @@ class _GraphBuilder:
         return self.add_node("Gather", [self.add_initializer("words.table", table), "input_ids"], "words")
 
     def add_layer_norm(self, source: str, name: str, output: str) -> str:
-        """Layer normalisation. Bias and skip connection are added before it: the operator for all three took longer."""
+        """Layer normalization. Bias and skip connection are added before it: the operator for all three took longer."""
         weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
         inputs = [source, self.add_initializer(f"{name}.weight", weight), self.add_initializer(f"{name}.bias", bias)]
         return self.add_node("LayerNormalization", inputs, output, axis=-1, epsilon=self.config.epsilon)
@@ -347,7 +347,7 @@ class _GraphBuilder:
 
 
 class _Int8GraphBuilder(_GraphBuilder):
-    """The same in int8, with the measures of `int8_weights`; only the last state leaves as it is in the model."""
+    """The same in int8, with the measured `ranges`; only the last state leaves as it is in the model."""
 
     def __init__(self, weights: Weights, config: BertConfig, ranges: dict[str, ActivationRanges]) -> None:
         super().__init__(dict(weights), config)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 MAX_LOGGED_CHARS = 500
+MAX_REPLY_BYTES = 1_000_000
 LOG_HINT = "the setting log_model_errors logs"
 
 Vectors = NDArray[np.float32]
@@ -191,11 +192,6 @@ def log_model_error(options: EmbedderOptions | LLMOptions, model: str, text: str
     """
     if options.log_errors:
         log_event(WARNING, "model_error_text", model=model, text=text[:MAX_LOGGED_CHARS])
-
-
-def estimate_tokens(text: str) -> int:
-    """Tokens of a text whose model does not count them: a quarter of its characters, rounded up."""
-    return -(-len(text) // 4)
 
 
 class LLMAsker(Protocol):

@@ -142,7 +142,7 @@ def open_reranker(spec: str, options: RerankerOptions) -> Reranker | None:
 
 
 class LLMRegistry:
-    """Opens each model once, however many purposes it serves. `given` are models that are open already, by spec."""
+    """Opens each model once, however many purposes it serves. `open_llms` are models that are open already, by spec."""
 
     def __init__(self, settings: Settings, open_llms: Mapping[str, LLM] | None = None) -> None:
         self._settings = settings

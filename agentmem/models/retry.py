@@ -125,8 +125,8 @@ def build_client_options(base_url: str | None) -> dict[str, Any]:
 class SDKErrors:
     """Says of an SDK's errors whether they pass, and what they are in our terms.
 
-    `name` is the model's identity and `key` the variable that holds its key, for the messages. What a service says
-    about a request it refuses stands in no message: it may repeat the request.
+    `identity` is that of the model and `key_variable` names the variable that holds its key, for the messages. What a
+    service says about a request it refuses stands in no message: it may repeat the request.
     """
 
     def __init__(self, sdk: Any, identity: str, key_variable: str, options: EmbedderOptions | LLMOptions) -> None:
@@ -202,7 +202,7 @@ class ServiceLLM(ABC):
         return f"{type(self).__name__}({self.identity!r})"
 
     async def complete(self, request: LLMRequest) -> LLMReply:
-        """See `LLM.complete`. Time-outs, HTTP 429 and 5xx are tried again, as `attempts` says."""
+        """See `LLM.complete`. Time-outs, HTTP 429 and 5xx are tried again, as `retry` says."""
         if self._closed:
             raise Closed("the language model was closed")
         try:
@@ -247,11 +247,6 @@ def call_sdk(create: Callable[..., Awaitable[Any]], body: dict[str, Any]) -> Awa
         return create(**body)
     except TypeError as error:
         raise ConfigError(f"the SDK that is installed is of another version: {error}") from error
-
-
-def replace_surrogates(text: str) -> str:
-    """The text with half characters replaced, which no service takes."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _parse_retry_after(error: Exception) -> float:

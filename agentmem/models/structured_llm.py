@@ -18,7 +18,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from agentmem.errors import BudgetExceeded, InvalidModelOutput
-from agentmem.models.protocols import LLM, LLMReply, LLMRequest, estimate_tokens
+from agentmem.models.protocols import LLM, MAX_REPLY_BYTES, LLMReply, LLMRequest
+from agentmem.text.tokenizer import estimate_tokens
 
 _SUPPORTED_FORMATS = {"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"}
 _DROPPED_KEYS = {"$defs", "additionalProperties", "default", "discriminator", "examples", "required", "title"}
@@ -26,7 +27,6 @@ _Defs = Mapping[str, Any]
 
 _Reply = TypeVar("_Reply", bound=BaseModel)
 
-MAX_REPLY_BYTES = 1_000_000
 """Bytes; a longer reply is not even parsed."""
 
 MAX_QUOTED_CHARS = 80
@@ -180,7 +180,7 @@ class Budget:
     """The account of one run, and its caps; None is no cap. A call without a known price costs 0 here.
 
     Tokens and dollars are known only afterwards, so calls that are under way together can pass those two caps; the
-    number of calls is never passed. What `tries` repeats inside of a call is not counted.
+    number of calls is never passed. What `retry` repeats inside a call is not counted.
     """
 
     max_calls: int | None = None

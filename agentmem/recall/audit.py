@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from agentmem.core.clock import Stopwatch, to_utc
-from agentmem.core.scope import Scope, self_channel
+from agentmem.core.scope import Scope, is_self_channel, self_channel
 from agentmem.core.telemetry import DEBUG, WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, NotFound, StoreUnavailable
@@ -180,5 +180,5 @@ class AuditView:
 
 def _may_read(scope: Scope, recalled_scope: Scope) -> bool:
     """Whether what was recalled from one place may be told in another: not what an agent keeps to itself."""
-    private = {channel for channel in recalled_scope.readable_channels() if channel.startswith("_self_")}
+    private = {channel for channel in recalled_scope.readable_channels() if is_self_channel(channel)}
     return recalled_scope.user_id == scope.user_id and private <= set(scope.readable_channels())

@@ -1,9 +1,9 @@
 """What is kept for the next recall, by user: neighbors, cosines, vectors of questions.
 
-All of it is made from the outline and the stores and holds no text. It is dropped whole on erasure.
+All of it is made from the columns and the stores and holds no text. It is dropped whole on erasure.
 
-A chat turn means little without the one it answers; a long message stands alone. One rule covers both: a neighbour
-counts only while turn and neighbours together have at most 90 words, the one before being tried first.
+A chat turn means little without the one it answers; a long message stands alone. One rule covers both: a neighbor
+counts only while turn and neighbors together have at most 90 words, the one before being tried first.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentmem.core.columns import CONTAINS_QUESTION, MIN_TIME, Bools, Floats, Ints, RecordColumns
+from agentmem.core.lifecycle import MICROSECONDS_PER_DAY
 from agentmem.core.scope import Scope
 from agentmem.core.telemetry import CacheStats
 from agentmem.errors import InvalidModelOutput
@@ -34,13 +35,12 @@ MAX_CACHED_QUERIES = 1_000  # embedded queries per embedder
 SAMPLE_SIZE = 256  # turns whose word pieces are counted; 64 gave the same ranking quality on LoCoMo
 PAIR_BATCH_SIZE = 2048  # cosines asked for at a time
 HASH_MULTIPLIER = 2_654_435_761  # Knuth's multiplicative hashing
-MICROSECONDS_PER_DAY = 86_400_000_000  # microseconds
 QueryEmbedding = tuple[Floats, TokenVectors | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TurnNeighbors:
-    """The slot of the turn before and after, by slot; -1 where there is none."""
+    """The ordinal of the turn before and after, by ordinal; -1 where there is none."""
 
     previous: Ints
     next: Ints
@@ -60,10 +60,10 @@ def adjacent_turns(columns: RecordColumns) -> TurnNeighbors:
 
 
 def context_window(neighbors: TurnNeighbors, mask: Bools, word_counts: NDArray[Any]) -> TurnNeighbors:
-    """The neighbours that count for a query: both visible in `mask`, and at most 90 words together.
+    """The neighbors that count for a query: both visible in `mask`, and at most 90 words together.
 
-    `word_counts` is the number of words by slot. The relation is not symmetric: a short turn may lean on one that does
-    not lean back.
+    `word_counts` is the number of words by ordinal. The relation is not symmetric: a short turn may lean on one that
+    does not lean back.
     """
     before, after = neighbors.previous.copy(), neighbors.next.copy()
     before[~(mask & mask[before])] = NO_NEIGHBOR
@@ -76,17 +76,17 @@ def context_window(neighbors: TurnNeighbors, mask: Bools, word_counts: NDArray[A
 
 
 def neighbor_values(values: NDArray[Any], neighbor: Ints, missing: float = 0.0) -> NDArray[Any]:
-    """Each slot's neighbour's value; `missing` where there is no neighbour."""
+    """Each ordinal's neighbor's value; `missing` where there is no neighbor."""
     return np.where(neighbor >= 0, values[neighbor], missing).astype(values.dtype, copy=False)
 
 
 def answers_question(neighbors: TurnNeighbors, text_flags: NDArray[Any]) -> Bools:
-    """Where the turn before contains a question; `text_flags` are the outline's flags."""
+    """Where the turn before contains a question; `text_flags` are the flags of the columns."""
     return np.asarray((neighbors.previous >= 0) & ((text_flags[neighbors.previous] & CONTAINS_QUESTION) != 0))
 
 
 def invert(neighbor: Ints) -> Ints:
-    """Who leans on each slot: the other direction of one side of `TurnNeighbors`; -1 where nobody does."""
+    """Who leans on each ordinal: the other direction of one side of `TurnNeighbors`; -1 where nobody does."""
     leaned = np.full(len(neighbor), NO_NEIGHBOR, dtype=np.int64)
     leaning_slots = np.flatnonzero(neighbor >= 0)
     leaned[neighbor[leaning_slots]] = leaning_slots
@@ -95,14 +95,14 @@ def invert(neighbor: Ints) -> Ints:
 
 @dataclass
 class NeighborCosines:
-    """Cosines of neighbouring turns by slot: with the one before, and between the ones before and after."""
+    """Cosines of neighboring turns by ordinal: with the one before, and between the ones before and after."""
 
     pairs: Ints = field(default_factory=lambda: np.full((2, 2, 0), NO_NEIGHBOR, dtype=np.int64))
     values: Floats = field(default_factory=lambda: np.zeros((2, 0), dtype=np.float32))
     _last: tuple[TurnNeighbors, Floats] | None = None
 
     async def read(self, neighbors: TurnNeighbors, vectors: VectorIndex, scope: Scope) -> Floats:
-        """Cosines for these links, shape (2, slots), NaN where a vector is missing; only what is new is asked for.
+        """Cosines for these links, shape (2, ordinals), NaN where a vector is missing; only what is new is asked for.
 
         What was asked for stays when the caller is cut off in between, so that the next one has less to ask.
         """
@@ -114,7 +114,7 @@ class NeighborCosines:
         known = (self.pairs[:, :, :size] == pairs).all(axis=1)
         values = np.where(known, self.values[:, :size], np.nan).astype(np.float32)
         wanted = np.isnan(values) & (pairs[:, 0] >= 0)
-        places = np.argwhere(wanted.T)  # both cosines of a slot together, as they share vectors
+        places = np.argwhere(wanted.T)  # both cosines of an ordinal together, as they share vectors
         for start in range(0, len(places), PAIR_BATCH_SIZE):
             ordinal, which = places[start : start + PAIR_BATCH_SIZE].T
             left, right = pairs[which, 0, ordinal], pairs[which, 1, ordinal]
@@ -137,7 +137,7 @@ class NeighborCosines:
 
 
 def _neighbor_pairs(neighbors: TurnNeighbors) -> Ints:
-    """Shape (2 cosines, 2 ends, slots); both ends -1 where there is no such pair."""
+    """Shape (2 cosines, 2 ends, ordinals); both ends -1 where there is no such pair."""
     here = np.arange(len(neighbors.previous))
     has, both = neighbors.previous >= 0, (neighbors.previous >= 0) & (neighbors.next >= 0)
     return np.stack(
@@ -152,7 +152,7 @@ def _neighbor_pairs(neighbors: TurnNeighbors) -> Ints:
 class TokenSample:
     """Word pieces of a sample of turns, from which their document frequencies are estimated.
 
-    A hash of the slot picks one turn of 2, 4, 8, …: the same on every machine, and both sides of a dialogue alike.
+    A hash of the ordinal picks one turn of 2, 4, 8, …: the same on every machine, and both sides of a dialogue alike.
     """
 
     token_ids: dict[int, NDArray[np.int32]] = field(default_factory=dict)
@@ -184,18 +184,20 @@ class TokenSample:
 
 @dataclass
 class UserCache:
-    """One user's. `all_neighbors` and `distinct_days` hold for one state of the outline, the rest grows with it."""
+    """One user's. `all_neighbors` and `distinct_days` hold for one state of the columns, the rest grows with it."""
 
     cosines: dict[str, NeighborCosines] = field(default_factory=dict)
     token_samples: dict[str, TokenSample] = field(default_factory=dict)
     row_count: int = 0
     _neighbors: tuple[int, TurnNeighbors] | None = None
     _days: tuple[int, tuple[Ints, Ints]] | None = None
-    visible_records: OrderedDict[tuple[object, ...], Any] = field(default_factory=OrderedDict)  # see `sight`
+    visible_records: OrderedDict[tuple[object, ...], Any] = field(
+        default_factory=OrderedDict
+    )  # see `visible_records` in visibility
     _computed: dict[Hashable, tuple[int, Bools, object, Any]] = field(default_factory=dict)
 
     def for_past_state(self) -> UserCache:
-        """For an outline of an earlier state: its own links and days, everything else shared."""
+        """For columns of an earlier state: its own links and days, everything else shared."""
         return UserCache(self.cosines, self.token_samples)
 
     def cosines_for(self, embedder_id: str) -> NeighborCosines:
@@ -209,7 +211,7 @@ class UserCache:
     def get_or_compute(
         self, key: Hashable, columns: RecordColumns, mask: Bools, compute: Callable[[], T], dependency: object = None
     ) -> T:
-        """What follows from the outline, a mask and one more object, made once while all stay as they are."""
+        """What follows from the columns, a mask and one more object, made once while all stay as they are."""
         held = self._computed.get(key)
         if held is None or held[0] != columns.seq or held[2] is not dependency or not is_same_mask(held[1], mask):
             held = self._computed[key] = (columns.seq, mask, dependency, compute())
@@ -217,14 +219,14 @@ class UserCache:
         return found
 
     def all_neighbors(self, columns: RecordColumns) -> TurnNeighbors:
-        """`adjacent_turns`, made once per state of the outline."""
+        """`adjacent_turns`, made once per state of the columns."""
         if self._neighbors is None or self._neighbors[0] != columns.seq:
             self._neighbors = (columns.seq, adjacent_turns(columns))
             self.row_count = columns.size
         return self._neighbors[1]
 
     def distinct_days(self, columns: RecordColumns) -> tuple[Ints, Ints]:
-        """The different days on which records begin to be true, and each slot's place among them; once per state."""
+        """The different days on which records begin to be true, and each ordinal's place among them; once per state."""
         if self._days is None or self._days[0] != columns.seq:
             number = np.where(columns.valid_from == MIN_TIME, MIN_TIME, columns.valid_from // MICROSECONDS_PER_DAY)
             days, place = np.unique(number, return_inverse=True)

@@ -7,7 +7,7 @@ and spends as little as it can on what is not content.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter as Counted
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -44,7 +44,7 @@ DEFAULT_CONTEXT_TOKENS = 4_000
 CUT_MARK = " … (cut)"
 MIN_CUT_CHARS = 40  # characters below which a cut piece says nothing
 MAX_MISSES = 20  # records that may fail to fit before packing ends
-RECORDS_BEFORE_OUTPUTS = 10  # ranked records that come before outputs of tools
+RECORDS_BEFORE_OUTPUTS = 10
 
 _KIND_ORDER = ("User", "Procedure", "Goal", "Fact", "Entity", "Strategy")
 OUTPUTS_HEADING = "# Outputs of tools"
@@ -173,7 +173,7 @@ def pack(
     tokens = (counter or estimate_tokens)(text)
     whole = tuple(entry.key for entry in page.lines if entry.key is not None)
     left_out = {*candidates, *(record.key for record in order)} - set(whole)
-    omitted = Counted(kind for kind, _ in sorted(left_out))
+    omitted = Counter(kind for kind, _ in sorted(left_out))
     full = (
         estimate_tokens(" " * history_chars) if counter is None else round(history_chars * tokens / max(1, len(text)))
     )

@@ -1,6 +1,6 @@
 """Late interaction: the best turns once more, word piece by word piece (ColBERT's MaxSim; Khattab and Zaharia 2020).
 
-Each word piece of the query looks for its nearest in the turn, or at a discount in a neighbour. Vectors of word pieces
+Each word piece of the query looks for its nearest in the turn, or at a discount in a neighbor. Vectors of word pieces
 come from the embedder's own forward pass and are kept as int8 (recall profile `best`).
 """
 
@@ -24,7 +24,7 @@ TokensByOrdinal = Mapping[int, tuple[NDArray[np.int32], NDArray[np.int8]]]
 
 
 class LateInteractionOptions(BaseModel):
-    """`depth` turns are looked at again. `weight` is that of one more list beside the scaled ones. A neighbour's word
+    """`depth` turns are looked at again. `weight` is that of one more list beside the scaled ones. A neighbor's word
     piece counts `near` of its own, or `answer` where the turn before asks; `length` is taken per ln(1 + words)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -80,7 +80,7 @@ class RankedRecall:
 class RecallLayer:
     """Answers requests about what is open. `settings` are the `recall` settings, `profile` is `default` or `best`.
 
-    `settings_fingerprint` identifies the settings in force, for receipts. `decay` are the laws by which memories fade.
+    `settings_fingerprint` identifies the settings in force, for receipts. `decay` is the policy by which memories fade.
     `reranker`, if any, takes a second look at the best turns; whoever opened it closes it. `metrics` says what each
     technique took and gave. Raises ConfigError for a setting that does not exist.
     """
@@ -126,7 +126,7 @@ class RecallLayer:
         self.rate_limiter.acquire(scope.user_id)
         watch = Stopwatch(self.source.clock)
         ranking = await self._rank(request, scope, max(2 * request.top_k, self.options.ranking.pool), notices)
-        selection, memory = ranking.selection, ranking.context
+        selection, context = ranking.selection, ranking.context
         top = {kind: ordinals[: request.top_k] for kind, ordinals in selection.ordinals_by_kind.items()}
         items = selection.items[np.isin(selection.items, np.concatenate([*top.values(), NO_ORDINALS]))][: request.top_k]
         records = await _read_records(ranking, np.concatenate([*top.values(), NO_ORDINALS]))
@@ -137,7 +137,7 @@ class RecallLayer:
             _select_present(items, records),
             scores,
             _find_thread_leads(ranking),
-            await self._read_user_context(memory),
+            await self._read_user_context(context),
         )
         receipt = await self._build_receipt(ranking, delivery, watch)
         self.metrics.add_recall(receipt.trace, relevant=receipt.relevant)
@@ -166,13 +166,13 @@ class RecallLayer:
             _no_sources() if gather_sources is None else gather_sources(options),
         )
         self.metrics.add_recall(ranking.trace, relevant=ranking.relevant)
-        order, memory = _context_candidates(ranking, max_tokens), ranking.context
+        order, context = _context_candidates(ranking, max_tokens), ranking.context
         records = await _read_records(ranking, order)
-        standing = await read_standing_instructions(memory, options.standing)
+        standing = await read_standing_instructions(context, options.standing)
         return await asyncio.to_thread(
             pack,
             _select_present(order, records),
-            profile=await read_profile(memory),
+            profile=await read_profile(context),
             max_tokens=max_tokens,
             counter=counter,
             knowledge_share=options.knowledge,
@@ -182,7 +182,7 @@ class RecallLayer:
             sources=others,
             section_shares=options,
             candidates=_candidate_keys(ranking),
-            history_chars=_estimate_history_chars(memory, records),
+            history_chars=_estimate_history_chars(context, records),
         )
 
     async def why_not(self, receipt: Receipt, record_id: str) -> Exclusion:
@@ -200,18 +200,18 @@ class RecallLayer:
 
     async def replay(self, receipt: Receipt) -> MemoryBundle:
         """The bundle that a recall delivered, from its receipt, with the records as they were then."""
-        memory = (await self._open_search_context(receipt.request, receipt.scope, (receipt.seq, receipt.at))).context
-        ordinals = {key: memory.columns.ordinals_by_key.get(key, -1) for key in (*receipt.delivered, *receipt.items)}
+        context = (await self._open_search_context(receipt.request, receipt.scope, (receipt.seq, receipt.at))).context
+        ordinals = {key: context.columns.ordinals_by_key.get(key, -1) for key in (*receipt.delivered, *receipt.items)}
         known = {ordinal: key for key, ordinal in ordinals.items() if ordinal >= 0}
-        read = {ordinals[record.key]: record for record in await memory.read(list(known))}
-        found = {known[ordinal]: record for ordinal, record in (await annotate_stale(read, memory)).items()}
+        read = {ordinals[record.key]: record for record in await context.read(list(known))}
+        found = {known[ordinal]: record for ordinal, record in (await annotate_stale(read, context)).items()}
         kinds: dict[str, list[Record]] = {}
         for key in receipt.delivered:
             if key in found:
                 kinds.setdefault(key[0], []).append(found[key])
         items = [(found[key], score) for key, score in receipt.items.items() if key in found]
         records, scores = [record for record, _ in items], [score for _, score in items]
-        delivery = DeliveredRecords(kinds, records, scores, receipt.leads, await self._read_user_context(memory))
+        delivery = DeliveredRecords(kinds, records, scores, receipt.leads, await self._read_user_context(context))
         return delivery.to_bundle(receipt)
 
     async def _read_user_context(self, context: SearchContext) -> dict[str, Any]:
@@ -242,29 +242,29 @@ class RecallLayer:
         """Everything up to the places; `replay_at` is a journal position and moment to repeat a recall at."""
         techniques = self.options.select_techniques(request.techniques)
         whole = None if self.source.is_deterministic else Deadline(self.options.ranking.deadline)
-        query, memory, embeddings, late = await self._open_search_context(request, scope, replay_at)
-        memory = replace(memory, technique_options={each.name: each.options for each in self.options.techniques})
-        found = await run_techniques(techniques, query, memory, self.source.clock, whole)
-        fusion, short = await offload_if_large(memory.columns.size, self._fuse, found.lists, memory, pool)
+        query, context, embeddings, late = await self._open_search_context(request, scope, replay_at)
+        context = replace(context, technique_options={each.name: each.options for each in self.options.techniques})
+        found = await run_techniques(techniques, query, context, self.source.clock, whole)
+        fusion, short = await offload_if_large(context.columns.size, self._fuse, found.lists, context, pool)
         trace, said = found.trace, [*notices, *late]
-        about = has_relevant_result(query, memory, fusion, self.options.ranking.few_turns)
+        about = has_relevant_result(query, context, fusion, self.options.ranking.few_turns)
         said += [] if about else [NOTICE_NOTHING_RELEVANT]
         if self.options.rerank is not None and len(short.get("Turn", ())) > 1:
             pieces = await embeddings.embed_tokens(query.parsed.text_without_names) if "whole" in found.lists else None
-            again = await self._rerank_late_interaction(fusion, short["Turn"], pieces, memory)
+            again = await self._rerank_late_interaction(fusion, short["Turn"], pieces, context)
             said += [] if again else [NOTICE_TOKENS_PENDING]
             fusion = again or fusion
         if (
             self.bounded_reranker is not None
-            and len(turns := top_per_kind(fusion, memory, pool).get("Turn", NO_ORDINALS)) > 1
+            and len(turns := top_per_kind(fusion, context, pool).get("Turn", NO_ORDINALS)) > 1
         ):
-            fusion, line = await self.bounded_reranker.rerank(query, turns, fusion, memory, whole)
+            fusion, line = await self.bounded_reranker.rerank(query, turns, fusion, context, whole)
             trace = (*trace, line)
         said += build_notices(trace)
         now = self.source.clock.now() if replay_at is None else replay_at[1]
         standing = EvaluationTime(now, self.decay, request.min_confidence)
-        selection = await select(fusion, short, memory, self.options.ranking, standing, request.top_k)
-        return RankedRecall(query, memory, fusion, selection, trace, tuple(said), about)
+        selection = await select(fusion, short, context, self.options.ranking, standing, request.top_k)
+        return RankedRecall(query, context, fusion, selection, trace, tuple(said), about)
 
     def _fuse(
         self, lists: Mapping[str, ScoreList], context: SearchContext, pool: int
@@ -286,12 +286,12 @@ class RecallLayer:
         return await rerank_late_interaction(turn_ordinals[: options.depth], fusion, query_tokens, context, options)
 
     async def _build_receipt(self, ranking: RankedRecall, delivery: DeliveredRecords, stopwatch: Stopwatch) -> Receipt:
-        memory, selection, request = ranking.context, ranking.selection, ranking.query.request
+        context, selection, request = ranking.context, ranking.selection, ranking.query.request
         keys = {record.key: record.channel for record in delivery.records()}
         pool = await offload_if_large(
-            memory.columns.size,
+            context.columns.size,
             build_pool,
-            memory,
+            context,
             selection.ordinals_by_kind,
             selection.scores,
             ranking.fusion,
@@ -299,13 +299,13 @@ class RecallLayer:
         )
         return Receipt(
             id=self.source.ids.new_id(),
-            scope=memory.scope,
+            scope=context.scope,
             at=self.source.clock.now(),
             request=request,
             profile=self.options.profile,
             settings=self.settings_fingerprint,
-            embedder=memory.embedder_id,
-            seq=memory.columns.seq if memory.through_seq is None else memory.through_seq,
+            embedder=context.embedder_id,
+            seq=context.columns.seq if context.through_seq is None else context.through_seq,
             milliseconds=stopwatch.milliseconds(),
             pool=pool,
             relevant=ranking.relevant,
@@ -313,7 +313,7 @@ class RecallLayer:
             delivered=delivery.keys(),
             items=delivery.item_scores(),
             leads=delivery.thread_leads,
-            elsewhere={key: channel for key, channel in keys.items() if channel != memory.scope.channel},
+            elsewhere={key: channel for key, channel in keys.items() if channel != context.scope.channel},
             notices=ranking.notices,
         )
 
@@ -337,10 +337,10 @@ async def _no_sources() -> ContextSources:
 
 
 async def _read_records(ranking: RankedRecall, ordinals: Ints) -> dict[int, Record]:
-    """The records of these slots; those already read on the way are not read again."""
-    known, memory = ranking.selection.records, ranking.context
+    """The records of these ordinals; those already read on the way are not read again."""
+    known, context = ranking.selection.records, ranking.context
     wanted = [ordinal for ordinal in dict.fromkeys(int(ordinal) for ordinal in ordinals) if ordinal not in known]
-    return {**known, **{memory.columns.ordinals_by_key[record.key]: record for record in await memory.read(wanted)}}
+    return {**known, **{context.columns.ordinals_by_key[record.key]: record for record in await context.read(wanted)}}
 
 
 def _select_present(ordinals: Ints, records: Mapping[int, Record]) -> list[Record]:
@@ -360,7 +360,7 @@ def _find_thread_leads(ranking: RankedRecall) -> tuple[ThreadLead, ...]:
 
 
 def _context_candidates(ranking: RankedRecall, max_tokens: int) -> Ints:
-    """Slots of all kinds, best first, as many as may fit by their number of words, and some more."""
+    """Ordinals of all kinds, best first, as many as may fit by their number of words, and some more."""
     selection, columns = ranking.selection, ranking.context.columns
     ordinals = np.concatenate([*selection.ordinals_by_kind.values(), NO_ORDINALS])
     order = top_k(selection.scores, ordinals, len(ordinals), columns)

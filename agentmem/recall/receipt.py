@@ -209,8 +209,8 @@ def build_pool(
     fusion: Fusion,
     factors: Mapping[str, NDArray[Any]],
 ) -> CandidatePool:
-    """Columns for the candidates: `ordinals_by_kind` are their slots in final order, `scores` and `factors` are by
-    slot.
+    """Columns for the candidates: `ordinals_by_kind` are their ordinals in final order, `scores` and `factors` are by
+    ordinal.
     """
     ordinals = np.concatenate([*ordinals_by_kind.values(), np.zeros(0, dtype=np.int64)])
     names = tuple(sorted(fusion.lists))
@@ -219,7 +219,7 @@ def build_pool(
     for at, name in enumerate(names):
         column = fusion.lists[name].values
         values[:, at] = column[ordinals]
-        if fusion.lists[name].combine == "scaled":
+        if fusion.lists[name].combine == "normalize":
             places[:, at] = _list_ranks(column, context.mask, ordinals)
     ids = context.columns.ids
     return CandidatePool(
@@ -230,7 +230,7 @@ def build_pool(
         scores=scores[ordinals].astype(np.float32),
         fused=fusion.scores[ordinals].astype(np.float32),
         list_names=names,
-        is_bonus=tuple(fusion.lists[name].combine == "added" for name in names),
+        is_bonus=tuple(fusion.lists[name].combine == "bonus" for name in names),
         values=values,
         list_ranks=places,
         factors={name: column[ordinals].astype(np.float32) for name, column in factors.items()},
@@ -255,7 +255,7 @@ def count_contributions(
 
 
 def _list_ranks(column: NDArray[Any], mask: NDArray[np.bool_], ordinals: Ints) -> NDArray[np.int32]:
-    """Ranks of these slots among all visible ones, equal values sharing the better; 0 beyond 200 or for a 0."""
+    """Ranks of these ordinals among all visible ones, equal values sharing the better; 0 beyond 200 or for a 0."""
     lowered = -column[mask]  # so that NaN comes last
     high = np.sort(
         np.partition(lowered, MAX_LISTED_RANK - 1)[:MAX_LISTED_RANK] if len(lowered) > MAX_LISTED_RANK else lowered

@@ -48,7 +48,8 @@ class BoundedReranker:
     ) -> tuple[Fusion, TraceLine]:
         """The fusion with the first turns in a new order, and a line for the trace.
 
-        A failure costs its line alone. `turn_ordinals` are slots, best first. See `run` for `recall_deadline`.
+        A failure costs its line alone. `turn_ordinals` are ordinals, best first. See `run_techniques` for
+        `recall_deadline`.
         """
         watch, order = Stopwatch(context.clock), turn_ordinals[: self._options.depth]
         try:
@@ -89,10 +90,10 @@ class BoundedReranker:
             return await self._reranker.score(query, texts)
         if recall_deadline.is_over:
             raise TimeoutError  # without asking: it is not the reranker that was slow
-        now, patience = asyncio.get_running_loop().time, recall_deadline.cap(self._options.deadline)
-        end = now() + patience
+        now, timeout = asyncio.get_running_loop().time, recall_deadline.cap(self._options.deadline)
+        end = now() + timeout
         try:
-            return await self._circuit_breaker.call(lambda: self._reranker.score(query, texts), patience)
+            return await self._circuit_breaker.call(lambda: self._reranker.score(query, texts), timeout)
         except ModelUnavailable:
             if now() >= end:
                 raise TimeoutError from None

@@ -64,7 +64,7 @@ NAMED_MATCH_LISTS = ("date", "entities", "linked", "range")
 def conversation_prior(scores: NDArray[np.float64], turn_mask: Bools, columns: RecordColumns, top_n: int = 3) -> Floats:
     """For each turn the mean of its conversation's `top_n` highest scores, scaled to [0, 1] over the turns; else 0.
 
-    `turn_mask` are the slots that count. A conversation with fewer turns takes the mean of what it has.
+    `turn_mask` are the ordinals that count. A conversation with fewer turns takes the mean of what it has.
     """
     ordinals = columns.conversation_order()
     ordinals = ordinals[turn_mask[ordinals]]
@@ -93,7 +93,7 @@ def conversation_prior(scores: NDArray[np.float64], turn_mask: Bools, columns: R
 
 
 async def annotate_stale(records: Mapping[int, Record], context: SearchContext) -> dict[int, Record]:
-    """The same records by slot; a stale fact says since when, and which premise fell.
+    """The same records by ordinal; a stale fact says since when, and which premise fell.
 
     Reads only where a fact names premises: these level by level, and whether what they claimed is known anew.
     """
@@ -177,7 +177,7 @@ def open_goals_first(ordinals: Ints, context: SearchContext, records: Mapping[in
 
 
 def _active_goals(context: SearchContext, records: Mapping[int, Record]) -> list[int]:
-    """The slots of the active goals that count: the one pursued here first, then the most urgent."""
+    """The ordinals of the active goals that count: the one pursued here first, then the most urgent."""
     here = context.scope.conversation_id
     found = [(ordinal, goal) for ordinal, goal in records.items() if isinstance(goal, Goal) and goal.is_open]
     active = [(ordinal, goal) for ordinal, goal in found if goal.goal_status == "active"]
@@ -198,7 +198,7 @@ def _goal_conversation_mask(context: SearchContext, ordinals: Ints, goals: Seque
 def due_reviews(
     records: Mapping[int, Record], usage_by_ordinal: Mapping[int, RecordUsage], now: datetime, decay: DecayPolicy
 ) -> dict[int, float]:
-    """The short-lived facts among these that are in the danger zone now, with their review priority, by slot."""
+    """The short-lived facts among these that are in the danger zone now, with their review priority, by ordinal."""
     found = {}
     for ordinal, fact in records.items():
         if isinstance(fact, Fact) and fact.tier == "short":
@@ -219,7 +219,7 @@ def interleave_due(
         return order
     fit = np.zeros(len(order), dtype=np.bool_)
     for ranked in lists.values():
-        if ranked.combine == "scaled":
+        if ranked.combine == "normalize":
             values = nan_to_zero(ranked.values[order])
             fit |= (values > 0) & (values >= options.review_fit * values.max())
     places = {int(ordinal): place for place, ordinal in enumerate(order)}
@@ -289,9 +289,9 @@ def _best_score(name: str, context: SearchContext, fusion: Fusion) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedSelection:
-    """Places. `ordinals_by_kind`: the slots of each kind, best first; `items`: those of all kinds ranked together.
+    """Places. `ordinals_by_kind`: the ordinals of each kind, best first; `items`: those of all kinds ranked together.
 
-    `scores` and `item_scores` are by slot, `factors` what was multiplied, `records` what had to be read on the way.
+    `scores` and `item_scores` are by ordinal, `factors` what was multiplied, `records` what had to be read on the way.
     `below_confidence` are facts that are no longer as certain as is asked for.
     """
 
@@ -305,7 +305,7 @@ class RankedSelection:
 
 
 def top_per_kind(fusion: Fusion, context: SearchContext, pool: int) -> dict[str, Ints]:
-    """The best `pool` visible slots of each kind that has any, best first."""
+    """The best `pool` visible ordinals of each kind that has any, best first."""
     columns, lists = context.columns, {}
     for code, kind in sorted(enumerate(columns.kinds.values), key=lambda found: found[1]):  # read in any order
         if len(ordinals := np.flatnonzero(context.mask & (columns.kind == code))):
@@ -315,7 +315,7 @@ def top_per_kind(fusion: Fusion, context: SearchContext, pool: int) -> dict[str,
 
 @dataclass(frozen=True, slots=True)
 class EvaluationTime:
-    """What a recall takes for now, by which laws memories fade until then, and the least confidence it wants."""
+    """What a recall takes for now, by which policy memories fade until then, and the least confidence it wants."""
 
     now: datetime
     decay: DecayPolicy
@@ -379,7 +379,7 @@ async def select(
 def _state_factors(
     shortlists: Mapping[str, Ints], context: SearchContext, records: Mapping[int, Record], options: RankingOptions
 ) -> dict[str, Doubles]:
-    """What a record's own state makes of its score, by slot."""
+    """What a record's own state makes of its score, by ordinal."""
     columns = context.columns
     ones = np.ones(columns.size)
     ordinals = np.concatenate([*shortlists.values(), np.zeros(0, dtype=np.int64)])
@@ -398,7 +398,7 @@ def _state_factors(
 
 
 async def _read_usage(shortlists: Mapping[str, Ints], context: SearchContext) -> dict[int, RecordUsage]:
-    """How the shortlisted records were used, by slot."""
+    """How the shortlisted records were used, by ordinal."""
     ids = context.columns.ids
     keys = {(kind, ids[ordinal]): int(ordinal) for kind, ordinals in shortlists.items() for ordinal in ordinals}
     found = await context.log.usage(list(keys), context.scope) if keys else {}

@@ -43,16 +43,16 @@ class LogReader(RecordReader, TermIndex, Protocol):
 class EmbedText(Protocol):
     """Gives the unit vector of a text, shape (dimensions,).
 
-    Raises ModelUnavailable when none came within `patience` seconds, and what the embedder raises.
+    Raises ModelUnavailable when none came within `timeout` seconds, and what the embedder raises.
     """
 
     async def __call__(self, text: str, timeout: float = EMBED_TIMEOUT_SECONDS) -> Floats: ...
 
 
 class AskLLM(Protocol):
-    """Gives a language model's reply as a `model`.
+    """Gives a language model's reply as a `reply_type`.
 
-    Raises LLMNotConfigured when the settings name none, ModelUnavailable when none came within `patience` seconds
+    Raises LLMNotConfigured when the settings name none, ModelUnavailable when none came within `timeout` seconds
     (None: no bound), and what `StructuredLLM.ask` raises.
     """
 
@@ -72,17 +72,17 @@ class TechniqueOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchContext:
-    """The user's memory as one query may see it, in columns by slot.
+    """The user's memory as one query may see it, in columns by ordinal.
 
     `mask` is what the query may find; nothing else may influence a result. `turn_mask` are the turns among it.
-    `current` are the records of all channels that are not retired, for document frequencies alone. `normalization_mask`
-    is what scales are taken over: the visible turns, or all that is visible while these are few. `all_neighbors` tells
-    who stands next to whom, `context_neighbors` which of these neighbours count. `statement_ratio` is 1 where nobody
-    asks, 0 where at least half of the turns ask. `vectors` is None while there is no index; `embedder_id` and
-    `granularities` are those of its embedder. `ask` asks a language model, `add_trace_note` adds words to the
-    technique's line in the trace. `through_seq` is the journal position seen, None for the newest; `now` the one that
-    counts as now. `technique_options` are the options of every technique by its name, for one that searches as another
-    does.
+    `current_mask` are the records of all channels that are not retired, for document frequencies alone.
+    `normalization_mask` is what scales are taken over: the visible turns, or all that is visible while these are few.
+    `all_neighbors` tells who stands next to whom, `context_neighbors` which of these neighbors count.
+    `statement_ratio` is 1 where nobody asks, 0 where at least half of the turns ask. `vectors` is None while there is
+    no index; `embedder_id` and `granularities` are those of its embedder. `ask` asks a language model, `add_trace_note`
+    adds words to the technique's line in the trace. `through_seq` is the journal position seen, None for the newest;
+    `now` the one that counts as now. `technique_options` are the options of every technique by its name, for one that
+    searches as another does.
     """
 
     scope: Scope
@@ -109,7 +109,7 @@ class SearchContext:
     technique_options: Mapping[str, TechniqueOptions] = field(default_factory=dict)
 
     async def match(self, terms: Sequence[str]) -> dict[str, Postings]:
-        """Postings of each term. What was written since the outline was taken is left out."""
+        """Postings of each term. What was written since the columns were read is left out."""
         found = await self.log.match(terms, self.scope)
         size = self.columns.size
         return {
@@ -118,7 +118,7 @@ class SearchContext:
         }
 
     async def read(self, ordinals: Sequence[int]) -> list[Record]:
-        """The records of these slots in this order, as they were at the journal position seen."""
+        """The records of these ordinals in this order, as they were at the journal position seen."""
         return await self.log.read_by_ordinal(ordinals, self.scope, self.through_seq) if len(ordinals) else []
 
 

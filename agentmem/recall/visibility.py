@@ -49,7 +49,7 @@ class VisibleRecords:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CachedVisibility:
-    """A sight with the journal position it was made at, and the span of moments, half open, in which it is the same."""
+    """What a query may see, with the journal position it was made at, and the half-open span in which it holds."""
 
     seq: int
     since: int
@@ -235,15 +235,15 @@ async def open_search_context(
     kept = cache.for_user(scope.user_id) if through is None else cache.for_user(scope.user_id).for_past_state()
     served = source.vector_projections[0] if source.vector_projections else None
     embeddings = QueryEmbedder(cache, served, with_tokens, with_timeouts=not source.is_deterministic)
-    sight = await offload_if_large(columns.size, visible_records, columns, request, scope, now, kept, min_turns)
-    memory = SearchContext(
-        mask=sight.mask,
-        turn_mask=sight.turn_mask,
-        current_mask=sight.current_mask,
-        normalization_mask=sight.normalization_mask,
-        all_neighbors=sight.all_neighbors,
-        context_neighbors=sight.context_neighbors,
-        statement_ratio=sight.statement_ratio,
+    visible = await offload_if_large(columns.size, visible_records, columns, request, scope, now, kept, min_turns)
+    context = SearchContext(
+        mask=visible.mask,
+        turn_mask=visible.turn_mask,
+        current_mask=visible.current_mask,
+        normalization_mask=visible.normalization_mask,
+        all_neighbors=visible.all_neighbors,
+        context_neighbors=visible.context_neighbors,
+        statement_ratio=visible.statement_ratio,
         now=to_utc(request.as_of or now),
         scope=scope,
         columns=columns,
@@ -259,6 +259,6 @@ async def open_search_context(
         add_trace_note=lambda said: None,
         through_seq=through,
     )
-    read = parse_query(request.query, sight.speaker_names)
-    query = RecallQuery(request, read, memory.now)
-    return PreparedSearch(query, memory, embeddings, tuple(late))
+    read = parse_query(request.query, visible.speaker_names)
+    query = RecallQuery(request, read, context.now)
+    return PreparedSearch(query, context, embeddings, tuple(late))

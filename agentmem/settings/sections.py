@@ -41,7 +41,7 @@ def is_loopback(url: str) -> bool:
 
 
 class DecayOptions(_Section):
-    """How memories fade; the laws are in docs/lifecycle.md, where each number has its place.
+    """How memories fade; the formulas are in docs/lifecycle.md, where each number has its place.
 
     `half_life_days` is a number or fast (1), default (3) or slow (7); `beta` a number or low (.3), default (.6) or high
     (1). `forget` says what becomes of a short-lived memory below `forget_threshold`.

@@ -304,7 +304,7 @@ class Settings(BaseSettings):
         return {name: "command" if is_command(str(value)) else value for name, value in shown.items()}
 
     def fingerprint(self) -> str:
-        """A hash of `public_values()`: equal for equal behaviour."""
+        """A hash of `public_values()`: equal for equal behavior."""
         return hashlib.sha256(json.dumps(self.public_values(), sort_keys=True).encode()).hexdigest()[:16]
 
 

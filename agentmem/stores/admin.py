@@ -102,7 +102,7 @@ class RawUsage(NamedTuple):
 
 
 class JournalCounters(NamedTuple):
-    """How far a user's journal goes: last `seq`, next free slot, erasures so far, and the latest record time."""
+    """How far a user's journal goes: last `seq`, next free ordinal, erasures so far, and the latest record time."""
 
     head: int
     slots: int
@@ -134,7 +134,7 @@ class StoreAdmin(Protocol):
         ...
 
     async def import_changes(self, scope: Scope, changes: Sequence[RawChange]) -> None:
-        """Put raw changes back, with positions, slots, times and ids as they were, in one transaction.
+        """Put raw changes back, with positions, ordinals, times and ids as they were, in one transaction.
 
         Current records, words and graph follow. They must continue the user's journal without a gap, otherwise
         Conflict; a record that does not fit is InvalidRecord. Nothing is written then.

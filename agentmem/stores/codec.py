@@ -141,9 +141,9 @@ def _source_turn_id(record: Record) -> str:
 
 
 def indexed_terms(user_id: str, payloads: Sequence[tuple[Any, ...]]) -> list[tuple[int, tuple[str, ...]]]:
-    """What the word index holds of each slot: the terms of its latest version.
+    """What the word index holds of each ordinal: the terms of its latest version.
 
-    Rows are slot, kind, payload, id, channel, recorded_at and seq, versions of a slot in order.
+    Rows are ordinal, kind, payload, id, channel, recorded_at and seq, versions of an ordinal in order.
     """
     latest = {row[0]: row for row in payloads}
     rows = []

@@ -99,7 +99,7 @@ def compute_due_after_use(
 
 
 def decode_records(user_id: str, rows: Iterable[Sequence[Any]]) -> list[Record]:
-    """The records that fade, of rows of the statement `slots`."""
+    """The records that fade, from rows of the statement `slots`."""
     return [
         decode(kind, payload, RecordMetadata._make([user_id, record_id, *stamp, ""]))
         for _, kind, record_id, payload, *stamp in rows

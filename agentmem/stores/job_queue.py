@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from agentmem.core.clock import from_micros, to_micros
+from agentmem.core.clock import from_micros_or_none, to_micros
 from agentmem.core.record import Key
 from agentmem.core.scope import Operator, Scope
 
@@ -96,7 +96,9 @@ class JobQueue(Protocol):
 def build_job_state(row: Sequence[Any]) -> JobState:
     """A JobState from its row: job, user, seq, due_at, attempts, at, report."""
     job, user_id, seq, due_at, attempts, at, report = row
-    return JobState(job, user_id, seq, _from_micros(due_at), attempts, _from_micros(at), json.loads(report))
+    return JobState(
+        job, user_id, seq, from_micros_or_none(due_at), attempts, from_micros_or_none(at), json.loads(report)
+    )
 
 
 def build_job_row(state: JobState) -> dict[str, Any]:
@@ -110,10 +112,6 @@ def build_job_row(state: JobState) -> dict[str, Any]:
         "at": _to_micros(state.last_run_at),
         "report": json.dumps(dict(state.report)),
     }
-
-
-def _from_micros(value: int | None) -> datetime | None:
-    return None if value is None else from_micros(value)
 
 
 def _to_micros(value: datetime | None) -> int | None:

@@ -1,7 +1,7 @@
 """Postings of the word index, packed and parsed: what every backend of it does in memory.
 
-A block holds int32 slots and then as many uint16 counts, so that a common word of a large memory is a few reads and no
-work per row. A tail holds what was written last, a row per record, until it is folded into blocks.
+A block holds int32 ordinals and then as many uint16 counts, so that a common word of a large memory is a few reads and
+no work per row. A tail holds what was written last, a row per record, until it is folded into blocks.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from agentmem.stores.values import Postings
 
-BULK_WRITE_ROWS = 64  # rows of one write that make it a bulk write
+BULK_WRITE_ROWS = 64
 MAX_DELTA_ROWS_BULK, MAX_DELTA_ROWS = 1024, 4096  # rows; a bulk write is slow anyway, so it folds earlier
-POSTINGS_PER_BLOCK = 4096  # postings of a block
+POSTINGS_PER_BLOCK = 4096
 BYTES_PER_POSTING = 6  # of one posting
 MAX_TERM_COUNT = 0xFFFF  # larger counts are kept as this
 MERGED_RECORDS_TERM = ""  # the term whose blocks list every record that is in blocks; no text has it
@@ -28,7 +28,7 @@ _ORDINAL_DTYPE, _COUNT_DTYPE = np.dtype("<i4"), np.dtype("<u2")
 Ordinals = NDArray[np.int32]
 Counts = NDArray[np.uint16]
 _NO_POSTINGS: tuple[Ordinals, Counts] = np.empty(0, dtype=_ORDINAL_DTYPE), np.empty(0, dtype=_COUNT_DTYPE)
-DeltaRow = tuple[int, Mapping[str, int]]  # a record's slot and how often it has each term
+DeltaRow = tuple[int, Mapping[str, int]]  # a record's ordinal and how often it has each term
 K = TypeVar("K")  # what a backend calls a block by
 
 
@@ -57,7 +57,7 @@ def unpack_blocks(blocks: Sequence[bytes]) -> tuple[Ordinals, Counts]:
 def remove_ordinals(
     blocks: Iterable[tuple[K, bytes]], ordinals: Collection[int]
 ) -> tuple[list[tuple[K, bytes]], list[K]]:
-    """The blocks that change when slots are taken out: those that keep something, anew, and those left empty."""
+    """The blocks that change when ordinals are taken out: those that keep something, anew, and those left empty."""
     slots = np.array(sorted(ordinals), dtype=_ORDINAL_DTYPE)
     rewritten: list[tuple[K, bytes]] = []
     empty: list[K] = []
@@ -109,7 +109,7 @@ def extend_blocks(
 
 
 class DeltaSegment:
-    """The parsed tail of one user, in order of slot. Rows only come behind it; any other change is a new generation."""
+    """The parsed delta of one user, by ordinal. Rows are only appended; any other change makes a new generation."""
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
@@ -119,7 +119,7 @@ class DeltaSegment:
 
     @property
     def last_ordinal(self) -> int:
-        """The highest slot in it; -1 when it is empty."""
+        """The highest ordinal in it; -1 when it is empty."""
         return self.ordinals[-1] if self.ordinals else -1
 
     def add(self, rows: Iterable[DeltaRow]) -> None:
@@ -150,9 +150,10 @@ def match_postings(
     delta_postings: Mapping[str, tuple[Ordinals, Counts]],
     delta_ordinals: Ordinals,
 ) -> dict[str, Postings]:
-    """The postings of each term in its blocks and in a tail, in order of slot; terms that have none are left out.
+    """The postings of each term in its blocks and in a tail, in order of ordinal; terms that have none are left out.
 
-    `delta_ordinals` are all slots of the tail and `delta_postings` the postings of terms in it, each in order of slot.
+    `delta_ordinals` are all ordinals of the tail and `delta_postings` the postings of terms in it, each in order of
+    ordinal.
     """
     in_blocks = {term: unpack_blocks(blocks.get(term, ())) for term in terms}
     highest = max((int(ordinals.max()) for ordinals, _ in in_blocks.values() if len(ordinals)), default=-1)
@@ -168,7 +169,7 @@ def match_postings(
 def _merge_postings(
     packed: tuple[Ordinals, Counts], delta: tuple[Ordinals, Counts], rewritten: Ordinals
 ) -> tuple[Ordinals, Counts]:
-    """Postings of blocks and tail in order of slot. What a rewritten record had in blocks no longer counts."""
+    """Postings of blocks and tail in order of ordinal. What a rewritten record had in blocks no longer counts."""
     ordinals, counts = packed
     if len(rewritten) and len(ordinals):
         kept = ~np.isin(ordinals, rewritten)

@@ -43,7 +43,7 @@ class RecordReader(Protocol):
     async def read_by_ordinal(
         self, ordinals: Sequence[int], scope: Scope, through_seq: int | None = None
     ) -> list[Record]:
-        """The records of these slots in the order asked, missing ones left out; as of journal position
+        """The records of these ordinals in the order asked, missing ones left out; as of journal position
         `through_seq`.
         """
         ...
@@ -66,11 +66,11 @@ class RecordReader(Protocol):
         ...
 
     async def read_columns(self, scope: Scope, after_seq: int) -> tuple[RecordColumnBatch, list[int], Head]:
-        """Rows of the records changed after `after_seq`, slots gone since, and the head they are complete up to."""
+        """Rows of the records changed after `after_seq`, ordinals gone since, and the head they are complete up to."""
         ...
 
     async def read_columns_patch(self, scope: Scope, through_seq: int) -> tuple[RecordColumnBatch, list[int]]:
-        """What to patch into the current outline to get the one at `through_seq`: earlier rows, and slots not there
+        """What to patch into the current columns to get those at `through_seq`: earlier rows, and ordinals not there
         yet.
         """
         ...
@@ -245,7 +245,7 @@ class VectorIndex(Protocol):
     async def search(
         self, vector: Floats, scope: Scope, where: Where, granularity: str, top_k: int | None = None
     ) -> ChunkScores:
-        """Cosine in [-1, 1] of passages, best first when `top_k` is given, else of every one in slot order.
+        """Cosine in [-1, 1] of passages, best first when `top_k` is given, else of every one in ordinal order.
 
         The scope's channels and `where.kinds` are applied before any cut. Rounded to 1e-4.
         """
@@ -254,7 +254,7 @@ class VectorIndex(Protocol):
     async def score_all(
         self, vector: Floats, scope: Scope, where: Where, granularities: Sequence[str]
     ) -> list[ChunkScores]:
-        """What `search` gives for each of these grains without `k`, at one moment and in one go."""
+        """What `search` gives for each of these granularities without `top_k`, at one moment and in one go."""
         ...
 
     async def score_pairs(self, left: Ints, right: Ints, scope: Scope) -> Floats:
@@ -355,7 +355,7 @@ class GraphNodeVectors(Protocol):
         through_seq: int,
         vectors: Mapping[Key, tuple[int, NDArray[np.float16] | None]],
     ) -> bool:
-        """Put these vectors, each with its record's slot, on the nodes that are there; None takes one off.
+        """Put these vectors, each with its record's ordinal, on the nodes that are there; None takes one off.
 
         Nothing, and False, unless the watermark is `after_seq` and the graph is at `through_seq` or beyond. What was
         followed under another name begins anew.

@@ -35,8 +35,8 @@ class JournalSegment:
         self.user_id = user_id
         self.changes = changes
         self.version_rows: list[tuple[Any, ...]] = []  # rows of memory_versions as a Draft has them, and whether erased
-        self.final_by_ordinal: dict[int, AfterImage | RemovedRecord] = {}  # what each slot holds in the end
-        self.images_by_ordinal: dict[int, AfterImage] = {}  # the last after-image of each slot, whose words stay
+        self.final_by_ordinal: dict[int, AfterImage | RemovedRecord] = {}  # what each ordinal holds in the end
+        self.images_by_ordinal: dict[int, AfterImage] = {}  # the last after-image of each ordinal, whose words stay
 
     def parse(self) -> None:
         """Read every after-image; InvalidRecord for one that does not fit, Conflict where positions have gaps."""
@@ -86,11 +86,11 @@ class JournalSegment:
         return [(self.user_id, *change[:8]) for change in self.changes]
 
     def current_images(self) -> list[AfterImage]:
-        """What is current in the end, of the slots that the piece names."""
+        """What is current in the end, of the ordinals that the piece names."""
         return [item for item in self.final_by_ordinal.values() if isinstance(item, AfterImage)]
 
     def removed_records(self) -> list[RemovedRecord]:
-        """What left, of the slots that the piece names."""
+        """What left, of the ordinals that the piece names."""
         return [item for item in self.final_by_ordinal.values() if isinstance(item, RemovedRecord)]
 
     def record_rows(self) -> list[tuple[RecordRow, str]]:
@@ -104,7 +104,7 @@ class JournalSegment:
         ]
 
     def diff_terms(self, texts_before: Mapping[int, str]) -> tuple[dict[int, str], dict[int, TermCounts]]:
-        """The slots whose text is another now than `texts_before`: the texts that go, and the counts that come."""
+        """The ordinals whose text is another now than `texts_before`: the texts that go, and the counts that come."""
         changed = {
             ordinal: image
             for ordinal, image in self.images_by_ordinal.items()
@@ -131,7 +131,9 @@ def build_raw_changes(changes: Sequence[Sequence[Any]], versions: Iterable[Seque
 
 
 def decode_texts(user_id: str, rows: Iterable[Sequence[Any]]) -> dict[int, str]:
-    """The searchable text of stored versions by slot; rows are slot, kind, payload, id, channel, recorded_at, seq."""
+    """The searchable text of stored versions by ordinal; rows are ordinal, kind, payload, id, channel, recorded_at,
+    seq.
+    """
     return {
         ordinal: decode(kind, payload, RecordMetadata._make([user_id, *stamp, ""])).search_text()
         for ordinal, kind, payload, *stamp in rows
@@ -139,7 +141,7 @@ def decode_texts(user_id: str, rows: Iterable[Sequence[Any]]) -> dict[int, str]:
 
 
 def term_counts(user_id: str, rows: Iterable[Sequence[Any]]) -> dict[int, TermCounts | None]:
-    """The term counts of stored versions by slot, None where there is no text; rows as for `decode_texts`."""
+    """The term counts of stored versions by ordinal, None where there is no text; rows as for `decode_texts`."""
     return {
         ordinal: extract_features_and_terms(text)[1] if text else None
         for ordinal, text in decode_texts(user_id, rows).items()
@@ -147,7 +149,7 @@ def term_counts(user_id: str, rows: Iterable[Sequence[Any]]) -> dict[int, TermCo
 
 
 def build_index_rows(counts_by_ordinal: Mapping[int, TermCounts | None]) -> list[tuple[int, TermCounts]]:
-    """What the word index is given of term counts by slot, in the order of slots."""
+    """What the word index is given of term counts by ordinal, in the order of ordinals."""
     found = ((ordinal, counts_by_ordinal[ordinal]) for ordinal in sorted(counts_by_ordinal))
     return [(ordinal, held) for ordinal, held in found if held is not None]
 

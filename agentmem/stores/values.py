@@ -50,7 +50,7 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Matches of one term: slots (ascending) and how often it occurs in each."""
+    """Matches of one term: ordinals (ascending) and how often it occurs in each."""
 
     ordinals: Ints
     counts: Floats
@@ -93,7 +93,7 @@ class VectorBatch:
     """What a vector projection writes for one user: `after_seq` is the watermark it is built on, `through_seq` the next
     one.
 
-    The passages of every slot in `replaced_ordinals` are taken out first. It applies only when the stored watermark
+    The passages of every ordinal in `replaced_ordinals` are taken out first. It applies only when the stored watermark
     equals `after_seq`; otherwise nothing happens.
     """
 

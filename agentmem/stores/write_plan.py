@@ -44,8 +44,8 @@ def build_entries(
 ) -> list[JournalEntry]:
     """The entries of these changes, in their order.
 
-    Changes are rows of seq, change_id, operation_id, operation, actor, cause and time; versions are rows of seq, slot,
-    kind, id, channel, recorded_at, payload and whether it was erased, in order within each seq.
+    Changes are rows of seq, change_id, operation_id, operation, actor, cause and time; versions are rows of seq,
+    ordinal, kind, id, channel, recorded_at, payload and whether it was erased, in order within each seq.
     """
     puts: dict[int, list[StoredRecord]] = defaultdict(list)
     gone: dict[int, list[RemovedRecord]] = defaultdict(list)
@@ -104,7 +104,7 @@ def no_vectors() -> None:
 
 @dataclass(slots=True)
 class CurrentVersion:
-    """What the log holds under one key. `seq` is None where nothing is current; slot and first time stay for good."""
+    """What the log holds under one key. `seq` is None where nothing is current; ordinal and first time never change."""
 
     ordinal: int
     recorded_at: int
@@ -127,7 +127,7 @@ class ReadSet:
     last_seq_by_kind: dict[str, int] = field(default_factory=dict)
     # the highest position of a conversation
     last_position_by_conversation: dict[str, int] = field(default_factory=dict)
-    ordinal_by_position: dict[tuple[str, int], int] = field(default_factory=dict)  # (conversation, position): slot
+    ordinal_by_position: dict[tuple[str, int], int] = field(default_factory=dict)  # (conversation, position): ordinal
 
     def claim(self, kind: str, version: CurrentVersion) -> None:
         """Note the unique value and the position that a current record has."""
@@ -148,7 +148,7 @@ class ReadSet:
             del self.ordinal_by_position[version.position_key]
 
     def ordinals_by_key(self) -> dict[Key, int]:
-        """The slots of the current records that are known here, turns by where they stand too."""
+        """The ordinals of the current records that are known here, turns by where they stand too."""
         found = {key: held.ordinal for key, held in self.versions.items() if held.seq is not None}
         return found | {turn_position_key(*place): ordinal for place, ordinal in self.ordinal_by_position.items()}
 
@@ -163,7 +163,7 @@ class WritePlan:
     entries: list[JournalEntry] = field(default_factory=list)
     change_rows: list[tuple[Any, ...]] = field(default_factory=list)  # rows of memory_changes
     version_rows: list[tuple[Any, ...]] = field(default_factory=list)  # rows of memory_versions
-    upserts: dict[int, StoredRecord] = field(default_factory=dict)  # what is current in the end, by slot
+    upserts: dict[int, StoredRecord] = field(default_factory=dict)  # what is current in the end, by ordinal
     originals: dict[int, Record] = field(default_factory=dict)  # the same, as the caller gave it
     removed: dict[int, RemovedRecord] = field(default_factory=dict)
     current_before: set[int] = field(default_factory=set)
@@ -176,7 +176,7 @@ class WritePlan:
         self.current_before = {held.ordinal for held in self.read_set.versions.values() if held.seq is not None}
 
     def new_ordinals(self) -> Set[int]:
-        """Slots that this write is the first to use."""
+        """Ordinals that this write is the first to use."""
         return self.upserts.keys() - self.known_before
 
     def add(self, change: Change) -> None:

@@ -187,6 +187,11 @@ _WRITTEN_DATE = re.compile(
 _NON_NAMES = frozenset(("user", "users", "agent", "assistant", "the", "i", "mr", "mrs", "ms", "dr", *MONTHS, *WEEKDAYS))
 
 
+def replace_surrogates(text: str) -> str:
+    """The text with lone surrogates replaced by `?`: a str may hold them, UTF-8 may not."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def slugify(name: str) -> str:
     """Return a name as letters, digits and single hyphens, the same for all its spellings in case, accents and spaces.
 
@@ -211,7 +216,7 @@ def normalize_claim(text: str) -> str:
 
 
 def hash_claim(text: str) -> str:
-    """Return the SHA-256 of the normalised claim, 64 hexadecimal digits."""
+    """Return the SHA-256 of the normalized claim, 64 hexadecimal digits."""
     return sha256(normalize_claim(text).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -314,7 +319,7 @@ def quotable_numbers(text: str) -> set[str]:
 
 
 def claimed_names(text: str) -> list[str]:
-    """The capitalised words of a claim that are no stop words, months or days, each once, without 's.
+    """The capitalized words of a claim that are no stop words, months or days, each once, without 's.
 
     The first word counts where it stands as a name does: alone, before another one, before 's or a verb.
     """

@@ -107,7 +107,7 @@ def _find_name_spans(text: str, names: Collection[str]) -> list[tuple[int, int, 
             written.setdefault(sought, name)
     if not written:
         return []
-    pattern = rf"({'|'.join(map(_whole_word_pattern, written))})(?:['\u2019](?:s(?!\w)|(?!\w)))?\s*"
+    pattern = rf"({'|'.join(map(whole_word_pattern, written))})(?:['\u2019](?:s(?!\w)|(?!\w)))?\s*"
     return [(found.start(), found.end(), written[found[1]]) for found in re.finditer(pattern, text)]
 
 
@@ -115,7 +115,8 @@ def _is_ordinary_word(name: str) -> bool:
     return name in stop_words() or _AMBIGUOUS_NAME.fullmatch(name) is not None
 
 
-def _whole_word_pattern(name: str) -> str:
+def whole_word_pattern(name: str) -> str:
+    """A pattern that finds a name as a whole word; anywhere, where its script puts no spaces between words."""
     before = "" if re.match(_UNSPACED_SCRIPTS, name) else r"(?<!\w)"
     after = "" if re.match(_UNSPACED_SCRIPTS, name[-1]) else r"(?!\w)"
     return before + re.escape(name) + after

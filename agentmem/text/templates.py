@@ -3,32 +3,51 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping
+from functools import cache, cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 _BLOCK_NAME = re.compile(r"^(?:--|//|<!--)\s*name:\s*(\w+)\s*(?:-->)?\s*$", re.MULTILINE)
 _MIGRATION_FILE = re.compile(r"(\d{4})_(\w+)\.(?:sql|cypher)")
 
 
-@cache
-def load_templates(package: str, filename: str) -> Mapping[str, str]:
-    """Return `{name: text}` for every `-- name: x` block of a file inside `package`.
+class Templates(Mapping[str, str]):
+    """The text of each `-- name: x` block of a file inside `package`, by name; text before the first name is ignored.
 
-    Text before the first name is ignored. Each file is read once. Raises FileNotFoundError when it is missing and
-    ValueError when two blocks share a name.
+    The file is read when a block is first asked for, which raises FileNotFoundError when it is missing and ValueError
+    when two blocks share a name.
     """
-    text = files(package).joinpath(filename).read_text(encoding="utf-8")
-    pieces = _BLOCK_NAME.split(text)[1:]
-    names, bodies = pieces[::2], pieces[1::2]
-    if len(set(names)) != len(names):
-        raise ValueError(f"{package}/{filename} names a block twice")
-    blocks = {name: body.strip().rstrip(";") for name, body in zip(names, bodies, strict=True)}
-    return MappingProxyType(blocks)
+
+    def __init__(self, package: str, filename: str) -> None:
+        self._package = package
+        self._filename = filename
+
+    @cached_property
+    def _blocks(self) -> Mapping[str, str]:
+        text = files(self._package).joinpath(self._filename).read_text(encoding="utf-8")
+        pieces = _BLOCK_NAME.split(text)[1:]
+        names, bodies = pieces[::2], pieces[1::2]
+        if len(set(names)) != len(names):
+            raise ValueError(f"{self._package}/{self._filename} names a block twice")
+        return {name: body.strip().rstrip(";") for name, body in zip(names, bodies, strict=True)}
+
+    def __getitem__(self, name: str) -> str:
+        return self._blocks[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._blocks)
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+
+@cache
+def load_templates(package: str, filename: str) -> Templates:
+    """The blocks of a file inside `package`; each file is read once, when its first block is asked for."""
+    return Templates(package, filename)
 
 
 class Migration(NamedTuple):

@@ -87,7 +87,7 @@ CHARS_PER_TOKEN = 4  # of a token
 def tokenize(text: str) -> list[str]:
     """Return the index terms of `text` in order, with repeats; an empty list when it holds no word but stop words.
 
-    Words are normalised (NFKC, case folded); English stop words are out and words of the letters a-z are stemmed. An
+    Words are normalized (NFKC, case folded); English stop words are out and words of the letters a-z are stemmed. An
     identifier gives itself, unstemmed, and then its parts. The same function must read texts and queries.
     """
     if not text.isascii():
@@ -206,7 +206,7 @@ def is_reordering(first: str, second: str) -> bool:
 class TextFeatures:
     """Features of one text.
 
-    `word_count`: words between white space, trailing bracketed blocks included (the 90-word rule for neighbours adds
+    `word_count`: words between white space, trailing bracketed blocks included (the 90-word rule for neighbors adds
     these). `term_count`: index terms (the length in BM25). `ends_with_question`: the last sentence is a question;
     `contains_question`: some sentence is. `mentions_time`: it holds a word of time. The last three leave trailing
     bracketed blocks out.
@@ -261,5 +261,5 @@ def rank_by_bm25(query: str, texts: Sequence[str], limit: int) -> list[int]:
 
 
 def estimate_tokens(text: str) -> int:
-    """Tokens as a quarter of the characters, rounded up."""
+    """Tokens of a text that no model counted: a quarter of its characters, rounded up."""
     return -(-len(text) // CHARS_PER_TOKEN)

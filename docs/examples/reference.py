@@ -30,8 +30,8 @@ _INTRO = """\
 | 3 | done, and something needs attention: an error found by `doctor`, an answer that differs, a remnant of an erasure |
 
 Answers go to standard output, notes, progress and errors to standard error. `--json` prints one JSON document with its
-keys in order; `facts` and `audit` print one per line. Colours and progress show on a terminal only, and `NO_COLOR`
-turns colours off. Moments are dates or times in ISO 8601, in UTC unless they carry an offset.
+keys in order; `facts` and `audit` print one per line. Colors and progress show on a terminal only, and `NO_COLOR`
+turns colors off. Moments are dates or times in ISO 8601, in UTC unless they carry an offset.
 
 ## Options of every command
 

@@ -21,10 +21,10 @@ from agentmem.core.scope import self_channel
 from agentmem.extraction.claims import is_negated
 from agentmem.extraction.drafts import ExtractionDraft, FactDraft, Window
 from agentmem.extraction.llm_extractor import PURPOSE_AGENT, ExtractionResult, extract
-from agentmem.models.protocols import LLM, LLMReply, LLMRequest, estimate_tokens
+from agentmem.models.protocols import LLM, LLMReply, LLMRequest
 from agentmem.models.structured_llm import Budget, StructuredLLM
 from agentmem.text.normalization import claimed_numbers, normalize_claim
-from agentmem.text.tokenizer import tokenize
+from agentmem.text.tokenizer import estimate_tokens, tokenize
 from tests.benchmarks.report import count_by_rule
 
 START = datetime(2026, 3, 4, 10, tzinfo=UTC)  # a Wednesday

@@ -15,8 +15,9 @@ from itertools import product
 from typing import Any, cast
 
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.models.protocols import LLMReply, LLMRequest, estimate_tokens
+from agentmem.models.protocols import LLMReply, LLMRequest
 from agentmem.models.registry import LLMRegistry
+from agentmem.text.tokenizer import estimate_tokens
 from tests.benchmarks.target import MemoryFactory
 
 LLM_SPEC = "recorded:multihop"

@@ -49,7 +49,7 @@ class LogWithGraph:
         await self.sync_graph(self.ann)
 
     async def find_neighbors(self, *keys: Key, scope: Scope | None = None, **bounds: Any) -> list[tuple[str, int]]:
-        """Ids and distances of the neighbours, as Ann sees them."""
+        """Ids and distances of the neighbors, as Ann sees them."""
         return [(near.key[1], near.distance) for near in await self.graph.neighbors(keys, scope or self.ann, **bounds)]
 
     async def sync_graph(self, scope: Scope) -> None:

@@ -346,8 +346,8 @@ async def test_an_identity_keeps_its_dimensions(index: VectorIndex, place: Vecto
     [
         (np.ones(3, dtype=np.float32), WHOLE, None, "vector"),
         (np.full(DIMENSIONS, np.nan, dtype=np.float32), WHOLE, None, "vector"),
-        (QUERY, "paragraph", None, "grain"),
-        (QUERY, WHOLE, -1, "k"),
+        (QUERY, "paragraph", None, "granularity"),
+        (QUERY, WHOLE, -1, "top_k"),
     ],
 )
 async def test_bad_questions_are_refused(

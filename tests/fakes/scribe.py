@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentmem import AsyncAgentMemory
-from agentmem.models.protocols import LLMReply, LLMRequest, estimate_tokens
+from agentmem.models.protocols import LLMReply, LLMRequest
 from agentmem.models.registry import LLMRegistry
+from agentmem.text.tokenizer import estimate_tokens
 
 SPEC = "scribe:test"
 TurnReply = Mapping[str, Any]  # facts, entities, relations (without the turn's label), standalone, keys

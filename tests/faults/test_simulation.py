@@ -44,7 +44,7 @@ def _until_one_fails() -> None:
 
 
 def test_a_broken_promise_is_found_and_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "find_applied", lambda *_: {})  # retries are no longer recognised
+    monkeypatch.setattr(journal, "find_applied", lambda *_: {})  # retries are no longer recognized
     with pytest.raises(AssertionError, match="refused, and done all the same") as failure:
         _until_one_fails()
     assert any("python -m tests.faults.simulate --seed" in note for note in failure.value.__notes__)

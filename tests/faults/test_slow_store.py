@@ -17,7 +17,7 @@ SECONDS = 1.0 / PAIR_BATCH_SIZE  # of each cosine; the deadline is 2 s
 
 
 class _Slow:
-    """A vector index that takes its time for cosines of neighbours."""
+    """A vector index that takes its time for cosines of neighbors."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

@@ -56,7 +56,7 @@ async def test_health_and_metrics_tell_how_the_worker_is(tmp_path: Path) -> None
         "1.0",
         "2.0",
     )
-    assert float(values['agentmem_cache_hits{cache="outlines"}']) >= 2
+    assert float(values['agentmem_cache_hits{cache="columns"}']) >= 2
     assert values['agentmem_job_wait_seconds{job="consolidate"}'] == "0.0"
     assert "secret" not in told
     assert "Anna" not in told

@@ -30,7 +30,7 @@ async def search(query: RecallQuery, memory: SearchContext, options: Options) ->
     worth = np.zeros(memory.columns.size, dtype=np.float32)
     for slot, turn in zip(slots, await memory.read(slots), strict=True):
         worth[slot] = options.loud * turn.content.isupper()
-    return {"loud": ScoreList(worth, "added")}
+    return {"loud": ScoreList(worth, "bonus")}
 '''
 EMBEDDER = '''
 """Vectors of two numbers: long texts and short ones."""

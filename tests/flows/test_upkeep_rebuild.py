@@ -86,7 +86,7 @@ async def test_only_what_is_named_is_rebuilt(home: Path) -> None:
         await filled(memory, "alice", "bob")
         report = await rebuild(memory.engine, ["bob"], targets=["words"])
         assert (report.users, report.changes) == (1, 0)
-        with pytest.raises(InvalidRecord, match="what may name"):
+        with pytest.raises(InvalidRecord, match="targets may name"):
             await rebuild(memory.engine, None, targets=["dreams"])
         with pytest.raises(InvalidRecord, match="list of user ids"):
             await rebuild(memory.engine, "bob")

@@ -187,8 +187,8 @@ def test_while_the_embedder_is_away_words_find_them(home: Path) -> None:
         (lambda w: w.remember_output("x", source=""), "source"),
         (lambda w: w.remember_output("x", source="t", metadata={"a": {1}}), "metadata"),
         (lambda w: w.search_outputs(" "), "query"),
-        (lambda w: w.search_outputs("x", 0), "k"),
-        (lambda w: w.search_outputs("x", 101), "k"),
+        (lambda w: w.search_outputs("x", 0), "limit"),
+        (lambda w: w.search_outputs("x", 101), "limit"),
     ],
 )
 def test_bad_input_is_refused(memory: AgentMemory, wrong: Callable[[Any], Any], field: str) -> None:

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, StoreUnavailable
-from agentmem.memory.working.session_page import SessionPages, folder_name, remove_page, remove_pages
+from agentmem.memory.safe_folder import folder_name
+from agentmem.memory.working.session_page import SessionPages, remove_page, remove_pages
 from tests.flows.given import ManualClock, engine_of, open_memory, run
 
 TALK = (
@@ -159,6 +160,7 @@ def test_an_older_state_never_replaces_a_newer_one(tmp_path: Path) -> None:
     older, newer = pages.next_version(), pages.next_version()
     path = pages.write(None, "alice", "new", newer)
     assert pages.write(None, "alice", "old", older) == path
+    assert path.parent.name == "default"
     assert path.read_text().startswith("new\n")
     assert os.listdir(path.parent) == ["current.md"]
 
@@ -175,8 +177,7 @@ def test_a_folder_is_one_safe_name_for_each_agent(one: str, other: str) -> None:
 
 
 def test_names_that_would_lead_upwards_do_not() -> None:
-    assert [folder_name(name) for name in (None, "bot", "..", ".", "a b", "../x")] == [
-        "default",
+    assert [folder_name(name) for name in ("bot", "..", ".", "a b", "../x")] == [
         "bot",
         "%2E.",
         "%2E",

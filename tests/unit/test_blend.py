@@ -57,7 +57,7 @@ def test_only_what_fits_the_question_is_raised() -> None:
     assert interleave_due(order, near, {4: 1.0}, OPTIONS).tolist() == [0, 1, 2, 3, 4]
     said = lists(whole=[0.8, 0.7, 0.6, 0.5, 0.3], words=[3.0, nan, nan, nan, 2.0])
     assert interleave_due(order, said, {4: 1.0}, OPTIONS).tolist() == [0, 1, 4, 2, 3]
-    bonus = {"asks": ScoreList(np.ones(5, dtype=np.float32), "added")}
+    bonus = {"asks": ScoreList(np.ones(5, dtype=np.float32), "bonus")}
     for nothing in ({}, bonus, lists(whole=[nan] * 5), lists(whole=[0.0] * 5), lists(whole=[-0.2] * 5)):
         assert interleave_due(order, nothing, {4: 1.0}, OPTIONS).tolist() == order.tolist()
     assert interleave_due(order, near, {}, OPTIONS) is order

@@ -86,7 +86,7 @@ def test_what_was_given_stays_as_it_was_given() -> None:
         (lambda b: b.add("x", metadata={"n": float("nan")}), "metadata"),
         (lambda b: b.add("x", metadata=["a"]), "metadata"),
         (lambda b: b.add("x", timestamp="yesterday"), "timestamp"),
-        (lambda b: b.recent(0), "n"),
+        (lambda b: b.recent(0), "limit"),
         (lambda b: b.search(""), "query"),
         (lambda b: b.search("x" * 10_001), "query"),
         (lambda b: b.search("x", limit=0), "limit"),

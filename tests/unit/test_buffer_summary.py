@@ -93,7 +93,7 @@ def test_a_summary_bears_only_the_metadata_that_all_of_its_messages_have() -> No
 
 
 @pytest.mark.parametrize("bad", [ValueError("secret words"), " ", None, 7, "\ud800", ModelUnavailable("away")])
-def test_a_summariser_that_fails_loses_nothing_and_is_told(bad: object, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_summarizer_that_fails_loses_nothing_and_is_told(bad: object, caplog: pytest.LogCaptureFixture) -> None:
     answers: list[object] = [bad, bad, "At last."]
 
     def summarizer(batch: Sequence[Message]) -> str:
@@ -109,9 +109,9 @@ def test_a_summariser_that_fails_loses_nothing_and_is_told(bad: object, caplog: 
     assert buffer.summaries[0].content == summarize_extractive(messages(counted(1, 10)))
     assert [message.content for message in buffer.messages] == counted(21, 61)
     assert len(buffer.notices) == 1
-    assert "summariser failed" in buffer.notices[0]
+    assert "summarizer failed" in buffer.notices[0]
     events = [json.loads(record.getMessage())["event"] for record in caplog.records]
-    assert events == ["summariser_failed"], "said once"
+    assert events == ["summarizer_failed"], "said once"
     assert "secret words" not in caplog.text
     filled(buffer, 10)
     assert (buffer.summaries[-1].content, buffer.notices) == ("At last.", ())
@@ -174,7 +174,7 @@ def test_a_model_may_be_named_and_is_closed_with_the_buffer(tmp_path: Path) -> N
     assert "Closed" in buffer.notices[0]
 
 
-def test_a_summariser_that_would_wait_for_itself_fails_instead() -> None:
+def test_a_summarizer_that_would_wait_for_itself_fails_instead() -> None:
     async def summarizer(batch: Sequence[Message]) -> str:
         return buffer.search("who waits for whom?")[0].message.content  # blocks the loop that it runs on
 

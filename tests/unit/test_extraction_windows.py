@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentmem.core.records import Turn
 from agentmem.extraction.windows import MAX_TOKENS, MAX_TURNS, is_substantive, split_into_windows
-from agentmem.models.protocols import estimate_tokens
+from agentmem.text.tokenizer import estimate_tokens
 
 
 def turn(text: str, number: int = 0, conversation: str = "c", **fields: object) -> Turn:

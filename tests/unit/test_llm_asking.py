@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from agentmem.errors import BudgetExceeded, InvalidModelOutput, ModelUnavailable
-from agentmem.models.protocols import LLMReply, LLMRequest
+from agentmem.models.protocols import MAX_REPLY_BYTES, LLMReply, LLMRequest
 from agentmem.models.structured_llm import (
-    MAX_REPLY_BYTES,
     PRICES,
     Budget,
     Price,

@@ -12,9 +12,10 @@ import pytest
 
 from agentmem.errors import ConfigError
 from agentmem.models import providers
-from agentmem.models.protocols import LLMOptions, LLMReply, LLMRequest, estimate_tokens
+from agentmem.models.protocols import LLMOptions, LLMReply, LLMRequest
 from agentmem.models.registry import list_vendors, open_llm
 from agentmem.models.retry import call_sdk
+from agentmem.text.tokenizer import estimate_tokens
 
 NEW_VENDOR = '''
 """A vendor that somebody adds: it says what it was asked."""

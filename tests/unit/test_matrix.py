@@ -14,9 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agentmem.stores.vectors import matrix as m
-from agentmem.stores.vectors import quantization as p
-from agentmem.stores.vectors import search as n
+from agentmem.stores.vectors import matrix, quantization, search
 
 RNG = np.random.default_rng(7)
 
@@ -26,9 +24,9 @@ def vectors(rows: int, dimensions: int = 96) -> NDArray[np.float16]:
     return np.asarray(drawn / np.linalg.norm(drawn, axis=1)[:, None], dtype=np.float16)
 
 
-def columns(rows: int, first: int = 0) -> m.VectorColumns:
+def columns(rows: int, first: int = 0) -> matrix.VectorColumns:
     every = np.arange(first, first + rows)
-    return m.VectorColumns(
+    return matrix.VectorColumns(
         ids=every + 1,
         ordinals=every,
         parts=np.zeros(rows, dtype=np.int32),
@@ -38,16 +36,18 @@ def columns(rows: int, first: int = 0) -> m.VectorColumns:
     )
 
 
-def filled(halves: NDArray[np.float16], cuts: list[int]) -> m.VectorTable:
-    table = m.VectorTable(halves.shape[1])
+def filled(halves: NDArray[np.float16], cuts: list[int]) -> matrix.VectorTable:
+    table = matrix.VectorTable(halves.shape[1])
     edges = [0, *sorted({min(cut, len(halves)) for cut in cuts} - {0}), len(halves)]
     for start, end in pairwise(edges):
         table.append(columns(end - start, start), halves[start:end])
     return table
 
 
-def scored(view: m.RowsView, probe: p.QuantizedQuery, wanted: NDArray[np.int64] | None, fine: bool) -> p.FixedPoint:
-    return n.concat_scores(m.ScoringThread().run_all(view.build_scoring_tasks(probe, wanted, is_exact=fine)))
+def scored(
+    view: matrix.RowsView, probe: quantization.QuantizedQuery, wanted: NDArray[np.int64] | None, fine: bool
+) -> quantization.FixedPoint:
+    return search.concat_scores(matrix.ScoringThread().run_all(view.build_scoring_tasks(probe, wanted, is_exact=fine)))
 
 
 def cosines(halves: NDArray[np.float16], query: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -62,7 +62,7 @@ def cosines(halves: NDArray[np.float16], query: NDArray[np.float32]) -> NDArray[
 )
 def test_scores_do_not_depend_on_how_rows_came_in(cuts: list[int], wanted: list[int] | None, fine: bool) -> None:
     halves = vectors(1400)
-    probe = p.QuantizedQuery(np.sin(np.arange(96, dtype=np.float32)))
+    probe = quantization.QuantizedQuery(np.sin(np.arange(96, dtype=np.float32)))
     rows = None if wanted is None else np.array(wanted, dtype=np.int64)
     at_once = scored(filled(halves, []).view(), probe, None, fine)
     in_pieces = scored(filled(halves, cuts).view(), probe, rows, fine)
@@ -74,25 +74,30 @@ def test_scores_do_not_depend_on_how_rows_came_in(cuts: list[int], wanted: list[
 
 def test_two_threads_give_what_one_gives() -> None:
     """Also two searches at once, of which one finds the other thread busy, and in a process forked afterwards."""
-    halves, beside = vectors(9000, 16), m.ScoringThread()
-    probe, view = p.QuantizedQuery(np.sin(np.arange(16, dtype=np.float32))), filled(halves, [700, 5000]).view()
+    halves, beside = vectors(9000, 16), matrix.ScoringThread()
+    probe, view = (
+        quantization.QuantizedQuery(np.sin(np.arange(16, dtype=np.float32))),
+        filled(halves, [700, 5000]).view(),
+    )
     names = set[str]()
 
-    def units() -> p.FixedPoint:
-        return n.concat_scores(beside.run_all(view.build_scoring_tasks(probe, None, is_exact=True)))
+    def units() -> quantization.FixedPoint:
+        return search.concat_scores(beside.run_all(view.build_scoring_tasks(probe, None, is_exact=True)))
 
-    def named(sums: m.ScoringTask) -> m.ScoringTask:
-        def reckon() -> p.FixedPoint:
+    def named(sums: matrix.ScoringTask) -> matrix.ScoringTask:
+        def reckon() -> quantization.FixedPoint:
             names.add(threading.current_thread().name)
             return sums.run()
 
-        return m.ScoringTask(sums.cost, reckon)
+        return matrix.ScoringTask(sums.cost, reckon)
 
     at_once = np.concatenate(
         beside.run_all([named(each) for each in view.build_scoring_tasks(probe, None, is_exact=True)])
     )
     assert len(names) == 2
-    np.testing.assert_array_equal(p.score_exact(p.quantize(p.normalize_rows(halves)), probe), at_once)
+    np.testing.assert_array_equal(
+        quantization.score_exact(quantization.quantize(quantization.normalize_rows(halves)), probe), at_once
+    )
     with ThreadPoolExecutor(2) as both:
         for found in both.map(lambda _: units(), range(20)):
             np.testing.assert_array_equal(found, at_once)
@@ -106,12 +111,12 @@ def test_two_threads_give_what_one_gives() -> None:
 def test_both_planes_are_exact_to_a_unit_and_one_is_near(dimensions: int) -> None:
     halves, query = vectors(700, dimensions), RNG.standard_normal(dimensions).astype(np.float32)
     planes, probe, true = (
-        p.quantize(p.normalize_rows(halves)),
-        p.QuantizedQuery(query),
-        cosines(halves, query) * p.FIXED_POINT_SCALE,
+        quantization.quantize(quantization.normalize_rows(halves)),
+        quantization.QuantizedQuery(query),
+        cosines(halves, query) * quantization.FIXED_POINT_SCALE,
     )
-    assert np.abs(p.score_exact(planes, probe) - true).max() < 0.7
-    assert np.abs(p.score_approximate(planes.high, planes.scales, probe) - true).max() < 60
+    assert np.abs(quantization.score_exact(planes, probe) - true).max() < 0.7
+    assert np.abs(quantization.score_approximate(planes.high, planes.scales, probe) - true).max() < 60
 
 
 @pytest.mark.parametrize("dimensions", [1, 5, 384, 16_384])
@@ -120,48 +125,54 @@ def test_sums_are_those_of_whole_numbers(dimensions: int) -> None:
     rows = RNG.integers(-127, 128, (9, dimensions)).astype(np.int8)
     rows[0] = 127
     for query in (np.ones(dimensions, dtype=np.float32), RNG.standard_normal(dimensions).astype(np.float32)):
-        probe = p.QuantizedQuery(query)
+        probe = quantization.QuantizedQuery(query)
         numbers = probe.planes.astype(np.int64)
-        wanted = rows.astype(np.int64) @ (numbers[0] * p.QUERY_BASE + numbers[1])
-        np.testing.assert_array_equal(p._dot_products(rows, probe), wanted)
+        wanted = rows.astype(np.int64) @ (numbers[0] * quantization.QUERY_BASE + numbers[1])
+        np.testing.assert_array_equal(quantization._dot_products(rows, probe), wanted)
     units = np.full((5, dimensions), 1 / np.sqrt(dimensions), dtype=np.float32)
     assert (
-        p.score_exact(p.quantize(units), p.QuantizedQuery(np.ones(dimensions, dtype=np.float32))).tolist()
-        == [p.FIXED_POINT_SCALE] * 5
+        quantization.score_exact(
+            quantization.quantize(units), quantization.QuantizedQuery(np.ones(dimensions, dtype=np.float32))
+        ).tolist()
+        == [quantization.FIXED_POINT_SCALE] * 5
     )
 
 
 def test_zero_vectors_score_zero() -> None:
     planes, probe = (
-        p.quantize(p.normalize_rows(np.zeros((3, 8), dtype=np.float16))),
-        p.QuantizedQuery(np.ones(8, dtype=np.float32)),
+        quantization.quantize(quantization.normalize_rows(np.zeros((3, 8), dtype=np.float16))),
+        quantization.QuantizedQuery(np.ones(8, dtype=np.float32)),
     )
     assert (
-        p.score_exact(planes, probe).tolist()
-        == p.score_approximate(planes.high, planes.scales, probe).tolist()
+        quantization.score_exact(planes, probe).tolist()
+        == quantization.score_approximate(planes.high, planes.scales, probe).tolist()
         == [0, 0, 0]
     )
-    nothing = p.QuantizedQuery(np.zeros(8, dtype=np.float32))
-    assert p.score_exact(p.quantize(p.normalize_rows(vectors(3, 8))), nothing).tolist() == [0, 0, 0]
+    nothing = quantization.QuantizedQuery(np.zeros(8, dtype=np.float32))
+    assert quantization.score_exact(
+        quantization.quantize(quantization.normalize_rows(vectors(3, 8))), nothing
+    ).tolist() == [0, 0, 0]
 
 
 def test_a_probe_of_any_length_points_the_same_way() -> None:
     query = RNG.standard_normal(96).astype(np.float32)
-    planes = p.quantize(p.normalize_rows(vectors(50)))
-    wanted = p.score_exact(planes, p.QuantizedQuery(query))
+    planes = quantization.quantize(quantization.normalize_rows(vectors(50)))
+    wanted = quantization.score_exact(planes, quantization.QuantizedQuery(query))
     for length in (1e-30, 1e-3, 1e30):
-        np.testing.assert_array_equal(p.score_exact(planes, p.QuantizedQuery(query * np.float32(length))), wanted)
+        np.testing.assert_array_equal(
+            quantization.score_exact(planes, quantization.QuantizedQuery(query * np.float32(length))), wanted
+        )
 
 
 def test_nothing_is_moved_when_a_table_grows() -> None:
-    table = m.VectorTable(8)
+    table = matrix.VectorTable(8)
     table.append(columns(300), vectors(300, 8))
     first, held = table.blocks[0].high, table.view()
     table.append(columns(20_000, 300), vectors(20_000, 8))
     assert table.blocks[0].high is first
     assert held.starts[-1] == 300
     assert table.view().starts[-1] == table.count == 20_300
-    assert max(chunk.capacity for chunk in table.blocks) == m.MAX_BLOCK_ROWS
+    assert max(chunk.capacity for chunk in table.blocks) == matrix.MAX_BLOCK_ROWS
 
 
 def test_rows_taken_out_are_left_out_and_overwritten() -> None:
@@ -177,7 +188,7 @@ def test_rows_taken_out_are_left_out_and_overwritten() -> None:
 
 def test_ties_at_the_cut_are_rescored_together_or_not_at_all() -> None:
     def chosen(units: list[int], best: int, approximate: list[bool] | None = None) -> list[int]:
-        return n.select_for_rescore(
+        return search.select_for_rescore(
             np.array(units, dtype=np.int32), np.array(approximate or [True] * len(units)), best
         ).tolist()
 
@@ -188,12 +199,14 @@ def test_ties_at_the_cut_are_rescored_together_or_not_at_all() -> None:
 
 
 def test_best_come_first_and_equal_ones_in_order() -> None:
-    assert n.top_k_rows(np.array([5, 9, 5, 9, 1], dtype=np.int32), 3).tolist() == [1, 3, 0]
-    assert n.top_k_rows(np.array([1, 2], dtype=np.int32), 0).tolist() == []
+    assert search.top_k_rows(np.array([5, 9, 5, 9, 1], dtype=np.int32), 3).tolist() == [1, 3, 0]
+    assert search.top_k_rows(np.array([1, 2], dtype=np.int32), 0).tolist() == []
 
 
-def laid(whole: list[int], sentences: list[tuple[int, int]], before: m.RowOrders | None = None) -> m.RowOrders:
-    def table(places: list[tuple[int, int]], taken: int) -> tuple[NDArray[np.int64], m.VectorColumns]:
+def laid(
+    whole: list[int], sentences: list[tuple[int, int]], before: matrix.RowOrders | None = None
+) -> matrix.RowOrders:
+    def table(places: list[tuple[int, int]], taken: int) -> tuple[NDArray[np.int64], matrix.VectorColumns]:
         ordinals, parts = [ordinal for ordinal, _ in places], [part for _, part in places]
         made = columns(len(places))._replace(
             ordinals=np.array(ordinals, dtype=np.int64), parts=np.array(parts, dtype=np.int32)
@@ -201,10 +214,10 @@ def laid(whole: list[int], sentences: list[tuple[int, int]], before: m.RowOrders
         return taken + np.arange(len(places)), made
 
     taken = (0, 0) if before is None else (len(before[0].rows), int((before[1].rows >= 0).sum()))
-    return m.build_orders(table([(ordinal, 0) for ordinal in whole], taken[0]), table(sentences, taken[1]), before)
+    return matrix.build_orders(table([(ordinal, 0) for ordinal in whole], taken[0]), table(sentences, taken[1]), before)
 
 
-def places(layout: m.RowOrder) -> list[tuple[int, int, int]]:
+def places(layout: matrix.RowOrder) -> list[tuple[int, int, int]]:
     return list(zip(layout.columns.ordinals.tolist(), layout.columns.parts.tolist(), layout.rows.tolist(), strict=True))
 
 
@@ -227,15 +240,15 @@ def test_a_layout_that_grew_is_as_one_made_at_once(records: list[tuple[int, int]
     assert [places(each) for each in grown] == [places(each) for each in laid(*given_up_to(records))]
 
 
-def matrix_of(rows: int) -> m.UserMatrix:
-    made = m.UserMatrix(96)
+def matrix_of(rows: int) -> matrix.UserMatrix:
+    made = matrix.UserMatrix(96)
     made.append(columns(rows), vectors(rows), np.ones(rows, dtype=np.bool_))
     return made
 
 
 def test_the_cache_keeps_to_its_budget() -> None:
     one = matrix_of(100).size_bytes
-    cache = m.MatrixCache(one * 2)
+    cache = matrix.MatrixCache(one * 2)
     for user_id in ("a", "b", "a", "c"):
         cache.get_or_create(user_id, lambda: matrix_of(100))
         cache.evict(user_id)

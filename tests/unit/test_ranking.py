@@ -99,7 +99,7 @@ def test_fuse_takes_the_mean_of_scaled_lists_and_adds_the_others() -> None:
     lists = {
         "words": ScoreList(column(0, 5, 10)),
         "whole": ScoreList(column(1, 0, 0)),
-        "speaker": ScoreList(column(0, 0.25, np.nan), "added"),
+        "speaker": ScoreList(column(0, 0.25, np.nan), "bonus"),
     }
     fused = fuse(lists, np.array([True, True, True]), every(3))
     assert fused.scores == pytest.approx([0.5, 0.5, 0.5])

@@ -50,7 +50,7 @@ async def test_a_technique_dropped_in_as_one_file_is_found_and_used(memory: Asyn
         "from agentmem.recall.technique import TechniqueOptions as Base; from agentmem.core.ranking import ScoreList\n"
         "class Options(Base):\n    size: float = 1.0\n"
         "async def search(query, memory, options):\n"
-        "    return {'latest': ScoreList((options.size * memory.columns.position).astype(np.float32), 'added')}\n"
+        "    return {'latest': ScoreList((options.size * memory.columns.position).astype(np.float32), 'bonus')}\n"
     )
     await store_lines(memory, "Ann: I play the cello.", "Ann: Nothing.")
     layer = build_recall_layer(memory, dropped_in={"size": 9.0})
@@ -172,7 +172,7 @@ async def test_a_late_technique_is_left_out_unless_ids_are_seeded(memory: AsyncA
         "from agentmem.core.ranking import ScoreList\n"
         "async def search(query, memory, options):\n"
         "    await asyncio.sleep(0.05)\n"
-        "    return {'slow': ScoreList(np.ones(memory.columns.size, dtype=np.float32), 'added')}\n"
+        "    return {'slow': ScoreList(np.ones(memory.columns.size, dtype=np.float32), 'bonus')}\n"
     )
     await store_lines(memory, "Ann: I play the cello.")
     source = SimpleNamespace(

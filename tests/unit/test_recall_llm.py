@@ -104,7 +104,7 @@ async def test_other_words_are_searched_as_the_settings_say(memory: AsyncAgentMe
     alone = {"before": 0, "answer": 0, "after": 0}
     plain, apart = await found(), await found(keyword=alone, vector={**alone, "near": 0})
     assert max(apart.values()) == 1.0
-    assert sum(apart.values()) < sum(plain.values())  # neighbours of what was found no longer inherit from it
+    assert sum(apart.values()) < sum(plain.values())  # neighbors of what was found no longer inherit from it
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Neighbours, what is kept of them between recalls, and the prior of conversations."""
+"""Neighbors, what is kept of them between recalls, and the prior of conversations."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def test_blocks_are_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.syspath_prepend(str(tmp_path))
     assert dict(load_templates("queries", "two.sql")) == {"x": "SELECT 1", "y": "SELECT ';'"}
     with pytest.raises(ValueError, match="twice"):
-        load_templates("queries", "twice.sql")
+        dict(load_templates("queries", "twice.sql"))
 
 
 def test_the_file_system_of_a_folder_is_read_from_the_mounts(tmp_path: Path) -> None:

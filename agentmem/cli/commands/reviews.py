@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agentmem.facade.async_memory import AsyncAgentMemory
 
 REVIEW_TOPICS = ("ungrounded", "doubtful", "contradiction", "correction", "same_entity", "same_fact")
-MAX_SHOWN_TURNS = 3  # turns shown with a review
+MAX_SHOWN_TURNS = 3
 NAMED_RECORD_KINDS = ("Fact", "Entity", "Turn", "Edge")  # what a review may name
 
 

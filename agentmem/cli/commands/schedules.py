@@ -43,7 +43,7 @@ def schedules_command(cli: CliContext, **options: Any) -> None:
     \b
     Examples:
       agentmem schedules
-      agentmem schedules --add summary --cron "0 9 * * *" --timezone Europe/Oslo --prompt "Summarise yesterday"
+      agentmem schedules --add summary --cron "0 9 * * *" --timezone Europe/Oslo --prompt "Summarize yesterday"
       agentmem schedules --add pulse --every 300
       agentmem schedules --pause summary
       agentmem schedules --due --json

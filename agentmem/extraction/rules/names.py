@@ -95,7 +95,7 @@ class NameMention:
 
 @dataclass(frozen=True, slots=True)
 class KinMention:
-    """A relative, friend or pet that the speaker names; `quote` is at `start:end` of the turn."""
+    """A relative, friend or pet that the speaker names; its words are at `start:end` of the turn."""
 
     name: str
     relation: str

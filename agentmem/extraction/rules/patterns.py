@@ -103,7 +103,7 @@ _POSSESSIVE_RULES = (
 
 
 def match_possessive(statement: str) -> StatementReading | None:
-    """What a statement says that begins with what is the speaker's: a name, a favourite, a goal, a relative."""
+    """What a statement says that begins with what is the speaker's: a name, a favorite, a goal, a relative."""
     for pattern, make in _POSSESSIVE_RULES:
         if found := pattern.match(statement):
             reading = make(found)

@@ -146,7 +146,7 @@ def parse_habit(match: re.Match[str]) -> StatementReading | None:
 
 
 def parse_favorite(match: re.Match[str]) -> StatementReading | None:
-    """ "My favourite X is Y"; there is one Y for each X."""
+    """ "My favorite X is Y"; there is one Y for each X."""
     value, what = match["rest"].strip(), to_third_person(match["what"].strip())
     value = re.sub(r"^(?:definitely|probably|still|now) ", "", value)
     if not is_standalone(value) or not is_standalone(what) or re.match(r"(?:when|the way|to see|always|from)\b", value):

@@ -110,14 +110,14 @@ async def _read_last_turn_times(work: DueRecordsRun, conversations: Sequence[Con
 async def _forget_entities(work: DueRecordsRun, entities: Sequence[Entity]) -> None:
     if not entities:
         return
-    used, laws = await work.read_usage(entities), work.engine.settings
-    dues = {each.id: next_due(each, used.get(each.key), work.now, laws) for each in entities}
+    used, settings = await work.read_usage(entities), work.engine.settings
+    dues = {each.id: next_due(each, used.get(each.key), work.now, settings) for each in entities}
     faded = [each for each in entities if is_due(dues[each.id], CLEANUP, work.now)]
     names = {each.id for each in faded}
     await work.reschedule([each for each in entities if each.id not in names])
     known = await _find_referenced(work, faded)
     kept = [each for each in faded if each.id in known or each.type.casefold() in PROTECTED_ENTITY_TYPES]
-    every = max(timedelta(days=laws.retention.entity_days), timedelta(days=1))
+    every = max(timedelta(days=settings.retention.entity_days), timedelta(days=1))
     await work.set_due_dates([DueDate(*each.key, dues[each.id].next_check(work.now, every), CLEANUP) for each in kept])
     if kept:
         work.report.add_counts(kept=len(kept))
@@ -125,7 +125,7 @@ async def _forget_entities(work: DueRecordsRun, entities: Sequence[Entity]) -> N
     forgotten = []
     for each in (entity for entity in faded if entity.id in gone):
         since = decay_start(each, used.get(each.key))
-        left = salience_now(each.salience, since, work.now, laws.decay)
+        left = salience_now(each.salience, since, work.now, settings.decay)
         reason = f"salience {left:.3f}, unused for {(work.now - since).days} days, and no fact names it"
         forgotten.append(
             each.model_copy(update={"status": Status.FORGOTTEN, "superseded_at": work.now, "reason": reason})
@@ -157,11 +157,11 @@ async def _find_referenced(work: DueRecordsRun, entities: Sequence[Entity]) -> s
 async def _archive_facts(work: DueRecordsRun, facts: Sequence[Fact]) -> None:
     if not facts:
         return
-    used, laws = await work.read_usage(facts), work.engine.settings
-    old = [each for each in facts if is_due(next_due(each, used.get(each.key), work.now, laws), CLEANUP, work.now)]
+    used, settings = await work.read_usage(facts), work.engine.settings
+    old = [each for each in facts if is_due(next_due(each, used.get(each.key), work.now, settings), CLEANUP, work.now)]
     gone = {each.id for each in old}
     await work.reschedule([each for each in facts if each.id not in gone])
-    days = laws.retention.ltm_retention_days or 0
+    days = settings.retention.ltm_retention_days or 0
     reason = f"neither recorded nor used for {days:g} days"
     await work.write_records(
         "archived", [each.model_copy(update={"status": Status.ARCHIVED, "reason": reason}) for each in old]

@@ -17,7 +17,7 @@ from agentmem.core.changes import Change, JournalEntry, WriteAttempt
 from agentmem.core.clock import Stopwatch, derive_id
 from agentmem.core.columns import MAX_TIME, Bools, Ints, RecordColumns
 from agentmem.core.records import Conversation, Fact, Review, Turn, build_record
-from agentmem.core.scope import Scope
+from agentmem.core.scope import Scope, channel_scope
 from agentmem.core.telemetry import INFO, WARNING, log_event
 from agentmem.core.truth_maintenance import StaleReason, find_stale, invalid_since
 from agentmem.engine.engine import Engine
@@ -50,7 +50,7 @@ MAX_TURNS_PER_CONVERSATION = 600  # turns of one conversation that are read befo
 
 @dataclass(frozen=True, slots=True)
 class PendingConversation:
-    """A conversation in one channel with turns to extract: their slots in order of position, and those just before."""
+    """A conversation in one channel: ordinals of the turns to extract, in order, and of those just before them."""
 
     conversation_id: str
     channel: str
@@ -106,7 +106,7 @@ def _pending_turns_mask(columns: RecordColumns) -> Bools:
 
 
 def _split_by_conversation(columns: RecordColumns, order: Ints) -> Sequence[Ints]:
-    """Slots in order, cut where channel or conversation change."""
+    """Ordinals in order, cut where channel or conversation change."""
     if not len(order):
         return []
     same = (columns.channel[order[1:]] == columns.channel[order[:-1]]) & (
@@ -133,9 +133,8 @@ async def request_stale_reviews(engine: Engine, scope: Scope, report: JobReport)
     for name, why in found.items():
         by_channel.setdefault(facts[name].channel, []).append(_build_review(scope.user_id, facts[name], why))
     for channel, reviews in by_channel.items():
-        agent = channel.removeprefix("_self_") if channel.startswith("_self_") else None
         try:
-            entry = await _write_reviews(engine, Scope(scope.user_id, channel, agent), reviews, facts)
+            entry = await _write_reviews(engine, channel_scope(scope.user_id, channel), reviews, facts)
         except Conflict as error:  # others write without a pause: the next run asks
             report.notes.append(str(error))
             continue
@@ -281,13 +280,16 @@ class _ConsolidateRun:
 
     async def _process_conversation(self, pending: PendingConversation) -> bool:
         """Read what waits in one conversation; whether any of it was worth reading."""
-        seat, name = MemoryContext(self.engine, self._scope_of(pending)), f"conversation {pending.conversation_id!r}"
+        context = MemoryContext(
+            self.engine, channel_scope(self.scope.user_id, pending.channel, pending.conversation_id)
+        )
+        name = f"conversation {pending.conversation_id!r}"
         try:
             async with (
-                hold_lease(self.engine, _lease_name(seat.scope), name) as fence,
-                publish_lock(self.engine, seat.scope),
+                hold_lease(self.engine, _lease_name(context.scope), name) as fence,
+                publish_lock(self.engine, context.scope),
             ):
-                desk = _LeasedConversation(seat, fence)
+                leased = _LeasedConversation(context, fence)
                 # Who had it before may have read some of it since we looked.
                 left = [
                     each
@@ -303,9 +305,9 @@ class _ConsolidateRun:
                 if self.options.dry_run:
                     self._preview(turns)
                 elif worth:
-                    await self._process_windows(desk, turns, before)
+                    await self._process_windows(leased, turns, before)
                 else:
-                    await self._mark_skipped(desk, turns)
+                    await self._mark_skipped(leased, turns)
         except LeaseLost as error:
             self.report.notes.append(str(error))
             return False
@@ -327,7 +329,7 @@ class _ConsolidateRun:
     async def _process_window(
         self, leased: _LeasedConversation, turns: Sequence[Turn], context_turns: Sequence[Turn], *, last: bool
     ) -> bool:
-        """Read one window and settle it; whether something of it failed."""
+        """Read one window and reconcile it; whether something of it failed."""
         known, people = CandidateRetriever(leased.context), (*context_turns, *turns)
         window = Window(
             conversation_id=turns[0].conversation_id,
@@ -353,13 +355,15 @@ class _ConsolidateRun:
     async def _reconcile(
         self, leased: _LeasedConversation, window: Window, draft: ExtractionDraft, *, last: bool
     ) -> None:
-        settling = Reconciler(
+        reconciler = Reconciler(
             leased.context, window, draft, self.extractor, by_rules=self.llm is None, classifier=self.classifier
         )
-        operation_id = await self._write(leased, settling, last=last)
+        operation_id = await self._write(leased, reconciler, last=last)
         if operation_id:
             self.report.operation_ids.append(operation_id)
-            self.report.add_counts(turns=len(window.turns), **{kind.lower(): n for kind, n in settling.counts.items()})
+            self.report.add_counts(
+                turns=len(window.turns), **{kind.lower(): n for kind, n in reconciler.counts.items()}
+            )
         self.report.notes += draft.notes
 
     async def _extract(self, window: Window) -> ExtractionResult:
@@ -428,14 +432,6 @@ class _ConsolidateRun:
         for window in split_into_windows(turns):
             worth = any(is_substantive(turn) for turn in window)
             self.report.add_counts(**{"turns" if worth else "skipped": len(window), "windows": int(worth)})
-
-    # -- who works
-
-    def _scope_of(self, pending: PendingConversation) -> Scope:
-        """Writes go where the turns are; an agent's private channel is the agent's."""
-        own = pending.channel.startswith("_self_")
-        agent = pending.channel.removeprefix("_self_") if own else None
-        return Scope(self.scope.user_id, pending.channel, agent, pending.conversation_id)
 
     async def _read_turns(self, ordinals: Sequence[int]) -> list[Turn]:
         found = await self.engine.log.read_by_ordinal(list(ordinals), self.scope) if ordinals else []

@@ -17,7 +17,7 @@ from agentmem.core.clock import Stopwatch
 from agentmem.core.columns import MAX_TIME, Ints, RecordColumns
 from agentmem.core.procedural_records import Procedure
 from agentmem.core.records import Turn
-from agentmem.core.scope import Scope
+from agentmem.core.scope import Scope, channel_scope
 from agentmem.core.telemetry import INFO, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, InvalidRecord, LeaseLost
@@ -120,9 +120,9 @@ class _DistillProceduresRun:
         if fence is None:
             self.report.add_counts(orders=len(instructions))
             return
-        agent = turn.channel.removeprefix("_self_") if turn.channel.startswith("_self_") else None
-        seat = MemoryContext(self.engine, Scope(self.scope.user_id, turn.channel, agent, turn.conversation_id))
-        procedural, options = ProceduralMemory(seat), self.engine.settings.procedural
+        scope = channel_scope(self.scope.user_id, turn.channel, turn.conversation_id)
+        context = MemoryContext(self.engine, scope)
+        procedural, options = ProceduralMemory(context), self.engine.settings.procedural
         alike = await procedural.find_similar([order.instruction or turn.content for order in instructions])
         before = _earlier_turn_ids(columns, turn)
         asked = [
@@ -131,7 +131,7 @@ class _DistillProceduresRun:
         ]
 
         async def make(write: WriteAttempt) -> Change | None:
-            current = await self.engine.log.read_records("Turn", [turn.id], seat.scope)
+            current = await self.engine.log.read_records("Turn", [turn.id], context.scope)
             if not current or current[0].superseded_at is not None:
                 return None
             expects = {current[0].key: current[0].seq}
@@ -140,7 +140,7 @@ class _DistillProceduresRun:
 
         try:
             entry = await self.engine.write(
-                seat.scope,
+                context.scope,
                 NAME,
                 make,
                 kind="Procedure",
@@ -178,7 +178,7 @@ def _extract_all(turns: Sequence[Turn]) -> list[TurnInstructions]:
 
 
 def _turn_ordinals_after(columns: RecordColumns, seq: int) -> Ints:
-    """Slots of the current turns stored beyond a journal position, in this order."""
+    """Ordinals of the current turns stored beyond a journal position, in this order."""
     mask = (
         (columns.kind == columns.kinds.find_code("Turn")) & (columns.superseded_at == MAX_TIME) & (columns.seqs > seq)
     )

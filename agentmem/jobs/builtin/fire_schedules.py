@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from agentmem.core.procedural_records import Schedule
 from agentmem.core.redaction import failure_reason
-from agentmem.core.scope import Scope
+from agentmem.core.scope import Scope, agent_of_channel
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError
@@ -65,9 +65,8 @@ class _ScheduleDelivery:
 
     async def deliver_one(self, schedule: Schedule) -> None:
         """Take on a run, hand it over, and report it as done, or as failed."""
-        own = schedule.channel.startswith("_self_")
-        agent = schedule.channel.removeprefix("_self_") if own else schedule.agent_id
-        scope = Scope(schedule.user_id, schedule.channel, agent)
+        agent_id = agent_of_channel(schedule.channel) or schedule.agent_id
+        scope = Scope(schedule.user_id, schedule.channel, agent_id)
         schedules = Schedules(MemoryContext(self.engine, scope))
         async with self.semaphore:
             if is_lost(schedule, self.engine.clock.now()):
@@ -102,8 +101,7 @@ class _ScheduleDelivery:
             error=reason,
             metadata={"ids": [schedule.id], "due_at": due},
         )
-        if row is not None:
-            await self.engine.log.write_audit([row])
+        await self.engine.write_audit(row)
 
 
 async def deliver(engine: Engine, scope: Scope, schedule: Schedule) -> None:

@@ -41,22 +41,22 @@ async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobRepo
 
 async def _collect_page(work: DueRecordsRun, records: Sequence[Record]) -> list[Record]:
     """Collect what faded; what did not is returned."""
-    used, laws = await work.read_usage(records), work.engine.settings
+    used, settings = await work.read_usage(records), work.engine.settings
     faded, others = list[Fact](), list[Record]()
-    dues = {record.key: next_due(record, used.get(record.key), work.now, laws) for record in records}
+    dues = {record.key: next_due(record, used.get(record.key), work.now, settings) for record in records}
     for record in records:
         if isinstance(record, Fact) and is_due(dues[record.key], GC, work.now):
             faded.append(record)
         else:
             others.append(record)
     needed = await _find_protected(work, faded)
-    every = timedelta(days=laws.decay.half_life_days)
+    every = timedelta(days=settings.decay.half_life_days)
     spared = [fact for fact in faded if fact.id in needed]
     for fact in spared:
         work.add_note("spared", fact, f"the open goal {needed[fact.id]!r} may need it")
     await work.set_due_dates([DueDate(*fact.key, dues[fact.key].next_check(work.now, every), GC) for fact in spared])
     faded = [_add_reason(fact, used, work) for fact in faded if fact.id not in needed]
-    if laws.decay.forget == "delete":
+    if settings.decay.forget == "delete":
         await _delete(work, faded)
     else:
         await work.write_records("archived", [fact.model_copy(update={"status": Status.ARCHIVED}) for fact in faded])
@@ -102,9 +102,9 @@ async def _delete(work: DueRecordsRun, facts: Sequence[Fact]) -> None:
         if not work.report.dry_run:
             if not await _is_still_faded(work, fact):
                 continue
-            seat = context_for(work.engine, work.scope, fact.channel)
+            context = context_for(work.engine, work.scope, fact.channel)
             try:
-                receipt = await Erasure(seat).erase_if_unchanged(fact, fence=work.fence)
+                receipt = await Erasure(context).erase_if_unchanged(fact, fence=work.fence)
             except (Conflict, NotFound):
                 continue
             work.report.operation_ids.append(receipt.operation_id)

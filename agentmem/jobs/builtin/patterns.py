@@ -16,7 +16,7 @@ from agentmem.core.clock import Stopwatch
 from agentmem.core.columns import MAX_TIME, Bools, Ints, RecordColumns
 from agentmem.core.procedural_records import Outcome, Strategy, Tool, ToolInvocation
 from agentmem.core.records import Conversation, Turn, build_record
-from agentmem.core.scope import GLOBAL, Scope
+from agentmem.core.scope import GLOBAL, Scope, channel_scope
 from agentmem.core.telemetry import INFO, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, InvalidRecord, LeaseLost, NotFound
@@ -134,13 +134,12 @@ def _reset_counts(tool: Tool) -> Tool:
 async def _write_tools(
     engine: Engine, scope: Scope, channel: str, tools: list[Tool], stored_tools: Mapping[str, Tool], fence: int
 ) -> None:
-    agent = channel.removeprefix("_self_") if channel.startswith("_self_") else None
     expects = {tool.key: stored_tools[tool.id].seq if tool.id in stored_tools else None for tool in tools}
 
     async def make(write: WriteAttempt) -> Change:
         return write.build_change(*tools, expected_versions=expects)
 
-    await engine.write(Scope(scope.user_id, channel or GLOBAL, agent), "patterns", make, kind="Tool", fence=fence)
+    await engine.write(channel_scope(scope.user_id, channel or GLOBAL), "patterns", make, kind="Tool", fence=fence)
 
 
 async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
@@ -200,10 +199,8 @@ class _PatternsRun:
         self.report.pending += max(0, len(waiting) - self.options.limit)
 
     async def _learn_from(self, outcome: Outcome, fence: int) -> None:
-        own = outcome.channel.startswith("_self_")
-        agent = outcome.channel.removeprefix("_self_") if own else None
-        scope = Scope(self.scope.user_id, outcome.channel, agent, outcome.conversation_id or None)
-        seat, proposal = MemoryContext(self.engine, scope), await self._propose_strategy(outcome, scope)
+        scope = channel_scope(self.scope.user_id, outcome.channel, outcome.conversation_id or None)
+        context, proposal = MemoryContext(self.engine, scope), await self._propose_strategy(outcome, scope)
         said: list[str] = []
 
         async def make(write: WriteAttempt) -> Change | None:
@@ -211,7 +208,7 @@ class _PatternsRun:
             found = await self.engine.log.read_records("Outcome", [outcome.id], scope)
             if not found or not isinstance(found[0], Outcome) or found[0].learned or found[0].superseded_at:
                 return None
-            change = await self._build_change(write, seat, found[0], proposal, said)
+            change = await self._build_change(write, context, found[0], proposal, said)
             return await self._mark_learned(change, found[0])
 
         entry = await self.engine.write(scope, NAME, make, kind="Strategy", fence=fence)

@@ -76,9 +76,9 @@ class _PromoteRun:
 
     async def promote_fact(self, fact: Fact, usage: RecordUsage | None) -> None:
         """Promote a fact as far as it deserves, and note when it is due next."""
-        laws = self.engine.settings
+        settings = self.engine.settings
         lasting, everywhere = (
-            self._is_reached(since(fact, usage, laws))
+            self._is_reached(since(fact, usage, settings))
             for since in (promotable_to_long_since, promotable_to_global_since)
         )
         if (lasting or everywhere) and await self._was_undone(fact):

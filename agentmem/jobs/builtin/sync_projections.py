@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from agentmem.core.clock import Stopwatch
 from agentmem.core.scope import Operator, Scope
-from agentmem.core.telemetry import INFO, log_event
+from agentmem.core.telemetry import INFO, ProgressCallback, log_event, no_progress
 from agentmem.engine.engine import Engine
 from agentmem.engine.graph_projection import GraphProjection
 from agentmem.engine.graph_vectors import GraphVectorProjection
@@ -33,7 +33,6 @@ USER_BATCH_SIZE = 100
 MAX_CONCURRENT_USERS = 2  # users whose texts are embedded at the same time
 COMPARE_INTERVAL_SECONDS = 600.0  # seconds between comparisons of the graph itself with the journals
 MAX_BACKOFF_SECONDS = 30.0
-ProgressCallback = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ async def sync_projections(engine: Engine, progress: ProgressCallback | None = N
     What cannot be applied now, because the graph or a model is away, waits for the next pass.
     """
     engine.check_open()
-    watch, work = Stopwatch(engine.clock), _SyncPass(engine, progress or _no_progress)
+    watch, work = Stopwatch(engine.clock), _SyncPass(engine, progress or no_progress)
     async with _hold_lease(engine):
         await work.compare_watermarks()
         await work.run()
@@ -83,7 +82,7 @@ async def sync_until_stopped(
     rest, compared = idle_seconds, float("-inf")
     now = asyncio.get_running_loop().time
     while not stop.is_set():
-        work = _SyncPass(engine, _no_progress)
+        work = _SyncPass(engine, no_progress)
         try:
             async with _hold_lease(engine):
                 if now() - compared > COMPARE_INTERVAL_SECONDS:
@@ -108,10 +107,6 @@ async def _pause(stop: asyncio.Event, seconds: float) -> None:
             await stop.wait()
     except TimeoutError:
         return
-
-
-def _no_progress(stage: str, done: int, total: int) -> None:
-    """For callers who do not watch."""
 
 
 @asynccontextmanager

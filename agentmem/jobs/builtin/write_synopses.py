@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from agentmem.core.clock import Stopwatch
 from agentmem.core.columns import RecordColumns
 from agentmem.core.records import Synopsis, SynopsisSection
-from agentmem.core.scope import Scope
+from agentmem.core.scope import Scope, channel_scope
 from agentmem.core.telemetry import INFO, WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import BudgetExceeded, Conflict, InvalidModelOutput, LeaseLost, ModelUnavailable
@@ -21,7 +21,6 @@ from agentmem.memory.context import MemoryContext
 from agentmem.memory.synopsis import (
     SECTIONS,
     assemble_sections,
-    channel_scope,
     find_stored_synopsis,
     is_fresh,
     split_token_budget,
@@ -139,7 +138,7 @@ class _WriteSynopsesRun:
                 self.report.pending += 1
 
     async def _write_synopsis(self, stale: _StaleSynopsis, fence: int) -> None:
-        scope = channel_scope(self.scope.user_id, stale.channel)
+        scope = channel_scope(self.scope.user_id, stale.channel).with_channels([stale.channel])
         columns, now = await self._read_columns()
         seen = take_snapshot(columns, stale.channel, now)
         material = await read_sources(self.engine, scope, columns, seen)

@@ -100,7 +100,7 @@ class Procedures:
         *,
         threshold: int,
     ) -> Change:
-        """The Change that takes in what was asked for, in this order, in the channel of the seat.
+        """The Change that takes in what was asked for, in this order, in the channel of the context.
 
         What was asked for `threshold` times, or as a standing order, is in force; with 0 nobody's word is enough.
         """
@@ -132,8 +132,7 @@ class Procedures:
         self, procedure_id: str, operation: str, status: str, reason: str, idempotency_key: str | None
     ) -> Procedure:
         async def make(write: WriteAttempt) -> Change | None:
-            known = await self._context.get_one("Procedure", procedure_id)
-            assert isinstance(known, Procedure)
+            known = await self._context.get_one(Procedure, procedure_id)
             if known.status is Status.FORGOTTEN:
                 raise InvalidRecord(f"procedure {procedure_id!r} was forgotten; restore it first", field="procedure_id")
             if known.procedure_status == status:
@@ -160,7 +159,7 @@ class Procedures:
         return get_written_record(entry, Procedure) if entry is not None else found[-1]
 
     async def find_similar(self, instructions: Sequence[str]) -> list[dict[str, float]]:
-        """Cosines of each instruction with the procedures of the seat's channel, by id; empty without a model."""
+        """Cosines of each instruction with the procedures of the context's channel, by id; empty without a model."""
         engine, scope = self._context.engine, self._context.scope.with_channels([self._context.scope.channel])
         if not instructions or not engine.vector_projections:
             return [{} for _ in instructions]

@@ -50,7 +50,7 @@ class StrategyMatch:
 
 
 def strategy_hash(description: str, tool_sequence: Sequence[str]) -> str:
-    """What two strategies share that are one: the normalised description and the tools in their order."""
+    """What two strategies share that are one: the normalized description and the tools in their order."""
     text = "\x1f".join((normalize_claim(description), *tool_sequence))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -187,8 +187,8 @@ class Strategies:
 
     async def get_strategy(self, strategy_id: str) -> Strategy:
         """The current strategy of this id; NotFound when this scope has none, or it was forgotten."""
-        found = await self._context.get_one("Strategy", strategy_id)
-        if not isinstance(found, Strategy) or found.superseded_at is not None:
+        found = await self._context.get_one(Strategy, strategy_id)
+        if found.superseded_at is not None:
             raise NotFound(f"strategy {strategy_id!r} was forgotten; restore it first")
         return found
 
@@ -246,7 +246,7 @@ class Strategies:
         return sorted(found, key=lambda item: (-item.score, -item.relevance, item.strategy.id))
 
     async def _score_by_vector(self, task: str, ordinals: set[int]) -> dict[int, float] | None:
-        """Cosines with the task by slot; None without an embedder that answers."""
+        """Cosines with the task by ordinal; None without an embedder that answers."""
         if not (served := self._context.engine.vector_projections):
             return None
         try:
@@ -259,7 +259,7 @@ class Strategies:
         return {ordinal: score for ordinal, score in pairs if ordinal in ordinals}
 
     async def _score_by_terms(self, task: str, ordinals: set[int]) -> dict[int, float]:
-        """The share of the task's words that each strategy has, by slot."""
+        """The share of the task's words that each strategy has, by ordinal."""
         words = list(dict.fromkeys(tokenize(task)))
         matched = await self._context.engine.log.match(words, self._context.scope) if words else {}
         having = {word: ordinals & set(matched[word].ordinals.tolist()) if word in matched else set() for word in words}

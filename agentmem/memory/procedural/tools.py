@@ -18,7 +18,7 @@ from agentmem.core.clock import derive_id
 from agentmem.core.procedural_records import Tool, ToolInvocation
 from agentmem.core.record import Key
 from agentmem.core.records import Conversation, Turn, build_record
-from agentmem.core.scope import GLOBAL, check_identifier
+from agentmem.core.scope import GLOBAL, check_identifier, is_self_channel
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext, get_written_record
 
@@ -129,13 +129,13 @@ def tool_id(name: str, channel: str) -> str:
 
     It does not depend on the user, so that it is the same after an import under another name.
     """
-    own = (channel,) if channel.startswith("_self_") else ()
+    own = (channel,) if is_self_channel(channel) else ()
     return derive_id("Tool", name, *own)
 
 
 def build_tool(name: str, channel: str) -> Tool:
     """The tool as it is when it is first called."""
-    home = channel if channel.startswith("_self_") else GLOBAL
+    home = channel if is_self_channel(channel) else GLOBAL
     return build_record(Tool, id=tool_id(name, channel), channel=home, name=check_identifier(name, "tool_name"))
 
 
@@ -226,8 +226,7 @@ class Tools:
         """The call in its conversation and at its turn, and what the write expects of these."""
         if draft.turn_id:
             (turn_id,), expects = await self._context.resolve_existing_ids("turn_id", "Turn", [draft.turn_id])
-            turn = await self._context.get_one("Turn", turn_id)
-            assert isinstance(turn, Turn)
+            turn = await self._context.get_one(Turn, turn_id)
             if draft.conversation_id not in ("", turn.conversation_id):
                 raise InvalidRecord(
                     f"conversation_id: turn {turn.id!r} stands in conversation {turn.conversation_id!r}",

@@ -46,7 +46,7 @@ class Entities:
         draft = draft.model_copy(update={"slug": slugify(draft.name)})
 
         async def make(write: WriteAttempt) -> Change | None:
-            named = await self._resolve_own_id(draft)
+            named = await self._context.with_own_id(draft)
             known = await self._find_existing(named)
             if known is None:
                 stamp = {
@@ -73,15 +73,6 @@ class Entities:
             request_hash=hash_request(**fields),
         )
         return get_written_record(entry, Entity) if entry is not None else found[-1]
-
-    async def _resolve_own_id(self, draft: Entity) -> Entity:
-        """Return the draft under the id to store it by: an alias where its own is taken in a channel not readable."""
-        found = (
-            await self._context.engine.log.read_records("Entity", [draft.id], self._context.scope) if draft.id else []
-        )
-        if all(record.channel in self._context.scope.readable_channels() for record in found):
-            return draft
-        return draft.model_copy(update={"id": self._context.alias_id("Entity", draft.id), "given_id": draft.id})
 
     async def _find_existing(self, draft: Entity) -> Entity | None:
         log, scope = self._context.engine.log, self._context.scope

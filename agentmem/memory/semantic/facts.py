@@ -150,12 +150,7 @@ class Facts:
 
     async def get_fact(self, fact_id: str) -> Fact:
         """The fact of this id, retired or not; NotFound when this scope has none."""
-        return await self._get_stored_fact(fact_id)
-
-    async def _get_stored_fact(self, fact_id: str) -> Fact:
-        record = await self._context.get_one("Fact", fact_id)
-        assert isinstance(record, Fact)
-        return record
+        return await self._context.get_one(Fact, fact_id)
 
     async def facts(self, where: Mapping[str, Any] | None = None, *, limit: int = 1000) -> list[Fact]:
         """Facts of the readable channels, oldest first: the current ones, or those that match `where`.
@@ -299,7 +294,7 @@ class Facts:
 
     async def get_current_successor(self, fact_id: str, *, corrections_only: bool = False) -> Fact:
         """The end of the chain of successors; with `corrections_only` only of those that put right what was wrong."""
-        fact, seen = await self._get_stored_fact(fact_id), {fact_id}
+        fact, seen = await self.get_fact(fact_id), {fact_id}
         while fact.superseded_by is not None and fact.superseded_by not in seen:
             if corrections_only and fact.superseded_at is None:
                 break
@@ -321,7 +316,7 @@ class Facts:
             raise InvalidRecord(f"by must be a finite number, got {by!r}", field="by")
 
         async def make(write: WriteAttempt) -> Change:
-            old = await self._get_stored_fact(fact_id)
+            old = await self.get_fact(fact_id)
             new = old.model_copy(update={"salience": min(1.0, max(0.0, old.salience + by))})
             return write.build_change(new, expected_versions={old.key: old.seq})
 
@@ -337,14 +332,14 @@ class Facts:
 
     async def provenance(self, fact_id: str) -> list[Turn]:
         """The turns a fact rests on, in the order it names them, those of readable channels; [] when it names none."""
-        fact, readable = await self._get_stored_fact(fact_id), self._context.scope.readable_channels()
+        fact, readable = await self.get_fact(fact_id), self._context.scope.readable_channels()
         found = await self._context.engine.log.read_records("Turn", fact.source_turn_ids, self._context.scope)
         return [turn for turn in found if isinstance(turn, Turn) and turn.channel in readable]
 
     async def history(self, fact_id: str) -> list[Fact]:
         """Every kept version of a fact, and of the facts it superseded or was superseded by, oldest first."""
         keys, queue, out = {fact_id}, [fact_id], []
-        await self._get_stored_fact(fact_id)
+        await self.get_fact(fact_id)
         while queue:
             versions = await self._context.engine.log.versions(("Fact", queue.pop()), self._context.scope)
             for version in versions:

@@ -18,7 +18,7 @@ from agentmem.memory.history import strip_log_fields, touched_keys
 from agentmem.memory.semantic.entities import MERGED_INTO_PREFIX, Entities, merge_target_id
 from agentmem.stores.values import Where
 
-MAX_MOVED_RECORDS = 10_000  # records moved by one merge
+MAX_MOVED_RECORDS = 10_000
 SPEAKER_TYPES = frozenset({"user", "agent"})  # who they are is given, not found out
 
 RecordsByKey = Mapping[Key, Record]
@@ -120,7 +120,7 @@ class EntityMerging(Entities):
         if keep_id == other_id:
             raise InvalidRecord(f"other_id: {other_id!r} cannot be merged with itself", field="other_id")
         keep = await self._get_active_entity("keep_id", keep_id)
-        other = _require_entity(await self._context.get_one("Entity", other_id))
+        other = await self._context.get_one(Entity, other_id)
         if merge_target_id(other) != keep.id:
             other = await self._get_active_entity("other_id", other_id)
         for name in ("type", "channel"):
@@ -135,7 +135,7 @@ class EntityMerging(Entities):
         return keep, other
 
     async def _get_active_entity(self, field: str, entity_id: str) -> Entity:
-        found = _require_entity(await self._context.get_one("Entity", entity_id))
+        found = await self._context.get_one(Entity, entity_id)
         if into := merge_target_id(found):
             raise InvalidRecord(f"{field}: {entity_id!r} was merged into {into!r}; name that one", field=field)
         if found.superseded_at is not None:
@@ -162,7 +162,7 @@ class EntityMerging(Entities):
 
     async def _get_merged_away(self, entity_id: str) -> Entity:
         """The retired entity that is meant."""
-        named = _require_entity(await self._context.get_one("Entity", entity_id))
+        named = await self._context.get_one(Entity, entity_id)
         if merge_target_id(named):
             return named
         into = await self._list_merged_into(named)
@@ -176,7 +176,7 @@ class EntityMerging(Entities):
 
     async def _build_split_change(self, write: WriteAttempt, other: Entity) -> Change:
         """The Change that takes a merge back; the kept entity comes first, the restored one second."""
-        keep = _require_entity(await self._context.get_one("Entity", merge_target_id(other)))
+        keep = await self._context.get_one(Entity, merge_target_id(other))
         if into := merge_target_id(keep):
             raise InvalidRecord(
                 f"entity_id: {keep.id!r} was then merged into {into!r}; split {keep.id!r} first", field="entity_id"

@@ -11,7 +11,7 @@ from typing import Any
 from agentmem.core.changes import Change, PromotionAudit, WriteAttempt, hash_request
 from agentmem.core.record import Status
 from agentmem.core.records import Entity, Fact
-from agentmem.core.scope import GLOBAL
+from agentmem.core.scope import GLOBAL, is_self_channel
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.errors import AgentMemError, Conflict, InvalidRecord, NotFound
 from agentmem.memory.context import get_written_record
@@ -72,12 +72,12 @@ class FactPromotion(Facts):
         authority: PromotionAuthority = MANUAL_AUTHORITY,
     ) -> PromotionResult:
         """See `promote_to_global`; by a person or by a job."""
-        old = await self._get_stored_fact(fact_id)
+        old = await self.get_fact(fact_id)
         if old.channel.startswith("_"):
             raise InvalidRecord(f"fact_id: a fact of channel {old.channel} cannot be promoted", field="fact_id")
 
         async def make(write: WriteAttempt) -> Change | None:
-            fact = await self._get_stored_fact(fact_id)
+            fact = await self.get_fact(fact_id)
             if fact.confidence < (authority.thresholds or {}).get("confidence", 0.0):
                 raise Conflict(f"fact {fact_id!r} is less sure than when it was looked at")
             if (copy := await self._find_global_copy(fact)) is not None and idempotency_key is None:
@@ -153,21 +153,22 @@ class FactPromotion(Facts):
 
         Kept before, only a note that is missing is written. InvalidRecord for one that holds no longer.
         """
-        fact = await self._get_stored_fact(fact_id)
+        fact = await self.get_fact(fact_id)
         kept, trouble = await self._write_vault_note(fact, reason)
 
         async def make(write: WriteAttempt) -> Change | None:
-            now = await self._get_stored_fact(fact_id)
-            if not is_current(now, write.now):
+            current = await self.get_fact(fact_id)
+            if not is_current(current, write.now):
                 raise InvalidRecord(f"fact_id: fact {fact_id!r} does not hold any more", field="fact_id")
-            lasting = now.tier == LONG_TERM and now.status is Status.PROMOTED
-            more = {"tier": LONG_TERM, "status": Status.PROMOTED, "vault_path": kept.path if kept else now.vault_path}
-            new = now.model_copy(update={**more, "reason": now.reason if lasting else reason})
-            found[:] = [now]
+            lasting = current.tier == LONG_TERM and current.status is Status.PROMOTED
+            vault_path = kept.path if kept else current.vault_path
+            more = {"tier": LONG_TERM, "status": Status.PROMOTED, "vault_path": vault_path}
+            new = current.model_copy(update={**more, "reason": current.reason if lasting else reason})
+            found[:] = [current]
             return (
                 None
-                if new == now and idempotency_key is None
-                else write.build_change(new, expected_versions={now.key: now.seq})
+                if new == current and idempotency_key is None
+                else write.build_change(new, expected_versions={current.key: current.seq})
             )
 
         found: list[Fact] = []
@@ -198,7 +199,7 @@ class FactPromotion(Facts):
         """
         engine, user_id = self._context.engine, self._context.scope.user_id
         vault = engine.settings.vault
-        if vault is None or fact.channel.startswith("_self_") or not is_current(fact, engine.clock.now()):
+        if vault is None or is_self_channel(fact.channel) or not is_current(fact, engine.clock.now()):
             return None, ""  # a private channel is for its agent alone
         about = await engine.log.read_records("Entity", fact.entity_ids, self._context.scope)
         entities = [entity for entity in about if isinstance(entity, Entity) and entity.superseded_at is None]

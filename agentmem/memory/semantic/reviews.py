@@ -101,8 +101,7 @@ class Reviews(Facts, EntityMerging):
 
     async def _get_decidable_review(self, review_id: str, decision: str) -> Review:
         """The review, if this may be decided of it."""
-        review = await self._context.get_one("Review", review_id)
-        assert isinstance(review, Review)
+        review = await self._context.get_one(Review, review_id)
         choices = ALLOWED_DECISIONS[review.about]
         if decision not in choices:
             raise InvalidRecord(
@@ -146,7 +145,7 @@ class Reviews(Facts, EntityMerging):
         """The fact that the proposed one stands against, or what came in its place; None where it was forgotten."""
         if not review.record_ids:
             raise InvalidRecord(f"review {review.id!r} names no fact that it is about", field="record_ids")
-        named = await self._get_stored_fact(review.record_ids[0])
+        named = await self.get_fact(review.record_ids[0])
         return None if named.status is Status.FORGOTTEN else await self.get_current_successor(named.id)
 
 

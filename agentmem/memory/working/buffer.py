@@ -267,7 +267,7 @@ class BufferMemory:
 
     @property
     def summaries(self) -> list[Message]:
-        """The summaries of what is no longer kept, oldest first; [] without a summariser."""
+        """The summaries of what is no longer kept, oldest first; [] without a summarizer."""
         with self._lock:
             return list(self._summaries)
 
@@ -278,7 +278,7 @@ class BufferMemory:
 
     def recent(self, limit: int | None = None) -> list[Message]:
         """The last `limit` messages (None: the context window, `max_size`), oldest first; [] when there are none."""
-        wanted = self.sizes.max_size if limit is None else check_positive_int(limit, "n")
+        wanted = self.sizes.max_size if limit is None else check_positive_int(limit, "limit")
         with self._lock:
             return list(islice(self._messages, max(0, len(self._messages) - wanted), None))
 
@@ -300,7 +300,7 @@ class BufferMemory:
     ) -> Message:
         """Add a message and return it: `add("Hello", role="assistant")`, or the role first: `add("user", "Hello")`.
 
-        The role is `user` when none is given, the time now. Metadata are JSON values. With a summariser, the message
+        The role is `user` when none is given, the time now. Metadata are JSON values. With a summarizer, the message
         that is one too many waits for the summary. Raises InvalidRecord naming what is wrong; nothing is added then.
         """
         if rest:
@@ -362,8 +362,8 @@ class BufferMemory:
         except Exception as error:  # noqa: BLE001  a caller's function may raise anything, and no message may be lost
             name = type(error).__name__
             if "summarizer" not in self._notices:
-                log_event(WARNING, "summariser_failed", error=name, messages=len(batch))
-            self._notices["summarizer"] = f"The summariser failed ({name}): summaries are sentences as they stand."
+                log_event(WARNING, "summarizer_failed", error=name, messages=len(batch))
+            self._notices["summarizer"] = f"The summarizer failed ({name}): summaries are sentences as they stand."
             return build_summary_message(batch, summarize_extractive(batch))
         self._notices.pop("summarizer", None)
         return summary

@@ -198,8 +198,8 @@ async def remember_output(
 async def search_outputs(context: MemoryContext, query: str, limit: int) -> list[ToolOutputMatch]:
     """The outputs that the scope may read, nearest first. See `WorkingMemory.search_outputs`."""
     check_query(query)
-    if check_positive_int(limit, "k") > MAX_RESULTS:
-        raise InvalidRecord(f"k must be at most {MAX_RESULTS}, got {limit}", field="k")
+    if check_positive_int(limit, "limit") > MAX_RESULTS:
+        raise InvalidRecord(f"limit must be at most {MAX_RESULTS}, got {limit}", field="limit")
     engine, scope = context.engine, context.scope
     engine.check_open()
     here = get_output_store(engine)

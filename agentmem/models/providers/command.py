@@ -17,9 +17,9 @@ from pathlib import Path
 
 from agentmem.core.redaction import failure_reason
 from agentmem.errors import Closed, ConfigError, InvalidModelOutput, ModelUnavailable
-from agentmem.models.protocols import LLM, LOG_HINT, LLMOptions, LLMReply, LLMRequest, estimate_tokens, log_model_error
+from agentmem.models.protocols import LLM, LOG_HINT, MAX_REPLY_BYTES, LLMOptions, LLMReply, LLMRequest, log_model_error
+from agentmem.text.tokenizer import estimate_tokens
 
-MAX_REPLY_BYTES = 1_000_000
 """Bytes of standard output that are taken; a program that writes more is stopped."""
 
 MAX_ERROR_BYTES = 4_096

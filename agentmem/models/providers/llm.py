@@ -55,8 +55,8 @@ class LLMReranker:
             raise Closed("the reranker was closed")
         if not texts:
             return []
-        asker = self._llm_factory()
-        if asker is None:
+        llm = self._llm_factory()
+        if llm is None:
             raise ConfigError("needs a language model: set llm (or recall_llm), as in llm='anthropic:claude-haiku-4-5'")
         numbered = {str(number): text[:MAX_TEXT_CHARS] for number, text in enumerate(texts, 1)}
         request = LLMRequest(
@@ -66,7 +66,7 @@ class LLMReranker:
             max_tokens=100 + REPLY_TOKENS_PER_TEXT * len(texts),
             temperature=0.0,
         )
-        found = (await asker.ask(request, RerankScores)).scores
+        found = (await llm.ask(request, RerankScores)).scores
         given: dict[int, float] = {}
         for each in found:
             if 1 <= each.number <= len(texts):

@@ -19,10 +19,11 @@ from typing import TypeVar
 import numpy as np
 
 from agentmem.errors import Closed, ConfigError, InvalidModelOutput
-from agentmem.models import onnx as folders
-from agentmem.models.onnx import INPUT_DTYPES, SentenceModel, open_onnx_session, open_tokenizer, replace_surrogates
+from agentmem.models import onnx
+from agentmem.models.onnx import INPUT_DTYPES, SentenceModel, open_onnx_session, open_tokenizer
 from agentmem.models.protocols import Embedder, EmbedderOptions, Reranker, RerankerOptions, TokenVectors, Vectors
 from agentmem.models.token_compression import load_projection, quantize_tokens
+from agentmem.text.normalization import replace_surrogates
 
 _Result = TypeVar("_Result")
 
@@ -39,11 +40,11 @@ def embedder(model: str, options: EmbedderOptions) -> Embedder:
 
     Raises ConfigError for a folder without a model, an impossible name, or dimensions the model does not have.
     """
-    name, _, variant = (model or folders.DEFAULT_MODEL).partition("@")
-    folder = folders.find_model(name, variant, options.models_dir)
+    name, _, variant = (model or onnx.DEFAULT_MODEL).partition("@")
+    folder = onnx.find_model(name, variant, options.models_dir)
     if folder:
         _check_dimensions(model, folder, options)
-    if folder and folders.is_path(name):
+    if folder and onnx.is_path(name):
         name = str(folder.path)
     # What is not here yet is most likely an ordinary export, which gives its last hidden states.
     kind = LocalTokenEmbedder if folder is None or folder.has_token_outputs() else LocalEmbedder
@@ -58,7 +59,7 @@ def reranker(model: str, options: RerankerOptions) -> Reranker:
 def is_ready(options: EmbedderOptions) -> bool:
     """Whether the default model can be used at once: weights and libraries are there. Looks at files only."""
     needed = ["onnxruntime", "tokenizers"]
-    folder = folders.find_model(folders.DEFAULT_MODEL, "", options.models_dir)
+    folder = onnx.find_model(onnx.DEFAULT_MODEL, "", options.models_dir)
     if folder and not folder.find_graph():
         needed.append("onnx")
     return folder is not None and all(importlib.util.find_spec(name) for name in needed)
@@ -67,7 +68,7 @@ def is_ready(options: EmbedderOptions) -> bool:
 class LocalEmbedder:
     """See `Embedder`. Each text is read by itself, so its vector never depends on its company."""
 
-    def __init__(self, model: str, folder: folders.ModelFolder | None, options: EmbedderOptions) -> None:
+    def __init__(self, model: str, folder: onnx.ModelFolder | None, options: EmbedderOptions) -> None:
         self._model_name = model
         self._folder = folder
         self._options = options
@@ -150,11 +151,11 @@ class LocalEmbedder:
                     )
         return self._sentence_model
 
-    def _ensure_folder(self) -> folders.ModelFolder:
+    def _ensure_folder(self) -> onnx.ModelFolder:
         if self._folder is None:
             name, _, variant = self._model_name.partition("@")
             models = self._options.models_dir
-            found = folders.find_model(name, variant, models) or folders.download_model(name, variant, models)
+            found = onnx.find_model(name, variant, models) or onnx.download_model(name, variant, models)
             _check_dimensions(self._model_name, found, self._options)
             self._folder = found
         return self._folder
@@ -189,7 +190,7 @@ class LocalTokenEmbedder(LocalEmbedder):
         return self._projection_matrix
 
 
-def _check_dimensions(model: str, folder: folders.ModelFolder, options: EmbedderOptions) -> None:
+def _check_dimensions(model: str, folder: onnx.ModelFolder, options: EmbedderOptions) -> None:
     if folder.dimensions and options.dimensions not in (None, folder.dimensions):
         raise ConfigError(f"embedder local:{model} has {folder.dimensions} dimensions, not {options.dimensions}")
 
@@ -221,7 +222,7 @@ def _iter_batches(texts: list[str]) -> Iterator[list[str]]:
 class CrossEncoder:
     """A model in memory; thread-safe. Raises ConfigError for one that is no cross-encoder or that lacks a library."""
 
-    def __init__(self, folder: folders.ModelFolder) -> None:
+    def __init__(self, folder: onnx.ModelFolder) -> None:
         self._name = f"local:{folder.path.name}"
         graph = folder.find_graph()
         if graph is None:
@@ -271,8 +272,8 @@ class LocalReranker:
             raise ConfigError("reranker local: name a folder or a model of the hub, as in 'local:/path/to/it'")
         self.identity = f"local:{model}"
         self._name, self._variant, self._models_dir = name, variant, options.models_dir
-        if folders.is_path(name):
-            folders.find_model(name, variant, options.models_dir, RERANKER_ROLE)  # refuses one without a model at once
+        if onnx.is_path(name):
+            onnx.find_model(name, variant, options.models_dir, RERANKER_ROLE)  # refuses one without a model at once
         self._pool = ThreadPoolExecutor(max(1, options.threads), thread_name_prefix="agentmem-reranker")
         self._load_lock = threading.Lock()
         self._cross_encoder: CrossEncoder | None = None
@@ -300,6 +301,6 @@ class LocalReranker:
             with self._load_lock:
                 if self._cross_encoder is None:
                     wanted = (self._name, self._variant, self._models_dir, RERANKER_ROLE)
-                    found = folders.find_model(*wanted) or folders.download_model(*wanted)
+                    found = onnx.find_model(*wanted) or onnx.download_model(*wanted)
                     self._cross_encoder = CrossEncoder(found)
         return self._cross_encoder.score(query, text)

@@ -21,17 +21,17 @@ from agentmem.models.protocols import (
     LLMReply,
     LLMRequest,
     Vectors,
-    estimate_tokens,
 )
 from agentmem.models.retry import (
     MALFORMED_REPLY_ERRORS,
     SDKErrors,
     ServiceLLM,
     build_client_options,
-    replace_surrogates,
     retry,
     token_count,
 )
+from agentmem.text.normalization import replace_surrogates
+from agentmem.text.tokenizer import estimate_tokens
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -169,7 +169,7 @@ def _resolve_dimensions(model: str, requested: int | None) -> int:
 
 
 class OpenAIEmbedder:
-    """See `Embedder`. Requests are sent one after the other, each retried as `attempts` says."""
+    """See `Embedder`. Requests are sent one after the other, each retried as `retry` says."""
 
     def __init__(self, model: str, dimensions: int, client: AsyncOpenAI, options: EmbedderOptions) -> None:
         import openai

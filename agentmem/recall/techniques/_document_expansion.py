@@ -15,7 +15,7 @@ TURN_SUMMARY, FACT, TURN = "Gloss", "Fact", "Turn"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DocumentExpansion:
-    """Slots of current records that speak for visible turns, in ascending order, and the slots of those turns."""
+    """Ordinals of current records that speak for visible turns, in ascending order, and the ordinals of those turns."""
 
     ordinals: Ints
     turn_ordinals: Ints

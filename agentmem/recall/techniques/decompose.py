@@ -98,7 +98,7 @@ def _split_text(text: str) -> list[str]:
 
 
 def _interleave_scores(orders: Sequence[Ints], depth: int, size: int) -> Floats:
-    """By slot how early it comes when the parts take turns, 1 for the first; 0 beyond `depth`."""
+    """By ordinal how early it comes when the parts take turns, 1 for the first; 0 beyond `depth`."""
     every = (int(order[nth]) for nth in range(depth) for order in orders if nth < len(order))
     places = list(dict.fromkeys(every))[:depth]
     values = np.zeros(size, dtype=np.float32)

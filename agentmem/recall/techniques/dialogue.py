@@ -27,10 +27,10 @@ async def search(query: RecallQuery, context: SearchContext, options: Options) -
     worth = options.speaker if len(named) == 1 else options.first
     if named and worth and _has_several_speakers(context):
         theirs = columns.speaker == columns.speakers.find_code(named[0])
-        lists["speaker"] = ScoreList((worth * theirs).astype(np.float32), "added")
+        lists["speaker"] = ScoreList((worth * theirs).astype(np.float32), "bonus")
     if context.statement_ratio * options.asking > 0:
         asking = (columns.asks & ENDS_WITH_QUESTION) != 0
-        lists["asks"] = ScoreList((-options.asking * context.statement_ratio * asking).astype(np.float32), "added")
+        lists["asks"] = ScoreList((-options.asking * context.statement_ratio * asking).astype(np.float32), "bonus")
     return lists
 
 

@@ -16,11 +16,11 @@ from agentmem.core.records import RELATION_KINDS, Edge, EdgeKind, Entity
 from agentmem.recall.request import RecallQuery
 from agentmem.recall.technique import ScoreLists, SearchContext, TechniqueOptions
 from agentmem.stores.values import Neighbor
+from agentmem.text.query_parser import whole_word_pattern
 from agentmem.text.tokenizer import tokenize
 
 PERSON_TYPE = "person"
 EVIDENCE_EDGE_KINDS = frozenset({EdgeKind.ABOUT, EdgeKind.MENTIONS})
-_UNSPACED_SCRIPTS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 
 
 class Options(TechniqueOptions):
@@ -60,18 +60,18 @@ async def search(query: RecallQuery, context: SearchContext, options: Options) -
     reached = await context.graph.neighbors(start, context.scope, RELATION_KINDS, options.depth, options.related)
     near = dict.fromkeys(start, 1.0)
     words = set(tokenize(query.parsed.text))
-    for neighbour in reached:  # nearest first, so that where it was reached from is known
-        before = max(_other_ends(neighbour), key=lambda end: near.get(end, 0.0))
+    for neighbor in reached:  # nearest first, so that where it was reached from is known
+        before = max(_other_ends(neighbor), key=lambda end: near.get(end, 0.0))
         near.setdefault(before, 0.0)
-        asked = bool(words & set(tokenize(_relation_name(neighbour.edge))))
+        asked = bool(words & set(tokenize(_relation_name(neighbor.edge))))
         near[before] = min(near[before], 1.0) if asked else near[before]  # only on the way to who is asked about
-        near[neighbour.key] = options.asked if asked and near[before] >= 1 else options.step * near[before]
-    for keys in (start, [neighbour.key for neighbour in reached]):
+        near[neighbor.key] = options.asked if asked and near[before] >= 1 else options.step * near[before]
+    for keys in (start, [neighbor.key for neighbor in reached]):
         for told, worth in (await _find_evidence(keys, near, context, options)).items():
             _raise_bonus(bonus, context, [told], options.linked * worth)
-    for neighbour in reached:
-        _raise_bonus(bonus, context, [neighbour.key], options.linked * near[neighbour.key])
-    return {"entities": ScoreList(bonus, "added")}
+    for neighbor in reached:
+        _raise_bonus(bonus, context, [neighbor.key], options.linked * near[neighbor.key])
+    return {"entities": ScoreList(bonus, "bonus")}
 
 
 def _other_ends(neighbor: Neighbor) -> list[Key]:
@@ -102,7 +102,7 @@ async def _find_evidence(
 
 
 async def _find_candidates(query: RecallQuery, context: SearchContext, limit: int) -> list[int]:
-    """Slots of visible entities that share words with the query, those that share most first."""
+    """Ordinals of visible entities that share words with the query, those that share most first."""
     columns = context.columns
     entities = context.mask & (columns.kind == columns.kinds.find_code("Entity"))
     words = list(dict.fromkeys(tokenize(query.parsed.text)))
@@ -138,9 +138,7 @@ def is_mentioned(entity: Entity, text: str) -> bool:
 def _contains_name(text: str, name: str) -> bool:
     if not name or name not in text:
         return False
-    before = "" if _UNSPACED_SCRIPTS.match(name) else r"(?<!\w)"
-    after = "" if _UNSPACED_SCRIPTS.match(name[-1]) else r"(?!\w)"
-    return re.search(before + re.escape(name) + after, text) is not None
+    return re.search(whole_word_pattern(name), text) is not None
 
 
 def _raise_bonus(bonus: Floats, context: SearchContext, keys: Iterable[tuple[str, str]], value: float) -> None:

@@ -1,6 +1,6 @@
-"""Words: BM25 over the user's own words and statistics, where a turn also speaks with the words of its neighbours.
+"""Words: BM25 over the user's own words and statistics, where a turn also speaks with the words of its neighbors.
 
-BM25 after Robertson and Zaragoza 2009, idf as Lucene takes it. Term frequencies are smoothed over neighbouring turns:
+BM25 after Robertson and Zaragoza 2009, idf as Lucene takes it. Term frequencies are smoothed over neighboring turns:
 an answer inherits the words of its question, which it rarely repeats.
 """
 
@@ -22,11 +22,11 @@ from agentmem.recall.technique import ScoreLists, SearchContext, TechniqueOption
 from agentmem.recall.techniques._document_expansion import TURN_SUMMARY
 from agentmem.stores.values import Postings
 
-DENSE_FRACTION = 16  # a term in more than every sixteenth slot is summed by column, others by sorting
+DENSE_FRACTION = 16  # a term in more than every sixteenth ordinal is summed by column, others by sorting
 
 
 class Options(TechniqueOptions):
-    """`before` and `after` are shares of the neighbours' term frequencies, `answer` that of a question before."""
+    """`before` and `after` are shares of the neighbors' term frequencies, `answer` that of a question before."""
 
     k1: float = Field(default=0.9, ge=0)
     b: float = Field(default=0.3, ge=0, le=1)
@@ -50,7 +50,7 @@ async def search(query: RecallQuery, context: SearchContext, options: Options) -
 def score_bm25(
     query_terms: list[str], postings_by_term: Mapping[str, Postings], context: SearchContext, options: Options
 ) -> Floats:
-    """Scores by slot. A term that the query repeats counts as often."""
+    """Scores by ordinal. A term that the query repeats counts as often."""
     columns = context.columns
     ground = context.cache.get_or_compute(
         options, columns, context.mask, lambda: _build_collection_stats(context, options), context.current_mask
@@ -68,9 +68,9 @@ def score_bm25(
 
 
 class _CollectionStats(NamedTuple):
-    """What does not depend on the query: by slot the share of the length in BM25, and who leans back and forward on it
-    with what weight of its words, and which turn it explains, -1 for none; and which records count as having words, and
-    how many they are: the current ones without glosses."""
+    """What does not depend on the query: by ordinal the share of the length in BM25, and who leans back and forward on
+    it with what weight of its words, and which turn it explains, -1 for none; and which records count as having words,
+    and how many they are: the current ones without glosses."""
 
     length_norm: Doubles
     next_turns: Ints
@@ -96,7 +96,7 @@ def _build_collection_stats(context: SearchContext, options: Options) -> _Collec
 
 
 def _summarized_turns(context: SearchContext) -> Ints:
-    """By slot of a gloss, the turn that it explains and that has its words beside its own; -1 for others."""
+    """By ordinal of a gloss, the turn that it explains and that has its words beside its own; -1 for others."""
     columns = context.columns
     gloss = context.current_mask & (columns.kind == columns.kinds.find_code(TURN_SUMMARY))
     return np.asarray(np.where(gloss, columns.turn, -1))
@@ -118,7 +118,7 @@ def _add_summary_postings(postings: Postings, context: SearchContext, stats: _Co
 def _smooth_frequencies(
     postings: Postings, context: SearchContext, stats: _CollectionStats, options: Options
 ) -> tuple[Ints, Doubles]:
-    """Slots and frequencies of one term."""
+    """Ordinals and frequencies of one term."""
     seen = context.mask[postings.ordinals]
     ordinals, counts = postings.ordinals[seen], postings.counts[seen].astype(np.float64)
     where = np.concatenate([ordinals, stats.next_turns[ordinals], stats.previous_turns[ordinals]])

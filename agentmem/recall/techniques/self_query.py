@@ -57,9 +57,9 @@ async def search(query: RecallQuery, context: SearchContext, options: Options) -
     filters = await context.ask(replace(request, content=today + request.content), QuestionFilters)
     lists: dict[str, ScoreList] = {}
     if (inside := _date_range_mask(filters, context)) is not None:
-        lists["range"] = ScoreList(options.date * inside, "added")
+        lists["range"] = ScoreList(options.date * inside, "bonus")
     if (asked_for := _kind_mask(filters.kinds, query, context)) is not None:
-        lists["kinds"] = ScoreList(options.kind * asked_for, "added")
+        lists["kinds"] = ScoreList(options.kind * asked_for, "bonus")
     if names := normalize_sentences(filters.entities, MAX_VALUES):
         by_link = options_of("entity", entity.Options, context)
         by_link = by_link.model_copy(update={"named": options.named, "linked": options.linked})

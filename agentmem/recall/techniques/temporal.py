@@ -26,10 +26,10 @@ async def search(query: RecallQuery, context: SearchContext, options: Options) -
     lists: dict[str, ScoreList] = {}
     columns = context.columns
     if (dated := _date_match(query, context)) is not None:
-        lists["date"] = ScoreList(options.date * dated, "added")
+        lists["date"] = ScoreList(options.date * dated, "bonus")
     if query.parsed.asks_when:
         telling = (columns.asks & MENTIONS_TIME) != 0
-        lists["when"] = ScoreList((options.when * telling).astype(np.float32), "added")
+        lists["when"] = ScoreList((options.when * telling).astype(np.float32), "bonus")
     return lists
 
 

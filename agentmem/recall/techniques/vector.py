@@ -1,7 +1,7 @@
-"""Meaning: cosines of the query with whole records and with their sentences, each leaning on its neighbours.
+"""Meaning: cosines of the query with whole records and with their sentences, each leaning on its neighbors.
 
-A turn's vector is averaged with its neighbours' at query time, U = unit(V + .3 V before + .3 V after), from the cosines
-alone: nothing of a neighbour is stored in a turn's vector. The sentences of a turn's gloss, and of facts taken from it,
+A turn's vector is averaged with its neighbors' at query time, U = unit(V + .3 V before + .3 V after), from the cosines
+alone: nothing of a neighbor is stored in a turn's vector. The sentences of a turn's gloss, and of facts taken from it,
 count as sentences of the turn.
 """
 
@@ -23,9 +23,9 @@ from agentmem.stores.values import SENTENCE, WHOLE, ChunkScores, Where
 
 
 class Options(TechniqueOptions):
-    """`near`: weight of a neighbour's whole vector. The others steer the sentences: `asking` is taken from one that
+    """`near`: weight of a neighbor's whole vector. The others steer the sentences: `asking` is taken from one that
     asks, `told` from what a fact says for its turn; `before`, `answer` (on top, when the turn before asks) and `after`
-    are shares of a neighbour's good score.
+    are shares of a neighbor's good score.
     The deadline is long, because at first it covers loading the vectors. `patience` is the longest wait for the query's
     own vector, in seconds; the deadline stands still meanwhile."""
 
@@ -82,7 +82,7 @@ def _score_whole(chunk_scores: ChunkScores, cosines: Floats, context: SearchCont
 
 
 def _window_lengths(neighbors: TurnNeighbors, cosines: Floats, weight: float) -> Floats:
-    """Lengths of V + weight (V before + V after), by slot, from the cosines between them alone."""
+    """Lengths of V + weight (V before + V after), by ordinal, from the cosines between them alone."""
     first, last = neighbors.previous >= 0, neighbors.next >= 0
     with_before, across = nan_to_zero(cosines)
     inside = np.where(first, with_before, 0) + neighbor_values(with_before, neighbors.next)
@@ -92,7 +92,7 @@ def _window_lengths(neighbors: TurnNeighbors, cosines: Floats, weight: float) ->
 
 
 def _score_sentences(chunk_scores: ChunkScores, context: SearchContext, options: Options) -> Floats:
-    """The best sentence of each record as a z-score, plus a share of the neighbours' where theirs are above average."""
+    """The best sentence of each record as a z-score, plus a share of the neighbors' where theirs are above average."""
     if not len(chunk_scores.ordinals):
         return np.full(context.columns.size, np.nan, dtype=np.float32)
     kept, columns, near = context.cache, context.columns, context.context_neighbors
@@ -125,14 +125,14 @@ def _before_shares(context: SearchContext, options: Options) -> Doubles:
 
 
 def _visible_scores(context: SearchContext, ordinals: Ints, scores: Floats) -> Floats:
-    """Scores by slot, NaN for what is not visible or has none."""
+    """Scores by ordinal, NaN for what is not visible or has none."""
     column = _scores_by_ordinal(context.columns.size, ordinals, scores)
     column[~context.mask] = np.nan
     return column
 
 
 def _scores_by_ordinal(size: int, ordinals: Ints, scores: Floats) -> Floats:
-    """Scores by slot, NaN for what has none. An index ahead of the outline is cut off."""
+    """Scores by ordinal, NaN for what has none. An index ahead of the columns is cut off."""
     column = np.full(size, np.nan, dtype=np.float32)
     if len(ordinals) and ordinals[-1] >= size:
         inside = ordinals < size

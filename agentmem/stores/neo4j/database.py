@@ -125,7 +125,7 @@ class AuthenticationFailed(StoreUnavailable):
 class Neo4jDatabase:
     """One database of a server. `read` and `write` run a function in a managed transaction, which may run it again.
 
-    `check_schema` looks at the database before the first of them and after a failure. `patience` is for how many
+    `check_schema` looks at the database before the first of them and after a failure. `retry_seconds` is for how many
     seconds a transaction is tried again. Used after a fork, it connects anew.
     """
 

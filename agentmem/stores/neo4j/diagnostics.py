@@ -13,6 +13,8 @@ from agentmem.stores.neo4j.database import Neo4jDatabase, fetch_rows, parse_addr
 from agentmem.stores.neo4j.vectors import find_unfit_indexes
 from agentmem.text.templates import Migration, load_migrations, load_templates
 
+_CYPHER = load_templates(__package__, "diagnostics.cypher")
+
 ReadHeads: TypeAlias = Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
 ReadHeadsPage: TypeAlias = Callable[[str], Awaitable[Mapping[str, int]]]
 
@@ -23,10 +25,6 @@ MIGRATE_HINT = "run: agentmem migrate"
 REBUILD_HINT = "run: agentmem rebuild --what graph --all-users"
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 _CREATE_STATEMENT = re.compile(r"CREATE (CONSTRAINT|(?:\w+ )?INDEX) (\w+)")
-
-
-def _cypher() -> Mapping[str, str]:
-    return load_templates(__package__, "diagnostics.cypher")
 
 
 async def diagnose(

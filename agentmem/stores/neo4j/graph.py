@@ -82,7 +82,7 @@ class Neo4jWalk:
         return sorted(found, key=lambda edge: (edge.edge_kind, edge.source, edge.target, edge.id))[: self.limit]
 
     async def _hop(self, tx: Transaction, frontier: Sequence[Key]) -> list[tuple[Key, _RelationshipStep]]:
-        """Neighbours of the frontier: in its order, then by kind of edge, edges that go out first."""
+        """Neighbors of the frontier: in its order, then by kind of edge, edges that go out first."""
         if not (frontier and self.kinds):
             return []
         names = [node_key(key) for key in frontier]
@@ -164,7 +164,7 @@ class Neo4jGraph:
     ) -> list[Neighbor]:
         """Records within `depth` steps, nearest first, then by record id; never one of `keys`.
 
-        Of a record with more than `limit` neighbours over one kind of edge, those recorded last are looked at.
+        Of a record with more than `limit` neighbors over one kind of edge, those recorded last are looked at.
         """
         walk = Neo4jWalk(scope, kinds, to_micros(self._clock.now()), limit)
         return await self.database.read(lambda tx: walk.neighbors(tx, keys, depth))

@@ -19,6 +19,8 @@ from agentmem.errors import SchemaMismatch
 from agentmem.stores.neo4j.database import Neo4jDatabase, Transaction, fetch_rows, parse_address
 from agentmem.text.templates import Migration, load_migrations, load_templates
 
+_CYPHER = load_templates(__package__, "migrations.cypher")
+
 MIGRATION_SECONDS = 600.0  # for one index over all that is there
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 
@@ -58,7 +60,7 @@ async def migrate(
         for step in steps[version:]:
             await _apply(database, step, now)
         # Written last: what has an owner is complete.
-        await database.write(lambda tx: fetch_rows(tx, _cypher()["claim"], store_id=store_id))
+        await database.write(lambda tx: fetch_rows(tx, _CYPHER["claim"], store_id=store_id))
         _check_owner_and_version(*await database.read(_state), steps, store_id)
         return len(steps) - version
     finally:
@@ -80,7 +82,7 @@ def build_schema_check(steps: Sequence[Migration], store_id: str) -> Callable[[T
 
 
 async def _state(tx: Transaction) -> tuple[int, str | None]:
-    ((version, owner),) = await fetch_rows(tx, _cypher()["state"])
+    ((version, owner),) = await fetch_rows(tx, _CYPHER["state"])
     return version, owner
 
 
@@ -92,7 +94,7 @@ async def _apply(database: Neo4jDatabase, step: Migration, now: datetime) -> Non
             await database.write(_build_work(statement), MIGRATION_SECONDS)
     await wait_for_indexes(database)
     applied = {"version": step.version, "description": step.name, "at": now}
-    await database.write(lambda tx: fetch_rows(tx, _cypher()["applied"], **applied))
+    await database.write(lambda tx: fetch_rows(tx, _CYPHER["applied"], **applied))
 
 
 async def wait_for_indexes(database: Neo4jDatabase) -> None:
@@ -103,7 +105,7 @@ async def wait_for_indexes(database: Neo4jDatabase) -> None:
     """
     now = asyncio.get_running_loop().time
     until = now() + MIGRATION_SECONDS
-    while found := await database.read(_build_work(_cypher()["unfinished"])):
+    while found := await database.read(_build_work(_CYPHER["unfinished"])):
         if now() > until or any(state == "FAILED" for _, state in found):
             told = ", ".join(f"{name} is {state}" for name, state in found)
             raise SchemaMismatch(
@@ -127,7 +129,3 @@ def _check_owner_and_version(version: int, owner: str | None, steps: Sequence[Mi
             f"the graph belongs to another store ({owner}), this one is {store_id}; "
             "set graph_url to its own database, or empty this one and run agentmem migrate and agentmem rebuild"
         )
-
-
-def _cypher() -> Mapping[str, str]:
-    return load_templates(__package__, "migrations.cypher")

@@ -15,6 +15,8 @@ from agentmem.stores.neo4j.migrations import MIGRATION_SECONDS, graph_update, wa
 from agentmem.stores.neo4j.write import node_key
 from agentmem.text.templates import load_templates
 
+_CYPHER = load_templates(__package__, "vectors.cypher")
+
 VECTOR_INDEXES = {f"{label.lower()}_embeddings": label for label in ("Turn", "Entity", "Fact", "Strategy")}
 MIN_FILTERED_RELEASE = 2026  # the first release, by its year, whose vector indexes hold properties to filter by
 
@@ -29,7 +31,7 @@ class Neo4jNodeVectors:
         """How far these users are followed under this name, and how far by the graph itself."""
         asked = list(dict.fromkeys(users))
         values = {"users": asked, "name": name, "count": max(len(asked), 1)}
-        ((found,),) = await self._database.read(lambda tx: fetch_rows(tx, _cypher()["watermarks"], **values))
+        ((found,),) = await self._database.read(lambda tx: fetch_rows(tx, _CYPHER["watermarks"], **values))
         return {**dict.fromkeys(asked, (0, 0)), **{user_id: (seq, graph) for user_id, seq, graph in found}}
 
     async def write(
@@ -51,14 +53,14 @@ class Neo4jNodeVectors:
 
         async def work(tx: Transaction) -> bool:
             await fetch_rows(tx, graph_update("lock"), users=[scope.user_id])
-            await fetch_rows(tx, _cypher()["begin"], **user, name=name)
-            if not await fetch_rows(tx, _cypher()["advance"], **user, name=name, after=after_seq, through=through_seq):
+            await fetch_rows(tx, _CYPHER["begin"], **user, name=name)
+            if not await fetch_rows(tx, _CYPHER["advance"], **user, name=name, after=after_seq, through=through_seq):
                 return False
             if after_seq == 0:
-                await fetch_rows(tx, _cypher()["others"], **user, name=name)
+                await fetch_rows(tx, _CYPHER["others"], **user, name=name)
             for block, values in (("put", {"vectors": put}), ("take_off", {"keys": bare})):
                 if any(values.values()):
-                    await fetch_rows(tx, _cypher()[block], **user, **values)
+                    await fetch_rows(tx, _CYPHER[block], **user, **values)
             return True
 
         return await self._database.write(work)
@@ -68,7 +70,7 @@ class Neo4jNodeVectors:
 
         async def work(tx: Transaction) -> None:
             await fetch_rows(tx, graph_update("lock"), users=[user_id])
-            await fetch_rows(tx, _cypher()["reset"], user_id=user_id)
+            await fetch_rows(tx, _CYPHER["reset"], user_id=user_id)
 
         await self._database.write(work)
 
@@ -86,7 +88,7 @@ async def create_indexes(url: str, dimensions: int, *, credentials: Mapping[str,
         make = "make_filtered" if version >= MIN_FILTERED_RELEASE else "make"
         for name in wrong:
             for block in ("drop", make):
-                text = _cypher()[block].replace("NAME", name).replace("LABEL", VECTOR_INDEXES[name])
+                text = _CYPHER[block].replace("NAME", name).replace("LABEL", VECTOR_INDEXES[name])
                 try:
                     await database.write(_build_work(text, dimensions), MIGRATION_SECONDS)
                 except SchemaMismatch:  # perhaps another one made it since this one looked; then it is there now
@@ -99,7 +101,7 @@ async def create_indexes(url: str, dimensions: int, *, credentials: Mapping[str,
 
 async def find_unfit_indexes(tx: Transaction, dimensions: int) -> list[str]:
     """Names of the vector indexes that are missing, or made for vectors of another size or without filters."""
-    held = {name: shape for name, *shape in await fetch_rows(tx, _cypher()["indexes"])}
+    held = {name: shape for name, *shape in await fetch_rows(tx, _CYPHER["indexes"])}
     filters = ["user_id", "channel", "visible_until"] if await _server_release(tx) >= MIN_FILTERED_RELEASE else []
     wanted = [["embedding", *filters], dimensions, "COSINE"]
     return [name for name, label in VECTOR_INDEXES.items() if held.get(name) != [[label], *wanted]]
@@ -113,7 +115,3 @@ async def _server_release(tx: Transaction) -> int:
     """The first number of the server's version."""
     ((version, _),) = await fetch_rows(tx, load_templates(__package__, "diagnostics.cypher")["server"])
     return int(str(version).partition(".")[0])
-
-
-def _cypher() -> Mapping[str, str]:
-    return load_templates(__package__, "vectors.cypher")

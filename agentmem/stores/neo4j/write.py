@@ -30,13 +30,13 @@ from agentmem.stores.neo4j.migrations import graph_update
 HIDDEN, RETIRED, ENDLESS = -(2**63), -(2**63) + 1, 2**63 - 1
 """`visible_until` of what no walk sees, of what only history shows, and of what has no end."""
 
-NO_EDGE_RECORD = -1  # in place of the slot of an Edge record
+NO_EDGE_RECORD = -1  # in place of the ordinal of an Edge record
 
 _ENDPOINT_FIELDS = frozenset({"edge_kind", "source", "target"})
 _PROPERTY_NAMES = {"Goal": {"goal_status": "status", "status": "record_status"}}
 
 Row = Mapping[str, Any]
-MAX_EMPTY_NODES = 1_000_000  # empty nodes
+MAX_EMPTY_NODES = 1_000_000
 
 
 def node_key(key: Key) -> str:

@@ -25,12 +25,10 @@ from agentmem.text.templates import load_templates
 if TYPE_CHECKING:
     from agentmem.stores.postgres.database import Connection
 
+_SQL = load_templates(__package__, "admin.sql")
+
 INDEX_BATCH_SIZE = 1000
 SWITCH_SECONDS = 3.0  # all writers wait for a switch
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "admin.sql")
 
 
 def open_admin(database: PostgresDatabase) -> PostgresAdmin:
@@ -112,7 +110,7 @@ class PostgresAdmin:
         asked = {"projections": list(projections), "limit": limit}
         return [
             ProjectionLag(*row)
-            for row in await self._database.read(operator, lambda db: fetch_rows(db, _sql()["lagging"], asked))
+            for row in await self._database.read(operator, lambda db: fetch_rows(db, _SQL["lagging"], asked))
         ]
 
     async def heads(
@@ -120,19 +118,19 @@ class PostgresAdmin:
     ) -> dict[str, int]:
         """The last journal position of these users, or of all, by name."""
         asked = {"users": list(users or ()), "after": after, "limit": limit}
-        statement = _sql()["heads" if users is None else "heads_of"]
+        statement = _SQL["heads" if users is None else "heads_of"]
         return dict(await self._database.read(operator, lambda db: fetch_rows(db, statement, asked)))
 
     async def tombstones(self, scope: Scope, after: Key = ("", ""), limit: int = 1000) -> dict[Key, datetime]:
         """A page of the user's tombstones, by kind and id."""
         asked = {"user_id": scope.user_id, "kind": after[0], "id": after[1], "limit": limit}
-        found = await self._database.read(scope, lambda db: fetch_rows(db, _sql()["erased"], asked))
+        found = await self._database.read(scope, lambda db: fetch_rows(db, _SQL["erased"], asked))
         return {(kind, name): from_micros(at) for kind, name, at in found}
 
     async def start_embedder(self, identity: str) -> None:
         """Record which embedder is being built."""
         values = {"name": "embedder_next", "value": identity}
-        await self._database.write(SYSTEM_USER, lambda db: db.execute(_sql()["set_meta"], values))
+        await self._database.write(SYSTEM_USER, lambda db: db.execute(_SQL["set_meta"], values))
 
     async def switch_embedder(self, identity: str, max_lag: int = 0) -> bool:
         """Make an embedder the recorded one, when its vectors are at most `max_lag` changes from complete.
@@ -142,19 +140,19 @@ class PostgresAdmin:
         asked = {"projection": projection_name(identity)}
 
         async def lacks(db: Connection) -> bool:
-            return int((await fetch_rows(db, _sql()["behind"], asked))[0][0]) > max_lag
+            return int((await fetch_rows(db, _SQL["behind"], asked))[0][0]) > max_lag
 
         async def write(db: Connection) -> bool:
-            ((served, building),) = await fetch_rows(db, _sql()["meta"])
+            ((served, building),) = await fetch_rows(db, _SQL["meta"])
             if raw_import.is_switch_done(identity, served or "", building or ""):
                 return True
             if await lacks(db):  # asked once more below: no writer is kept waiting for a switch that cannot be
                 return False
-            await db.execute(_sql()["no_writes"])
+            await db.execute(_SQL["no_writes"])
             if await lacks(db):
                 return False
-            await db.execute(_sql()["set_meta"], {"name": "embedder", "value": identity})
-            await db.execute(_sql()["drop_meta"], {"name": "embedder_next"})
+            await db.execute(_SQL["set_meta"], {"name": "embedder", "value": identity})
+            await db.execute(_SQL["drop_meta"], {"name": "embedder_next"})
             return True
 
         return await self._database.write(MAINTENANCE_OPERATOR, write, timeout_seconds=SWITCH_SECONDS)
@@ -180,7 +178,7 @@ class PostgresAdmin:
 
     async def sizes(self) -> dict[str, int]:
         """Bytes of the database; its unused space and its write-ahead log are the server's own and count 0."""
-        found = await self._database.read(SYSTEM_USER, lambda db: fetch_rows(db, _sql()["size"]))
+        found = await self._database.read(SYSTEM_USER, lambda db: fetch_rows(db, _SQL["size"]))
         return {"store": int(found[0][0]), "unused": 0, "write_ahead_log": 0}
 
     async def compact(self) -> bool:
@@ -193,30 +191,30 @@ class PostgresAdmin:
 
 
 async def _requeue_dead_letters(db: Connection, projection: str, user_id: str) -> int:
-    return int((await fetch_rows(db, _sql()["unpark"], {"projection": projection, "user_id": user_id}))[0][0])
+    return int((await fetch_rows(db, _SQL["unpark"], {"projection": projection, "user_id": user_id}))[0][0])
 
 
 async def _requeue_all_dead_letters(db: Connection, projection: str) -> None:
-    for (user_id,) in await fetch_rows(db, _sql()["parked_for"], {"projection": projection}):
+    for (user_id,) in await fetch_rows(db, _SQL["parked_for"], {"projection": projection}):
         await set_user(db, user_id)
         await _requeue_dead_letters(db, projection, user_id)
 
 
 async def _term_counts(db: Connection, user_id: str, after_seq: int) -> dict[int, TermCounts | None]:
-    """The term counts (None without text) of slots whose last after-image came since."""
-    found = await fetch_rows(db, _sql()["last_images"], {"user_id": user_id, "after": after_seq})
+    """The term counts (None without text) of ordinals whose last after-image came since."""
+    found = await fetch_rows(db, _SQL["last_images"], {"user_id": user_id, "after": after_seq})
     return await run_in_thread(partial(raw_import.term_counts, user_id, found))
 
 
 async def _counts(db: Connection, user_id: str) -> dict[str, dict[str, int]]:
     asked = {"user_id": user_id}
-    out = {name: dict(await fetch_rows(db, _sql()[f"by_{name}"], asked)) for name in ("kind", "status", "channel")}
+    out = {name: dict(await fetch_rows(db, _SQL[f"by_{name}"], asked)) for name in ("kind", "status", "channel")}
     for name in ("journal", "words"):
-        cursor = await db.execute(_sql()[name], asked)
+        cursor = await db.execute(_SQL[name], asked)
         (row,) = await cursor.fetchall()
         out[name] = {column.name: int(value) for column, value in zip(cursor.description or (), row, strict=True)}
     out["passages"] = {}
-    for identity, number, size in await fetch_rows(db, _sql()["embedders"]):
-        counted = _sql()["passages"].replace("{dimensions}", str(size))
+    for identity, number, size in await fetch_rows(db, _SQL["embedders"]):
+        counted = _SQL["passages"].replace("{dimensions}", str(size))
         out["passages"][identity] = int((await fetch_rows(db, counted, {**asked, "number": number}))[0][0])
     return out

@@ -17,6 +17,8 @@ from agentmem.text.templates import load_templates
 if TYPE_CHECKING:
     from agentmem.stores.postgres.database import Connection
 
+_SQL = load_templates(__package__, "audit.sql")
+
 PARTITION_DAYS_AHEAD = 7  # partitions made by maintenance
 _COPIED_FIELDS = (
     "operation",
@@ -32,10 +34,6 @@ _COPIED_FIELDS = (
 )
 
 
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "audit.sql")
-
-
 def owner(entry: AuditEntry) -> str:
     """Whose row it is; entries without a scope belong to the system's user."""
     return SYSTEM_USER if entry.scope is None else entry.scope.user_id
@@ -46,7 +44,7 @@ async def insert(db: Connection, entries: Sequence[AuditEntry], clock: Clock) ->
     now = to_utc(clock.now())
     for entry in entries:
         told = redact_audit(entry) if await _has_erasure_since(db, owner(entry), entry.seen_seq) else entry
-        await db.execute(_sql()["insert"], _values(told, now))
+        await db.execute(_SQL["insert"], _values(told, now))
 
 
 async def _has_erasure_since(db: Connection, user_id: str, seen_seq: int | None) -> bool:
@@ -56,8 +54,8 @@ async def _has_erasure_since(db: Connection, user_id: str, seen_seq: int | None)
     """
     if seen_seq is None:
         return False
-    await db.execute(_sql()["no_erasure"], {"user_id": user_id})
-    return bool(await fetch_rows(db, _sql()["erased_since"], {"user_id": user_id, "seen": seen_seq}))
+    await db.execute(_SQL["no_erasure"], {"user_id": user_id})
+    return bool(await fetch_rows(db, _SQL["erased_since"], {"user_id": user_id, "seen": seen_seq}))
 
 
 def _values(entry: AuditEntry, now: datetime) -> dict[str, Any]:
@@ -90,7 +88,7 @@ async def audit_rows(db: Connection, user_id: str, filters: Mapping[str, Any]) -
         moment = filters.get(name)
         wanted[name] = None if moment is None else to_utc(moment, name)
     wanted |= {"user_id": user_id, "limit": 100 if wanted["limit"] is None else wanted["limit"]}
-    cursor = await db.execute(_sql()["rows"], wanted)
+    cursor = await db.execute(_SQL["rows"], wanted)
     listed = await cursor.fetchall()
     names = [column.name for column in cursor.description or ()]
     found = [dict(zip(names, row, strict=True)) for row in listed]
@@ -102,29 +100,29 @@ async def audit_rows(db: Connection, user_id: str, filters: Mapping[str, Any]) -
 async def drop_old_days(db: Connection, now: datetime, keep_days: int) -> int:
     """Drop the rows of whole days (UTC) that lie more than `keep_days` before today; returns how many rows went."""
     asked = {"days": keep_days, "today": to_utc(now).astimezone(UTC).date()}
-    return int((await fetch_rows(db, _sql()["drop_old_days"], asked))[0][0])
+    return int((await fetch_rows(db, _SQL["drop_old_days"], asked))[0][0])
 
 
 async def create_partitions(db: Connection, now: datetime) -> int:
     """Make the partitions of today and the days ahead; returns how many were missing."""
     asked = {"days": PARTITION_DAYS_AHEAD, "today": to_utc(now).astimezone(UTC).date()}
-    return int((await fetch_rows(db, _sql()["make_days"], asked))[0][0])
+    return int((await fetch_rows(db, _SQL["make_days"], asked))[0][0])
 
 
 async def redact_user(db: Connection) -> None:
     """Blank all text and names in the rows of the transaction's user; what was done, and when, stays."""
-    await db.execute(_sql()["blank"], {"texts": None, "settings": None})
+    await db.execute(_SQL["blank"], {"texts": None, "settings": None})
 
 
 async def redact_rows(db: Connection, keys: Collection[int], settings_keys: Collection[int]) -> None:
     """Blank query, error and details of these rows of the transaction's user, and the settings of those."""
     if keys or settings_keys:
-        await db.execute(_sql()["blank"], {"texts": sorted(keys), "settings": sorted(settings_keys)})
+        await db.execute(_SQL["blank"], {"texts": sorted(keys), "settings": sorted(settings_keys)})
 
 
 async def texts(db: Connection, user_id: str) -> list[tuple[int, str, tuple[str, str, str, str]]]:
     """Each row of a user that holds text: its id, its operation_id, and query, error, details and settings."""
-    return [(row[0], row[1], row[2:]) for row in await fetch_rows(db, _sql()["texts"], {"user_id": user_id})]
+    return [(row[0], row[1], row[2:]) for row in await fetch_rows(db, _SQL["texts"], {"user_id": user_id})]
 
 
 async def write_receipt(
@@ -134,15 +132,15 @@ async def write_receipt(
     if await _has_erasure_since(db, key[0], seen_seq):
         return
     values = {"user_id": key[0], "id": key[1], "at": to_micros(created_at), "receipt": sanitize_text(receipt)}
-    await db.execute(_sql()["keep_receipt"], values)
+    await db.execute(_SQL["keep_receipt"], values)
 
 
 async def find_receipt(db: Connection, user_id: str, receipt_id: str) -> str | None:
     """The receipt of this id."""
-    found = await fetch_rows(db, _sql()["receipt"], {"user_id": user_id, "id": receipt_id})
+    found = await fetch_rows(db, _SQL["receipt"], {"user_id": user_id, "id": receipt_id})
     return str(found[0][0]) if found else None
 
 
 async def drop_receipts(db: Connection, cutoff: datetime) -> int:
     """Drop the receipts of before a moment; returns how many those were."""
-    return int((await fetch_rows(db, _sql()["drop_receipts"], {"before": to_micros(cutoff)}))[0][0])
+    return int((await fetch_rows(db, _SQL["drop_receipts"], {"before": to_micros(cutoff)}))[0][0])

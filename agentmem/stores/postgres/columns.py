@@ -34,7 +34,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 T = TypeVar("T")
 INT4_OID = 23  # the number of the type integer
 UNKNOWN_OID = 0  # of an extension's type, whose number differs between databases and is not looked at
-BINARY_SCORE_TYPES = (">i4", ">i4", "?", "?", ">i2")  # of computed scores: slots, parts, asks, whole, units
+BINARY_SCORE_TYPES = (">i4", ">i4", "?", "?", ">i2")  # of computed scores: ordinals, parts, asks, whole, units
 # numbers; a millisecond of arithmetic at most, and a busy loop keeps a thread waiting longer than that
 MAX_ON_LOOP_VALUES = 1 << 21
 

@@ -6,7 +6,7 @@ Every transaction is read-only. What cannot be looked at, because something befo
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +22,8 @@ from agentmem.text.templates import Migration, load_migrations, load_templates
 
 if TYPE_CHECKING:
     from agentmem.stores.postgres.database import Connection
+
+_SQL = load_templates(__package__, "diagnostics.sql")
 
 DOCTOR_OPERATOR = Operator("doctor")
 MIN_PGVECTOR_VERSION = (0, 7)  # the first pgvector with halfvec
@@ -39,10 +41,6 @@ _CREATE_STATEMENT = re.compile(
     r"(?:IF NOT EXISTS )?(\w+)",
     re.MULTILINE,
 )
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "diagnostics.sql")
 
 
 async def diagnose(url: str, now: datetime) -> PostgresDiagnostics:
@@ -71,7 +69,7 @@ async def heads_after(url: str, after: str) -> dict[str, int]:
 async def _heads(url: str, name: str, **values: Any) -> dict[str, int]:
     database = PostgresDatabase(url)
     try:
-        return dict(await database.read(DOCTOR_OPERATOR, lambda db: fetch_rows(db, _sql()[name], values)))
+        return dict(await database.read(DOCTOR_OPERATOR, lambda db: fetch_rows(db, _SQL[name], values)))
     finally:
         await database.close()
 
@@ -134,7 +132,7 @@ class PostgresDiagnostics:
 
     async def _fetch_rows(self, name: str, principal: Principal = SYSTEM_USER, /, **values: Any) -> list[Any]:
         return await self.database.read(
-            principal, lambda db: fetch_rows(db, _sql()[name], values or None), timeout_seconds=CHECK_SECONDS
+            principal, lambda db: fetch_rows(db, _SQL[name], values or None), timeout_seconds=CHECK_SECONDS
         )
 
     # -- the server
@@ -158,7 +156,7 @@ class PostgresDiagnostics:
     async def _check_clock(self) -> None:
         async def read_clocks(db: Connection) -> tuple[float, datetime, float]:
             before = self._stopwatch.milliseconds()
-            ((theirs,),) = await fetch_rows(db, _sql()["clock"])
+            ((theirs,),) = await fetch_rows(db, _SQL["clock"])
             return before, theirs, self._stopwatch.milliseconds()
 
         before, theirs, after = await self.database.read(SYSTEM_USER, read_clocks)
@@ -339,8 +337,8 @@ class PostgresDiagnostics:
 
     async def _check_invariants(self) -> None:
         async def ask(db: Connection) -> tuple[dict[str, list[Any]], int]:
-            found = {name: await fetch_rows(db, _sql()[name]) for name in INVARIANTS}
-            return found, (await fetch_rows(db, _sql()["users"]))[0][0]
+            found = {name: await fetch_rows(db, _SQL[name]) for name in INVARIANTS}
+            return found, (await fetch_rows(db, _SQL["users"]))[0][0]
 
         found, users = await self.database.read(DOCTOR_OPERATOR, ask, timeout_seconds=CHECK_SECONDS)
         for name, wrong in found.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,9 @@ from agentmem.text.templates import load_templates
 
 if TYPE_CHECKING:
     from agentmem.stores.postgres.database import Connection
+
+_SQL = load_templates(__package__, "erase.sql")
+_SCAN_SQL = load_templates(__package__, "scan.sql")
 
 _SCAN_SAMPLE_SIZE = 500  # records of a whole user whose text is looked for afterwards
 _SCANNED_TABLES = (
@@ -56,10 +59,6 @@ _SCANNED_TEXT_COLUMNS = (
 )
 
 
-def _sql(name: str) -> Mapping[str, str]:
-    return load_templates(__package__, f"{name}.sql")
-
-
 @dataclass
 class PostgresErasure:
     """One erasure: `apply` inside a transaction, then `find_leftovers` in another one, after the commit."""
@@ -69,7 +68,7 @@ class PostgresErasure:
     operation_id: str
     erased_at: datetime
     seen_seq: int | None = None
-    targets: list[tuple[int, str, str]] = field(default_factory=list)  # slot, kind, id
+    targets: list[tuple[int, str, str]] = field(default_factory=list)  # ordinal, kind, id
     erasure_terms: ErasureTerms = field(default_factory=ErasureTerms)
     has_erased: bool = False
 
@@ -83,7 +82,7 @@ class PostgresErasure:
 
     async def apply(self, db: Connection) -> None:
         """Take everything out and leave tombstones under a new journal position; nothing where nothing is stored."""
-        sql, self.has_erased = _sql("erase"), False
+        sql, self.has_erased = _SQL, False
         row = await fetch_rows(db, sql["user"], self._user_params)
         if self.seen_seq is not None and await fetch_rows(
             db, sql["built_since"], {**self._user_params, "seen": self.seen_seq}
@@ -113,7 +112,7 @@ class PostgresErasure:
         sample = await self._payloads(db, [ordinal for ordinal, _, _ in self.targets[:_SCAN_SAMPLE_SIZE]])
         self.erasure_terms = build_erasure_terms(collect_user_texts(sample), ())
         await terms.erase_user(db, self.scope.user_id)
-        await db.execute(_sql("erase")["user_changes"], {**self._user_params, "seq": seq})
+        await db.execute(_SQL["user_changes"], {**self._user_params, "seq": seq})
         for name in (
             "user_versions",
             "user_records",
@@ -123,26 +122,26 @@ class PostgresErasure:
             "user_told",
             "user_jobs",
         ):
-            await db.execute(_sql("erase")[name], self._user_params)
+            await db.execute(_SQL[name], self._user_params)
         await audit.redact_user(db)
 
     async def _erase_records(self, db: Connection) -> None:
         user_id, ordinals = self.scope.user_id, [ordinal for ordinal, _, _ in self.targets]
         payloads = await self._payloads(db, ordinals)
-        found = await fetch_rows(db, _sql("erase")["operations"], self._target_params)
+        found = await fetch_rows(db, _SQL["operations"], self._target_params)
         await terms.remove(db, user_id, indexed_terms(user_id, payloads))
         for name in ("blank_changes", "blank_parked", "drop_versions", "drop_records", "drop_usage"):
-            await db.execute(_sql("erase")[name], self._target_params)
+            await db.execute(_SQL[name], self._target_params)
         self.erasure_terms = await _build_erasure_terms(db, user_id, collect_user_texts(payloads))
         await _redact_audit(db, user_id, self.erasure_terms, {name for (name,) in found})
         await _drop_receipts(db, user_id, self.erasure_terms, [name for _, _, name in self.targets])
 
     async def _payloads(self, db: Connection, ordinals: Sequence[int]) -> list[tuple[Any, ...]]:
-        return await fetch_rows(db, _sql("erase")["payloads"], {**self._user_params, "slots": list(ordinals)})
+        return await fetch_rows(db, _SQL["payloads"], {**self._user_params, "slots": list(ordinals)})
 
     async def find_leftovers(self, db: Connection) -> tuple[tuple[str, ...], dict[str, int]]:
         """The places looked through, and those where something was found, with how many rows."""
-        sql, values = _sql("scan"), {**self._target_params, "until": to_utc(self.erased_at)}
+        sql, values = _SCAN_SQL, {**self._target_params, "until": to_utc(self.erased_at)}
         if self.keys is None:
             values["slots"] = None
         found = {place: int((await fetch_rows(db, sql[place], values))[0][0]) for place in _SCANNED_TABLES}
@@ -164,7 +163,7 @@ async def _build_erasure_terms(db: Connection, user_id: str, texts: Collection[s
     """Words are needles when the user's index has none of them any more: then only the erased text held them."""
     words_of = surface_forms(texts)
     terms = sorted({term for found in words_of.values() for term in found})
-    remaining = await fetch_rows(db, _sql("erase")["remaining_terms"], {"user_id": user_id, "terms": terms})
+    remaining = await fetch_rows(db, _SQL["remaining_terms"], {"user_id": user_id, "terms": terms})
     left = {term for (term,) in remaining}
     return build_erasure_terms(texts, (word for word, found in words_of.items() if not left.intersection(found)))
 
@@ -188,6 +187,6 @@ async def _redact_audit(db: Connection, user_id: str, erasure_terms: ErasureTerm
 
 async def _drop_receipts(db: Connection, user_id: str, erasure_terms: ErasureTerms, ids: Sequence[str]) -> None:
     """Drop the receipts that name one of these records, or whose query holds erased text."""
-    told = await fetch_rows(db, _sql("erase")["told"], {"user_id": user_id})
+    told = await fetch_rows(db, _SQL["told"], {"user_id": user_id})
     found = [name for name, text in told if has_erased_content(text, erasure_terms, ids)]
-    await db.execute(_sql("erase")["drop_told"], {"user_id": user_id, "ids": found})
+    await db.execute(_SQL["drop_told"], {"user_id": user_id, "ids": found})

@@ -18,11 +18,9 @@ from agentmem.text.templates import load_templates
 if TYPE_CHECKING:
     from agentmem.stores.postgres.database import Connection
 
+_SQL = load_templates(__package__, "jobs.sql")
+
 DUE_ROWS_PER_USER = 20  # due records that one user may have in a row before the next one is looked for
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "jobs.sql")
 
 
 def open_job_queue(database: PostgresDatabase) -> PostgresJobQueue:
@@ -37,7 +35,7 @@ class PostgresJobQueue:
         self._database = database
 
     async def _fetch_rows(self, principal: Scope | Operator, name: str, **values: Any) -> list[Any]:
-        return await self._database.read(principal, lambda db: fetch_rows(db, _sql()[name], values))
+        return await self._database.read(principal, lambda db: fetch_rows(db, _SQL[name], values))
 
     async def state(self, job: str, scope: Scope) -> JobState:
         """See Jobs."""
@@ -48,7 +46,7 @@ class PostgresJobQueue:
         """See Jobs."""
 
         async def write(db: Connection) -> None:
-            await db.execute(_sql()["note"], build_job_row(state))
+            await db.execute(_SQL["note"], build_job_row(state))
 
         await self._database.write(state.user_id, write)
 
@@ -74,7 +72,7 @@ class PostgresJobQueue:
         async def write(db: Connection) -> None:
             for user_id, at in sorted(users.items()):  # in one order, so that nobody waits for one who waits for him
                 await set_user(db, user_id)
-                await db.execute(_sql()["await_run"], {**asked, "user_id": user_id, "due_at": to_micros(at)})
+                await db.execute(_SQL["await_run"], {**asked, "user_id": user_id, "due_at": to_micros(at)})
 
         if users:
             await self._database.write(min(users), write)
@@ -109,7 +107,7 @@ class PostgresJobQueue:
         async def write(db: Connection) -> None:
             # An append reads under the user's lock which conversations were put away; one under way must not miss this.
             await db.execute(load_templates(__package__, "write.sql")["lock"], values)
-            await db.execute(_sql()["settle"], values)
+            await db.execute(_SQL["settle"], values)
 
         if due_dates:
             await self._database.write(scope, write)

@@ -18,20 +18,18 @@ from agentmem.text.templates import load_templates
 if TYPE_CHECKING:
     from agentmem.stores.postgres.database import Connection
 
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "journal.sql")
+_SQL = load_templates(__package__, "journal.sql")
 
 
 async def head(db: Connection, user_id: str) -> Head:
     """How far the user's journal reaches; all 0 for a user never seen."""
-    embedder, seq, erasures, at, marks = (await fetch_rows(db, _sql()["head"], {"user_id": user_id}))[0]
+    embedder, seq, erasures, at, marks = (await fetch_rows(db, _SQL["head"], {"user_id": user_id}))[0]
     return Head(seq or 0, erasures or 0, at or 0, embedder or "", marks or {})
 
 
 async def seq_at_time(db: Connection, user_id: str, moment: datetime) -> int:
     """The last position recorded at or before a moment; 0 before the first."""
-    found = await fetch_rows(db, _sql()["seq_at"], {"user_id": user_id, "at": to_micros(moment)})
+    found = await fetch_rows(db, _SQL["seq_at"], {"user_id": user_id, "at": to_micros(moment)})
     return int(found[0][0]) if found else 0
 
 
@@ -47,7 +45,7 @@ async def entries_at(db: Connection, user_id: str, seqs: Iterable[int]) -> list[
 
 async def operation(db: Connection, user_id: str, operation_id: str) -> list[JournalEntry]:
     """The entries of one operation, in order."""
-    found = await fetch_rows(db, _sql()["operation"], {"user_id": user_id, "operation_id": operation_id})
+    found = await fetch_rows(db, _SQL["operation"], {"user_id": user_id, "operation_id": operation_id})
     return await entries_at(db, user_id, [seq for (seq,) in found])
 
 
@@ -55,27 +53,27 @@ async def find_applied(db: Connection, user_id: str, request_hashes: Mapping[str
     """Where these changes stand in the journal, by change_id; absent ones left out. See `check_idempotency`."""
     return check_idempotency(
         request_hashes,
-        await fetch_rows(db, _sql()["applied"], {"user_id": user_id, "change_ids": list(request_hashes)}),
+        await fetch_rows(db, _SQL["applied"], {"user_id": user_id, "change_ids": list(request_hashes)}),
     )
 
 
 async def versions(db: Connection, user_id: str, key: Key) -> list[Record]:
     """All kept versions of a record, oldest first; departures have none."""
     asked = {"user_id": user_id, "kind": key[0], "id": key[1]}
-    return [_record(user_id, row) for row in await fetch_rows(db, _sql()["history"], asked)]
+    return [_record(user_id, row) for row in await fetch_rows(db, _SQL["history"], asked)]
 
 
 async def snapshot_at(db: Connection, user_id: str, keys: Sequence[Key] | None, through_seq: int) -> dict[Key, Record]:
     """These records (None: all changed after `through_seq`) as they stood at a position; absent ones left out."""
     if keys is None:
-        keys = await fetch_rows(db, _sql()["changed_keys"], {"user_id": user_id, "after": through_seq})
-    found = await fetch_rows(db, _sql()["states"], {"user_id": user_id, "through": through_seq, **key_columns(keys)})
+        keys = await fetch_rows(db, _SQL["changed_keys"], {"user_id": user_id, "after": through_seq})
+    found = await fetch_rows(db, _SQL["states"], {"user_id": user_id, "through": through_seq, **key_columns(keys)})
     return {record.key: record for record in (_record(user_id, row) for row in found)}
 
 
 async def changed_keys_since(db: Connection, user_id: str, keys: Sequence[Key], after_seq: int) -> dict[Key, int]:
     """Which of these records changed after a position, with the latest `seq`, in the order asked."""
-    found = await fetch_rows(db, _sql()["touched_since"], {"user_id": user_id, "after": after_seq, **key_columns(keys)})
+    found = await fetch_rows(db, _SQL["touched_since"], {"user_id": user_id, "after": after_seq, **key_columns(keys)})
     return {(kind, record_id): seq for kind, record_id, seq in found}
 
 
@@ -91,6 +89,6 @@ def _record(user_id: str, row: tuple[str, str, str, str, int, int, str]) -> Reco
 
 
 async def _entries(db: Connection, user_id: str, selection: str, params: Mapping[str, Any]) -> list[JournalEntry]:
-    changes = await db.execute(_sql()[f"changes_{selection}"], params)
-    versions = await db.execute(_sql()[f"versions_{selection}"], params)
+    changes = await db.execute(_SQL[f"changes_{selection}"], params)
+    versions = await db.execute(_SQL[f"versions_{selection}"], params)
     return build_entries(user_id, await changes.fetchall(), await versions.fetchall())

@@ -113,7 +113,7 @@ class PostgresLog:
         erased_at: datetime,
         seen_seq: int | None = None,
     ) -> ErasureScan:
-        """See LogStore. Unknown keys are passed over; what only the server and its owner can remove is `pending`."""
+        """See LogStore. Unknown keys are passed over; what only the server and its owner can remove is `deferred`."""
         work = PostgresErasure(scope, keys, operation_id, erased_at, seen_seq)
         await self.database.write(scope, work.apply, timeout_seconds=ERASE_SECONDS)
         places, remnants = await self.database.read(scope, work.find_leftovers, timeout_seconds=ERASE_SECONDS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,8 @@ from agentmem.text.templates import Migration, load_migrations, load_templates
 
 if TYPE_CHECKING:
     from agentmem.stores.postgres.database import Connection
+
+_SQL = load_templates(__package__, "migrations.sql")
 
 MIN_SERVER_VERSION = 160000  # its number: partitions, security_invoker and STORAGE in CREATE TABLE as we use them
 PARTITION_DAYS_AHEAD = 7  # partitions of the audit log
@@ -36,21 +38,21 @@ async def migrate(url: str, now: datetime, *, schema: Path | None = None) -> int
     database = PostgresDatabase(url)
 
     async def apply(connection: Connection) -> int:
-        await connection.execute(_sql()["lock"])
-        await connection.execute(_sql()["search_path"])
+        await connection.execute(_SQL["lock"])
+        await connection.execute(_SQL["search_path"])
         await _check_server_version(connection, database.address)
         before = await _schema_version(connection)
         _check_not_newer(before, steps, database.address)
-        if before == 0 and (await fetch_rows(connection, _sql()["tables"]))[0][0]:
+        if before == 0 and (await fetch_rows(connection, _SQL["tables"]))[0][0]:
             raise SchemaMismatch(f"{database.address} is the database of another program; create one for agentmem")
         for step in steps[before:]:
             await connection.execute(step.text)
             done = {"version": step.version, "description": step.name, "at": now}
-            await connection.execute(_sql()["applied"], done)
+            await connection.execute(_SQL["applied"], done)
         if before == 0:
             store_id = str(uuid.UUID(bytes=os.urandom(16), version=4))
-            await connection.execute(_sql()["identity"], {"store_id": store_id})
-            await connection.execute(_sql()["partitions"], {"days": PARTITION_DAYS_AHEAD})
+            await connection.execute(_SQL["identity"], {"store_id": store_id})
+            await connection.execute(_SQL["partitions"], {"days": PARTITION_DAYS_AHEAD})
         return len(steps) - before
 
     return await database.run_dedicated(SYSTEM_USER, apply, timeout_seconds=MIGRATION_SECONDS)
@@ -65,13 +67,13 @@ async def check_schema(connection: Connection, address: str, steps: Sequence[Mig
 
 
 async def _schema_version(connection: Connection) -> int:
-    if not (await fetch_rows(connection, _sql()["is_versioned"]))[0][0]:
+    if not (await fetch_rows(connection, _SQL["is_versioned"]))[0][0]:
         return 0
-    return int((await fetch_rows(connection, _sql()["version"]))[0][0])
+    return int((await fetch_rows(connection, _SQL["version"]))[0][0])
 
 
 async def _check_server_version(connection: Connection, address: str) -> None:
-    found = int((await fetch_rows(connection, _sql()["server"]))[0][0])
+    found = int((await fetch_rows(connection, _SQL["server"]))[0][0])
     if found < MIN_SERVER_VERSION:
         raise SchemaMismatch(
             f"{address} is Postgres {found // 10000}; agentmem needs {MIN_SERVER_VERSION // 10000} or newer"
@@ -84,7 +86,3 @@ def _check_not_newer(version: int, steps: Sequence[Migration], address: str) -> 
             f"{address} has schema {version}, written by a newer version; this one knows schema {len(steps)}. "
             "Upgrade with: pip install --upgrade agentmem-graph"
         )
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "migrations.sql")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from agentmem.text.templates import load_templates
 
 if TYPE_CHECKING:
     from agentmem.stores.postgres.database import Connection
+
+_SQL = load_templates(__package__, "records.sql")
 
 
 _ORDERS = {
@@ -94,21 +96,17 @@ def compile_order(order: str, descending: bool) -> str:
     return _ORDERS[order].format(*(("DESC", "LAST") if descending else ("ASC", "FIRST")))
 
 
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "records.sql")
-
-
 async def read_records(db: Connection, user_id: str, kind: str, ids: Sequence[str]) -> list[Record]:
     """The current records of these ids in the order asked, missing ones left out."""
-    found = await fetch_rows(db, _sql()["get"], {"user_id": user_id, "kind": kind, "ids": list(ids)})
+    found = await fetch_rows(db, _SQL["get"], {"user_id": user_id, "kind": kind, "ids": list(ids)})
     return [record for _, record in _decode_rows(user_id, found)]
 
 
 async def read_by_ordinal(
     db: Connection, user_id: str, ordinals: Sequence[int], through_seq: int | None = None
 ) -> list[tuple[int, Record]]:
-    """(slot, record) of these slots in the order asked, missing ones left out; as of `through_seq` when given."""
-    statement = _sql()["by_slot" if through_seq is None else "by_slot_through"]
+    """(ordinal, record) of these ordinals in the order asked, missing ones left out; as of `through_seq` when given."""
+    statement = _SQL["by_slot" if through_seq is None else "by_slot_through"]
     values = {"user_id": user_id, "slots": [int(ordinal) for ordinal in ordinals], "through": through_seq}
     return list(_decode_rows(user_id, await fetch_rows(db, statement, values)))
 
@@ -121,7 +119,7 @@ async def find(
         if value < 0:
             raise InvalidRecord(f"{name} must be 0 or more, got {value}", field=name)
     condition, values = compile_where(user_id, where)
-    text = _sql()["find"].format(where=condition, order=compile_order(*order))
+    text = _SQL["find"].format(where=condition, order=compile_order(*order))
     found = await fetch_rows(db, text, {**values, "limit": page[0], "offset": page[1]})
     return [record for _, record in _decode_rows(user_id, found)]
 
@@ -129,24 +127,24 @@ async def find(
 async def count(db: Connection, user_id: str, where: Where) -> int:
     """How many current records match."""
     condition, values = compile_where(user_id, where)
-    return int((await fetch_rows(db, _sql()["count"].format(where=condition), values))[0][0])
+    return int((await fetch_rows(db, _SQL["count"].format(where=condition), values))[0][0])
 
 
 async def read_columns(db: Connection, user_id: str, after_seq: int) -> tuple[RecordColumnBatch, list[int]]:
-    """Rows of the records changed after a position, and slots that left since."""
+    """Rows of the records changed after a position, and ordinals that left since."""
     asked = {"user_id": user_id, "after": after_seq, "always": MIN_TIME, "never": MAX_TIME}
-    changed = await db.execute(_sql()["outline"], asked, binary=True)
-    gone = await db.execute(_sql()["gone_after"], asked) if after_seq > 0 else None
+    changed = await db.execute(_SQL["columns"], asked, binary=True)
+    gone = await db.execute(_SQL["gone_after"], asked) if after_seq > 0 else None
     sent = zip(_COLUMN_TYPES, (await changed.fetchall())[0], strict=True)
     columns = {name: np.frombuffer(data or b"", kind) if kind else data or () for (name, kind), data in sent}
     return RecordColumnBatch(columns), [ordinal for (ordinal,) in await gone.fetchall()] if gone else []
 
 
 async def read_columns_patch(db: Connection, user_id: str, through_seq: int) -> tuple[RecordColumnBatch, list[int]]:
-    """Earlier rows of what changed after `through_seq`, and the slots that held nothing then."""
+    """Earlier rows of what changed after `through_seq`, and the ordinals that held nothing then."""
     changed = [
         ordinal
-        for (ordinal,) in await fetch_rows(db, _sql()["changed_slots"], {"user_id": user_id, "after": through_seq})
+        for (ordinal,) in await fetch_rows(db, _SQL["changed_slots"], {"user_id": user_id, "after": through_seq})
     ]
     found = [
         build_column_row(ordinal, record)

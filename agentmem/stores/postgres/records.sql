@@ -1,4 +1,4 @@
--- Current records, and rows for the outline.
+-- Current records, and rows for the columns.
 
 -- name: get
 SELECT r.slot, r.kind, v.payload, r.id, r.channel, r.recorded_at, r.seq, c.operation_id
@@ -36,7 +36,7 @@ ORDER BY {order}
 -- name: count
 SELECT count(*) FROM memory_records r WHERE {where}
 
--- name: outline
+-- name: columns
 -- Columns as they are sent, because a row each would cost more than the rest.
 SELECT string_agg(int4send(slot), ''), string_agg(int8send(seq), ''), array_agg(kind), array_agg(id), array_agg(channel),
        array_agg(status), array_agg(conversation_id), string_agg(int4send(position), ''), array_agg(speaker),

@@ -1,8 +1,8 @@
-"""The journal out of the database as it is, and back in: positions, slots, times and ids stay what they were."""
+"""The journal out of the database as it is, and back in: positions, ordinals, times and ids stay what they were."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agentmem.errors import InvalidRecord
@@ -17,20 +17,18 @@ from agentmem.text.templates import load_templates
 if TYPE_CHECKING:
     from agentmem.stores.postgres.database import Connection
 
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "restore.sql")
+_SQL = load_templates(__package__, "restore.sql")
 
 
 async def journal_counters(db: Connection, user_id: str) -> JournalCounters:
     """How far the user's journal goes; all zero for a user never seen."""
-    found = await fetch_rows(db, _sql()["reach"], {"user_id": user_id})
+    found = await fetch_rows(db, _SQL["reach"], {"user_id": user_id})
     return JournalCounters(*found[0]) if found else JournalCounters(0, 0, 0, 0)
 
 
 async def lock_user(db: Connection, user_id: str) -> JournalCounters | None:
     """Take the user's lock; how far the journal goes then, None for a user never seen."""
-    found = await fetch_rows(db, _sql()["hold"], {"user_id": user_id})
+    found = await fetch_rows(db, _SQL["hold"], {"user_id": user_id})
     return JournalCounters(*found[0]) if found else None
 
 
@@ -43,28 +41,28 @@ async def _lock_or_add_user(db: Connection, user_id: str) -> JournalCounters:
 async def raw_changes(db: Connection, user_id: str, after_seq: int, limit: int) -> list[RawChange]:
     """Up to `limit` changes after a position, with their versions in the order written."""
     asked = {"user_id": user_id, "after": after_seq, "limit": limit}
-    changes, versions = await db.execute(_sql()["changes"], asked), await db.execute(_sql()["versions"], asked)
+    changes, versions = await db.execute(_SQL["changes"], asked), await db.execute(_SQL["versions"], asked)
     return raw_import.build_raw_changes(await changes.fetchall(), await versions.fetchall())
 
 
 async def raw_usage(db: Connection, user_id: str, after: tuple[str, str], limit: int) -> list[RawUsage]:
     """Up to `limit` usage rows after a (kind, id)."""
     asked = {"user_id": user_id, "kind": after[0], "id": after[1], "limit": limit}
-    return [RawUsage._make([*row[:6], tuple(row[6]), *row[7:]]) for row in await fetch_rows(db, _sql()["usage"], asked)]
+    return [RawUsage._make([*row[:6], tuple(row[6]), *row[7:]]) for row in await fetch_rows(db, _SQL["usage"], asked)]
 
 
 async def import_usage(db: Connection, user_id: str, usage_rows: Sequence[RawUsage]) -> None:
     """Put usage rows back as they were, over those that are there; of two for one record the last counts."""
     last = {row[:2]: (*row[:6], render_json(row.conversations), *row[7:]) for row in usage_rows}
     if last:
-        await db.execute(_sql()["put_usage"], {"user_id": user_id, **to_columns(RawUsage._fields, last.values())})
+        await db.execute(_SQL["put_usage"], {"user_id": user_id, **to_columns(RawUsage._fields, last.values())})
 
 
 async def set_counters(db: Connection, user_id: str, counters: JournalCounters) -> None:
     """Set the user's counters to those of the journal that was put back. Conflict when it ends elsewhere."""
     raw_import.check_counters(user_id, await _lock_or_add_user(db, user_id), counters)
-    await db.execute(_sql()["settle"], {"user_id": user_id, **counters._asdict()})
-    await db.execute(_sql()["look_again"], {"user_id": user_id})
+    await db.execute(_SQL["settle"], {"user_id": user_id, **counters._asdict()})
+    await db.execute(_SQL["look_again"], {"user_id": user_id})
 
 
 def check_text(changes: Sequence[RawChange]) -> None:

@@ -22,6 +22,8 @@ from agentmem.text.templates import load_templates
 if TYPE_CHECKING:
     from agentmem.stores.postgres.database import Connection
 
+_SQL = load_templates(__package__, "terms.sql")
+
 _BLOCK_COLUMNS = ("terms", "blocks", "postings")
 _PACKED_PART, _DELTA_PART = 0, 1  # parts of the statement `matching`
 _encode_json = json.JSONEncoder(ensure_ascii=False).encode
@@ -30,7 +32,7 @@ _encode_json = json.JSONEncoder(ensure_ascii=False).encode
 async def write(db: Connection, user_id: str, records: Sequence[DeltaRow], *, delta_size: int | None = None) -> None:
     """Index records by their term counts. The words that a record had before are replaced.
 
-    `delta_size` is how many rows the tail has, and says that none of these slots was used before; both are looked up
+    `delta_size` is how many rows the tail has, and says that none of these ordinals was used before; both are looked up
     without it. Words that lie in blocks should be taken out first (`remove`, which knows the terms); the index is right
     without that too, but folding then looks through all of the user's blocks.
     """
@@ -38,7 +40,7 @@ async def write(db: Connection, user_id: str, records: Sequence[DeltaRow], *, de
         return
     terms = [_encode_json(dict(counts)) for _, counts in records]
     given = {"user_id": user_id, "slots": [ordinal for ordinal, _ in records], "terms": terms}
-    await db.execute(_sql()["put" if delta_size is None else "put_new"], given)
+    await db.execute(_SQL["put" if delta_size is None else "put_new"], given)
     delta_size = await _recount_delta(db, user_id) if delta_size is None else delta_size + len(records)
     if postings.needs_merge(delta_size, len(records)):
         await merge_delta(db, user_id)
@@ -49,55 +51,55 @@ async def remove(db: Connection, user_id: str, removals: Sequence[tuple[int, Col
     if not removals:
         return
     ordinals = [ordinal for ordinal, _ in removals]
-    await db.execute(_sql()["take"], {"user_id": user_id, "slots": ordinals})
+    await db.execute(_SQL["take"], {"user_id": user_id, "slots": ordinals})
     await _remove_from_blocks(db, user_id, ordinals, {MERGED_RECORDS_TERM}.union(*(terms for _, terms in removals)))
     await _recount_delta(db, user_id)
 
 
 async def lock_and_merge(db: Connection, user_id: str) -> int:
     """`merge_delta` on its own, waiting for the user's writers."""
-    await db.execute(_sql()["lock"], {"user_id": user_id})
+    await db.execute(_SQL["lock"], {"user_id": user_id})
     return await merge_delta(db, user_id)
 
 
 async def merge_delta(db: Connection, user_id: str) -> int:
     """Fold the tail into blocks; returns how many rows it had."""
     keys = {"user_id": user_id}
-    tail: list[DeltaRow] = await fetch_rows(db, _sql()["tail_after"], {**keys, "after": -1})
+    tail: list[DeltaRow] = await fetch_rows(db, _SQL["tail_after"], {**keys, "after": -1})
     if not tail:
         return 0
-    listed = await fetch_rows(db, _sql()["blocks"], {**keys, "terms": [MERGED_RECORDS_TERM]})
+    listed = await fetch_rows(db, _SQL["blocks"], {**keys, "terms": [MERGED_RECORDS_TERM]})
     twice = set(postings.unpack_blocks([block for _, block in listed])[0].tolist()) & {ordinal for ordinal, _ in tail}
     if twice:
         await _remove_from_blocks(db, user_id, twice, None)
     await _extend_blocks(db, user_id, postings.invert_rows(tail))
-    await db.execute(_sql()["take_tail"], keys)
+    await db.execute(_SQL["take_tail"], keys)
     await _recount_delta(db, user_id)
     return len(tail)
 
 
 async def erase_user(db: Connection, user_id: str) -> None:
     """Take out all words of a user. The generation grows, so that no cache takes a later tail for this one."""
-    await db.execute(_sql()["take_tail"], {"user_id": user_id})
-    await db.execute(_sql()["erase_blocks"], {"user_id": user_id})
+    await db.execute(_SQL["take_tail"], {"user_id": user_id})
+    await db.execute(_SQL["erase_blocks"], {"user_id": user_id})
     await _recount_delta(db, user_id)
 
 
 async def _recount_delta(db: Connection, user_id: str) -> int:
     """Rows left the tail or were rewritten: count it again, and let caches of it go. Returns its rows."""
-    return int((await fetch_rows(db, _sql()["note"], {"user_id": user_id}))[0][0])
+    return int((await fetch_rows(db, _SQL["note"], {"user_id": user_id}))[0][0])
 
 
 async def _remove_from_blocks(
     db: Connection, user_id: str, ordinals: Collection[int], terms: Collection[str] | None
 ) -> None:
-    """Take slots out of the blocks of these terms; None: of all."""
+    """Take ordinals out of the blocks of these terms; None: of all."""
     asked: dict[str, Any] = {"user_id": user_id, "terms": sorted(terms or ())}
-    found = await fetch_rows(db, _sql()["all_blocks" if terms is None else "blocks_of"], asked)
+    found = await fetch_rows(db, _SQL["all_blocks" if terms is None else "blocks_of"], asked)
     rewritten, empty = postings.remove_ordinals((((term, block), held) for term, block, held in found), ordinals)
     await _write_blocks(db, user_id, "rewrite", [(*key, block) for key, block in rewritten])
     if empty:
-        await db.execute(_sql()["empty"], {"user_id": user_id, **to_columns(_BLOCK_COLUMNS[:2], empty)})
+        await db.execute(_SQL["empty"], {"user_id": user_id, **to_columns(_BLOCK_COLUMNS[:2], empty)})
 
 
 async def _extend_blocks(
@@ -109,7 +111,7 @@ async def _extend_blocks(
         "terms": list(postings_by_term),
         "full": postings.POSTINGS_PER_BLOCK * BYTES_PER_POSTING,
     }
-    last = {term: (block, size, old) for term, block, size, old in await fetch_rows(db, _sql()["last_blocks"], asked)}
+    last = {term: (block, size, old) for term, block, size, old in await fetch_rows(db, _SQL["last_blocks"], asked)}
     grown, added = postings.extend_blocks(postings_by_term, last)
     await _write_blocks(db, user_id, "rewrite", grown)
     await _write_blocks(db, user_id, "add", added)
@@ -117,7 +119,7 @@ async def _extend_blocks(
 
 async def _write_blocks(db: Connection, user_id: str, statement: str, blocks: Sequence[tuple[str, int, bytes]]) -> None:
     if blocks:
-        await db.execute(_sql()[statement], {"user_id": user_id, **to_columns(_BLOCK_COLUMNS, blocks)})
+        await db.execute(_SQL[statement], {"user_id": user_id, **to_columns(_BLOCK_COLUMNS, blocks)})
 
 
 class PostgresTermIndex:
@@ -134,7 +136,7 @@ class PostgresTermIndex:
         return await self._database.read(scope, lambda db: self._match(db, scope.user_id, wanted))
 
     async def _match(self, db: Connection, user_id: str, terms: Sequence[str]) -> dict[str, Postings]:
-        cursor = await db.execute(_sql()["matching"], {"user_id": user_id, "terms": list(terms)}, binary=True)
+        cursor = await db.execute(_SQL["matching"], {"user_id": user_id, "terms": list(terms)}, binary=True)
         blocks: dict[str, list[bytes]] = {}
         recent, tail = {}, _decode_ints(b"")
         for part, term, _, first, second in await cursor.fetchall():
@@ -152,7 +154,3 @@ class PostgresTermIndex:
 
 def _decode_ints(data: bytes) -> postings.Ordinals:
     return np.frombuffer(data, dtype=">i4").astype(np.int32)
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "terms.sql")

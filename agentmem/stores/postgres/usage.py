@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from agentmem.core.clock import from_micros, to_micros
+from agentmem.core.clock import from_micros_or_none, to_micros
 from agentmem.core.lifecycle import LifecyclePolicy
 from agentmem.core.record import Key
 from agentmem.core.scope import Scope
@@ -21,11 +21,9 @@ from agentmem.text.templates import load_templates
 if TYPE_CHECKING:
     from agentmem.stores.postgres.database import Connection
 
+_SQL = load_templates(__package__, "usage.sql")
+
 MAX_CONVERSATIONS = 32  # distinct conversations remembered per record; rules ask for two
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "usage.sql")
 
 
 async def record_usage(
@@ -34,15 +32,15 @@ async def record_usage(
     """Count a delivery (or a use) of each current record that this receipt has not counted yet."""
     user_id, at = scope.user_id, to_micros(event.used_at)
     receipt = {"user_id": user_id, "receipt_id": sanitize_text(event.receipt_id), "used": event.used, "at": at}
-    held = await db.execute(_sql()["open_receipt"], receipt)  # first: it makes the same receipt sent twice take turns
-    found = await fetch_rows(db, _sql()["slots"], {"user_id": user_id, **key_columns(dict.fromkeys(keys))})
+    held = await db.execute(_SQL["open_receipt"], receipt)  # first: it makes the same receipt sent twice take turns
+    found = await fetch_rows(db, _SQL["slots"], {"user_id": user_id, **key_columns(dict.fromkeys(keys))})
     opened = await held.fetchone()
     counted = set(opened[0]) if opened else set()
     fresh = [row for row in found if row[0] not in counted]
     if not fresh:
-        await db.execute(_sql()["drop_empty_receipt"], receipt)
+        await db.execute(_SQL["drop_empty_receipt"], receipt)
         return
-    await db.execute(_sql()["note_receipt"], {**receipt, "slots": sorted(counted | {row[0] for row in fresh})})
+    await db.execute(_SQL["note_receipt"], {**receipt, "slots": sorted(counted | {row[0] for row in fresh})})
     fading = decode_records(user_id, fresh)
     stronger = compute_strength_gains(fading, event, policy)
     each = [(key, *stronger.get(key, (0, event.boost))) for key in ((row[1], row[2]) for row in fresh)]
@@ -57,7 +55,7 @@ async def record_usage(
         "crossed": [crossed for _, crossed, _ in each],
         "boosts": [boost for _, _, boost in each],
     }
-    await db.execute(_sql()["count"], {"user_id": user_id, **counts, **key_columns(key for key, _, _ in each)})
+    await db.execute(_SQL["count"], {"user_id": user_id, **counts, **key_columns(key for key, _, _ in each)})
     if fading:
         used = await usage(db, user_id, [record.key for record in fading])
         await set_due_dates(db, user_id, compute_due_after_use(fading, used, event.used_at, policy))
@@ -79,28 +77,24 @@ async def set_due_dates(db: Connection, user_id: str, due_dates: Sequence[DueDat
 async def usage(db: Connection, user_id: str, keys: Sequence[Key]) -> dict[Key, RecordUsage]:
     """The usage of these records; those never used are left out."""
     found = {}
-    for row in await fetch_rows(db, _sql()["usage"], {"user_id": user_id, **key_columns(keys)}):
+    for row in await fetch_rows(db, _SQL["usage"], {"user_id": user_id, **key_columns(keys)}):
         kind, record_id, accesses, uses, accessed, strength, conversations, priority, reviewed, reviews, crossed = row
         found[kind, record_id] = RecordUsage(
             kind,
             record_id,
             accesses,
             uses,
-            _from_micros(accessed),
+            from_micros_or_none(accessed),
             strength,
             conversations,
             priority,
-            _from_micros(reviewed),
+            from_micros_or_none(reviewed),
             reviews,
             crossed,
         )
     return found
 
 
-def _from_micros(value: int | None) -> datetime | None:
-    return None if value is None else from_micros(value)
-
-
 async def drop_usage_receipts(db: Connection, cutoff: datetime) -> int:
     """Forget which records the receipts before a moment counted; returns how many receipts those were."""
-    return int((await fetch_rows(db, _sql()["forget_receipts"], {"before": to_micros(cutoff)}))[0][0])
+    return int((await fetch_rows(db, _SQL["forget_receipts"], {"before": to_micros(cutoff)}))[0][0])

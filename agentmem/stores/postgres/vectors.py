@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
     from agentmem.stores.postgres.database import Connection
 
+_SQL = load_templates(__package__, "vectors.sql")
+
 
 MAX_DIMENSIONS = 4_000  # of a halfvec, and a row must fit into a page
 BULK_TRANSACTION_SECONDS = 60.0  # for a transaction that moves many vectors
@@ -74,7 +76,7 @@ def statements(dimensions: int) -> dict[str, str]:
     if type(dimensions) is not int or not 1 <= dimensions <= MAX_DIMENSIONS:
         message = f"an embedder has between 1 and {MAX_DIMENSIONS:,} dimensions on Postgres, got {dimensions!r}"
         raise ConfigError(message)
-    texts = dict(_sql())
+    texts = dict(_SQL)
     places = {"{passages}": texts["passages"], "{dimensions}": str(dimensions), "{rows}": str(ROW_BATCH_SIZE)}
     for place, value in places.items():
         texts = {name: text.replace(place, value) for name, text in texts.items()}
@@ -83,12 +85,12 @@ def statements(dimensions: int) -> dict[str, str]:
 
 async def list_embedders(db: Connection) -> list[str]:
     """The identities of all embedders of this store, oldest first."""
-    return [identity for identity, _, _ in await fetch_rows(db, _sql()["embedders"])]
+    return [identity for identity, _, _ in await fetch_rows(db, _SQL["embedders"])]
 
 
 async def vector_tables(db: Connection) -> list[str]:
     """The tables that hold a user's vectors, for scans."""
-    sizes = sorted({dimensions for _, _, dimensions in await fetch_rows(db, _sql()["embedders"])})
+    sizes = sorted({dimensions for _, _, dimensions in await fetch_rows(db, _SQL["embedders"])})
     return [*(f"passages_{size}" for size in sizes), "passage_tokens"]
 
 
@@ -97,8 +99,8 @@ async def erase(db: Connection, user_id: str, ordinals: Collection[int] | None) 
 
     The transaction must be the user's; it must have marked the records as erased before.
     """
-    await db.execute(_sql()["no_new"])
-    for identity, number, dimensions in await fetch_rows(db, _sql()["embedders"]):
+    await db.execute(_SQL["no_new"])
+    for identity, number, dimensions in await fetch_rows(db, _SQL["embedders"]):
         sql, keys = statements(dimensions), build_keys(identity, user_id, number)
         await db.execute(sql["removed"], keys)  # first: it keeps writers out
         if ordinals is None:
@@ -117,9 +119,9 @@ async def drop(database: PostgresDatabase, identity: str, operator: Operator) ->
     """
 
     async def write(db: Connection) -> int:
-        await db.execute(_sql()["alone"])
-        await db.execute(_sql()["unused"], {"projection": projection_name(identity)})
-        known = {name: (number, size) for name, number, size in await fetch_rows(db, _sql()["embedders"])}
+        await db.execute(_SQL["alone"])
+        await db.execute(_SQL["unused"], {"projection": projection_name(identity)})
+        known = {name: (number, size) for name, number, size in await fetch_rows(db, _SQL["embedders"])}
         if identity not in known:
             return 0
         (number, dimensions), removed = known[identity], 0
@@ -141,10 +143,6 @@ def build_keys(identity: str, user_id: str, number: int = 0) -> dict[str, Any]:
     """What names a user's vectors of one embedder in the statements."""
     names = {"identity": identity, "projection": projection_name(identity)}
     return {**names, "user_id": user_id, "embedder": number}
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "vectors.sql")
 
 
 async def open_vectors(

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from agentmem.stores.postgres.database import Connection
 
+_SQL = load_templates(__package__, "write.sql")
+
 
 STEPS = ("checked", "journal", "records", "words", "audit", "vectors", "committed")
 _CHANGE_COLUMNS = ("seq", "change_id", "operation_id", "operation", "actor", "cause", "payload", "at")
@@ -57,16 +59,16 @@ async def lock_and_read(db: Connection, user_id: str, changes: Sequence[Change],
     """Take the user's lock and read what these changes touch. Raises LeaseLost for a fence that no lease has."""
     asked = {"user_id": user_id, **_build_read_params(changes)}
     while True:
-        lock = await db.execute(_sql()["lock"], asked)
-        fenced = None if fence is None else await db.execute(_sql()["fence"], {"fence": fence})
-        answer = await db.execute(_sql()["state"], asked)
+        lock = await db.execute(_SQL["lock"], asked)
+        fenced = None if fence is None else await db.execute(_SQL["fence"], {"fence": fence})
+        answer = await db.execute(_SQL["state"], asked)
         row = await lock.fetchone()
         if fenced is not None and await fenced.fetchone() is None:
             raise LeaseLost("the lease of this writer has passed to another; nothing was written")
         if row is not None:
             return _build_locked_read_set(ReadSet(*row), *await answer.fetchall())
         # The first write of a user. What was asked above was asked without a lock, so it is asked again.
-        await db.execute(_sql()["add_user"], asked)
+        await db.execute(_SQL["add_user"], asked)
 
 
 def _build_read_params(changes: Sequence[Change]) -> dict[str, Any]:
@@ -115,12 +117,8 @@ def _build_locked_read_set(read_set: ReadSet, row: Sequence[Any]) -> LockedReadS
     return LockedReadSet(read_set, done, frozenset(away), tail or 0)
 
 
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "write.sql")
-
-
 class PostgresInlineVectorWriter:
-    """Sends the vectors that are `served`; none when there are none, or when they lie in another database.
+    """Sends the vectors of `source`; none when there are none, or when they lie in another database.
 
     Nobody waits for another because of them. The user's lock, which the write has by then, keeps erasures and the
     user's other writes out. Those who change vectors without it (whoever follows, clears, or takes an embedder out)
@@ -275,26 +273,26 @@ async def write_journal(
         "changes": render_rows(_CHANGE_COLUMNS, (row[1:] for row in changes), text_columns=_CHANGE_COLUMNS[2:6]),
         "versions": render_rows(_VERSION_COLUMNS, ((*row[1:], part) for part, row in enumerate(versions, 1))),
     }
-    await db.execute(_sql()["put_journal"], {"user_id": user_id, **counters._asdict(), **values})
+    await db.execute(_SQL["put_journal"], {"user_id": user_id, **counters._asdict(), **values})
 
 
 async def write_records(
     db: Connection, user_id: str, ordinals: Sequence[int], new_rows: Sequence[tuple[RecordRow, str]]
 ) -> None:
-    """Take slots out of the current records, and put rows with their unique values in."""
+    """Take ordinals out of the current records, and put rows with their unique values in."""
     if ordinals:
-        await db.execute(_sql()["drop_records"], {"user_id": user_id, "slots": list(ordinals)})
+        await db.execute(_SQL["drop_records"], {"user_id": user_id, "slots": list(ordinals)})
     if new_rows:
         given = ((*row, shorten_key(key), to_uuid(user_id, row.conversation_id)) for row, key in new_rows)
         await db.execute(
-            _sql()["put_records"],
+            _SQL["put_records"],
             {"user_id": user_id, "records": render_rows(_RECORD_COLUMNS, given, text_columns=("speaker",))},
         )
 
 
 async def read_texts_before(db: Connection, user_id: str, ordinals: Sequence[int], seq: int) -> dict[int, str]:
-    """The searchable text of each slot's latest after-image before a position; slots without one left out."""
-    found = await fetch_rows(db, _sql()["last_payloads"], {"user_id": user_id, "slots": list(ordinals), "before": seq})
+    """The searchable text of each ordinal's latest after-image before a position; ordinals without one left out."""
+    found = await fetch_rows(db, _SQL["last_payloads"], {"user_id": user_id, "slots": list(ordinals), "before": seq})
     return raw_import.decode_texts(user_id, found)
 
 

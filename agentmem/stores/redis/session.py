@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote
@@ -25,12 +25,14 @@ from agentmem.text.templates import load_templates
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+_LUA = load_templates(__package__, "session.lua")
+
 
 T = TypeVar("T")
 Request = Callable[[Any], Awaitable[T]]
 MAX_CONNECTIONS = 16
 IO_TIMEOUT_SECONDS = 0.5  # seconds to connect, for a free connection, for an answer: a cache must not hold up a write
-REQUEST_TIMEOUT_SECONDS = 1.0  # seconds for one request with all of these
+REQUEST_TIMEOUT_SECONDS = 1.0
 HEALTH_CHECK_SECONDS = 30  # seconds after which a connection is tried before it is trusted with a request
 
 KEY_BATCH_SIZE = 500  # keys in one request: a longer one would hold up the server
@@ -241,7 +243,7 @@ class RedisSession:
     async def _run_script(
         self, name: str, scope: Scope, redis_keys: Sequence[str], *values: Any, is_idempotent: bool = True
     ) -> Any:
-        script = f"{_lua()['shared']}\n{_lua()[name]}"
+        script = f"{_LUA['shared']}\n{_LUA[name]}"
         keys = (_index_key(scope), *redis_keys)
         words = (script, len(keys), *keys, to_micros(self._clock.now()), *values)
         return await self._client.execute(
@@ -309,7 +311,3 @@ def _decode_value(stored: Any) -> Any:
 
 def _batches(redis_keys: Sequence[str]) -> Iterator[Sequence[str]]:
     return (redis_keys[at : at + KEY_BATCH_SIZE] for at in range(0, len(redis_keys), KEY_BATCH_SIZE))
-
-
-def _lua() -> Mapping[str, str]:
-    return load_templates(__package__, "session.lua")

@@ -16,7 +16,7 @@ from agentmem.text.tokenizer import TextFeatures, extract_features_and_terms
 class PreparedWrite:
     """The work of one `append`: `prepare` before the user's lock is taken; a store adds what is done under it.
 
-    `hook` is told each step, `laws` say when records are due for a job.
+    `hook` is called at each step, `policy` says when records are due for a job.
     """
 
     def __init__(

@@ -21,11 +21,9 @@ from agentmem.stores.sqlite.database import Connection, SqliteDatabase, make_pri
 from agentmem.stores.vectors.search import projection_name
 from agentmem.text.templates import load_templates
 
+_SQL = load_templates(__package__, "admin.sql")
+
 INDEX_BATCH_SIZE = 1000
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "admin.sql")
 
 
 def open_admin(database: SqliteDatabase) -> SqliteAdmin:
@@ -85,7 +83,7 @@ class SqliteAdmin:
         """Forget which changes of the user were parked."""
 
         def write(db: Connection) -> int:
-            db.execute(_sql()["unpark"], (projection, scope.user_id))
+            db.execute(_SQL["unpark"], (projection, scope.user_id))
             return db.changes()
 
         return await self._database.write(write)
@@ -95,7 +93,7 @@ class SqliteAdmin:
     ) -> list[ProjectionLag]:
         """Users of whom a projection is not at the head, furthest behind first."""
         asked = (json.dumps(list(projections)), limit)
-        rows: Any = await self._database.read(lambda db: db.execute(_sql()["lagging"], asked).fetchall())
+        rows: Any = await self._database.read(lambda db: db.execute(_SQL["lagging"], asked).fetchall())
         return [ProjectionLag(*row) for row in rows]
 
     async def heads(
@@ -103,20 +101,20 @@ class SqliteAdmin:
     ) -> dict[str, int]:
         """The last journal position of these users, or of all, by name."""
         name, asked = ("heads", (after, limit)) if users is None else ("heads_of", (after, limit, json.dumps([*users])))
-        rows: Any = await self._database.read(lambda db: db.execute(_sql()[name], asked).fetchall())
+        rows: Any = await self._database.read(lambda db: db.execute(_SQL[name], asked).fetchall())
         return dict(rows)
 
     async def tombstones(self, scope: Scope, after: Key = ("", ""), limit: int = 1000) -> dict[Key, datetime]:
         """A page of the user's tombstones, by kind and id."""
         asked = (scope.user_id, *after, limit)
-        rows: Any = await self._database.read(lambda db: db.execute(_sql()["erased"], asked).fetchall())
+        rows: Any = await self._database.read(lambda db: db.execute(_SQL["erased"], asked).fetchall())
         return {(kind, name): from_micros(at) for kind, name, at in rows}
 
     async def start_embedder(self, identity: str) -> None:
         """Record which embedder is being built."""
 
         def write(db: Connection) -> None:
-            db.execute(_sql()["set_meta"], ("embedder_next", identity))
+            db.execute(_SQL["set_meta"], ("embedder_next", identity))
 
         await self._database.write(write)
 
@@ -126,10 +124,10 @@ class SqliteAdmin:
         def write(db: Connection) -> bool:
             if raw_import.is_switch_done(identity, _meta(db, "embedder"), _meta(db, "embedder_next")):
                 return True
-            if int(db.execute(_sql()["behind"], (projection_name(identity),)).get) > max_lag:
+            if int(db.execute(_SQL["behind"], (projection_name(identity),)).get) > max_lag:
                 return False
-            db.execute(_sql()["set_meta"], ("embedder", identity))
-            db.execute(_sql()["drop_meta"], ("embedder_next",))
+            db.execute(_SQL["set_meta"], ("embedder", identity))
+            db.execute(_SQL["drop_meta"], ("embedder_next",))
             return True
 
         return await self._database.write(write)
@@ -141,8 +139,8 @@ class SqliteAdmin:
             gone = [identity for identity in vectors.list_embedders(db) if identity not in keep]
             for identity in gone:
                 vectors.drop(db, identity)
-                db.execute(_sql()["drop_marks"], (projection_name(identity),))
-                db.execute(_sql()["drop_parked"], (projection_name(identity),))
+                db.execute(_SQL["drop_marks"], (projection_name(identity),))
+                db.execute(_SQL["drop_parked"], (projection_name(identity),))
             return gone
 
         return await self._database.write(write)
@@ -187,26 +185,26 @@ class SqliteAdmin:
 
 
 def _term_counts(db: Connection, user_id: str, after_seq: int) -> tuple[JournalCounters, dict[int, TermCounts | None]]:
-    """How far the journal goes, and the term counts (None without text) of slots whose last after-image came since."""
-    rows: Any = db.execute(_sql()["last_images"], (user_id, after_seq))
+    """How far the journal goes, and the term counts (None: no text) of ordinals whose last after-image came since."""
+    rows: Any = db.execute(_SQL["last_images"], (user_id, after_seq))
     return restore.journal_counters(db, user_id), raw_import.term_counts(user_id, rows)
 
 
 def _meta(db: Connection, name: str) -> str:
-    row = db.execute(_sql()["meta"], (name,)).fetchone()
+    row = db.execute(_SQL["meta"], (name,)).fetchone()
     return str(row[0]) if row else ""
 
 
 def _counts(db: Connection, user_id: str) -> dict[str, dict[str, int]]:
     def rows(name: str) -> Any:
-        return db.execute(_sql()[name], (user_id,)).fetchall()
+        return db.execute(_SQL[name], (user_id,)).fetchall()
 
     out: dict[str, dict[str, int]] = {name: dict(rows(f"by_{name}")) for name in ("kind", "status", "channel")}
     out["journal"] = dict(zip(("changes", "versions", "edges", "usage"), rows("journal")[0], strict=True))
     out["words"] = dict(zip(("terms", "records", "tail", "blocks"), rows("words")[0], strict=True))
-    embedders: Any = db.execute(_sql()["embedders"]).fetchall()
+    embedders: Any = db.execute(_SQL["embedders"]).fetchall()
     out["passages"] = {
-        identity: int(db.execute(_sql()["passages"].replace("{dimensions}", str(size)), (user_id, number)).get)
+        identity: int(db.execute(_SQL["passages"].replace("{dimensions}", str(size)), (user_id, number)).get)
         for identity, number, size in embedders
     }
     return out

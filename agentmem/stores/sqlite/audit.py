@@ -16,12 +16,10 @@ from agentmem.stores.codec import AUDIT_FILTERS, check_audit_filters, format_tim
 from agentmem.stores.sqlite.database import Connection
 from agentmem.text.templates import load_templates
 
+_SQL = load_templates(__package__, "audit.sql")
+
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str, separators=(",", ":"))
 _JSON_COLUMNS = ("target_channels", "config_snapshot", "metadata")
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "audit.sql")
 
 
 def insert(db: Connection, entries: Sequence[AuditEntry], clock: Clock) -> None:
@@ -36,17 +34,17 @@ def insert(db: Connection, entries: Sequence[AuditEntry], clock: Clock) -> None:
     for entry in entries:
         user_id = SYSTEM_USER if entry.scope is None else entry.scope.user_id
         if user_id not in numbers:
-            last: str | None = db.execute(_sql()["last_id"], (user_id, now)).get
+            last: str | None = db.execute(_SQL["last_id"], (user_id, now)).get
             numbers[user_id] = 0 if last is None else int(last.rpartition("-")[2])
         numbers[user_id] += 1
         told = redact_audit(entry) if entry.scope and _has_erasure_since(db, user_id, entry.seen_seq) else entry
         rows.append((f"{began:016d}-{numbers[user_id]:09d}", now, *_row(told)))
-    db.executemany(_sql()["insert"], rows)
+    db.executemany(_SQL["insert"], rows)
 
 
 def _has_erasure_since(db: Connection, user_id: str, seen_seq: int | None) -> bool:
     """Whether something of the user was erased after a journal position; never when there is none."""
-    return seen_seq is not None and db.execute(_sql()["erased_since"], (user_id, seen_seq)).fetchone() is not None
+    return seen_seq is not None and db.execute(_SQL["erased_since"], (user_id, seen_seq)).fetchone() is not None
 
 
 def _row(entry: AuditEntry) -> tuple[Any, ...]:
@@ -95,7 +93,7 @@ def audit_rows(db: Connection, user_id: str, filters: Mapping[str, Any]) -> list
         moment = filters.get(name)
         wanted[name] = None if moment is None else format_timestamp(moment)
     wanted |= {"user_id": user_id, "limit": 100 if wanted["limit"] is None else wanted["limit"]}
-    cursor = db.execute(_sql()["rows"], wanted)
+    cursor = db.execute(_SQL["rows"], wanted)
     found = [dict(zip((column[0] for column in cursor.get_description()), row, strict=True)) for row in cursor]
     for row in found:
         row["success"] = bool(row["success"])
@@ -105,11 +103,11 @@ def audit_rows(db: Connection, user_id: str, filters: Mapping[str, Any]) -> list
 
 @contextmanager
 def _open_gate(db: Connection, purpose: str) -> Iterator[None]:
-    db.execute(_sql()["open_gate"], (purpose,))
+    db.execute(_SQL["open_gate"], (purpose,))
     try:
         yield
     finally:
-        db.execute(_sql()["close_gate"])
+        db.execute(_SQL["close_gate"])
 
 
 def drop_old_days(db: Connection, now: datetime, keep_days: int) -> int:
@@ -118,14 +116,14 @@ def drop_old_days(db: Connection, now: datetime, keep_days: int) -> int:
         raise InvalidRecord(f"keep_audit_days must be 1 or more, got {keep_days}", field="keep_audit_days")
     first_kept = to_utc(now).date() - timedelta(days=keep_days)
     with _open_gate(db, "retention"):
-        db.execute(_sql()["drop_before"], (first_kept.isoformat(),))
+        db.execute(_SQL["drop_before"], (first_kept.isoformat(),))
         return db.changes()
 
 
 def redact_user(db: Connection, user_id: str) -> None:
     """Blank all text and all names in a user's rows; what was done, when, and with how many results stays."""
     with _open_gate(db, "erasure"):
-        db.execute(_sql()["blank_user"], (user_id,))
+        db.execute(_SQL["blank_user"], (user_id,))
 
 
 def redact_rows(
@@ -133,13 +131,13 @@ def redact_rows(
 ) -> None:
     """Blank query, error and details of these rows (by timestamp and id), and the settings of those."""
     with _open_gate(db, "erasure"):
-        db.executemany(_sql()["blank"], [(user_id, *key) for key in sorted(keys)])
-        db.executemany(_sql()["blank_settings"], [(user_id, *key) for key in sorted(settings_keys)])
+        db.executemany(_SQL["blank"], [(user_id, *key) for key in sorted(keys)])
+        db.executemany(_SQL["blank_settings"], [(user_id, *key) for key in sorted(settings_keys)])
 
 
 def texts(db: Connection, user_id: str) -> Iterator[tuple[tuple[str, str], str, tuple[str, str, str, str]]]:
     """Each row of a user that holds text: its key, its operation_id, and query, error, details and settings."""
-    for timestamp, number, operation_id, *held in db.execute(_sql()["texts"], (user_id,)):
+    for timestamp, number, operation_id, *held in db.execute(_SQL["texts"], (user_id,)):
         query, error, details, settings = held
         yield (timestamp, number), operation_id, (query, error, details, settings)
 
@@ -149,16 +147,16 @@ def write_receipt(
 ) -> None:
     """Keep a receipt under its user and id, unless something of the user was erased since."""
     if not _has_erasure_since(db, key[0], seen_seq):
-        db.execute(_sql()["keep_receipt"], (*key, to_micros(created_at), receipt))
+        db.execute(_SQL["keep_receipt"], (*key, to_micros(created_at), receipt))
 
 
 def find_receipt(db: Connection, user_id: str, receipt_id: str) -> str | None:
     """The receipt of this id."""
-    row = db.execute(_sql()["receipt"], (user_id, receipt_id)).fetchone()
+    row = db.execute(_SQL["receipt"], (user_id, receipt_id)).fetchone()
     return None if row is None else str(row[0])
 
 
 def drop_receipts(db: Connection, cutoff: datetime) -> int:
     """Drop the receipts of before a moment; returns how many those were."""
-    db.execute(_sql()["drop_receipts"], (to_micros(cutoff),))
+    db.execute(_SQL["drop_receipts"], (to_micros(cutoff),))
     return db.changes()

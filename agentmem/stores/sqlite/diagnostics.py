@@ -6,7 +6,7 @@ that does not change, so that not even a lock file is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -26,6 +26,8 @@ from agentmem.stores.sqlite.migrations import APPLICATION_ID
 from agentmem.stores.vectors.search import projection_name
 from agentmem.text.templates import Migration, load_migrations, load_templates
 
+_SQL = load_templates(__package__, "diagnostics.sql")
+
 MIN_SQLITE_VERSION = (3, 51, 3)  # sqlite.org/wal.html#walresetbug: before it, committed data could be lost
 LONG_LEASE_SECONDS = 3600  # seconds
 MAX_CLOCK_SKEW = timedelta(minutes=5)
@@ -36,10 +38,6 @@ LARGE_WAL_BYTES = 256 * 1024 * 1024
 LARGE_UNUSED_BYTES = 64 * 1024 * 1024
 REBUILD_HINT = "run: agentmem rebuild --all-users"
 RESTORE_HINT = "restore a backup, or export what can be read and import it into a new home"
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "diagnostics.sql")
 
 
 @dataclass
@@ -121,8 +119,8 @@ class SqliteDiagnostics:
         """Whether the file has our schema, in this version or an earlier one; says what is missing of it."""
         known = len(self.steps)
         try:
-            has = set(db.execute(_sql()["objects"]).fetchall())
-            found = int(db.execute(_sql()["version"]).get) if ("table", "schema_version") in has else 0
+            has = set(db.execute(_SQL["objects"]).fetchall())
+            found = int(db.execute(_SQL["version"]).get) if ("table", "schema_version") in has else 0
         except apsw.Error as error:
             self.add_finding("schema", f"it cannot be read: {error}", RESTORE_HINT, level="error")
             return False
@@ -201,11 +199,11 @@ class SqliteDiagnostics:
     def _check_graph(self, db: Connection) -> None:
         users = [user_id for user_id, _, ordinals in _fetch_rows(db, "users") if ordinals <= MAX_EDGE_SAMPLE_RECORDS]
         sample = users[:: max(1, -(-len(users) // EDGE_SAMPLE_USERS))]
-        db.execute(_sql()["shadow_edges"])
+        db.execute(_SQL["shadow_edges"])
         wrong = []
         for user_id in sample:
             graph.rebuild_edges(db, user_id)  # into the shadow, which hides the real table
-            if differing := int(db.execute(_sql()["edges_that_differ"], (user_id,)).get):
+            if differing := int(db.execute(_SQL["edges_that_differ"], (user_id,)).get):
                 wrong.append((user_id, differing))
         if wrong:
             fix = "run: agentmem rebuild --what graph --all-users"
@@ -307,13 +305,13 @@ def _expected_objects(steps: Iterable[Migration]) -> set[tuple[Any, ...]]:
     try:
         for step in steps:
             db.execute(step.text)
-        return set(db.execute(_sql()["objects"]).fetchall())
+        return set(db.execute(_SQL["objects"]).fetchall())
     finally:
         db.close()
 
 
 def _fetch_rows(db: Connection, name: str, *values: Any) -> list[Any]:
-    return db.execute(_sql()[name], values).fetchall()
+    return db.execute(_SQL[name], values).fetchall()
 
 
 def _format_examples(rows: list[Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -27,6 +27,8 @@ from agentmem.stores.sqlite import audit, graph, terms, vectors
 from agentmem.stores.sqlite.database import Connection
 from agentmem.text.templates import load_templates
 
+_SQL = load_templates(__package__, "erase.sql")
+
 STEPS = ("erasing", "taken", "erased", "emptied")
 _SCAN_SAMPLE_SIZE = 500  # versions of a whole user whose text is looked for afterwards
 _SCANNED_TEXT_COLUMNS = (
@@ -43,10 +45,6 @@ _SCANNED_TEXT_COLUMNS = (
 )
 
 
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "erase.sql")
-
-
 @dataclass
 class SqliteErasure:
     """One erasure: `apply` inside a transaction, then `find_leftovers` in another one, after the commit.
@@ -60,33 +58,33 @@ class SqliteErasure:
     erased_at: datetime
     hook: Callable[[str], None]
     seen_seq: int | None = None
-    targets: list[tuple[int, str, str]] = field(default_factory=list)  # slot, kind, id
+    targets: list[tuple[int, str, str]] = field(default_factory=list)  # ordinal, kind, id
     erasure_terms: ErasureTerms = field(default_factory=ErasureTerms)
 
     def apply(self, db: Connection) -> None:
         """Take everything out and leave tombstones under a new journal position; nothing where nothing is stored."""
         user_id = self.scope.user_id
-        row = db.execute(_sql()["user"], (user_id,)).fetchone()
-        if self.seen_seq is not None and db.execute(_sql()["built_since"], (user_id, self.seen_seq)).fetchone():
+        row = db.execute(_SQL["user"], (user_id,)).fetchone()
+        if self.seen_seq is not None and db.execute(_SQL["built_since"], (user_id, self.seen_seq)).fetchone():
             raise Conflict("facts or relations were written meanwhile, which may rest on what is to go", stale=True)
         if self.keys is None:
-            self.targets = list(db.execute(_sql()["targets_of_user"], (user_id,)))
+            self.targets = list(db.execute(_SQL["targets_of_user"], (user_id,)))
         else:
-            self.targets = list(db.execute(_sql()["targets"], (user_id, json.dumps(list(self.keys)))))
+            self.targets = list(db.execute(_SQL["targets"], (user_id, json.dumps(list(self.keys)))))
         if row is None or not (self.targets or self.keys is None):
             return
         seq, at = row[0] + 1, max(row[1], to_micros(self.erased_at))
         change = (user_id, seq, derive_id(user_id, "erase", self.operation_id), self.operation_id, "user", at)
-        db.execute(_sql()["put_change"], change)
+        db.execute(_SQL["put_change"], change)
         self.hook("erasing")
         if self.keys is None:
             self._erase_user(db, seq)
         else:
             self._erase_records(db)
         db.executemany(
-            _sql()["put_tombstone"], [(user_id, ordinal, seq, kind, name) for ordinal, kind, name in self.targets]
+            _SQL["put_tombstone"], [(user_id, ordinal, seq, kind, name) for ordinal, kind, name in self.targets]
         )
-        db.execute(_sql()["put_user"], (seq, at, user_id))
+        db.execute(_SQL["put_user"], (seq, at, user_id))
         self.hook("taken")
 
     def _erase_user(self, db: Connection, seq: int) -> None:
@@ -96,7 +94,7 @@ class SqliteErasure:
         terms.erase_user(db, user_id)
         graph.erase_user(db, user_id)
         vectors.erase(db, user_id, None)
-        db.execute(_sql()["user_changes"], (user_id, seq))
+        db.execute(_SQL["user_changes"], (user_id, seq))
         for name in (
             "user_versions",
             "user_records",
@@ -106,30 +104,30 @@ class SqliteErasure:
             "user_told",
             "user_jobs",
         ):
-            db.execute(_sql()[name], (user_id,))
+            db.execute(_SQL[name], (user_id,))
         audit.redact_user(db, user_id)
 
     def _erase_records(self, db: Connection) -> None:
         user_id, ordinals = self.scope.user_id, [ordinal for ordinal, _, _ in self.targets]
         listed = json.dumps(ordinals)
         payloads = self._payloads(db, ordinals)
-        operations = {name for (name,) in db.execute(_sql()["operations"], (user_id, listed))}
+        operations = {name for (name,) in db.execute(_SQL["operations"], (user_id, listed))}
         terms.remove(db, user_id, indexed_terms(user_id, payloads))
         graph.apply(
             db, user_id, (), [RemovedRecord(ordinal, kind, name, erased=True) for ordinal, kind, name in self.targets]
         )
         vectors.erase(db, user_id, ordinals)
-        db.execute(_sql()["blank_changes"], (user_id, listed))
-        db.execute(_sql()["blank_parked"], (user_id, listed))
-        db.executemany(_sql()["drop_versions"], [(user_id, ordinal) for ordinal in ordinals])
-        db.executemany(_sql()["drop_record"], [(user_id, ordinal) for ordinal in ordinals])
-        db.executemany(_sql()["drop_usage"], [(user_id, kind, name) for _, kind, name in self.targets])
+        db.execute(_SQL["blank_changes"], (user_id, listed))
+        db.execute(_SQL["blank_parked"], (user_id, listed))
+        db.executemany(_SQL["drop_versions"], [(user_id, ordinal) for ordinal in ordinals])
+        db.executemany(_SQL["drop_record"], [(user_id, ordinal) for ordinal in ordinals])
+        db.executemany(_SQL["drop_usage"], [(user_id, kind, name) for _, kind, name in self.targets])
         self.erasure_terms = _build_erasure_terms(db, user_id, collect_user_texts(payloads))
         _redact_audit(db, user_id, self.erasure_terms, operations)
         _drop_receipts(db, user_id, self.erasure_terms, [name for _, _, name in self.targets])
 
     def _payloads(self, db: Connection, ordinals: Sequence[int]) -> list[tuple[Any, ...]]:
-        return list(db.execute(_sql()["payloads"], (self.scope.user_id, json.dumps(ordinals))))
+        return list(db.execute(_SQL["payloads"], (self.scope.user_id, json.dumps(ordinals))))
 
     def find_leftovers(self, db: Connection) -> tuple[tuple[str, ...], dict[str, int]]:
         """The places looked through, and those where something was found, with how many rows."""
@@ -162,7 +160,7 @@ def _build_erasure_terms(db: Connection, user_id: str, texts: Collection[str]) -
     """Words are needles when the user's index has none of them any more: then only the erased text held them."""
     words_of = surface_forms(texts)
     asked = json.dumps(sorted({term for found in words_of.values() for term in found}), ensure_ascii=False)
-    left = {term for (term,) in db.execute(_sql()["remaining_terms"], (user_id, asked))}
+    left = {term for (term,) in db.execute(_SQL["remaining_terms"], (user_id, asked))}
     return build_erasure_terms(texts, (word for word, found in words_of.items() if not left.intersection(found)))
 
 
@@ -185,13 +183,13 @@ def _redact_audit(db: Connection, user_id: str, erasure_terms: ErasureTerms, ope
 
 def _drop_receipts(db: Connection, user_id: str, erasure_terms: ErasureTerms, ids: Sequence[str]) -> None:
     """Drop the receipts that name one of these records, or whose query holds erased text."""
-    told = db.execute(_sql()["told"], (user_id,)).fetchall()
+    told = db.execute(_SQL["told"], (user_id,)).fetchall()
     found = [(user_id, name) for name, text in told if has_erased_content(str(text), erasure_terms, ids)]
-    db.executemany(_sql()["drop_told"], found)
+    db.executemany(_SQL["drop_told"], found)
 
 
 def _count_blocks_with(db: Connection, statement: str, user_id: str, ordinals: Sequence[int] | None) -> int:
-    """How many packed blocks of the word index hold one of these slots (None: how many there are)."""
+    """How many packed blocks of the word index hold one of these ordinals (None: how many there are)."""
     blocks = [block for (block,) in db.execute(statement, (user_id,))]
     if ordinals is None:
         return len(blocks)

@@ -1,8 +1,8 @@
 """The graph in the store's file: edges made from records by the transaction that writes them, and bounded walks.
 
 An edge whose other end is not stored keeps a mark in its place, a negative number made from the end's key; when the
-record comes, the mark becomes its slot, and when it goes, its slot becomes the mark again. So the edges are a function
-of the current records alone, and `rebuild` makes the same ones.
+record comes, the mark becomes its ordinal, and when it goes, its ordinal becomes the mark again. So the edges are a
+function of the current records alone, and `rebuild` makes the same ones.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from agentmem.stores.sqlite.database import Connection, SqliteDatabase
 from agentmem.stores.values import Neighbor
 from agentmem.text.templates import load_templates
 
+_SQL = load_templates(__package__, "graph.sql")
+
 RECORD_BATCH_SIZE = 2000
-NO_EDGE_RECORD = -1  # what stands for the slot of an Edge record where there is none
+NO_EDGE_RECORD = -1  # what stands for the ordinal of an Edge record where there is none
 
 
 class _EdgeStep(NamedTuple):
-    """An edge in slots."""
+    """An edge in ordinals."""
 
     source: int
     kind: str
@@ -55,8 +57,8 @@ def apply(
 ) -> None:
     """Bring the edges up to records that were put or left the current state.
 
-    Runs inside the caller's transaction, after `memory_records` says what is current. Slots in `new_ordinals` were
-    never used before, so no edge knows them; `known_ordinals` spares looking up the slots of current records by key.
+    Runs inside the caller's transaction, after `memory_records` says what is current. Ordinals in `new_ordinals` were
+    never used before, so no edge knows them; `known_ordinals` spares looking up the ordinals of current records by key.
     """
     before = [stored for stored in upserts if stored.ordinal not in new_ordinals]
     for ordinal in [*(item.ordinal for item in removed), *(stored.ordinal for stored in before)]:
@@ -72,7 +74,7 @@ def apply(
 
 def erase_user(db: Connection, user_id: str) -> None:
     """Take out all edges of a user."""
-    db.execute(_sql()["forget_user"], {"user_id": user_id})
+    db.execute(_SQL["forget_user"], {"user_id": user_id})
 
 
 def rebuild_edges(db: Connection, user_id: str) -> None:
@@ -90,23 +92,23 @@ def open_graph(database: SqliteDatabase, clock: Clock | None = None) -> SqliteGr
 def _delete_owned_edges(db: Connection, user_id: str, ordinal: int) -> None:
     """Take out what a record states: what ends at it, and what ends elsewhere."""
     for name in ("forget_own", "forget_owner"):
-        db.execute(_sql()[name], {"user_id": user_id, "slot": ordinal})
+        db.execute(_SQL[name], {"user_id": user_id, "slot": ordinal})
 
 
 def _detach_record(db: Connection, user_id: str, ordinal: int, key: Key) -> None:
     _detach_position(db, user_id, ordinal)  # first, because a place has a mark of its own
     keys = {"user_id": user_id, "slot": ordinal, "mark": _placeholder(key)}
-    db.execute(_sql()["leave_source"], keys)
-    db.execute(_sql()["leave_target"], keys)
+    db.execute(_SQL["leave_source"], keys)
+    db.execute(_SQL["leave_target"], keys)
 
 
 def _detach_position(db: Connection, user_id: str, ordinal: int) -> None:
     """Give back what held this turn because of where it stood."""
     keys = {"user_id": user_id, "slot": ordinal}
-    held: list[Any] = db.execute(_sql()["held_by_place"], keys).fetchall()
+    held: list[Any] = db.execute(_SQL["held_by_place"], keys).fetchall()
     for owner, conversation_id, position in held:
         mark = _placeholder(turn_position_key(conversation_id, position - 1))
-        db.execute(_sql()["leave_place"], {**keys, "owner": owner, "mark": mark})
+        db.execute(_SQL["leave_place"], {**keys, "owner": owner, "mark": mark})
 
 
 def _attach_waiting(db: Connection, user_id: str, upserts: Sequence[StoredRecord]) -> None:
@@ -117,13 +119,13 @@ def _attach_waiting(db: Connection, user_id: str, upserts: Sequence[StoredRecord
         if isinstance(stored.record, Turn):
             ordinals[_placeholder(turn_position_key(*stored.record.position_key()))] = stored.ordinal
     asked = {"user_id": user_id, "marks": json.dumps(list(ordinals))}
-    waiting: list[Any] = db.execute(_sql()["waiting"], asked).fetchall()
+    waiting: list[Any] = db.execute(_SQL["waiting"], asked).fetchall()
     for mark, as_source, as_target in waiting:
         keys = {"user_id": user_id, "slot": ordinals[mark], "mark": mark}
         if as_source:
-            db.execute(_sql()["arrive_source"], keys)
+            db.execute(_SQL["arrive_source"], keys)
         if as_target:
-            db.execute(_sql()["arrive_target"], keys)
+            db.execute(_SQL["arrive_target"], keys)
 
 
 def _insert_edges(
@@ -141,19 +143,19 @@ def _insert_edges(
                 _resolve_endpoint(db, user_id, target, known_ordinals),
             )
             rows.append((user_id, ends[0], str(kind), ends[1], edge, ordinal))
-    db.executemany(_sql()["add"], rows)
+    db.executemany(_SQL["add"], rows)
 
 
 def _resolve_endpoint(db: Connection, user_id: str, key: Key, known_ordinals: Mapping[Key, int]) -> int:
-    """The slot of a current record, or its mark."""
+    """The ordinal of a current record, or its mark."""
     if key in known_ordinals:
         return known_ordinals[key]
     if key[0] == TURN_POSITION_KIND:
         position, _, conversation_id = key[1].partition(":")
         asked = {"user_id": user_id, "conversation_id": conversation_id, "position": int(position)}
-        found = db.execute(_sql()["slot_at"], asked).fetchone()
+        found = db.execute(_SQL["slot_at"], asked).fetchone()
     else:
-        found = db.execute(_sql()["slot_of"], {"user_id": user_id, "kind": key[0], "id": key[1]}).fetchone()
+        found = db.execute(_SQL["slot_of"], {"user_id": user_id, "kind": key[0], "id": key[1]}).fetchone()
     return _placeholder(key) if found is None else int(found[0])
 
 
@@ -174,7 +176,7 @@ class SqliteGraph:
     ) -> list[Neighbor]:
         """Records within `depth` steps, nearest first, then by record id; never one of `keys`.
 
-        Of a record with more than `limit` neighbours over one kind of edge, those recorded last are looked at.
+        Of a record with more than `limit` neighbors over one kind of edge, those recorded last are looked at.
         """
         walk = self._build_walk(scope, kinds, limit=limit)
         return await self._database.read(lambda db: walk.neighbors(db, keys, depth, limit))
@@ -192,14 +194,14 @@ class SqliteGraph:
 
     async def watermark(self, user_id: str) -> int:
         """The head of the journal, because both are written together; 0 between `clear` and `rebuild`."""
-        return await self._database.read(lambda db: int(db.execute(_sql()["watermark"], {"user_id": user_id}).get))
+        return await self._database.read(lambda db: int(db.execute(_SQL["watermark"], {"user_id": user_id}).get))
 
     async def clear(self, user_id: str) -> None:
         """Take out the user's edges, so that they are built again."""
 
         def write(db: Connection) -> None:
             erase_user(db, user_id)
-            db.execute(_sql()["mark_cleared"], {"user_id": user_id})
+            db.execute(_SQL["mark_cleared"], {"user_id": user_id})
 
         await self._database.write(write)
 
@@ -209,8 +211,8 @@ class SqliteGraph:
 
         def write(db: Connection) -> int:
             rebuild_edges(db, scope.user_id)
-            db.execute(_sql()["mark_rebuilt"], keys)
-            return int(db.execute(_sql()["count"], keys).get)
+            db.execute(_SQL["mark_rebuilt"], keys)
+            return int(db.execute(_SQL["count"], keys).get)
 
         return await self._database.write(write)
 
@@ -260,13 +262,13 @@ class _SqliteWalk:
         return sorted(edges, key=lambda edge: (edge.edge_kind, edge.source, edge.target, edge.id))[:limit]
 
     def _start_ordinals(self, db: Connection, keys: Sequence[Key]) -> list[int]:
-        found = db.execute(_sql()["starts"], {**self.params, "keys": json.dumps([list(key) for key in keys])})
+        found = db.execute(_SQL["starts"], {**self.params, "keys": json.dumps([list(key) for key in keys])})
         return list(dict.fromkeys(ordinal for (ordinal,) in found))
 
     def _hop(self, db: Connection, frontier: Sequence[int]) -> Iterator[tuple[int, Key, _EdgeStep]]:
-        """Neighbours of the frontier: in its order, then by kind of edge, edges that go out first."""
+        """Neighbors of the frontier: in its order, then by kind of edge, edges that go out first."""
         for ordinal, kind, outward, inward in db.execute(
-            _sql()["hop"], {**self.params, "frontier": json.dumps(frontier)}
+            _SQL["hop"], {**self.params, "frontier": json.dumps(frontier)}
         ):
             for other, edge, label, name in json.loads(outward):
                 yield other, (label, name), _EdgeStep(ordinal, kind, other, edge)
@@ -274,7 +276,7 @@ class _SqliteWalk:
                 yield other, (label, name), _EdgeStep(other, kind, ordinal, edge)
 
     def _describe_edges(self, db: Connection, steps: Sequence[_EdgeStep]) -> list[Edge]:
-        rows = db.execute(_sql()["describe"], {**self.params, "edges": json.dumps(steps)})
+        rows = db.execute(_SQL["describe"], {**self.params, "edges": json.dumps(steps)})
         return [_build_edge(self.params["user_id"], *row) for row in rows]
 
 
@@ -295,14 +297,10 @@ def _iter_current(db: Connection, user_id: str) -> Iterator[StoredRecord]:
     after = -1
     while True:
         asked = {"user_id": user_id, "after": after, "limit": RECORD_BATCH_SIZE}
-        rows: list[Any] = db.execute(_sql()["records"], asked).fetchall()
+        rows: list[Any] = db.execute(_SQL["records"], asked).fetchall()
         for ordinal, kind, payload, name, channel, recorded_at, seq in rows:
             record: Record = decode(kind, payload, RecordMetadata(user_id, name, channel, recorded_at, seq, ""))
             yield StoredRecord(ordinal, record)
         if len(rows) < RECORD_BATCH_SIZE:
             return
         after = rows[-1][0]
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "graph.sql")

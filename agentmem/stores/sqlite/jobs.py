@@ -16,11 +16,9 @@ from agentmem.stores.job_queue import DueDate, JobState, build_job_row, build_jo
 from agentmem.stores.sqlite.database import Connection, SqliteDatabase
 from agentmem.text.templates import load_templates
 
+_SQL = load_templates(__package__, "jobs.sql")
+
 DUE_ROWS_PER_USER = 20  # due records that one user may have in a row before the next one is looked for
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "jobs.sql")
 
 
 def open_job_queue(database: SqliteDatabase) -> SqliteJobQueue:
@@ -35,7 +33,7 @@ class SqliteJobQueue:
         self._database = database
 
     async def _fetch_rows(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
-        return await self._database.read(lambda db: list(db.execute(_sql()[name], values)))
+        return await self._database.read(lambda db: list(db.execute(_SQL[name], values)))
 
     async def state(self, job: str, scope: Scope) -> JobState:
         """See Jobs."""
@@ -46,7 +44,7 @@ class SqliteJobQueue:
         """See Jobs."""
 
         def write(db: Connection) -> None:
-            db.execute(_sql()["note"], build_job_row(state))
+            db.execute(_SQL["note"], build_job_row(state))
 
         await self._database.write(write)
 
@@ -72,7 +70,7 @@ class SqliteJobQueue:
         rows = [(user, job, to_micros(at), watched) for user, at in sorted(users.items())]
 
         def write(db: Connection) -> None:
-            db.executemany(_sql()["await_run"], rows)
+            db.executemany(_SQL["await_run"], rows)
 
         await self._database.write(write)
 
@@ -100,7 +98,7 @@ class SqliteJobQueue:
         ]
 
         def write(db: Connection) -> None:
-            db.execute(_sql()["settle"], (scope.user_id, json.dumps(listed)))
+            db.execute(_SQL["settle"], (scope.user_id, json.dumps(listed)))
 
         if listed:
             await self._database.write(write)

@@ -89,7 +89,7 @@ class SqliteLog:
         erased_at: datetime,
         seen_seq: int | None = None,
     ) -> ErasureScan:
-        """See LogStore. Unknown keys are passed over; what other processes hold of the write-ahead log is `pending`."""
+        """See LogStore. Skips unknown keys; what other processes hold of the write-ahead log is `deferred`."""
         work = SqliteErasure(scope, keys, operation_id, erased_at, self._hook, seen_seq)
         await self.database.write(work.apply)
         self._hook("erased")

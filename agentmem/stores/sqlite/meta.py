@@ -10,69 +10,66 @@ from typing import Any
 from agentmem.core.clock import from_micros, to_micros
 from agentmem.core.scope import Operator, Scope
 from agentmem.errors import InvalidRecord
-from agentmem.stores.sqlite import audit, terms
-from agentmem.stores.sqlite import usage as used
+from agentmem.stores.sqlite import audit, terms, usage
 from agentmem.stores.sqlite.database import Connection, SqliteDatabase, check_permissions
 from agentmem.stores.values import DeadLetter
 from agentmem.text.templates import load_templates
 
+_SQL = load_templates(__package__, "meta.sql")
+
 USAGE_RECEIPT_RETENTION = timedelta(days=30)  # a receipt sent again after that counts again
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "meta.sql")
 
 
 def meta(db: Connection) -> dict[str, str]:
     """What is recorded of the store, by name."""
-    return dict(db.execute(_sql()["meta"]))
+    return dict(db.execute(_SQL["meta"]))
 
 
 def set_meta(db: Connection, values: Mapping[str, str], *, overwrite: bool = True) -> dict[str, str]:
     """Record values, or with `overwrite=False` those whose names are absent; returns all."""
-    db.executemany(_sql()["set_meta" if overwrite else "default_meta"], list(values.items()))
+    db.executemany(_SQL["set_meta" if overwrite else "default_meta"], list(values.items()))
     return meta(db)
 
 
 def increment_openings(db: Connection) -> int:
     """Count one more opening of the store."""
-    return int(db.execute(_sql()["count_opening"]).get)
+    return int(db.execute(_SQL["count_opening"]).get)
 
 
 def acquire_lease(db: Connection, name: str, ttl: float, owner: str) -> int | None:
     """A fencing token, or None while another holds the lease. Tokens grow over all leases; a renewal keeps its own."""
     if ttl <= 0:
         raise InvalidRecord(f"ttl must be more than 0 seconds, got {ttl}", field="ttl")
-    row = db.execute(_sql()["held"], (name,)).fetchone()
+    row = db.execute(_SQL["held"], (name,)).fetchone()
     if row is not None:
         holder, token = row
         if holder != owner:
             return None
-        db.execute(_sql()["prolong"], (ttl, name))
+        db.execute(_SQL["prolong"], (ttl, name))
         return int(token)
-    fresh = int(db.execute(_sql()["next_token"]).get)
-    db.execute(_sql()["take"], (name, owner, fresh, ttl))
+    fresh = int(db.execute(_SQL["next_token"]).get)
+    db.execute(_SQL["take"], (name, owner, fresh, ttl))
     return fresh
 
 
 def release_lease(db: Connection, name: str, owner: str) -> None:
     """Give up a lease; nothing when another holds it."""
-    db.execute(_sql()["release"], (name, owner))
+    db.execute(_SQL["release"], (name, owner))
 
 
 def users(db: Connection, limit: int, after: str) -> list[str]:
     """Users with current records, by name, from `after` (exclusive) on."""
-    return [user for (user,) in db.execute(_sql()["users"], (after, limit))]
+    return [user for (user,) in db.execute(_SQL["users"], (after, limit))]
 
 
 def lagging_users(db: Connection, projection: str, limit: int) -> list[str]:
     """Users whose projection lags, the one whose first open change is oldest first."""
-    return [user for (user,) in db.execute(_sql()["behind"], (projection, limit))]
+    return [user for (user,) in db.execute(_SQL["behind"], (projection, limit))]
 
 
 def write_watermark_hints(db: Connection, projection: str, watermarks: Mapping[str, int]) -> None:
     """Note up to where a projection has come for these users, where that is further than noted."""
-    db.executemany(_sql()["note_reached"], [(projection, *mark) for mark in watermarks.items()])
+    db.executemany(_SQL["note_reached"], [(projection, *mark) for mark in watermarks.items()])
 
 
 def write_dead_letter(db: Connection, dead_letter: DeadLetter) -> None:
@@ -85,7 +82,7 @@ def write_dead_letter(db: Connection, dead_letter: DeadLetter) -> None:
         dead_letter.attempts,
         to_micros(dead_letter.failed_at),
     )
-    db.execute(_sql()["park"], row)
+    db.execute(_SQL["park"], row)
 
 
 def dead_letters(db: Connection, scope: Scope | Operator) -> list[DeadLetter]:
@@ -93,7 +90,7 @@ def dead_letters(db: Connection, scope: Scope | Operator) -> list[DeadLetter]:
     user_id = scope.user_id if isinstance(scope, Scope) else None
     return [
         DeadLetter(projection, user, seq, reason, attempts, from_micros(at))
-        for projection, user, seq, reason, attempts, at in db.execute(_sql()["parked"], (user_id,))
+        for projection, user, seq, reason, attempts, at in db.execute(_SQL["parked"], (user_id,))
     ]
 
 
@@ -107,7 +104,7 @@ async def maintain(database: SqliteDatabase, now: datetime, keep_audit_days: int
         return {
             "audit_rows_dropped": audit.drop_old_days(db, now, keep_audit_days),
             "receipts_dropped": audit.drop_receipts(db, now - timedelta(days=keep_audit_days)),
-            "usage_receipts_dropped": used.drop_usage_receipts(db, now - USAGE_RECEIPT_RETENTION),
+            "usage_receipts_dropped": usage.drop_usage_receipts(db, now - USAGE_RECEIPT_RETENTION),
         }
 
     done |= await database.write(drop)
@@ -116,7 +113,7 @@ async def maintain(database: SqliteDatabase, now: datetime, keep_audit_days: int
 
 
 def _users_with_delta(db: Connection) -> list[str]:
-    return [user for (user,) in db.execute(_sql()["with_tail"])]
+    return [user for (user,) in db.execute(_SQL["with_tail"])]
 
 
 def stats(db: Connection, database: SqliteDatabase) -> dict[str, Any]:
@@ -128,18 +125,18 @@ def stats(db: Connection, database: SqliteDatabase) -> dict[str, Any]:
         "bytes": db.pragma("page_count") * db.pragma("page_size"),
         "wal_bytes": wal.stat().st_size if wal.exists() else 0,
         "free_bytes": db.pragma("freelist_count") * db.pragma("page_size"),
-        "records": dict(db.execute(_sql()["records_by_kind"])),
-        **dict(zip(names, next(db.execute(_sql()["totals"])), strict=True)),
+        "records": dict(db.execute(_SQL["records_by_kind"])),
+        **dict(zip(names, next(db.execute(_SQL["totals"])), strict=True)),
     }
 
 
 def check(db: Connection, database: SqliteDatabase) -> list[str]:
     """What is wrong: the engine's integrity check, gaps in the journal, records without a version, permissions."""
     found = [f"integrity: {line}" for (line,) in db.execute("PRAGMA integrity_check(20)") if line != "ok"]
-    found += [f"the journal of {name} has gaps" for (name,) in db.execute(_sql()["journal_problems"])]
-    found += [f"the current record {name} has no version" for (name,) in db.execute(_sql()["record_problems"])]
+    found += [f"the journal of {name} has gaps" for (name,) in db.execute(_SQL["journal_problems"])]
+    found += [f"the current record {name} has no version" for (name,) in db.execute(_SQL["record_problems"])]
     found += [
         f"the projection {name} is ahead of the log; run: agentmem rebuild"
-        for (name,) in db.execute(_sql()["watermark_problems"])
+        for (name,) in db.execute(_SQL["watermark_problems"])
     ]
     return found + check_permissions(database.path)

@@ -1,4 +1,4 @@
--- Current records, and rows for the outline.
+-- Current records, and rows for the columns.
 
 -- name: get
 SELECT r.slot, r.kind, v.payload, r.id, r.channel, r.recorded_at, r.seq, c.operation_id
@@ -35,12 +35,12 @@ ORDER BY {order}
 -- name: count
 SELECT count(*) FROM memory_records r INDEXED BY {index} WHERE {where}
 
--- name: outline
+-- name: columns
 SELECT slot, seq, kind, id, channel, status, conversation_id, position, speaker, valid_from, valid_to, recorded_at,
        superseded_at, words, length, asks, salience, confidence, turn_id
 FROM memory_records WHERE user_id = ?
 
--- name: outline_after
+-- name: columns_after
 SELECT slot, seq, kind, id, channel, status, conversation_id, position, speaker, valid_from, valid_to, recorded_at,
        superseded_at, words, length, asks, salience, confidence, turn_id
 FROM memory_records INDEXED BY memory_records_seq WHERE user_id = ? AND seq > ?

@@ -1,4 +1,4 @@
-"""The journal out of the store as it is, and back in: positions, slots, times and ids stay what they were."""
+"""The journal out of the store as it is, and back in: positions, ordinals, times and ids stay what they were."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from agentmem.stores.sqlite.database import Connection
 from agentmem.text.templates import load_templates
 from agentmem.text.tokenizer import extract_features_and_terms
 
-
-def _sql(name: str) -> Mapping[str, str]:
-    return load_templates(__package__, name)
+_SQL = load_templates(__package__, "restore.sql")
+_WRITE_SQL = load_templates(__package__, "write.sql")
 
 
 def journal_counters(db: Connection, user_id: str) -> JournalCounters:
     """How far the user's journal goes; all zero for a user never seen."""
-    row: Any = db.execute(_sql("restore.sql")["reach"], (user_id,)).fetchone()
+    row: Any = db.execute(_SQL["reach"], (user_id,)).fetchone()
     return JournalCounters(*row) if row else JournalCounters(0, 0, 0, 0)
 
 
 def raw_changes(db: Connection, user_id: str, after_seq: int, limit: int) -> list[RawChange]:
     """Up to `limit` changes after a position, with their versions in the order written."""
-    sql = _sql("restore.sql")
+    sql = _SQL
     rows: Any = db.execute(sql["changes"], (user_id, after_seq, limit)).fetchall()
     if not rows:
         return []
@@ -37,34 +36,34 @@ def raw_changes(db: Connection, user_id: str, after_seq: int, limit: int) -> lis
 
 def raw_usage(db: Connection, user_id: str, after: tuple[str, str], limit: int) -> list[RawUsage]:
     """Up to `limit` usage rows after a (kind, id)."""
-    rows: Any = db.execute(_sql("restore.sql")["usage"], (user_id, *after, limit))
+    rows: Any = db.execute(_SQL["usage"], (user_id, *after, limit))
     return [RawUsage._make([*row[:6], tuple(json.loads(row[6])), *row[7:]]) for row in rows]
 
 
 def import_usage(db: Connection, user_id: str, rows: Sequence[RawUsage]) -> None:
     """Put usage rows back as they were, over those that are there."""
     listed = [(user_id, *row[:6], json.dumps(row.conversations, ensure_ascii=False), *row[7:]) for row in rows]
-    db.executemany(_sql("restore.sql")["put_usage"], listed)
+    db.executemany(_SQL["put_usage"], listed)
 
 
 def set_counters(db: Connection, user_id: str, counters: JournalCounters) -> None:
     """Set the user's counters to those of the journal that was put back. Conflict when it ends elsewhere."""
     raw_import.check_counters(user_id, journal_counters(db, user_id), counters)
-    db.execute(_sql("restore.sql")["settle"], (user_id, *counters))
-    db.execute(_sql("restore.sql")["look_again"], (user_id,))
+    db.execute(_SQL["settle"], (user_id, *counters))
+    db.execute(_SQL["look_again"], (user_id,))
 
 
 def import_segment(db: Connection, segment: JournalSegment) -> None:
     """Write a piece of journal, then what is made from it. Conflict when it does not continue the user's journal."""
     if not segment.changes:
         return
-    sql, user_id, before = _sql("restore.sql"), segment.user_id, journal_counters(db, segment.user_id)
+    sql, user_id, before = _SQL, segment.user_id, journal_counters(db, segment.user_id)
     segment.check_continues(before)
     db.executemany(sql["put_change"], segment.change_rows())
     db.executemany(sql["put_version"], segment.version_rows)
-    db.executemany(_sql("write.sql")["drop_record"], [(user_id, ordinal) for ordinal in segment.final_by_ordinal])
+    db.executemany(_WRITE_SQL["drop_record"], [(user_id, ordinal) for ordinal in segment.final_by_ordinal])
     records = [(unique, user_id, *row) for row, unique in segment.record_rows()]
-    db.executemany(_sql("write.sql")["put_record"], records)
+    db.executemany(_WRITE_SQL["put_record"], records)
     gone, come = segment.diff_terms(
         read_texts_before(db, user_id, sorted(segment.images_by_ordinal), segment.changes[0].seq)
     )
@@ -74,8 +73,8 @@ def import_segment(db: Connection, segment: JournalSegment) -> None:
 
 
 def read_texts_before(db: Connection, user_id: str, ordinals: Sequence[int], seq: int) -> dict[int, str]:
-    """The searchable text of each slot's latest after-image before a position; slots without one left out."""
-    rows: Any = db.execute(_sql("write.sql")["last_payloads"], (user_id, json.dumps(list(ordinals)), seq))
+    """The searchable text of each ordinal's latest after-image before a position; ordinals without one left out."""
+    rows: Any = db.execute(_WRITE_SQL["last_payloads"], (user_id, json.dumps(list(ordinals)), seq))
     return raw_import.decode_texts(user_id, rows)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +14,8 @@ from agentmem.core.scope import Scope
 from agentmem.errors import Closed, InvalidRecord, StoreError, StoreUnavailable
 from agentmem.stores.sqlite.database import Connection, SqliteDatabase, make_private, prepare_folder
 from agentmem.text.templates import load_templates
+
+_SQL = load_templates(__package__, "session.sql")
 
 T = TypeVar("T")
 SESSION_BUSY_TIMEOUT_MS = 500  # for another process's lock: a cache must not hold up a write
@@ -84,7 +86,7 @@ class SqliteSession:
         """Keys that begin with a prefix, in order, with their values."""
         asked = {"user_id": scope.user_id, "prefix": prefix, "now": self._now()}
         rows: list[Any] = await self._run_with_recovery(
-            lambda file: file.read(lambda db: db.execute(_sql()["items"], asked).fetchall())
+            lambda file: file.read(lambda db: db.execute(_SQL["items"], asked).fetchall())
         )
         return {key: json.loads(value) for key, value in rows}
 
@@ -100,7 +102,7 @@ class SqliteSession:
         until = self._expiry(ttl)
 
         def write(db: Connection) -> int:
-            row = db.execute(_sql()["get"], {"user_id": scope.user_id, "key": key, "now": self._now()}).fetchone()
+            row = db.execute(_SQL["get"], {"user_id": scope.user_id, "key": key, "now": self._now()}).fetchone()
             value = json.loads(row[0]) if row is not None else 0
             count = value + 1 if type(value) is int else 1
             self._write_value(db, scope, key, str(count), until if count == 1 or row is None else row[1])
@@ -123,7 +125,7 @@ class SqliteSession:
         return self._now() + round(ttl * 1_000_000)
 
     def _read_value(self, db: Connection, scope: Scope, key: str) -> Any:
-        row = db.execute(_sql()["get"], {"user_id": scope.user_id, "key": key, "now": self._now()}).fetchone()
+        row = db.execute(_SQL["get"], {"user_id": scope.user_id, "key": key, "now": self._now()}).fetchone()
         return None if row is None else json.loads(row[0])
 
     def _write_value(self, db: Connection, scope: Scope, key: str, text: str, expires_at: int) -> None:
@@ -179,7 +181,7 @@ class SqliteSession:
 
         def prepare(db: Connection) -> None:
             _shorten_busy_timeout(db)
-            db.execute(_sql()["create"])
+            db.execute(_SQL["create"])
 
         try:
             await database.run_without_transaction(prepare)
@@ -201,7 +203,7 @@ def _shorten_busy_timeout(db: Connection) -> None:
 
 
 def _execute(db: Connection, name: str, **values: str | int) -> None:
-    db.execute(_sql()[name], values)
+    db.execute(_SQL[name], values)
 
 
 def _encode_json(key: str, value: Any) -> str:
@@ -209,7 +211,3 @@ def _encode_json(key: str, value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidRecord(f"the value of {key!r} must be JSON: {error}", field="value") from error
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "session.sql")

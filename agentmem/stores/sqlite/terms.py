@@ -17,6 +17,8 @@ from agentmem.stores.sqlite.database import Connection, SqliteDatabase
 from agentmem.stores.values import Postings
 from agentmem.text.templates import load_templates
 
+_SQL = load_templates(__package__, "terms.sql")
+
 _encode_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -25,7 +27,7 @@ def write(
 ) -> None:
     """Index records by their term counts. The words that a record had before are replaced.
 
-    `all_new` says that all of these slots are higher than any used before: that is not looked up then.
+    `all_new` says that all of these ordinals are higher than any used before: that is not looked up then.
 
     Words that lie in blocks should be taken out first (`remove`, which knows the terms); the index is right without
     that too, but folding then looks through all of the user's blocks.
@@ -33,13 +35,13 @@ def write(
     if not rows:
         return
     keys = {"user_id": user_id}
-    last = None if all_new else db.execute(_sql()["last_of_tail"], keys).get
+    last = None if all_new else db.execute(_SQL["last_of_tail"], keys).get
     moved = last is not None and min(ordinal for ordinal, _ in rows) <= int(last)
-    db.executemany(_sql()["put"], [(user_id, ordinal, _encode_json(dict(counts))) for ordinal, counts in rows])
+    db.executemany(_SQL["put"], [(user_id, ordinal, _encode_json(dict(counts))) for ordinal, counts in rows])
     if moved:
         tail = _recount_delta(db, user_id)
     else:
-        tail = int(db.execute(_sql()["lengthen"], {**keys, "added": len({ordinal for ordinal, _ in rows})}).get)
+        tail = int(db.execute(_SQL["lengthen"], {**keys, "added": len({ordinal for ordinal, _ in rows})}).get)
     if postings.needs_merge(tail, len(rows)):
         merge_delta(db, user_id)
 
@@ -49,7 +51,7 @@ def remove(db: Connection, user_id: str, rows: Sequence[tuple[int, Collection[st
     if not rows:
         return
     ordinals = {ordinal for ordinal, _ in rows}
-    db.execute(_sql()["take"], {"user_id": user_id, "slots": json.dumps(sorted(ordinals))})
+    db.execute(_SQL["take"], {"user_id": user_id, "slots": json.dumps(sorted(ordinals))})
     left_tail = bool(db.changes())
     _remove_from_blocks(db, user_id, ordinals, {MERGED_RECORDS_TERM}.union(*(terms for _, terms in rows)))
     if left_tail:
@@ -66,37 +68,37 @@ def merge_delta(db: Connection, user_id: str) -> int:
     if twice := set(postings.unpack_blocks(listed)[0].tolist()) & {ordinal for ordinal, _ in rows}:
         _remove_from_blocks(db, user_id, twice, None)
     _extend_blocks(db, user_id, postings.invert_rows(rows))
-    db.execute(_sql()["take_tail"], keys)
+    db.execute(_SQL["take_tail"], keys)
     _recount_delta(db, user_id)
     return len(rows)
 
 
 def erase_user(db: Connection, user_id: str) -> None:
     """Take out all words of a user. The generation grows, so that no cache takes a later tail for this one."""
-    db.execute(_sql()["take_tail"], {"user_id": user_id})
-    db.execute(_sql()["erase_blocks"], {"user_id": user_id})
+    db.execute(_SQL["take_tail"], {"user_id": user_id})
+    db.execute(_SQL["erase_blocks"], {"user_id": user_id})
     _recount_delta(db, user_id)
 
 
 def _recount_delta(db: Connection, user_id: str) -> int:
     """Rows left the tail or were rewritten: count it again, and let caches of it go. Returns its rows."""
-    return int(db.execute(_sql()["note"], {"user_id": user_id}).get)
+    return int(db.execute(_SQL["note"], {"user_id": user_id}).get)
 
 
 def _generation(db: Connection, user_id: str) -> int:
-    found = db.execute(_sql()["state"], {"user_id": user_id}).fetchone()
+    found = db.execute(_SQL["state"], {"user_id": user_id}).fetchone()
     return 0 if found is None else int(found[1])
 
 
 def _remove_from_blocks(db: Connection, user_id: str, ordinals: Collection[int], terms: Collection[str] | None) -> None:
-    """Take slots out of the blocks of these terms; None: of all."""
+    """Take ordinals out of the blocks of these terms; None: of all."""
     if terms is None:
-        found = db.execute(_sql()["all_blocks"], {"user_id": user_id})
+        found = db.execute(_SQL["all_blocks"], {"user_id": user_id})
     else:
-        found = db.execute(_sql()["blocks_of"], {"user_id": user_id, "terms": json.dumps(sorted(terms))})
+        found = db.execute(_SQL["blocks_of"], {"user_id": user_id, "terms": json.dumps(sorted(terms))})
     rewritten, empty = postings.remove_ordinals((((term, block), held) for term, block, held in found), ordinals)
-    db.executemany(_sql()["rewrite"], [(held, user_id, *key) for key, held in rewritten])
-    db.executemany(_sql()["empty"], [(user_id, *key) for key in empty])
+    db.executemany(_SQL["rewrite"], [(held, user_id, *key) for key, held in rewritten])
+    db.executemany(_SQL["empty"], [(user_id, *key) for key in empty])
 
 
 def _extend_blocks(db: Connection, user_id: str, postings_by_term: Mapping[str, tuple[list[int], list[int]]]) -> None:
@@ -106,22 +108,22 @@ def _extend_blocks(db: Connection, user_id: str, postings_by_term: Mapping[str, 
         "terms": json.dumps(list(postings_by_term), ensure_ascii=False),
         "full": postings.POSTINGS_PER_BLOCK * BYTES_PER_POSTING,
     }
-    last = {term: (block, size, old) for term, block, size, old in db.execute(_sql()["last_blocks"], asked)}
+    last = {term: (block, size, old) for term, block, size, old in db.execute(_SQL["last_blocks"], asked)}
     grown, added = postings.extend_blocks(postings_by_term, last)
-    db.executemany(_sql()["rewrite"], [(held, user_id, term, block) for term, block, held in grown])
-    db.executemany(_sql()["add"], [(user_id, *block) for block in added])
+    db.executemany(_SQL["rewrite"], [(held, user_id, term, block) for term, block, held in grown])
+    db.executemany(_SQL["add"], [(user_id, *block) for block in added])
 
 
 def _read_blocks(db: Connection, user_id: str, terms: Iterable[str]) -> dict[str, list[bytes]]:
     found: dict[str, list[bytes]] = {}
     asked = {"user_id": user_id, "terms": json.dumps(list(terms), ensure_ascii=False)}
-    for term, block in db.execute(_sql()["blocks"], asked):
+    for term, block in db.execute(_SQL["blocks"], asked):
         found.setdefault(term, []).append(block)
     return found
 
 
 def _read_delta_after(db: Connection, user_id: str, ordinal: int) -> Iterator[DeltaRow]:
-    rows: Any = db.execute(_sql()["tail_after"], {"user_id": user_id, "after": ordinal})
+    rows: Any = db.execute(_SQL["tail_after"], {"user_id": user_id, "after": ordinal})
     return ((ordinal, json.loads(terms)) for ordinal, terms in rows)
 
 
@@ -147,7 +149,3 @@ class SqliteTermIndex:
         with tail.lock:
             tail.add(_read_delta_after(db, user_id, tail.last_ordinal))
             return tail.match(terms, blocks)
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "terms.sql")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
-from agentmem.core.clock import from_micros, to_micros
+from agentmem.core.clock import from_micros_or_none, to_micros
 from agentmem.core.lifecycle import LifecyclePolicy
 from agentmem.core.record import Key
 from agentmem.core.scope import Scope
@@ -16,24 +16,22 @@ from agentmem.stores.sqlite.database import Connection
 from agentmem.stores.values import RecordUsage
 from agentmem.text.templates import load_templates
 
+_SQL = load_templates(__package__, "usage.sql")
+
 MAX_CONVERSATIONS = 32  # distinct conversations remembered per record; rules ask for two
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "usage.sql")
 
 
 def record_usage(db: Connection, scope: Scope, keys: Sequence[Key], event: UsageEvent, policy: LifecyclePolicy) -> None:
     """Count a delivery (or a use) of each current record that this receipt has not counted yet."""
     user_id, moment = scope.user_id, to_micros(event.used_at)
-    found = list(db.execute(_sql()["slots"], (user_id, json.dumps(list(dict.fromkeys(keys))))))
-    row = db.execute(_sql()["counted"], (user_id, event.receipt_id, event.used)).fetchone()
+    found = list(db.execute(_SQL["slots"], (user_id, json.dumps(list(dict.fromkeys(keys))))))
+    row = db.execute(_SQL["counted"], (user_id, event.receipt_id, event.used)).fetchone()
     counted = set(json.loads(row[0])) if row else set()
     fresh = [row for row in found if row[0] not in counted]
     if not fresh:
         return
     ordinals = sorted(counted | {row[0] for row in fresh})
-    db.execute(_sql()["note_receipt"], (user_id, event.receipt_id, event.used, moment, json.dumps(ordinals)))
+    db.execute(_SQL["note_receipt"], (user_id, event.receipt_id, event.used, moment, json.dumps(ordinals)))
     fading = decode_records(user_id, fresh)
     stronger = compute_strength_gains(fading, event, policy)
     rows = [
@@ -53,9 +51,9 @@ def record_usage(db: Connection, scope: Scope, keys: Sequence[Key], event: Usage
         for _, kind, record_id, *_ in fresh
         for crossed, boost in [stronger.get((kind, record_id), (0, event.boost))]
     ]
-    db.executemany(_sql()["count"], rows)
+    db.executemany(_SQL["count"], rows)
     if scope.conversation_id is not None:
-        db.executemany(_sql()["note_conversation"], rows)
+        db.executemany(_SQL["note_conversation"], rows)
     if fading:
         used = usage(db, user_id, [record.key for record in fading])
         set_due_dates(db, user_id, compute_due_after_use(fading, used, event.used_at, policy))
@@ -74,29 +72,25 @@ def set_due_dates(db: Connection, user_id: str, due_dates: Sequence[DueDate]) ->
 def usage(db: Connection, user_id: str, keys: Sequence[Key]) -> dict[Key, RecordUsage]:
     """The usage of these records; those never used are left out."""
     found = {}
-    for row in db.execute(_sql()["usage"], (user_id, json.dumps(list(keys)))):
+    for row in db.execute(_SQL["usage"], (user_id, json.dumps(list(keys)))):
         kind, record_id, accesses, uses, accessed, strength, conversations, priority, reviewed, reviews, crossed = row
         found[kind, record_id] = RecordUsage(
             kind,
             record_id,
             accesses,
             uses,
-            _from_micros(accessed),
+            from_micros_or_none(accessed),
             strength,
             conversations,
             priority,
-            _from_micros(reviewed),
+            from_micros_or_none(reviewed),
             reviews,
             crossed,
         )
     return found
 
 
-def _from_micros(value: int | None) -> datetime | None:
-    return None if value is None else from_micros(value)
-
-
 def drop_usage_receipts(db: Connection, cutoff: datetime) -> int:
     """Forget which records the receipts before a moment counted; returns how many receipts those were."""
-    db.execute(_sql()["forget_receipts"], (to_micros(cutoff),))
+    db.execute(_SQL["forget_receipts"], (to_micros(cutoff),))
     return db.changes()

@@ -56,6 +56,8 @@ from agentmem.stores.vectors.search import (
 )
 from agentmem.text.templates import load_templates
 
+_SQL = load_templates(__package__, "vectors.sql")
+
 MAX_DIMENSIONS = 16_384
 
 RemovedRows = tuple[str, list[int], IndexState, IndexState]
@@ -163,7 +165,7 @@ def _decode_vectors(blobs: Sequence[bytes]) -> Float16Rows:
 
 
 def render_ids(ids: Collection[int] | Ints) -> str:
-    """Slots or ids as a JSON list, to be bound to one parameter."""
+    """Ordinals or ids as a JSON list, to be bound to one parameter."""
     return json.dumps(ids.tolist() if isinstance(ids, np.ndarray) else [int(ordinal) for ordinal in ids])
 
 
@@ -171,7 +173,7 @@ def statements(dimensions: int) -> dict[str, str]:
     """The SQL for one number of dimensions. Raises ConfigError when it is none."""
     if type(dimensions) is not int or not 1 <= dimensions <= MAX_DIMENSIONS:
         raise ConfigError(f"an embedder has between 1 and {MAX_DIMENSIONS:,} dimensions, got {dimensions!r}")
-    return {name: text.replace("{dimensions}", str(dimensions)) for name, text in _sql().items()}
+    return {name: text.replace("{dimensions}", str(dimensions)) for name, text in _SQL.items()}
 
 
 def register(db: Connection, identity: str, dimensions: int) -> int:
@@ -180,13 +182,13 @@ def register(db: Connection, identity: str, dimensions: int) -> int:
     Raises ConfigError when the identity is known with other dimensions.
     """
     sql = statements(dimensions)
-    found = db.execute(_sql()["embedder"], {"identity": identity}).fetchone()
+    found = db.execute(_SQL["embedder"], {"identity": identity}).fetchone()
     if found is not None and found[1] != dimensions:
         raise ConfigError(f"embedder {identity} has {found[1]} dimensions in this store, got {dimensions}")
     db.execute(sql["create"])
     if found is None:
         db.execute(sql["register"], {"identity": identity, "dimensions": dimensions})
-        found = db.execute(_sql()["embedder"], {"identity": identity}).fetchone()
+        found = db.execute(_SQL["embedder"], {"identity": identity}).fetchone()
         assert found is not None
     return int(found[0])
 
@@ -201,15 +203,15 @@ def drop(db: Connection, identity: str) -> int:
 
     The table stays, so that the ids of its rows are never used again.
     """
-    found = db.execute(_sql()["embedder"], {"identity": identity}).fetchone()
+    found = db.execute(_SQL["embedder"], {"identity": identity}).fetchone()
     if found is None:
         return 0
     number, dimensions, _ = found
     db.execute(statements(dimensions)["drop_passages"], {"embedder": number})
     passages = db.changes()
-    db.execute(_sql()["drop_tokens"], {"embedder": number})
-    db.execute(_sql()["drop_embedder"], {"identity": identity})
-    db.execute(_sql()["reset_all"], {"projection": projection_name(identity)})
+    db.execute(_SQL["drop_tokens"], {"embedder": number})
+    db.execute(_SQL["drop_embedder"], {"identity": identity})
+    db.execute(_SQL["reset_all"], {"projection": projection_name(identity)})
     return passages
 
 
@@ -231,7 +233,7 @@ def erase(db: Connection, user_id: str, ordinals: Collection[int] | None) -> Non
             keys["slots"] = render_ids(ordinals)
             db.execute(sql["remove"], keys).fetchall()
             db.execute(sql["remove_tokens"], keys)
-        db.execute(_sql()["removed"], {"projection": projection_name(identity), "user_id": user_id})
+        db.execute(_SQL["removed"], {"projection": projection_name(identity), "user_id": user_id})
 
 
 async def open_vectors(
@@ -363,7 +365,7 @@ class SqliteVectors:
             keys: dict[str, str | int] = {"user_id": user_id, "embedder": self._embedder.registration(db)[0]}
             db.execute(self._sql["remove_user"], keys)
             db.execute(self._sql["remove_user_tokens"], keys)
-            db.execute(_sql()["reset"], {"projection": self.projection, "user_id": user_id})
+            db.execute(_SQL["reset"], {"projection": self.projection, "user_id": user_id})
 
         await self._database.write(write, durable=False)
         self._cache.drop(user_id)
@@ -382,20 +384,16 @@ class SqliteVectors:
             db.execute(self._sql["remove_tokens"], keys)
         db.executemany(self._sql["insert"], [(user_id, number, *_row(p)) for p in batch.rows])
         tokens = [(user_id, number, *kept) for kept in pack_tokens(batch.rows)]
-        db.executemany(_sql()["insert_tokens"], tokens)
+        db.executemany(_SQL["insert_tokens"], tokens)
         mark = {"projection": self.projection, "user_id": user_id, "seq": batch.through_seq, "removed": int(bool(gone))}
-        db.execute(_sql()["advance"], mark)
+        db.execute(_SQL["advance"], mark)
         return gone
 
 
 def _embedders(db: Connection) -> list[Any]:
-    return db.execute(_sql()["embedders"]).fetchall()
+    return db.execute(_SQL["embedders"]).fetchall()
 
 
 def _row(row: VectorRow) -> tuple[Any, ...]:
     vector = row.vector.astype(FLOAT16).tobytes()
     return row.ordinal, row.kind, row.channel, row.granularity, row.part, *row.span, int(row.is_question), vector
-
-
-def _sql() -> Mapping[str, str]:
-    return load_templates(__package__, "vectors.sql")

@@ -55,7 +55,7 @@ class VectorColumns(NamedTuple):
 
     @property
     def sort_keys(self) -> Ints:
-        """Slot and part as one number."""
+        """Ordinal and part as one number."""
         return self.ordinals << PART_BITS | self.parts
 
 
@@ -72,7 +72,7 @@ def concat_columns(columns: list[VectorColumns]) -> VectorColumns:
 
 
 class RowOrder(NamedTuple):
-    """Passages in order of slot and part. `rows` are rows of sentences, or, as ~row, of whole passages.
+    """Passages in order of ordinal and part. `rows` are rows of sentences, or, as ~row, of whole passages.
 
     `covered_filters` are the tables of channels and kinds (see `StringInterner.mask_for`) of which is known that they
     leave nothing out.

@@ -44,11 +44,13 @@ class VectorSearch:
         granularities: Sequence[str],
         top_k: int | None,
     ) -> None:
-        """Raises InvalidRecord for a grain that is none, a negative `top_k`, or a vector of other dimensions."""
+        """Raises InvalidRecord for an unknown granularity, a negative `top_k`, or a vector of other dimensions."""
         if unknown := set(granularities) - {WHOLE, SENTENCE}:
-            raise InvalidRecord(f"grain must be {WHOLE!r} or {SENTENCE!r}, got {min(unknown)!r}", field="grain")
+            raise InvalidRecord(
+                f"granularity must be {WHOLE!r} or {SENTENCE!r}, got {min(unknown)!r}", field="granularity"
+            )
         if top_k is not None and top_k < 0:
-            raise InvalidRecord(f"k must not be negative, got {top_k}", field="k")
+            raise InvalidRecord(f"top_k must not be negative, got {top_k}", field="top_k")
         if np.shape(vector) != (dimensions,) or not np.isfinite(vector).all():
             raise InvalidRecord(
                 f"vector must hold {dimensions} finite numbers, got shape {np.shape(vector)}", field="vector"
@@ -179,7 +181,7 @@ class LoadedRows(NamedTuple):
 
 
 def build_loaded_rows(rows: Sequence[tuple[Any, ...]], vectors: Float16Rows, matrix: UserMatrix) -> LoadedRows:
-    """Rows (id, slot, part, asks, whole, kind, channel, …), at least one, with codes by the matrix's names."""
+    """Rows (id, ordinal, part, asks, whole, kind, channel, …), at least one, with codes by the matrix's names."""
     ids, ordinals, parts, asks, whole, kinds, channels, *_ = zip(*rows, strict=True)
     columns = VectorColumns(
         ids=np.array(ids, dtype=np.int64),
@@ -222,7 +224,7 @@ def matrix_pair_cosines(pairs: Ints, snapshot: tuple[RowOrders, RowsView, RowsVi
 
 
 def pack_tokens(rows: Sequence[VectorRow]) -> list[tuple[int, bytes, bytes]]:
-    """The token vectors of those records that have some: slot, ids and vectors, as stored."""
+    """The token vectors of those records that have some: ordinal, ids and vectors, as stored."""
     kept = {p.ordinal: p.tokens for p in rows if p.tokens is not None}
     return [
         (ordinal, ids.astype("<i4").tobytes(), vectors.astype(np.int8).tobytes())

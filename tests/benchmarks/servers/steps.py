@@ -26,7 +26,7 @@ class Steps:
         log, index, following = engine.log, engine.vector_projections[0].index, engine.graph_projection
         for name in ("append", "head", "read_columns", "match", "read_by_ordinal", "record_usage", "meta", "changes"):
             self._wrap("log", log, name)
-        for name in ("apply", "score_all", "pair_similarity", "watermark"):
+        for name in ("apply", "score_all", "score_pairs", "watermark"):
             self._wrap("vectors", index, name)
         self._wrap("embedder", engine.vector_projections[0].embedder, "embed")
         self._wrap("session", engine.session, "push")
