@@ -182,7 +182,7 @@ async def test_operations_and_later_touches_are_found(log: LogStore, scope: Scop
     assert await log.changed_keys_since(keys, scope, 3) == {}
 
 
-async def test_the_outline_says_what_ranking_must_know(log: LogStore, scope: Scope) -> None:
+async def test_the_columns_say_what_ranking_must_know(log: LogStore, scope: Scope) -> None:
     asking = build_turn("a", "Did you see Tom yesterday? He called.", speaker="Ann", channel="work")
     known = build_fact(
         "f", valid_from=START, valid_to=START + timedelta(1), salience=0.9, confidence=0.4, status="archived"
@@ -203,7 +203,7 @@ async def test_the_outline_says_what_ranking_must_know(log: LogStore, scope: Sco
     ]
 
 
-async def test_the_outline_is_topped_up_by_what_changed(log: LogStore, scope: Scope) -> None:
+async def test_the_columns_are_topped_up_by_what_changed(log: LogStore, scope: Scope) -> None:
     await write_records(log, scope, build_fact("a"), build_fact("b"), build_fact("c"))
     await write_records(log, scope, build_fact("a", "Other"))
     await delete_records(log, scope, ("Fact", "b"))
@@ -212,10 +212,10 @@ async def test_the_outline_is_topped_up_by_what_changed(log: LogStore, scope: Sc
     assert await log.read_columns(scope, 3) == (RecordColumnBatch.from_rows([]), [], head)
 
 
-async def test_an_outline_patched_to_a_position_is_the_one_of_then(
+async def test_columns_patched_to_a_position_are_those_of_then(
     log: LogStore, scope: Scope, clock: SettableClock
 ) -> None:
-    """Random histories: current outline + patch = the outline that was read at that position."""
+    """Random histories: current columns + patch = the columns that were read at that position."""
     chance = random.Random(3)
     then: list[list[RecordRow]] = []
     for _ in range(25):

@@ -295,7 +295,7 @@ HOT = {
         "states",
         "touched_since",
     ),
-    "records": ("get", "by_slot", "by_slot_through", "outline", "gone_after", "changed_slots"),
+    "records": ("get", "by_slot", "by_slot_through", "columns", "gone_after", "changed_slots"),
     "terms": ("tail_after", "matching", "blocks", "blocks_of", "last_blocks", "note", "take"),
     "usage": ("slots", "usage", "note_receipt"),
     "erase": ("targets", "payloads", "operations", "blank_changes", "drop_versions", "drop_usage", "remaining_terms"),

@@ -14,7 +14,8 @@ from tests.fakes.as_a_model import AsyncOnlyEmbedder
 from tests.flows.given import bundle_ids, engine_of
 from tests.servers.stack import Stack
 
-PATIENT = {"catch_up_ms": 60_000, "recall": {"entity": {"deadline": 60}}}  # a graph that has just started is slow
+# Stores that have just started are slow.
+PATIENT = {"catch_up_ms": 60_000, "recall": {name: {"deadline": 60} for name in ("entity", "keyword")}}
 
 
 def opened(home: Path, stack: Stack, user: str = "alice", **more: Any) -> AgentMemory:

@@ -37,7 +37,7 @@ def every(size: int) -> np.ndarray:
     return np.ones(size, dtype=np.bool_)
 
 
-def outline(times: list[int], ids: list[str]) -> RecordColumns:
+def build_columns(times: list[int], ids: list[str]) -> RecordColumns:
     made = RecordColumns()
     made.put(
         RecordColumnBatch.from_rows(
@@ -126,20 +126,20 @@ def test_reciprocal_fusion_ignores_how_far_apart_values_are() -> None:
 
 
 def test_best_breaks_ties_by_time_then_id() -> None:
-    made = outline([3, 1, 1, 2], ["a", "c", "b", "d"])
+    made = build_columns([3, 1, 1, 2], ["a", "c", "b", "d"])
     order = top_k(np.array([1.0, 1.0, 1.0, 2.0]), np.arange(4), 10, made)
     assert [made.ids[ordinal] for ordinal in order] == ["d", "b", "c", "a"]
 
 
 def test_best_keeps_ties_at_the_cut_in_order_and_drops_the_ineligible() -> None:
-    made = outline([2, 1, 0], ["a", "b", "c"])
+    made = build_columns([2, 1, 0], ["a", "b", "c"])
     assert top_k(np.array([1.0, 1.0, -np.inf]), np.arange(3), 1, made).tolist() == [1]
     assert top_k(np.array([1.0, 1.0, 1.0]), np.arange(3), 0, made).tolist() == []
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.integers(1, 40))
 def test_best_is_the_head_of_the_whole_ranking(values: list[int], limit: int) -> None:
-    made = outline([7] * len(values), [f"id{n:03}" for n in range(len(values))])
+    made = build_columns([7] * len(values), [f"id{n:03}" for n in range(len(values))])
     scores = np.array(values, dtype=np.float64)
     expected = sorted(range(len(values)), key=lambda slot: (-scores[slot], slot))[:limit]
     assert top_k(scores, np.arange(len(values)), limit, made).tolist() == expected

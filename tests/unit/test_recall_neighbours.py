@@ -54,7 +54,7 @@ def row(slot: int, conversation: str, position: int, **fields: Any) -> RecordRow
     return RecordRow(**{**made, **fields})
 
 
-def outline(*rows: RecordRow) -> RecordColumns:
+def build_columns(*rows: RecordRow) -> RecordColumns:
     made = RecordColumns()
     made.put(RecordColumnBatch.from_rows(rows), len(rows))
     return made
@@ -80,7 +80,7 @@ class Vectors:
 
 
 def test_adjacent_turns_share_conversation_and_channel_and_leave_no_gap() -> None:
-    made = outline(
+    made = build_columns(
         row(0, "a", 1),
         row(1, "a", 0),
         row(2, "b", 2),
@@ -95,7 +95,7 @@ def test_adjacent_turns_share_conversation_and_channel_and_leave_no_gap() -> Non
 
 
 def test_neighbours_count_up_to_ninety_words_the_one_before_first() -> None:
-    made = outline(
+    made = build_columns(
         row(0, "a", 0, words=40), row(1, "a", 1, words=30), row(2, "a", 2, words=30), row(3, "a", 3, words=90)
     )
     near = context_window(adjacent_turns(made), every(made), made.words)
@@ -104,14 +104,16 @@ def test_neighbours_count_up_to_ninety_words_the_one_before_first() -> None:
 
 
 def test_a_hidden_turn_is_nobodys_neighbour() -> None:
-    made = outline(row(0, "a", 0), row(1, "a", 1), row(2, "a", 2))
+    made = build_columns(row(0, "a", 0), row(1, "a", 1), row(2, "a", 2))
     near = context_window(adjacent_turns(made), np.array([True, False, True]), made.words)
     assert near.previous.tolist() == [-1, -1, -1]
     assert near.next.tolist() == [-1, -1, -1]
 
 
 def test_taken_answers_and_inverse_follow_the_links() -> None:
-    made = outline(row(0, "a", 0, asks=CONTAINS_QUESTION), row(1, "a", 1, asks=ENDS_WITH_QUESTION), row(2, "a", 2))
+    made = build_columns(
+        row(0, "a", 0, asks=CONTAINS_QUESTION), row(1, "a", 1, asks=ENDS_WITH_QUESTION), row(2, "a", 2)
+    )
     near = context_window(adjacent_turns(made), every(made), made.words)
     assert neighbor_values(np.array([5.0, 6.0, 7.0]), near.previous, missing=-1).tolist() == [-1, 5, 6]
     assert answers_question(near, made.asks).tolist() == [False, True, False]
@@ -119,7 +121,7 @@ def test_taken_answers_and_inverse_follow_the_links() -> None:
 
 
 async def test_cosines_are_right_and_asked_for_once() -> None:
-    made = outline(row(0, "a", 0), row(1, "a", 1), row(2, "a", 2))
+    made = build_columns(row(0, "a", 0), row(1, "a", 1), row(2, "a", 2))
     vectors = Vectors(np.array([[1, 0], [0.6, 0.8], [0, 1]], dtype=np.float32))
     kept = NeighborCosines()
     first = await kept.read(adjacent_turns(made), vectors, SCOPE)  # type: ignore[arg-type]
@@ -135,7 +137,7 @@ async def test_cosines_are_right_and_asked_for_once() -> None:
 
 
 async def test_a_missing_vector_is_asked_for_again() -> None:
-    made = outline(row(0, "a", 0), row(1, "a", 1))
+    made = build_columns(row(0, "a", 0), row(1, "a", 1))
     vectors = Vectors(np.array([[1, 0], [np.nan, np.nan]], dtype=np.float32))
     kept, links = NeighborCosines(), adjacent_turns(made)
     assert np.isnan((await kept.read(links, vectors, SCOPE))[0, 1])  # type: ignore[arg-type]
@@ -144,7 +146,7 @@ async def test_a_missing_vector_is_asked_for_again() -> None:
 
 
 async def test_an_earlier_state_does_not_spoil_what_is_kept() -> None:
-    early, late = outline(row(0, "a", 0)), outline(row(0, "a", 0), row(1, "a", 1))
+    early, late = build_columns(row(0, "a", 0)), build_columns(row(0, "a", 0), row(1, "a", 1))
     vectors, kept = Vectors(np.eye(2, dtype=np.float32)), UserCache()
     await kept.cosines_for("m").read(kept.all_neighbors(late), vectors, SCOPE)  # type: ignore[arg-type]
     past = kept.for_past_state()
@@ -173,7 +175,7 @@ async def test_rarity_of_all_is_exact_and_without_pieces_even() -> None:
 
 
 def test_days_are_split_and_always_matches_no_date() -> None:
-    made = outline(
+    made = build_columns(
         row(0, "a", 0, valid_from=to_micros(datetime(2024, 2, 29, 23, tzinfo=UTC))), row(1, "a", 1, valid_from=None)
     )
     days, place = UserCache().distinct_days(made)
@@ -183,7 +185,7 @@ def test_days_are_split_and_always_matches_no_date() -> None:
 
 def test_the_users_seen_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentmem.recall.cache.MAX_CACHED_ROWS", 1)
-    keep, made = RankingCache(CacheStats()), outline(row(0, "a", 0))
+    keep, made = RankingCache(CacheStats()), build_columns(row(0, "a", 0))
     first = keep.for_user("alice")
     first.all_neighbors(made)
     keep.for_user("bob").all_neighbors(made)
@@ -195,7 +197,7 @@ def test_the_users_seen_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_conversation_lends_the_mean_of_its_three_best() -> None:
-    made = outline(*(row(ordinal, name, ordinal) for ordinal, name in enumerate("aaaabbc")))
+    made = build_columns(*(row(ordinal, name, ordinal) for ordinal, name in enumerate("aaaabbc")))
     scores = np.array([4.0, 1.0, 4.0, 1.0, 2.0, 0.0, 9.0])
     turns = np.array([True] * 6 + [False])
     prior = conversation_prior(scores, turns, made)

@@ -56,11 +56,11 @@ def turns(*asks: int, words: Sequence[int] = (), lengths: Sequence[int] = ()) ->
     return made
 
 
-def seen(outline: RecordColumns, *, mask: Sequence[bool] = (), calm: float = 0.5, **fields: Any) -> SearchContext:
-    """A memory over an outline."""
-    visible = np.array(mask or [True] * outline.size)
+def seen(columns: RecordColumns, *, mask: Sequence[bool] = (), calm: float = 0.5, **fields: Any) -> SearchContext:
+    """A memory over columns."""
+    visible = np.array(mask or [True] * columns.size)
     visible.setflags(write=False)  # recalls share it
-    links = adjacent_turns(outline)
+    links = adjacent_turns(columns)
     stores: dict[str, Any] = {
         "clock": None,
         "graph": None,
@@ -75,13 +75,13 @@ def seen(outline: RecordColumns, *, mask: Sequence[bool] = (), calm: float = 0.5
     }
     return SearchContext(
         scope=Scope("alice"),
-        columns=outline,
+        columns=columns,
         mask=visible,
         turn_mask=visible,
         current_mask=visible,
         normalization_mask=visible,
         all_neighbors=links,
-        context_neighbors=context_window(links, visible, outline.words),
+        context_neighbors=context_window(links, visible, columns.words),
         statement_ratio=calm,
         now=NOW,
         cache=UserCache(),
@@ -145,7 +145,7 @@ def test_whole_is_the_cosine_with_the_averaged_neighbourhood() -> None:
     assert found == pytest.approx(leaning_rows @ query, abs=1e-5)
 
 
-def test_whole_leaves_out_neighbours_without_a_vector_and_slots_beyond_the_outline() -> None:
+def test_whole_leaves_out_neighbours_without_a_vector_and_ordinals_beyond_the_columns() -> None:
     memory = seen(turns(0, 0))
     between = np.full((2, 2), np.nan, dtype=np.float32)
     found = vector._score_whole(scores([0.5, 0.9], slots=[1, 2]), between, memory, vector.Options())

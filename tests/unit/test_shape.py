@@ -32,6 +32,7 @@ TOP_LEVEL = {
     "README.md",
     "LICENSE",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "uv.lock",
 }
 BACKENDS = ("neo4j", "postgres", "redis", "sqlite")

@@ -1,4 +1,4 @@
-"""The outline: columns by slot, snapshots that stay, and what a query may see."""
+"""Columns by ordinal, snapshots that stay, and what a query may see."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def row(slot: int, /, **fields: Any) -> RecordRow:
     return RecordRow(slot=slot, **{**values, **fields})
 
 
-def outline(*rows: RecordRow) -> RecordColumns:
+def build_columns(*rows: RecordRow) -> RecordColumns:
     made = RecordColumns()
     made.put(RecordColumnBatch.from_rows(rows), max((each.seq for each in rows), default=0))
     return made
@@ -79,18 +79,18 @@ def seen(of: RecordColumns, **asked: Any) -> list[str]:
 def test_a_view_leaves_out_what_a_query_may_not_see(
     fields: dict[str, Any], asked: dict[str, Any], visible: bool
 ) -> None:
-    assert seen(outline(row(0, **fields)), **asked) == (["r0"] if visible else [])
+    assert seen(build_columns(row(0, **fields)), **asked) == (["r0"] if visible else [])
 
 
 def test_slots_without_a_record_are_never_seen() -> None:
-    made = outline(row(3))
+    made = build_columns(row(3))
     assert (made.size, seen(made), made.ordinals_by_key) == (4, ["r3"], {("Turn", "r3"): 3})
     made.drop([3, 99], 7)
     assert (seen(made), made.seq) == ([], 7)
 
 
 def test_a_snapshot_stays_as_it_was() -> None:
-    made = outline(row(0), row(1))
+    made = build_columns(row(0), row(1))
     before = made.snapshot()
     made.put(RecordColumnBatch.from_rows([row(2)]), 5)
     made.put(RecordColumnBatch.from_rows([row(0, status="forgotten", seq=6)]), 6)
@@ -100,7 +100,7 @@ def test_a_snapshot_stays_as_it_was() -> None:
 
 
 def test_a_copy_is_patched_without_touching_the_original() -> None:
-    made = outline(row(0), row(1))
+    made = build_columns(row(0), row(1))
     patched = made.snapshot().copy()
     patched.drop([1], made.seq)
     patched.put(RecordColumnBatch.from_rows([row(0, id="earlier")]), made.seq)
@@ -119,7 +119,7 @@ def test_columns_grow_without_losing_rows() -> None:
 
 
 def test_turns_stand_in_order_by_channel_conversation_and_position() -> None:
-    made = outline(
+    made = build_columns(
         row(0, position=2),
         row(1, conversation_id="d", position=0),
         row(2, position=0),
