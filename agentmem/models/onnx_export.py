@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 # Word pieces take their vectors from whole sentences, so words strung together would measure another model than the one
 # in use: a projection fitted on such kept .36 of the energy of real dialogue, on these sentences .46.
+# Stored vectors depend on every word here: another spelling makes another int8 model.
 _TEMPLATES = """\
 I went to the _ with my _ last weekend, and we had a great time.
 Have you ever tried _ with _? It sounds strange, but it works.
@@ -50,7 +51,7 @@ He gave me an old _ for my birthday, and it reminds me of our _.
 First install the _, then set the _ to 10 and run the test again.
 I can't believe it's been five years since the _!
 Our team decided to postpone the _ because the _ was not ready.
-Where did you buy that _? The colors are amazing.
+Where did you buy that _? The colours are amazing.
 The book is about a _ who travels to a _ and never comes home.
 You should talk to someone about the _; keeping it inside won't help.
 On Tuesday I have a meeting about _, so let's have lunch on Thursday instead.
