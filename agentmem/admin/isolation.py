@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from agentmem.admin.export_import import export_user, import_user
-from agentmem.core.clock import Stopwatch
+from agentmem.core.clock import FrozenClock, Stopwatch
 from agentmem.core.record import Key, Record
 from agentmem.core.scope import Scope
 from agentmem.core.telemetry import ProgressCallback, no_progress
@@ -86,16 +86,6 @@ async def verify_isolation(
     return IsolationReport(len(trial.baseline), not differences, tuple(differences), watch.milliseconds() / 1000)
 
 
-@dataclass(frozen=True)
-class _FrozenClock:
-    """A clock that stands, so that nothing differs by the time that passed between the two rounds."""
-
-    moment: datetime
-
-    def now(self) -> datetime:
-        return self.moment
-
-
 def _build_settings(live_settings: Settings, folder: Path, now: datetime, **overrides: Any) -> Settings:
     elsewhere = dict.fromkeys(
         ("log_url", "graph_url", "session_url", "log_password_file", "graph_password_file", "session_password_file")
@@ -108,7 +98,7 @@ def _build_settings(live_settings: Settings, folder: Path, now: datetime, **over
         "audit_level": "off",
     }
     return load_settings(
-        live_settings, **{**elsewhere, **own, "clock": _FrozenClock(now), "seed": "isolation", **overrides}
+        live_settings, **{**elsewhere, **own, "clock": FrozenClock(now), "seed": "isolation", **overrides}
     )
 
 

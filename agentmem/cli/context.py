@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from agentmem.cli.render import echo, echo_stderr, show_json
-from agentmem.core.scope import agent_of_channel
 
 if TYPE_CHECKING:
     from agentmem.facade.async_memory import AsyncAgentMemory
@@ -37,17 +36,6 @@ class UserPath(click.Path):
             if not os.path.isabs(value):
                 self.fail("begins with ~, but no home folder is known for that user; write the whole path", param, ctx)
         return super().convert(value, param, ctx)
-
-
-@dataclass(frozen=True)
-class FrozenClock:
-    """A clock that stands still, for runs that are to be repeated."""
-
-    time: datetime
-
-    def now(self) -> datetime:
-        """Always the same moment."""
-        return self.time
 
 
 @dataclass(frozen=True)
@@ -83,6 +71,7 @@ class CliContext:
         """Open the memory, do the work, close it; what the opening has to tell goes to standard error."""
         import asyncio
 
+        from agentmem.core.scope import agent_of_channel
         from agentmem.facade.async_memory import AsyncAgentMemory
 
         # The person at the command line may open an agent's private channel by naming it.
@@ -202,6 +191,8 @@ def memory_options(*, with_embedder: bool = False) -> Callable[[Callable[..., An
 
 def _build_context(given: dict[str, Any], *, with_embedder: bool) -> CliContext:
     """Take the common options out of what was given."""
+    from agentmem.core.clock import FrozenClock
+
     user, channel, as_json = given.pop("user"), given.pop("channel"), given.pop("as_json")
     now, settings = given.pop("now"), ("home", "config", "seed", *(("embedder",) if with_embedder else ()))
     asked = {name: given.pop(name) for name in settings}

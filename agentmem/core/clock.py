@@ -7,6 +7,7 @@ import os
 import threading
 import time
 import uuid
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
@@ -31,6 +32,17 @@ class SystemClock:
     def now(self) -> datetime:
         """The current time, aware, in UTC."""
         return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenClock:
+    """A clock that always shows the same time, for runs that are to be repeated."""
+
+    time: datetime
+
+    def now(self) -> datetime:
+        """Always `time`."""
+        return self.time
 
 
 class Stopwatch:

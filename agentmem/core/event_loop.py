@@ -52,6 +52,30 @@ class BackgroundLoop:
 BACKGROUND_LOOP = BackgroundLoop()  # holds a thread only once a blocking verb has been called
 
 
+def loop_time() -> float:
+    """Seconds on the running loop's own clock, which never goes back."""
+    return asyncio.get_running_loop().time()
+
+
+class Backoff:
+    """Leaves what failed alone for a while, by the running loop's own clock."""
+
+    def __init__(self) -> None:
+        self._failed_at = float("-inf")
+
+    def start(self) -> None:
+        """It failed just now."""
+        self._failed_at = loop_time()
+
+    def reset(self) -> None:
+        """Try again at once."""
+        self._failed_at = float("-inf")
+
+    def is_active(self, seconds: float) -> bool:
+        """Whether it failed less than so many seconds ago."""
+        return loop_time() - self._failed_at < seconds
+
+
 class SyncFacade(Generic[S]):
     """Wraps an object whose verbs are coroutines."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from agentmem.core.changes import JournalEntry
 from agentmem.core.clock import Clock
 from agentmem.core.columns import RecordColumns
+from agentmem.core.event_loop import Backoff, loop_time
 from agentmem.core.record import Key
 from agentmem.core.scope import Scope
 from agentmem.core.telemetry import WARNING, log_event
@@ -56,7 +57,7 @@ class GraphProjection:
     _watermark_hints: dict[str, int] = field(default_factory=dict)
     _attempts: dict[tuple[str, int], int] = field(default_factory=dict)
     _unverified: set[str] = field(default_factory=set)  # users whose graph is taken to be where the log noted it
-    _failed_at: float = float("-inf")
+    _backoff: Backoff = field(default_factory=Backoff)
     _hints_written_at: float = float("-inf")
     _closing: bool = False
     _task: asyncio.Task[None] | None = None
@@ -90,11 +91,11 @@ class GraphProjection:
 
     def is_backing_off(self) -> bool:
         """Whether the graph was away a moment ago and is left alone."""
-        return _loop_time() - self._failed_at < BACKOFF_SECONDS
+        return self._backoff.is_active(BACKOFF_SECONDS)
 
     def reset_backoff(self) -> None:
         """Try again at once, however lately the graph was away."""
-        self._failed_at = float("-inf")
+        self._backoff.reset()
         self._wake_event.set()
 
     def notify(self, scope: Scope, entries: Sequence[JournalEntry] = ()) -> None:
@@ -201,7 +202,7 @@ class GraphProjection:
                 return
             else:
                 await self._pause(BACKOFF_SECONDS if self._queue else HINT_INTERVAL_SECONDS)
-            if _loop_time() - self._hints_written_at >= HINT_INTERVAL_SECONDS:
+            if loop_time() - self._hints_written_at >= HINT_INTERVAL_SECONDS:
                 await self.write_watermark_hints()
 
     async def _pause(self, seconds: float) -> None:
@@ -223,7 +224,8 @@ class GraphProjection:
                 raise
             self._recent_entries.clear()  # until the graph is back, some of it may be erased
             log_event(WARNING, "graph_away", users=len(users), error=str(error))
-            self.last_error, self._failed_at = str(error), _loop_time()
+            self.last_error = str(error)
+            self._backoff.start()
         else:
             for user in left:
                 if user in self._queue:  # who asks now means the log as it is now
@@ -323,16 +325,11 @@ class GraphProjection:
 
     async def write_watermark_hints(self) -> None:
         """Tell the log how far the graph is, as a hint of who is behind."""
-        self._hints_written_at = _loop_time()
+        self._hints_written_at = loop_time()
         if self._watermark_hints:
             marks, self._watermark_hints = self._watermark_hints, {}
             with suppress(StoreError):  # only a hint; the projector looks for itself
                 await self.log.write_watermark_hints(self.name, marks)
-
-
-def _loop_time() -> float:
-    """Seconds on the loop's own clock, which never goes back."""
-    return asyncio.get_running_loop().time()
 
 
 def _resolve_waiters(waiters: Waiters, *, done: bool) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from agentmem.core.changes import JournalEntry
+from agentmem.core.event_loop import Backoff
 from agentmem.core.record import Key
 from agentmem.core.scope import Scope
 from agentmem.core.telemetry import WARNING, log_event
@@ -36,7 +37,7 @@ class GraphVectorProjection:
     last_error: str = ""
     _queue: dict[str, None] = field(default_factory=dict)
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-    _failed_at: float = float("-inf")
+    _backoff: Backoff = field(default_factory=Backoff)
     _closing: bool = False
     _task: asyncio.Task[None] | None = None
 
@@ -47,7 +48,7 @@ class GraphVectorProjection:
 
     def is_backing_off(self) -> bool:
         """Whether the graph was away a moment ago and is left alone."""
-        return _loop_time() - self._failed_at < BACKOFF_SECONDS
+        return self._backoff.is_active(BACKOFF_SECONDS)
 
     def notify(self, user_id: str) -> None:
         """The graph has come further for this user: follow in the background."""
@@ -70,7 +71,8 @@ class GraphVectorProjection:
                 return await self._sync(scope, self.served_projection(), through_seq)
             except StoreError as error:
                 log_event(WARNING, "graph_vectors_away", user_id=scope.user_id, error=str(error))
-                self.last_error, self._failed_at = str(error), _loop_time()
+                self.last_error = str(error)
+                self._backoff.start()
                 return False
 
     async def watermark(self, user_id: str) -> int:
@@ -151,8 +153,3 @@ def _ordinals_by_key(entries: Sequence[JournalEntry]) -> dict[Key, int]:
             ordinals.pop((item.kind, item.id), None)
         ordinals |= {stored.record.key: stored.ordinal for stored in entry.upserts if stored.record.kind != "Edge"}
     return ordinals
-
-
-def _loop_time() -> float:
-    """Seconds on the loop's own clock, which never goes back."""
-    return asyncio.get_running_loop().time()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from agentmem.core.changes import JournalEntry, StoredRecord
 from agentmem.core.clock import Clock
 from agentmem.core.columns import RecordColumns
+from agentmem.core.event_loop import Backoff
 from agentmem.core.redaction import failure_reason
 from agentmem.core.scope import Scope
 from agentmem.core.telemetry import WARNING, log_event
@@ -36,11 +37,6 @@ MUTABLE_TEXT_KINDS = ("Entity", "Goal")
 RecordChunks = list[tuple[StoredRecord, Chunk]]
 
 
-def _loop_time() -> float:
-    """Seconds on the loop's own clock, which never goes back."""
-    return asyncio.get_running_loop().time()
-
-
 @dataclass
 class VectorProjection:
     """Vectors of one embedder, made from the journal.
@@ -56,7 +52,7 @@ class VectorProjection:
     precomputed: dict[tuple[str, str], NDArray[np.float32]] = field(default_factory=dict)
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _local_watermarks: dict[str, int] = field(default_factory=dict)
-    _failed_at: float = float("-inf")
+    _backoff: Backoff = field(default_factory=Backoff)
     _attempts: dict[tuple[str, int], int] = field(default_factory=dict)
     last_error: str = ""
 
@@ -72,11 +68,11 @@ class VectorProjection:
 
     def is_backing_off(self) -> bool:
         """Whether the model failed a moment ago and is left alone."""
-        return _loop_time() - self._failed_at < BACKOFF_SECONDS
+        return self._backoff.is_active(BACKOFF_SECONDS)
 
     def reset_backoff(self) -> None:
         """Try again at once, however lately the model failed."""
-        self._failed_at = float("-inf")
+        self._backoff.reset()
 
     def local_watermark(self, scope: Scope) -> int:
         """Up to where this process brought the user's vectors when it last did; -1 when it does not know."""
@@ -202,7 +198,8 @@ class VectorProjection:
             batch = await self._embed_batch(after_seq, entries)
         except ModelUnavailable as error:
             log_event(WARNING, "model_away", projection=self.name, error=str(error))
-            self._failed_at, self.last_error = _loop_time(), str(error)
+            self.last_error = str(error)
+            self._backoff.start()
             return None
         except ModelError as error:
             if len(entries) > 1:  # find the change that cannot be embedded
@@ -224,7 +221,7 @@ class VectorProjection:
         self._attempts[key] = attempts = self._attempts.get(key, 0) + 1
         self.last_error = str(error)
         if attempts < MAX_ATTEMPTS:
-            self._failed_at = _loop_time()
+            self._backoff.start()
             return None
         del self._attempts[key]
         log_event(WARNING, "change_parked", projection=self.name, user_id=scope.user_id, seq=entry.seq)

@@ -29,17 +29,29 @@ async def read_dead_letter_seqs(engine: Engine, job: str, scope: Scope) -> set[i
 
 
 async def record_failure(engine: Engine, scope: Scope, report: JobReport, record: Record, reason: str) -> bool:
-    """Count a try in vain; whether it is to be tried again."""
+    """Count a failed attempt; whether the record is to be tried again."""
+    return await record_failures(engine, scope, report, [(record, reason)]) > 0
+
+
+async def record_failures(
+    engine: Engine, scope: Scope, report: JobReport, failures: Sequence[tuple[Record, str]]
+) -> int:
+    """Count a failed attempt for each record and reason; how many are to be tried again, the others are parked."""
+    if not failures:
+        return 0
     found = await engine.log.dead_letters(scope)
-    before = [item.attempts for item in found if (item.projection, item.seq) == (report.job, record.seq)]
-    attempts, now = sum(before) + 1, engine.clock.now()
-    await engine.log.write_dead_letter(DeadLetter(report.job, scope.user_id, record.seq, reason, attempts, now))
-    report.failed[record.id] = reason
-    if attempts < DEAD_LETTER_ATTEMPTS:
-        report.pending += 1
-        return True
-    report.parked[record.id] = reason
-    return False
+    attempts_before = {item.seq: item.attempts for item in found if item.projection == report.job}
+    retried = 0
+    for record, reason in failures:
+        attempts, now = attempts_before.get(record.seq, 0) + 1, engine.clock.now()
+        await engine.log.write_dead_letter(DeadLetter(report.job, scope.user_id, record.seq, reason, attempts, now))
+        report.failed[record.id] = reason
+        if attempts < DEAD_LETTER_ATTEMPTS:
+            retried += 1
+        else:
+            report.parked[record.id] = reason
+    report.pending += retried
+    return retried
 
 
 @dataclass

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agentmem.text.chunking import Chunk, chunk_text, find_trailing_blocks
+from agentmem.text.chunking import find_trailing_blocks
 
 MAX_TERM_CHARS = 100
 """Characters of the longest index term; a longer word is cut, a longer identifier is indexed by its parts alone."""
@@ -103,11 +103,6 @@ def tokenize(text: str) -> list[str]:
         at = match.end()
     found += _tokenize_plain(text[at:] if at else text)
     return found
-
-
-def count_terms(text: str) -> dict[str, int]:
-    """Return how often each index term occurs in `text`, keys in order of first occurrence; empty for none."""
-    return dict(Counter(tokenize(text)))
 
 
 @lru_cache(maxsize=1)
@@ -224,13 +219,8 @@ def extract_features(text: str) -> TextFeatures:
     return extract_features_and_terms(text)[0]
 
 
-def analyze_text(text: str) -> tuple[TextFeatures, dict[str, int], list[Chunk]]:
-    """Return the features, the counts of index terms and the passages of `text`."""
-    return *extract_features_and_terms(text), chunk_text(text)
-
-
 def extract_features_and_terms(text: str) -> tuple[TextFeatures, dict[str, int]]:
-    """Return the features and the counts of index terms of `text`."""
+    """Return the features of `text`, and how often each index term occurs in it, in order of first occurrence."""
     found = tokenize(text)
     blocks = find_trailing_blocks(text)
     body = text[: blocks[0][0]] if blocks else text

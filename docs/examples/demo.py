@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentmem.cli.context import CliContext, FrozenClock, UserPath, memory_options, print_notices
+from agentmem.cli.context import CliContext, UserPath, memory_options, print_notices
 from agentmem.cli.main import ExitingCommand
 from agentmem.cli.render import Progress, bold, colorize, dim, pluralize, render_record, sanitize, to_one_line
-from agentmem.core.clock import SystemClock
+from agentmem.core.clock import FrozenClock, SystemClock
 from agentmem.errors import ConfigError
 from agentmem.importers.importer import Importer
 

@@ -170,7 +170,8 @@ def test_while_the_embedder_is_away_words_find_them(home: Path) -> None:
         assert len(embedder.texts) == 1, "it is left alone for a while"
         found = memory.working.search_outputs("invoice", 3)
         assert [(each.output.text, each.score) for each in found] == [(PARTS[2], None)]
-        embedder.unavailable, get_output_store(engine_of(memory)).failed_at = False, float("-inf")
+        embedder.unavailable = False
+        get_output_store(engine_of(memory)).embedder_backoff.reset()
         assert memory.working.search_outputs("invoice", 1)[0].score is not None
         embedder.poison = "\N{SKULL}"
         memory.working.remember_output("A \N{SKULL} pirate.", source="t")

@@ -10,7 +10,10 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import grimp
 
 import agentmem
 
@@ -152,6 +155,13 @@ def test_functions_are_named_by_verbs() -> None:
     exceptions = set(NOUN_PHRASES.split())
     assert [place for place, name in named if name not in exceptions] == []
     assert exceptions - {name for _, name in named} == set(), "exceptions that nothing needs"
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Lazy imports and those for type checkers count too."""
+    graph = grimp.build_graph("agentmem", exclude_type_checking_imports=False)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    TopologicalSorter(imports).prepare()  # raises CycleError naming the modules
 
 
 def test_the_formatter_has_no_exceptions() -> None:

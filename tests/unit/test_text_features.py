@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.text.chunking import chunk_text
-from agentmem.text.tokenizer import TextFeatures, analyze_text, count_terms, extract_features
+from agentmem.text.tokenizer import TextFeatures, extract_features, extract_features_and_terms, tokenize
 
 
 @pytest.mark.parametrize(
@@ -38,10 +39,9 @@ def test_no_words_of_time() -> None:
 
 @given(st.text(st.characters()) | st.text(st.sampled_from("ab ?[].\uff1f"), max_size=60))
 @settings(deadline=None)
-def test_analyse_agrees_with_its_parts(text: str) -> None:
-    read, found, pieces = analyze_text(text)
+def test_features_agree_with_the_terms(text: str) -> None:
+    read, found = extract_features_and_terms(text)
     assert read == extract_features(text)
-    assert found == count_terms(text)
-    assert pieces == chunk_text(text)
+    assert found == Counter(tokenize(text))
     assert read.term_count == sum(found.values())
     assert read.contains_question or not read.ends_with_question

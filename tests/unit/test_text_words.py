@@ -10,7 +10,7 @@ import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem.text.tokenizer import MAX_TERM_CHARS, count_terms, stop_words, tokenize
+from agentmem.text.tokenizer import MAX_TERM_CHARS, extract_features_and_terms, stop_words, tokenize
 
 ANY_TEXT = st.text(st.characters(), max_size=300)  # with NUL, surrogates, marks, right-to-left letters, emoji
 CODE_LIKE = st.text(st.sampled_from("aBc_-.@/\\:+#,'09 \u00e9\u6771"), max_size=60)
@@ -63,8 +63,8 @@ def test_a_query_finds_the_parts_of_an_identifier() -> None:
 
 
 def test_counts_are_the_terms_counted() -> None:
-    assert count_terms("Dogs, a dog and two cats") == {"dog": 2, "two": 1, "cat": 1}
-    assert count_terms("and the") == {}
+    assert extract_features_and_terms("Dogs, a dog and two cats")[1] == {"dog": 2, "two": 1, "cat": 1}
+    assert extract_features_and_terms("and the")[1] == {}
 
 
 @given(st.lists(st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=12) | st.sampled_from(sorted(stop_words()))))
@@ -80,7 +80,7 @@ def test_plain_english_is_its_stemmed_words_without_stop_words(words: list[str])
 def test_any_text_gives_short_storable_terms(text: str) -> None:
     found = tokenize(text)
     assert found == tokenize(text)
-    assert sum(count_terms(text).values()) == len(found)
+    assert sum(extract_features_and_terms(text)[1].values()) == len(found)
     for term in found:
         assert 0 < len(term) <= MAX_TERM_CHARS
         assert term.encode("utf-8")

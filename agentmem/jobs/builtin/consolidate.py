@@ -28,12 +28,12 @@ from agentmem.extraction.llm_extractor import ExtractionResult, extract, extract
 from agentmem.extraction.reconciler import RULES_SOURCE, Reconciler
 from agentmem.extraction.rules import extractor
 from agentmem.extraction.windows import is_substantive, split_into_windows
+from agentmem.jobs.due_records import read_dead_letter_seqs, record_failures
 from agentmem.jobs.job import JobOptions, JobReport
 from agentmem.jobs.runner import hold_lease, publish_lock
 from agentmem.memory.context import MemoryContext
 from agentmem.models.structured_llm import Budget
-from agentmem.stores.admin import DEAD_LETTER_ATTEMPTS
-from agentmem.stores.values import DeadLetter, Where
+from agentmem.stores.values import Where
 
 MAX_CONTEXT_TURNS = 6  # turns before
 
@@ -214,7 +214,7 @@ async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
     report.calls, report.tokens, report.cost = used.calls, used.tokens, used.cost
     report.usage = dict(spending.by_purpose)
     report.pending = len(
-        find_pending_conversations(await engine.read_columns(scope), await work.read_dead_letter_seqs())
+        find_pending_conversations(await engine.read_columns(scope), await read_dead_letter_seqs(engine, NAME, scope))
     )
     report.seconds = watch.milliseconds() / 1000
     log_event(
@@ -266,13 +266,8 @@ class _ConsolidateRun:
 
     async def _find_pending(self) -> list[PendingConversation]:
         return find_pending_conversations(
-            await self.engine.read_columns(self.scope), await self.read_dead_letter_seqs()
+            await self.engine.read_columns(self.scope), await read_dead_letter_seqs(self.engine, NAME, self.scope)
         )
-
-    async def read_dead_letter_seqs(self) -> set[int]:
-        """Journal positions of turns that were given up."""
-        found = await self.engine.log.dead_letters(self.scope)
-        return {item.seq for item in found if item.projection == NAME and item.attempts >= DEAD_LETTER_ATTEMPTS}
 
     @staticmethod
     def _conversation_key(pending: PendingConversation) -> tuple[str, str]:
@@ -349,7 +344,8 @@ class _ConsolidateRun:
                 await self._reconcile(leased, good, read.draft, last=last and not failed)
             except (Conflict, InvalidRecord, NotFound) as error:  # of these turns alone: the others go on
                 failed |= {turn.id: str(error) for turn in good.turns}
-        await self._record_failures([turn for turn in turns if turn.id in failed], failed)
+        failures = [(turn, failed[turn.id]) for turn in turns if turn.id in failed]
+        await record_failures(self.engine, self.scope, self.report, failures)
         return bool(failed)
 
     async def _reconcile(
@@ -407,25 +403,6 @@ class _ConsolidateRun:
                 expects = {**change.expected_versions, record.key: record.seq}
                 return replace(change, upserts=(*change.upserts, done), expected_versions=expects)
         return change
-
-    async def _record_failures(self, turns: Sequence[Turn], reasons: Mapping[str, str]) -> None:
-        """Count a try for each turn that failed; parked at the third."""
-        if not turns:
-            return
-        before = {
-            item.seq: item.attempts
-            for item in await self.engine.log.dead_letters(self.scope)
-            if item.projection == NAME
-        }
-        for turn in turns:
-            attempts = before.get(turn.seq, 0) + 1
-            now = self.engine.clock.now()
-            await self.engine.log.write_dead_letter(
-                DeadLetter(NAME, self.scope.user_id, turn.seq, reasons[turn.id], attempts, now)
-            )
-            self.report.failed[turn.id] = reasons[turn.id]
-            if attempts >= DEAD_LETTER_ATTEMPTS:
-                self.report.parked[turn.id] = reasons[turn.id]
 
     def _preview(self, turns: Sequence[Turn]) -> None:
         """What a run would do with these turns."""

@@ -7,8 +7,7 @@ time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agentmem.core.clock import Stopwatch
@@ -20,6 +19,7 @@ from agentmem.engine.graph_vectors import GraphVectorProjection
 from agentmem.engine.vector_projection import CHANGE_BATCH_SIZE, VectorProjection
 from agentmem.errors import LeaseLost, StoreError, StoreUnavailable
 from agentmem.jobs.job import JobOptions, JobReport
+from agentmem.jobs.runner import LEASE_SECONDS, hold_lease
 
 AnyProjection = GraphProjection | VectorProjection | GraphVectorProjection
 
@@ -28,7 +28,6 @@ NAME = "project"
 MINUTES = 1.0
 TRIGGER = "clock"
 LEASE_NAME = "projector"
-LEASE_SECONDS = 30.0
 USER_BATCH_SIZE = 100
 MAX_CONCURRENT_USERS = 2  # users whose texts are embedded at the same time
 COMPARE_INTERVAL_SECONDS = 600.0  # seconds between comparisons of the graph itself with the journals
@@ -52,7 +51,7 @@ async def sync_projections(engine: Engine, progress: ProgressCallback | None = N
     """
     engine.check_open()
     watch, work = Stopwatch(engine.clock), _SyncPass(engine, progress or no_progress)
-    async with _hold_lease(engine):
+    async with hold_lease(engine, LEASE_NAME, "graph and vectors"):
         await work.compare_watermarks()
         await work.run()
     return SyncReport(
@@ -84,7 +83,7 @@ async def sync_until_stopped(
     while not stop.is_set():
         work = _SyncPass(engine, no_progress)
         try:
-            async with _hold_lease(engine):
+            async with hold_lease(engine, LEASE_NAME, "graph and vectors"):
                 if now() - compared > COMPARE_INTERVAL_SECONDS:
                     await work.compare_watermarks()
                     compared = now()
@@ -107,30 +106,6 @@ async def _pause(stop: asyncio.Event, seconds: float) -> None:
             await stop.wait()
     except TimeoutError:
         return
-
-
-@asynccontextmanager
-async def _hold_lease(engine: Engine) -> AsyncIterator[None]:
-    """Work as the only projector. Raises LeaseLost when another one works."""
-    owner = engine.ids.new_id()
-
-    async def renew() -> bool:
-        return await engine.log.acquire_lease(LEASE_NAME, LEASE_SECONDS, owner) is not None
-
-    async def keep() -> None:
-        while True:
-            await asyncio.sleep(LEASE_SECONDS / 3)
-            await renew()  # were it lost, watermarks keep two projectors from each other's way
-
-    if not await renew():
-        raise LeaseLost("another projector is at work")
-    keeper = asyncio.ensure_future(keep())
-    try:
-        yield
-    finally:
-        keeper.cancel()
-        await asyncio.gather(keeper, return_exceptions=True)
-        await engine.log.release_lease(LEASE_NAME, owner)
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agentmem.core.event_loop import Backoff
 from agentmem.core.record import Identifier, Text, UtcDatetime
 from agentmem.core.records import to_invalid_record
 from agentmem.core.telemetry import WARNING, log_event
@@ -80,7 +80,7 @@ class ToolOutputStore:
 
     def __init__(self, max_bytes: int, idle_timeout: timedelta, sweep_interval: timedelta) -> None:
         self.max_bytes = max_bytes
-        self.failed_at = float("-inf")  # by the loop's own clock
+        self.embedder_backoff = Backoff()
         self._idle_timeout = idle_timeout
         self._sweep_interval = sweep_interval
         self._last_swept: datetime | None = None
@@ -221,8 +221,7 @@ async def _embed_missing(
     store: ToolOutputStore, embedder: Embedder, outputs: Sequence[StoredOutput], query: str = ""
 ) -> NDArray[np.float32] | None:
     """Give vectors to those that have none of this embedder; the query's own, or None while the embedder is away."""
-    loop = asyncio.get_running_loop()
-    if loop.time() - store.failed_at < BACKOFF_SECONDS:
+    if store.embedder_backoff.is_active(BACKOFF_SECONDS):
         return None
     missing = [each for each in outputs if each.embedder != embedder.identity]
     sentences = SENTENCE in embedder.granularities
@@ -232,7 +231,7 @@ async def _embed_missing(
         vectors = await embed_texts(embedder, list(wanted))
     except ModelError as error:
         log_event(WARNING, "model_away", part="outputs", embedder=embedder.identity, error=str(error))
-        store.failed_at = loop.time()
+        store.embedder_backoff.start()
         return None
     for each, texts in zip(missing, pieces, strict=True):
         rows = [row for text in texts if (row := vectors[text]) is not None]

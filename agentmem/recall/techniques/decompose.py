@@ -22,8 +22,8 @@ from agentmem.recall.llm_client import (
     normalize_sentences,
 )
 from agentmem.recall.request import RecallQuery
+from agentmem.recall.subquery import search_hybrid, with_text
 from agentmem.recall.technique import ScoreLists, SearchContext
-from agentmem.recall.techniques._subquery import search_hybrid, with_text
 from agentmem.text.tokenizer import tokenize
 
 MAX_PARTS = 5

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from agentmem.core.ranking import ScoreList
 from agentmem.recall.llm_client import LLMTechniqueOptions, build_technique_request, normalize_sentences
 from agentmem.recall.request import RecallQuery
+from agentmem.recall.subquery import search_hybrid, with_text
 from agentmem.recall.technique import ScoreLists, SearchContext
-from agentmem.recall.techniques._subquery import search_hybrid, with_text
 
 
 class Options(LLMTechniqueOptions):

@@ -17,9 +17,9 @@ from agentmem.core.columns import MIN_TIME, Floats
 from agentmem.core.ranking import ScoreList
 from agentmem.recall.llm_client import LLMTechniqueOptions, build_technique_request, normalize_sentences
 from agentmem.recall.request import RecallQuery
+from agentmem.recall.subquery import options_of, with_text
 from agentmem.recall.technique import ScoreLists, SearchContext
 from agentmem.recall.techniques import entity, keyword
-from agentmem.recall.techniques._subquery import options_of, with_text
 
 MAX_VALUES = 8  # names, and keywords
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from agentmem.errors import AgentMemError
 from agentmem.stores.admin import Finding
 from agentmem.stores.neo4j.database import Neo4jDatabase, fetch_rows, parse_address
+from agentmem.stores.neo4j.migrations import COMMENT_LINE
 from agentmem.stores.neo4j.vectors import find_unfit_indexes
 from agentmem.text.templates import Migration, load_migrations, load_templates
 
@@ -23,7 +24,6 @@ MAX_EXAMPLES = 3
 RETRY_SECONDS = 1.0  # seconds of trying again
 MIGRATE_HINT = "run: agentmem migrate"
 REBUILD_HINT = "run: agentmem rebuild --what graph --all-users"
-_COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 _CREATE_STATEMENT = re.compile(r"CREATE (CONSTRAINT|(?:\w+ )?INDEX) (\w+)")
 
 
@@ -216,5 +216,5 @@ class _Neo4jDiagnostics:
 
 def _statements(steps: Sequence[Migration]) -> dict[str, str]:
     """What makes each constraint and index, by its name."""
-    texts = [text.strip() for step in steps for text in _COMMENT.sub("", step.text).split(";")]
+    texts = [text.strip() for step in steps for text in COMMENT_LINE.sub("", step.text).split(";")]
     return {match[2]: text for text in texts if (match := _CREATE_STATEMENT.match(text))}

@@ -22,7 +22,7 @@ from agentmem.text.templates import Migration, load_migrations, load_templates
 _CYPHER = load_templates(__package__, "migrations.cypher")
 
 MIGRATION_SECONDS = 600.0  # for one index over all that is there
-_COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
+COMMENT_LINE = re.compile(r"^\s*//.*$", re.MULTILINE)
 
 
 @cache
@@ -87,7 +87,7 @@ async def _state(tx: Transaction) -> tuple[int, str | None]:
 
 
 async def _apply(database: Neo4jDatabase, step: Migration, now: datetime) -> None:
-    for statement in filter(None, map(str.strip, _COMMENT.sub("", step.text).split(";"))):
+    for statement in filter(None, map(str.strip, COMMENT_LINE.sub("", step.text).split(";"))):
         try:
             await database.write(_build_work(statement), MIGRATION_SECONDS)
         except SchemaMismatch:  # perhaps another one made it since this one looked; then it is there now

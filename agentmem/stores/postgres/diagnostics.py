@@ -15,8 +15,9 @@ from agentmem.core.clock import Stopwatch, SystemClock, from_micros, to_micros
 from agentmem.core.scope import SYSTEM_USER, Operator
 from agentmem.errors import AgentMemError, SchemaMismatch
 from agentmem.stores.admin import DEAD_LETTER_ATTEMPTS, INVARIANTS, Finding, requeue_hint
+from agentmem.stores.postgres.audit import PARTITION_DAYS_AHEAD
 from agentmem.stores.postgres.database import MAX_CONNECTIONS, PostgresDatabase, Principal, fetch_rows
-from agentmem.stores.postgres.migrations import MIN_SERVER_VERSION, PARTITION_DAYS_AHEAD
+from agentmem.stores.postgres.migrations import MIN_SERVER_VERSION
 from agentmem.stores.vectors.search import projection_name
 from agentmem.text.templates import Migration, load_migrations, load_templates
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from agentmem.core.scope import SYSTEM_USER
 from agentmem.errors import SchemaMismatch
+from agentmem.stores.postgres.audit import PARTITION_DAYS_AHEAD
 from agentmem.stores.postgres.database import PostgresDatabase, fetch_rows
 from agentmem.text.templates import Migration, load_migrations, load_templates
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 _SQL = load_templates(__package__, "migrations.sql")
 
 MIN_SERVER_VERSION = 160000  # its number: partitions, security_invoker and STORAGE in CREATE TABLE as we use them
-PARTITION_DAYS_AHEAD = 7  # partitions of the audit log
 MIGRATION_SECONDS = 600.0  # for one index over all that is there
 
 
