@@ -26,7 +26,7 @@ SOURCES := pyproject.toml $(shell find agentmem schema tests workers docs/exampl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint gate-types gate-shape gate-wheel format check bench bench-extraction bench-servers faults soak simulate clean
+.PHONY: help demo test test-unit nightly lint gate-types gate-shape gate-wheel format check bench bench-extraction bench-servers faults soak simulate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
@@ -42,6 +42,12 @@ else
 	$(BIN)/python -m pytest $(ARGS)
 endif
 
+test-unit: $(DEV) ## tests of single modules, without servers and programs; takes less than a minute
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit $(ARGS)
+
+nightly: $(DEV) ## the random histories, simulations and long runs of `make test`, with every seed and example
+	AGENTMEM_TEST_SCALE=nightly $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "long or nightly" --durations=20 tests
+
 lint: $(DEV) .coverage ## format, lint, types, layers, sizes, dead code, coverage floor, the wheel in an empty environment
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -52,7 +58,7 @@ gate-types:
 	$(BIN)/lint-imports --no-logo
 
 gate-shape:
-	$(BIN)/python -m pytest -q tests/unit/test_shape.py
+	$(BIN)/python -m pytest -q tests/gates/test_shape.py
 	$(BIN)/python tests/gates/dead_code.py
 	$(BIN)/coverage report
 
@@ -93,8 +99,7 @@ clean: ## remove what was built and measured; the virtual environment stays
 # The tests leave .coverage behind only when they pass, and `lint` reads it: nothing runs twice, and stale figures never count.
 define run-tests
 @rm -f .coverage .coverage.*
-$(BIN)/coverage run -m pytest -n $(JOBS) -m "not alone and not long" --durations=5 --durations-min=3 tests
-$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m long --durations=5 tests
+$(BIN)/coverage run -m pytest -n $(JOBS) --dist worksteal -m "not alone and not nightly" --ignore=tests/gates --durations=5 --durations-min=3 tests
 $(BIN)/python -m pytest -n 2 --dist worksteal -m alone --durations=5 tests
 @$(BIN)/coverage combine --quiet
 endef

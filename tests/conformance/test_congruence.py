@@ -15,11 +15,12 @@ import pytest
 from agentmem.facade.async_memory import AsyncAgentMemory
 from tests.conformance.congruence import MemoryPair
 from tests.flows.given import ManualClock
+from tests.scale import scaled
 from tests.servers.stack import Stack
 
 STEPS = 12
-PARTS = 8
-FIRST, _, LAST = os.environ.get("AGENTMEM_TEST_HISTORIES", "200").rpartition(":")
+PARTS = scaled(8, least=2)
+FIRST, _, LAST = os.environ.get("AGENTMEM_TEST_HISTORIES", str(scaled(200))).rpartition(":")
 HISTORIES = range(int(FIRST or 0), int(LAST))
 TECHNIQUES = ("vector", "keyword", "entity", "temporal")
 # No deadline: what comes too late on a busy machine would be a difference.

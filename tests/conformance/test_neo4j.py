@@ -46,6 +46,7 @@ from tests.conformance.stores import (
     build_turn,
     write_records,
 )
+from tests.scale import scaled
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def fitting(steps: list[tuple[str, list[Record]]]) -> Iterator[tuple[str, list[R
 
 @pytest.mark.long
 @given(history=HISTORIES)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_history_is_answered_as_by_the_embedded_graph(
     history: list[tuple[str, list[Record]]], neo4j_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -40,10 +41,27 @@ def names(blocks: list[tuple[str, int, str]]) -> list[str]:
     return [f"{page}-{number}" for page, number, _ in blocks]
 
 
-@pytest.mark.parametrize("page,number,code", EMBEDDED, ids=names(EMBEDDED))
-def test_code_in_documents_runs(page: str, number: int, code: str, tmp_path: Path) -> None:
-    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert run.returncode == 0, f"{page}, block {number}:\n{run.stderr}"
+# Runs the blocks of a page one after the other, each as a program of its own in a folder of its own.
+RUNNER = """
+import json, os, sys
+for number, code in json.load(sys.stdin):
+    os.makedirs(folder := f"{sys.argv[1]}/{number}")
+    os.chdir(folder)
+    try:
+        exec(compile(code, f"block {number}", "exec"), {"__name__": "__main__"})
+    except BaseException:
+        print(f"block {number} failed", file=sys.stderr)
+        raise
+"""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_in_documents_runs(page: str, tmp_path: Path) -> None:
+    blocks = [(number, code) for of, number, code in EMBEDDED if of == page]
+    assert blocks
+    command = [sys.executable, "-c", RUNNER, str(tmp_path)]
+    run = subprocess.run(command, input=json.dumps(blocks), capture_output=True, text=True, timeout=180)
+    assert run.returncode == 0, f"{page}:\n{run.stderr}"
 
 
 @pytest.mark.parametrize("page,number,code", ON_SERVERS, ids=names(ON_SERVERS))

@@ -11,21 +11,23 @@ from agentmem.stores.sqlite import journal
 from tests.faults import simulate, simulate_servers
 from tests.faults.faulty import FAULT_KINDS, HANG_SECONDS, FaultInjector, FaultProxy
 from tests.faults.virtual import VirtualClock, run
+from tests.scale import scaled
 from tests.servers.stack import Stack
 
-SEEDS, AT_ONCE = 200, 20
+AT_ONCE = 20
+SEEDS = scaled(200, least=20)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 def test_the_promises_hold_for_every_seed(first: int) -> None:
-    for seed in range(first, first + AT_ONCE):
+    for seed in range(first, min(first + AT_ONCE, SEEDS)):
         simulate.simulate(seed)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", range(1, 1 + scaled(2, least=1)))
 def test_the_promises_hold_on_servers_too(stack: Stack, seed: int) -> None:
     acknowledged, faults = simulate_servers.simulate(seed, stack.urls)
     assert acknowledged > 0

@@ -7,14 +7,17 @@ from pathlib import Path
 import pytest
 
 from tests.faults.soak import KILLS, soak
+from tests.scale import NIGHTLY
+
+SECONDS = 60.0 if NIGHTLY else 12.0
 
 
 @pytest.mark.long
 def test_a_worker_that_is_killed_loses_nothing_and_reads_nothing_twice(home: Path) -> None:
     home.mkdir(exist_ok=True)
-    seen = soak(home, 60.0)
+    seen = soak(home, SECONDS)
     assert seen.problems == []
     assert seen.kills == KILLS
-    assert seen.turns > 50
+    assert seen.turns > SECONDS
     assert seen.glosses == seen.turns
     assert seen.facts > 0

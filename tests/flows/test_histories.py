@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AgentMemory
 from tests.flows.given import ManualClock, bundle_texts, open_memory
+from tests.scale import scaled
 
 CLAIMS = [f"Claim number {name}" for name in ("one", "two", "three", "four")]
 
@@ -212,7 +213,7 @@ USERS = iter(range(100_000))
 
 
 @pytest.mark.long
-@settings(max_examples=60)
+@settings(max_examples=scaled(60))
 @given(steps=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 40)), min_size=4, max_size=20))
 def test_random_histories_give_what_a_simple_model_gives(
     shared: tuple[AgentMemory, ManualClock], steps: list[tuple[int, int]]

@@ -26,6 +26,7 @@ from tests.flows.given import (
     run,
 )
 from tests.flows.test_reviews import put
+from tests.scale import scaled
 
 KEY = "the key"
 
@@ -343,7 +344,7 @@ def test_any_merge_is_split_into_what_was_before(home: Path, clock: ManualClock)
     users = iter(range(10_000))
     with open_memory(home, clock=clock, seed=3, audit_level="off") as shared:
 
-        @settings(max_examples=60)
+        @settings(max_examples=scaled(60))
         @given(facts=FACTS, edges=EDGES, twice=st.booleans())
         def split(facts: list[list[int]], edges: list[tuple[int, str, int, bool]], twice: bool) -> None:
             memory = shared.scoped(user_id=f"user {next(users)}")

@@ -29,6 +29,7 @@ from agentmem.jobs.worker import ConsolidationWorker
 from agentmem.settings.settings import load_settings
 from tests.flows.given import ManualClock, engine_of, open_memory, run
 from tests.flows.overheard import SECRET_LETTERS, OutputCapture, capture_output, find_files_with_secret
+from tests.scale import scaled
 from tests.servers.stack import Stack
 
 CLOSED = "127.0.0.1:9"  # nobody listens there
@@ -178,7 +179,7 @@ def test_no_part_of_a_secret_is_seen_wherever_it_stands_and_whatever_fails(place
 
 
 @pytest.mark.long
-@settings(max_examples=80)
+@settings(max_examples=scaled(80))
 @given(st.sampled_from(sorted(PLACES)), SECRETS, st.sampled_from(SOURCES))
 @example("password of Postgres", "ZQXJK1/WVZQX", "argument")
 def test_no_random_secret_is_seen(place: str, secret: str, source: str) -> None:

@@ -21,6 +21,7 @@ from agentmem.jobs.runner import OPERATOR, RunReport
 from agentmem.jobs.worker import ConsolidationWorker
 from agentmem.stores.admin import RawUsage
 from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_state, run
+from tests.scale import scaled
 
 SAID = (
     "I live in Porto now.",
@@ -57,7 +58,7 @@ STEPS = st.one_of(
     st.tuples(st.just("wait"), st.integers(1, 100)),
 )
 HISTORIES = st.lists(STEPS, min_size=3, max_size=14)
-EXAMPLES = settings(max_examples=12, phases=(Phase.generate,))
+EXAMPLES = settings(max_examples=scaled(12, least=2), phases=(Phase.generate,))
 
 
 def play(memory: AgentMemory, clock: ManualClock, steps: Sequence[tuple[str, Any]]) -> None:

@@ -22,6 +22,7 @@ from agentmem.admin.export_import import export_user, import_user
 from agentmem.core.scope import Scope
 from agentmem.engine.engine import Engine
 from agentmem.settings.settings import load_settings
+from tests.scale import scaled
 
 
 class SteppingClock:
@@ -300,7 +301,7 @@ async def lived(memory: AsyncAgentMemory, steps: Iterable[tuple[str, str, int]])
 
 
 @pytest.mark.long
-@settings(max_examples=30)
+@settings(max_examples=scaled(30))
 @given(STEPS)
 def test_any_history_survives_the_round_trip(steps: list[tuple[str, str, int]]) -> None:
     async def check(home: Path) -> None:
@@ -359,7 +360,7 @@ async def refused(resources: Engine, scope: Scope, lines: list[str]) -> str | No
 
 
 @pytest.mark.long
-@settings(max_examples=25)
+@settings(max_examples=scaled(25))
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 25), JSON), min_size=12, max_size=12))
 def test_whatever_stands_in_a_line_is_refused_or_imported_whole(changes: list[tuple[int, int, Any]]) -> None:
     async def check(home: Path) -> None:

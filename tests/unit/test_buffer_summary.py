@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import shlex
-import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -160,18 +157,6 @@ def test_a_language_model_is_asked_with_the_messages_as_data() -> None:
     assert [message["text"] for message in json.loads(request.content)["messages"]] == PROJECT
     silent = BufferMemory.summarizing(summarizer=LLMSummarizer(RecordedLLM(ModelUnavailable("away")).structured()))
     assert filled(silent, 51).summaries[0].content == summarize_extractive(messages(counted(1, 10)))
-
-
-def test_a_model_may_be_named_and_is_closed_with_the_buffer(tmp_path: Path) -> None:
-    program = tmp_path / "model.py"
-    program.write_text("import json, sys\njson.load(sys.stdin)\nprint(json.dumps({'summary': 'By a program.'}))\n")
-    with BufferMemory(
-        2, 1, None, 0.3, f"command:{shlex.join([sys.executable, str(program)])}", summary_batch=2
-    ) as buffer:
-        filled(buffer, 3)
-        assert [summary.content for summary in buffer.summaries] == ["By a program."]
-    filled(buffer, 2)
-    assert "Closed" in buffer.notices[0]
 
 
 def test_a_summarizer_that_would_wait_for_itself_fails_instead() -> None:

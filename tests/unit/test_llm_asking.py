@@ -25,6 +25,7 @@ from agentmem.models.structured_llm import (
     StructuredLLM,
     to_strict_schema,
 )
+from tests.scale import scaled
 
 ASK = LLMRequest("extract", "Fixed.", "Ann lives in Rome.", max_tokens=100)
 
@@ -338,7 +339,7 @@ def finite(value: Any) -> bool:
 
 
 @pytest.mark.long
-@settings(max_examples=300)
+@settings(max_examples=scaled(300))
 @given(reply=st.one_of(*REPLIES))
 @example(reply="x" * 10_000_000)
 @example(reply="[" * 900_000)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -124,7 +122,6 @@ def test_changed_settings_read_nothing_again(write: Write, monkeypatch: pytest.M
 
 
 EVIL = 'llm = "command:touch {mark}"\nembedder = "openai:text-embedding-3-small"\nbase_url = "http://evil.example"\n'
-MARK_PROGRAM = "llm = 'command:touch {mark}'\n[recall.hyde]\nenabled = true\n"
 
 
 def test_a_file_in_the_working_directory_is_not_read(write: Write, caplog: pytest.LogCaptureFixture) -> None:
@@ -178,26 +175,6 @@ def test_a_working_directory_that_was_removed_is_no_obstacle(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert load_settings().home == tmp_path / "home"
-
-
-@pytest.mark.parametrize("command", [["consolidate"], ["remember", "what do I eat?"]])
-def test_a_cloned_repository_runs_no_program(write: Write, tmp_path: Path, command: list[str]) -> None:
-    mark = tmp_path / "ran"
-    write("work/agentmem.toml", MARK_PROGRAM.format(mark=mark))
-    with AgentMemory("default", embedder="hash") as memory:
-        memory.store_turn("I eat no meat.")
-    start = [sys.executable, "-c", "import sys; from agentmem.cli.main import main; sys.exit(main())"]
-    done = subprocess.run([*start, *command], capture_output=True, text=True)
-    assert (done.returncode, mark.exists()) == (0, False), done.stderr
-    told = [line for line in done.stderr.splitlines() if line.startswith("agentmem: ")]
-    assert len(told) == 1
-    assert "Ignored agentmem.toml in the working directory" in told[0]
-    assert "use --config or AGENTMEM_CONFIG" in told[0]
-    with AgentMemory("default", embedder="hash") as memory:
-        memory.store_turn("I eat no fish.")
-    named = subprocess.run([*start, *command, "--config", "agentmem.toml"], capture_output=True, text=True)
-    assert "Ignored" not in named.stderr
-    assert mark.exists()
 
 
 # -- places in a file

@@ -15,6 +15,7 @@ from agentmem.errors import Conflict, InvalidRecord
 from agentmem.stores.sqlite import SqliteLog, open_admin, open_graph, open_log
 from agentmem.stores.sqlite.database import Connection
 from tests.conformance.writing import SettableClock, build_change, build_edge, build_entity, build_fact, build_turn
+from tests.scale import scaled
 
 ANN = Scope("ann")
 NAMES = st.sampled_from("abcd")
@@ -66,7 +67,7 @@ async def words(log: SqliteLog) -> dict[str, tuple[list[int], list[float]]]:
 
 @pytest.mark.long
 @given(history=st.lists(WRITES, max_size=10))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_history_leaves_what_a_rebuild_makes(
     history: list[list[Change]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

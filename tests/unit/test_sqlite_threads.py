@@ -4,32 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentmem.stores.sqlite.database import WorkerThreads
-
-ROOT = Path(__file__).parents[2]
-LEFT_OPEN = """
-import asyncio, sys, time
-from agentmem.stores.sqlite.database import WorkerThreads
-
-async def main():
-    threads = WorkerThreads(1, "left")
-    asyncio.ensure_future(threads.run(lambda: (time.sleep(0.3), print("done", flush=True))))
-    await asyncio.sleep(0)
-    return threads
-
-kept = asyncio.run(main())
-print("end", flush=True)
-"""
 
 
 @pytest.fixture
@@ -164,8 +146,3 @@ async def test_threads_that_are_forgotten_end() -> None:
     del made
     gc.collect()
     assert [thread for thread in threading.enumerate() if thread.name == "test-forgotten"] == []
-
-
-def test_a_process_that_closes_nothing_ends_when_the_work_is_done() -> None:
-    ended = subprocess.run([sys.executable, "-c", LEFT_OPEN], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stdout.split(), ended.stderr) == (0, ["end", "done"], "")

@@ -105,6 +105,19 @@ async def main(path):
 
 asyncio.run(main(*sys.argv[1:]))
 """
+LEFT_OPEN = """
+import asyncio, sys, time
+from agentmem.stores.sqlite.database import WorkerThreads
+
+async def main():
+    threads = WorkerThreads(1, "left")
+    asyncio.ensure_future(threads.run(lambda: (time.sleep(0.3), print("done", flush=True))))
+    await asyncio.sleep(0)
+    return threads
+
+kept = asyncio.run(main())
+print("end", flush=True)
+"""
 
 
 def child(script: str, *arguments: object) -> subprocess.Popen[str]:
@@ -301,3 +314,9 @@ async def test_a_forked_child_opens_the_file_anew(home: Path, log: SqliteLog) ->
     await log.append(build_turn_changes(SCOPE, "c"))
     assert record_ids(await log.find(SCOPE, Where(kinds=("Turn",)))) == ["a", "b", "c"]
     assert await log.check(Operator()) == []
+
+
+def test_a_process_that_closes_nothing_ends_when_the_work_is_done() -> None:
+    ended = child(LEFT_OPEN)
+    told, errors = ended.communicate(timeout=60)
+    assert (ended.returncode, told.split(), errors) == (0, ["end", "done"], "")

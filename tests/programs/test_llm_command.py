@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from agentmem import BufferMemory
 from agentmem.errors import AgentMemError, Closed, ConfigError, InvalidModelOutput, ModelUnavailable
 from agentmem.models.protocols import LLM, MAX_LOGGED_CHARS, LLMOptions, LLMRequest
 from agentmem.models.registry import LLMRegistry, open_llm
@@ -308,3 +309,17 @@ def test_settings_give_the_program_their_home(tmp_path: Path) -> None:
     assert asyncio.run(llm.complete(ASK)).text.strip() == str(tmp_path)
     assert llms.model_name("extraction") == "command"
     assert LLMRegistry(load_settings(llm="openai:m")).model_name("verdict") == "openai:m"
+
+
+def test_a_model_may_be_named_and_is_closed_with_the_buffer(tmp_path: Path) -> None:
+    program = tmp_path / "model.py"
+    program.write_text("import json, sys\njson.load(sys.stdin)\nprint(json.dumps({'summary': 'By a program.'}))\n")
+    with BufferMemory(
+        2, 1, None, 0.3, f"command:{shlex.join([sys.executable, str(program)])}", summary_batch=2
+    ) as buffer:
+        for number in range(3):
+            buffer.add(str(number))
+        assert [summary.content for summary in buffer.summaries] == ["By a program."]
+    for number in range(2):
+        buffer.add(str(number))
+    assert "Closed" in buffer.notices[0]
