@@ -46,7 +46,8 @@ test-unit: $(DEV) ## tests of single modules, without servers and programs; take
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit $(ARGS)
 
 nightly: $(DEV) ## the random histories, simulations and long runs of `make test`, with every seed and example
-	AGENTMEM_TEST_SCALE=nightly $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "long or nightly" --durations=20 tests
+	AGENTMEM_TEST_SCALE=nightly $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "(long or nightly) and not alone" --durations=20 tests
+	AGENTMEM_TEST_SCALE=nightly $(BIN)/python -m pytest -n 2 --dist worksteal -m alone --durations=20 tests
 
 lint: $(DEV) .coverage ## format, lint, types, layers, sizes, dead code, coverage floor, the wheel in an empty environment
 	$(BIN)/ruff format --check .

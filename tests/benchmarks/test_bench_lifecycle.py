@@ -134,7 +134,7 @@ def _pictures_are_the_same_again(lived: SimulationResult, tmp_path: Path) -> Non
     assert all(len(path.read_bytes()) < 100_000 for path in first)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_two_months_of_twenty_people_meet_every_target(tmp_path: Path) -> None:
     """One test, because the life is long: processes that run tests side by side would each live it."""
     lived = await run_simulation(MemoryFactory(str(tmp_path / "life"), "hash"), TWO_MONTHS)

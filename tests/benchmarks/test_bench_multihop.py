@@ -36,7 +36,7 @@ def test_every_answer_has_doubles_about_somebody_else() -> None:
         assert case.text not in texts
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_the_graph_leads_to_the_answers(tmp_path: Path) -> None:
     found = await multihop.run(MemoryFactory(str(tmp_path), "local"), CASES, distractors=FEW)
     *_, total = multihop.build_table(found)
@@ -62,7 +62,7 @@ async def test_links_are_waited_for(tmp_path: Path) -> None:
     assert [settings["recall"]["entity"]["deadline"] for settings in given] == [60.0]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_both_stacks_find_the_same(tmp_path: Path, stack: Stack) -> None:
     cases = CASES[::2]
     embedded = await multihop.run(MemoryFactory(str(tmp_path / "file"), "hash"), cases, distractors=60)

@@ -32,7 +32,7 @@ def test_every_case_is_answered_rightly(tmp_path: Path) -> None:
     assert figures["rows"][-1] == {"rule": "all", "cases": len(CASES), "right": len(CASES), "share": 1.0}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_every_case_is_answered_rightly_on_servers(tmp_path: Path, stack: Stack) -> None:
     patient = {"catch_up_ms": 60_000, "recall": {"entity": {"deadline": 60}}}
     target = MemoryFactory(str(tmp_path), "hash", {**stack.urls, **patient}, user_suffix=stack.user_suffix)

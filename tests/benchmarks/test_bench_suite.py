@@ -40,6 +40,7 @@ def demo_as_data_set(path: Path) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_recall_and_sizes_are_measured_and_written(tmp_path: Path) -> None:
     said: list[str] = []
     plan = suite.BenchmarkPlan(
@@ -63,6 +64,7 @@ def test_recall_and_sizes_are_measured_and_written(tmp_path: Path) -> None:
     assert {(row["embedder"], row["users"], row["turns"]) for row in rows} == {("hash:", 1, 20)}
 
 
+@pytest.mark.nightly
 def test_start_up_is_measured_in_processes_of_its_own() -> None:
     rows = latency.measure_startup(rounds=1)
     assert [row["scenario"] for row in rows] == [

@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks.servers.__main__ import shown
 from tests.benchmarks.servers.run import SMALL, TARGETS, BenchmarkStores, ServerBenchmarkPlan, measure
 from tests.benchmarks.servers.shares import MIXES
@@ -15,6 +17,7 @@ from tests.servers.stack import Stack, copy_database
 QUICK = replace(SMALL, passages=1500, large=300, seconds=1, warming=0.2, rounds=1, questions=10, projected=60)
 
 
+@pytest.mark.nightly
 async def test_everything_is_loaded_and_measured(home: Path, stack: Stack, migrated: str, postgres_url: str) -> None:
     said: list[str] = []
     plan_ = replace(QUICK, mark=f" {stack.user_suffix}")

@@ -38,7 +38,8 @@ from tests.flows.test_servers import PATIENT
 from tests.servers.local import free_port
 from tests.servers.stack import Stack
 
-LONG_TERM, NEWEST = [pytest.param(name, marks=pytest.mark.server(name)) for name in ("neo4j", "neo4j_2026")]
+LONG_TERM = pytest.param("neo4j", marks=pytest.mark.server("neo4j"))
+NEWEST = pytest.param("neo4j_2026", marks=[pytest.mark.server("neo4j_2026"), pytest.mark.nightly])
 BOTH = pytest.mark.parametrize("release", [LONG_TERM, NEWEST], indirect=True)
 ON_NEWEST = pytest.mark.parametrize("release", [NEWEST], indirect=True)
 PAGE = Path(__file__).resolve().parents[2] / "docs/graph_vectors.md"

@@ -137,6 +137,7 @@ async def test_a_forked_process_connects_anew(monkeypatch: pytest.MonkeyPatch, n
         await first.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 async def test_the_life_of_a_server(own_neo4j: LocalServer, log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
     url = own_neo4j.url

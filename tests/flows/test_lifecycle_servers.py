@@ -52,7 +52,7 @@ async def story(home: Path, stack: Stack, urls: dict[str, Any]) -> AsyncIterator
         yield Scenario(memories, clock, "mira", 0, user_name=stack.user("mira"))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 async def test_a_life_is_the_same_on_both_stacks(story: Scenario, stack: Stack) -> None:
     for chapter in (days.talk, days.desk, days.plan_goals, days.add_schedules, days.learn_strategies):

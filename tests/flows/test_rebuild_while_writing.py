@@ -30,7 +30,8 @@ ON_SERVERS = pytest.mark.server("postgres", "redis", "neo4j")
     params=[
         "embedded",
         "embedded, followed",
-        *(pytest.param(f"servers{how}", marks=ON_SERVERS) for how in ("", ", followed")),
+        pytest.param("servers", marks=ON_SERVERS),
+        pytest.param("servers, followed", marks=[ON_SERVERS, pytest.mark.nightly]),
     ]
 )
 def settings(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

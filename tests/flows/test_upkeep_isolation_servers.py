@@ -13,6 +13,7 @@ from agentmem.errors import ConfigError
 from agentmem.facade.async_memory import AsyncAgentMemory
 from tests.flows.test_servers import PATIENT
 from tests.flows.test_upkeep_isolation import filled
+from tests.scale import scaled
 from tests.servers.local import LocalServer
 from tests.servers.stack import Stack, prepare
 
@@ -33,7 +34,10 @@ async def test_strangers_come_to_other_servers_and_change_nothing(
                 memory.engine, memory.scope, strangers=10, scratch_urls=(stack.log_url, own_neo4j.url)
             )
         report = await verify_isolation(
-            memory.engine, memory.scope, strangers=300, scratch_urls=(postgres_database, own_neo4j.url)
+            memory.engine,
+            memory.scope,
+            strangers=scaled(300, least=100),
+            scratch_urls=(postgres_database, own_neo4j.url),
         )
         assert (report.queries, report.identical, report.differences) == (9, True, ())
         after: list[str] = []

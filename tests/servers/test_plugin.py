@@ -12,6 +12,9 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.nightly
+
 ASKING = """
 import os, pathlib
 import pytest

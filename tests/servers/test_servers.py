@@ -101,6 +101,7 @@ def test_neo4j_has_what_the_graph_needs(neo4j_url: str) -> None:
             driver.execute_query(statement)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_neo4j_keeps_what_was_committed(own_neo4j: LocalServer) -> None:
     with connected(own_neo4j.url) as driver:
