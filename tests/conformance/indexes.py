@@ -135,7 +135,7 @@ async def open_sqlite_backend(folder: Path) -> AsyncIterator[SqliteVectorBackend
 
 @asynccontextmanager
 async def open_postgres_backend(url: str) -> AsyncIterator[PostgresVectorBackend]:
-    """A place in an empty database, migrated by its owner and used by somebody with the roles of a worker."""
+    """A place in a database, migrated by its owner and used by somebody with the roles of a worker."""
     import psycopg
 
     from agentmem.stores.postgres.migrations import migrate
@@ -159,7 +159,7 @@ async def open_backend(request: pytest.FixtureRequest, backend: str) -> AsyncIte
         async with open_sqlite_backend(request.getfixturevalue("tmp_path")) as made:
             yield made
     else:
-        async with open_postgres_backend(request.getfixturevalue("postgres_database")) as made:
+        async with open_postgres_backend(request.getfixturevalue("postgres_copy")) as made:
             yield made
 
 

@@ -93,11 +93,11 @@ def told(found: dict[str, Finding], what: str, level: str, *words: str) -> None:
 
 
 @pytest.fixture
-def names(postgres_database: str, postgres_url: str) -> Iterator[tuple[str, str]]:
-    """An empty database, as its owner and as a worker."""
+def names(postgres_copy: str, postgres_url: str) -> Iterator[tuple[str, str]]:
+    """A database without rows, as its owner and as a worker."""
     user, password = f"worker_{uuid.uuid4().hex}", uuid.uuid4().hex
-    yield postgres_database, database_url(postgres_database, postgres_database.rpartition("/")[2], f"{user}:{password}")
-    with psycopg.connect(postgres_database, autocommit=True) as db:
+    yield postgres_copy, database_url(postgres_copy, postgres_copy.rpartition("/")[2], f"{user}:{password}")
+    with psycopg.connect(postgres_copy, autocommit=True) as db:
         db.execute(f"DROP OWNED BY {user}")
     with psycopg.connect(postgres_url, autocommit=True) as db:
         db.execute(f"DROP ROLE {user}")
@@ -107,7 +107,6 @@ def names(postgres_database: str, postgres_url: str) -> Iterator[tuple[str, str]
 async def place(names: tuple[str, str]) -> AsyncIterator[Place]:
     """A store with some turns of two users, vectors of an embedder, and an audit row of today."""
     owner, worker = names
-    await migrate(owner, datetime.now(UTC))
     login, _, password = worker.partition("//")[2].partition("@")[0].partition(":")
     with psycopg.connect(owner, autocommit=True) as db:
         db.execute(f"CREATE ROLE {login} LOGIN PASSWORD '{password}' IN ROLE agentmem_app, agentmem_worker")

@@ -23,8 +23,8 @@ from tests.conformance.indexes import (
 
 
 @pytest.fixture
-async def place(postgres_database: str) -> AsyncIterator[PostgresVectorBackend]:
-    async with open_postgres_backend(postgres_database) as made:
+async def place(postgres_copy: str) -> AsyncIterator[PostgresVectorBackend]:
+    async with open_postgres_backend(postgres_copy) as made:
         yield made
 
 

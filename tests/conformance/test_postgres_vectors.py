@@ -42,8 +42,8 @@ STRANGERS = 3000
 
 
 @pytest.fixture
-async def place(postgres_database: str) -> AsyncIterator[PostgresVectorBackend]:
-    async with open_postgres_backend(postgres_database) as made:
+async def place(postgres_copy: str) -> AsyncIterator[PostgresVectorBackend]:
+    async with open_postgres_backend(postgres_copy) as made:
         yield made
 
 
@@ -53,8 +53,8 @@ async def index(place: PostgresVectorBackend) -> PostgresVectors:
 
 
 @pytest.fixture
-async def owner(postgres_database: str, place: PostgresVectorBackend) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-    async with await psycopg.AsyncConnection.connect(postgres_database, autocommit=True) as made:
+async def owner(postgres_copy: str, place: PostgresVectorBackend) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async with await psycopg.AsyncConnection.connect(postgres_copy, autocommit=True) as made:
         yield made
 
 

@@ -14,6 +14,9 @@ from agentmem.text.templates import load_templates
 from tests.servers.stack import Stack
 
 ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.usefixtures("shared_models")
+
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = [
     "README.md",
