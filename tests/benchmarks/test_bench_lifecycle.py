@@ -163,26 +163,32 @@ async def test_shares_of_a_life_joined_are_the_whole_life(tmp_path: Path) -> Non
     assert [whole.processes, halves.processes, thirds.processes] == [1, 2, 3]
     assert whole.final_state.answers.important > 4
     for parts in (halves, thirds):
+        assert [pair for pair in zip(_count_days(parts), _count_days(whole), strict=True) if len(set(pair)) > 1] == []
         assert _counts(parts) == _counts(whole)
         assert lifecycle_report.check_targets(parts) == lifecycle_report.check_targets(whole)
         assert parts.job_seconds > 0
 
 
-def _counts(lived: SimulationResult) -> object:
-    """All that was counted: not the seconds, nor the runs, of which each process has its own."""
+def _count_days(lived: SimulationResult) -> list[str]:
+    """What was counted each day: not the seconds, nor the runs, of which each process has its own."""
     days = [
         (
             day.day,
             day.talked,
             day.idle,
-            day.job_counts,
-            day.failed,
+            sorted(day.job_counts.items()),
+            sorted(day.failed.items()),
             day.waiting,
-            {name: (cost.served, cost.idle) for name, cost in day.jobs.items()},
+            sorted((name, cost.served, cost.idle) for name, cost in day.jobs.items()),
         )
         for day in lived.days
     ]
-    return lived.plan, lived.embedder, days, [astuple(look) for look in lived.snapshots], astuple(lived.final_state)
+    return [str(day) for day in days]
+
+
+def _counts(lived: SimulationResult) -> object:
+    """What else was counted."""
+    return lived.plan, lived.embedder, [astuple(look) for look in lived.snapshots], astuple(lived.final_state)
 
 
 def test_the_lives_of_two_processes_come_to_one_report(tmp_path: Path) -> None:

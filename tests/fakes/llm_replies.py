@@ -30,18 +30,24 @@ GOOD = dict(zip(TECHNIQUES, (DECOMPOSE, EXPANSION, HYDE, SELF_QUERY), strict=Tru
 
 
 class ScriptedLLM:
-    """See `LLM`. A reply is text, something for JSON, or an error to raise; a purpose without one gets {}."""
+    """See `LLM`. A reply is text, something for JSON, or an error to raise; a purpose without one gets {}.
+
+    A reply takes `turns` turns of the event loop; None: it never comes.
+    """
 
     identity = "replies:test"
 
-    def __init__(self, replies: Mapping[str, Any] | None = None, *, delay: float = 0.0) -> None:
+    def __init__(self, replies: Mapping[str, Any] | None = None, *, turns: int | None = 0) -> None:
         self.replies = GOOD if replies is None else replies
-        self.delay = delay
+        self.turns = turns
         self.requests: list[LLMRequest] = []
 
     async def complete(self, request: LLMRequest) -> LLMReply:
         self.requests.append(request)
-        await asyncio.sleep(self.delay)
+        if self.turns is None:
+            await asyncio.Event().wait()
+        for _ in range(self.turns or 0):
+            await asyncio.sleep(0)
         reply = self.replies.get(request.purpose, {})
         if isinstance(reply, Exception):
             raise reply

@@ -31,7 +31,7 @@ class Agents:
         self.b = self.memory.scoped(agent_id="B", channel="_self_B", conversation_id="talk-b")
 
 
-@pytest.fixture(params=["embedded", "servers"])
+@pytest.fixture(params=["embedded", pytest.param("servers", marks=pytest.mark.server("postgres", "neo4j", "redis"))])
 def agents(request: pytest.FixtureRequest, home: Path) -> Iterator[Agents]:
     more: dict[str, Any] = {}
     user = "alice"

@@ -90,7 +90,7 @@ async def test_rebuilt_while_it_was_written_and_rebuilt_at_rest_are_the_same(set
             before = await operator.engine.log.head(agent.scope)
             await rebuild(operator.engine, [agent.scope.user_id])
             written += (await operator.engine.log.head(agent.scope)).seq - before.seq
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.01)
         await writing
         await agent.flush()
         await operator.flush()

@@ -16,8 +16,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from tests.servers.downloads import CannotStart
-from tests.servers.local import MAX_STOP_SECONDS, LocalServer
+from tests.servers.local import MAX_STOP_SECONDS, LocalServer, memory_folder
 from tests.servers.neo4j import NEWER, Neo4j
 from tests.servers.postgres import Postgres
 from tests.servers.redis import Redis
@@ -59,6 +61,13 @@ def wait_for(folder: Path, kind: str) -> ServerAnswer:
     return ServerAnswer(reason=f"{kind}: no answer within {MAX_WAIT_SECONDS:.0f} s")
 
 
+def servers_of(item: pytest.Item) -> list[str]:
+    """The kinds of servers shared by the run that a test needs."""
+    fixtures = getattr(item, "fixturenames", ())
+    marked = {kind for mark in item.iter_markers("server") for kind in mark.args}
+    return [kind for kind in KINDS_OF_RUN if kind in marked or f"{kind}_url" in fixtures]
+
+
 class Host:
     """Starts what is wanted in `folder`, each kind once, and stops everything in the end."""
 
@@ -92,6 +101,7 @@ class Host:
             self._write_answer(kind, ServerAnswer(url))
             return
         server = self._servers[kind] = KINDS_OF_RUN[kind]()
+        server.parent = memory_folder()
         try:
             self._write_answer(kind, ServerAnswer(server.start().url))
             self._stopping.wait()

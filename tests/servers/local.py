@@ -25,6 +25,8 @@ from tests.servers.downloads import CannotStart, as_user, last_lines
 # may meet itself there, and then the server cannot come back.
 PORTS = range(20_000, 30_000)
 MAX_STOP_SECONDS = 20.0
+MEMORY_FILES = Path("/dev/shm")  # noqa: S108  only as the parent of folders that mkdtemp makes
+MIN_FREE_MEMORY_BYTES = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class LocalServer:
     start_timeout = 30.0  # seconds until the first answer
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     user: str | None = None  # whom the process runs as, when not as whoever runs the tests
+    parent: Path | None = None  # where its folder is made, when not where temporary files are
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -99,7 +102,7 @@ class LocalServer:
         assert self._process is None, "it is running"
         self.fetch()
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix=f"agentmem-{self.kind}-"))
+            self._folder = Path(tempfile.mkdtemp(prefix=f"agentmem-{self.kind}-", dir=self.parent))
             if self.user is not None:
                 shutil.chown(self._folder, self.user)
             self.prepare()
@@ -196,6 +199,16 @@ class LocalServer:
         everything = self._tree()
         _for_each(everything, psutil.Process.suspend)
         return everything
+
+
+def memory_folder() -> Path | None:
+    """Where files are kept in memory, if there is room: Postgres copies a database there in 0.03 s instead of 0.4 s."""
+    try:
+        state = os.statvfs(MEMORY_FILES)
+    except OSError:
+        return None
+    roomy = state.f_bavail * state.f_frsize >= MIN_FREE_MEMORY_BYTES
+    return MEMORY_FILES if roomy and not state.f_flag & os.ST_NOEXEC else None
 
 
 def free_port() -> int:

@@ -18,7 +18,7 @@ from typing import NoReturn
 import pytest
 
 from tests.servers.downloads import CannotStart
-from tests.servers.host import KINDS_OF_RUN, Host, ServerAnswer, request_server, wait_for
+from tests.servers.host import Host, ServerAnswer, request_server, servers_of, wait_for
 from tests.servers.local import LocalServer
 from tests.servers.neo4j import Neo4j
 from tests.servers.postgres import Postgres
@@ -28,13 +28,6 @@ HOST = pytest.StashKey[Host]()
 FOLDER = pytest.StashKey[Path]()
 MISSING_PREFIX = "no server: "
 REAL_TIMEOUT_MARKS = ("alone", "impatient")  # marks of tests in which a session cache has the time it really has
-
-
-def servers_of(item: pytest.Item) -> list[str]:
-    """The kinds of servers shared by the run that a test needs."""
-    fixtures = getattr(item, "fixturenames", ())
-    marked = {kind for mark in item.iter_markers("server") for kind in mark.args}
-    return [kind for kind in KINDS_OF_RUN if kind in marked or f"{kind}_url" in fixtures]
 
 
 # -- the run

@@ -119,8 +119,7 @@ def test_messages_stay_until_their_summary_is_there() -> None:
 
     async def summarizer(batch: Sequence[Message]) -> str:
         asked.set()
-        while not answer.is_set():
-            await asyncio.sleep(0.001)
+        await asyncio.to_thread(answer.wait, 10)
         return "Late."
 
     buffer = filled(BufferMemory.summarizing(summarizer=summarizer), 50)
