@@ -22,13 +22,15 @@ NON_IDEMPOTENT_CALLS = frozenset({"log.audit", "session.increment"})  # calls th
 class FaultInjector:
     """Decides, by its seed, which call fails and how.
 
-    `trace` says what happened, in order; `committed_entries` keeps the journal as it was written, before any erasure.
+    `hanging` calls wait for their time-out now. `trace` says what happened, in order; `committed_entries` keeps the
+    journal as it was written, before any erasure.
     """
 
     def __init__(self, seed: int, rate: float, hang_seconds: float = HANG_SECONDS) -> None:
         self._random = random.Random(f"faults {seed}")
         self.rate = rate
         self._never = hang_seconds
+        self.hanging = 0
         self.trace: list[str] = []
         self.counts: Counter[tuple[str, str]] = Counter()
         self.committed_entries: dict[tuple[str, int], JournalEntry] = {}
@@ -59,7 +61,11 @@ class FaultInjector:
 
     async def _fail(self, kind: str, error: type[AgentMemError]) -> None:
         if kind.startswith("hang"):
-            await asyncio.sleep(self._never)
+            self.hanging += 1
+            try:
+                await asyncio.sleep(self._never)
+            finally:
+                self.hanging -= 1
         raise error("a simulated failure")
 
 

@@ -83,6 +83,8 @@ async def _simulate(loop: FastLoop, home: Path, seed: int, faults: FaultInjector
     ]
     await asyncio.gather(*(writer.run(WRITES) for writer in writers))
     faults.rate = 0.0
+    while faults.hanging:  # else a hang begun in fast time would take its seconds of the world
+        await asyncio.sleep(1)
     loop.go(1.0)
     writes = [write for writer in writers for write in writer.writes]
     for memory, (log, session, graph) in zip(memories, plain, strict=True):

@@ -25,7 +25,7 @@ from tests.servers.downloads import CannotStart, as_user, last_lines
 # may meet itself there, and then the server cannot come back.
 PORTS = range(20_000, 30_000)
 MAX_STOP_SECONDS = 20.0
-MEMORY_FILES = Path("/dev/shm")  # noqa: S108  only as the parent of folders that mkdtemp makes
+MEMORY_FILES = Path("/dev/shm")
 MIN_FREE_MEMORY_BYTES = 4 << 30
 
 
