@@ -22,6 +22,10 @@ DEV   := $(VENV)/ready-to-develop-$(SUM)
 BIN   := $(VENV)/bin
 PIP   := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
+# Compiled code is kept in the environment, whatever the shell says: the tests start a thousand processes.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
+
 SOURCES := pyproject.toml $(shell find agentmem schema tests workers docs/examples -type f -not -name '*.pyc' -not -name '.*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
@@ -47,7 +51,7 @@ test-unit: $(DEV) ## tests of single modules, without servers and programs; take
 
 nightly: $(DEV) ## the random histories, simulations and long runs of `make test`, with every seed and example
 	AGENTMEM_TEST_SCALE=nightly $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "(long or nightly) and not alone" --durations=20 tests
-	AGENTMEM_TEST_SCALE=nightly $(BIN)/python -m pytest -n 2 --dist worksteal -m alone --durations=20 tests
+	AGENTMEM_TEST_SCALE=nightly $(BIN)/python -m pytest -n 2 --dist worksteal -m alone --durations=20 tests/faults
 
 lint: $(DEV) .coverage ## format, lint, types, layers, sizes, dead code, coverage floor, the wheel in an empty environment
 	$(BIN)/ruff format --check .
@@ -101,7 +105,7 @@ clean: ## remove what was built and measured; the virtual environment stays
 define run-tests
 @rm -f .coverage .coverage.*
 $(BIN)/coverage run -m pytest -n $(JOBS) --dist worksteal -m "not alone and not nightly" --ignore=tests/gates --durations=5 --durations-min=3 tests
-$(BIN)/python -m pytest -n 2 --dist worksteal -m alone --durations=5 tests
+$(BIN)/python -m pytest -n 2 --dist worksteal -m alone --durations=5 tests/faults
 @$(BIN)/coverage combine --quiet
 endef
 
