@@ -10,8 +10,6 @@ import coverage
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.servers.host import servers_of
-
 # The same examples on every run. `--hypothesis-profile=search` looks for new ones.
 settings.register_profile(
     "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -24,7 +22,7 @@ pytest_plugins = ["tests.servers.plugin", "tests.servers.stack"]
 _QUICK_FIRST = ("unit", "conformance", "surfaces", "docs", "flows", "faults")
 
 # The tracer takes half as long again as the tests, and these run what others run, too.
-UNTRACED_FOLDERS = ("benchmarks", "docs", "faults", "programs", "servers")
+UNTRACED_FOLDERS = ("benchmarks", "docs", "faults", "servers")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Stop the tracer of coverage, here and in child processes, for tests that repeat what others cover."""
     folder, tracer = item.path.parent.name, coverage.Coverage.current()
-    is_repeated = folder == "flows" and hasattr(item, "callspec") and servers_of(item)  # on the embedded file, too
+    is_repeated = "[servers" in item.name  # on the embedded file, too
     if tracer is None or not (folder in UNTRACED_FOLDERS or is_repeated):
         return (yield)
     with pytest.MonkeyPatch.context() as patch:
