@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import sys
@@ -12,6 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import click
+
+from agentmem.core.jsonable import to_jsonable
 
 MAX_LINE_CHARS = 240  # characters of a record in a list; --json has all of it
 # Stored text may hold escape sequences, which a terminal would obey. Line ends and tabs are harmless.
@@ -103,23 +104,6 @@ def show_json_lines(values: Iterable[Any]) -> None:
 def _dump_json(value: Any, indent: int | None) -> str:
     text = json.dumps(to_jsonable(value), ensure_ascii=False, indent=indent, sort_keys=True, allow_nan=False)
     return re.sub("[\x7f-\x9f\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def to_jsonable(value: Any) -> Any:
-    """A value as JSON knows it: records with their kind, dataclasses as objects, moments in ISO 8601."""
-    if hasattr(value, "model_dump"):
-        return {"kind": value.kind, **value.model_dump(mode="json")}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): to_jsonable(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [to_jsonable(item) for item in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, float):
-        return value if value - value == 0 else None  # JSON has no NaN and no infinity
-    return value if value is None or isinstance(value, (str, int, bool)) else str(value)
 
 
 def render_mapping(values: Mapping[str, Any], indent: int = 0) -> str:

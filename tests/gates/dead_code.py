@@ -21,6 +21,7 @@ NAMES += ["pipe_data_received", "process_exited", "connection_lost", "log_messag
 DECORATORS = [
     "@*.command",
     "@*.group",
+    "@router.*",
     "@field_serializer",
     "@field_validator",
     "@model_serializer",

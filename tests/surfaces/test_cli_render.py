@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.cli.render import Progress, render_mapping, render_record, sanitize, show_json, to_jsonable, to_one_line
+from agentmem.cli.render import Progress, render_mapping, render_record, sanitize, show_json, to_one_line
+from agentmem.core.jsonable import to_jsonable
 from agentmem.core.record import Status
 from agentmem.core.records import Entity, Fact, Goal, Turn
 

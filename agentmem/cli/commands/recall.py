@@ -15,7 +15,8 @@ from agentmem.cli.context import (
     print_notices,
     read_text_or_stdin,
 )
-from agentmem.cli.render import bold, dim, render_record, sanitize, to_jsonable
+from agentmem.cli.render import bold, dim, render_record, sanitize
+from agentmem.core.jsonable import to_jsonable
 
 if TYPE_CHECKING:
     from agentmem.recall.bundle import MemoryBundle

@@ -1,0 +1,102 @@
+"""`agentmem serve` and `agentmem mcp`: the memory for programs that are not Python."""
+
+from __future__ import annotations
+
+import ipaddress
+import signal
+from typing import TYPE_CHECKING
+
+import click
+
+from agentmem.cli.context import CliContext, configure_logging, memory_options
+from agentmem.cli.render import echo
+from agentmem.errors import ConfigError
+
+if TYPE_CHECKING:
+    import socket
+
+DRAIN_SECONDS = 10
+
+
+@click.command("serve", short_help="Serve the memory over HTTP.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="An address of this machine.")
+@click.option("--port", type=click.IntRange(0, 65535), default=17890, show_default=True, help="0 takes a free one.")
+@memory_options(with_embedder=True)
+def serve_command(cli: CliContext, *, host: str, port: int) -> None:
+    """Serve the memory over HTTP until SIGTERM or Ctrl-C, to programs of this machine only.
+
+    Requests are about --user unless their header X-Agentmem-User names another one.
+
+    \b
+    Examples:
+      agentmem serve
+      curl -s localhost:17890/v1/turns -H 'Content-Type: application/json' \\
+        -d '{"content": "I am allergic to peanuts."}'
+    """
+    _require_loopback(host)
+    try:
+        import uvicorn
+
+        from agentmem.server.app import build_app
+    except ImportError as error:
+        raise ConfigError("serve needs the extra `server`: pip install 'agentmem-graph[server]'") from error
+    from agentmem.facade.async_memory import AsyncAgentMemory
+
+    configure_logging()
+    memory = AsyncAgentMemory(cli.user, channel=cli.channel, settings=cli.load_settings())
+    config = uvicorn.Config(
+        build_app(memory),
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    listening = config.bind_socket()
+    listening.listen()  # who connects from now on is answered once the memory is open
+    echo(f"serving on {_format_address(listening)}; stop with Ctrl-C")
+    # the server drains at SIGTERM and raises it again when it has closed; that then ends the program in order
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    uvicorn.Server(config).run([listening])
+
+
+@click.command("mcp", short_help="Serve the memory to an MCP client.")
+@memory_options(with_embedder=True)
+def mcp_command(cli: CliContext) -> None:
+    """Speak the Model Context Protocol on standard input and output, as Claude, Cursor and others start it.
+
+    The memory is that of --user, whatever the model says. Several clients may run it on one memory.
+
+    \b
+    Examples:
+      claude mcp add memory -- agentmem mcp --user alice
+      agentmem mcp --user alice --channel my-project
+    """
+    import asyncio
+
+    try:
+        from agentmem.server.mcp.server import serve_stdio
+    except ImportError as error:
+        raise ConfigError("mcp needs the extra `mcp`: pip install 'agentmem-graph[mcp]'") from error
+    from agentmem.facade.async_memory import AsyncAgentMemory
+
+    configure_logging()
+    asyncio.run(serve_stdio(AsyncAgentMemory(cli.user, channel=cli.channel, settings=cli.load_settings())))
+
+
+def _require_loopback(host: str) -> None:
+    try:
+        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise ConfigError(f"--host {host}: without keys the server answers on loopback only, such as 127.0.0.1")
+
+
+def _format_address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+COMMANDS = (mcp_command, serve_command)

@@ -1,0 +1,45 @@
+"""The server as one ASGI application: REST under `/v1`, health, and the description of all routes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from agentmem import __version__
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.server.errors import add_error_handlers, document_errors
+from agentmem.server.limits import RequestGate, RequestLimits
+from agentmem.server.rest import facts, goals, health, knowledge, recall, records, turns
+
+ROUTERS = (turns.router, recall.router, facts.router, knowledge.router, goals.router, records.router)
+
+
+def build_app(memory: AsyncAgentMemory, *, limits: RequestLimits | None = None) -> FastAPI:
+    """The application over a memory, which it opens when it starts and closes in the end.
+
+    Requests are about the memory's own user unless they name another one.
+    """
+
+    @asynccontextmanager
+    async def keep_open(app: FastAPI) -> AsyncIterator[None]:
+        async with memory:
+            yield
+
+    app = FastAPI(
+        title="agentmem",
+        version=__version__,
+        description="The memory of an agent over HTTP. Errors are problem details (RFC 9457).",
+        lifespan=keep_open,
+        docs_url=None,  # the pages of the framework load their scripts from elsewhere
+        redoc_url=None,
+        responses=document_errors(),
+    )
+    app.state.memory, app.state.default_user = memory, memory.scope.user_id
+    add_error_handlers(app)
+    app.include_router(health.router)
+    for router in ROUTERS:
+        app.include_router(router, prefix="/v1")
+    app.add_middleware(RequestGate, limits=limits or RequestLimits())
+    return app

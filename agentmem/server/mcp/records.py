@@ -1,0 +1,55 @@
+"""Records as a model reads them: what they say, when, how they stand, and why they were found."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel, Field
+
+from agentmem.core.record import Record, Status
+from agentmem.core.records import Fact, Goal, Turn
+
+MAX_TEXT_CHARS = 2000  # of one record in a result
+
+
+class FoundRecord(BaseModel):
+    """One record."""
+
+    id: str
+    kind: str
+    text: str
+    when: str = Field("", description="When it was said or became true.")
+    standing: str = Field("current", description="current, uncertain, ended, withdrawn, or a goal's status.")
+    why: str = ""
+
+
+def describe_record(record: Record, why: str = "") -> FoundRecord:
+    """A record of any kind, its text on one line."""
+    text = " ".join(record.search_text().split())
+    if isinstance(record, Turn):
+        text = f"{record.speaker or record.role}: {text}"
+    begun = record.valid_interval()[0] or record.recorded_at
+    return FoundRecord(
+        id=record.id,
+        kind=record.kind.lower(),
+        text=text if len(text) <= MAX_TEXT_CHARS else f"{text[: MAX_TEXT_CHARS - 1]}…",
+        when="" if begun is None else _format_day(begun),
+        standing=_describe_standing(record),
+        why=why,
+    )
+
+
+def _describe_standing(record: Record) -> str:
+    if isinstance(record, Goal):
+        return record.goal_status
+    if isinstance(record, Fact) and record.valid_to is not None:
+        return f"ends or ended {_format_day(record.valid_to)}"
+    if record.superseded_at is not None or record.status in (Status.SUPERSEDED, Status.FORGOTTEN):
+        return "withdrawn"
+    if isinstance(record, Fact) and record.stale_since is not None:
+        return f"uncertain since {_format_day(record.stale_since)}"
+    return "current"
+
+
+def _format_day(moment: datetime) -> str:
+    return moment.date().isoformat()

@@ -1,0 +1,89 @@
+"""Turns and conversations over HTTP."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from pydantic import BaseModel, Field
+
+from agentmem.core.records import Conversation, Turn
+from agentmem.memory.context import ForgetReceipt
+from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view, require_erase_permission
+
+router = APIRouter(tags=["turns"])
+
+IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", description="Makes a retry safe.")]
+
+
+class TurnFields(BaseModel):
+    """One utterance."""
+
+    content: str
+    role: str = "user"
+    speaker: str | None = None
+    timestamp: datetime | None = Field(None, description="When it was said; now when left out, UTC without offset.")
+    turn_id: str | None = Field(None, description="An id of your own: a retry under it is stored once.")
+    metadata: dict[str, Any] | None = None
+
+
+class NewTurn(ViewFields, TurnFields):
+    """A turn, and where it goes."""
+
+
+class NewTurns(ViewFields):
+    """Up to 1,000 turns, stored together or not at all."""
+
+    turns: list[TurnFields]
+
+
+@router.post("/turns", status_code=201)
+async def store_turn(request: Request, caller: Writer, body: NewTurn, idempotency_key: IdempotencyKey = None) -> Turn:
+    """Store one turn. The answer comes when it is committed; without a `conversation_id` a conversation begins."""
+    turn = body.model_dump(include=set(TurnFields.model_fields), exclude_none=True)
+    return await open_view(request, caller, body).store_turn(turn, idempotency_key=idempotency_key)
+
+
+@router.post("/turns/batch", status_code=201)
+async def store_turns(
+    request: Request, caller: Writer, body: NewTurns, idempotency_key: IdempotencyKey = None
+) -> list[Turn]:
+    """Store turns in one transaction, in order."""
+    turns = [turn.model_dump(exclude_none=True) for turn in body.turns]
+    return await open_view(request, caller, body).store_turns(turns, idempotency_key=idempotency_key)
+
+
+@router.get("/turns")
+async def list_recent_turns(
+    request: Request,
+    caller: Reader,
+    view: ViewQuery,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 10,
+    hours: Annotated[float | None, Query(description="How far back from now.")] = None,
+) -> list[Turn]:
+    """The latest turns, oldest first."""
+    return await open_view(request, caller, view).episodic.recent_turns(limit, hours=hours)
+
+
+@router.get("/conversations")
+async def list_conversations(
+    request: Request, caller: Reader, view: ViewQuery, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+) -> list[Conversation]:
+    """Conversations, latest first."""
+    return await open_view(request, caller, view).episodic.conversations(limit)
+
+
+@router.get("/conversations/{conversation}")
+async def get_conversation(request: Request, caller: Reader, view: ViewQuery, conversation: str) -> list[Turn]:
+    """The turns of a conversation, in order."""
+    return await open_view(request, caller, view).episodic.get_conversation(conversation)
+
+
+@router.delete("/conversations/{conversation}")
+async def delete_conversation(
+    request: Request, caller: Writer, view: ViewQuery, conversation: str, hard: bool = False
+) -> ForgetReceipt:
+    """Forget a conversation with its turns; `hard` erases it everywhere, and needs the permission to erase."""
+    require_erase_permission(caller, hard)
+    return await open_view(request, caller, view).episodic.delete_conversation(conversation, hard=hard)

@@ -1,0 +1,104 @@
+"""The memory as MCP tools: what they give, how they refuse, and that several programs share one file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from agentmem import AsyncAgentMemory
+from agentmem.server.mcp.core_tools import CORE_TOOLS
+from agentmem.server.mcp.server import build_mcp_server
+
+MAX_SCHEMA_TOKENS = 1500
+AGENTMEM = str(Path(sys.executable).with_name("agentmem"))
+
+
+@pytest.fixture
+async def memory(home: Path) -> AsyncIterator[AsyncAgentMemory]:
+    async with AsyncAgentMemory("ann", home=home, embedder="hash") as opened:
+        yield opened
+
+
+async def call(client: Any, name: str, **arguments: Any) -> Any:
+    """The structured result of a tool."""
+    answer = await client.call_tool(name, arguments)
+    assert not answer.is_error, answer.content
+    assert json.loads(answer.content[0].text) == answer.structured_content
+    return answer.structured_content
+
+
+async def refusal(client: Any, name: str, **arguments: Any) -> str:
+    """What a tool says when it fails."""
+    answer = await client.call_tool(name, arguments)
+    assert answer.is_error
+    return str(answer.content[0].text)
+
+
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+async def test_a_model_stores_searches_corrects_and_forgets(memory: AsyncAgentMemory, era: str) -> None:
+    async with Client(build_mcp_server(memory), mode=era) as client:
+        turn = await call(client, "store_turn", text="I am allergic to peanuts.")
+        more = await call(client, "store_turn", text="And I live in Oslo.", conversation_id=turn["conversation_id"])
+        assert more["conversation_id"] == turn["conversation_id"]
+        found = await call(client, "search_memory", query="what is the user allergic to?")
+        first = found["results"][0]
+        assert (first["id"], first["kind"], first["text"]) == (turn["id"], "turn", "user: I am allergic to peanuts.")
+        assert first["when"]
+        assert first["why"]
+        fact = await call(client, "learn_fact", claim="The user lives in Oslo.")
+        moved = await call(client, "learn_fact", claim="The user lives in Rome.", replaces=fact["id"])
+        assert [each.claim for each in await memory.semantic.facts()] == ["The user lives in Rome."]
+        assert "Rome" in (await call(client, "get_context", query="where does the user live?"))["context"]
+        assert (await call(client, "forget_memory", id=moved["id"]))["ids"] == [moved["id"]]
+        assert await call(client, "review_memory") == {"open": [], "decided": ""}
+
+
+async def test_a_failure_says_what_to_do(memory: AsyncAgentMemory) -> None:
+    async with Client(build_mcp_server(memory)) as client:
+        assert await refusal(client, "search_memory") == (
+            "query is missing. Arguments are: query, limit (optional), as_of (optional)."
+        )
+        assert "user is unknown" in await refusal(client, "search_memory", query="?", user="bob")
+        assert "as_of is wrong" in await refusal(client, "search_memory", query="?", as_of="soon")
+        assert "top_k must be" in await refusal(client, "search_memory", query="?", limit=1000)
+        assert "NotFound" in await refusal(client, "forget_memory", id="nobody")
+        assert "Tools are: search_memory, " in await refusal(client, "drop_everything")
+    assert await memory.episodic.recent_turns() == []
+
+
+async def test_every_tool_has_hints_schemas_and_few_tokens(memory: AsyncAgentMemory) -> None:
+    async with Client(build_mcp_server(memory)) as client:
+        tools = (await client.list_tools()).tools
+    assert [tool.name for tool in tools] == [tool.name for tool in CORE_TOOLS]
+    for tool in tools:
+        assert tool.annotations is not None
+        assert tool.annotations.read_only_hint is not None
+        assert tool.output_schema is not None
+        assert "title" not in tool.input_schema
+    shown = [{"name": each.name, "description": each.description, "inputSchema": each.input_schema} for each in tools]
+    assert len(json.dumps(shown, separators=(",", ":"))) / 4 <= MAX_SCHEMA_TOKENS
+
+
+async def test_programs_on_one_file_lose_nothing(home: Path) -> None:
+    environment = {**os.environ, "AGENTMEM_HOME": str(home), "AGENTMEM_EMBEDDER": "hash"}
+    parameters = StdioServerParameters(command=AGENTMEM, args=["mcp", "--user", "ann"], env=environment)
+
+    async def talk(number: int) -> None:
+        async with Client(stdio_client(parameters)) as client:
+            for count in range(5):
+                await call(client, "store_turn", text=f"Client {number} says {count}.")
+                await call(client, "search_memory", query=f"client {number}")
+
+    await asyncio.gather(*(talk(number) for number in range(3)))
+    async with AsyncAgentMemory("ann", home=home, embedder="hash") as memory:
+        stored = {turn.content for turn in await memory.episodic.recent_turns(100)}
+    assert stored == {f"Client {number} says {count}." for number in range(3) for count in range(5)}

@@ -1,0 +1,43 @@
+"""The server as a program: where it may listen, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "example.com", "::"])
+def test_without_keys_only_this_machine_is_served(cli: Any, host: str) -> None:
+    refused = cli.run("serve", "--host", host)
+    assert refused.exit_code == 2
+    assert "loopback only" in refused.stderr
+
+
+def test_a_server_says_where_it_is_answers_and_ends_at_sigterm(home: Path) -> None:
+    command = [str(Path(sys.executable).with_name("agentmem")), "serve", "--port", "0", "--user", "ann"]
+    environment = {**os.environ, "AGENTMEM_HOME": str(home), "AGENTMEM_EMBEDDER": "hash"}
+    server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    try:
+        found = re.match(r"serving on (http://127\.0\.0\.1:\d+)", server.stdout.readline())
+        assert found is not None
+        body = json.dumps({"content": "I am allergic to peanuts."}).encode()
+        asked = Request(f"{found[1]}/v1/turns", body, {"Content-Type": "application/json"})
+        with urlopen(asked, timeout=20) as answer:
+            assert json.load(answer)["user_id"] == "ann"
+        server.send_signal(signal.SIGTERM)
+        _, said = server.communicate(timeout=30)
+        assert (server.returncode, said) == (0, "")
+    finally:
+        server.kill()
+        server.communicate()
+    assert (home / "memory.db").exists()
