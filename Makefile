@@ -30,7 +30,7 @@ SOURCES := pyproject.toml $(shell find agentmem schema tests workers docs/exampl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-unit nightly lint gate-types gate-shape gate-wheel format check bench bench-extraction bench-servers faults soak simulate clean
+.PHONY: help demo serve test test-unit nightly lint gate-types gate-shape gate-wheel format check bench bench-extraction bench-servers faults soak simulate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
@@ -38,6 +38,9 @@ help: ## list the targets
 
 demo: $(if $(filter servers,$(STACK)),$(DEV),$(READY)) ## store a conversation and ask it questions; DATA=path takes one of yours, STACK=servers real servers
 	@$(if $(filter servers,$(STACK)),$(BIN)/python -m tests.servers demo,$(BIN)/python -m docs.examples.demo) $(if $(DATA),--data "$(DATA)") $(ARGS)
+
+serve: $(DEV) ## serve the demo's conversation over REST and MCP on a free port, and print a question to ask
+	@$(BIN)/python -m docs.examples.serve $(ARGS)
 
 test: $(DEV) ## run all tests; ARGS="tests/unit -k words" runs some, without measuring coverage
 ifeq ($(strip $(ARGS)),)

@@ -430,6 +430,13 @@ class AsyncAgentMemory:
 
         return await Synopses(self._context).read(max_tokens, counter)
 
+    async def get_record(self, record_id: str) -> Record:
+        """The current record of this id, of any kind; NotFound when this scope has none."""
+        found = await self._context.find_by_id(record_id)
+        if not found:
+            raise NotFound(f"no record {record_id!r} in the channels {', '.join(self.scope.readable_channels())}")
+        return found[0]
+
     # -- forgetting and taking back
 
     async def forget(

@@ -150,6 +150,7 @@ class AgentMemory(SyncFacade[AsyncAgentMemory]):
     get_goal = async_to_sync(AsyncAgentMemory.get_goal)
     complete_goal = async_to_sync(AsyncAgentMemory.complete_goal)
     announce = async_to_sync(AsyncAgentMemory.announce)
+    get_record = async_to_sync(AsyncAgentMemory.get_record)
     forget = async_to_sync(AsyncAgentMemory.forget)
     restore = async_to_sync(AsyncAgentMemory.restore)
     observe_usage = async_to_sync(AsyncAgentMemory.observe_usage)

@@ -1,30 +1,42 @@
-"""The server as one ASGI application: REST under `/v1`, health, and the description of all routes."""
+"""The server as one ASGI application: REST under `/v1`, MCP under `/mcp`, health, the description of all routes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from starlette.routing import Route
 
 from agentmem import __version__
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.errors import add_error_handlers, document_errors
 from agentmem.server.limits import RequestGate, RequestLimits
+from agentmem.server.mcp.core_tools import CORE_TOOLS
+from agentmem.server.mcp.http import open_request_view
+from agentmem.server.mcp.server import build_mcp_server
+from agentmem.server.mcp.tools import ModelTool
 from agentmem.server.rest import facts, goals, health, knowledge, recall, records, turns
 
 ROUTERS = (turns.router, recall.router, facts.router, knowledge.router, goals.router, records.router)
 
 
-def build_app(memory: AsyncAgentMemory, *, limits: RequestLimits | None = None) -> FastAPI:
+def build_app(
+    memory: AsyncAgentMemory, *, tools: Sequence[ModelTool] = CORE_TOOLS, limits: RequestLimits | None = None
+) -> FastAPI:
     """The application over a memory, which it opens when it starts and closes in the end.
 
-    Requests are about the memory's own user unless they name another one.
+    Requests are about the memory's own user unless they name another one. `tools` are what MCP clients get.
     """
+    # no state per connection, so that any process can answer any request
+    sessions = StreamableHTTPSessionManager(
+        build_mcp_server(open_request_view, tools), json_response=True, stateless=True
+    )
 
     @asynccontextmanager
     async def keep_open(app: FastAPI) -> AsyncIterator[None]:
-        async with memory:
+        async with memory, sessions.run():
             yield
 
     app = FastAPI(
@@ -41,5 +53,6 @@ def build_app(memory: AsyncAgentMemory, *, limits: RequestLimits | None = None) 
     app.include_router(health.router)
     for router in ROUTERS:
         app.include_router(router, prefix="/v1")
+    app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions)))
     app.add_middleware(RequestGate, limits=limits or RequestLimits())
     return app

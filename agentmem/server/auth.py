@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import Depends, Query, Request
 from pydantic import BaseModel, Field
 
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.errors import RequestError
+from agentmem.server.permissions import Caller, Permission
 
-Permission = Literal["read", "write", "erase", "admin"]
-ALL_PERMISSIONS: frozenset[Permission] = frozenset({"read", "write", "erase", "admin"})
 USER_HEADER = "X-Agentmem-User"
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Whose memory a request is about, and what it may do there. A `channel` or `agent_id` here is the only one."""
-
-    user_id: str
-    permissions: frozenset[Permission] = ALL_PERMISSIONS
-    channel: str | None = None
-    agent_id: str | None = None
 
 
 class ViewFields(BaseModel):
@@ -52,11 +40,19 @@ class RequirePermission:
         self.permission = permission
 
     async def __call__(self, request: Request) -> Caller:
-        """The caller. Without keys everybody who reaches the server may do everything, for one user or a named one."""
-        caller = Caller(request.headers.get(USER_HEADER) or request.app.state.default_user)
-        if self.permission not in caller.permissions:
-            raise RequestError(403, f"This key has no permission to {self.permission}.")
-        return caller
+        """The caller."""
+        return find_caller(request, self.permission)
+
+
+def find_caller(request: Request, permission: Permission) -> Caller:
+    """The caller of a request, who must have a permission; RequestError 403 otherwise.
+
+    Without keys everybody who reaches the server may do everything, for the server's user or the one that is named.
+    """
+    caller = Caller(request.headers.get(USER_HEADER) or request.app.state.default_user)
+    if permission not in caller.permissions:
+        raise RequestError(403, f"This key has no permission to {permission}.")
+    return caller
 
 
 Reader = Annotated[Caller, Depends(RequirePermission("read"))]

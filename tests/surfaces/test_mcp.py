@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx2 as httpx
 import pytest
+import uvicorn
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 
 from agentmem import AsyncAgentMemory
+from agentmem.server.app import build_app
 from agentmem.server.mcp.core_tools import CORE_TOOLS
-from agentmem.server.mcp.server import build_mcp_server
+from agentmem.server.mcp.server import TOOL_SETS, build_mcp_server
 
 MAX_SCHEMA_TOKENS = 1500
 AGENTMEM = str(Path(sys.executable).with_name("agentmem"))
@@ -45,7 +51,7 @@ async def refusal(client: Any, name: str, **arguments: Any) -> str:
 
 @pytest.mark.parametrize("era", ["auto", "legacy"])
 async def test_a_model_stores_searches_corrects_and_forgets(memory: AsyncAgentMemory, era: str) -> None:
-    async with Client(build_mcp_server(memory), mode=era) as client:
+    async with Client(build_mcp_server(lambda *_: memory), mode=era) as client:
         turn = await call(client, "store_turn", text="I am allergic to peanuts.")
         more = await call(client, "store_turn", text="And I live in Oslo.", conversation_id=turn["conversation_id"])
         assert more["conversation_id"] == turn["conversation_id"]
@@ -63,7 +69,7 @@ async def test_a_model_stores_searches_corrects_and_forgets(memory: AsyncAgentMe
 
 
 async def test_a_failure_says_what_to_do(memory: AsyncAgentMemory) -> None:
-    async with Client(build_mcp_server(memory)) as client:
+    async with Client(build_mcp_server(lambda *_: memory)) as client:
         assert await refusal(client, "search_memory") == (
             "query is missing. Arguments are: query, limit (optional), as_of (optional)."
         )
@@ -76,7 +82,7 @@ async def test_a_failure_says_what_to_do(memory: AsyncAgentMemory) -> None:
 
 
 async def test_every_tool_has_hints_schemas_and_few_tokens(memory: AsyncAgentMemory) -> None:
-    async with Client(build_mcp_server(memory)) as client:
+    async with Client(build_mcp_server(lambda *_: memory)) as client:
         tools = (await client.list_tools()).tools
     assert [tool.name for tool in tools] == [tool.name for tool in CORE_TOOLS]
     for tool in tools:
@@ -102,3 +108,80 @@ async def test_programs_on_one_file_lose_nothing(home: Path) -> None:
     async with AsyncAgentMemory("ann", home=home, embedder="hash") as memory:
         stored = {turn.content for turn in await memory.episodic.recent_turns(100)}
     assert stored == {f"Client {number} says {count}." for number in range(3) for count in range(5)}
+
+
+async def test_chatgpt_searches_and_fetches(memory: AsyncAgentMemory) -> None:
+    turn = await memory.store_turn("I am allergic to peanuts.")
+    async with Client(build_mcp_server(lambda *_: memory, TOOL_SETS["chatgpt"])) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["search", "fetch"]
+        (hit,) = (await call(client, "search", query="peanuts"))["results"]
+        assert (hit["id"], hit["url"]) == (turn.id, f"memory://records/{turn.id}")
+        document = await call(client, "fetch", id=turn.id)
+        assert (document["text"], document["metadata"]["kind"]) == ("user: I am allergic to peanuts.", "turn")
+        assert "NotFound" in await refusal(client, "fetch", id="nobody")
+
+
+async def test_resources_show_the_profile_goals_conversations_and_one_record(memory: AsyncAgentMemory) -> None:
+    turn = await memory.store_turn("I am allergic to peanuts.")
+    fact = await memory.learn_fact("Ann is allergic to peanuts.", source_turn_ids=[turn.id])
+    goal = await memory.add_goal("Find a safe cake")
+    await memory.update_profile(preferences={"tone": "short"})
+
+    async with Client(build_mcp_server(lambda *_: memory)) as client:
+
+        async def read(uri: str) -> Any:
+            (content,) = (await client.read_resource(uri)).contents
+            return json.loads(content.text)
+
+        listed = [str(each.uri) for each in (await client.list_resources()).resources]
+        assert (await read("memory://profile"))["profile"]["preferences"] == {"tone": "short"}
+        assert [each["id"] for each in await read("memory://goals")] == [goal.id]
+        assert [each["id"] for each in await read("memory://conversations")] == [turn.conversation_id]
+        assert [each["id"] for each in await read(f"memory://conversations/{turn.conversation_id}")] == [turn.id]
+        shown = await read(f"memory://records/{fact.id}")
+        assert (shown["record"]["kind"], [each["id"] for each in shown["sources"]]) == ("Fact", [turn.id])
+        for unknown in ("memory://records/nobody", "memory://nothing", "file:///etc/passwd"):
+            with pytest.raises(MCPError, match="There is no resource"):
+                await client.read_resource(unknown)
+    assert listed == ["memory://profile", "memory://goals", "memory://conversations"]
+
+
+async def test_prompts_begin_and_end_a_session(memory: AsyncAgentMemory) -> None:
+    async with Client(build_mcp_server(lambda *_: memory)) as client:
+        prompts = (await client.list_prompts()).prompts
+        assert [prompt.name for prompt in prompts] == ["start_session", "end_session", "resolve_reviews"]
+        assert all(prompt.description for prompt in prompts)
+        begun = await client.get_prompt("start_session", {"task": "the trip to {task} Lisbon"})
+        assert "the trip to {task} Lisbon" in str(begun.messages[0].content)
+        for name, said in (("start_session", "task is missing"), ("other", "There is no prompt")):
+            with pytest.raises(MCPError, match=said):
+                await client.get_prompt(name)
+
+
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+async def test_over_http_the_header_says_whose_memory_it_is(home: Path, era: str) -> None:
+    app = build_app(AsyncAgentMemory("ann", home=home, embedder="hash"))
+    config = uvicorn.Config(app, port=0, log_config=None, lifespan="on")
+    server, listening = uvicorn.Server(config), config.bind_socket()
+    running = asyncio.ensure_future(server.serve([listening]))
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+    while not server.started:
+        await asyncio.sleep(0)
+    try:
+        async with Client(address, mode=era) as client:
+            await call(client, "store_turn", text="I am allergic to peanuts.")
+            found = await call(client, "search_memory", query="peanuts")
+            assert [each["text"] for each in found["results"]] == ["user: I am allergic to peanuts."]
+        async with (
+            httpx.AsyncClient(headers={"X-Agentmem-User": "bob"}) as asking,
+            Client(streamable_http_client(address, http_client=asking), mode=era) as client,
+        ):
+            assert (await call(client, "search_memory", query="peanuts"))["results"] == []
+    finally:
+        server.should_exit = True
+        await running
+
+
+def test_stdio_needs_nothing_of_the_http_server() -> None:
+    program = "import sys; sys.modules['fastapi'] = None; import agentmem.server.mcp.server"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,20 @@ BASE = "http://127.0.0.1:17890"
 async def client(home: Path) -> AsyncIterator[Any]:
     """A client of a server over an embedded memory of Ann's."""
     app = build_app(AsyncAgentMemory("ann", home=home, embedder="hash"))
+    started, done = asyncio.Event(), asyncio.Event()
+
+    async def live() -> None:  # in one task, as its task groups ask for
+        async with app.router.lifespan_context(app):
+            started.set()
+            await done.wait()
+
+    living = asyncio.ensure_future(live())
+    await started.wait()
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=BASE) as opened:
+    async with httpx.AsyncClient(transport=transport, base_url=BASE) as opened:
         yield opened
+    done.set()
+    await living
 
 
 async def test_a_stored_turn_is_recalled_with_its_reason_and_receipt(client: Any) -> None:
@@ -82,6 +94,7 @@ async def test_a_fact_is_learned_corrected_replaced_forgotten_and_restored(clien
     sure = (await client.patch(f"/v1/facts/{moved['id']}", json={"confidence": 0.5})).json()
     assert (sure["id"], sure["confidence"]) == (moved["id"], 0.5)
     assert (await client.get(f"/v1/facts/{moved['id']}/provenance")).json() == []
+    assert (await client.get(f"/v1/records/{moved['id']}")).json()["kind"] == "Fact"
     assert (await client.delete(f"/v1/records/{moved['id']}")).json()["ids"] == [moved["id"]]
     assert (await client.get("/v1/facts")).json() == []
     restored = (await client.post(f"/v1/records/{moved['id']}/restore")).json()
@@ -111,7 +124,7 @@ async def test_the_header_names_whose_memory_and_nothing_of_others_is_told(clien
     bob = {"X-Agentmem-User": "bob"}
     assert (await client.get("/v1/turns", headers=bob)).json() == []
     foreign = await client.delete(f"/v1/records/{turn['id']}", headers=bob)
-    unknown = await client.delete("/v1/records/nobody", headers=bob)
+    unknown = await client.get("/v1/records/nobody", headers=bob)
     nowhere = await client.get("/v1/nowhere")
     assert foreign.status_code == 404
     assert foreign.content == unknown.content == nowhere.content

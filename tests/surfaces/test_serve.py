@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -41,3 +42,21 @@ def test_a_server_says_where_it_is_answers_and_ends_at_sigterm(home: Path) -> No
         server.kill()
         server.communicate()
     assert (home / "memory.db").exists()
+
+
+def test_the_example_prints_a_line_that_answers(tmp_path: Path) -> None:
+    environment = {**os.environ, "AGENTMEM_EMBEDDER": "hash", "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "docs.examples.serve"]
+    example = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert example.stdout is not None
+    try:
+        line = next(line for line in example.stdout if "curl" in line)
+        _, _, url, _, header, _, body = shlex.split(line)
+        name, _, value = header.partition(": ")
+        with urlopen(Request(url, body.encode(), {name: value}), timeout=20) as answer:
+            found = json.load(answer)
+        assert "cello" in found["items"][0]["record"]["content"]
+    finally:
+        os.killpg(example.pid, signal.SIGINT)
+        example.communicate(timeout=30)
+    assert list(tmp_path.iterdir()) == []

@@ -16,14 +16,23 @@ if TYPE_CHECKING:
     import socket
 
 DRAIN_SECONDS = 10
+TOOLS_OPTION = click.option(
+    "--tools",
+    type=click.Choice(["core", "chatgpt"]),
+    default="core",
+    show_default=True,
+    help="The tools that MCP clients get.",
+)
 
 
 @click.command("serve", short_help="Serve the memory over HTTP.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="An address of this machine.")
 @click.option("--port", type=click.IntRange(0, 65535), default=17890, show_default=True, help="0 takes a free one.")
+@TOOLS_OPTION
 @memory_options(with_embedder=True)
-def serve_command(cli: CliContext, *, host: str, port: int) -> None:
-    """Serve the memory over HTTP until SIGTERM or Ctrl-C, to programs of this machine only.
+def serve_command(cli: CliContext, *, host: str, port: int, tools: str) -> None:
+    """Serve the memory over HTTP until SIGTERM or Ctrl-C, to programs of this machine only: REST under /v1, MCP under
+    /mcp.
 
     Requests are about --user unless their header X-Agentmem-User names another one.
 
@@ -38,6 +47,7 @@ def serve_command(cli: CliContext, *, host: str, port: int) -> None:
         import uvicorn
 
         from agentmem.server.app import build_app
+        from agentmem.server.mcp.server import TOOL_SETS
     except ImportError as error:
         raise ConfigError("serve needs the extra `server`: pip install 'agentmem-graph[server]'") from error
     from agentmem.facade.async_memory import AsyncAgentMemory
@@ -45,7 +55,7 @@ def serve_command(cli: CliContext, *, host: str, port: int) -> None:
     configure_logging()
     memory = AsyncAgentMemory(cli.user, channel=cli.channel, settings=cli.load_settings())
     config = uvicorn.Config(
-        build_app(memory),
+        build_app(memory, tools=TOOL_SETS[tools]),
         host=host,
         port=port,
         log_config=None,
@@ -62,8 +72,9 @@ def serve_command(cli: CliContext, *, host: str, port: int) -> None:
 
 
 @click.command("mcp", short_help="Serve the memory to an MCP client.")
+@TOOLS_OPTION
 @memory_options(with_embedder=True)
-def mcp_command(cli: CliContext) -> None:
+def mcp_command(cli: CliContext, *, tools: str) -> None:
     """Speak the Model Context Protocol on standard input and output, as Claude, Cursor and others start it.
 
     The memory is that of --user, whatever the model says. Several clients may run it on one memory.
@@ -76,13 +87,14 @@ def mcp_command(cli: CliContext) -> None:
     import asyncio
 
     try:
-        from agentmem.server.mcp.server import serve_stdio
+        from agentmem.server.mcp.server import TOOL_SETS, serve_stdio
     except ImportError as error:
         raise ConfigError("mcp needs the extra `mcp`: pip install 'agentmem-graph[mcp]'") from error
     from agentmem.facade.async_memory import AsyncAgentMemory
 
     configure_logging()
-    asyncio.run(serve_stdio(AsyncAgentMemory(cli.user, channel=cli.channel, settings=cli.load_settings())))
+    memory = AsyncAgentMemory(cli.user, channel=cli.channel, settings=cli.load_settings())
+    asyncio.run(serve_stdio(memory, TOOL_SETS[tools]))
 
 
 def _require_loopback(host: str) -> None:

@@ -30,6 +30,12 @@ class DiffAnswer(BaseModel):
     changed: list[tuple[dict[str, Any], dict[str, Any]]]
 
 
+@router.get("/records/{record_id}")
+async def get_record(request: Request, caller: Reader, view: ViewQuery, record_id: str) -> dict[str, Any]:
+    """The current record of this id, of any kind."""
+    return dict(to_jsonable(await open_view(request, caller, view).get_record(record_id)))
+
+
 @router.delete("/records/{record_id}")
 async def forget_record(
     request: Request,

@@ -1,0 +1,23 @@
+"""The view of the memory that a request of the protocol gets over HTTP, by its headers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from starlette.requests import Request
+
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.server.auth import ViewFields, find_caller, open_view
+from agentmem.server.errors import RequestError
+from agentmem.server.mcp.tools import ToolFailure
+from agentmem.server.permissions import Permission
+
+
+def open_request_view(context: ServerRequestContext[Any], permission: Permission) -> AsyncAgentMemory:
+    """The caller's view of the open memory. Raises ToolFailure where the caller has no such permission."""
+    assert isinstance(context.request, Request)
+    try:
+        return open_view(context.request, find_caller(context.request, permission), ViewFields())
+    except RequestError as error:
+        raise ToolFailure(str(error)) from None

@@ -1,0 +1,75 @@
+"""What a client may read without a tool: the profile, open goals, conversations, one record with its sources."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import unquote
+
+from mcp import types
+from mcp.shared.exceptions import MCPError
+
+from agentmem.core.jsonable import to_jsonable
+from agentmem.core.records import Fact
+from agentmem.errors import NotFound
+from agentmem.facade.async_memory import AsyncAgentMemory
+
+JSON = "application/json"
+RECORD_PREFIX, CONVERSATION_PREFIX = "memory://records/", "memory://conversations/"
+RESOURCES = (
+    types.Resource(
+        name="profile", title="Profile", uri="memory://profile", description="Who the user is.", mime_type=JSON
+    ),
+    types.Resource(
+        name="goals", title="Open goals", uri="memory://goals", description="Most urgent first.", mime_type=JSON
+    ),
+    types.Resource(
+        name="conversations",
+        title="Conversations",
+        uri="memory://conversations",
+        description="Latest first, to be read by id.",
+        mime_type=JSON,
+    ),
+)
+TEMPLATES = (
+    types.ResourceTemplate(
+        name="record",
+        title="Record",
+        uri_template=f"{RECORD_PREFIX}{{id}}",
+        description="One record; of a fact also the turns that it was read from.",
+        mime_type=JSON,
+    ),
+    types.ResourceTemplate(
+        name="conversation",
+        title="Conversation",
+        uri_template=f"{CONVERSATION_PREFIX}{{id}}",
+        description="Its turns in order.",
+        mime_type=JSON,
+    ),
+)
+
+
+async def read_resource(memory: AsyncAgentMemory, uri: str) -> types.ReadResourceResult:
+    """The resource as one JSON text. Raises MCPError for an address that is none, and for what is not found."""
+    try:
+        found = to_jsonable(await _read(memory, uri))
+    except NotFound:
+        raise MCPError(types.INVALID_PARAMS, f"There is no resource {uri}.") from None
+    text = json.dumps(found, ensure_ascii=False)
+    return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=JSON, text=text)])
+
+
+async def _read(memory: AsyncAgentMemory, uri: str) -> Any:
+    if uri == "memory://profile":
+        return {"profile": await memory.profile(), "synopsis": (await memory.synopsis()).text}
+    if uri == "memory://goals":
+        return [goal for goal in await memory.goals.all() if goal.is_open]
+    if uri == "memory://conversations":
+        return await memory.episodic.conversations()
+    if uri.startswith(CONVERSATION_PREFIX):
+        return await memory.episodic.get_conversation(unquote(uri.removeprefix(CONVERSATION_PREFIX)))
+    if uri.startswith(RECORD_PREFIX):
+        record = await memory.get_record(unquote(uri.removeprefix(RECORD_PREFIX)))
+        sources = await memory.semantic.provenance(record.id) if isinstance(record, Fact) else []
+        return {"record": record, "sources": sources}
+    raise NotFound(uri)
