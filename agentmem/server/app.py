@@ -17,9 +17,32 @@ from agentmem.server.mcp.core_tools import CORE_TOOLS
 from agentmem.server.mcp.http import open_request_view
 from agentmem.server.mcp.server import build_mcp_server
 from agentmem.server.mcp.tools import ModelTool
-from agentmem.server.rest import facts, goals, health, knowledge, recall, records, turns
+from agentmem.server.rest import (
+    facts,
+    goals,
+    health,
+    knowledge,
+    procedural,
+    recall,
+    records,
+    schedules,
+    turns,
+    upkeep,
+    working,
+)
 
-ROUTERS = (turns.router, recall.router, facts.router, knowledge.router, goals.router, records.router)
+ROUTERS = (
+    turns.router,
+    recall.router,
+    facts.router,
+    knowledge.router,
+    goals.router,
+    procedural.router,
+    schedules.router,
+    working.router,
+    records.router,
+    upkeep.router,
+)
 
 
 def build_app(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,3 +71,28 @@ def bench(home: Path) -> Cli:
 def demo(home: Path) -> Cli:
     """The demo on an empty home."""
     return Cli(home, program=demo_command)
+
+
+@pytest.fixture
+async def client(home: Path) -> AsyncIterator[Any]:
+    """A client of a server over an embedded memory of Ann's."""
+    import httpx2 as httpx
+
+    from agentmem import AsyncAgentMemory
+    from agentmem.server.app import build_app
+
+    app = build_app(AsyncAgentMemory("ann", home=home, embedder="hash"))
+    started, done = asyncio.Event(), asyncio.Event()
+
+    async def live() -> None:  # in one task, as its task groups ask for
+        async with app.router.lifespan_context(app):
+            started.set()
+            await done.wait()
+
+    living = asyncio.ensure_future(live())
+    await started.wait()
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:17890") as opened:
+        yield opened
+    done.set()
+    await living

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 
 from agentmem import AsyncAgentMemory
@@ -25,30 +22,7 @@ from agentmem.errors import (
     ScopeError,
     StoreUnavailable,
 )
-from agentmem.server.app import build_app
 from agentmem.server.errors import NOT_FOUND_DETAIL, build_error_response
-
-BASE = "http://127.0.0.1:17890"
-
-
-@pytest.fixture
-async def client(home: Path) -> AsyncIterator[Any]:
-    """A client of a server over an embedded memory of Ann's."""
-    app = build_app(AsyncAgentMemory("ann", home=home, embedder="hash"))
-    started, done = asyncio.Event(), asyncio.Event()
-
-    async def live() -> None:  # in one task, as its task groups ask for
-        async with app.router.lifespan_context(app):
-            started.set()
-            await done.wait()
-
-    living = asyncio.ensure_future(live())
-    await started.wait()
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url=BASE) as opened:
-        yield opened
-    done.set()
-    await living
 
 
 async def test_a_stored_turn_is_recalled_with_its_reason_and_receipt(client: Any) -> None:

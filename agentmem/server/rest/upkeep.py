@@ -1,0 +1,79 @@
+"""Background jobs, usage, the audit log and figures over HTTP."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+
+from agentmem.admin.doctor import read_stats
+from agentmem.core.jsonable import to_jsonable
+from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
+from agentmem.server.rest.turns import IdempotencyKey
+
+router = APIRouter(tags=["upkeep"])
+
+
+class JobRun(ViewFields):
+    """Which jobs to run for this user now."""
+
+    job: str | None = Field(None, description="One job; all of them when left out.")
+    dry_run: bool = False
+    retry_parked: bool = Field(False, description="Take up what was parked.")
+
+
+class Usage(ViewFields):
+    """Records that an answer used."""
+
+    ids: list[str]
+    context_tags: list[str] = Field(default_factory=list)
+
+
+class UsageAnswer(BaseModel):
+    """How many of them were found."""
+
+    found: int
+
+
+@router.post("/jobs/run")
+async def run_jobs(request: Request, caller: Writer, body: JobRun) -> list[dict[str, Any]]:
+    """Run background jobs for this user now; a report of each."""
+    memory = open_view(request, caller, body)
+    reports = await memory.consolidate(body.job, body.dry_run, retry_parked=body.retry_parked)
+    return [to_jsonable(report) for report in reports]
+
+
+@router.post("/usage")
+async def observe_usage(
+    request: Request, caller: Writer, body: Usage, idempotency_key: IdempotencyKey = None
+) -> UsageAnswer:
+    """Note that records were used in an answer."""
+    memory = open_view(request, caller, body)
+    found = await memory.observe_usage(body.ids, body.context_tags, idempotency_key=idempotency_key)
+    return UsageAnswer(found=found)
+
+
+@router.get("/audit")
+async def read_audit_rows(
+    request: Request,
+    caller: Reader,
+    view: ViewQuery,
+    *,
+    operation: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> list[dict[str, Any]]:
+    """Rows of the audit log about this user, newest first."""
+    audit = open_view(request, caller, view).audit
+    rows = await audit.query(operation=operation, since=since, until=until, limit=limit)
+    return [to_jsonable(row) for row in rows]
+
+
+@router.get("/stats")
+async def get_stats(request: Request, caller: Reader, view: ViewQuery) -> dict[str, Any]:
+    """How much is stored of this user, and how far each projection lags."""
+    memory = open_view(request, caller, view)
+    return dict(to_jsonable(await read_stats(memory.engine, memory.scope)))
