@@ -22,6 +22,7 @@ from agentmem.server.rest import (
     goals,
     health,
     knowledge,
+    moxxy,
     procedural,
     recall,
     records,
@@ -74,6 +75,7 @@ def build_app(
     app.state.memory, app.state.default_user = memory, memory.scope.user_id
     add_error_handlers(app)
     app.include_router(health.router)
+    app.include_router(moxxy.router)
     for router in ROUTERS:
         app.include_router(router, prefix="/v1")
     app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions)))

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import BaseModel, Field
 
 from agentmem.core.records import Conversation, Turn
+from agentmem.core.scope import self_channel
 from agentmem.memory.context import ForgetReceipt
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view, require_erase_permission
 
@@ -38,11 +39,18 @@ class NewTurns(ViewFields):
     turns: list[TurnFields]
 
 
+def place_turn(fields: ViewFields) -> ViewFields:
+    """Where a turn goes: without a channel, one of an agent goes into the agent's own."""
+    if fields.channel is not None or fields.agent_id is None:
+        return fields
+    return fields.model_copy(update={"channel": self_channel(fields.agent_id)})
+
+
 @router.post("/turns", status_code=201)
 async def store_turn(request: Request, caller: Writer, body: NewTurn, idempotency_key: IdempotencyKey = None) -> Turn:
     """Store one turn. The answer comes when it is committed; without a `conversation_id` a conversation begins."""
     turn = body.model_dump(include=set(TurnFields.model_fields), exclude_none=True)
-    return await open_view(request, caller, body).store_turn(turn, idempotency_key=idempotency_key)
+    return await open_view(request, caller, place_turn(body)).store_turn(turn, idempotency_key=idempotency_key)
 
 
 @router.post("/turns/batch", status_code=201)
@@ -51,7 +59,7 @@ async def store_turns(
 ) -> list[Turn]:
     """Store turns in one transaction, in order."""
     turns = [turn.model_dump(exclude_none=True) for turn in body.turns]
-    return await open_view(request, caller, body).store_turns(turns, idempotency_key=idempotency_key)
+    return await open_view(request, caller, place_turn(body)).store_turns(turns, idempotency_key=idempotency_key)
 
 
 @router.get("/turns")
