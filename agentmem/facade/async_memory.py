@@ -145,6 +145,11 @@ class AsyncAgentMemory:
         return other
 
     @property
+    def settings(self) -> Settings:
+        """What it was made with, also before `open`."""
+        return self._opening.settings
+
+    @property
     def engine(self) -> Engine:
         """What is open; Closed before `open`."""
         return self._opening.get()[0]

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from agentmem import __version__
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.errors import add_error_handlers, document_errors
-from agentmem.server.limits import RequestGate, RequestLimits
+from agentmem.server.limits import RequestGate
 from agentmem.server.mcp.core_tools import CORE_TOOLS
 from agentmem.server.mcp.http import open_request_view
 from agentmem.server.mcp.server import build_mcp_server
@@ -46,9 +46,7 @@ ROUTERS = (
 )
 
 
-def build_app(
-    memory: AsyncAgentMemory, *, tools: Sequence[ModelTool] = CORE_TOOLS, limits: RequestLimits | None = None
-) -> FastAPI:
+def build_app(memory: AsyncAgentMemory, *, tools: Sequence[ModelTool] = CORE_TOOLS) -> FastAPI:
     """The application over a memory, which it opens when it starts and closes in the end.
 
     Requests are about the memory's own user unless they name another one. `tools` are what MCP clients get.
@@ -79,5 +77,5 @@ def build_app(
     for router in ROUTERS:
         app.include_router(router, prefix="/v1")
     app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions)))
-    app.add_middleware(RequestGate, limits=limits or RequestLimits())
+    app.add_middleware(RequestGate, options=memory.settings.server)
     return app

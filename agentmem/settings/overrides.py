@@ -17,6 +17,7 @@ from agentmem.settings.sections import (
     ProceduralOptions,
     PromotionOptions,
     RetentionOptions,
+    ServerOptions,
     SynopsisOptions,
     WorkerOptions,
 )
@@ -118,6 +119,16 @@ class WorkerOverrides(TypedDict, total=False):
     webhook: str | None
 
 
+class ServerOverrides(TypedDict, total=False):
+    """Options of `server`; see `ServerOptions`."""
+
+    body_bytes: int
+    request_seconds: float
+    body_seconds: float
+    concurrency: int
+    drain_seconds: int
+
+
 class SettingsOverrides(TypedDict, total=False):
     """Every setting as a keyword argument; see `Settings`."""
 
@@ -170,3 +181,4 @@ class SettingsOverrides(TypedDict, total=False):
     synopsis: SynopsisOptions | SynopsisOverrides
     procedural: ProceduralOptions | ProceduralOverrides
     worker: WorkerOptions | WorkerOverrides
+    server: ServerOptions | ServerOverrides

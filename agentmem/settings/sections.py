@@ -189,6 +189,18 @@ class WorkerOptions(_Section):
         return value
 
 
+class ServerOptions(_Section):
+    """What `agentmem serve` takes on: the largest body, how long a request and its body may take, how many requests
+    there may be at once, and how long those under way may go on when the server is told to end.
+    """
+
+    body_bytes: int = Field(default=1 << 20, ge=1_000)
+    request_seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False)
+    body_seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False)
+    concurrency: int = Field(default=100, ge=1)
+    drain_seconds: int = Field(default=10, ge=0)
+
+
 class LifecycleSettings(_Section):
     """How records fade and how long they last: three parts of the settings, as stores need them together."""
 

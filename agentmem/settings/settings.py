@@ -24,6 +24,7 @@ from agentmem.settings.sections import (
     PromotionOptions,
     RetentionOptions,
     Secret,
+    ServerOptions,
     SynopsisOptions,
     WorkerOptions,
 )
@@ -127,6 +128,7 @@ class Settings(BaseSettings):
     synopsis: SynopsisOptions = SynopsisOptions()
     procedural: ProceduralOptions = ProceduralOptions()
     worker: WorkerOptions = WorkerOptions()
+    server: ServerOptions = ServerOptions()
 
     def __init__(self, **overrides: Unpack[SettingsOverrides]) -> None:
         sources = SettingsSources.load(type(self), overrides)
@@ -298,6 +300,7 @@ class Settings(BaseSettings):
             "current_md",
             "vault",
             "worker",
+            "server",
             "log_model_errors",
         }
         shown: dict[str, Any] = self.model_dump(mode="json", exclude=hidden)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from agentmem import AsyncAgentMemory
 from agentmem.cli.main import cli_group
 from docs.examples.demo import command as demo_command
 from tests.benchmarks.__main__ import command as bench_command
@@ -73,15 +75,14 @@ def demo(home: Path) -> Cli:
     return Cli(home, program=demo_command)
 
 
-@pytest.fixture
-async def client(home: Path) -> AsyncIterator[Any]:
-    """A client of a server over an embedded memory of Ann's."""
+@asynccontextmanager
+async def open_client(memory: AsyncAgentMemory) -> AsyncIterator[Any]:
+    """A client of a server over a memory, which it opens and closes."""
     import httpx2 as httpx
 
-    from agentmem import AsyncAgentMemory
     from agentmem.server.app import build_app
 
-    app = build_app(AsyncAgentMemory("ann", home=home, embedder="hash"))
+    app = build_app(memory)
     started, done = asyncio.Event(), asyncio.Event()
 
     async def live() -> None:  # in one task, as its task groups ask for
@@ -96,3 +97,10 @@ async def client(home: Path) -> AsyncIterator[Any]:
         yield opened
     done.set()
     await living
+
+
+@pytest.fixture
+async def client(home: Path) -> AsyncIterator[Any]:
+    """A client of a server over an embedded memory of Ann's."""
+    async with open_client(AsyncAgentMemory("ann", home=home, embedder="hash")) as opened:
+        yield opened

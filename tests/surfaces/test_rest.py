@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from agentmem.errors import (
     StoreUnavailable,
 )
 from agentmem.server.errors import NOT_FOUND_DETAIL, build_error_response
+from tests.surfaces.conftest import open_client
 
 
 async def test_a_stored_turn_is_recalled_with_its_reason_and_receipt(client: Any) -> None:
@@ -241,3 +244,27 @@ async def test_goals_wait_for_each_other_and_end(client: Any) -> None:
     renamed = (await client.patch(f"/v1/goals/{trip['id']}", json={"description": "Plan the long trip"})).json()
     assert renamed["description"] == "Plan the long trip"
     assert [goal["id"] for goal in (await client.get("/v1/goals?status=active")).json()] == [trip["id"]]
+
+
+async def test_what_takes_too_long_is_given_up_and_too_many_are_told_to_wait(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(AsyncAgentMemory, "remember", never)
+    limits = {"request_seconds": 0.2, "body_seconds": 0.1, "concurrency": 1}
+    async with open_client(AsyncAgentMemory("ann", home=home, embedder="hash", server=limits)) as client:  # type: ignore[arg-type]
+        asked = [client.post("/v1/recall", json={"query": "?"}) for _ in range(2)]
+        answers = sorted(await asyncio.gather(*asked), key=lambda answer: answer.elapsed)
+        assert [(answer.status_code, answer.headers["retry-after"]) for answer in answers] == [(503, "1")] * 2
+        details = [answer.json()["detail"] for answer in answers]
+        assert sorted(detail.split()[0] for detail in details) == ["The", "Too"]
+
+        async def slow() -> AsyncIterator[bytes]:
+            yield b"{"
+            await asyncio.Event().wait()
+
+        late = await client.post("/v1/turns", content=slow(), headers={"content-type": "application/json"})
+        assert late.status_code == 408
+        assert (await client.get("/v1/turns")).json() == []

@@ -15,7 +15,6 @@ from agentmem.errors import ConfigError
 if TYPE_CHECKING:
     import socket
 
-DRAIN_SECONDS = 10
 TOOLS_OPTION = click.option(
     "--tools",
     type=click.Choice(["core", "chatgpt"]),
@@ -53,7 +52,8 @@ def serve_command(cli: CliContext, *, host: str, port: int, tools: str) -> None:
     from agentmem.facade.async_memory import AsyncAgentMemory
 
     configure_logging()
-    memory = AsyncAgentMemory(cli.user, channel=cli.channel, settings=cli.load_settings())
+    settings = cli.load_settings()
+    memory = AsyncAgentMemory(cli.user, channel=cli.channel, settings=settings)
     config = uvicorn.Config(
         build_app(memory, tools=TOOL_SETS[tools]),
         host=host,
@@ -61,7 +61,7 @@ def serve_command(cli: CliContext, *, host: str, port: int, tools: str) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_graceful_shutdown=settings.server.drain_seconds,
     )
     listening = config.bind_socket()
     listening.listen()  # who connects from now on is answered once the memory is open
