@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.errors import (
@@ -128,7 +129,20 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return build_problem_response(404, NOT_FOUND_DETAIL, error="NotFound")
-    return build_problem_response(error.status_code, str(error.detail), headers=error.headers)
+    headers = {"Allow": _list_methods(request)} if error.status_code == 405 else error.headers
+    return build_problem_response(error.status_code, str(error.detail), headers=headers)
+
+
+def _list_methods(request: Request) -> str:
+    """The methods of all routes of a path; the framework names those of the first one alone."""
+    paths: Mapping[str, Mapping[str, Any]] = request.app.openapi()["paths"]
+    found = {
+        method.upper()
+        for template, operations in paths.items()
+        if compile_path(template)[0].match(request.url.path)
+        for method in operations
+    }
+    return ", ".join(sorted(found))
 
 
 async def _on_bug(request: Request, error: Exception) -> JSONResponse:

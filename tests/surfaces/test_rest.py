@@ -117,6 +117,8 @@ async def test_the_header_names_whose_memory_and_nothing_of_others_is_told(clien
         ("POST", "/v1/recall", {"json": {"query": "?", "top_k": 1000}}, 422, "top_k"),
         ("GET", "/v1/turns?limit=x", {}, 422, "limit"),
         ("GET", "/v1/turns?channel=_self_bob", {}, 404, None),
+        ("GET", "/v1/facts?as_of=0.5", {}, 422, "as_of"),
+        ("POST", "/v1/turns", {"json": {"content": "Hi.", "timestamp": 7}}, 422, "timestamp"),
         ("PUT", "/v1/turns", {"json": {}}, 405, None),
         ("POST", "/v1/turns", {"content": b"{", "headers": {"content-type": "application/json"}}, 400, None),
         (
@@ -268,3 +270,8 @@ async def test_what_takes_too_long_is_given_up_and_too_many_are_told_to_wait(
         late = await client.post("/v1/turns", content=slow(), headers={"content-type": "application/json"})
         assert late.status_code == 408
         assert (await client.get("/v1/turns")).json() == []
+
+
+async def test_all_methods_of_a_path_are_allowed_in_one_line(client: Any) -> None:
+    refused = await client.request("OPTIONS", "/v1/facts/x")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, PATCH")

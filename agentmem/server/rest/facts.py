@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -10,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from agentmem.core.records import Fact, Turn
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
-from agentmem.server.rest.turns import IdempotencyKey
+from agentmem.server.rest.fields import IdempotencyKey, Moment
 
 router = APIRouter(tags=["facts"])
 
@@ -22,8 +21,8 @@ class FactDetails(BaseModel):
     source: str | None = None
     entity_ids: list[str] | None = None
     source_turn_ids: list[str] | None = None
-    valid_from: datetime | None = None
-    valid_to: datetime | None = None
+    valid_from: Moment | None = None
+    valid_to: Moment | None = None
     temporal_context: str | None = Field(None, description="current, past or future.")
     tags: list[str] | None = None
     depends_on: list[str] | None = Field(None, description="Ids of facts that this one rests on.")
@@ -66,7 +65,7 @@ async def list_facts(
     view: ViewQuery,
     *,
     limit: Annotated[int, Query(ge=0, le=1000)] = 100,
-    as_of: Annotated[datetime | None, Query(description="What was true at this moment.")] = None,
+    as_of: Annotated[Moment | None, Query(description="What was true at this moment.")] = None,
     tag: Annotated[str | None, Query(description="Only facts with this tag.")] = None,
     retired: Annotated[bool, Query(description="Also what is no longer true or known.")] = False,
 ) -> list[Fact]:

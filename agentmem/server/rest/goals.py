@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -11,7 +10,7 @@ from pydantic import BaseModel, Field
 from agentmem.core.records import Goal
 from agentmem.memory.goals import GoalNode
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
-from agentmem.server.rest.turns import IdempotencyKey
+from agentmem.server.rest.fields import IdempotencyKey, Moment
 
 router = APIRouter(tags=["goals"])
 
@@ -20,7 +19,7 @@ class GoalDetails(BaseModel):
     """What may be said of a goal."""
 
     priority: int | None = Field(None, description="1 to 5, 5 is most urgent.")
-    deadline: datetime | None = None
+    deadline: Moment | None = None
     parent_id: str | None = None
 
 

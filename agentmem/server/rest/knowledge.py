@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -11,7 +10,7 @@ from pydantic import BaseModel, Field
 from agentmem.core.records import Edge, Entity, Review, Synopsis, User
 from agentmem.memory.semantic.entities import EntityGraph
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
-from agentmem.server.rest.turns import IdempotencyKey
+from agentmem.server.rest.fields import IdempotencyKey, Moment
 
 router = APIRouter(tags=["knowledge"])
 
@@ -39,8 +38,8 @@ class NewRelation(ViewFields):
     properties: dict[str, Any] | None = None
     confidence: float = Field(1.0, description="0 to 1.")
     fact_id: str | None = None
-    valid_from: datetime | None = None
-    valid_to: datetime | None = None
+    valid_from: Moment | None = None
+    valid_to: Moment | None = None
 
 
 class Decision(ViewFields):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -12,7 +11,7 @@ from agentmem.core.procedural_records import Outcome, Procedure, Strategy, ToolI
 from agentmem.memory.procedural.strategies import StrategyMatch
 from agentmem.memory.procedural.tools import ToolStats
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
-from agentmem.server.rest.turns import IdempotencyKey
+from agentmem.server.rest.fields import IdempotencyKey, Moment
 
 router = APIRouter(tags=["procedural"])
 
@@ -59,7 +58,7 @@ class NewInvocation(ViewFields):
     error_message: str = ""
     turn_id: str | None = None
     task_type: str = ""
-    timestamp: datetime | None = None
+    timestamp: Moment | None = None
 
 
 class NewOutcome(ViewFields):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -12,6 +11,7 @@ from agentmem.core.jsonable import to_jsonable
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, Context
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, open_view
+from agentmem.server.rest.fields import Moment
 
 router = APIRouter(tags=["recall"])
 
@@ -22,10 +22,10 @@ class RecallBody(ViewFields):
     query: str
     top_k: int = Field(10, description="How many of each kind, and in all: 1 to 100.")
     channels: list[str] | None = Field(None, description="Read exactly these channels.")
-    as_of: datetime | None = Field(None, description="What was true at this moment.")
-    known_at: datetime | None = Field(None, description="What memory held at this moment.")
-    since: datetime | None = Field(None, description="Only what began at this moment or later.")
-    until: datetime | None = Field(None, description="Only what began before this moment.")
+    as_of: Moment | None = Field(None, description="What was true at this moment.")
+    known_at: Moment | None = Field(None, description="What memory held at this moment.")
+    since: Moment | None = Field(None, description="Only what began at this moment or later.")
+    until: Moment | None = Field(None, description="Only what began before this moment.")
     time_window_hours: float | None = None
     min_confidence: float | None = None
     include: list[str] = Field(["episodic", "semantic", "procedural"], description="The parts of memory to search.")

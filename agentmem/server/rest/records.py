@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -11,7 +10,7 @@ from pydantic import BaseModel
 from agentmem.core.jsonable import to_jsonable
 from agentmem.memory.context import ErasureReceipt, ForgetReceipt
 from agentmem.server.auth import Eraser, Reader, ViewQuery, Writer, open_view, require_erase_permission
-from agentmem.server.rest.turns import IdempotencyKey
+from agentmem.server.rest.fields import IdempotencyKey, Moment
 
 router = APIRouter(tags=["records"])
 
@@ -22,12 +21,19 @@ class UndoAnswer(BaseModel):
     operation_id: str
 
 
+class ChangedRecord(BaseModel):
+    """One record before and after."""
+
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
 class DiffAnswer(BaseModel):
-    """What memory learned, retired and changed between two moments; of what changed, before and after."""
+    """What memory learned, retired and changed between two moments."""
 
     learned: list[dict[str, Any]]
     retired: list[dict[str, Any]]
-    changed: list[tuple[dict[str, Any], dict[str, Any]]]
+    changed: list[ChangedRecord]
 
 
 @router.get("/records/{record_id}")
@@ -72,12 +78,14 @@ async def undo_operation(
 
 
 @router.get("/diff")
-async def read_diff(
-    request: Request, caller: Reader, view: ViewQuery, earlier: datetime, later: datetime
-) -> DiffAnswer:
+async def read_diff(request: Request, caller: Reader, view: ViewQuery, earlier: Moment, later: Moment) -> DiffAnswer:
     """What changed between two moments of the record."""
     found = await open_view(request, caller, view).diff(earlier, later)
-    return DiffAnswer.model_validate(to_jsonable(found))
+    return DiffAnswer(
+        learned=to_jsonable(found.learned),
+        retired=to_jsonable(found.retired),
+        changed=[ChangedRecord(before=to_jsonable(old), after=to_jsonable(new)) for old, new in found.changed],
+    )
 
 
 @router.delete("/user")

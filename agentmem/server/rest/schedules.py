@@ -7,7 +7,7 @@ from pydantic import Field
 
 from agentmem.core.procedural_records import Schedule
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
-from agentmem.server.rest.turns import IdempotencyKey
+from agentmem.server.rest.fields import IdempotencyKey
 
 router = APIRouter(tags=["schedules"])
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from agentmem.core.records import Conversation, Turn
 from agentmem.core.scope import self_channel
 from agentmem.memory.context import ForgetReceipt
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view, require_erase_permission
+from agentmem.server.rest.fields import IdempotencyKey, Moment
 
 router = APIRouter(tags=["turns"])
-
-IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", description="Makes a retry safe.")]
 
 
 class TurnFields(BaseModel):
@@ -24,7 +22,7 @@ class TurnFields(BaseModel):
     content: str
     role: str = "user"
     speaker: str | None = None
-    timestamp: datetime | None = Field(None, description="When it was said; now when left out, UTC without offset.")
+    timestamp: Moment | None = Field(None, description="When it was said; now when left out, UTC without offset.")
     turn_id: str | None = Field(None, description="An id of your own: a retry under it is stored once.")
     metadata: dict[str, Any] | None = None
 

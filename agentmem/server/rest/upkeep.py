@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -11,7 +10,7 @@ from pydantic import BaseModel, Field
 from agentmem.admin.doctor import read_stats
 from agentmem.core.jsonable import to_jsonable
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
-from agentmem.server.rest.turns import IdempotencyKey
+from agentmem.server.rest.fields import IdempotencyKey, Moment
 
 router = APIRouter(tags=["upkeep"])
 
@@ -62,8 +61,8 @@ async def read_audit_rows(
     view: ViewQuery,
     *,
     operation: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[dict[str, Any]]:
     """Rows of the audit log about this user, newest first."""
