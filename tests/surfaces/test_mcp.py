@@ -81,6 +81,17 @@ async def test_a_failure_says_what_to_do(memory: AsyncAgentMemory) -> None:
     assert await memory.episodic.recent_turns() == []
 
 
+async def test_a_bug_is_told_without_its_words(memory: AsyncAgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def failing(*_: object, **__: object) -> None:
+        raise RuntimeError("the secret word")
+
+    monkeypatch.setattr(AsyncAgentMemory, "remember", failing)
+    async with Client(build_mcp_server(lambda *_: memory)) as client:
+        said = await refusal(client, "search_memory", query="?")
+    assert "The memory failed" in said
+    assert "secret" not in said
+
+
 async def test_every_tool_has_hints_schemas_and_few_tokens(memory: AsyncAgentMemory) -> None:
     async with Client(build_mcp_server(lambda *_: memory)) as client:
         tools = (await client.list_tools()).tools

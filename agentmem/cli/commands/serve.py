@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TOOLS_OPTION = click.option(
     "--tools",
-    type=click.Choice(["core", "chatgpt"]),
+    type=click.Choice(["core", "chatgpt", "server-memory"]),
     default="core",
     show_default=True,
     help="The tools that MCP clients get.",

@@ -82,6 +82,7 @@ def _describe_wrong_arguments(error: ValidationError, arguments: type[BaseModel]
         said = {"missing": "is missing", "extra_forbidden": "is unknown"}.get(fault["type"], "is wrong")
         faults.append(f"{name} {said}" + (f" ({fault['msg']})" if said == "is wrong" else ""))
     known = ", ".join(
-        f"{name}{'' if field.is_required() else ' (optional)'}" for name, field in arguments.model_fields.items()
+        f"{field.alias or name}{'' if field.is_required() else ' (optional)'}"
+        for name, field in arguments.model_fields.items()
     )
     return f"{'; '.join(faults)}. Arguments are: {known}."

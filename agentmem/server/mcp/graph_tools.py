@@ -1,0 +1,374 @@
+"""The nine tools of the reference server `server-memory`, over entities, facts about them and relations.
+
+They stand in a channel of their own. An observation is a fact about its entity, a relation an edge.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from agentmem.core.records import RELATION_KINDS, Edge, Entity, Fact
+from agentmem.errors import NotFound
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.server.mcp.tools import ModelTool
+
+CHANNEL = "server-memory"
+MAX_FOUND = 50
+MAX_FACTS = 10_000
+SEARCH_TECHNIQUES = ("keyword",)  # by words, as the reference does, rather than the nearest of all
+
+
+class CamelModel(BaseModel):
+    """Names of arguments and results are in camel case, as the reference has them."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+class GraphEntity(CamelModel):
+    """A node."""
+
+    name: str
+    entity_type: str
+    observations: list[str]
+
+
+class GraphRelation(CamelModel):
+    """What one node is to another, in active voice."""
+
+    source: str = Field(alias="from")
+    target: str = Field(alias="to")
+    relation_type: str
+
+
+class Graph(CamelModel):
+    """Nodes, and the relations between them."""
+
+    entities: list[GraphEntity]
+    relations: list[GraphRelation]
+
+
+class EntityObservations(CamelModel):
+    """What to add to a node."""
+
+    entity_name: str
+    contents: list[str]
+
+
+class ObservationDeletion(CamelModel):
+    """What to take from a node."""
+
+    entity_name: str
+    observations: list[str]
+
+
+class CreateEntities(CamelModel):
+    """Of `create_entities`."""
+
+    entities: list[GraphEntity]
+
+
+class CreateRelations(CamelModel):
+    """Of `create_relations` and `delete_relations`."""
+
+    relations: list[GraphRelation]
+
+
+class AddObservations(CamelModel):
+    """Of `add_observations`."""
+
+    observations: list[EntityObservations]
+
+
+class DeleteEntities(CamelModel):
+    """Of `delete_entities`."""
+
+    entity_names: list[str]
+
+
+class DeleteObservations(CamelModel):
+    """Of `delete_observations`."""
+
+    deletions: list[ObservationDeletion]
+
+
+class ReadGraph(CamelModel):
+    """Of `read_graph`."""
+
+
+class SearchNodes(CamelModel):
+    """Of `search_nodes`."""
+
+    query: str
+
+
+class OpenNodes(CamelModel):
+    """Of `open_nodes`."""
+
+    names: list[str]
+
+
+class AddedObservations(CamelModel):
+    """What was new of a node."""
+
+    entity_name: str
+    added_observations: list[str]
+
+
+class CreatedEntities(CamelModel):
+    """The nodes that were new."""
+
+    entities: list[GraphEntity]
+
+
+class CreatedRelations(CamelModel):
+    """The relations that were new."""
+
+    relations: list[GraphRelation]
+
+
+class ObservationResults(CamelModel):
+    """What was new, by node."""
+
+    results: list[AddedObservations]
+
+
+class Deletion(CamelModel):
+    """What was done."""
+
+    success: bool = True
+    message: str
+
+
+async def create_entities(memory: AsyncAgentMemory, given: CreateEntities) -> CreatedEntities:
+    """Store nodes; one of that name that exists stays as it is."""
+    memory, created = _open_channel(memory), []
+    for asked in given.entities:
+        if await memory.semantic.entities(asked.name):
+            continue
+        entity = await memory.upsert_entity({"name": asked.name, "type": asked.entity_type})
+        added = await _add_facts(memory, entity, asked.observations)
+        created.append(GraphEntity(name=entity.name, entity_type=entity.type, observations=added))
+    return CreatedEntities(entities=created)
+
+
+async def create_relations(memory: AsyncAgentMemory, given: CreateRelations) -> CreatedRelations:
+    """Relate nodes that exist; a relation that is known is left out."""
+    memory, created = _open_channel(memory), []
+    for asked in given.relations:
+        source, target = await _get_node(memory, asked.source), await _get_node(memory, asked.target)
+        if await _find_edges(memory, source, target, asked.relation_type):
+            continue
+        await memory.semantic.relate(source.id, asked.relation_type, target.id)
+        created.append(asked)
+    return CreatedRelations(relations=created)
+
+
+async def add_observations(memory: AsyncAgentMemory, given: AddObservations) -> ObservationResults:
+    """Store facts about nodes that exist."""
+    memory, results = _open_channel(memory), []
+    for asked in given.observations:
+        entity = await _get_node(memory, asked.entity_name)
+        added = await _add_facts(memory, entity, asked.contents)
+        results.append(AddedObservations(entity_name=entity.name, added_observations=added))
+    return ObservationResults(results=results)
+
+
+async def delete_entities(memory: AsyncAgentMemory, given: DeleteEntities) -> Deletion:
+    """Forget nodes with what is known of them; names that nobody has are passed over."""
+    memory = _open_channel(memory)
+    for name in given.entity_names:
+        for entity in await memory.semantic.entities(name):
+            around = await memory.semantic.get_entity_graph([entity.id], 1, limit=MAX_FOUND)
+            for edge in around.edges:
+                if entity.id in (edge.source, edge.target):
+                    await memory.forget(edge.id)
+            for fact in await memory.semantic.facts({"entity_ids": entity.id}):
+                await memory.forget(fact.id)
+            await memory.forget(entity.id)
+    return Deletion(message="Entities deleted successfully")
+
+
+async def delete_observations(memory: AsyncAgentMemory, given: DeleteObservations) -> Deletion:
+    """Forget facts about nodes; those that are not known are passed over."""
+    memory = _open_channel(memory)
+    for asked in given.deletions:
+        for entity in await memory.semantic.entities(asked.entity_name):
+            for fact in await memory.semantic.facts({"entity_ids": entity.id}):
+                if fact.claim in asked.observations:
+                    await memory.forget(fact.id)
+    return Deletion(message="Observations deleted successfully")
+
+
+async def delete_relations(memory: AsyncAgentMemory, given: CreateRelations) -> Deletion:
+    """Forget relations; those that are not known are passed over."""
+    memory = _open_channel(memory)
+    for asked in given.relations:
+        for source in await memory.semantic.entities(asked.source):
+            for target in await memory.semantic.entities(asked.target):
+                for edge in await _find_edges(memory, source, target, asked.relation_type):
+                    await memory.forget(edge.id)
+    return Deletion(message="Relations deleted successfully")
+
+
+async def read_graph(memory: AsyncAgentMemory, given: ReadGraph) -> Graph:
+    """All nodes and relations."""
+    memory = _open_channel(memory)
+    return await _build_graph(memory, await memory.semantic.entities())
+
+
+async def search_nodes(memory: AsyncAgentMemory, given: SearchNodes) -> Graph:
+    """Nodes that a query is about, by themselves or by what is known of them."""
+    memory = _open_channel(memory)
+    found = await memory.remember(given.query, top_k=MAX_FOUND, include=("semantic",), techniques=SEARCH_TECHNIQUES)
+    ids = set[str]()
+    for record in (item.record for item in found.items if item.score > 0):  # the others merely fill the list
+        ids.update(record.entity_ids if isinstance(record, Fact) else [record.id])
+    return await _build_graph(memory, [entity for entity in await memory.semantic.entities() if entity.id in ids])
+
+
+async def open_nodes(memory: AsyncAgentMemory, given: OpenNodes) -> Graph:
+    """Nodes by their names; names that nobody has are passed over."""
+    memory = _open_channel(memory)
+    return await _build_graph(memory, [each for name in given.names for each in await memory.semantic.entities(name)])
+
+
+def _open_channel(memory: AsyncAgentMemory) -> AsyncAgentMemory:
+    own = memory.scoped(channel=CHANNEL)
+    own.scope = own.scope.with_channels((CHANNEL,))
+    return own
+
+
+async def _get_node(memory: AsyncAgentMemory, name: str) -> Entity:
+    found = await memory.semantic.entities(name)
+    if not found:
+        raise NotFound(f"entity with name {name} not found; create it first")
+    return found[0]
+
+
+async def _add_facts(memory: AsyncAgentMemory, entity: Entity, claims: Sequence[str]) -> list[str]:
+    known = {fact.claim for fact in await memory.semantic.facts({"entity_ids": entity.id})}
+    added = [claim for claim in dict.fromkeys(claims) if claim not in known]
+    for claim in added:
+        await memory.learn_fact(claim, entity_ids=[entity.id])
+    return added
+
+
+async def _find_edges(memory: AsyncAgentMemory, source: Entity, target: Entity, relation: str) -> list[Edge]:
+    around = await memory.semantic.get_entity_graph([source.id], 1, limit=MAX_FOUND)
+    return [
+        edge
+        for edge in around.edges
+        if (edge.source, edge.target) == (source.id, target.id) and _same_name(_name_relation(edge), relation)
+    ]
+
+
+def _same_name(one: str, other: str) -> bool:
+    """Whether two names of a relation are the same to the library, to which a known kind has one spelling."""
+    return one == other or one.upper().replace(" ", "_") == other.upper().replace(" ", "_") in RELATION_KINDS
+
+
+def _name_relation(edge: Edge) -> str:
+    """What a relation was called when it was made."""
+    return str(edge.properties.get("name") or edge.edge_kind.value)
+
+
+async def _build_graph(memory: AsyncAgentMemory, entities: Collection[Entity]) -> Graph:
+    names = {entity.id: entity.name for entity in entities}
+    claims = defaultdict[str, list[str]](list)
+    for fact in await memory.semantic.facts(limit=MAX_FACTS):
+        for entity_id in fact.entity_ids:
+            claims[entity_id].append(fact.claim)
+    nodes = [GraphEntity(name=each.name, entity_type=each.type, observations=claims[each.id]) for each in entities]
+    around = await memory.semantic.get_entity_graph(list(names), 1, limit=MAX_FOUND) if names else None
+    edges = [edge for edge in around.edges if edge.source in names and edge.target in names] if around else []
+    relations = [
+        GraphRelation(source=names[edge.source], target=names[edge.target], relation_type=_name_relation(edge))
+        for edge in edges
+    ]
+    return Graph(entities=nodes, relations=relations)
+
+
+GRAPH_TOOLS = (
+    ModelTool(
+        "create_entities",
+        "Create entities",
+        "Store people, places and things with what is known of them. Names that exist stay as they are.",
+        CreateEntities,
+        CreatedEntities,
+        create_entities,
+        is_idempotent=True,
+    ),
+    ModelTool(
+        "create_relations",
+        "Create relations",
+        "Relate stored entities, in active voice.",
+        CreateRelations,
+        CreatedRelations,
+        create_relations,
+        is_idempotent=True,
+    ),
+    ModelTool(
+        "add_observations",
+        "Add observations",
+        "Store what is known of entities that exist.",
+        AddObservations,
+        ObservationResults,
+        add_observations,
+        is_idempotent=True,
+    ),
+    ModelTool(
+        "delete_entities",
+        "Delete entities",
+        "Forget entities with their observations and relations. A person can restore them.",
+        DeleteEntities,
+        Deletion,
+        delete_entities,
+        is_destructive=True,
+        is_idempotent=True,
+    ),
+    ModelTool(
+        "delete_observations",
+        "Delete observations",
+        "Forget what is known of entities, word for word.",
+        DeleteObservations,
+        Deletion,
+        delete_observations,
+        is_destructive=True,
+        is_idempotent=True,
+    ),
+    ModelTool(
+        "delete_relations",
+        "Delete relations",
+        "Forget relations between entities.",
+        CreateRelations,
+        Deletion,
+        delete_relations,
+        is_destructive=True,
+        is_idempotent=True,
+    ),
+    ModelTool(
+        "read_graph", "Read the graph", "All entities and relations.", ReadGraph, Graph, read_graph, is_read_only=True
+    ),
+    ModelTool(
+        "search_nodes",
+        "Search nodes",
+        "Entities that a query is about, with the relations between them.",
+        SearchNodes,
+        Graph,
+        search_nodes,
+        is_read_only=True,
+    ),
+    ModelTool(
+        "open_nodes",
+        "Open nodes",
+        "Entities by their names, with the relations between them.",
+        OpenNodes,
+        Graph,
+        open_nodes,
+        is_read_only=True,
+    ),
+)

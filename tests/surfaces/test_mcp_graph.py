@@ -1,0 +1,53 @@
+"""The tools of the reference server `server-memory`, with its parameters and results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mcp.client.client import Client
+
+from agentmem import AsyncAgentMemory
+from agentmem.server.mcp.server import TOOL_SETS, build_mcp_server
+from tests.surfaces.test_mcp import call, refusal
+
+ANN = {"name": "Ann", "entityType": "person", "observations": ["Speaks Spanish"]}
+BOB = {"name": "Bob", "entityType": "person", "observations": []}
+WORKS = {"from": "Ann", "to": "Bob", "relationType": "works with"}
+KNOWS = {"from": "Bob", "to": "Ann", "relationType": "KNOWS"}
+
+
+async def test_a_graph_is_made_read_searched_and_taken_apart(home: Path) -> None:
+    async with (
+        AsyncAgentMemory("ann", home=home, embedder="hash") as memory,
+        Client(build_mcp_server(lambda *_: memory, TOOL_SETS["server-memory"])) as client,
+    ):
+        assert (await call(client, "create_entities", entities=[ANN, BOB]))["entities"] == [ANN, BOB]
+        assert (await call(client, "create_entities", entities=[ANN]))["entities"] == []
+        assert (await call(client, "create_relations", relations=[WORKS, KNOWS]))["relations"] == [WORKS, KNOWS]
+        assert (await call(client, "create_relations", relations=[WORKS, KNOWS]))["relations"] == []
+        more = {"entityName": "Ann", "contents": ["Speaks Spanish", "Sails"]}
+        added = await call(client, "add_observations", observations=[more])
+        assert added["results"] == [{"entityName": "Ann", "addedObservations": ["Sails"]}]
+
+        graph = await call(client, "read_graph")
+        assert sorted(each["name"] for each in graph["entities"]) == ["Ann", "Bob"]
+        assert {each["name"]: each["observations"] for each in graph["entities"]} == {
+            "Ann": ["Speaks Spanish", "Sails"],
+            "Bob": [],
+        }
+        assert sorted(graph["relations"], key=str) == sorted([WORKS, KNOWS], key=str)
+        assert [each["name"] for each in (await call(client, "search_nodes", query="sails"))["entities"]] == ["Ann"]
+        assert (await call(client, "open_nodes", names=["Bob", "Nobody"]))["entities"] == [BOB]
+
+        gone = [{"entityName": "Ann", "observations": ["Sails", "Never said"]}]
+        assert (await call(client, "delete_observations", deletions=gone))["success"] is True
+        await call(client, "delete_relations", relations=[WORKS])
+        graph = await call(client, "read_graph")
+        assert graph["relations"] == [KNOWS]
+        assert ["Speaks Spanish"] in [each["observations"] for each in graph["entities"]]
+        await call(client, "delete_entities", entityNames=["Ann", "Nobody"])
+        assert await call(client, "read_graph") == {"entities": [BOB], "relations": []}
+
+        nobody = {"entityName": "Nobody", "contents": ["x"]}
+        assert "Nobody not found" in await refusal(client, "add_observations", observations=[nobody])
+        assert [fact.claim for fact in await memory.semantic.facts()] == []
