@@ -108,7 +108,7 @@ clean: ## remove what was built and measured; the virtual environment stays
 define run-tests
 @rm -f .coverage .coverage.*
 $(BIN)/coverage run -m pytest -n $(JOBS) --dist worksteal -m "not alone and not nightly" --ignore=tests/gates --durations=5 --durations-min=3 tests
-$(BIN)/python -m pytest -n 2 --dist worksteal -m alone --durations=5 tests/faults
+$(BIN)/python -m pytest -n 3 --dist worksteal -m alone --durations=5 tests/faults
 @$(BIN)/coverage combine --quiet
 endef
 

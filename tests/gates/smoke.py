@@ -9,15 +9,29 @@ from pathlib import Path
 import agentmem
 from agentmem import AgentMemory
 
-EXTRAS = ("anthropic", "apscheduler", "neo4j", "onnxruntime", "openai", "psycopg", "redis", "tokenizers")
+EXTRAS = (
+    "anthropic",
+    "apscheduler",
+    "fastapi",
+    "mcp",
+    "neo4j",
+    "onnxruntime",
+    "openai",
+    "psycopg",
+    "redis",
+    "tokenizers",
+)
 
 
 def import_everything() -> None:
-    """Every module loads without any extra, because drivers and SDKs are imported where they are used."""
+    """Every module loads without any extra, because drivers and SDKs are imported where they are used.
+
+    All but those of the server, which nothing but `agentmem serve` and `agentmem mcp` imports.
+    """
     for extra in EXTRAS:
         assert importlib.util.find_spec(extra) is None, f"{extra} is installed: the environment is not empty"
     for module in pkgutil.walk_packages(agentmem.__path__, "agentmem."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and not module.name.startswith("agentmem.server."):
             importlib.import_module(module.name)
 
 

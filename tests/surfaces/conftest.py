@@ -99,8 +99,21 @@ async def open_client(memory: AsyncAgentMemory) -> AsyncIterator[Any]:
     await living
 
 
+@pytest.fixture(scope="session")
+def shared_app(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The routes, which take half a second to make. They ask the memory that is put into `app.state.memory`."""
+    from agentmem.server.app import build_app
+
+    return build_app(AsyncAgentMemory("ann", home=tmp_path_factory.mktemp("unused"), embedder="hash"))
+
+
 @pytest.fixture
-async def client(home: Path) -> AsyncIterator[Any]:
-    """A client of a server over an embedded memory of Ann's."""
-    async with open_client(AsyncAgentMemory("ann", home=home, embedder="hash")) as opened:
-        yield opened
+async def client(home: Path, shared_app: Any) -> AsyncIterator[Any]:
+    """A client of the routes over an embedded memory of Ann's."""
+    import httpx2 as httpx
+
+    async with AsyncAgentMemory("ann", home=home, embedder="hash") as memory:
+        shared_app.state.memory = memory
+        transport = httpx.ASGITransport(shared_app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:17890") as opened:
+            yield opened
