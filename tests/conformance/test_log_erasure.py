@@ -247,3 +247,10 @@ async def test_an_erased_user_can_begin_again(log: LogStore, scope: Scope) -> No
     await log.erase(scope, None, operation_id="e2", erased_at=START)
     assert (await log.head(scope))[:2] == (5, 2)
     assert await log.find(scope, Where()) == []
+
+
+async def test_an_erased_word_that_is_also_a_value_of_the_settings_is_no_leftover(log: LogStore, scope: Scope) -> None:
+    await write_records(log, scope, build_turn("a", "She writes to Oslo."))
+    await log.write_audit([audited(scope, config_snapshot={"audit_level": "writes"})])
+    scan = await log.erase(scope, [("Turn", "a")], operation_id="e", erased_at=START + timedelta(hours=1))
+    assert scan.leftovers == {}
