@@ -22,6 +22,7 @@ from agentmem.server.rest import (
     goals,
     health,
     knowledge,
+    mem0,
     moxxy,
     procedural,
     recall,
@@ -46,10 +47,11 @@ ROUTERS = (
 )
 
 
-def build_app(memory: AsyncAgentMemory, *, tools: Sequence[ModelTool] = CORE_TOOLS) -> FastAPI:
+def build_app(memory: AsyncAgentMemory, *, tools: Sequence[ModelTool] = CORE_TOOLS, with_mem0: bool = False) -> FastAPI:
     """The application over a memory, which it opens when it starts and closes in the end.
 
     Requests are about the memory's own user unless they name another one. `tools` are what MCP clients get.
+    `with_mem0` adds the routes of mem0's server under `/mem0`.
     """
     # no state per connection, so that any process can answer any request
     sessions = StreamableHTTPSessionManager(
@@ -76,6 +78,8 @@ def build_app(memory: AsyncAgentMemory, *, tools: Sequence[ModelTool] = CORE_TOO
     app.include_router(moxxy.router)
     for router in ROUTERS:
         app.include_router(router, prefix="/v1")
+    if with_mem0:
+        app.include_router(mem0.router, prefix="/mem0")
     app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions)))
     app.add_middleware(RequestGate, options=memory.settings.server)
     return app

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TOOLS_OPTION = click.option(
     "--tools",
-    type=click.Choice(["core", "chatgpt", "server-memory"]),
+    type=click.Choice(["core", "mnemex", "server-memory", "chatgpt", "all"]),
     default="core",
     show_default=True,
     help="The tools that MCP clients get.",
@@ -28,8 +28,9 @@ TOOLS_OPTION = click.option(
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="An address of this machine.")
 @click.option("--port", type=click.IntRange(0, 65535), default=17890, show_default=True, help="0 takes a free one.")
 @TOOLS_OPTION
+@click.option("--mem0", is_flag=True, help="Also answer the routes of mem0's server, under /mem0.")
 @memory_options(with_embedder=True)
-def serve_command(cli: CliContext, *, host: str, port: int, tools: str) -> None:
+def serve_command(cli: CliContext, *, host: str, port: int, tools: str, mem0: bool) -> None:
     """Serve the memory over HTTP until SIGTERM or Ctrl-C, to programs of this machine only: REST under /v1, MCP under
     /mcp.
 
@@ -55,7 +56,7 @@ def serve_command(cli: CliContext, *, host: str, port: int, tools: str) -> None:
     settings = cli.load_settings()
     memory = AsyncAgentMemory(cli.user, channel=cli.channel, settings=settings)
     config = uvicorn.Config(
-        build_app(memory, tools=TOOL_SETS[tools]),
+        build_app(memory, tools=TOOL_SETS[tools], with_mem0=mem0),
         host=host,
         port=port,
         log_config=None,
