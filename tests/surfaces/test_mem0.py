@@ -135,6 +135,16 @@ async def test_without_inference_each_message_is_kept_until_its_last_day(mem0: A
     assert PEANUTS in await list_texts(mem0)
 
 
+async def test_what_is_read_from_a_message_kept_word_for_word_is_no_second_memory(mem0: Any) -> None:
+    [kept] = await add(mem0, PEANUTS, infer=False)
+    await add(mem0, "I live in Paris.")  # reads both messages
+    claims = [fact["claim"] for fact in (await mem0.get("/v1/facts")).json()]
+    assert "The user is allergic to peanuts" in claims
+    assert await list_texts(mem0) == ["The user lives in Paris", PEANUTS]
+    assert (await mem0.delete(f"/mem0/v1/memories/{kept['id']}/")).status_code == 200
+    assert await list_texts(mem0) == await search_texts(mem0, "allergic") == ["The user lives in Paris"]
+
+
 async def test_pages_hold_each_memory_once_and_end(mem0: Any) -> None:
     await add(mem0, *(f"Memory {number}" for number in range(5)), infer=False)
     pages = []

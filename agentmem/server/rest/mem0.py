@@ -153,7 +153,9 @@ class Desk:
         turns = (await self.read_turns(status=("active",), conversation_id=selection.run_id)).values()
         used = {name for fact in facts for name in fact.source_turn_ids}
         messages = [turn for turn in turns if all_messages or (turn.id not in used and is_substantive(turn))]
-        records: list[MemoryRecord] = [*(fact for fact in facts if is_current(fact, now)), *messages]
+        echoes = set() if all_messages else shapes.find_echoes(facts)
+        current = [fact for fact in facts if is_current(fact, now) and fact.id not in echoes]
+        records: list[MemoryRecord] = [*current, *messages]
         return await self.select(sorted(records, key=lambda record: record.seq, reverse=True), selection)
 
     async def add(self, body: shapes.NewMemories) -> shapes.AddAnswer:
@@ -172,7 +174,9 @@ class Desk:
         )
         if body.infer is False:
             kept = [
-                await self.memory.learn_fact(turn.content, source="mem0", source_turn_ids=[turn.id], valid_to=ends)
+                await self.memory.learn_fact(
+                    turn.content, source=shapes.VERBATIM_SOURCE, source_turn_ids=[turn.id], valid_to=ends
+                )
                 for turn in turns
             ]
             return shapes.AddAnswer(results=await self._report(kept, turns), notices=body.list_notices())
@@ -220,12 +224,11 @@ class Desk:
         )
         scored = {item.record.id: item for item in bundle.items if isinstance(item.record, Fact | Turn)}
         records = [item.record for item in scored.values() if isinstance(item.record, Fact | Turn)]
-        shown = {name for each in records if isinstance(each, Fact) for name in each.source_turn_ids}
-        if any(isinstance(record, Turn) for record in records):
-            now = self.memory.engine.clock.now()
-            gone = (fact for fact in await self.read_facts() if not is_current(fact, now))
-            shown |= {name for fact in gone for name in fact.source_turn_ids}
-        chosen = await self.select([each for each in records if each.id not in shown], selection)
+        facts, now = await self.read_facts(), self.memory.engine.clock.now()
+        gone = [fact for fact in facts if not is_current(fact, now)]
+        left_out = shapes.find_echoes(facts) | {name for fact in gone for name in fact.source_turn_ids}
+        left_out |= {name for each in records if isinstance(each, Fact) for name in each.source_turn_ids}
+        chosen = await self.select([each for each in records if each.id not in left_out], selection)
         chosen = [each for each in chosen if body.threshold is None or scored[each.id].score >= body.threshold]
         chosen = chosen[: body.top_k]
         results = [

@@ -20,6 +20,7 @@ MemoryRecord = Fact | Turn
 IDENTIFIERS = ("user_id", "agent_id", "run_id")
 ANYTHING = "*"  # in a filter: whatever the value is
 MAX_FILTER_TEXT = 2000  # characters of filters in a URL
+VERBATIM_SOURCE = "mem0"  # of facts that are messages, word for word
 REPLACEMENT_SOURCE = "mem0:"  # before the id of the turn, in the source of the fact that took the turn's place
 
 
@@ -316,6 +317,16 @@ def describe_memory(record: MemoryRecord, memory_id: str, message: Turn | None) 
         updated_at=record.recorded_at,
         expiration_date=None if ends is None else (ends - timedelta(microseconds=1)).date(),
     )
+
+
+def find_echoes(facts: Sequence[Fact]) -> set[str]:
+    """Ids of facts that were read from nothing but messages that are kept word for word: no memories of their own."""
+    verbatim = {name for fact in facts if fact.source == VERBATIM_SOURCE for name in fact.source_turn_ids}
+    return {
+        fact.id
+        for fact in facts
+        if fact.source != VERBATIM_SOURCE and fact.source_turn_ids and verbatim.issuperset(fact.source_turn_ids)
+    }
 
 
 def describe_entity(kind: str, name: str, records: Sequence[MemoryRecord]) -> Mem0Entity:
