@@ -33,6 +33,7 @@ _HOMES = {
     "goals": "goals",
     "import": "transfer",
     "jobs": "jobs",
+    "keys": "keys",
     "mcp": "serve",
     "migrate": "admin",
     "procedures": "procedures",

@@ -40,8 +40,8 @@ class Change:
 
     @property
     def actor(self) -> str:
-        """Who writes: the agent, else the user."""
-        return self.scope.agent_id or "user"
+        """Who writes; see `Scope.actor`."""
+        return self.scope.actor
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Scope:
     """Whose memory is meant and from where it is seen.
 
     `channel` is where writes go. Reads cover the active channel, the agent's own, `_swarm` and `_global`, or exactly
-    `channels` when that list is given.
+    `channels` when that list is given. `key_id` is the key by which a server let the caller in.
     """
 
     user_id: str
@@ -62,6 +62,7 @@ class Scope:
     conversation_id: str | None = None
     session_id: str | None = None
     channels: tuple[str, ...] | None = None
+    key_id: str | None = None
 
     def __post_init__(self) -> None:
         check_identifier(self.user_id, "user_id")
@@ -75,6 +76,11 @@ class Scope:
             raise InvalidRecord(f"agent_id must have at most {MAX_AGENT_CHARS} characters", field="agent_id")
         if is_self_channel(self.channel) and (self.agent_id is None or self.channel != self_channel(self.agent_id)):
             raise ScopeError(f"channel {self.channel!r} is private to its agent; give its agent_id")
+
+    @property
+    def actor(self) -> str:
+        """Who asks: the id of a key, else the agent, else `user`."""
+        return self.key_id or self.agent_id or "user"
 
     def readable_channels(self) -> tuple[str, ...]:
         """The channels a read covers, each once, the active one first."""

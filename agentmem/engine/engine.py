@@ -29,6 +29,7 @@ from agentmem.models.protocols import Embedder, Reranker, RerankerOptions
 from agentmem.models.registry import LLMRegistry, open_embedder, open_reranker
 from agentmem.settings.settings import Settings
 from agentmem.stores.admin import StoreAdmin
+from agentmem.stores.api_keys import ApiKeyStore
 from agentmem.stores.job_queue import JobQueue
 from agentmem.stores.protocols import GraphStore, LogStore, SessionStore
 from agentmem.stores.registry import OpenIndex, open_stores
@@ -59,6 +60,7 @@ class Engine:
     open_vector_index: OpenIndex
     admin: StoreAdmin
     job_queue: JobQueue
+    api_keys: ApiKeyStore
     notices: list[str] = field(default_factory=list)
     receipts: OrderedDict[str, Any] = field(default_factory=OrderedDict)
     erasure_counts: Counter[str] = field(default_factory=Counter)  # by user, those of this process
@@ -412,7 +414,6 @@ async def open_engine(settings: Settings) -> Engine:
     stack = await open_stores(settings, clock)
     try:
         log, replica = stack.log, stack.replicated_graph
-        meta = await log.meta()
         opening = await log.increment_openings()
         llms = LLMRegistry(settings)
         engine = Engine(
@@ -425,12 +426,13 @@ async def open_engine(settings: Settings) -> Engine:
             session=stack.session,
             vector_projections=[],
             auditor=Auditor(settings),
-            store_id=meta["store_id"],
+            store_id=(await log.meta())["store_id"],
             llms=llms,
             reranker=_open_reranker(settings, llms),
             open_vector_index=stack.open_index,
             admin=stack.admin,
             job_queue=stack.job_queue,
+            api_keys=stack.api_keys,
         )
         for embedder in await open_recorded_embedders(settings, log, engine.notices):
             await add_projection(engine, embedder)

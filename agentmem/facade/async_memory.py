@@ -128,14 +128,19 @@ class AsyncAgentMemory:
         conversation_id: str | None = None,
         agent_id: str | None = None,
         session_id: str | None = None,
+        key_id: str | None = None,
     ) -> AsyncAgentMemory:
-        """Another view that shares what is open: another user, channel, conversation, agent or session."""
+        """Another view that shares what is open: another user, channel, conversation, agent or session.
+
+        `key_id` is the key by which a server let the caller in; the journal and audit rows name it as the actor.
+        """
         asked: dict[str, Any] = {
             "user_id": user_id,
             "channel": channel,
             "conversation_id": conversation_id,
             "agent_id": agent_id,
             "session_id": session_id,
+            "key_id": key_id,
         }
         other = AsyncAgentMemory.__new__(AsyncAgentMemory)
         other.scope = replace(self.scope, **{name: value for name, value in asked.items() if value is not None})

@@ -119,11 +119,17 @@ class AgentMemory(SyncFacade[AsyncAgentMemory]):
         conversation_id: str | None = None,
         agent_id: str | None = None,
         session_id: str | None = None,
+        key_id: str | None = None,
     ) -> AgentMemory:
-        """Another view that shares what is open: another user, channel, conversation, agent or session."""
+        """Another view that shares what is open; see `AsyncAgentMemory.scoped`."""
         other = AgentMemory.__new__(AgentMemory)
         other._inner = self._inner.scoped(
-            user_id=user_id, channel=channel, conversation_id=conversation_id, agent_id=agent_id, session_id=session_id
+            user_id=user_id,
+            channel=channel,
+            conversation_id=conversation_id,
+            agent_id=agent_id,
+            session_id=session_id,
+            key_id=key_id,
         )
         other._context = other._inner._context
         return other

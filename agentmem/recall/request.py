@@ -99,10 +99,15 @@ def _check_query(text: object) -> None:
 
 @dataclass
 class RateLimiter:
-    """A token bucket per user: `rate` recalls a second in the long run (0: any number), up to `burst` at once."""
+    """A token bucket per user: `rate` recalls a second in the long run (0: any number), up to `burst` at once.
+
+    `verb` and `setting` are for its message, where it counts something else.
+    """
 
     rate: float
     burst: int
+    verb: str = "recalls"
+    setting: str = "recall_rate"
     # a recall costs 1 / rate seconds, a burst ahead
     _theoretical_arrivals: dict[str, float] = field(default_factory=dict)
 
@@ -116,8 +121,8 @@ class RateLimiter:
         if spent > now:
             self._theoretical_arrivals[user_id] = spent - each
             raise RateLimited(
-                f"{user_id} recalls more than {self.rate:g} times a second; again in {spent - now:.2f} s, "
-                "or set recall_rate",
+                f"{user_id} {self.verb} more than {self.rate:g} times a second; again in {spent - now:.2f} s, "
+                f"or set {self.setting}",
                 retry_after=spent - now,
             )
         self._theoretical_arrivals[user_id] = spent

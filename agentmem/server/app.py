@@ -7,12 +7,15 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
 from agentmem import __version__
 from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.server.auth import Authenticator
+from agentmem.server.callers import ApiKeyVerifier, CallerFinder, CredentialVerifier
 from agentmem.server.errors import add_error_handlers, document_errors
-from agentmem.server.limits import RequestGate
+from agentmem.server.limits import LOOPBACK_NAMES, RequestGate, is_loopback
 from agentmem.server.mcp.core_tools import CORE_TOOLS
 from agentmem.server.mcp.http import open_request_view
 from agentmem.server.mcp.server import build_mcp_server
@@ -21,6 +24,7 @@ from agentmem.server.rest import (
     facts,
     goals,
     health,
+    keys,
     knowledge,
     mem0,
     moxxy,
@@ -32,6 +36,7 @@ from agentmem.server.rest import (
     upkeep,
     working,
 )
+from agentmem.settings.sections import ServerOptions
 
 ROUTERS = (
     turns.router,
@@ -44,14 +49,23 @@ ROUTERS = (
     working.router,
     records.router,
     upkeep.router,
+    keys.router,
 )
 
 
-def build_app(memory: AsyncAgentMemory, *, tools: Sequence[ModelTool] = CORE_TOOLS, with_mem0: bool = False) -> FastAPI:
+def build_app(
+    memory: AsyncAgentMemory,
+    *,
+    tools: Sequence[ModelTool] = CORE_TOOLS,
+    with_mem0: bool = False,
+    host: str = "127.0.0.1",
+    verifiers: Sequence[CredentialVerifier] = (),
+) -> FastAPI:
     """The application over a memory, which it opens when it starts and closes in the end.
 
-    Requests are about the memory's own user unless they name another one. `tools` are what MCP clients get.
-    `with_mem0` adds the routes of mem0's server under `/mem0`.
+    Without keys, requests are about the memory's own user unless they name another one. `tools` are what MCP clients
+    get. `with_mem0` adds the routes of mem0's server under `/mem0`. `host` is where it will listen: on loopback it is
+    open until the first key. `verifiers` know other credentials than the store's keys.
     """
     # no state per connection, so that any process can answer any request
     sessions = StreamableHTTPSessionManager(
@@ -81,5 +95,27 @@ def build_app(memory: AsyncAgentMemory, *, tools: Sequence[ModelTool] = CORE_TOO
     if with_mem0:
         app.include_router(mem0.router, prefix="/mem0")
     app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions)))
-    app.add_middleware(RequestGate, options=memory.settings.server)
+    _add_gates(app, host, (*verifiers, *_open_token_verifiers(memory.settings.server)))
     return app
+
+
+def _open_token_verifiers(options: ServerOptions) -> tuple[CredentialVerifier, ...]:
+    if options.jwt_keys is None:
+        return ()
+    from agentmem.server.tokens import JwtVerifier  # loads cryptography
+
+    return (JwtVerifier(options),)
+
+
+def _add_gates(app: FastAPI, host: str, verifiers: tuple[CredentialVerifier, ...]) -> None:
+    """What a request passes before its route, the last one here first."""
+    options = app.state.memory.settings.server
+    keys = ApiKeyVerifier(lambda: app.state.memory.engine)
+    finder = CallerFinder(keys, others=verifiers, is_loopback=is_loopback(host))
+    app.add_middleware(Authenticator, finder=finder, requests_per_minute=options.requests_per_minute)
+    if options.origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=options.origins, allow_methods=["*"], allow_headers=["*"], max_age=600
+        )
+    own = f"[{host}]" if ":" in host else host
+    app.add_middleware(RequestGate, options=options, hosts={*LOOPBACK_NAMES, own, *options.hosts})

@@ -1,4 +1,4 @@
-"""Who asks: the caller of a request, what he may do, and the view of the memory that he gets."""
+"""Lets requests in: the caller of each, what he may do, and the view of the memory that he gets."""
 
 from __future__ import annotations
 
@@ -6,12 +6,61 @@ from typing import Annotated
 
 from fastapi import Depends, Query, Request
 from pydantic import BaseModel, Field
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from agentmem.core.api_keys import ALL_USERS, Permission
+from agentmem.errors import AgentMemError, InvalidRecord
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.server.errors import RequestError
-from agentmem.server.permissions import Caller, Permission
+from agentmem.recall.request import RateLimiter
+from agentmem.server.callers import Caller, CallerFinder
+from agentmem.server.errors import RequestError, build_error_response, build_problem_response
 
 USER_HEADER = "X-Agentmem-User"
+OPEN_PATHS = frozenset({"/health", "/ready"})
+OPERATOR_PATHS = frozenset({"/metrics", "/openapi.json", "/docs"})  # open on loopback; elsewhere for `admin`
+_SCHEMES = ("bearer", "token")
+
+
+class Authenticator:
+    """ASGI middleware: who has no valid key gets 401 before a byte of the body is read, who asks too often 429."""
+
+    def __init__(self, app: ASGIApp, finder: CallerFinder, requests_per_minute: int) -> None:
+        self.app = app
+        self._finder = finder
+        self._limiter = RateLimiter(requests_per_minute / 60, requests_per_minute, "asks", "server.requests_per_minute")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through with its caller in `state`, or answer it with 401, 403, 429 or 503."""
+        path = scope.get("path", "")
+        is_open = path in OPEN_PATHS or (self._finder.is_loopback and path in OPERATOR_PATHS)
+        if scope["type"] != "http" or is_open:
+            await self.app(scope, receive, send)
+            return
+        try:
+            caller = await self._finder.find(_read_credential(Headers(scope=scope)))
+            if caller is not None and caller.key_id is not None:
+                self._limiter.acquire(caller.key_id)
+        except AgentMemError as error:
+            await build_error_response(error)(scope, receive, send)
+            return
+        if caller is None:
+            challenge = {"WWW-Authenticate": "Bearer"}
+            detail = "Send a valid key as Authorization: Bearer KEY; make one with: agentmem keys create"
+            await build_problem_response(401, detail, headers=challenge)(scope, receive, send)
+        elif path in OPERATOR_PATHS and "admin" not in caller.permissions:
+            await build_problem_response(403, _missing_permission("admin"))(scope, receive, send)
+        else:
+            scope.setdefault("state", {})["caller"] = caller
+            await self.app(scope, receive, send)
+
+
+def _read_credential(headers: Headers) -> str | None:
+    """The key of a request; None without one."""
+    scheme, _, credential = headers.get("authorization", "").partition(" ")
+    if scheme.lower() in _SCHEMES and credential.strip():
+        return credential.strip()
+    return headers.get("x-api-key") or None
 
 
 class ViewFields(BaseModel):
@@ -47,17 +96,32 @@ class RequirePermission:
 def find_caller(request: Request, permission: Permission) -> Caller:
     """The caller of a request, who must have a permission; RequestError 403 otherwise.
 
-    Without keys everybody who reaches the server may do everything, for the server's user or the one that is named.
+    Who has a key for all users names the user in a header. Without keys everybody may do everything, for the server's
+    user or the one that is named.
     """
-    caller = Caller(request.headers.get(USER_HEADER) or request.app.state.default_user)
+    caller: Caller = request.state.caller
     if permission not in caller.permissions:
-        raise RequestError(403, f"This key has no permission to {permission}.")
+        raise RequestError(403, _missing_permission(permission))
+    named = request.headers.get(USER_HEADER)
+    if caller.user_id is None:
+        default = request.app.state.default_user if caller.key_id is None else None
+        return replace_user(caller, named or default)
+    if named not in (None, caller.user_id):
+        raise RequestError(403, f"This key is for one user alone; leave out {USER_HEADER}.")
     return caller
+
+
+def replace_user(caller: Caller, user_id: str | None) -> Caller:
+    """The caller of another user's memory. Raises InvalidRecord for the name that stands for all."""
+    if user_id == ALL_USERS:
+        raise InvalidRecord(f"{USER_HEADER} must name one user, not {ALL_USERS}", field=USER_HEADER)
+    return Caller(user_id, caller.permissions, caller.channel, caller.agent_id, caller.key_id)
 
 
 Reader = Annotated[Caller, Depends(RequirePermission("read"))]
 Writer = Annotated[Caller, Depends(RequirePermission("write"))]
 Eraser = Annotated[Caller, Depends(RequirePermission("erase"))]
+Admin = Annotated[Caller, Depends(RequirePermission("admin"))]
 ViewQuery = Annotated[ViewFields, Depends(read_view_query)]
 
 
@@ -67,12 +131,21 @@ def require_erase_permission(caller: Caller, hard: bool) -> None:
         raise RequestError(403, "This key has no permission to erase; leave out hard=true to forget softly.")
 
 
-def open_view(request: Request, caller: Caller, fields: ViewFields) -> AsyncAgentMemory:
-    """The caller's view of the open memory. Raises RequestError 403 where the key has another channel or agent."""
-    for name in ("channel", "agent_id"):
-        own, asked = getattr(caller, name), getattr(fields, name)
+def check_limits(caller: Caller, *, channel: str | None, agent_id: str | None) -> None:
+    """Raise RequestError 403 where a request is about another channel or agent than the key's only one."""
+    for name, own, asked in (("channel", caller.channel, channel), ("agent", caller.agent_id, agent_id)):
         if own is not None and asked not in (None, own):
-            raise RequestError(403, f"This key is for the {name} {own!r} alone.")
+            raise RequestError(403, f"This key is for one {name} alone.")
+
+
+def open_view(request: Request, caller: Caller, fields: ViewFields) -> AsyncAgentMemory:
+    """The caller's view of the open memory.
+
+    Raises RequestError 403 where the key has another channel or agent, InvalidRecord where no user is named.
+    """
+    if caller.user_id is None:
+        raise InvalidRecord(f"name the user in {USER_HEADER}: this key is for all users", field=USER_HEADER)
+    check_limits(caller, channel=fields.channel, agent_id=fields.agent_id)
     memory: AsyncAgentMemory = request.app.state.memory
     return memory.scoped(
         user_id=caller.user_id,
@@ -80,4 +153,9 @@ def open_view(request: Request, caller: Caller, fields: ViewFields) -> AsyncAgen
         agent_id=caller.agent_id or fields.agent_id,
         conversation_id=fields.conversation_id,
         session_id=fields.session_id,
+        key_id=caller.key_id,
     )
+
+
+def _missing_permission(permission: Permission) -> str:
+    return f"This key has no permission to {permission}."

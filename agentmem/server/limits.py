@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections.abc import Collection, Mapping
 
 from starlette.datastructures import Headers
@@ -28,12 +29,10 @@ class RequestGate:
         app: ASGIApp,
         options: ServerOptions,
         hosts: Collection[str] = LOOPBACK_NAMES,
-        origins: Collection[str] = (),
     ) -> None:
         self.app = app
         self.options = options
         self.hosts = hosts
-        self.origins = origins
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,7 +57,7 @@ class RequestGate:
         if _host_name(headers.get("host", "")) not in self.hosts:
             return 421, "This server does not answer to this host name."
         origin = headers.get("origin")
-        if origin is not None and origin not in self.origins:
+        if origin is not None and origin not in self.options.origins:
             return 403, "Web pages of this origin may not ask this server."
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit():
@@ -119,6 +118,14 @@ class _LimitedBody:
         if self._received > self._options.body_bytes:
             raise HTTPException(413, self._size_text)
         return message
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address of this machine is reached by its own programs alone."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _host_name(host: str) -> str:

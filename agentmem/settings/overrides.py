@@ -126,7 +126,14 @@ class ServerOverrides(TypedDict, total=False):
     request_seconds: float
     body_seconds: float
     concurrency: int
+    requests_per_minute: int
     drain_seconds: int
+    hosts: tuple[str, ...]
+    origins: tuple[str, ...]
+    jwt_keys: str | None
+    jwt_issuer: str | None
+    jwt_audience: str | None
+    jwt_user_claim: str
 
 
 class SettingsOverrides(TypedDict, total=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -190,15 +190,35 @@ class WorkerOptions(_Section):
 
 
 class ServerOptions(_Section):
-    """What `agentmem serve` takes on: the largest body, how long a request and its body may take, how many requests
-    there may be at once, and how long those under way may go on when the server is told to end.
+    """What `agentmem serve` takes on, and from whom.
+
+    The largest body, how long a request and its body may take, how many requests there may be at once and of one key in
+    a minute, and how long those under way may go on when the server is told to end; by which host names the server is
+    reached, and web pages of which origins may ask it; whose tokens it takes beside its own keys.
     """
 
     body_bytes: int = Field(default=1 << 20, ge=1_000)
     request_seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False)
     body_seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False)
     concurrency: int = Field(default=100, ge=1)
+    requests_per_minute: int = Field(default=600, ge=1)
     drain_seconds: int = Field(default=10, ge=0)
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    jwt_keys: str | None = None
+    jwt_issuer: str | None = None
+    jwt_audience: str | None = None
+    jwt_user_claim: str = Field(default="sub", min_length=1)
+
+    @model_validator(mode="after")
+    def _check_tokens(self) -> Self:
+        """A token is worth nothing without its issuer and the audience it was made for, nor over an open line."""
+        if self.jwt_keys is not None:
+            if not self.jwt_issuer or not self.jwt_audience:
+                raise ValueError("jwt_keys needs jwt_issuer and jwt_audience")
+            if self.jwt_keys.startswith("http://") and not is_loopback(self.jwt_keys):
+                raise ValueError("jwt_keys must be https://, or a file")
+        return self
 
 
 class LifecycleSettings(_Section):

@@ -10,6 +10,7 @@ from functools import partial
 from agentmem.core.clock import Clock
 from agentmem.settings.settings import Settings
 from agentmem.stores.admin import StoreAdmin
+from agentmem.stores.api_keys import ApiKeyStore
 from agentmem.stores.job_queue import JobQueue
 from agentmem.stores.protocols import GraphNodeVectors, GraphStore, LogStore, ReplicatedGraph, SessionStore, VectorIndex
 from agentmem.stores.write_plan import VectorSource
@@ -31,6 +32,7 @@ class Stores:
     session: SessionStore
     admin: StoreAdmin
     job_queue: JobQueue
+    api_keys: ApiKeyStore
     open_index: OpenIndex
     set_vector_source: Callable[[VectorSource], None]
     graph_node_vectors: GraphNodeVectors | None = None
@@ -53,6 +55,7 @@ async def open_stores(settings: Settings, clock: Clock) -> Stores:
                 session,
                 upkeep,
                 sqlite.open_job_queue(log.database),
+                sqlite.open_api_keys(log.database),
                 partial(sqlite.open_vectors, log.database),
                 log.set_vector_source,
             )
@@ -80,6 +83,7 @@ async def _open_servers(settings: Settings, clock: Clock, session: SessionStore,
         session,
         upkeep,
         postgres.open_job_queue(log.database),
+        postgres.open_api_keys(log.database),
         partial(postgres.open_vectors, log.database),
         log.set_vector_source,
         vectors,

@@ -214,6 +214,8 @@ def same(stated: Any, default: Any) -> bool:
     """Whether a value of the page is this default. True is not 1 here, and `~` is the user's folder."""
     if isinstance(default, Path):
         return isinstance(stated, str) and Path(stated).expanduser() == default
+    if isinstance(default, tuple):  # JSON has lists alone
+        return stated == list(default)
     return stated == default and isinstance(stated, bool) == isinstance(default, bool)
 
 

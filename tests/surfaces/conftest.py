@@ -76,13 +76,13 @@ def demo(home: Path) -> Cli:
 
 
 @asynccontextmanager
-async def open_client(memory: AsyncAgentMemory) -> AsyncIterator[Any]:
-    """A client of a server over a memory, which it opens and closes."""
+async def open_client(memory: AsyncAgentMemory, **options: Any) -> AsyncIterator[Any]:
+    """A client of a server over a memory, which it opens and closes; `options` are those of `build_app`."""
     import httpx2 as httpx
 
     from agentmem.server.app import build_app
 
-    app = build_app(memory)
+    app = build_app(memory, **options)
     started, done = asyncio.Event(), asyncio.Event()
 
     async def live() -> None:  # in one task, as its task groups ask for

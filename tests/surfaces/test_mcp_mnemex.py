@@ -280,9 +280,16 @@ async def test_clusters_are_shown_related_and_merged(memory: AsyncAgentMemory, c
     edges = (await call(client, "read_graph"))["relations"]
     assert sorted(edge["id"] for edge in edges) == sorted(linked["relation_ids"])
     assert {edge["from_memory_id"] for edge in edges} == {ids[0]}
+    tea = await save(client, "Mira drinks tea")
+    said = {"from_memory_id": ids[1], "to_memory_id": tea, "relation_type": "contradicts"}
+    await call(client, "create_relation", **said, strength=0.5, metadata={"since": 2026})
     merged = await call(client, "consolidate_memories", cluster_id=cluster["id"], mode="apply")
     assert merged["clusters_consolidated"] == 1
-    assert [fact.id for fact in await memory.semantic.facts()] == [ids[0]]
+    assert {fact.id for fact in await memory.semantic.facts()} == {ids[0], tea}
+    (moved,) = (await call(client, "read_graph"))["relations"]
+    assert merged["clusters"][0]["relation_ids"] == [moved["id"]]
+    said = {**said, "from_memory_id": ids[0], "strength": 0.5, "metadata": {"since": 2026}}
+    assert moved == {**said, "id": moved["id"]}
     assert "cluster_memories" in await refusal(client, "consolidate_memories", cluster_id=cluster["id"])
     for both in ({}, {"cluster_id": "x", "auto_detect": True}):
         assert "either cluster_id" in await refusal(client, "consolidate_memories", **both)

@@ -190,6 +190,8 @@ async def test_only_what_is_named_is_deleted(mem0: Any) -> None:
     sent = "{'run_id': 'a', 'n': 1}"  # as mem0's client writes a dict into a URL
     assert (await mem0.delete(memories, params={"filters": sent})).json() == {"message": "2 records are deleted."}
     assert await list_texts(mem0) == ["Three", "Two"]
+    assert (await mem0.delete("/mem0/v2/entities/user/*/")).status_code == 404
+    assert (await mem0.delete("/mem0/v2/entities/run/*/")).json() == {"message": "0 records are deleted."}
     await mem0.delete(memories, params={"run_id": "a"})
     assert await list_texts(mem0) == ["Three"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import signal
 from typing import TYPE_CHECKING
 
@@ -31,22 +30,25 @@ TOOLS_OPTION = click.option(
 @click.option("--mem0", is_flag=True, help="Also answer the routes of mem0's server, under /mem0.")
 @memory_options(with_embedder=True)
 def serve_command(cli: CliContext, *, host: str, port: int, tools: str, mem0: bool) -> None:
-    """Serve the memory over HTTP until SIGTERM or Ctrl-C, to programs of this machine only: REST under /v1, MCP under
-    /mcp.
+    """Serve the memory over HTTP until SIGTERM or Ctrl-C: REST under /v1, MCP under /mcp.
 
-    Requests are about --user unless their header X-Agentmem-User names another one.
+    Until the first key is made, programs of this machine only are answered, and requests are about --user unless their
+    header X-Agentmem-User names another one. From then on each needs a key: see `agentmem keys`. Another --host than
+    loopback needs a key, and the host names by which it is reached in server.hosts.
 
     \b
     Examples:
       agentmem serve
+      agentmem keys create --user alice
+      agentmem serve --host 0.0.0.0
       curl -s localhost:17890/v1/turns -H 'Content-Type: application/json' \\
         -d '{"content": "I am allergic to peanuts."}'
     """
-    _require_loopback(host)
     try:
         import uvicorn
 
         from agentmem.server.app import build_app
+        from agentmem.server.limits import is_loopback
         from agentmem.server.mcp.server import TOOL_SETS
     except ImportError as error:
         raise ConfigError("serve needs the extra `server`: pip install 'agentmem-graph[server]'") from error
@@ -54,9 +56,15 @@ def serve_command(cli: CliContext, *, host: str, port: int, tools: str, mem0: bo
 
     configure_logging()
     settings = cli.load_settings()
+    asks_for_tokens = settings.server.jwt_keys is not None
+    if not (is_loopback(host) or asks_for_tokens) and not cli.run(lambda memory: memory.engine.api_keys.were_made()):
+        raise ConfigError(
+            f"--host {host}: without keys the server answers on loopback only, such as 127.0.0.1; "
+            "make one with: agentmem keys create"
+        )
     memory = AsyncAgentMemory(cli.user, channel=cli.channel, settings=settings)
     config = uvicorn.Config(
-        build_app(memory, tools=TOOL_SETS[tools], with_mem0=mem0),
+        build_app(memory, tools=TOOL_SETS[tools], with_mem0=mem0, host=host),
         host=host,
         port=port,
         log_config=None,
@@ -96,15 +104,6 @@ def mcp_command(cli: CliContext, *, tools: str) -> None:
     configure_logging()
     memory = AsyncAgentMemory(cli.user, channel=cli.channel, settings=cli.load_settings())
     asyncio.run(serve_stdio(memory, TOOL_SETS[tools]))
-
-
-def _require_loopback(host: str) -> None:
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        raise ConfigError(f"--host {host}: without keys the server answers on loopback only, such as 127.0.0.1")
 
 
 def _format_address(listening: socket.socket) -> str:

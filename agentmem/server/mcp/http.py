@@ -7,11 +7,12 @@ from typing import Any
 from mcp.server.context import ServerRequestContext
 from starlette.requests import Request
 
+from agentmem.core.api_keys import Permission
+from agentmem.errors import AgentMemError
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.auth import ViewFields, find_caller, open_view
 from agentmem.server.errors import RequestError
 from agentmem.server.mcp.tools import ToolFailure
-from agentmem.server.permissions import Permission
 
 
 def open_request_view(context: ServerRequestContext[Any], permission: Permission) -> AsyncAgentMemory:
@@ -19,5 +20,5 @@ def open_request_view(context: ServerRequestContext[Any], permission: Permission
     assert isinstance(context.request, Request)
     try:
         return open_view(context.request, find_caller(context.request, permission), ViewFields())
-    except RequestError as error:
+    except (RequestError, AgentMemError) as error:
         raise ToolFailure(str(error)) from None

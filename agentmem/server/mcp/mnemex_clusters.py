@@ -11,7 +11,7 @@ from agentmem.core.records import Edge
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.memory.semantic.merge_facts import MERGE, Cluster
 from agentmem.server.mcp.core_tools import Arguments
-from agentmem.server.mcp.mnemex_graph import relate_memories
+from agentmem.server.mcp.mnemex_graph import move_relations, relate_memories
 from agentmem.server.mcp.mnemex_records import Answer, check_at_least, shorten_text
 from agentmem.server.mcp.tools import ModelTool, ToolFailure
 
@@ -150,6 +150,7 @@ async def _consolidate(memory: AsyncAgentMemory, cluster: Cluster, mode: str) ->
     edges = list[Edge]()
     if mode == "apply":
         keep = await memory.curation.merge(cluster)
+        edges = await move_relations(memory, keep, [fact for fact in cluster.facts if fact.id != keep.id])
     elif mode == "link":
         edges = [await relate_memories(memory, (keep, other), LINK_TYPE, cluster.cohesion) for other in others]
     return ConsolidatedCluster(

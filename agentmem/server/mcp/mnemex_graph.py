@@ -180,6 +180,18 @@ async def relate_memories(
     return await own.semantic.relate(first.id, relation_type, second.id, said, confidence=strength, fact_id=source.id)
 
 
+async def move_relations(memory: AsyncAgentMemory, keep: Fact, others: Sequence[Fact]) -> list[Edge]:
+    """Relate a memory to what those that became it by merging were related to; [] where they were to nothing."""
+    gone, moved = {fact.id for fact in others}, list[Edge]()
+    for edge in await _read_relations(memory, others):
+        ends, _ = await find_memories(memory, [keep.id if name in gone else name for name in _ends(edge)])
+        if len(ends) == 2:  # none of a memory to itself, or to what is gone
+            (entry,) = _show_relations([edge])
+            pair = ends[0], ends[1]
+            moved.append(await relate_memories(memory, pair, entry.relation_type, entry.strength, entry.metadata))
+    return moved
+
+
 def _stand_in(memory_id: str) -> str:
     """The name of the entity that stands for a memory."""
     return f"{MEMORY_TYPE} {memory_id}"

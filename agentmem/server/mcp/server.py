@@ -13,6 +13,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from agentmem import __version__
+from agentmem.core.api_keys import Permission
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.mcp.chatgpt_tools import CHATGPT_TOOLS
@@ -22,7 +23,6 @@ from agentmem.server.mcp.mnemex_tools import MNEMEX_TOOLS
 from agentmem.server.mcp.prompts import get_prompt, list_prompts
 from agentmem.server.mcp.resources import RESOURCES, TEMPLATES, read_resource
 from agentmem.server.mcp.tools import ModelTool, ToolFailure
-from agentmem.server.permissions import Permission
 
 # where two sets have a tool of the same name, "all" has that of the set listed last here
 ALL_TOOLS = tuple({tool.name: tool for tool in (*GRAPH_TOOLS, *MNEMEX_TOOLS, *CHATGPT_TOOLS, *CORE_TOOLS)}.values())

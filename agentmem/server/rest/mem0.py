@@ -49,7 +49,8 @@ def choose_user(request: Request, caller: Reader, user_id: str | None) -> Reader
     if user_id in (None, caller.user_id):
         return caller
     key = getattr(request.state, "caller", None)
-    if "admin" not in caller.permissions or getattr(key, "user_id", None) is not None:
+    is_free = "admin" in caller.permissions and getattr(key, "user_id", None) is None
+    if not is_free or user_id == shapes.ANYTHING:  # which is no user's name
         raise RequestError(404, NOT_FOUND_DETAIL)
     check_identifier(user_id, "user_id")
     return replace(caller, user_id=user_id)
@@ -489,10 +490,13 @@ async def delete_entity(
     request: Request, caller: Writer, entity_type: EntityType, entity_id: str
 ) -> shapes.MessageAnswer:
     """Forget softly all memories of a user with his agents, of an agent, or of a run."""
-    if entity_type == "app":
-        selection = Selection(metadata={"app_id": entity_id})
-    else:
-        selection = shapes.select_memories({f"{entity_type}_id": entity_id})
+    selections = {
+        "user": Selection(user_id=entity_id),
+        "agent": Selection(agent_id=entity_id),
+        "run": Selection(run_id=entity_id),
+        "app": Selection(metadata={"app_id": entity_id}),
+    }
+    selection = selections[entity_type]
     acting = choose_user(request, caller, selection.user_id)
     if entity_type == "agent":
         desks = [open_desk(request, acting, selection)]

@@ -13,7 +13,7 @@ from agentmem.core.scope import self_channel
 from agentmem.errors import NotFound
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.auth import Reader, ViewFields, Writer, open_view
-from agentmem.server.permissions import Caller
+from agentmem.server.callers import Caller
 
 router = APIRouter(prefix="/api/agents/{name}", tags=["moxxy"])
 

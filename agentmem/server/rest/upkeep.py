@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from agentmem.admin.doctor import read_stats
 from agentmem.core.jsonable import to_jsonable
-from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
+from agentmem.server.auth import Admin, Reader, ViewFields, ViewQuery, Writer, open_view
 from agentmem.server.rest.fields import IdempotencyKey, Moment
 
 router = APIRouter(tags=["upkeep"])
@@ -37,7 +37,7 @@ class UsageAnswer(BaseModel):
 
 
 @router.post("/jobs/run")
-async def run_jobs(request: Request, caller: Writer, body: JobRun) -> list[dict[str, Any]]:
+async def run_jobs(request: Request, caller: Admin, body: JobRun) -> list[dict[str, Any]]:
     """Run background jobs for this user now; a report of each."""
     memory = open_view(request, caller, body)
     reports = await memory.consolidate(body.job, body.dry_run, retry_parked=body.retry_parked)

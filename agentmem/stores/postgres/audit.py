@@ -64,6 +64,7 @@ def _values(entry: AuditEntry, now: datetime) -> dict[str, Any]:
     values |= {name: getattr(scope, name, None) for name in ("session_id", "agent_id")}
     conversation = getattr(scope, "conversation_id", None)
     return values | {
+        "actor": getattr(scope, "key_id", None),
         "timestamp": now,
         "user_id": user_id,
         "conversation": conversation,

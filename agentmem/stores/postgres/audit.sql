@@ -4,11 +4,11 @@
 INSERT INTO memory_audit_log (timestamp, operation, memory_type, user_id, session_id, conversation_id, conversation,
     agent_id, operation_id, source_channel, target_channels, query_text, result_count, latency_ms, success, error_message,
     promoted_from_channel, promotion_confidence, promotion_access_count, promotion_conversation_count, config_snapshot,
-    metadata)
+    metadata, actor)
 VALUES (%(timestamp)s, %(operation)s, %(memory_type)s, %(user_id)s, %(session_id)s, %(conversation_id)s, %(conversation)s,
     %(agent_id)s, %(operation_id)s, %(source_channel)s, %(target_channels)s, %(query_text)s, %(result_count)s,
     %(latency_ms)s, %(success)s, %(error_message)s, %(promoted_from_channel)s, %(promotion_confidence)s,
-    %(promotion_access_count)s, %(promotion_conversation_count)s, %(config_snapshot)s::jsonb, %(metadata)s::jsonb)
+    %(promotion_access_count)s, %(promotion_conversation_count)s, %(config_snapshot)s::jsonb, %(metadata)s::jsonb, %(actor)s)
 
 -- name: no_erasure
 SELECT 1 FROM memory_users WHERE user_id = %(user_id)s FOR KEY SHARE
@@ -20,7 +20,7 @@ SELECT 1 FROM memory_versions WHERE user_id = %(user_id)s AND seq > %(seen)s AND
 SELECT id, timestamp, operation, memory_type, user_id, session_id, conversation AS conversation_id, agent_id, operation_id,
        source_channel, target_channels, query_text, result_count, latency_ms, success, error_message,
        promoted_from_channel, promotion_confidence, promotion_access_count, promotion_conversation_count,
-       config_snapshot, metadata
+       config_snapshot, metadata, actor
 FROM memory_audit_log
 WHERE user_id = %(user_id)s
   AND (%(operation)s::text IS NULL OR operation = %(operation)s)

@@ -41,6 +41,7 @@ _SCANNED_TABLES = (
     "word_tail",
     "receipts",
     "job_states",
+    "api_keys",
     "parked_changes",
     "memory_changes",
     "memory_audit_log",
@@ -92,6 +93,8 @@ class PostgresErasure:
             self.targets = await fetch_rows(db, sql["targets_of_user"], self._user_params)
         else:
             self.targets = await fetch_rows(db, sql["targets"], {**self._user_params, **key_columns(self.keys)})
+        if self.keys is None:  # also of a user of whom nothing is stored yet
+            await db.execute(sql["user_keys"], self._user_params)
         if not row or not (self.targets or self.keys is None):
             return
         self.has_erased = True

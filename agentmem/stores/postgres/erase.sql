@@ -85,6 +85,9 @@ DELETE FROM receipts WHERE user_id = %(user_id)s
 -- name: user_jobs
 DELETE FROM job_states WHERE user_id = %(user_id)s
 
+-- name: user_keys
+DELETE FROM api_keys WHERE user_id = %(user_id)s
+
 -- name: told
 SELECT id, receipt FROM receipts WHERE user_id = %(user_id)s
 

@@ -26,6 +26,9 @@ SELECT count(*) FROM receipts WHERE user_id = %(user_id)s AND %(slots)s::integer
 -- name: job_states
 SELECT count(*) FROM job_states WHERE user_id = %(user_id)s AND %(slots)s::integer[] IS NULL
 
+-- name: api_keys
+SELECT count(*) FROM api_keys WHERE user_id = %(user_id)s AND %(slots)s::integer[] IS NULL
+
 -- name: parked_changes
 SELECT count(*) FROM parked_changes WHERE user_id = %(user_id)s AND %(slots)s::integer[] IS NULL
 

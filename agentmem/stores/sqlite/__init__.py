@@ -9,6 +9,7 @@ from agentmem.core.clock import Clock
 from agentmem.core.lifecycle import LifecyclePolicy
 from agentmem.stores.due_updates import DEFAULT_POLICY
 from agentmem.stores.sqlite.admin import open_admin
+from agentmem.stores.sqlite.api_keys import open_api_keys
 from agentmem.stores.sqlite.database import SqliteDatabase, is_missing, make_private, prepare_folder
 from agentmem.stores.sqlite.graph import open_graph
 from agentmem.stores.sqlite.jobs import open_job_queue
@@ -18,7 +19,16 @@ from agentmem.stores.sqlite.session import open_session
 from agentmem.stores.sqlite.vectors import open_vectors
 from agentmem.text.templates import load_migrations
 
-__all__ = ["SqliteLog", "open_admin", "open_graph", "open_job_queue", "open_log", "open_session", "open_vectors"]
+__all__ = [
+    "SqliteLog",
+    "open_admin",
+    "open_api_keys",
+    "open_graph",
+    "open_job_queue",
+    "open_log",
+    "open_session",
+    "open_vectors",
+]
 
 
 async def open_log(

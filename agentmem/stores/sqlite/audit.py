@@ -70,6 +70,7 @@ def _row(entry: AuditEntry) -> tuple[Any, ...]:
         entry.promotion_conversation_count,
         _encode_json(entry.config_snapshot),
         _encode_json(entry.metadata),
+        None if scope is None else scope.key_id,
     )
 
 

@@ -7,8 +7,8 @@ SELECT max(id) FROM memory_audit_log WHERE user_id = ? AND timestamp = ?
 INSERT INTO memory_audit_log (id, timestamp, operation, memory_type, user_id, session_id, conversation_id, agent_id,
     operation_id, source_channel, target_channels, query_text, result_count, latency_ms, success, error_message,
     promoted_from_channel, promotion_confidence, promotion_access_count, promotion_conversation_count, config_snapshot,
-    metadata)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    metadata, actor)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: erased_since
 SELECT 1 FROM memory_versions INDEXED BY memory_versions_seq WHERE user_id = ? AND seq > ? AND erased = 1 LIMIT 1

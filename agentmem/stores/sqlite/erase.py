@@ -71,6 +71,8 @@ class SqliteErasure:
             self.targets = list(db.execute(_SQL["targets_of_user"], (user_id,)))
         else:
             self.targets = list(db.execute(_SQL["targets"], (user_id, json.dumps(list(self.keys)))))
+        if self.keys is None:  # also of a user of whom nothing is stored yet
+            db.execute(_SQL["user_keys"], (user_id,))
         if row is None or not (self.targets or self.keys is None):
             return
         seq, at = row[0] + 1, max(row[1], to_micros(self.erased_at))

@@ -81,6 +81,9 @@ DELETE FROM receipts WHERE user_id = ?
 -- name: user_jobs
 DELETE FROM job_states WHERE user_id = ?
 
+-- name: user_keys
+DELETE FROM api_keys WHERE user_id = ?
+
 -- name: told
 SELECT id, receipt FROM receipts WHERE user_id = ?
 

@@ -34,6 +34,9 @@ SELECT count(*) FROM receipts WHERE user_id = :user_id AND :slots IS NULL
 -- name: job_states
 SELECT count(*) FROM job_states WHERE user_id = :user_id AND :slots IS NULL
 
+-- name: api_keys
+SELECT count(*) FROM api_keys WHERE user_id = :user_id AND :slots IS NULL
+
 -- name: parked_changes
 SELECT count(*) FROM parked_changes WHERE user_id = :user_id AND :slots IS NULL
 

@@ -1,0 +1,128 @@
+"""`agentmem keys`: who may ask the server, and for whose memory."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from agentmem.cli.context import CliContext, memory_options, parse_datetime, parse_names
+from agentmem.cli.render import echo, echo_stderr, format_time, show_json, show_json_lines, to_one_line
+
+if TYPE_CHECKING:
+    from agentmem.core.api_keys import ApiKey
+    from agentmem.facade.async_memory import AsyncAgentMemory
+
+_DAYS = re.compile(r"(\d{1,5})d")
+
+
+@click.command("keys", short_help="Make, list and revoke keys of the server.")
+@click.argument("action", type=click.Choice(["create", "list", "revoke"]))
+@click.argument("key_id", required=False)
+@click.option(
+    "--scopes",
+    type=parse_names,
+    default="read,write",
+    show_default=True,
+    help="What the key may do: also erase, admin.",
+)
+@click.option("--agent", metavar="NAME", help="The only agent that the key is for.")
+@click.option("--expires", metavar="MOMENT", help="When the key ends: a date, or days from now such as 90d.")
+@memory_options()
+@click.pass_context
+def keys_command(
+    context: click.Context,
+    cli: CliContext,
+    *,
+    action: str,
+    key_id: str | None,
+    scopes: tuple[str, ...],
+    agent: str | None,
+    expires: str | None,
+) -> None:
+    """Make, list and revoke keys of `agentmem serve`. From the first key on, every request needs one.
+
+    A key opens the memory of --user, or with `--user '*' --scopes read,write,admin` that of the user whom each request
+    names in X-Agentmem-User. With --channel or --agent it opens that one alone. `create` prints the key once; only its
+    hash is stored. `list` shows all keys, or those of --user. A revoked key is refused within two seconds.
+
+    \b
+    Examples:
+      agentmem keys create --user alice --scopes read,write
+      agentmem keys create --user alice --scopes read --channel work --expires 90d
+      agentmem keys list
+      agentmem keys revoke 0199c2f4-5b1e-7c3a-9f00-6d2a4c1b8e55
+    """
+    if (action == "revoke") != (key_id is not None):
+        raise click.UsageError("name the key to revoke" if action == "revoke" else f"{action} takes no key")
+
+    def find_given(name: str, value: str) -> str | None:
+        return None if context.get_parameter_source(name) is ParameterSource.DEFAULT else value
+
+    if action == "create":
+        fields = {"scopes": scopes, "channel": find_given("channel", cli.channel), "agent_id": agent}
+        _create_key(cli, fields, None if expires is None else _parse_end(expires))
+    elif action == "list":
+        _list_keys(cli, find_given("user", cli.user))
+    else:
+        assert key_id is not None
+        _revoke_key(cli, key_id, find_given("user", cli.user))
+
+
+def _create_key(cli: CliContext, fields: dict[str, Any], ends: datetime | timedelta | None) -> None:
+    from agentmem.admin.api_keys import NewApiKey, create_api_key
+
+    async def create(memory: AsyncAgentMemory) -> NewApiKey:
+        expires_at = memory.engine.clock.now() + ends if isinstance(ends, timedelta) else ends
+        return await create_api_key(memory.engine, cli.user, expires_at=expires_at, **fields)
+
+    made = cli.run(create)
+    if cli.json:
+        show_json({"key": made.key, "secret": made.secret})
+        return
+    echo(_render_key(made.key))
+    echo(made.secret)
+    echo_stderr("note: this is shown once; send it as Authorization: Bearer KEY")
+
+
+def _list_keys(cli: CliContext, user: str | None) -> None:
+    from agentmem.admin.api_keys import list_api_keys
+
+    found = cli.run(lambda memory: list_api_keys(memory.engine, user))
+    if cli.json:
+        show_json_lines(found)
+        return
+    for key in found:
+        echo(_render_key(key))
+    if not found:
+        echo("no keys")
+
+
+def _revoke_key(cli: CliContext, key_id: str, user: str | None) -> None:
+    from agentmem.admin.api_keys import revoke_api_key
+
+    ended = cli.run(lambda memory: revoke_api_key(memory.engine, key_id, user_id=user))
+    cli.show(ended, _render_key(ended))
+
+
+def _parse_end(text: str) -> datetime | timedelta:
+    days = _DAYS.fullmatch(text)
+    return parse_datetime(text) if days is None else timedelta(days=int(days[1]))
+
+
+def _render_key(key: ApiKey) -> str:
+    limits = [f"channel {key.channel}"] if key.channel else []
+    limits += [f"agent {key.agent_id}"] if key.agent_id else []
+    where = f" ({', '.join(limits)})" if limits else ""
+    ends = f", ends {format_time(key.expires_at)}" if key.expires_at else ""
+    state = (
+        f"revoked {format_time(key.revoked_at)}" if key.revoked_at else f"used {format_time(key.last_used_at)}{ends}"
+    )
+    line = f"{key.id}  {key.user_id}{where}  {','.join(key.scopes)}  made {format_time(key.created_at)}, {state}"
+    return to_one_line(line)
+
+
+COMMANDS = (keys_command,)
