@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -151,6 +152,24 @@ def test_an_answer_is_compared_with_what_is_shown_of_it() -> None:
         assert not is_shown(json.loads(shown), given), shown
 
 
+def read_programs() -> list[tuple[str, str]]:
+    """The programs of the MCP page, each with what it prints."""
+    blocks = read_blocks("mcp.md")
+    pairs = [(one, other) for one, other in itertools.pairwise(blocks) if one[0] == "python"]
+    assert all(other[0] == "text" for _, other in pairs)
+    return [(one[1], other[1]) for one, other in pairs]
+
+
+def test_the_program_over_stdio_of_the_mcp_page_prints_what_it_says(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("AGENTMEM_HOME", "AGENTMEM_EMBEDDER", "PATH"):
+        monkeypatch.setenv(name, environment[name])
+    ((code, printed),) = ((code, printed) for code, printed in read_programs() if PRINTED_ADDRESS not in code)
+    run_program(code, "")
+    assert capsys.readouterr().out == printed
+
+
 def test_the_examples_of_the_rest_page_give_what_it_prints(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     answer: httpx.Response | None = None
     for language, text in read_blocks("rest.md"):
@@ -196,14 +215,11 @@ async def test_the_examples_of_the_core_tools_give_what_the_page_prints(address:
     assert ("text", f"{failure.text}\n") in read_blocks("mcp.md")
 
 
-def test_the_programs_of_the_mcp_page_print_what_it_says(
-    address: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_programs_over_http_of_the_mcp_page_print_what_it_says(
+    address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("AGENTMEM_HOME", "AGENTMEM_EMBEDDER", "PATH"):
-        monkeypatch.setenv(name, environment[name])
-    blocks = read_blocks("mcp.md")
-    programs = [number for number, (language, _) in enumerate(blocks) if language == "python"]
-    assert len(programs) == 3
-    for number in programs:
-        run_program(blocks[number][1], address)
-        assert ("text", capsys.readouterr().out) == blocks[number + 1]
+    programs = [(code, printed) for code, printed in read_programs() if PRINTED_ADDRESS in code]
+    assert len(programs) == 2
+    for code, printed in programs:
+        run_program(code, address)
+        assert capsys.readouterr().out == printed
