@@ -447,6 +447,17 @@ class AsyncAgentMemory:
             raise NotFound(f"no record {record_id!r} in the channels {', '.join(self.scope.readable_channels())}")
         return found[0]
 
+    async def list_records(
+        self, kinds: Sequence[str] = (), *, after: Record | tuple[int, str, str] | None = None, limit: int = 100
+    ) -> list[Record]:
+        """A page of the current records that this scope can read, in the order in which they were last written.
+
+        `kinds` are those wanted, such as `Fact`; all when empty. `after` is the last record of the page before, or its
+        `seq`, kind and id: what is written meanwhile comes at the end, and nothing that stands is left out. At most
+        1,000; [] after the last one. Raises InvalidRecord, naming the field.
+        """
+        return await self._context.list_page(kinds, after, limit)
+
     # -- forgetting and taking back
 
     async def forget(

@@ -157,6 +157,7 @@ class AgentMemory(SyncFacade[AsyncAgentMemory]):
     complete_goal = async_to_sync(AsyncAgentMemory.complete_goal)
     announce = async_to_sync(AsyncAgentMemory.announce)
     get_record = async_to_sync(AsyncAgentMemory.get_record)
+    list_records = async_to_sync(AsyncAgentMemory.list_records)
     forget = async_to_sync(AsyncAgentMemory.forget)
     restore = async_to_sync(AsyncAgentMemory.restore)
     observe_usage = async_to_sync(AsyncAgentMemory.observe_usage)

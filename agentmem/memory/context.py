@@ -168,6 +168,20 @@ class MemoryContext:
                     break
                 rest = replace(rest, after_id=page[-1].id)
 
+    async def list_page(
+        self, kinds: Sequence[str], after: Record | tuple[int, str, str] | None, limit: int
+    ) -> list[Record]:
+        """A page of current records of the readable channels, by `seq`; see `AsyncAgentMemory.list_records`."""
+        unknown = sorted(set(kinds) - set(KINDS))
+        if unknown or isinstance(kinds, str):
+            known = ", ".join(sorted(KINDS))
+            raise InvalidRecord(f"kinds must be some of {known}, got {unknown or kinds!r}", field="kinds")
+        if not 1 <= limit <= RECORD_PAGE_SIZE:
+            raise InvalidRecord(f"limit must be 1 to {RECORD_PAGE_SIZE:,}, got {limit}", field="limit")
+        place = (after.seq, *after.key) if isinstance(after, Record) else after
+        where = Where(kinds=tuple(kinds) or None, channels=self.scope.readable_channels(), after=place)
+        return await self.engine.log.find(self.scope, where, limit=limit)
+
     async def list_readable(self, kind: str, *, channels: Sequence[str] | None = None) -> list[Record]:
         """Every current record of a kind in the readable channels, in order of `seq`."""
         where = Where(kinds=(kind,), channels=tuple(channels or self.scope.readable_channels()))

@@ -29,6 +29,7 @@ class Where:
     dedup_keys: tuple[str, ...] | None = None  # Record.unique() values
     ids: tuple[str, ...] | None = None
     after_id: str | None = None  # ids that come after this one
+    after: tuple[int, str, str] | None = None  # what comes after this seq, kind and id in the order of `seq`
     since: datetime | None = None  # world time begins at or after
     until: datetime | None = None  # world time begins before
 

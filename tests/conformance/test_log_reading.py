@@ -105,6 +105,11 @@ async def test_find_orders_stably_and_pages(log: LogStore, scope: Scope) -> None
     assert record_ids(await log.find(scope, everything, descending=True)) == latest
     pages = [await log.find(scope, everything, limit=4, offset=offset) for offset in (0, 4, 8)]
     assert [record.id for page in pages for record in page] == by_seq
+    keyed, after = list[str](), None
+    while page := await log.find(scope, Where(after=after), limit=2):
+        keyed += [record.id for record in page]
+        after = (page[-1].seq, *page[-1].key)
+    assert keyed == by_seq
     assert await log.find(scope, everything, limit=0) == []
     assert record_ids(await log.find(scope, everything, order="id")) == sorted(names)
     assert record_ids(await log.find(scope, everything, order="id", descending=True)) == sorted(names, reverse=True)

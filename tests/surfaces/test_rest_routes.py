@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
+
+import pytest
 
 
 async def test_a_procedure_is_proposed_accepted_and_retired(client: Any) -> None:
@@ -79,3 +82,46 @@ async def test_jobs_run_and_usage_audit_and_figures_are_told(client: Any) -> Non
     assert [row["operation"] for row in rows] == ["observe_usage"]
     stats = (await client.get("/v1/stats")).json()
     assert (stats["user_id"], stats["records"]["Turn"]) == ("ann", 1)
+
+
+async def test_all_records_are_read_page_by_page_each_once(client: Any) -> None:
+    turns = [{"content": f"Day {day}."} for day in range(5)]
+    await client.post("/v1/turns/batch", json={"turns": turns, "conversation_id": "c"})
+    await client.post("/v1/facts", json={"claim": "Ann lives in Oslo"})
+    seen, asked = [], {"limit": 2}
+    while True:
+        page = (await client.get("/v1/records", params=asked)).json()
+        seen += [(item["kind"], item["id"]) for item in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        asked["cursor"] = page["next_cursor"]
+        if len(seen) == 2:
+            await client.post("/v1/turns", json={"content": "Late.", "conversation_id": "c"})
+    whole = (await client.get("/v1/records", params={"limit": 1000})).json()["items"]
+    assert len(seen) == len(set(seen))
+    assert set(seen) == {(item["kind"], item["id"]) for item in whole}
+    facts = (await client.get("/v1/records", params={"kind": "Fact"})).json()["items"]
+    assert [item["kind"] for item in facts] == ["Fact"]
+    bob = {"X-Agentmem-User": "bob"}
+    assert (await client.get("/v1/records", params=asked, headers=bob)).json() == {"items": [], "next_cursor": None}
+
+
+@pytest.mark.parametrize(
+    "asked, field",
+    [
+        ({"cursor": "x"}, "cursor"),
+        ({"cursor": "é" * 9}, "cursor"),
+        ({"cursor": base64.urlsafe_b64encode(b'[1,"Fact"]').decode()}, "cursor"),
+        ({"cursor": base64.urlsafe_b64encode(b'[true,"Fact","x"]').decode()}, "cursor"),
+        ({"cursor": base64.urlsafe_b64encode(b'[1,"Nothing","x"]').decode()}, "cursor"),
+        ({"cursor": base64.urlsafe_b64encode(b'[99999999999999999999,"Fact","x"]').decode()}, "cursor"),
+        ({"cursor": base64.urlsafe_b64encode(b'[1,"Fact","\\u0000"]').decode()}, "cursor"),
+        ({"cursor": "W" * 10_000}, "cursor"),
+        ({"kind": "Nothing"}, "kinds"),
+        ({"limit": 0}, "limit"),
+        ({"limit": 1001}, "limit"),
+    ],
+)
+async def test_a_cursor_of_ones_own_making_is_refused(client: Any, asked: dict[str, Any], field: str) -> None:
+    refused = await client.get("/v1/records", params=asked)
+    assert (refused.status_code, refused.json()["field"]) == (422, field)

@@ -89,7 +89,7 @@ async def test_what_is_no_valid_token_here_is_nobody(options: dict[str, Any], to
 
 
 async def test_with_tokens_the_server_is_never_open(options: dict[str, Any], home: Path) -> None:
-    memory = AsyncAgentMemory("ann", home=home, embedder="hash", server=options)  
+    memory = AsyncAgentMemory("ann", home=home, embedder="hash", server=options)
     async with open_client(memory) as client:
         assert (await client.get("/v1/turns")).status_code == 401
         bearer = {"Authorization": f"Bearer {sign(scope='read')}"}

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Header
 from pydantic import BeforeValidator
+
+from agentmem.core.record import Record
+from agentmem.core.records import KINDS
+from agentmem.core.scope import check_identifier
+from agentmem.errors import InvalidRecord
+
+MAX_SEQ = 1 << 63  # what stores can compare
 
 
 def require_iso_text(value: Any) -> Any:
@@ -18,3 +27,21 @@ def require_iso_text(value: Any) -> Any:
 
 Moment = Annotated[datetime, BeforeValidator(require_iso_text)]
 IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", description="Makes a retry safe.")]
+
+
+def encode_cursor(record: Record) -> str:
+    """The cursor of what comes after a record."""
+    place = json.dumps([record.seq, *record.key], separators=(",", ":"))
+    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str) -> tuple[int, str, str]:
+    """The place of a cursor, among the caller's own records whatever it says; InvalidRecord for one of another form."""
+    try:
+        place = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+        seq, kind, record_id = place
+        if type(seq) is not int or not 0 <= seq < MAX_SEQ or kind not in KINDS:
+            raise ValueError
+        return seq, kind, check_identifier(record_id, "cursor")
+    except (ValueError, TypeError, InvalidRecord):
+        raise InvalidRecord("cursor must be the next_cursor of another page", field="cursor") from None

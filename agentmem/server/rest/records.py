@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from agentmem.core.jsonable import to_jsonable
 from agentmem.memory.context import ErasureReceipt, ForgetReceipt
 from agentmem.server.auth import Eraser, Reader, ViewQuery, Writer, open_view, require_erase_permission
-from agentmem.server.rest.fields import IdempotencyKey, Moment
+from agentmem.server.rest.fields import IdempotencyKey, Moment, decode_cursor, encode_cursor
 
 router = APIRouter(tags=["records"])
 
@@ -34,6 +34,30 @@ class DiffAnswer(BaseModel):
     learned: list[dict[str, Any]]
     retired: list[dict[str, Any]]
     changed: list[ChangedRecord]
+
+
+class RecordPage(BaseModel):
+    """Some records in the order in which they were last written, and where the next page begins."""
+
+    items: list[dict[str, Any]]
+    next_cursor: str | None = Field(description="For the next page; null after the last one.")
+
+
+@router.get("/records")
+async def list_records(
+    request: Request,
+    caller: Reader,
+    view: ViewQuery,
+    *,
+    kinds: Annotated[tuple[str, ...], Query(alias="kind", description="Such as Fact; all when left out.")] = (),
+    cursor: Annotated[str | None, Query(description="The next_cursor of the page before.")] = None,
+    limit: Annotated[int, Query(description="At most 1,000.")] = 100,
+) -> RecordPage:
+    """Read all records, page by page. What is written meanwhile comes last; nothing that stands is left out."""
+    memory, after = open_view(request, caller, view), None if cursor is None else decode_cursor(cursor)
+    found = await memory.list_records(kinds, after=after, limit=limit)
+    following = encode_cursor(found[-1]) if len(found) == limit else None
+    return RecordPage(items=[dict(to_jsonable(record)) for record in found], next_cursor=following)
 
 
 @router.get("/records/{record_id}")

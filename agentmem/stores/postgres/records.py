@@ -80,6 +80,11 @@ def compile_where(user_id: str, where: Where) -> tuple[str, dict[str, Any]]:
     if where.after_id is not None:
         parts.append("r.id > %(after_id)s")
         values["after_id"] = where.after_id
+    if where.after is not None:
+        parts.append(
+            "r.seq >= %(after_seq)s AND (r.seq, r.kind, r.id) > (%(after_seq)s, %(after_kind)s, %(after_key)s)"
+        )
+        values |= zip(("after_seq", "after_kind", "after_key"), where.after, strict=True)
     if where.since is not None:
         parts.append("r.valid_from >= %(since)s")
         values["since"] = to_micros(where.since)

@@ -47,6 +47,9 @@ def compile_where(user_id: str, where: Where) -> tuple[str, list[object]]:
     if where.after_id is not None:
         parts.append("r.id > ?")
         values.append(where.after_id)
+    if where.after is not None:
+        parts.append("r.seq >= ? AND (r.seq, r.kind, r.id) > (?, ?, ?)")  # the first part is what an index serves
+        values += [where.after[0], *where.after]
     if where.since is not None:
         parts.append("r.valid_from >= ?")
         values.append(to_micros(where.since))
