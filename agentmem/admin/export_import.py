@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import IO
@@ -56,31 +56,41 @@ class UserImportReport:
 
 
 async def export_user(engine: Engine, scope: Scope, write: Callable[[str], object]) -> UserExportReport:
-    """Write the user's whole memory, line by line, with the line ends; equal memories give equal bytes.
+    """Write the user's whole memory, line by line, with the line ends; see `iter_export`."""
+    changes, rows, ordinals = 0, 0, set[int]()
+    async for line in iter_export(engine, scope):
+        write(render_line(line))
+        if isinstance(line, ChangeLine):
+            changes += 1
+            ordinals.update(version.slot for version in line.to_raw().versions if version.record is not None)
+        rows += isinstance(line, UsageLine)
+    return UserExportReport(len(ordinals), changes, rows)
+
+
+async def iter_export(engine: Engine, scope: Scope) -> AsyncIterator[ExportLine]:
+    """The user's whole memory, line by line; equal memories give equal lines. The last one is an EndLine.
 
     The journal is as it was when the export began. Raises Conflict when something was erased meanwhile, because the
-    lines written so far may hold it: throw them away and export again.
+    lines so far may hold it: throw them away and export again.
     """
     store = engine.admin
     reach = await store.journal_counters(scope)
-    write(render_line(HeaderLine(user_id=scope.user_id, **reach._asdict())))
-    after, rows, last, ordinals = 0, 0, ("", ""), set[int]()
+    yield HeaderLine(user_id=scope.user_id, **reach._asdict())
+    after, rows, last = 0, 0, ("", "")
     while after < reach.head:
         page = await store.raw_changes(scope, after, min(BATCH_SIZE, reach.head - after))
         if not page or page[-1].seq != after + len(page):
             raise CorruptStore(f"the journal of {scope.user_id} has a gap after {after}; run: agentmem doctor")
         for change in page:
-            write(render_line(build_change_line(change)))
-            ordinals.update(version.slot for version in change.versions if version.record is not None)
+            yield build_change_line(change)
         after = page[-1].seq
     while usage := await store.raw_usage(scope, last, BATCH_SIZE):
         for row in usage:
-            write(render_line(build_usage_line(row)))
+            yield build_usage_line(row)
         last, rows = (usage[-1].kind, usage[-1].id), rows + len(usage)
     if (await store.journal_counters(scope)).erasures != reach.erasures:
         raise Conflict("something was erased during the export; throw the file away and export again")
-    write(render_line(EndLine(changes=after, usage=rows)))
-    return UserExportReport(len(ordinals), after, rows)
+    yield EndLine(changes=after, usage=rows)
 
 
 async def import_user(
@@ -103,7 +113,7 @@ async def import_user(
             )
         changes = (line for line in _read_lines(spool) if isinstance(line, ChangeLine))
         await _check_existing(store, scope, changes, present)
-        while batch := [line.to_raw() for line in islice(changes, BATCH_SIZE)]:
+        while batch := await asyncio.to_thread(_read_batch, changes):
             await store.import_changes(scope, batch)
             done += len(batch)
             told("importing", done, header.head)
@@ -111,6 +121,10 @@ async def import_user(
         if header.head:
             await store.set_counters(scope, header.journal_counters())
     return UserImportReport(records, header.head - present, present, rows)
+
+
+def _read_batch(changes: Iterator[ChangeLine]) -> list[RawChange]:
+    return [line.to_raw() for line in islice(changes, BATCH_SIZE)]
 
 
 def _validate_lines(lines: Iterable[str], spool: IO[str], progress: ProgressCallback) -> tuple[HeaderLine, int]:

@@ -5,6 +5,7 @@ Formats: `jsonl` (one turn a line), `messages` (OpenAI- or Anthropic-style lists
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -284,9 +285,7 @@ class Importer:
         from agentmem.core.clock import Stopwatch
 
         watch = Stopwatch(memory.engine.clock)
-        counted = [
-            (path, None if is_export(path) else sum(1 for _ in self._read_turns(path, quiet=True))) for path in paths
-        ]
+        counted = [(path, await asyncio.to_thread(self._count_turns, path)) for path in paths]
         for path, count in counted:
             if count is None:
                 await self._import_export(memory, path, progress)
@@ -296,6 +295,10 @@ class Importer:
         await memory.flush()
         self.report.seconds = watch.milliseconds() / 1000
         return self.report
+
+    def _count_turns(self, path: Path) -> int | None:
+        """How many turns a file holds, all of them looked through; None for an export, whose import does so itself."""
+        return None if is_export(path) else sum(1 for _ in self._read_turns(path, quiet=True))
 
     def _read_turns(self, path: Path, *, quiet: bool = False) -> Iterator[TurnInput]:
         """The turns of a file, marked so that what is taken from them is trusted a little less than what is said."""
@@ -324,7 +327,7 @@ class Importer:
         before, done = await _count_turns(memory), 0
         source = iter(turns)
         progress("storing", 0, count)
-        while batch := list(islice(source, BATCH_SIZE)):
+        while batch := await asyncio.to_thread(lambda: list(islice(source, BATCH_SIZE))):
             await self._store_batch(memory, batch)
             done += len(batch)
             progress("storing", done, count)

@@ -20,6 +20,7 @@ from agentmem.server.mcp.core_tools import CORE_TOOLS
 from agentmem.server.mcp.http import open_request_view
 from agentmem.server.mcp.server import build_mcp_server
 from agentmem.server.mcp.tools import ModelTool
+from agentmem.server.metrics import RequestObserver, ServerMetrics
 from agentmem.server.rest import (
     facts,
     goals,
@@ -32,6 +33,7 @@ from agentmem.server.rest import (
     recall,
     records,
     schedules,
+    transfer,
     turns,
     upkeep,
     working,
@@ -49,6 +51,7 @@ ROUTERS = (
     working.router,
     records.router,
     upkeep.router,
+    transfer.router,
     keys.router,
 )
 
@@ -87,13 +90,14 @@ def build_app(
         responses=document_errors(),
     )
     app.state.memory, app.state.default_user = memory, memory.scope.user_id
+    app.state.metrics = ServerMetrics()
     add_error_handlers(app)
     app.include_router(health.router)
     app.include_router(moxxy.router)
     for router in ROUTERS:
-        app.include_router(router, prefix="/v1")
+        app.include_router(router)
     if with_mem0:
-        app.include_router(mem0.router, prefix="/mem0")
+        app.include_router(mem0.router)
     app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions)))
     _add_gates(app, host, (*verifiers, *_open_token_verifiers(memory.settings.server)))
     return app
@@ -119,3 +123,4 @@ def _add_gates(app: FastAPI, host: str, verifiers: tuple[CredentialVerifier, ...
         )
     own = f"[{host}]" if ":" in host else host
     app.add_middleware(RequestGate, options=options, hosts={*LOOPBACK_NAMES, own, *options.hosts})
+    app.add_middleware(RequestObserver, metrics=app.state.metrics)

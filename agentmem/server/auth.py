@@ -131,8 +131,16 @@ def require_erase_permission(caller: Caller, hard: bool) -> None:
         raise RequestError(403, "This key has no permission to erase; leave out hard=true to forget softly.")
 
 
+def require_whole_user(caller: Caller) -> None:
+    """Raise RequestError 403 where a key of one channel or agent asks for what is about all of the user's memory."""
+    if caller.channel is not None or caller.agent_id is not None:
+        raise RequestError(403, "This is about all of a user's memory; this key is for one channel or agent alone.")
+
+
 def check_limits(caller: Caller, *, channel: str | None, agent_id: str | None) -> None:
     """Raise RequestError 403 where a request is about another channel or agent than the key's only one."""
+    if caller.channel is not None and caller.agent_id is None and agent_id is not None:
+        raise RequestError(403, "This key is for one channel alone, and for no agent's own.")
     for name, own, asked in (("channel", caller.channel, channel), ("agent", caller.agent_id, agent_id)):
         if own is not None and asked not in (None, own):
             raise RequestError(403, f"This key is for one {name} alone.")

@@ -88,6 +88,11 @@ def build_error_response(error: AgentMemError) -> JSONResponse:
     return build_problem_response(status, str(error), error=type(error).__name__, field=field, headers=headers)
 
 
+def build_bug_response() -> JSONResponse:
+    """The response for an error that is no AgentMemError."""
+    return build_problem_response(500, "The server failed. Its log has the name of the error.")
+
+
 def document_errors() -> dict[int | str, dict[str, Any]]:
     """The error responses of every route, for OpenAPI."""
     return {
@@ -148,4 +153,4 @@ def _list_methods(request: Request) -> str:
 async def _on_bug(request: Request, error: Exception) -> JSONResponse:
     """The message stays in the log's event by its type alone: it may quote what was stored."""
     log_event(WARNING, "request_failed", error=type(error).__name__)
-    return build_problem_response(500, "The server failed. Its log has the name of the error.")
+    return build_bug_response()

@@ -123,6 +123,7 @@ class ServerOverrides(TypedDict, total=False):
     """Options of `server`; see `ServerOptions`."""
 
     body_bytes: int
+    import_bytes: int
     request_seconds: float
     body_seconds: float
     concurrency: int

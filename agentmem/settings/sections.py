@@ -198,6 +198,7 @@ class ServerOptions(_Section):
     """
 
     body_bytes: int = Field(default=1 << 20, ge=1_000)
+    import_bytes: int = Field(default=1 << 30, ge=1_000)
     request_seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False)
     body_seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False)
     concurrency: int = Field(default=100, ge=1)

@@ -37,7 +37,10 @@ def test_a_server_says_where_it_is_answers_and_ends_at_sigterm(home: Path) -> No
             assert json.load(answer)["user_id"] == "ann"
         server.send_signal(signal.SIGTERM)
         _, said = server.communicate(timeout=30)
-        assert (server.returncode, said) == (0, "")
+        assert server.returncode == 0
+        assert [(event["route"], event["status"]) for event in map(json.loads, said.splitlines())] == [
+            ("/v1/turns", 201)
+        ]
     finally:
         server.kill()
         server.communicate()

@@ -10,15 +10,20 @@ from starlette.requests import Request
 from agentmem.core.api_keys import Permission
 from agentmem.errors import AgentMemError
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.server.auth import ViewFields, find_caller, open_view
+from agentmem.server.auth import ViewFields, find_caller, open_view, require_whole_user
 from agentmem.server.errors import RequestError
 from agentmem.server.mcp.tools import ToolFailure
 
 
-def open_request_view(context: ServerRequestContext[Any], permission: Permission) -> AsyncAgentMemory:
-    """The caller's view of the open memory. Raises ToolFailure where the caller has no such permission."""
+def open_request_view(
+    context: ServerRequestContext[Any], permission: Permission, is_whole_user: bool
+) -> AsyncAgentMemory:
+    """The caller's view of the open memory. Raises ToolFailure where the caller may not have it."""
     assert isinstance(context.request, Request)
     try:
-        return open_view(context.request, find_caller(context.request, permission), ViewFields())
+        caller = find_caller(context.request, permission)
+        if is_whole_user:
+            require_whole_user(caller)
+        return open_view(context.request, caller, ViewFields())
     except (RequestError, AgentMemError) as error:
         raise ToolFailure(str(error)) from None

@@ -39,8 +39,8 @@ INSTRUCTIONS = (
 )
 
 
-OpenView = Callable[[ServerRequestContext[Any], Permission], AsyncAgentMemory]
-"""The view of the memory that a request gets, who needs a permission for it."""
+OpenView = Callable[[ServerRequestContext[Any], Permission, bool], AsyncAgentMemory]
+"""The view of the memory that a request gets, who needs a permission for it; True for what is about all channels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class MemoryHandlers:
             if tool is None:
                 known = ", ".join(tool.name for tool in self.tools)
                 raise ToolFailure(f"There is no tool of this name. Tools are: {known}.")
-            memory = self.open_view(context, "read" if tool.is_read_only else "write")
+            memory = self.open_view(context, "read" if tool.is_read_only else "write", tool.is_whole_user)
             result = (await tool.run(memory, asked.arguments or {})).model_dump(mode="json", by_alias=True)
         except ToolFailure as failure:
             return _fail(str(failure))
@@ -87,7 +87,7 @@ class MemoryHandlers:
         self, context: ServerRequestContext[Any], asked: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         """One resource."""
-        return await read_resource(self.open_view(context, "read"), str(asked.uri))
+        return await read_resource(self.open_view(context, "read", False), str(asked.uri))
 
     async def list_prompts(self, context: ServerRequestContext[Any], asked: object) -> types.ListPromptsResult:
         """All prompts."""
@@ -121,7 +121,7 @@ def build_mcp_server(open_view: OpenView, tools: Sequence[ModelTool] = CORE_TOOL
 async def serve_stdio(memory: AsyncAgentMemory, tools: Sequence[ModelTool] = CORE_TOOLS) -> None:
     """Answer one client on standard input and output until it closes them."""
     async with memory, stdio_server() as (received, sent):
-        server = build_mcp_server(lambda context, permission: memory, tools)
+        server = build_mcp_server(lambda *_: memory, tools)
         await server.run(received, sent, server.create_initialization_options())
 
 

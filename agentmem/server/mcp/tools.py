@@ -20,7 +20,8 @@ class ToolFailure(Exception):
 class ModelTool:
     """One tool. `call` gets the memory and the arguments as a model of type `arguments`.
 
-    `is_destructive` and `is_read_only` are the hints that clients ask a person by.
+    `is_destructive` and `is_read_only` are the hints that clients ask a person by. One that works in all channels of
+    the user (`is_whole_user`) is refused to keys of one channel or agent.
     """
 
     name: str
@@ -32,6 +33,7 @@ class ModelTool:
     is_read_only: bool = False
     is_destructive: bool = False
     is_idempotent: bool = False
+    is_whole_user: bool = False
 
     def input_schema(self) -> dict[str, Any]:
         """The JSON schema of the arguments, without what costs tokens and says nothing."""

@@ -11,7 +11,7 @@ from agentmem.core.records import Fact, Turn
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
 from agentmem.server.rest.fields import IdempotencyKey, Moment
 
-router = APIRouter(tags=["facts"])
+router = APIRouter(prefix="/v1", tags=["facts"])
 
 
 class FactDetails(BaseModel):

@@ -12,7 +12,7 @@ from agentmem.memory.goals import GoalNode
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
 from agentmem.server.rest.fields import IdempotencyKey, Moment
 
-router = APIRouter(tags=["goals"])
+router = APIRouter(prefix="/v1", tags=["goals"])
 
 
 class GoalDetails(BaseModel):

@@ -1,11 +1,14 @@
-"""Whether the server lives, and whether its stores answer. Open to everybody who reaches it."""
+"""Whether the server lives and its stores answer, open to all who reach it; its metrics; its routes as a page."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from pydantic import BaseModel
 
 from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.server.docs_page import CONTENT_POLICY, render_docs_page
+from agentmem.server.metrics import METRICS_TYPE
 
 router = APIRouter(tags=["health"])
 
@@ -20,6 +23,19 @@ class HealthAnswer(BaseModel):
 async def check_health() -> HealthAnswer:
     """The process answers."""
     return HealthAnswer()
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def read_metrics(request: Request) -> Response:
+    """Counts and durations of requests, for Prometheus. Beyond loopback for callers with the permission `admin`."""
+    return Response(request.app.state.metrics.render(), media_type=METRICS_TYPE)
+
+
+@router.get("/docs", response_class=HTMLResponse)
+async def read_docs_page(request: Request) -> HTMLResponse:
+    """All routes as a page to read; it loads nothing from elsewhere."""
+    policy = {"Content-Security-Policy": CONTENT_POLICY}
+    return HTMLResponse(render_docs_page(request.app.openapi()), headers=policy)
 
 
 @router.get("/ready")

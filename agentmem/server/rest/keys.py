@@ -13,7 +13,7 @@ from agentmem.server.auth import USER_HEADER, Admin, check_limits
 from agentmem.server.errors import RequestError
 from agentmem.server.rest.fields import Moment
 
-router = APIRouter(tags=["keys"])
+router = APIRouter(prefix="/v1", tags=["keys"])
 
 
 class NewKey(BaseModel):

@@ -12,7 +12,7 @@ from agentmem.memory.semantic.entities import EntityGraph
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
 from agentmem.server.rest.fields import IdempotencyKey, Moment
 
-router = APIRouter(tags=["knowledge"])
+router = APIRouter(prefix="/v1", tags=["knowledge"])
 
 
 class EntityFields(BaseModel):

@@ -29,7 +29,7 @@ from agentmem.server.rest.mem0_shapes import MemoryRecord, Selection
 from agentmem.server.rest.turns import place_turn
 from agentmem.stores.values import Where
 
-router = APIRouter(tags=["mem0"])
+router = APIRouter(prefix="/mem0", tags=["mem0"])
 
 READ_BATCH = 500  # records asked for in one go
 SEARCH_DEPTH = 100  # places of the ranking that filters choose from

@@ -13,7 +13,7 @@ from agentmem.memory.procedural.tools import ToolStats
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
 from agentmem.server.rest.fields import IdempotencyKey, Moment
 
-router = APIRouter(tags=["procedural"])
+router = APIRouter(prefix="/v1", tags=["procedural"])
 
 
 class NewProcedure(ViewFields):

@@ -13,7 +13,7 @@ from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, Context
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, open_view
 from agentmem.server.rest.fields import Moment
 
-router = APIRouter(tags=["recall"])
+router = APIRouter(prefix="/v1", tags=["recall"])
 
 
 class RecallBody(ViewFields):

@@ -9,10 +9,18 @@ from pydantic import BaseModel, Field
 
 from agentmem.core.jsonable import to_jsonable
 from agentmem.memory.context import ErasureReceipt, ForgetReceipt
-from agentmem.server.auth import Eraser, Reader, ViewQuery, Writer, open_view, require_erase_permission
+from agentmem.server.auth import (
+    Eraser,
+    Reader,
+    ViewQuery,
+    Writer,
+    open_view,
+    require_erase_permission,
+    require_whole_user,
+)
 from agentmem.server.rest.fields import IdempotencyKey, Moment, decode_cursor, encode_cursor
 
-router = APIRouter(tags=["records"])
+router = APIRouter(prefix="/v1", tags=["records"])
 
 
 class UndoAnswer(BaseModel):
@@ -115,4 +123,5 @@ async def read_diff(request: Request, caller: Reader, view: ViewQuery, earlier: 
 @router.delete("/user")
 async def erase_user(request: Request, caller: Eraser, view: ViewQuery) -> ErasureReceipt:
     """Erase everything of this user, in every channel and store; the answer carries the scan."""
+    require_whole_user(caller)
     return await open_view(request, caller, view).erase()

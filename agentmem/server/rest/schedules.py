@@ -9,7 +9,7 @@ from agentmem.core.procedural_records import Schedule
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
 from agentmem.server.rest.fields import IdempotencyKey
 
-router = APIRouter(tags=["schedules"])
+router = APIRouter(prefix="/v1", tags=["schedules"])
 
 
 class NewSchedule(ViewFields):

@@ -13,7 +13,7 @@ from agentmem.memory.context import ForgetReceipt
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view, require_erase_permission
 from agentmem.server.rest.fields import IdempotencyKey, Moment
 
-router = APIRouter(tags=["turns"])
+router = APIRouter(prefix="/v1", tags=["turns"])
 
 
 class TurnFields(BaseModel):

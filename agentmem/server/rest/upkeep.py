@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from agentmem.admin.doctor import read_stats
 from agentmem.core.jsonable import to_jsonable
-from agentmem.server.auth import Admin, Reader, ViewFields, ViewQuery, Writer, open_view
+from agentmem.jobs.job import JobReport
+from agentmem.server.auth import Admin, Reader, ViewFields, ViewQuery, Writer, open_view, require_whole_user
 from agentmem.server.rest.fields import IdempotencyKey, Moment
+from agentmem.server.rest.streaming import answer_long_work
 
-router = APIRouter(tags=["upkeep"])
+router = APIRouter(prefix="/v1", tags=["upkeep"])
 
 
 class JobRun(ViewFields):
@@ -36,12 +39,16 @@ class UsageAnswer(BaseModel):
     found: int
 
 
-@router.post("/jobs/run")
-async def run_jobs(request: Request, caller: Admin, body: JobRun) -> list[dict[str, Any]]:
-    """Run background jobs for this user now; a report of each."""
+@router.post("/jobs/run", response_model=list[JobReport])
+async def run_jobs(request: Request, caller: Admin, body: JobRun) -> Response:
+    """Run background jobs for this user now; a report of each.
+
+    With `Accept: text/event-stream` the answer tells how far they are.
+    """
+    require_whole_user(caller)
     memory = open_view(request, caller, body)
-    reports = await memory.consolidate(body.job, body.dry_run, retry_parked=body.retry_parked)
-    return [to_jsonable(report) for report in reports]
+    run = partial(memory.consolidate, body.job, body.dry_run, retry_parked=body.retry_parked)
+    return await answer_long_work(request, lambda progress: run(progress=progress))
 
 
 @router.post("/usage")
@@ -66,6 +73,7 @@ async def read_audit_rows(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[dict[str, Any]]:
     """Rows of the audit log about this user, newest first."""
+    require_whole_user(caller)
     audit = open_view(request, caller, view).audit
     rows = await audit.query(operation=operation, since=since, until=until, limit=limit)
     return [to_jsonable(row) for row in rows]
@@ -74,5 +82,6 @@ async def read_audit_rows(
 @router.get("/stats")
 async def get_stats(request: Request, caller: Reader, view: ViewQuery) -> dict[str, Any]:
     """How much is stored of this user, and how far each projection lags."""
+    require_whole_user(caller)
     memory = open_view(request, caller, view)
     return dict(to_jsonable(await read_stats(memory.engine, memory.scope)))

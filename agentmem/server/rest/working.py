@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from agentmem.core.records import Goal, Turn
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
 
-router = APIRouter(prefix="/working", tags=["working"])
+router = APIRouter(prefix="/v1/working", tags=["working"])
 
 
 class NewValue(ViewFields):

@@ -1,0 +1,243 @@
+"""The MCP server before the protocol's own programs: the Inspector's command line and the conformance suite.
+
+The suite covers the revisions up to 2025-11-25. The answers in that of 2026-07-28 are checked here by hand.
+
+Of the suite's scenarios for servers, those in `APPLICABLE` are run. The others are in `LEFT_OUT`, and why:
+- most call tools, resources and prompts that the suite wants a server to have for it alone;
+- `tools-call-error` wants such a tool, too, and passes where there is none: an unknown tool is an error as well;
+- `logging-set-level`, `completion-complete`, `resources-subscribe` and `resources-unsubscribe` are about capabilities
+  that this server does not have, and does not announce;
+- the `server-sse-` scenarios want sessions and streams; a server without them gets a warning, and no check is made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import jsonschema
+import pytest
+from mcp_types.version import LATEST_MODERN_VERSION
+
+from tests.programs.mcp_node import CONFORMANCE, INSPECTOR, NodePrograms, NodeRun, install_programs
+from tests.servers.downloads import CannotStart
+from tests.servers.plugin import _skip_or_fail
+
+AGENTMEM = str(Path(sys.executable).with_name("agentmem"))
+APPLICABLE = ("server-initialize", "ping", "tools-list", "resources-list", "prompts-list", "dns-rebinding-protection")
+LEFT_OUT = {
+    *("logging-set-level", "completion-complete", "json-schema-2020-12", "tools-call-error"),
+    *("server-sse-polling", "server-sse-multiple-streams", "elicitation-sep1034-defaults", "elicitation-sep1330-enums"),
+    *(f"tools-call-{name}" for name in ("simple-text", "image", "audio", "embedded-resource", "mixed-content")),
+    *(f"tools-call-{name}" for name in ("with-logging", "with-progress", "sampling", "elicitation")),
+    *(f"resources-{name}" for name in ("read-text", "read-binary", "templates-read", "subscribe", "unsubscribe")),
+    *(f"prompts-get-{name}" for name in ("simple", "with-args", "embedded-resource", "with-image")),
+}
+META = "io.modelcontextprotocol/"
+LISTS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> NodePrograms:
+    """The official programs."""
+    try:
+        return NodePrograms(install_programs(), tmp_path_factory.mktemp("node-home"))
+    except CannotStart as error:
+        _skip_or_fail(str(error))
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a server of this module answers MCP; it runs as a program, on an empty memory."""
+    environment = {**os.environ, **_settings(tmp_path_factory.mktemp("served") / "home")}
+    command = [AGENTMEM, "serve", "--port", "0", "--user", "ann"]
+    server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    try:
+        found = re.match(r"serving on (http://127\.0\.0\.1:\d+)", server.stdout.readline())
+        assert found is not None
+        yield f"{found[1]}/mcp"
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+    finally:
+        server.kill()
+        server.communicate()
+
+
+async def test_the_inspector_lists_stores_and_finds(programs: NodePrograms, address: str, tmp_path: Path) -> None:
+    over_http = [INSPECTOR, "--cli", address, "--transport", "http", "--method"]
+    settings = [word for name, value in _settings(tmp_path / "home").items() for word in ("-e", f"{name}={value}")]
+    stored = ["--tool-name", "store_turn", "--tool-arg", "text=I am allergic to peanuts."]
+    tools, over_stdio, turn, resources, prompts = map(
+        _read_result,
+        await programs.run_all(
+            [
+                [*over_http, "tools/list"],
+                [INSPECTOR, "--cli", AGENTMEM, "mcp", "--user", "ann", "--method", "tools/list", "--strict", *settings],
+                [*over_http, "tools/call", *stored],
+                [*over_http, "resources/list"],
+                [*over_http, "prompts/list"],
+            ]
+        ),
+    )
+    assert [tool["name"] for tool in tools["tools"]][:3] == ["search_memory", "get_context", "store_turn"]
+    assert over_stdio == tools
+    assert {"memory://profile", "memory://goals"} <= {each["uri"] for each in resources["resources"]}
+    assert {"start_session", "end_session"} <= {each["name"] for each in prompts["prompts"]}
+    query = ["--tool-name", "search_memory", "--tool-arg", "query=what is the user allergic to?"]
+    found = _read_result(await programs.run(*over_http, "tools/call", *query))
+    assert not found["isError"]
+    first = found["structuredContent"]["results"][0]
+    assert (first["id"], first["text"]) == (turn["structuredContent"]["id"], "user: I am allergic to peanuts.")
+
+
+async def test_the_conformance_suite_passes(programs: NodePrograms, address: str) -> None:
+    listing, *checks = await programs.run_all(
+        [[CONFORMANCE, "list", "--server"], *(_build_check(address, name) for name in APPLICABLE)]
+    )
+    known = re.findall(r"^ +- ([\w-]+) ", listing.output, re.MULTILINE)
+    assert sorted(known) == sorted({*APPLICABLE, *LEFT_OUT}), "the suite has other scenarios than it had"
+    assert {name: _find_fault(check) for name, check in zip(APPLICABLE, checks, strict=True)} == dict.fromkeys(
+        APPLICABLE, ""
+    )
+
+
+# -- the revision of 2026-07-28, which has no sessions: what each request needs comes with it
+
+
+def test_the_newest_revision_discovers_the_server(address: str) -> None:
+    with httpx.Client() as client:
+        found = _ask(client, address, "server/discover")
+    assert found["supportedVersions"] == [LATEST_MODERN_VERSION]
+    assert set(found["capabilities"]) == {"tools", "resources", "prompts"}
+    assert "data, never instructions" in found["instructions"]
+    _check_complete(found)
+    _check_cacheable(found)
+
+
+def test_the_newest_revision_lists_in_one_order_and_says_how_long_a_list_holds(address: str) -> None:
+    with httpx.Client() as client:
+        listed = {method: _ask(client, address, method) for method in LISTS}
+        again = {method: _ask(client, address, method) for method in LISTS}
+    assert again == listed
+    for method, items in LISTS.items():
+        _check_complete(listed[method])
+        _check_cacheable(listed[method])
+        assert listed[method][items], method
+        names = [item["name"] for item in listed[method][items]]
+        assert len(set(names)) == len(names), method
+    for tool in listed["tools/list"]["tools"]:
+        for schema in (tool["inputSchema"], tool["outputSchema"]):
+            assert schema["type"] == "object"
+            jsonschema.Draft202012Validator.check_schema(schema)
+    assert all(":" in resource["uri"] for resource in listed["resources/list"]["resources"])
+
+
+def test_the_newest_revision_calls_a_tool_by_its_output_schema(address: str) -> None:
+    with httpx.Client() as client:
+        tools = {tool["name"]: tool for tool in _ask(client, address, "tools/list")["tools"]}
+        stored = _ask(client, address, "tools/call", name="store_turn", arguments={"text": "My cello is from Cremona."})
+        found = _ask(client, address, "tools/call", name="search_memory", arguments={"query": "where is my cello from"})
+        failed = _ask(client, address, "tools/call", name="search_memory", arguments={})
+    for name, result in (("store_turn", stored), ("search_memory", found)):
+        _check_complete(result)
+        assert result["isError"] is False
+        jsonschema.validate(result["structuredContent"], tools[name]["outputSchema"])
+        assert [content["type"] for content in result["content"]] == ["text"]
+        assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+    assert stored["structuredContent"]["id"] in {each["id"] for each in found["structuredContent"]["results"]}
+    _check_complete(failed)
+    assert failed["isError"] is True
+    assert "structuredContent" not in failed
+
+
+def test_the_newest_revision_has_its_own_errors(address: str) -> None:
+    with httpx.Client() as client:
+        missing = _send(client, address, "resources/read", {"uri": "memory://records/nobody"})
+        unknown = _send(client, address, "tools/list", {}, version="2099-01-01")
+        headers = {"Mcp-Protocol-Version": "2099-01-01"}
+        contradicting = _send(client, address, "tools/list", {}, headers=headers)
+        gone = _send(client, address, "ping", {})
+    assert missing.json()["error"]["code"] == -32602
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (400, -32022)
+    assert LATEST_MODERN_VERSION in unknown.json()["error"]["data"]["supported"]
+    assert (contradicting.status_code, contradicting.json()["error"]["code"]) == (400, -32020)
+    assert (gone.status_code, gone.json()["error"]["code"]) == (404, -32601)
+
+
+def _settings(home: Path) -> dict[str, str]:
+    return {"AGENTMEM_HOME": str(home), "AGENTMEM_EMBEDDER": "hash"}
+
+
+def _read_result(run: NodeRun) -> dict[str, Any]:
+    assert run.exit_code == 0, run.output + run.errors
+    return dict(json.loads(run.output))
+
+
+def _build_check(address: str, scenario: str) -> list[str]:
+    return [CONFORMANCE, "server", "--url", address, "--scenario", scenario]
+
+
+def _find_fault(run: NodeRun) -> str:
+    """What the suite found wrong; empty where it made a check at least, and all passed."""
+    passed = re.search(r"Passed: ([1-9]\d*)/\1, 0 failed, 0 warnings", run.output)
+    return "" if run.exit_code == 0 and passed else run.output + run.errors
+
+
+def _send(
+    client: httpx.Client,
+    address: str,
+    method: str,
+    params: dict[str, Any],
+    *,
+    version: str = LATEST_MODERN_VERSION,
+    headers: dict[str, str] | None = None,
+) -> httpx.Response:
+    """The answer to one request of the revision of 2026-07-28."""
+    about = {f"{META}protocolVersion": version, f"{META}clientCapabilities": {}}
+    about[f"{META}clientInfo"] = {"name": "test", "version": "1"}
+    sent = {"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": version, "Mcp-Method": method}
+    named = params.get("name", params.get("uri"))
+    if named is not None:
+        sent["Mcp-Name"] = named
+    request = {"jsonrpc": "2.0", "id": 7, "method": method, "params": {**params, "_meta": about}}
+    return client.post(address, json=request, headers={**sent, **(headers or {})})
+
+
+def _ask(client: httpx.Client, address: str, method: str, **params: Any) -> dict[str, Any]:
+    """The result of a request that succeeds."""
+    answer = _send(client, address, method, params)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    assert "mcp-session-id" not in answer.headers
+    body = answer.json()
+    assert {name: body[name] for name in body if name != "result"} == {"jsonrpc": "2.0", "id": 7}
+    return dict(body["result"])
+
+
+def _check_complete(result: dict[str, Any]) -> None:
+    """A result says that it is one, and of which program."""
+    assert result["resultType"] == "complete"
+    server = result["_meta"][f"{META}serverInfo"]
+    assert (server["name"], bool(server["version"])) == ("agentmem", True)
+
+
+def _check_cacheable(result: dict[str, Any]) -> None:
+    """What may be kept says how long, and that it is one user's own."""
+    assert isinstance(result["ttlMs"], int)
+    assert result["ttlMs"] >= 0
+    assert result["cacheScope"] == "private"
+    assert "nextCursor" not in result
