@@ -13,6 +13,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -88,6 +90,8 @@ class HttpServer:
         self._environment = {**os.environ, **names, "AGENTMEM_SERVER__REQUESTS_PER_MINUTE": "10000000"}
         self._log, self._profile, self._port = log, profile, 0
         self._process: subprocess.Popen[str] | None = None
+        # the system ends a process of `setpriv` with the thread that started it, so that thread must stay
+        self._starter = ThreadPoolExecutor(1)
 
     @property
     def process(self) -> subprocess.Popen[str]:
@@ -102,9 +106,13 @@ class HttpServer:
 
     def start(self) -> Self:
         """Start it; CannotStart with the end of its log when it does not listen."""
+        return self._starter.submit(self._start).result()
+
+    def _start(self) -> Self:
+        with_parent = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
         profiler = [] if self._profile is None else ["-m", "cProfile", "-o", str(self._profile)]
         program = str(Path(sys.executable).with_name("agentmem"))
-        command = [sys.executable, *profiler, program, "serve", "--port", str(self._port)]
+        command = [*with_parent, sys.executable, *profiler, program, "serve", "--port", str(self._port)]
         with self._log.open("a", encoding="utf-8") as log:
             self._process = subprocess.Popen(
                 command, env=self._environment, stdout=subprocess.PIPE, stderr=log, text=True
@@ -133,6 +141,7 @@ class HttpServer:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.end(signal.SIGTERM)
+        self._starter.shutdown()
 
 
 @dataclass
@@ -459,6 +468,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Measure and print; 1 when something is violated or a server cannot be had."""
     given = parser().parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that servers and folders go when it is ended
     plan = HttpLoadPlan(**{name: getattr(given, name) for name in OPTIONS if getattr(given, name) is not None})
     try:
         with ExitStack() as running:
