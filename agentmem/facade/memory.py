@@ -121,7 +121,10 @@ class AgentMemory(SyncFacade[AsyncAgentMemory]):
         session_id: str | None = None,
         key_id: str | None = None,
     ) -> AgentMemory:
-        """Another view that shares what is open; see `AsyncAgentMemory.scoped`."""
+        """Another view that shares what is open: another user, channel, conversation, agent or session.
+
+        `key_id` is the key by which a server let the caller in; the journal and audit rows name it as the actor.
+        """
         other = AgentMemory.__new__(AgentMemory)
         other._inner = self._inner.scoped(
             user_id=user_id,

@@ -34,6 +34,7 @@ COLUMNS = {
     "promotion_conversation_count",
     "config_snapshot",
     "metadata",
+    "actor",
 }
 
 
