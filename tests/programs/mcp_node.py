@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,13 +17,14 @@ from tests.servers.downloads import CannotStart, cached_folder, run
 
 INSPECTOR, CONFORMANCE = "mcp-inspector", "conformance"
 RELEASES = {"@modelcontextprotocol/inspector": "2.12.0", "@modelcontextprotocol/conformance": "0.1.16"}
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
 MAX_AT_ONCE = 3
 MAX_SECONDS = 60.0  # for one program, on a busy machine
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
-    """How a program ended: its exit code, and what it printed."""
+    """How a program ended: its exit code, and what it printed, without colors."""
 
     exit_code: int
     output: str
@@ -34,7 +36,7 @@ class NodePrograms:
 
     def __init__(self, folder: Path, home: Path) -> None:
         self._bin = folder / "node_modules" / ".bin"
-        self._environment = {**os.environ, "HOME": str(home), "NO_COLOR": "1"}
+        self._environment = {**os.environ, "HOME": str(home)}
 
     async def run_all(self, commands: Sequence[Sequence[str]]) -> list[NodeRun]:
         """Run programs with their arguments, a few at once; the results come in the order of the commands."""
@@ -64,7 +66,7 @@ class NodePrograms:
             await process.wait()
             raise
         assert process.returncode is not None
-        return NodeRun(process.returncode, output.decode(), errors.decode())
+        return NodeRun(process.returncode, COLOR.sub("", output.decode()), COLOR.sub("", errors.decode()))
 
 
 def install_programs() -> Path:

@@ -58,7 +58,8 @@ async def test_eight_processes_on_one_file_lose_nothing_and_find_what_they_store
     async def talk(number: int) -> None:
         async with Client(stdio_client(parameters)) as client:
             await all_started.wait()
-            ends_at, count, place = time.monotonic() + SECONDS, 0, {}
+            ends_at, count = time.monotonic() + SECONDS, 0
+            place: dict[str, str] = {}
             while time.monotonic() < ends_at:
                 count += 1
                 word = f"parcel{number}x{count}"
