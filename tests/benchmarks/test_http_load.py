@@ -22,10 +22,21 @@ from tests.benchmarks.servers.http_load_clients import MIX
 
 # one process starts in a second or two on a shared machine, so the ratio and the growth say nothing in so short a run
 SHORT = HttpLoadPlan(
-    clients=4, users=6, seconds=4, rounds=2, warming=1, rate=20, writers=4, writing=1, ratio=1000, growth_mb=10_000
+    clients=4,
+    users=6,
+    seconds=4,
+    rounds=2,
+    warming=1,
+    rate=20,
+    writers=4,
+    writing=1,
+    ratio=1000,
+    alone_ms=1000,
+    growth_mb=10_000,
 )
 GOOD: dict[str, Any] = {
     "latency": [{"operation": "recall", "sdk errors": 0, "http errors": 0, "p95 ratio": 2.0}],
+    "alone": [{"operation": "recall", "sdk errors": 0, "http errors": 0, "sdk p50_ms": 5.0, "http p50_ms": 20.0}],
     "memory": [{"growth_mb_per_1000": 10.0}],
     "restarts": [
         {
@@ -53,6 +64,8 @@ def test_a_run_that_keeps_all_bounds_has_no_violation() -> None:
         ("latency", "sdk errors", 1, "1 by the SDK"),
         ("latency", "p95 ratio", 2.01, "recall: p95 by HTTP is 2.01 times"),
         ("latency", "p95 ratio", float("nan"), "recall: p95"),
+        ("alone", "http p50_ms", 20.1, "one client, recall: HTTP adds 15.1 ms"),
+        ("alone", "http errors", 1, "one client, recall"),
         ("memory", "growth_mb_per_1000", 10.1, "grew by 10.1 MB"),
         ("restarts", "exit_code", 0, "SIGKILL: exit code 0, not -9"),
         ("restarts", "failures", {"unexpected status 500": 1}, "SIGKILL: {'unexpected status 500': 1}"),

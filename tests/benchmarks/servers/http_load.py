@@ -52,6 +52,7 @@ Row = dict[str, Any]
 ALL = "all"
 RATES = (80.0, 40.0, 20.0)  # operations a second that are tried, the highest first
 PROBE_SECONDS = 8.0
+ALONE_OPERATIONS = 300.0  # of the one client that asks right after each answer
 MAX_PROBE_CPU = 0.6  # of a core, in the SDK's process; with HTTP a server and a client more share the cores
 MAX_PROBE_LATE_MS = 20.0  # p95 of how late operations begin
 EARLY_SECONDS = 10.0  # of load, until the first look at the server's memory
@@ -66,7 +67,8 @@ GONE = (httpx.ConnectError, httpx.ReadError, httpx.WriteError, httpx.CloseError,
 class HttpLoadPlan:
     """How much is asked, and what is allowed. The seconds of load are dealt to rounds, in which both ways take turns.
 
-    Without a rate it is found. `growth_mb` is the most that the server may grow in 1,000 requests of the second half.
+    Without a rate it is found. `growth_mb` is the most that the server may grow in 1,000 requests of the second half,
+    `alone_ms` the most that HTTP may add to the median of one client that asks right after each answer.
     """
 
     clients: int = 50
@@ -78,6 +80,7 @@ class HttpLoadPlan:
     writers: int = 20
     writing: float = 5  # seconds before a server is ended, and after it is back
     ratio: float = 2.0
+    alone_ms: float = 15.0
     growth_mb: float = 10.0
     seed: int = 0
 
@@ -222,6 +225,8 @@ def measure_load(
     warm = LoadBlock(plan.clients, plan.warming, rate, plan.seed + 2)
     for process in processes.values():
         process.run(warm)
+    alone = replace(warm, clients=1, seconds=1.0, rate=ALONE_OPERATIONS, are_thinking=False)
+    one = compare_ways({way: [process.run(alone)] for way, process in processes.items()})
     watch = ServerWatch(server)
     blocks: dict[str, list[BlockResult]] = {"sdk": [], "http": []}
     for number in range(plan.rounds):
@@ -236,6 +241,7 @@ def measure_load(
     return {
         "rate": rate,
         "latency": compare_ways(blocks),
+        "alone": one,
         "memory": memory,
         "processes": [
             *(_summarize_process(way, found) for way, found in blocks.items()),
@@ -408,6 +414,12 @@ def find_violations(document: Mapping[str, Any], plan: HttpLoadPlan) -> list[str
             found.append(f"{name}: {row['http errors']} errors by HTTP, {row['sdk errors']} by the SDK")
         if not row["p95 ratio"] <= plan.ratio:
             found.append(f"{name}: p95 by HTTP is {row['p95 ratio']:.2f} times that of the SDK, not {plan.ratio:g}")
+    for row in document["alone"]:
+        added = row["http p50_ms"] - row["sdk p50_ms"]
+        if row["sdk errors"] or row["http errors"] or not added <= plan.alone_ms:
+            found.append(
+                f"one client, {row['operation']}: HTTP adds {added:.1f} ms at p50, not {plan.alone_ms:g}, or fails"
+            )
     growth = document["memory"][-1]["growth_mb_per_1000"]
     if not growth <= plan.growth_mb:
         found.append(f"the server grew by {growth:.1f} MB in 1,000 requests, not {plan.growth_mb:g}")
@@ -433,6 +445,7 @@ def render_document(document: Mapping[str, Any]) -> str:
     restarts = [{**row, "failures": str(row["failures"])} for row in document["restarts"]]
     parts = {
         f"{document['rate']:g} operations a second, ms from the moment when each was due": document["latency"],
+        "One client that asks right after each answer, ms": document["alone"],
         "The server's memory and connections": document["memory"],
         "Processor, of one core; how late clients began": document["processes"],
         "Restarts while clients write": restarts,

@@ -37,12 +37,16 @@ PREPARING_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class LoadBlock:
-    """A part of a run: `rate` operations a second for `seconds`, dealt to `clients`; the seed fixes all of it."""
+    """A part of a run: `rate` operations a second for `seconds`, dealt to `clients`; the seed fixes all of it.
+
+    Where clients do not think, each asks as many as it would, one right after the other.
+    """
 
     clients: int
     seconds: float
     rate: float
     seed: int
+    are_thinking: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +220,8 @@ class LoadRunner:
         async def live(client: int) -> list[LoadSample]:
             samples = []
             for n in range(client, count, block.clients):
-                operation, at = str(operations[n]), begun + float(due[n])
+                operation = str(operations[n])
+                at = begun + float(due[n]) if block.are_thinking else time.perf_counter()
                 text = (self._texts if operation == STORE else self._questions)[texts[n]]
                 await asyncio.sleep(max(0.0, at - time.perf_counter()))
                 late = time.perf_counter() - at
