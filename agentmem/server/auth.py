@@ -72,7 +72,7 @@ class ViewFields(BaseModel):
     session_id: str | None = Field(None, description="The session of working memory.")
 
 
-def read_view_query(
+async def read_view_query(  # a plain function would run in a thread
     channel: Annotated[str | None, Query(description="The channel to stand in.")] = None,
     agent_id: Annotated[str | None, Query(description="The agent that asks.")] = None,
     conversation_id: Annotated[str | None, Query(description="The conversation that goes on.")] = None,

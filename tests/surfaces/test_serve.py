@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,10 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.server.app import build_app
+from agentmem.server.http_server import HttpServer
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "example.com", "::"])
@@ -45,6 +50,14 @@ def test_a_server_says_where_it_is_answers_and_ends_at_sigterm(home: Path) -> No
         server.kill()
         server.communicate()
     assert (home / "memory.db").exists()
+
+
+def test_the_parts_of_an_answer_do_not_wait_for_each_other(home: Path) -> None:
+    server = HttpServer(build_app(AsyncAgentMemory("ann", home=home)), host="127.0.0.1", port=0)
+    with server.listen() as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_the_example_prints_a_line_that_answers(tmp_path: Path) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+import socket
 
 import click
 
 from agentmem.cli.context import CliContext, configure_logging, memory_options
 from agentmem.cli.render import echo
 from agentmem.errors import ConfigError
-
-if TYPE_CHECKING:
-    import socket
 
 TOOLS_OPTION = click.option(
     "--tools",
@@ -45,9 +42,8 @@ def serve_command(cli: CliContext, *, host: str, port: int, tools: str, mem0: bo
         -d '{"content": "I am allergic to peanuts."}'
     """
     try:
-        import uvicorn
-
         from agentmem.server.app import build_app
+        from agentmem.server.http_server import HttpServer
         from agentmem.server.limits import is_loopback
         from agentmem.server.mcp.server import TOOL_SETS
     except ImportError as error:
@@ -63,21 +59,13 @@ def serve_command(cli: CliContext, *, host: str, port: int, tools: str, mem0: bo
             "make one with: agentmem keys create"
         )
     memory = AsyncAgentMemory(cli.user, channel=cli.channel, settings=settings)
-    config = uvicorn.Config(
-        build_app(memory, tools=TOOL_SETS[tools], with_mem0=mem0, host=host),
-        host=host,
-        port=port,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=settings.server.drain_seconds,
-    )
-    listening = config.bind_socket()
-    listening.listen()  # who connects from now on is answered once the memory is open
+    app = build_app(memory, tools=TOOL_SETS[tools], with_mem0=mem0, host=host)
+    server = HttpServer(app, host=host, port=port)
+    listening = server.listen()
     echo(f"serving on {_format_address(listening)}; stop with Ctrl-C")
     # the server drains at SIGTERM and raises it again when it has closed; that then ends the program in order
     signal.signal(signal.SIGTERM, lambda *_: None)
-    uvicorn.Server(config).run([listening])
+    server.run([listening])
 
 
 @click.command("mcp", short_help="Serve the memory to an MCP client.")
