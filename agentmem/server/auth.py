@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -63,7 +63,13 @@ def _read_credential(headers: Headers) -> str | None:
     return headers.get("x-api-key") or None
 
 
-class ViewFields(BaseModel):
+class RequestBody(BaseModel):
+    """A JSON body: exactly the fields that the route knows, each of its own type ("1" is no number, 0 no boolean)."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class ViewFields(RequestBody):
     """Where in the user's memory a request stands; see `AsyncAgentMemory`."""
 
     channel: str | None = Field(None, description="Where writes go; reads also cover _swarm and _global.")

@@ -30,6 +30,7 @@ from agentmem.errors import (
 MEDIA_TYPE = "application/problem+json"
 NOT_FOUND_DETAIL = "There is no such record, or this caller may not see it."
 BUDGET_RETRY_SECONDS = 60
+MAX_FIELD_CHARS = 200  # of the name of a field that a client made up
 # The first that fits counts. What is left are stores and models that are away, and settings that cannot work.
 STATUS_BY_ERROR: tuple[tuple[type[AgentMemError], int], ...] = (
     (InvalidRecord, 422),
@@ -126,8 +127,9 @@ async def _on_wrong_shape(request: Request, error: Exception) -> JSONResponse:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return build_problem_response(400, "The body is no JSON.")
-    field = ".".join(str(part) for part in first["loc"][1:]) or None
-    return build_problem_response(422, f"{field or 'body'}: {first['msg']}", error="InvalidRecord", field=field)
+    field = ".".join(str(part) for part in first["loc"][1:])[:MAX_FIELD_CHARS] or None
+    wrong = "there is no such field here" if first["type"] == "extra_forbidden" else first["msg"]
+    return build_problem_response(422, f"{field or 'body'}: {wrong}", error="InvalidRecord", field=field)
 
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:

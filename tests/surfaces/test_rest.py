@@ -44,6 +44,7 @@ async def test_a_stored_turn_is_recalled_with_its_reason_and_receipt(client: Any
     assert why.json()["record_id"] == "nobody"
     context = (await client.post("/v1/context", json={"query": "peanuts?", "max_tokens": 500})).json()
     assert "peanuts" in context["text"]
+    assert {"kind": "Turn", "id": turn["id"]} in context["records"]
 
 
 async def test_turns_and_conversations_are_listed_and_forgotten(client: Any) -> None:
@@ -113,6 +114,11 @@ async def test_the_header_names_whose_memory_and_nothing_of_others_is_told(clien
         ("POST", "/v1/turns", {"json": {"content": " "}}, 422, "content"),
         ("POST", "/v1/turns", {"json": {"role": "user"}}, 422, "content"),
         ("POST", "/v1/turns", {"json": {"content": 7}}, 422, "content"),
+        ("POST", "/v1/turns", {"json": {"content": "Hi.", "roel": "assistant"}}, 422, "roel"),
+        ("POST", "/v1/turns/batch", {"json": {"turns": [{"content": "Hi.", "text": "?"}]}}, 422, "turns.0.text"),
+        ("POST", "/v1/recall", {"json": {"query": "?", "top_k": "5"}}, 422, "top_k"),
+        ("POST", "/v1/recall", {"json": {"query": "?", "reinforce": 0}}, 422, "reinforce"),
+        ("POST", "/v1/facts", {"json": {"claim": "It rains.", "confidence": True}}, 422, "confidence"),
         ("POST", "/v1/turns", {"json": []}, 422, None),
         ("POST", "/v1/recall", {"json": {"query": "?", "top_k": 1000}}, 422, "top_k"),
         ("GET", "/v1/turns?limit=x", {}, 422, "limit"),

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agentmem.core.records import Fact, Turn
-from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
+from agentmem.server.auth import Reader, RequestBody, ViewFields, ViewQuery, Writer, open_view
 from agentmem.server.rest.fields import IdempotencyKey, Moment
 
 router = APIRouter(prefix="/v1", tags=["facts"])
 
 
-class FactDetails(BaseModel):
+class FactDetails(RequestBody):
     """What may be said of a claim; what is left out keeps the library's value."""
 
     confidence: float | None = Field(None, description="0 to 1.")

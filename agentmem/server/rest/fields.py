@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any
 
 from fastapi import Header
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Strict
 
 from agentmem.core.record import Record
 from agentmem.core.records import KINDS
@@ -25,7 +25,8 @@ def require_iso_text(value: Any) -> Any:
     return value
 
 
-Moment = Annotated[datetime, BeforeValidator(require_iso_text)]
+Moment = Annotated[datetime, BeforeValidator(require_iso_text), Strict(False)]  # text also in a strict body
+Day = Annotated[date, BeforeValidator(require_iso_text), Strict(False)]
 IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", description="Makes a retry safe.")]
 
 

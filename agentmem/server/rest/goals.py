@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agentmem.core.records import Goal
 from agentmem.memory.goals import GoalNode
-from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
+from agentmem.server.auth import Reader, RequestBody, ViewFields, ViewQuery, Writer, open_view
 from agentmem.server.rest.fields import IdempotencyKey, Moment
 
 router = APIRouter(prefix="/v1", tags=["goals"])
 
 
-class GoalDetails(BaseModel):
+class GoalDetails(RequestBody):
     """What may be said of a goal."""
 
     priority: int | None = Field(None, description="1 to 5, 5 is most urgent.")

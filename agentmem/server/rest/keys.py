@@ -9,14 +9,14 @@ from agentmem.admin.api_keys import create_api_key, list_api_keys, revoke_api_ke
 from agentmem.core.api_keys import ApiKey
 from agentmem.engine.engine import Engine
 from agentmem.errors import InvalidRecord
-from agentmem.server.auth import USER_HEADER, Admin, check_limits
+from agentmem.server.auth import USER_HEADER, Admin, RequestBody, check_limits
 from agentmem.server.errors import RequestError
 from agentmem.server.rest.fields import Moment
 
 router = APIRouter(prefix="/v1", tags=["keys"])
 
 
-class NewKey(BaseModel):
+class NewKey(RequestBody):
     """What a key opens. It can do no more than the one it is made with."""
 
     user_id: str | None = Field(None, description="Whose memory; the caller's when left out, * for all users.")

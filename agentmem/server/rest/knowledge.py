@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agentmem.core.records import Edge, Entity, Review, Synopsis, User
 from agentmem.memory.semantic.entities import EntityGraph
-from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
+from agentmem.server.auth import Reader, RequestBody, ViewFields, ViewQuery, Writer, open_view
 from agentmem.server.rest.fields import IdempotencyKey, Moment
 
 router = APIRouter(prefix="/v1", tags=["knowledge"])
 
 
-class EntityFields(BaseModel):
+class EntityFields(RequestBody):
     """A person, place, organization or thing."""
 
     name: str
     type: str = "thing"
-    aliases: list[str] = []
+    aliases: list[str] = Field(default_factory=list)
     description: str = ""
-    properties: dict[str, Any] = {}
+    properties: dict[str, Any] = Field(default_factory=dict)
 
 
 class NewEntity(ViewFields, EntityFields):

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentmem.core.record import Status
 from agentmem.core.records import Fact, Turn
 from agentmem.errors import InvalidRecord
+from agentmem.server.rest.fields import Day
 
 MemoryRecord = Fact | Turn
 
@@ -27,7 +28,7 @@ REPLACEMENT_SOURCE = "mem0:"  # before the id of the turn, in the source of the 
 class LenientBody(BaseModel):
     """A body that may have more fields than this server knows; the answer names those."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(strict=True, extra="allow")
 
     user_id: str | None = Field(None, description="Whose memory; the caller's own when left out.")
     agent_id: str | None = Field(None, description="The agent in whose channel the memories lie.")
@@ -40,7 +41,7 @@ class LenientBody(BaseModel):
         return [f"Without effect here: {', '.join(unknown)[:200]}."] if unknown else []
 
 
-class Mem0Message(BaseModel):
+class Mem0Message(BaseModel, strict=True):
     """One message of a conversation."""
 
     role: str = "user"
@@ -56,7 +57,7 @@ class NewMemories(LenientBody):
     app_id: str | None = Field(None, description="Kept in the metadata.")
     infer: bool | None = Field(None, description="False keeps each message as it is; else what it says is read.")
     timestamp: int | None = Field(None, description="When it was said, in seconds since 1970; now when left out.")
-    expiration_date: date | None = Field(None, description="The last day of the memories; with infer=false alone.")
+    expiration_date: Day | None = Field(None, description="The last day of the memories; with infer=false alone.")
 
 
 class Mem0Search(LenientBody):
@@ -75,11 +76,11 @@ class ListQuery(LenientBody):
     page_size: int | None = Field(None, ge=1, le=1000)
 
 
-class MemoryUpdate(BaseModel):
+class MemoryUpdate(BaseModel, strict=True):
     """What was wrong about a memory."""
 
     text: str | None = None
-    expiration_date: date | None = Field(None, description="The last day of the memory; null for none.")
+    expiration_date: Day | None = Field(None, description="The last day of the memory; null for none.")
     metadata: dict[str, Any] | None = Field(None, description="Refused: it is that of the message.")
     timestamp: int | float | str | None = Field(None, description="Refused, too.")
 
@@ -90,19 +91,19 @@ class BatchUpdateItem(MemoryUpdate):
     memory_id: str
 
 
-class BatchUpdate(BaseModel):
+class BatchUpdate(BaseModel, strict=True):
     """Memories to update."""
 
     memories: list[BatchUpdateItem] = Field(max_length=1000)
 
 
-class BatchDeleteItem(BaseModel):
+class BatchDeleteItem(BaseModel, strict=True):
     """One memory of a batch."""
 
     memory_id: str
 
 
-class BatchDelete(BaseModel):
+class BatchDelete(BaseModel, strict=True):
     """Memories to delete."""
 
     memories: list[BatchDeleteItem] = Field(max_length=1000)
@@ -120,7 +121,7 @@ class MemoryItem(BaseModel):
     metadata: dict[str, Any]
     created_at: datetime | None
     updated_at: datetime | None
-    expiration_date: date | None = None
+    expiration_date: Day | None = None
 
 
 class FoundItem(MemoryItem):

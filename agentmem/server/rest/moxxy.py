@@ -54,14 +54,14 @@ class LongTermAnswer(BaseModel):
     results: list[LongTermResult]
 
 
-class LongTermQuery(BaseModel):
+class LongTermQuery(BaseModel, strict=True):
     """What to look for."""
 
     query: str
     limit: int = DEFAULT_RESULTS
 
 
-class LongTermEntry(BaseModel):
+class LongTermEntry(BaseModel, strict=True):
     """What to keep."""
 
     content: str

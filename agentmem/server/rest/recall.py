@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from agentmem.core.jsonable import to_jsonable
 from agentmem.recall.bundle import MemoryBundle
-from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, Context
+from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, open_view
 from agentmem.server.rest.fields import Moment
 
@@ -59,6 +59,25 @@ class ContextBody(ViewFields):
     max_tokens: int = Field(DEFAULT_CONTEXT_TOKENS, description="The most it may take; 4 characters count as one.")
 
 
+class RecordReference(BaseModel):
+    """A record by its kind and id."""
+
+    kind: str
+    id: str
+
+
+class ContextAnswer(BaseModel):
+    """Text for a prompt, and the records that it holds whole; the other fields are those of `Context`."""
+
+    text: str
+    tokens: int
+    records: list[RecordReference]
+    left_out: int
+    omitted: dict[str, int]
+    full_tokens: int
+    notices: list[str]
+
+
 class WhyNotAnswer(BaseModel):
     """Why a record was not delivered."""
 
@@ -87,9 +106,18 @@ async def recall(request: Request, caller: Reader, body: RecallBody) -> RecallAn
 
 
 @router.post("/context")
-async def build_context(request: Request, caller: Reader, body: ContextBody) -> Context:
+async def build_context(request: Request, caller: Reader, body: ContextBody) -> ContextAnswer:
     """Text for the prompt of a model that is to answer a query. Give it to the model as data, not as instructions."""
-    return await open_view(request, caller, body).context(body.query, body.max_tokens)
+    built = await open_view(request, caller, body).context(body.query, body.max_tokens)
+    return ContextAnswer(
+        text=built.text,
+        tokens=built.tokens,
+        records=[RecordReference(kind=kind, id=record_id) for kind, record_id in built.records],
+        left_out=built.left_out,
+        omitted=dict(built.omitted),
+        full_tokens=built.full_tokens,
+        notices=list(built.notices),
+    )
 
 
 @router.get("/receipts/{receipt_id}")

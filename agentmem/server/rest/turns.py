@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from agentmem.core.records import Conversation, Turn
 from agentmem.core.scope import self_channel
 from agentmem.memory.context import ForgetReceipt
-from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view, require_erase_permission
+from agentmem.server.auth import Reader, RequestBody, ViewFields, ViewQuery, Writer, open_view, require_erase_permission
 from agentmem.server.rest.fields import IdempotencyKey, Moment
 
 router = APIRouter(prefix="/v1", tags=["turns"])
 
 
-class TurnFields(BaseModel):
+class TurnFields(RequestBody):
     """One utterance."""
 
     content: str
