@@ -13,11 +13,7 @@ Of the suite's scenarios for servers, those in `APPLICABLE` are run. The others 
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,10 +24,10 @@ import pytest
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from tests.programs.mcp_node import CONFORMANCE, INSPECTOR, NodePrograms, NodeRun, install_programs
+from tests.programs.served import AGENTMEM, serve
 from tests.servers.downloads import CannotStart
 from tests.servers.plugin import _skip_or_fail
 
-AGENTMEM = str(Path(sys.executable).with_name("agentmem"))
 APPLICABLE = ("server-initialize", "ping", "tools-list", "resources-list", "prompts-list", "dns-rebinding-protection")
 LEFT_OUT = {
     *("logging-set-level", "completion-complete", "json-schema-2020-12", "tools-call-error"),
@@ -62,19 +58,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> NodePrograms:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a server of this module answers MCP; it runs as a program, on an empty memory."""
-    environment = {**os.environ, **_settings(tmp_path_factory.mktemp("served") / "home")}
-    command = [AGENTMEM, "serve", "--port", "0", "--user", "ann"]
-    server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    try:
-        found = re.match(r"serving on (http://127\.0\.0\.1:\d+)", server.stdout.readline())
-        assert found is not None
-        yield f"{found[1]}/mcp"
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(30) == 0
-    finally:
-        server.kill()
-        server.communicate()
+    with serve(_settings(tmp_path_factory.mktemp("served") / "home"), "--user", "ann") as opened:
+        yield f"{opened}/mcp"
 
 
 async def test_the_inspector_lists_stores_and_finds(programs: NodePrograms, address: str, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -17,9 +16,9 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from agentmem import AsyncAgentMemory
 from agentmem.core.records import Turn
+from tests.programs.served import AGENTMEM
 from tests.scale import NIGHTLY
 
-AGENTMEM = str(Path(sys.executable).with_name("agentmem"))
 PROCESSES = 8
 SECONDS = 60.0 if NIGHTLY else 5.0
 MAX_TURNS = 100_000
