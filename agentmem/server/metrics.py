@@ -5,7 +5,6 @@ Routes stand there as templates: no ids, no queries, no users.
 
 from __future__ import annotations
 
-import re
 import secrets
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -15,12 +14,12 @@ from structlog.contextvars import bound_contextvars
 
 from agentmem.core.clock import Stopwatch, SystemClock
 from agentmem.core.telemetry import INFO, log_event
+from agentmem.server.tracing import read_trace_parent
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
 MCP_PATH = "/mcp"  # its route is none of the framework's
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_TRACE_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(-.*)?")
 
 
 class ServerMetrics:
@@ -83,9 +82,3 @@ class RequestObserver:
         caller = scope.get("state", {}).get("caller")
         key = None if caller is None else caller.key_id
         log_event(INFO, "request", method=method, route=route, status=status, ms=round(milliseconds, 1), key=key)
-
-
-def read_trace_parent(header: str | None) -> tuple[str, str]:
-    """The id of the trace and its flags, as in W3C Trace Context; a new trace, not sampled, where there is none."""
-    found = _TRACE_PARENT.fullmatch(header or "")
-    return (found[1], found[2]) if found else (secrets.token_hex(16), "00")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -15,7 +14,6 @@ import httpx2 as httpx
 import pytest
 import uvicorn
 from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
@@ -105,22 +103,6 @@ async def test_every_tool_has_hints_schemas_and_few_tokens(memory: AsyncAgentMem
     assert len(json.dumps(shown, separators=(",", ":"))) / 4 <= MAX_SCHEMA_TOKENS
 
 
-async def test_programs_on_one_file_lose_nothing(home: Path) -> None:
-    environment = {**os.environ, "AGENTMEM_HOME": str(home), "AGENTMEM_EMBEDDER": "hash"}
-    parameters = StdioServerParameters(command=AGENTMEM, args=["mcp", "--user", "ann"], env=environment)
-
-    async def talk(number: int) -> None:
-        async with Client(stdio_client(parameters)) as client:
-            for count in range(5):
-                await call(client, "store_turn", text=f"Client {number} says {count}.")
-                await call(client, "search_memory", query=f"client {number}")
-
-    await asyncio.gather(*(talk(number) for number in range(3)))
-    async with AsyncAgentMemory("ann", home=home, embedder="hash") as memory:
-        stored = {turn.content for turn in await memory.episodic.recent_turns(100)}
-    assert stored == {f"Client {number} says {count}." for number in range(3) for count in range(5)}
-
-
 async def test_chatgpt_searches_and_fetches(memory: AsyncAgentMemory) -> None:
     turn = await memory.store_turn("I am allergic to peanuts.")
     async with Client(build_mcp_server(lambda *_: memory, TOOL_SETS["chatgpt"])) as client:
@@ -167,6 +149,17 @@ async def test_prompts_begin_and_end_a_session(memory: AsyncAgentMemory) -> None
         for name, said in (("start_session", "task is missing"), ("other", "There is no prompt")):
             with pytest.raises(MCPError, match=said):
                 await client.get_prompt(name)
+
+
+async def test_what_a_call_logs_carries_the_trace_of_its_meta(caplog: pytest.LogCaptureFixture) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    meta: Any = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
+    broken: Any = None
+    async with Client(build_mcp_server(lambda *_: broken)) as client:
+        answer = await client.call_tool("search_memory", {"query": "?"}, meta=meta)
+    assert answer.is_error
+    events = [json.loads(line) for line in caplog.messages if line.startswith("{")]
+    assert [event["trace_id"] for event in events if event["event"] == "tool_failed"] == [trace]
 
 
 @pytest.mark.parametrize("era", ["auto", "legacy"])

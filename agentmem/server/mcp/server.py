@@ -11,6 +11,7 @@ from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from structlog.contextvars import bound_contextvars
 
 from agentmem import __version__
 from agentmem.core.api_keys import Permission
@@ -23,6 +24,7 @@ from agentmem.server.mcp.mnemex_tools import MNEMEX_TOOLS
 from agentmem.server.mcp.prompts import get_prompt, list_prompts
 from agentmem.server.mcp.resources import RESOURCES, TEMPLATES, read_resource
 from agentmem.server.mcp.tools import ModelTool, ToolFailure
+from agentmem.server.tracing import read_trace_parent
 
 # where two sets have a tool of the same name, "all" has that of the set listed last here
 ALL_TOOLS = tuple({tool.name: tool for tool in (*GRAPH_TOOLS, *MNEMEX_TOOLS, *CHATGPT_TOOLS, *CORE_TOOLS)}.values())
@@ -57,7 +59,19 @@ class MemoryHandlers:
     async def call_tool(
         self, context: ServerRequestContext[Any], asked: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """The result of a call as text and as structured content; a failure is a result, too, that says what to do."""
+        """The result of a call as text and as structured content; a failure is a result, too, that says what to do.
+
+        What is logged meanwhile carries the trace of the call's `_meta`, or that of the HTTP request.
+        """
+        traced = (context.meta or {}).get("traceparent")
+        if traced is None:
+            return await self._answer(context, asked)
+        with bound_contextvars(trace_id=read_trace_parent(traced)[0]):
+            return await self._answer(context, asked)
+
+    async def _answer(
+        self, context: ServerRequestContext[Any], asked: types.CallToolRequestParams
+    ) -> types.CallToolResult:
         tool = next((tool for tool in self.tools if tool.name == asked.name), None)
         try:
             if tool is None:
