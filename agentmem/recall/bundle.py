@@ -108,8 +108,8 @@ class MemoryBundle:
         return pack(order, profile=profile, max_tokens=max_tokens, counter=counter, sources=beside).text
 
     def __str__(self) -> str:
-        """`to_context` with its default budget."""
-        return self.to_context()
+        """`to_context` with its default budget, then the notices."""
+        return "\n".join([self.to_context(), *(f"Note: {notice}" for notice in self.notices)]).lstrip("\n")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from packages.minilm.bert_export import export_onnx
+
 Array = NDArray[np.float32]
 
 WORDS = ["peanut", "allergy", "chef", "avoid", "train", "ticket", "rain", "garden", "music", "friend", "##s", "."]
@@ -41,7 +43,7 @@ def encode_ids(text: str) -> list[int]:
 
 
 def write_bert(folder: Path) -> dict[str, Array]:
-    """A BERT encoder as safetensors, as a model that comes without a graph; returns its weights."""
+    """A BERT encoder with random weights, its graph in int8 as the wheel of weights has it; returns its weights."""
     chance = np.random.default_rng(3)
 
     def random(*shape: int) -> Array:
@@ -78,6 +80,7 @@ def write_bert(folder: Path) -> dict[str, Array]:
         "max_position_embeddings": POSITIONS,
     }
     (folder / "config.json").write_text(json.dumps(config))
+    export_onnx(folder, folder / "model.onnx", int8=True)
     return weights
 
 

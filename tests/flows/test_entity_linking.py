@@ -59,7 +59,6 @@ async def test_people_are_asked_about_and_once(tmp_path: Path) -> None:
         assert await memory.semantic.reviews() == []
 
 
-@pytest.mark.usefixtures("shared_models")
 async def test_what_is_alike_is_asked_about_and_never_merged(tmp_path: Path) -> None:
     async with opened(tmp_path, embedder="local") as memory:
         for name in ("football club of the village", "the village football club", "dentist"):

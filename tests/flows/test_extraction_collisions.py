@@ -195,7 +195,6 @@ async def test_no_question_names_somebody_who_was_forgotten_while_it_was_put(
         assert [entity.name for entity in await memory.semantic.entities()] == ["Anna Berg"]
 
 
-@pytest.mark.usefixtures("shared_models")
 async def test_a_name_like_one_of_another_channel_is_an_entity_of_its_own(tmp_path: Path) -> None:
     text = "The Lisbon Chess Club meets on Sunday."
     book: dict[str, TurnReply] = {text: {"entities": [{"name": "The Lisbon Chess Club", "type": "organisation"}]}}

@@ -41,7 +41,9 @@ def counts(item: Item) -> bool:
 def main() -> None:
     """Print each finding as `file:line: what`, and exit with 1 if there is one."""
     search = Vulture(ignore_names=NAMES, ignore_decorators=DECORATORS)
-    search.scavenge([str(ROOT / folder) for folder in ("agentmem", "workers", "tests") if (ROOT / folder).is_dir()])
+    search.scavenge(
+        [str(ROOT / folder) for folder in ("agentmem", "packages", "workers", "tests") if (ROOT / folder).is_dir()]
+    )
     found = [item for item in search.get_unused_code(min_confidence=LIKELY) if counts(item)]
     for item in found:
         print(f"{item.filename.relative_to(ROOT)}:{item.first_lineno}: nobody uses {item.typ} {item.name!r}")

@@ -25,6 +25,7 @@ MAX_PARAMETERS = 6
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "manager", "managers", "common", "base"}
 TOP_LEVEL = {
     "agentmem",
+    "packages",
     "workers",
     "schema",
     "tests",
@@ -46,7 +47,7 @@ def python_files(*folders: str) -> list[Path]:
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
-CODE = python_files("agentmem", "workers", "docs")
+CODE = python_files("agentmem", "packages", "workers", "docs")
 TESTS = python_files("tests")
 
 

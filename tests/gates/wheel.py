@@ -1,10 +1,13 @@
-"""Builds the wheel, installs it into an empty environment and uses it there. Run by `make lint`.
+"""Builds the wheels, installs them into empty environments and uses them there. Run by `make lint`.
 
-Catches what a checkout hides: a file that is not packed, an undeclared dependency, a module that needs an extra.
+Catches what a checkout hides: a file that is not packed, an undeclared dependency, a module that needs an extra, an
+install line that does not give what the documents say. The embedder's wheel is the one that `make` built.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,6 +16,15 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+OTHER_WORDS = """
+with AgentMemory("bob") as memory:
+    for text in ("The train to Leeds leaves at nine.", "I'm allergic to peanuts.", "My sister plays the cello."):
+        memory.store_turn(text)
+    bundle = memory.remember("what must the cook avoid?")
+    assert bundle.items[0].record.content == "I'm allergic to peanuts.", bundle.items
+    assert bundle.notices == (), bundle.notices
+    assert bundle.receipt.embedder == "local:all-MiniLM-L6-v2:384"
+"""
 
 
 def run(*command: str | Path, cwd: Path, environment: dict[str, str] | None = None) -> None:
@@ -66,6 +78,24 @@ def check_use(wheel: Path, within: Path) -> None:
     run(binaries / "agentmem", "--help", cwd=home, environment=outside)
 
 
+def check_readme(wheel: Path, within: Path) -> None:
+    """Install by the first line of the README, and run its first program, asked in other words, too."""
+    environment, home = within / "readme", within / "readme-home"
+    home.mkdir()
+    venv.create(environment, with_pip=True)
+    outside = {"HOME": str(home), "PATH": f"{environment / 'bin'}:/usr/bin:/bin", "LANG": "C.UTF-8"}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r'^(pip install "agentmem-graph\[local\]")', readme, re.MULTILINE)
+    (model,) = Path(sys.prefix).glob("wheels-*/agentmem_minilm-*.whl")
+    places = [str(wheel.parent), str(model.parent), os.environ.get("PIP_FIND_LINKS", "")]
+    wheels = {"PIP_FIND_LINKS": " ".join(places).strip(), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    index = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_")) or "_proxy" in name}
+    run("sh", "-c", f"{line} --quiet", cwd=home, environment={**index, **outside, **wheels})
+    program = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[0]
+    (home / "first.py").write_text(program + OTHER_WORDS, encoding="utf-8")
+    run(environment / "bin" / "python", "first.py", cwd=home, environment=outside)
+
+
 def main() -> None:
     """Build, look, install, use; say so."""
     with tempfile.TemporaryDirectory(prefix="agentmem-wheel-") as folder:
@@ -73,7 +103,8 @@ def main() -> None:
         wheel = built(within)
         check_names(wheel)
         check_use(wheel, within)
-        print(f"wheel: {wheel.name} holds only the package and works in an empty environment")
+        check_readme(wheel, within)
+        print(f"wheel: {wheel.name} holds only the package and works in empty environments")
 
 
 if __name__ == "__main__":

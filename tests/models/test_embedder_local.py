@@ -17,11 +17,10 @@ from agentmem.errors import Closed, ConfigError, ModelUnavailable
 from agentmem.models.onnx import ModelFolder, SentenceModel
 from agentmem.models.protocols import EmbedderOptions, TokenEmbedder
 from agentmem.models.registry import open_embedder
-from agentmem.models.token_compression import fit_projection
+from agentmem.models.token_compression import PROJECTION_FILE, fit_projection, load_projection, quantize_tokens
 from tests.fakes.sentence_models import (
     HIDDEN,
     VOCABULARY,
-    bert_states,
     encode_ids,
     normalize,
     write_bert,
@@ -52,25 +51,6 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def built(options: EmbedderOptions) -> list[Path]:
     return sorted((options.models_dir / "built").glob("*"))
-
-
-async def test_a_graph_built_from_weights_computes_the_model(folder: Path, options: EmbedderOptions) -> None:
-    weights = write_bert(folder)
-    embedder = open_embedder(f"local:{folder}@fp32", options)
-    vectors = await embedder.embed([TEXT, "rain"])
-    for vector, text in zip(vectors, (TEXT, "rain"), strict=True):
-        np.testing.assert_allclose(vector, normalize(bert_states(weights, encode_ids(text)).mean(0)), atol=1e-5)
-    assert vectors.dtype == np.float32
-    await embedder.close()
-
-
-async def test_int8_is_the_default_and_close_to_the_model(folder: Path, options: EmbedderOptions) -> None:
-    weights = write_bert(folder)
-    embedder = open_embedder(f"local:{folder}", options)
-    vector = (await embedder.embed([TEXT]))[0]
-    assert vector @ normalize(bert_states(weights, encode_ids(TEXT)).mean(0)) > 0.999
-    assert [path.name.split("-")[0] for path in built(options)] == ["int8"]
-    await embedder.close()
 
 
 async def test_a_vector_does_not_depend_on_its_company(folder: Path, options: EmbedderOptions) -> None:
@@ -208,7 +188,7 @@ def test_the_word_piece_matrix_is_orthonormal_and_fitted_alike_every_time(
     folder: Path, options: EmbedderOptions
 ) -> None:
     write_lookup(folder)
-    model = SentenceModel(ModelFolder(folder), options.models_dir, dimensions=HIDDEN)
+    model = SentenceModel(ModelFolder(folder), dimensions=HIDDEN)
     matrix = fit_projection(model)
     np.testing.assert_allclose(matrix.T @ matrix, np.eye(64), atol=1e-5)
     np.testing.assert_allclose(fit_projection(model), matrix, atol=1e-5)
@@ -223,29 +203,19 @@ async def test_what_is_built_is_kept(folder: Path, options: EmbedderOptions) -> 
         await embedder.embed_tokens([TEXT])
         await embedder.close()
         times.append([(path.suffix, path.stat().st_mtime_ns) for path in built(options)])
-    assert [suffix for suffix, _ in times[0]] == [".onnx", ".npy"]
+    assert [suffix for suffix, _ in times[0]] == [".npy"]
     assert times[0] == times[1]
-
-
-async def test_a_damaged_graph_is_built_again(folder: Path, options: EmbedderOptions) -> None:
-    write_bert(folder)
-    first = open_embedder(f"local:{folder}", options)
-    good = await first.embed([TEXT])
-    await first.close()
-    built(options)[0].write_bytes(b"half a graph")
-    again = open_embedder(f"local:{folder}", options)
-    np.testing.assert_array_equal(await again.embed([TEXT]), good)
-    await again.close()
 
 
 def test_two_that_build_at_once_leave_one_file(folder: Path, options: EmbedderOptions) -> None:
     write_bert(folder)
     start = threading.Barrier(2)
 
-    def load(_: int) -> list[float]:
+    model = SentenceModel(ModelFolder(folder), dimensions=HIDDEN)
+
+    def load(_: int) -> list[list[float]]:
         start.wait()
-        model = SentenceModel(ModelFolder(folder), options.models_dir, dimensions=HIDDEN)
-        return [float(part) for part in model.encode(TEXT).vector]
+        return load_projection(model, options.models_dir).tolist()  # type: ignore[no-any-return]
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(load, range(2))
@@ -285,7 +255,7 @@ def test_constructing_loads_nothing(folder: Path, options: EmbedderOptions, monk
     assert built(options) == []
 
 
-@pytest.mark.parametrize("library", ["onnxruntime", "tokenizers", "onnx"])
+@pytest.mark.parametrize("library", ["onnxruntime", "tokenizers"])
 async def test_a_missing_library_is_named_with_the_fix(
     folder: Path, options: EmbedderOptions, monkeypatch: pytest.MonkeyPatch, library: str
 ) -> None:
@@ -317,18 +287,25 @@ async def test_a_model_that_cannot_be_used_says_why(
         await open_embedder(f"local:{folder}:{HIDDEN}", options).embed([TEXT])
 
 
-async def test_weights_of_another_kind_are_refused(folder: Path, options: EmbedderOptions) -> None:
-    write_bert(folder)
-    (folder / "config.json").write_text(json.dumps({"model_type": "t5", "hidden_size": HIDDEN}))
-    with pytest.raises(ConfigError, match="t5"):
-        await open_embedder(f"local:{folder}", options).embed([TEXT])
-
-
 async def test_a_folder_that_cannot_be_written_is_named(folder: Path, tmp_path: Path) -> None:
     write_bert(folder)
     (tmp_path / "file").write_text("no folder")
+    embedder = open_embedder(f"local:{folder}", EmbedderOptions(models_dir=tmp_path / "file"))
+    assert isinstance(embedder, TokenEmbedder)
     with pytest.raises(ConfigError, match="cannot write"):
-        await open_embedder(f"local:{folder}", EmbedderOptions(models_dir=tmp_path / "file")).embed([TEXT])
+        await embedder.embed_tokens([TEXT])
+
+
+async def test_the_matrix_beside_a_graph_is_taken(folder: Path, options: EmbedderOptions) -> None:
+    write_bert(folder)
+    np.save(folder / PROJECTION_FILE, np.eye(HIDDEN, 64, dtype=np.float32))
+    embedder = open_embedder(f"local:{folder}", options)
+    assert isinstance(embedder, TokenEmbedder)
+    _, (tokens,) = await embedder.embed_tokens([TEXT])
+    states = SentenceModel(ModelFolder(folder), dimensions=HIDDEN).encode(TEXT, with_tokens=True).states
+    np.testing.assert_array_equal(tokens.vectors, quantize_tokens(states, np.eye(HIDDEN, 64, dtype=np.float32)))
+    assert built(options) == []
+    await embedder.close()
 
 
 def test_an_empty_folder_and_wrong_dimensions_are_refused_at_once(folder: Path, options: EmbedderOptions) -> None:

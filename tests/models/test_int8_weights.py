@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,15 +11,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from agentmem.models.onnx_export import ActivationRanges, Floats, quantize
 from agentmem.models.protocols import EmbedderOptions
 from agentmem.models.registry import open_embedder
+from packages.minilm.bert_export import ActivationRanges, Floats, export_onnx, quantize
+from packages.minilm.build_wheel import CHECKSUMS, check_weights
 from tests.fakes.sentence_models import bert_states, encode_ids, normalize, write_bert, write_safetensors
 
 TEXT = "peanut allergy . chef avoid peanut"
 MATRICES = st.tuples(st.integers(1, 9), st.integers(1, 4)).flatmap(
     lambda shape: arrays(np.float32, shape, elements=st.floats(-100, 100, width=32))
 )
+
+
+@pytest.mark.parametrize("int8, far", [(False, 1e-6), (True, 1e-3)])
+async def test_a_graph_built_from_weights_computes_the_model(tmp_path: Path, int8: bool, far: float) -> None:
+    weights = write_bert(tmp_path)
+    export_onnx(tmp_path, tmp_path / "model.onnx", int8=int8)
+    embedder = open_embedder(f"local:{tmp_path}", EmbedderOptions(models_dir=tmp_path / "models"))
+    for vector, text in zip(await embedder.embed([TEXT, "rain"]), (TEXT, "rain"), strict=True):
+        assert vector @ normalize(bert_states(weights, encode_ids(text)).mean(0)) > 1 - far
+    await embedder.close()
+
+
+def test_weights_of_another_kind_are_refused(tmp_path: Path) -> None:
+    write_bert(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5"}))
+    with pytest.raises(ValueError, match="t5"):
+        export_onnx(tmp_path, tmp_path / "model.onnx", int8=True)
+
+
+def test_weights_that_are_not_as_published_are_refused(tmp_path: Path) -> None:
+    for name in CHECKSUMS:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"{}")
+    with pytest.raises(ValueError, match=r"model\.safetensors has the SHA-256"):
+        check_weights(tmp_path)
 
 
 @given(MATRICES)
@@ -62,6 +89,7 @@ async def test_values_far_out_cost_the_others_little(tmp_path: Path, outlier: st
             wide[7:9] *= 20
             narrow[:, 7:9] /= 20
     write_safetensors(tmp_path / "model" / "model.safetensors", weights)
+    export_onnx(tmp_path / "model", tmp_path / "model" / "model.onnx", int8=True)
     embedder = open_embedder(f"local:{tmp_path / 'model'}", EmbedderOptions(models_dir=tmp_path / "models"))
     vector = (await embedder.embed([TEXT]))[0]
     assert vector @ normalize(bert_states(weights, encode_ids(TEXT)).mean(0)) > close

@@ -79,7 +79,6 @@ async def test_nothing_is_said_where_it_cannot_be_told(home: Path, monkeypatch: 
         assert (await few.remember("boiling point of tungsten?", techniques=["keyword"])).relevant  # no vectors
 
 
-@pytest.mark.usefixtures("shared_models")
 async def test_with_a_model_of_meaning_it_tells_near_from_far(home: Path) -> None:
     async with AsyncAgentMemory("alice", home=home, embedder="local", clock=ManualClock(), seed=7) as memory:
         for number in range(4):

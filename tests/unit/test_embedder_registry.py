@@ -15,7 +15,7 @@ from agentmem.errors import ConfigError
 from agentmem.models import providers
 from agentmem.models.protocols import EmbedderOptions
 from agentmem.models.registry import list_vendors, open_embedder, resolve_auto
-from tests.fakes.sentence_models import HIDDEN, write_bert, write_lookup
+from tests.fakes.sentence_models import HIDDEN, write_lookup
 
 NEW_VENDOR = '''
 """A vendor that somebody adds: every text points the same way."""
@@ -82,24 +82,19 @@ def test_auto_is_lexical_without_weights(options: EmbedderOptions, monkeypatch: 
 
 def test_auto_takes_weights_under_models(options: EmbedderOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentmem.models.onnx.MODEL_WHEELS", {})
-    write_bert(options.models_dir / "all-MiniLM-L6-v2")
+    write_lookup(options.models_dir / "all-MiniLM-L6-v2")
     assert resolve_auto(options) == "local:all-MiniLM-L6-v2"
     assert open_embedder("auto", options).identity == f"local:all-MiniLM-L6-v2:{HIDDEN}"
 
 
 @pytest.mark.parametrize(
-    "missing, graph, chosen",
-    [
-        ("onnxruntime", True, "hash:v1"),
-        ("tokenizers", True, "hash:v1"),
-        ("onnx", False, "hash:v1"),
-        ("onnx", True, "local:all-MiniLM-L6-v2"),
-    ],
+    "missing, chosen",
+    [("onnxruntime", "hash:v1"), ("tokenizers", "hash:v1"), ("onnx", "local:all-MiniLM-L6-v2")],
 )
 def test_auto_needs_the_libraries_too(
-    options: EmbedderOptions, monkeypatch: pytest.MonkeyPatch, missing: str, graph: bool, chosen: str
+    options: EmbedderOptions, monkeypatch: pytest.MonkeyPatch, missing: str, chosen: str
 ) -> None:
-    (write_lookup if graph else write_bert)(options.models_dir / "all-MiniLM-L6-v2")
+    write_lookup(options.models_dir / "all-MiniLM-L6-v2")
     real = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None if name == missing else real(name, *rest))
     assert resolve_auto(options) == chosen

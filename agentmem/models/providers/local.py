@@ -1,7 +1,7 @@
 """Models on this machine through onnxruntime: sentence embedders and cross-encoders.
 
-`local:<name>@<variant>` picks one of several graphs (`onnx/model_<variant>.onnx`), or `fp32` instead of `int8` where
-the graph is built here. Constructing is cheap; the first text loads the model, in a thread of its own.
+`local:<name>@<variant>` picks one of several graphs (`onnx/model_<variant>.onnx`). Constructing is cheap; the first
+text loads the model, in a thread of its own.
 
 A folder holds `tokenizer.json`, `config.json` and an ONNX graph of a sequence classifier (`model.onnx`,
 `onnx/model*.onnx`) with one output for a score or two for "no" and "yes", as the hub keeps them.
@@ -58,11 +58,8 @@ def reranker(model: str, options: RerankerOptions) -> Reranker:
 
 def is_ready(options: EmbedderOptions) -> bool:
     """Whether the default model can be used at once: weights and libraries are there. Looks at files only."""
-    needed = ["onnxruntime", "tokenizers"]
     folder = onnx.find_model(onnx.DEFAULT_MODEL, "", options.models_dir)
-    if folder and not folder.find_graph():
-        needed.append("onnx")
-    return folder is not None and all(importlib.util.find_spec(name) for name in needed)
+    return folder is not None and all(importlib.util.find_spec(name) for name in ("onnxruntime", "tokenizers"))
 
 
 class LocalEmbedder:
@@ -146,9 +143,7 @@ class LocalEmbedder:
         if self._sentence_model is None:
             with self._load_lock:
                 if self._sentence_model is None:
-                    self._sentence_model = SentenceModel(
-                        self._ensure_folder(), self._options.models_dir, dimensions=self.dimensions
-                    )
+                    self._sentence_model = SentenceModel(self._ensure_folder(), dimensions=self.dimensions)
         return self._sentence_model
 
     def _ensure_folder(self) -> onnx.ModelFolder:
@@ -170,7 +165,7 @@ class LocalTokenEmbedder(LocalEmbedder):
     _projection_matrix: Vectors | None = None
 
     async def embed_tokens(self, texts: Sequence[str]) -> tuple[Vectors, list[TokenVectors]]:
-        """See `TokenEmbedder.embed_tokens`. The first call on a machine also fits the model's matrix, some 4 s."""
+        """See `TokenEmbedder.embed_tokens`. A model without its matrix has it fitted once, some 4 s."""
         matrix = await self._ensure_projection()
 
         def read(model: SentenceModel, text: str) -> tuple[Vectors, TokenVectors]:
