@@ -1,6 +1,7 @@
 -- Questions to the audit log about one user. They run on SQLite and on Postgres; a program binds :user.
 -- A line that begins with "-- #" names a question and the columns of its answer.
 
+-- Rows of `retrieve` name the ids that were delivered; rows of `context` name none.
 -- # Who read what: time | who | operation | query | records | ids
 SELECT timestamp, coalesce(actor, agent_id, 'user'), operation, query_text, result_count,
        CAST(metadata -> 'delivered' AS TEXT)

@@ -5,9 +5,9 @@ Run:      ANTHROPIC_API_KEY=… python docs/examples/nightly_worker.py [MODEL]
 
 MODEL is `vendor:model` (anthropic:claude-haiku-4-5). The text of the turns goes to that vendor; with `none`, rules read
 the turns, and nothing leaves the machine. Each job runs once, for all users of the memory in the folder AGENTMEM_HOME
-(~/.agentmem). At a cap a job makes no further call, and what is left waits for the next night. The program prints one
-line a job: users served, model calls, tokens, dollars, what was written, and why it stopped early, if it did. Run
-chat.py before, so that there is something to read. For every night, use cron:
+(~/.agentmem). Once a cap is reached, a job makes no further call, and what is left waits for the next night. The
+program prints one line a job: users served, model calls, tokens, dollars, what was written, and why it stopped early,
+if it did. Run chat.py before, so that there is something to read. For every night, use cron:
 
     0 3 * * * cd /path/to/project && python docs/examples/nightly_worker.py
 """
@@ -50,9 +50,9 @@ async def run_night(model: str, *, max_calls: int = MAX_CALLS, max_dollars: floa
 
 def print_report(report: RunReport) -> None:
     """Print one line about one run of a job."""
-    written = ", ".join(f"{count} {what}" for what, count in report.counts.items() if count)
-    spent = f"{report.calls} calls, {report.tokens} tokens, ${report.cost:.4f}"
-    print(f"{report.job:15} {report.users} users, {spent}: {written or 'nothing to do'}")
+    written = ", ".join(f"{what} {count}" for what, count in report.counts.items() if count)
+    spent = f"users {report.users}, calls {report.calls}, tokens {report.tokens}, dollars {report.cost:.4f}"
+    print(f"{report.job:15} {spent}; {written or 'nothing written'}")
     if report.stop_reason:
         print(f"{'':15} stopped early: {report.stop_reason}")
     for user_id, reason in report.failed.items():

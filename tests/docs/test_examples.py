@@ -32,8 +32,9 @@ from tests.fakes.llm_servers import KEY, FakeLLMService, anthropic_message
 from tests.fakes.scribe import FakeExtractionLLM
 from tests.flows.read_turns import LIVES, REPLIES
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
-RUN_ELSEWHERE = {"demo.py", "serve.py"}  # by tests/surfaces/test_cli_demo.py and test_serve.py
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "docs/examples"
+RUN_ELSEWHERE = {"demo.py": "test_cli_demo.py", "serve.py": "test_serve.py"}
 WITHOUT_A_KEY = {"nightly_worker.py": ["none"]}
 PEANUTS = "I'm allergic to peanuts."
 WHICH = "What am I allergic to?"
@@ -74,6 +75,11 @@ def test_a_program_starts_from_its_file_without_a_key(
     type_lines(monkeypatch, "Hello!", "")
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     assert len(capsys.readouterr().out.splitlines()) > 1
+
+
+def test_a_program_that_is_run_elsewhere_is_named_there() -> None:
+    tests = {name: (ROOT / "tests/surfaces" / test).read_text(encoding="utf-8") for name, test in RUN_ELSEWHERE.items()}
+    assert [name for name, text in tests.items() if f"docs.examples.{name.removesuffix('.py')}" not in text] == []
 
 
 def test_the_page_lists_every_program_with_the_install_line_of_its_docstring() -> None:
@@ -191,7 +197,7 @@ def test_the_nightly_worker_reads_the_day_of_all_users_with_the_named_model(
         nightly_worker.main()
         assert [fact.claim for fact in memory.semantic.facts()] == ["The user lives in Lisbon."]
     assert [asked["model"] for asked in reader.requests] == ["claude-haiku-4-5"]
-    assert "consolidate     1 users, 1 calls, 150 tokens, $0.0002: " in capsys.readouterr().out
+    assert "consolidate     users 1, calls 1, tokens 150, dollars 0.0002; " in capsys.readouterr().out
 
 
 def test_the_nightly_worker_asks_no_more_than_its_cap_allows(
