@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from agentmem.errors import AgentMemError, ConfigError
+from agentmem.jobs.process_metrics import GaugeFamily, read_process_metrics
 from agentmem.jobs.runner import OPERATOR, RunReport, read_last_reports
 from agentmem.jobs.worker import ConsolidationWorker
 
@@ -144,16 +145,14 @@ class _StoreCollector:
         except (AgentMemError, TimeoutError):
             yield GaugeMetricFamily("agentmem_up", "Whether the stores answered", 0)
             return
-        yield GaugeMetricFamily("agentmem_up", "Whether the stores answered", 1)
-        for name, (text, label, values) in found.items():
-            gauge = GaugeMetricFamily(name, text, labels=[label])
-            for key, value in values.items():
-                gauge.add_metric([key], value)
+        for family in found:
+            gauge = GaugeMetricFamily(family.name, family.text, labels=[family.label] if family.label else [])
+            for key, value in family.values.items():
+                gauge.add_metric([key] if family.label else [], value)
             yield gauge
 
-    async def _read_gauges(self) -> dict[str, tuple[str, str, dict[str, float]]]:
+    async def _read_gauges(self) -> list[GaugeFamily]:
         engine, jobs = self._worker.engine, self._worker.jobs
-        stats = await engine.log.stats(OPERATOR)
         waits = {name: await self._read_wait_seconds(name) for name in jobs if jobs[name].TRIGGER == "changes"}
         reports = await read_last_reports(engine, list(jobs))
         names = [projection.name for projection in engine.vector_projections]
@@ -161,26 +160,13 @@ class _StoreCollector:
         behind = dict.fromkeys(names, 0.0)
         for lag in await engine.admin.lagging_projections(names, OPERATOR):
             behind[lag.projection] += lag.lag
-        timings = {
-            f"{name}_{part}": value
-            for name, parts in engine.latency_stats.percentiles().items()
-            for part, value in parts.items()
-        }
-        hits, misses = engine.cache_stats.hits, engine.cache_stats.misses
-        return {
-            "agentmem_records": ("Current records by kind", "kind", stats["records"]),
-            "agentmem_store_bytes": ("Size of the log's store", "store", {"log": stats["bytes"]}),
-            "agentmem_job_wait_seconds": ("How long who waits longest for a job has waited", "job", waits),
-            "agentmem_job_last_users": (
-                "Users served by the last run",
-                "job",
-                {name: said["users"] for name, said in reports.items()},
-            ),
-            "agentmem_projection_behind": ("Changes a projection has still to apply", "projection", behind),
-            "agentmem_milliseconds": ("Latest times of this process", "what", timings),
-            "agentmem_cache_hits": ("Looks into a cache of this process that found something", "cache", hits),
-            "agentmem_cache_misses": ("Looks into a cache of this process that found nothing", "cache", misses),
-        }
+        served = {name: float(said["users"]) for name, said in reports.items()}
+        return [
+            *await read_process_metrics(engine),
+            GaugeFamily("agentmem_job_wait_seconds", "How long who waits longest for a job has waited", "job", waits),
+            GaugeFamily("agentmem_job_last_users", "Users served by the last run", "job", served),
+            GaugeFamily("agentmem_projection_behind", "Changes a projection has still to apply", "projection", behind),
+        ]
 
     async def _read_wait_seconds(self, job: str) -> float:
         first = await self._worker.engine.job_queue.queue(job, OPERATOR, 1)

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from agentmem.core.clock import Stopwatch, from_micros, to_micros
 from agentmem.core.scope import Operator, Scope
-from agentmem.core.telemetry import INFO, WARNING, log_event
+from agentmem.core.telemetry import DEBUG, INFO, WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, LeaseLost, StoreError
 from agentmem.jobs.job import JobOptions, JobReport
@@ -162,7 +162,7 @@ async def run_job(
         await _run_for_users(engine, module, options, report, should_stop)
     report.seconds = watch.milliseconds() / 1000
     await _write_report(engine, report)
-    log_event(INFO, "job_done", job=report.job, users=report.users, failed=len(report.failed), seconds=report.seconds)
+    _log_report(report)
     return report
 
 
@@ -330,6 +330,25 @@ async def _write_report(engine: Engine, report: RunReport) -> None:
         "waiting": report.has_more,
     }
     await engine.log.set_meta({_meta_key(report.job, "report"): json.dumps(said)})
+
+
+def _log_report(report: RunReport) -> None:
+    """Tell what a run did; one that did nothing is told to those who watch closely."""
+    counts = {name: number for name, number in report.counts.items() if number}
+    is_idle = not (counts or report.failed or report.calls or report.stop_reason)
+    log_event(
+        DEBUG if is_idle else INFO,
+        "job_done",
+        job=report.job,
+        dry_run=report.dry_run,
+        users=report.users,
+        failed=len(report.failed),
+        counts=counts,
+        calls=report.calls,
+        tokens=report.tokens,
+        has_more=report.has_more,
+        seconds=round(report.seconds, 3),
+    )
 
 
 def _meta_key(job: str, field: str) -> str:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
+import socket
 from collections.abc import Callable, Sequence
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
+
+from structlog.contextvars import bound_contextvars
 
 from agentmem.core.telemetry import INFO, WARNING, log_event
 from agentmem.engine.engine import Engine
@@ -19,6 +24,8 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 10.0
 JITTER_FRACTION = 0.05  # of an interval, so that several workers do not run in step
 
+MAX_HOST_CHARACTERS = 40  # of a worker's id
+
 ReportCallback = Callable[[RunReport], None]
 
 
@@ -26,7 +33,7 @@ class ConsolidationWorker:
     """Runs the background jobs of all users until it is stopped. Any number of workers may work side by side.
 
     `jobs` names those to run, all of them when None. With `dry_run` nothing is changed. `on_report` is called with each
-    report. Works inside a program, too:
+    report. `id` (host, process, and a random part) stands as `worker_id` in its events. Works inside a program, too:
 
         async with ConsolidationWorker(memory.engine):
             ...
@@ -43,6 +50,7 @@ class ConsolidationWorker:
         on_report: ReportCallback | None = None,
     ) -> None:
         self.engine = engine
+        self.id = _build_worker_id()
         self.jobs = _select_jobs(jobs)
         self.last_run: float | None = None  # by the loop's clock: when a job last came to an end, well or not
         self._options = JobOptions(dry_run=dry_run, limit=engine.settings.worker.conversations)
@@ -85,7 +93,7 @@ class ConsolidationWorker:
             )
         self._scheduler.start()
         self._initial_round = asyncio.ensure_future(self._run_all_once())
-        log_event(INFO, "worker_started", jobs=list(self.jobs))
+        log_event(INFO, "worker_started", worker_id=self.id, jobs=list(self.jobs))
 
     async def _run_all_once(self) -> None:
         """Every job once at the start: a worker that is restarted more often than a job is due would never run it."""
@@ -111,7 +119,7 @@ class ConsolidationWorker:
         if self._scheduler is not None:
             self._scheduler.shutdown(wait=False)
             self._scheduler = None
-            log_event(INFO, "worker_stopped")
+            log_event(INFO, "worker_stopped", worker_id=self.id)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -132,14 +140,16 @@ class ConsolidationWorker:
         try:
             await self._run_job(name)
         except AgentMemError as error:
-            log_event(WARNING, "job_failed", job=name, error=type(error).__name__, reason=str(error))
+            kind = type(error).__name__
+            log_event(WARNING, "job_failed", worker_id=self.id, job=name, error=kind, reason=str(error))
         finally:
             del self._running[name]
 
     async def _run_job(self, name: str) -> RunReport | None:
         """Run one job; None when another worker is at it."""
         try:
-            report = await run_job(self.engine, self.jobs[name], self._options, should_stop=lambda: self._stopping)
+            with bound_contextvars(worker_id=self.id):  # in all that the job tells, not in its own alone
+                report = await run_job(self.engine, self.jobs[name], self._options, should_stop=lambda: self._stopping)
         except LeaseLost:
             return None
         finally:
@@ -147,6 +157,11 @@ class ConsolidationWorker:
         if self._on_report is not None:
             self._on_report(report)
         return report
+
+
+def _build_worker_id() -> str:
+    """Unlike that of any other worker: the containers of several machines often have one host name and process id."""
+    return f"{socket.gethostname()[:MAX_HOST_CHARACTERS]}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def _select_jobs(jobs: Sequence[str] | None) -> dict[str, ModuleType]:

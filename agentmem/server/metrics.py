@@ -14,6 +14,8 @@ from structlog.contextvars import bound_contextvars
 
 from agentmem.core.clock import Stopwatch, SystemClock
 from agentmem.core.telemetry import INFO, log_event
+from agentmem.engine.engine import Engine
+from agentmem.jobs.process_metrics import render_metrics
 from agentmem.server.tracing import read_trace_parent
 
 METRICS_TYPE = CONTENT_TYPE_LATEST
@@ -38,9 +40,9 @@ class ServerMetrics:
         )
         self.under_way = Gauge("agentmem_http_requests_in_progress", "Requests under way", registry=registry)
 
-    def render(self) -> bytes:
-        """All of it in Prometheus's text format."""
-        return generate_latest(self._registry)
+    async def render(self, engine: Engine) -> bytes:
+        """All of it in Prometheus's text format, and what the process tells of its memory."""
+        return generate_latest(self._registry) + (await render_metrics(engine)).encode()
 
 
 class RequestObserver:

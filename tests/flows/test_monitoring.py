@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
+from dataclasses import replace
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -14,7 +16,10 @@ import pytest
 from agentmem import AsyncAgentMemory
 from agentmem.errors import ConfigError
 from agentmem.jobs.monitoring import Monitor, check_health
+from agentmem.jobs.process_metrics import NOTICE_PARTS, render_metrics
 from agentmem.jobs.worker import ConsolidationWorker
+from agentmem.recall.executor import build_notices
+from agentmem.recall.receipt import TraceLine
 from tests.flows.given import ManualClock
 
 
@@ -97,3 +102,66 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
                 second.open(worker, "127.0.0.1", port)
         finally:
             first.close()
+
+
+def _read_values(text: str) -> dict[str, float]:
+    return {name: float(value) for name, value in re.findall(r"^(agentmem\S+) (\S+)$", text, re.MULTILINE)}
+
+
+async def test_a_process_without_a_port_tells_the_same_of_itself(tmp_path: Path) -> None:
+    async with AsyncAgentMemory("ann's secret name", home=tmp_path, embedder="hash", dimensions=64) as memory:
+        await memory.store_turn("My sister Anna lives in Porto.")
+    async with AsyncAgentMemory("ann's secret name", home=tmp_path, embedder="hash") as memory:
+        found = [await memory.remember(query) for query in ("who is Anna?", "where is Porto?")]
+        failed = replace(found[0].receipt, id="one", notices=build_notices([TraceLine("graph", 1.0, {}, "away")]))
+        memory.engine.cache_receipt(failed.id, failed)
+        text = await render_metrics(memory.engine)
+    values = _read_values(text)
+    assert values["agentmem_up"] == 1
+    assert values['agentmem_records{kind="Turn"}'] == 1
+    assert 0 < values['agentmem_milliseconds{what="recall_p50"}'] <= values['agentmem_milliseconds{what="recall_p99"}']
+    assert values["agentmem_recall_receipts"] == 3
+    notices = {part: values[f'agentmem_recall_notices{{part="{part}"}}'] for part in NOTICE_PARTS}
+    assert notices == {**dict.fromkeys(NOTICE_PARTS, 0), "embedder": 2, "techniques": 1}
+    assert [word for word in ("secret", "Anna", "Porto", "away") if word in text] == []
+
+
+async def test_many_scrapes_count_the_store_once_in_15_seconds(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with AsyncAgentMemory("ann", home=tmp_path, embedder="hash", clock=clock) as memory:
+
+        async def count_turns() -> float:
+            return _read_values(await render_metrics(memory.engine)).get('agentmem_records{kind="Turn"}', 0)
+
+        assert await count_turns() == 0
+        await memory.store_turn("My sister Anna lives in Porto.")
+        clock.advance(seconds=14)
+        assert [*await asyncio.gather(count_turns(), count_turns())] == [0, 0]
+        clock.advance(seconds=1)
+        assert await count_turns() == 1
+
+
+async def test_a_store_that_does_not_answer_is_a_metric(tmp_path: Path) -> None:
+    async with AsyncAgentMemory("ann", home=tmp_path, embedder="hash") as memory:
+        await memory.engine.log.close()
+        values = _read_values(await render_metrics(memory.engine))
+    assert values["agentmem_up"] == 0
+    assert [name for name in values if "records" in name or "bytes" in name] == []
+
+
+async def test_what_a_run_did_is_told_with_counts_and_the_worker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with AsyncAgentMemory("ann", home=tmp_path, embedder="hash") as memory:
+        await memory.store_turn("My sister Anna lives in Porto.")
+        workers = [ConsolidationWorker(memory.engine, jobs=["consolidate"]) for _ in range(2)]
+        with caplog.at_level(logging.DEBUG, logger="agentmem"):
+            for worker in workers:
+                await worker.run_once()
+    told = [(each.levelname, json.loads(each.getMessage())) for each in caplog.records if "job_done" in each.message]
+    (busy_level, busy), (idle_level, idle) = told
+    assert (busy_level, busy["users"], busy["counts"]["turns"]) == ("INFO", 1, 1)
+    assert (idle_level, idle["users"], idle["counts"]) == ("DEBUG", 0, {})
+    assert [busy["worker_id"], idle["worker_id"]] == [worker.id for worker in workers]
+    assert workers[0].id != workers[1].id
+    assert all(re.fullmatch(r".{1,40}-\d+-[0-9a-f]{8}", worker.id) for worker in workers)

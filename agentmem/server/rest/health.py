@@ -27,8 +27,12 @@ async def check_health() -> HealthAnswer:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def read_metrics(request: Request) -> Response:
-    """Counts and durations of requests, for Prometheus. Beyond loopback for callers with the permission `admin`."""
-    return Response(request.app.state.metrics.render(), media_type=METRICS_TYPE)
+    """Requests, and times, caches, notices and sizes of the memory, for Prometheus.
+
+    Beyond loopback for callers with the permission `admin`.
+    """
+    memory: AsyncAgentMemory = request.app.state.memory
+    return Response(await request.app.state.metrics.render(memory.engine), media_type=METRICS_TYPE)
 
 
 @router.get("/docs", response_class=HTMLResponse)
