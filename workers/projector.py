@@ -8,7 +8,7 @@ from agentmem.cli.main import cli_group
 
 
 def run() -> None:
-    """Run until SIGTERM or SIGINT; arguments are those of `agentmem project`."""
+    """Run until SIGTERM or SIGINT; arguments are those of `agentmem admin sync`."""
     cli_group(["project", "--follow", *sys.argv[1:]], prog_name="agentmem")
 
 

@@ -148,7 +148,7 @@ async def _check_embedder(settings: Settings, meta: Mapping[str, str]) -> Findin
         fix = "recall goes on by words; check the model or its server"
         return Finding("error", "embedder", f"{recorded} did not answer within {EMBEDDER_TIMEOUT_SECONDS:.0f} s", fix)
     except AgentMemError as error:
-        fix = "recall goes on by words; install what is missing, or run: agentmem rebuild --embedder hash"
+        fix = "recall goes on by words; install what is missing, or run: agentmem admin rebuild --embedder hash"
         return Finding("error", "embedder", f"{recorded}: {error}", fix)
     if settings.embedder == "auto" and (advice := advise_on_fallback(meta, build_embedder_options(settings))):
         detail, _, fix = advice.partition(". ")

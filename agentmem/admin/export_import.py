@@ -80,7 +80,7 @@ async def iter_export(engine: Engine, scope: Scope) -> AsyncIterator[ExportLine]
     while after < reach.head:
         page = await store.raw_changes(scope, after, min(BATCH_SIZE, reach.head - after))
         if not page or page[-1].seq != after + len(page):
-            raise CorruptStore(f"the journal of {scope.user_id} has a gap after {after}; run: agentmem doctor")
+            raise CorruptStore(f"the journal of {scope.user_id} has a gap after {after}; run: agentmem admin doctor")
         for change in page:
             yield build_change_line(change)
         after = page[-1].seq

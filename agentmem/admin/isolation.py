@@ -108,7 +108,7 @@ def _build_scratch_settings(engine: Engine, folder: Path, scratch_urls: tuple[st
     if scratch_urls is None or live.log_url == scratch_urls[0] or live.graph_url == scratch_urls[1]:
         raise ConfigError(
             "strangers must not get into servers that are in use: give log_url and graph_url of others for the trial, "
-            "migrated and empty (agentmem verify isolation --scratch-log-url … --scratch-graph-url …)"
+            "migrated and empty (agentmem admin verify isolation --scratch-log-url … --scratch-graph-url …)"
         )
     identity = engine.vector_projections[0].embedder.identity
     return _build_settings(

@@ -166,7 +166,7 @@ class _Rebuild:
         nodes = None if self.engine.graph_projection is None else self.engine.graph_projection.graph_vectors
         if nodes is not None and not await nodes.sync(scope, from_start=from_start):
             name = scope.user_id
-            self.notes.append(f"vectors of {name} in the graph wait: {nodes.last_error}; run: agentmem project")
+            self.notes.append(f"vectors of {name} in the graph wait: {nodes.last_error}; run: agentmem admin sync")
 
     async def _rebuild_vectors(self, scopes: Sequence[Scope]) -> None:
         projection = self.engine.vector_projections[0]
@@ -209,7 +209,9 @@ class _Rebuild:
         await self._build_vectors(known[0] if known else await add_projection(engine, model))
         await engine.adopt_recorded_embedder()
         if engine.settings.graph_vectors and identity != served:
-            self.notes.append("the graph's vectors and their indexes: run agentmem migrate, then agentmem project")
+            self.notes.append(
+                "the graph's vectors and their indexes: run agentmem admin migrate, then agentmem admin sync"
+            )
 
     async def _build_vectors(self, projection: VectorProjection) -> None:
         identity, rounds = projection.embedder.identity, 0
@@ -220,7 +222,9 @@ class _Rebuild:
             before: list[ProjectionLag] = []
             while lagging := await self.store.lagging_projections([projection.name], Operator("rebuild"), limit=1000):
                 if lagging == before:
-                    raise CorruptStore(f"the journal of {lagging[0].user_id} cannot be followed; run: agentmem doctor")
+                    raise CorruptStore(
+                        f"the journal of {lagging[0].user_id} cannot be followed; run: agentmem admin doctor"
+                    )
                 before, total = lagging, self.changes + sum(item.lag for item in lagging)
                 for item in lagging:
                     if item.lag < 0:  # the log was restored from an earlier backup
@@ -231,6 +235,8 @@ class _Rebuild:
         """Take out the vectors of every embedder but the one that serves."""
         meta = await self.engine.log.meta()
         if building := meta.get("embedder_next"):
-            raise Conflict(f"{building} is being built; finish that first: agentmem rebuild --embedder {building}")
+            raise Conflict(
+                f"{building} is being built; finish that first: agentmem admin rebuild --embedder {building}"
+            )
         for identity in await self.store.drop_embedders([meta["embedder"]]):
             self.notes.append(f"the vectors of {identity} were taken out")

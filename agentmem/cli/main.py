@@ -13,6 +13,7 @@ from agentmem import __version__
 from agentmem.cli import commands
 from agentmem.cli.context import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE
 from agentmem.cli.render import echo_stderr
+from agentmem.cli.verbs import VerbGroup, suggest
 from agentmem.errors import AgentMemError, ConfigError, Conflict, InvalidRecord, NotFound, ScopeError
 
 _CALLER_ERRORS = (ConfigError, Conflict, InvalidRecord, NotFound, ScopeError)
@@ -20,34 +21,41 @@ _CALLER_ERRORS = (ConfigError, Conflict, InvalidRecord, NotFound, ScopeError)
 # So that a command loads its own module only; those of other modules are found by looking.
 _HOMES = {
     "add": "turns",
+    "admin": "admin",
     "announce": "turns",
     "audit": "audit",
-    "compact": "admin",
     "consolidate": "jobs",
     "context": "recall",
+    "correct": "facts",
     "curate": "curate",
-    "doctor": "admin",
+    "erase": "forgetting",
     "export": "transfer",
     "facts": "facts",
-    "forget": "facts",
+    "forget": "forgetting",
     "goals": "goals",
     "import": "transfer",
     "jobs": "jobs",
     "keys": "keys",
+    "learn": "facts",
     "mcp": "serve",
-    "migrate": "admin",
     "procedures": "procedures",
-    "project": "admin",
-    "rebuild": "admin",
     "remember": "recall",
+    "restore": "forgetting",
     "reviews": "reviews",
     "schedules": "schedules",
     "serve": "serve",
-    "stats": "admin",
+    "show": "records",
+    "stats": "records",
     "tools": "procedures",
-    "verify": "admin",
+    "turns": "turns",
+    "undo": "forgetting",
+    "users": "records",
     "worker": "jobs",
 }
+# Older scripts and service files have these as commands of their own.
+_MOVED = {name: name for name in ("compact", "doctor", "migrate", "rebuild", "verify")} | {"project": "sync"}
+_COLUMN_CHARS = 39  # half of a narrow terminal, less the indent
+_NAME_CHARS = 13
 
 
 class ExitingCommand(click.Command):
@@ -94,6 +102,43 @@ class CommandGroup(ExitingCommand, click.Group):
                     return command
         return None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments name, and the rest. A UsageError says which one may be meant."""
+        if (verb := _MOVED.get(args[0])) is not None:
+            echo_stderr(f"note: agentmem {args[0]} is now agentmem admin {verb}")
+            args = ["admin", verb, *args[1:]]
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise click.UsageError(error.message + suggest(args[0], self._list_names(ctx)), ctx) from None
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """No table of --help and --version, which everybody knows; the commands follow."""
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """All commands in two columns, so that they fit on a screen."""
+        cells = [
+            f"{name:{_NAME_CHARS}}{command.get_short_help_str(_COLUMN_CHARS)}"
+            for name in self.list_commands(ctx)
+            if (command := self.get_command(ctx, name)) is not None
+        ]
+        half = (len(cells) + 1) // 2
+        with formatter.section("Commands"):
+            for left, right in zip(cells[:half], [*cells[half:], ""], strict=False):
+                formatter.write(f"  {left:{_COLUMN_CHARS}}{right}".rstrip() + "\n")
+
+    def _list_names(self, ctx: click.Context) -> dict[str, str]:
+        """What may be typed after `agentmem`, by each of its words."""
+        names: dict[str, str] = {}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if isinstance(command, VerbGroup):
+                names.update({verb: f"{name} {verb}" for verb in command.commands})
+        return {**names, **{name: name for name in self.list_commands(ctx)}}
+
 
 def _modules() -> list[str]:
     return sorted(item.name for item in pkgutil.iter_modules(commands.__path__) if not item.name.startswith("_"))
@@ -111,15 +156,12 @@ def _commands(module: str) -> tuple[click.Command, ...]:
 @click.version_option(__version__, prog_name="agentmem")
 @click.pass_context
 def cli_group(context: click.Context, *, no_color: str) -> None:
-    """Memory for AI agents: store what was said, ask for what matters now.
-
-    Options stand after the command. Every command takes --user, --channel, --home, --config and
-    --json.
-
+    """
     \b
-    Examples:
+    Memory for AI agents: store what was said, ask for what matters now.
       agentmem add "I'm allergic to peanuts."
       agentmem remember "what must the chef avoid?"
+      agentmem COMMAND --help    tells the options of a command
     """
     if no_color:
         context.color = False

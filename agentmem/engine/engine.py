@@ -242,7 +242,7 @@ class Engine:
         return done
 
     async def adopt_recorded_embedder(self) -> None:
-        """Serve the embedder that the store records now: `agentmem rebuild` in another process may have switched it."""
+        """Serve the embedder that the store records now; `agentmem admin rebuild` elsewhere may have switched it."""
         recorded = (await self.log.meta()).get("embedder", "")
         if not self.vector_projections or recorded in (
             "",

@@ -33,7 +33,7 @@ MAX_RECENT_ENTRIES = 20
 HINT_INTERVAL_SECONDS = 1.0  # seconds between notes to the log of how far the graph is
 VERIFY_DELAY_SECONDS = 5.0  # seconds until what the log noted of a graph is compared with the graph
 AHEAD_OF_LOG_MESSAGE = (
-    "the graph is ahead of the log, which was restored from an earlier backup; run: agentmem rebuild --what graph"
+    "the graph is ahead of the log, which was restored from an earlier backup; run: agentmem admin rebuild --what graph"
 )
 
 Waiters = list[asyncio.Future[bool]]

@@ -15,7 +15,7 @@ from agentmem.stores.registry import OpenIndex
 
 FALLBACK = "embedder_fallback"
 """The name in a store's metadata of the embedder that `auto` fell back to."""
-CHANGE_COMMAND = "agentmem rebuild --embedder local"
+CHANGE_COMMAND = "agentmem admin rebuild --embedder local"
 
 
 def build_embedder_options(settings: Settings) -> EmbedderOptions:
@@ -45,7 +45,8 @@ async def open_recorded_embedders(settings: Settings, log: LogStore, notices: li
         wanted = open_embedder(spec, options).identity
         if wanted != recorded:
             notices.append(
-                f"This store was built with {recorded} and keeps it; to change: agentmem rebuild --embedder {wanted}"
+                f"This store was built with {recorded} and keeps it; "
+                f"to change: agentmem admin rebuild --embedder {wanted}"
             )
     elif advice := advise_on_fallback(meta, options):
         notices.append(advice)

@@ -35,7 +35,7 @@ def requeue_hint(names: Collection[str]) -> str:
     steps = [
         "agentmem consolidate --retry-parked"
         if kind == "consolidate"
-        else f"agentmem rebuild --what {kind} --all-users"
+        else f"agentmem admin rebuild --what {kind} --all-users"
         for kind in kinds
     ]
     return "run: " + "; ".join(steps)

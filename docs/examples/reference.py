@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from agentmem.cli.main import cli_group
+from agentmem.cli.verbs import VerbGroup
 
 _INTRO = """\
 # The command line
@@ -30,8 +31,8 @@ _INTRO = """\
 | 3 | done, and something needs attention: an error found by `doctor`, an answer that differs, a remnant of an erasure |
 
 Answers go to standard output, notes, progress and errors to standard error. `--json` prints one JSON document with its
-keys in order; `facts` and `audit` print one per line. Colors and progress show on a terminal only, and `NO_COLOR`
-turns colors off. Moments are dates or times in ISO 8601, in UTC unless they carry an offset.
+keys in order; listings such as `facts` and `turns` print one per line. Colors and progress show on a terminal only,
+and `NO_COLOR` turns colors off. Moments are dates or times in ISO 8601, in UTC unless they carry an offset.
 
 ## Options of every command
 
@@ -50,8 +51,14 @@ def render_reference() -> str:
     commands = [(name, command) for name, command in found if command is not None]
     shared = [param for param in commands[0][1].params if param.name in _COMMON_OPTIONS]
     parts = [_INTRO.format(shared=_render_table(shared))]
-    parts += [_render_section(name, command) for name, command in commands]
+    for name, command in commands:
+        parts += _render_group(name, command) if isinstance(command, VerbGroup) else [_render_section(name, command)]
     return "\n".join(parts)
+
+
+def _render_group(name: str, group: VerbGroup) -> list[str]:
+    verbs = [_render_section(f"{name} {verb}", command) for verb, command in group.commands.items()]
+    return [f"## `agentmem {name}`\n\n{group.help}\n", *(f"#{verb}" for verb in verbs)]
 
 
 def _render_section(name: str, command: click.Command) -> str:

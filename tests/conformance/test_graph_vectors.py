@@ -230,8 +230,10 @@ async def test_another_embedder_takes_over(home: Path, indexed: Stack) -> None:
         said = await memory.store_turn("Roses want lime.")
         await same(memory)
         report = await rebuild(memory.engine, None, targets=["vectors"], embedder="hash:v1:64")
-        assert "agentmem migrate" in " ".join(report.notes)
-        assert {found.fix for found in await looked(indexed) if found.level == "error"} == {"run: agentmem migrate"}
+        assert "agentmem admin migrate" in " ".join(report.notes)
+        assert {found.fix for found in await looked(indexed) if found.level == "error"} == {
+            "run: agentmem admin migrate"
+        }
         assert (await migrate_all(settings(indexed))).applied["graph vectors"] == len(VECTOR_INDEXES)
         assert (await migrate_all(settings(indexed))).applied["graph vectors"] == 0
         assert [found.level for found in await looked(indexed)] == ["ok"]

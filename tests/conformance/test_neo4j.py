@@ -373,7 +373,7 @@ async def test_a_database_that_lacks_a_step_is_refused(kept: LogWithGraph, neo4j
     for step in load_migrations("neo4j"):
         (tmp_path / f"{step.version:04}_{step.name}.cypher").write_text(step.text, encoding="utf-8")
     (tmp_path / f"{len(load_migrations('neo4j')) + 1:04}_more.cypher").write_text("// nothing yet", encoding="utf-8")
-    with pytest.raises(SchemaMismatch, match="run agentmem migrate"):
+    with pytest.raises(SchemaMismatch, match="run agentmem admin migrate"):
         await open_graph(neo4j_url, ManualClock(), kept.log, store_id=STORE_ID, schema=tmp_path)
 
 

@@ -139,7 +139,7 @@ async def test_a_database_from_nothing_to_newer_than_us(server: LocalServer, pla
     assert await place.wrong() == {}
     assert [finding.check for finding in await place.look()] == EVERYTHING
     await place.run("MATCH (v:SchemaVersion) DELETE v", "MATCH (s:Store) DELETE s")
-    told(await place.wrong(), "graph schema error", "version 0 of ", "run: agentmem migrate")
+    told(await place.wrong(), "graph schema error", "version 0 of ", "run: agentmem admin migrate")
     await migrate(server.url, START, store_id=STORE_ID)
     assert await place.wrong() == {}
     found = await diagnose(server.url, "another", nobody, nobody)
@@ -182,7 +182,7 @@ async def test_who_is_behind_and_whom_the_graph_never_saw(place: Place, monkeypa
     await place.follow(ANN, BOB)
     assert await place.wrong() == {}
     await place.put(BOB, CAROL, CAROL, CAROL)
-    told(await place.wrong(), "graph lag warning", "lacks 4 changes of 2 users: carol 3; bob 1", "agentmem project")
+    told(await place.wrong(), "graph lag warning", "lacks 4 changes of 2 users: carol 3; bob 1", "agentmem admin sync")
     await place.follow(BOB, CAROL)
     assert await place.wrong() == {}
     assert "complete for 3 users" in str(await place.look())
@@ -199,7 +199,7 @@ async def test_a_log_that_was_restored_leaves_the_graph_ahead(place: Place, tmp_
     assert found["graph lag error"].detail.endswith(
         "ahead of the log for 2 users, as after a restore of the log: ann 1; bob 1"
     )
-    assert found["graph lag error"].fix == "run: agentmem rebuild --what graph --all-users"
+    assert found["graph lag error"].fix == "run: agentmem admin rebuild --what graph --all-users"
     assert found["graph lag warning"].detail == "lacks 1 changes of 1 users: carol 1"
 
 
@@ -210,7 +210,9 @@ async def test_a_rebuild_is_seen_under_way_and_cut_off(place: Place) -> None:
     assert await place.wrong() == {}
     assert "under way for 1 users: bob 1" in str(await place.look())
     await place.run(graph_update("hold"), user_id="bob", holder="x", milliseconds=-1000)
-    told(await place.wrong(), "graph rebuilds warning", "a rebuild of 1 users was cut off: bob 1", "agentmem project")
+    told(
+        await place.wrong(), "graph rebuilds warning", "a rebuild of 1 users was cut off: bob 1", "agentmem admin sync"
+    )
     await place.follow(BOB)
     assert await place.wrong() == {}
 

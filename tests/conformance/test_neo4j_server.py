@@ -141,7 +141,7 @@ async def test_a_forked_process_connects_anew(monkeypatch: pytest.MonkeyPatch, n
 @pytest.mark.timeout(300)
 async def test_the_life_of_a_server(own_neo4j: LocalServer, log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
     url = own_neo4j.url
-    with pytest.raises(SchemaMismatch, match="run agentmem migrate"):
+    with pytest.raises(SchemaMismatch, match="run agentmem admin migrate"):
         await opened_graph(url, log)
     done = await asyncio.gather(*(migrate(url, START, store_id=STORE_ID) for _ in range(2)))
     assert max(done) >= 1

@@ -77,7 +77,7 @@ def answer(connection: psycopg.Connection[Any], statement: str) -> list[tuple[An
 
 
 async def test_two_migrations_at_once_make_one_schema(postgres_database: str) -> None:
-    with pytest.raises(SchemaMismatch, match="run: agentmem migrate"):
+    with pytest.raises(SchemaMismatch, match="run: agentmem admin migrate"):
         await open_log(postgres_database, SettableClock())
     assert sorted(await asyncio.gather(*(migrate(postgres_database, START) for _ in range(3)))) == [0, 0, STEPS]
     log = await open_log(postgres_database, SettableClock())

@@ -238,7 +238,7 @@ async def test_a_database_that_is_not_migrated(postgres_database: str) -> None:
         "pgvector": "error",
         "schema": "error",
     }
-    assert all("agentmem migrate" in finding.fix for finding in found if finding.level == "error")
+    assert all("agentmem admin migrate" in finding.fix for finding in found if finding.level == "error")
     assert found[-1].detail.startswith("version 0 of ")
 
 
@@ -251,7 +251,7 @@ async def test_another_programs_database(postgres_database: str) -> None:
 
 async def test_an_older_and_a_newer_schema(place: Place) -> None:
     place.run("DELETE FROM schema_version WHERE version > 1")
-    told(await place.wrong(), "schema", "error", "version 1 of ", "run: agentmem migrate")
+    told(await place.wrong(), "schema", "error", "version 1 of ", "run: agentmem admin migrate")
     place.run("INSERT INTO schema_version (version, description) VALUES (99, 'x')")
     told(await place.wrong(), "schema", "error", "version 99 is newer", "pip install --upgrade")
 
@@ -378,7 +378,7 @@ async def test_a_projection_that_is_behind_names_who(place: Place) -> None:
         "lag",
         "warning",
         f"{projection_name(HASH)} lacks 3 changes of 2 users: carol 2; bob 1",
-        "run: agentmem project",
+        "run: agentmem admin sync",
     )
 
 
@@ -398,7 +398,7 @@ async def test_a_parked_change_is_shown_with_its_reason(place: Place) -> None:
         "1 changes were passed over",
         "alice 2",
         "the text is too long",
-        "agentmem rebuild --what vectors --all-users",
+        "agentmem admin rebuild --what vectors --all-users",
     )
 
 

@@ -17,6 +17,7 @@ import pytest
 import agentmem
 from agentmem import AgentMemory
 from agentmem.cli.main import cli_group
+from agentmem.cli.verbs import VerbGroup
 from agentmem.core.scope import GLOBAL, SWARM
 from agentmem.jobs.job import list_scheduled_jobs
 from agentmem.recall.options import parse_options
@@ -198,6 +199,9 @@ def is_command(token: str) -> bool:
     """`agentmem` with a command that there is, and options that it has."""
     _, name, *options = token.split()
     command = cli_group.get_command(click.Context(cli_group), name)
+    if isinstance(command, VerbGroup) and options and not options[0].startswith("-"):
+        verb, *options = options
+        command = command.commands.get(verb)
     known = {option for each in (command.params if command else ()) for option in each.opts}
     return command is not None and set(options) <= known
 
@@ -291,7 +295,7 @@ def test_what_a_row_names_is_there_as_it_is_written(token: str, memory: AgentMem
         "memory.remember(top_k=5)",
         "memory.working.sing",
         "agentmem sing",
-        "agentmem rebuild --sing",
+        "agentmem admin rebuild --sing",
         "decay.half_life_days = 4",
         "decay.sing",
         "recall.hyde.enabled = True",

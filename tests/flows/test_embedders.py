@@ -25,7 +25,7 @@ def test_another_embedder_at_opening_keeps_the_recorded_one_with_a_notice(home: 
         bundle = memory.remember("garden")
         assert bundle.receipt.embedder == "hash:v1:64"
         assert len(bundle.notices) == 1
-        for part in ("hash:v1:64", KEEPS, "agentmem rebuild --embedder hash"):
+        for part in ("hash:v1:64", KEEPS, "agentmem admin rebuild --embedder hash"):
             assert part in bundle.notices[0]
         assert bundle.turns
         assert memory.lag() == {"graph": 0, "vectors/hash:v1:64": 0}

@@ -137,7 +137,7 @@ def live(overheard: OutputCapture, home: Path, given: Mapping[str, Any]) -> None
 def commands(overheard: OutputCapture, home: Path, given: Mapping[str, Any]) -> None:
     """The same from the command line."""
     options = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-    for words in (["doctor"], ["remember", "where?"], ["consolidate"], ["jobs"], ["stats"], ["audit"]):
+    for words in (["admin", "doctor"], ["remember", "where?"], ["consolidate"], ["jobs"], ["stats"], ["audit"]):
         result = CliRunner().invoke(cli_group, [*words, "--home", str(home), *options], prog_name="agentmem")
         overheard.texts += [result.stdout, result.stderr]
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception

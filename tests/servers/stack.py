@@ -39,7 +39,7 @@ class Stack:
 
 
 async def prepare(log_url: str, graph_url: str, store_id: str | None = STORE_ID) -> None:
-    """What `agentmem migrate` does, for a store of a given name (None: of its own)."""
+    """What `agentmem admin migrate` does, for a store of a given name (None: of its own)."""
     clock = SystemClock()
     await postgres.migrate(log_url, clock.now())
     log = await postgres.open_log(log_url, clock)

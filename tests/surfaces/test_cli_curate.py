@@ -71,11 +71,12 @@ def test_what_faded_is_put_away(cli: Any, facts: list[Fact]) -> None:
 @pytest.mark.parametrize(
     "args, said",
     [
-        (("touch",), "curate touch takes one ID, got 0"),
-        (("merge", "a"), "curate merge takes two IDs or more, got 1"),
-        (("queue", "a"), "curate queue takes no ID, got 1"),
-        (("promote", "a", "b"), "one ID or none, got 2"),
-        (("merge", "a", "b", "--dry-run"), "--dry-run goes with gc"),
+        (("touch",), "Missing argument 'ID'"),
+        (("merge", "a"), "merge takes two IDs or more"),
+        (("queue", "a"), "unexpected extra argument"),
+        (("promote", "a", "b"), "unexpected extra argument"),
+        (("merge", "a", "b", "--dry-run"), "--dry-run"),
+        (("promote", "a", "--dry-run"), "--dry-run goes without an ID"),
         (("touch", "none"), "no Fact 'none'"),
     ],
 )

@@ -26,15 +26,15 @@ def home_with_calls(cli: Any) -> None:
 
 def test_procedures_are_staged_listed_accepted_and_retired(cli: Any) -> None:
     assert cli("procedures") == "no procedures\n"
-    staged = cli.json("procedures", "--stage", "Always answer in French", "--trigger", "when I write in French")
+    staged = cli.json("procedures", "stage", "Always answer in French", "--trigger", "when I write in French")
     assert (staged["procedure_status"], staged["trigger"]) == ("candidate", "when I write in French")
     shown = cli("procedures")
     assert shown.startswith("candidate: Always answer in French (when I write in French)\n    ")
     assert f"{staged['id']}  asked for 1 time, last " in shown
-    assert cli("procedures", "--accept", staged["id"]).startswith("active: Always answer in French")
+    assert cli("procedures", "accept", staged["id"]).startswith("active: Always answer in French")
     assert cli("procedures", "--status", "candidate") == "no procedures\n"
     assert [row["procedure_status"] for row in cli.lines("procedures")] == ["active"]
-    assert "operation " in cli("procedures", "--retire", staged["id"])
+    assert "operation " in cli("procedures", "retire", staged["id"])
     assert cli.lines("procedures") == []
     assert [row["id"] for row in cli.lines("procedures", "--status", "retired")] == [staged["id"]]
 
@@ -54,10 +54,10 @@ def test_tools_are_shown_with_rate_bounds_and_times(cli: Any, home_with_calls: N
 @pytest.mark.parametrize(
     "typed, why",
     [
-        (["procedures", "--accept", "nothing"], "nothing"),
-        (["procedures", "--accept", "a", "--retire", "b"], "only one of"),
-        (["procedures", "--trigger", "a"], "--stage"),
-        (["procedures", "--stage", " "], "instruction"),
+        (["procedures", "accept", "nothing"], "nothing"),
+        (["procedures", "accept", "a", "retire", "b"], "unexpected extra arguments"),
+        (["procedures", "--trigger", "a"], "--trigger"),
+        (["procedures", "stage", " "], "instruction"),
         (["procedures", "--status", "new"], "new"),
         (["tools", "--only-channel", "_self_bot"], "private"),
     ],

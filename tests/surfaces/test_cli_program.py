@@ -18,43 +18,44 @@ from agentmem import errors
 from agentmem.cli import commands
 from agentmem.cli.context import memory_options
 from agentmem.cli.main import cli_group
+from agentmem.cli.verbs import VerbGroup
 
-PROMISED = [
-    "add",
-    "audit",
-    "compact",
-    "context",
-    "doctor",
-    "export",
-    "facts",
-    "forget",
-    "import",
-    "migrate",
-    "project",
-    "rebuild",
-    "remember",
-    "stats",
-    "verify",
-]
+ROOT = Path(__file__).parents[2]
 HEAVY = {"apsw", "numpy", "pydantic", "asyncio", "agentmem.facade.async_memory", "agentmem.settings.settings"}
 
 
-def loaded(name: str) -> click.Command:
-    command = cli_group.get_command(click.Context(cli_group), name)
-    assert command is not None
-    return command
+CONTEXT = click.Context(cli_group)
+
+
+def find_commands() -> dict[str, click.Command]:
+    """Every command that can be typed, by its words, such as `goals add`."""
+    found: dict[str, click.Command] = {}
+    for name in cli_group.list_commands(CONTEXT):
+        command = cli_group.get_command(CONTEXT, name)
+        assert command is not None
+        if isinstance(command, VerbGroup):
+            found |= {f"{name} {verb}": each for verb, each in command.commands.items()}
+        else:
+            found[name] = command
+    return found
+
+
+COMMANDS = find_commands()
+NEEDED = {"learn", "correct", "turns", "users", "show", "forget", "restore", "undo", "erase", "serve", "worker"}
+NEEDED |= {f"admin {verb}" for verb in ("sync", "compact", "rebuild", "migrate", "doctor", "verify")}
+NEEDED |= {f"curate {verb}" for verb in ("queue", "touch", "clusters", "merge", "promote", "gc")}
 
 
 def examples(name: str) -> list[str]:
-    _, _, found = (loaded(name).help or "").partition("Examples:\n")
+    _, _, found = (COMMANDS[name].help or "").partition("Examples:\n")
     return [line.strip() for line in found.splitlines() if line.strip()]
 
 
-def test_every_promised_command_is_there() -> None:
-    assert set(PROMISED) <= set(cli_group.list_commands(click.Context(cli_group)))
+def test_every_verb_that_a_person_needs_is_there() -> None:
+    assert set(COMMANDS) >= NEEDED
 
 
-def test_help_names_every_command_and_loads_nothing_heavy() -> None:
+def test_help_fits_a_screen_names_every_command_and_loads_nothing_heavy() -> None:
     script = (
         "import sys; from agentmem.cli.main import main\n"
         "sys.argv = ['agentmem', '--help']\n"
@@ -62,36 +63,74 @@ def test_help_names_every_command_and_loads_nothing_heavy() -> None:
         "finally: print(*sorted(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert all(f"\n  {name} " in done.stdout for name in PROMISED)
+    assert all(
+        re.search(rf"^(.*  )?{name} .*\.", done.stdout, re.MULTILINE) for name in cli_group.list_commands(CONTEXT)
+    )
+    assert len(done.stdout.splitlines()) <= 24
+    assert max(map(len, done.stdout.splitlines())) <= 80
     assert HEAVY & set(done.stderr.split()) == set()
 
 
-@pytest.mark.parametrize("name", PROMISED)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_explains_itself(cli: Any, name: str) -> None:
-    shown = cli(name, "--help")
-    assert loaded(name).get_short_help_str(limit=100).endswith(".")
+    shown = cli(*name.split(), "--help")
+    assert COMMANDS[name].get_short_help_str(limit=100).endswith(".")
     assert "Examples:" in shown
     assert all(option in shown for option in ("--user", "--channel", "--home", "--config", "--json"))
     assert "--seed" not in shown
-    silent = [param.name for param in loaded(name).params if isinstance(param, click.Option) and not param.help]
+    silent = [param.name for param in COMMANDS[name].params if isinstance(param, click.Option) and not param.help]
     assert silent == []
 
 
-@pytest.mark.parametrize("name", PROMISED)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_of_the_help_can_be_typed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    ours = [part for line in examples(name) for part in line.split(" | ") if part.startswith("agentmem ")]
+    ours = [part for line in examples(name) for part in re.split(r" \| | -- ", line) if part.startswith("agentmem ")]
     assert ours
     for line in ours:
-        words = [word for word in shlex.split(line) if word != ">"]
-        for word in words[2:]:
+        words = [word for word in shlex.split(line) if word != ">"][1:]
+        for word in words:
             if word.endswith((".json", ".jsonl")) and "*" not in word:
                 Path(word).write_text("{}", encoding="utf-8")
-        typed = [word.replace("chats/*.json", "conversation.jsonl") for word in words[2:]]
         Path("conversation.jsonl").touch()
-        assert words[1] == name
-        with loaded(name).make_context(name, typed) as context:
-            assert context.params
+        check_typed([word.replace("chats/*.json", "conversation.jsonl") for word in words])
+
+
+def check_typed(words: list[str]) -> None:
+    """Fails with a UsageError when the words after `agentmem` are no command with its arguments."""
+    name, command, rest = cli_group.resolve_command(CONTEXT, words)
+    assert command is not None
+    if isinstance(command, VerbGroup):
+        with command.make_context(name, list(rest)) as context:
+            name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert command is not None
+    with command.make_context(name, list(rest)) as context:
+        assert context.params
+
+
+def test_commands_that_texts_name_exist() -> None:
+    """In help texts, errors and documents alike."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "agentmem").rglob("*.py")]
+    groups = {name.split()[0] for name in COMMANDS}
+    missing = set()
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        blocks = "\n".join(re.findall(r"^```(?:sh|bash)\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+        typed = re.findall(r"^(?:\$ )?agentmem ([a-z]+)(?: ([a-z]+))?", blocks, re.MULTILINE)
+        for first, second in [*typed, *re.findall(r"(?:`|run: |with: |change: )agentmem ([a-z]+)(?: ([a-z]+))?", text)]:
+            verbs = {name.split()[1] for name in COMMANDS if " " in name and name.split()[0] == first}
+            if first not in groups or (verbs and second and second not in verbs):
+                missing.add(f"{page.relative_to(ROOT)}: agentmem {first} {second}")
+    assert missing == set()
+
+
+def test_who_types_it_wrong_or_as_before_is_told(cli: Any) -> None:
+    for typed, meant in (("remeber", "remember"), ("docter", "admin doctor"), ("rebiuld", "admin rebuild")):
+        assert f"Did you mean: agentmem {meant}?" in cli.run(typed).stderr
+    assert "Did you mean" not in cli.run("xyzzy").stderr
+    moved = cli.run("doctor")
+    assert moved.exit_code == 0
+    assert "agentmem doctor is now agentmem admin doctor" in moved.stderr
 
 
 def test_a_file_in_the_folder_is_a_command(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +142,7 @@ def test_a_file_in_the_folder_is_a_command(cli: Any, tmp_path: Path, monkeypatch
         encoding="utf-8",
     )
     monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(folder)])
-    assert re.search(r"^  say-hello +Greet\.$", str(cli("--help")), re.MULTILINE)
+    assert re.search(r"  say-hello +Greet\.( |$)", str(cli("--help")), re.MULTILINE)
     assert cli("say-hello") == "hello\n"
 
 

@@ -56,11 +56,11 @@ def test_reviews_are_listed_as_json_by_kind_and_number(cli: Any, waiting: list[R
 
 def test_a_review_is_decided(cli: Any, waiting: list[Review]) -> None:
     first, second = waiting
-    said = cli("reviews", "--resolve", first.id, "--decision", "reject")
+    said = cli("reviews", "resolve", first.id, "reject")
     assert said.startswith("rejected: Does Aiko move?\n    operation ")
-    refused = cli.run("reviews", "--resolve", first.id, "--decision", "accept")
+    refused = cli.run("reviews", "resolve", first.id, "accept")
     assert (refused.exit_code, "decided before: reject" in refused.stderr) == (2, True)
-    decided = cli.json("reviews", "--resolve", second.id, "--decision", "merge")
+    decided = cli.json("reviews", "resolve", second.id, "merge")
     assert (decided["review_status"], decided["decision"]) == ("accepted", "merge")
     assert cli.lines("reviews") == []
 
@@ -68,9 +68,8 @@ def test_a_review_is_decided(cli: Any, waiting: list[Review]) -> None:
 @pytest.mark.parametrize(
     "typed, why",
     [
-        (["--resolve", "nothing", "--decision", "accept"], "nothing"),
-        (["--resolve", "nothing"], "--decision"),
-        (["--decision", "accept"], "--resolve"),
+        (["resolve", "nothing", "accept"], "nothing"),
+        (["resolve", "nothing"], "DECISION"),
         (["--about", "taste"], "taste"),
         (["--limit", "0"], "limit"),
     ],
@@ -82,7 +81,7 @@ def test_what_cannot_be_is_refused(cli: Any, typed: list[str], why: str) -> None
 
 
 def test_a_wrong_decision_names_the_choices(cli: Any, waiting: list[Review]) -> None:
-    result = cli.run("reviews", "--resolve", waiting[0].id, "--decision", "merge")
+    result = cli.run("reviews", "resolve", waiting[0].id, "merge")
     assert result.exit_code == 2
     assert "accept, reject" in result.stderr
     assert len(cli.lines("reviews")) == 2

@@ -28,17 +28,17 @@ def test_stats_count_what_is_there(cli: Any) -> None:
 
 def test_the_doctor_finds_nothing_wrong_with_a_sound_store(cli: Any) -> None:
     cli("import", DEMO)
-    findings = cli.json("doctor")
+    findings = cli.json("admin", "doctor")
     assert findings
     assert {finding["level"] for finding in findings} <= {"ok", "warning"}
-    assert "ok  " in cli("doctor")
+    assert "ok  " in cli("admin", "doctor")
 
 
 def test_the_doctor_names_the_damage_and_ends_with_3(cli: Any) -> None:
     cli("add", "One.")
     (main,) = cli.home.glob("memory.db")
     main.write_bytes(b"not a database at all" * 1000)
-    result = cli.run("doctor")
+    result = cli.run("admin", "doctor")
     assert result.exit_code == 3
     assert "error" in result.stdout
     assert "Traceback" not in result.output
@@ -47,9 +47,9 @@ def test_the_doctor_names_the_damage_and_ends_with_3(cli: Any) -> None:
 
 def test_compact_tells_both_sizes_and_loses_nothing(cli: Any) -> None:
     cli("import", DEMO)
-    report = cli.json("compact")
+    report = cli.json("admin", "compact")
     assert min(report["bytes_before"], report["bytes_after"]) > 0
-    assert " bytes before, " in cli("compact")
+    assert " bytes before, " in cli("admin", "compact")
     assert "s1-10" in cli("remember", "peanuts")
 
 
@@ -57,16 +57,16 @@ def test_a_rebuild_changes_no_answer(cli: Any) -> None:
     cli("import", DEMO)
     ask = ("remember", "who is allergic to peanuts?", "--no-reinforce", "--why")
     before = cli(*ask)
-    assert "1 user, " in cli("rebuild")
-    assert "1 user, " in cli("rebuild", "--all-users", "--what", "words", "--what", "graph")
+    assert "1 user, " in cli("admin", "rebuild")
+    assert "1 user, " in cli("admin", "rebuild", "--all-users", "--what", "words", "--what", "graph")
     assert cli(*ask) == before
-    assert cli.run("rebuild", "--what", "dreams").exit_code == 2
+    assert cli.run("admin", "rebuild", "--what", "dreams").exit_code == 2
 
 
 def test_a_store_moves_to_another_embedder(cli: Any) -> None:
     cli("import", DEMO)
     cli("add", "I live in Ghent.", "--user", "bob")
-    report = cli.json("rebuild", "--embedder", "hash:v1:64", "--prune")
+    report = cli.json("admin", "rebuild", "--embedder", "hash:v1:64", "--prune")
     assert report["embedder"] == "hash:v1:64"
     assert report["users"] == 2
     assert cli.json("stats")["embedder"] == "hash:v1:64"
@@ -75,13 +75,13 @@ def test_a_store_moves_to_another_embedder(cli: Any) -> None:
 
 def test_isolation_is_proved_on_the_users_own_data(cli: Any) -> None:
     cli("import", DEMO)
-    report = cli.json("verify", "isolation", "--strangers", "200")
+    report = cli.json("admin", "verify", "isolation", "--strangers", "200")
     assert report["identical"] is True
     assert report["queries"] > 0
     assert report["differences"] == []
-    assert "all answers are identical" in cli("verify", "isolation", "--strangers", "50")
+    assert "all answers are identical" in cli("admin", "verify", "isolation", "--strangers", "50")
     assert set(cli.json("stats")["records"]) >= {"Turn"}
-    assert cli.run("verify", "everything").exit_code == 2
+    assert cli.run("admin", "verify", "everything").exit_code == 2
 
 
 def test_a_difference_ends_with_3(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_a_difference_ends_with_3(cli: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(isolation, "verify_isolation", leaking)
     cli("add", "One.")
-    told = cli("verify", "isolation", "--strangers", "5", code=3)
+    told = cli("admin", "verify", "isolation", "--strangers", "5", code=3)
     assert "answers differ\npeanuts: s1-10 came third, was first" in told
 
 

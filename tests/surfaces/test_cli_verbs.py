@@ -119,7 +119,7 @@ def test_facts_are_listed_with_their_history(cli: Any) -> None:
 
 def test_what_is_forgotten_is_found_no_more(cli: Any) -> None:
     turn = cli.json("add", "My locker is number 12.")
-    assert cli("forget", turn["id"], "--reason", "moved") == f"forgotten: {turn['id']}\n"
+    assert cli("forget", turn["id"], "--reason", "moved").startswith(f"forgotten: {turn['id']}\n")
     assert cli("remember", "locker") == "nothing found\n"
     assert cli.run("forget", turn["id"]).exit_code == 2
 

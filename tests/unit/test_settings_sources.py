@@ -401,7 +401,7 @@ def test_a_variable_that_cannot_be_used_is_named(
     said = refused()
     assert f"environment variable AGENTMEM_{variable}" in said
     assert words in said
-    shown = CliRunner().invoke(cli_group, ["doctor"])
+    shown = CliRunner().invoke(cli_group, ["admin", "doctor"])
     assert (shown.exit_code, shown.stdout, shown.stderr) == (2, "", f"agentmem: error: {said}\n")
 
 

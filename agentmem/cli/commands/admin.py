@@ -1,4 +1,4 @@
-"""`agentmem compact`, `doctor`, `migrate`, `project`, `rebuild`, `stats`, `verify`: for operators."""
+"""`agentmem admin`: for operators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from agentmem.cli.context import EXIT_NEEDS_ATTENTION, CliContext, UserPath, configure_logging, memory_options
-from agentmem.cli.render import Progress, bold, colorize, echo_stderr, pluralize, render_mapping, sanitize, to_one_line
+from agentmem.cli.render import Progress, bold, colorize, echo_stderr, pluralize, sanitize, to_one_line
+from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
     from agentmem.facade.async_memory import AsyncAgentMemory
@@ -26,8 +27,8 @@ def compact_command(cli: CliContext) -> None:
 
     \b
     Examples:
-      agentmem compact
-      agentmem compact --home /srv/agent/memory
+      agentmem admin compact
+      agentmem admin compact --home /srv/agent/memory
     """
     from agentmem.admin.doctor import compact
 
@@ -44,8 +45,8 @@ def doctor_command(cli: CliContext) -> int:
 
     \b
     Examples:
-      agentmem doctor
-      agentmem doctor --home /srv/agent/memory --json
+      agentmem admin doctor
+      agentmem admin doctor --home /srv/agent/memory --json
     """
     import asyncio
 
@@ -73,8 +74,8 @@ def migrate_command(cli: CliContext) -> None:
 
     \b
     Examples:
-      agentmem migrate
-      agentmem migrate --json
+      agentmem admin migrate
+      agentmem admin migrate --json
     """
     import asyncio
 
@@ -88,7 +89,7 @@ def migrate_command(cli: CliContext) -> None:
     cli.show(report, "\n".join(lines or ["the embedded file is at this version's schema"]))
 
 
-@click.command("project", short_help="Bring graph and vectors of all users up to the journal.")
+@click.command("sync", short_help="Bring graph and vectors of all users up to the journal.")
 @click.option("--follow", is_flag=True, help="Go on until stopped, for a daemon.")
 @click.option(
     "--health-file",
@@ -97,7 +98,7 @@ def migrate_command(cli: CliContext) -> None:
     help="With --follow: touch this file after every pass.",
 )
 @memory_options()
-def project_command(cli: CliContext, *, follow: bool, health_file: Path | None) -> int:
+def sync_command(cli: CliContext, *, follow: bool, health_file: Path | None) -> int:
     """Apply what writers left undone: they were stopped, or the graph or a model was away.
 
     Concerns all users, so on Postgres the user of log_url needs the role agentmem_worker. One projector works at a
@@ -105,8 +106,8 @@ def project_command(cli: CliContext, *, follow: bool, health_file: Path | None) 
 
     \b
     Examples:
-      agentmem project
-      agentmem project --follow --health-file /run/agentmem/projector
+      agentmem admin sync
+      agentmem admin sync --follow --health-file /run/agentmem/projector
     """
     from agentmem.jobs.builtin.sync_projections import sync_projections
 
@@ -117,7 +118,7 @@ def project_command(cli: CliContext, *, follow: bool, health_file: Path | None) 
     with Progress() as progress:
         report = cli.run(lambda memory: sync_projections(memory.engine, progress))
     done = f"{pluralize(report.users, 'user')} caught up in {report.seconds:.1f} s"
-    parked = [f"{pluralize(report.parked, 'change')} passed over; see agentmem doctor"] if report.parked else []
+    parked = [f"{pluralize(report.parked, 'change')} passed over; see agentmem admin doctor"] if report.parked else []
     cli.show(
         report, sanitize("\n".join([done, *parked, *(f"still behind: {reason}" for reason in report.lag_reasons)]))
     )
@@ -158,9 +159,9 @@ def rebuild_command(
 
     \b
     Examples:
-      agentmem rebuild
-      agentmem rebuild --embedder local --prune
-      agentmem rebuild --what words --what graph
+      agentmem admin rebuild
+      agentmem admin rebuild --embedder local --prune
+      agentmem admin rebuild --what words --what graph
     """
     from agentmem.admin.rebuild import rebuild
 
@@ -174,22 +175,6 @@ def rebuild_command(
         )
     done = f"{pluralize(report.users, 'user')}, {pluralize(report.changes, 'change')} read in {report.seconds:.1f} s"
     cli.show(report, sanitize("\n".join([f"{done}, embedder {report.embedder}", *report.notes])))
-
-
-@click.command("stats", short_help="Show how much is stored, and where.")
-@memory_options()
-def stats_command(cli: CliContext) -> None:
-    """Count the records of a user and measure the files.
-
-    \b
-    Examples:
-      agentmem stats
-      agentmem stats --user alice --json
-    """
-    from agentmem.admin.doctor import read_stats
-
-    found = cli.run(lambda memory: read_stats(memory.engine, memory.scope))
-    cli.show(found, render_mapping(found))
 
 
 @click.command("verify", short_help="Prove that other users' data changes nothing for this one.")
@@ -214,8 +199,8 @@ def verify_command(
 
     \b
     Examples:
-      agentmem verify isolation --user alice
-      agentmem verify isolation --strangers 1000 --json
+      agentmem admin verify isolation --user alice
+      agentmem admin verify isolation --strangers 1000 --json
     """
     from agentmem.admin.isolation import verify_isolation
 
@@ -232,12 +217,11 @@ def verify_command(
     return 0 if report.identical else EXIT_NEEDS_ATTENTION
 
 
-COMMANDS = (
-    compact_command,
-    doctor_command,
-    migrate_command,
-    project_command,
-    rebuild_command,
-    stats_command,
-    verify_command,
+admin_group = VerbGroup(
+    "admin",
+    (sync_command, compact_command, rebuild_command, migrate_command, doctor_command, verify_command),
+    summary="Check, migrate, rebuild.",
+    text="For operators: the stores, their schema, and what is made from the journal.",
 )
+
+COMMANDS = (admin_group,)

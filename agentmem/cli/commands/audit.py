@@ -11,7 +11,7 @@ from agentmem.cli.context import CliContext, memory_options, parse_datetime
 from agentmem.cli.render import echo, format_time, pluralize, show_json_lines, to_one_line
 
 
-@click.command("audit", short_help="List what was done, newest first.")
+@click.command("audit", short_help="List what was done.")
 @click.option("--operation", metavar="NAME", help="Only this operation, such as store, retrieve or forget.")
 @click.option("--since", type=parse_datetime, metavar="MOMENT", help="From this moment on.")
 @click.option("--until", type=parse_datetime, metavar="MOMENT", help="Before this moment.")

@@ -2,73 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentmem.cli.context import CliContext, memory_options
 from agentmem.cli.render import dim, pluralize, render_record, to_one_line
+from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
     from agentmem.facade.async_memory import AsyncAgentMemory
 
-ACTIONS = ("queue", "touch", "clusters", "merge", "promote", "gc")
 PROMOTION_TARGETS = ("long", "global")
 DocumentAndLines = tuple[Any, list[str]]
 
 
-@click.command("curate", short_help="Review, strengthen, merge, promote and collect memories.")
-@click.argument("what", type=click.Choice(ACTIONS))
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="How many in the queue.")
-@click.option("--boost", type=click.FloatRange(0, 1), default=0.0, help="What touch adds to the strength.")
-@click.option(
-    "--to", type=click.Choice(PROMOTION_TARGETS), default="long", show_default=True, help="Where promote brings a fact."
-)
-@click.option("--reason", default="by hand", show_default=True, metavar="TEXT", help="Why a fact is promoted.")
-@click.option("--dry-run", is_flag=True, help="Only say what gc, or promote without an ID, would do.")
+@click.command("queue", short_help="List what is about to be forgotten.")
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="How many at most.")
 @memory_options()
-def curate_command(
-    cli: CliContext, *, what: str, ids: tuple[str, ...], limit: int, boost: float, to: str, reason: str, dry_run: bool
-) -> None:
-    """Look after memories that fade, and those that stay.
-
-    queue lists short-lived facts that are about to be forgotten; touch counts a use of a fact and shows its score
-    before and after. clusters lists facts that may say the same; merge makes one of those given, as one operation that
-    undo takes back. promote keeps a fact for long or makes it known in every channel; without an ID it promotes what
-    deserves it. gc puts away what faded below the threshold.
+def queue_command(cli: CliContext, *, limit: int) -> None:
+    """List short-lived facts that are about to be forgotten, most pressing first.
 
     \b
     Examples:
       agentmem curate queue --limit 5
-      agentmem curate touch 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a
+    """
+    _run(cli, lambda memory: _list_queue(memory, limit))
+
+
+@click.command("touch", short_help="Count a use of a fact.")
+@click.argument("fact_id", metavar="ID")
+@click.option("--boost", type=click.FloatRange(0, 1), default=0.0, help="What is added to its strength.")
+@memory_options()
+def touch_command(cli: CliContext, *, fact_id: str, boost: float) -> None:
+    """Count a use of the fact ID, and show its score before and after.
+
+    \b
+    Examples:
+      agentmem curate touch 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --boost 0.1
+    """
+    _run(cli, lambda memory: _touch(memory, fact_id, boost))
+
+
+@click.command("clusters", short_help="List facts that may say the same.")
+@memory_options()
+def clusters_command(cli: CliContext) -> None:
+    """List facts that may say the same, in clusters.
+
+    \b
+    Examples:
       agentmem curate clusters --json
+    """
+    _run(cli, _list_clusters)
+
+
+@click.command("merge", short_help="Make one fact of several.")
+@click.argument("ids", nargs=-1, required=True, metavar="ID ID...")
+@memory_options()
+def merge_command(cli: CliContext, *, ids: tuple[str, ...]) -> None:
+    """Make one fact of those given, as one operation, which `undo` takes back.
+
+    \b
+    Examples:
       agentmem curate merge 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a 0197a6e2-9a41-7d02-8c1b-6f3e5a7d9b20
+    """
+    if len(ids) < 2:
+        raise click.UsageError("merge takes two IDs or more")
+    _run(cli, lambda memory: _merge(memory, ids))
+
+
+@click.command("promote", short_help="Keep a fact for long, or everywhere.")
+@click.argument("fact_id", required=False, metavar="[ID]")
+@click.option(
+    "--to", type=click.Choice(PROMOTION_TARGETS), default="long", show_default=True, help="Where it is brought."
+)
+@click.option("--reason", default="by hand", show_default=True, metavar="TEXT", help="Why.")
+@click.option("--dry-run", is_flag=True, help="Without an ID: only say what would be done.")
+@memory_options()
+def promote_command(cli: CliContext, *, fact_id: str | None, to: str, reason: str, dry_run: bool) -> None:
+    """Keep the fact ID for long, or make it known in every channel; without an ID, promote what deserves it.
+
+    \b
+    Examples:
       agentmem curate promote 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --to global --reason "holds everywhere"
+      agentmem curate promote --dry-run
+    """
+    if fact_id is None:
+        _run(cli, lambda memory: _run_job(memory, "promote", dry_run))
+    elif dry_run:
+        raise click.UsageError("--dry-run goes without an ID")
+    else:
+        _run(cli, lambda memory: _promote(memory, fact_id, to, reason))
+
+
+@click.command("gc", short_help="Archive what faded.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@memory_options()
+def gc_command(cli: CliContext, *, dry_run: bool) -> None:
+    """Archive short-lived facts that faded below the threshold.
+
+    \b
+    Examples:
       agentmem curate gc --dry-run
     """
-    _check_arguments(what, ids, dry_run)
-    works: dict[str, Callable[[AsyncAgentMemory], Any]] = {
-        "queue": lambda memory: _list_queue(memory, limit),
-        "touch": lambda memory: _touch(memory, ids[0], boost),
-        "clusters": _list_clusters,
-        "merge": lambda memory: _merge(memory, ids),
-        "promote": lambda memory: _promote(memory, ids[0], to, reason) if ids else _run_job(memory, "promote", dry_run),
-        "gc": lambda memory: _run_job(memory, "gc", dry_run),
-    }
-    document, lines = cli.run(works[what])
+    _run(cli, lambda memory: _run_job(memory, "gc", dry_run))
+
+
+def _run(cli: CliContext, work: Callable[[AsyncAgentMemory], Awaitable[DocumentAndLines]]) -> None:
+    document, lines = cli.run(work)
     cli.show(document, "\n".join(lines))
-
-
-def _check_arguments(action: str, ids: tuple[str, ...], dry_run: bool) -> None:
-    """Refuse what makes no sense together."""
-    least, most = {"touch": (1, 1), "merge": (2, 1000), "promote": (0, 1)}.get(action, (0, 0))
-    if not least <= len(ids) <= most:
-        wanted = {"touch": "one ID", "merge": "two IDs or more", "promote": "one ID or none"}.get(action, "no ID")
-        raise click.UsageError(f"curate {action} takes {wanted}, got {len(ids)}")
-    if dry_run and (action not in ("gc", "promote") or ids):
-        raise click.UsageError("--dry-run goes with gc, and with promote without an ID")
 
 
 async def _list_queue(memory: AsyncAgentMemory, limit: int) -> DocumentAndLines:
@@ -117,4 +160,11 @@ async def _run_job(memory: AsyncAgentMemory, job: str, dry_run: bool) -> Documen
     return report, lines
 
 
-COMMANDS = (curate_command,)
+curate_group = VerbGroup(
+    "curate",
+    (queue_command, touch_command, clusters_command, merge_command, promote_command, gc_command),
+    summary="Review and merge facts.",
+    text="Look after memories that fade, and those that stay.",
+)
+
+COMMANDS = (curate_group,)

@@ -1,4 +1,4 @@
-"""`agentmem facts` and `forget`: what is known, and taking it back."""
+"""`agentmem facts`, `learn` and `correct`: what is known."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from agentmem.cli.context import EXIT_NEEDS_ATTENTION, CliContext, memory_options, parse_datetime
+from agentmem.cli.context import CliContext, memory_options, parse_datetime, read_text_or_stdin
 from agentmem.cli.render import dim, echo, format_time, render_record, show_json_lines, to_one_line
 
 
-@click.command("facts", short_help="List facts, or the history of one.")
+@click.command("facts", short_help="List facts.")
 @click.option("--all", "everything", is_flag=True, help="Also what is no longer true or was taken back.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="Only facts with this tag; may be repeated.")
 @click.option("--as-of", type=parse_datetime, metavar="MOMENT", help="What was true at this moment.")
@@ -47,41 +47,54 @@ def facts_command(
         echo("no facts")
 
 
-@click.command("forget", short_help="Forget a record, or erase it for good.")
-@click.argument("record_id", metavar="ID")
-@click.option("--hard", is_flag=True, help="Erase it from every store, with what rests on it alone; cannot be undone.")
-@click.option("--yes", is_flag=True, help="Do not ask before erasing.")
-@click.option("--reason", default="", metavar="TEXT", help="Why; kept with what is forgotten softly.")
-@memory_options()
-def forget_command(cli: CliContext, *, record_id: str, hard: bool, yes: bool, reason: str) -> int:
-    """Take the record ID out of recall. It stays in the history unless --hard is given.
-
-    Exits with 3 when the scan after an erasure still found something.
+@click.command("learn", short_help="Store a fact.")
+@click.argument("claim", metavar="CLAIM|-")
+@click.option("--confidence", type=click.FloatRange(0, 1), help="How sure it is. [default: 1]")
+@click.option("--valid-from", type=parse_datetime, metavar="MOMENT", help="Since when it is true. [default: now]")
+@click.option("--valid-to", type=parse_datetime, metavar="MOMENT", help="Until when it is true. [default: open]")
+@click.option("--tag", "tags", multiple=True, metavar="NAME", help="A tag; may be repeated.")
+@memory_options(with_embedder=True)
+def learn_command(
+    cli: CliContext,
+    *,
+    claim: str,
+    confidence: float | None,
+    valid_from: datetime | None,
+    valid_to: datetime | None,
+    tags: tuple[str, ...],
+) -> None:
+    """Store CLAIM, or standard input for `-`, as a fact. The same claim again, while current, is no second fact.
 
     \b
     Examples:
-      agentmem forget trip-2
-      agentmem forget trip-2 --hard --yes
+      agentmem learn "Mira lives in Utrecht." --valid-from 2025-06-14 --tag home
+      agentmem learn "The office is closed." --valid-to 2026-01-07
     """
-    if hard and not (yes or _confirm(f"Erase {to_one_line(record_id)} and what rests on it alone, for good?")):
-        raise click.UsageError("nothing was erased; answer y, or give --yes")
-    receipt = cli.run(lambda memory: memory.forget(record_id, hard, reason=reason))
-    scan = receipt.scan
-    lines = [f"{'erased' if hard else 'forgotten'}: {', '.join(map(to_one_line, (*receipt.ids, *receipt.derived)))}"]
-    if scan is not None:
-        left = ", ".join(f"{place} {rows}" for place, rows in scan.leftovers.items())
-        lines.append(f"scanned {len(scan.checked)} places: {f'still found in {left}' if left else 'nothing left'}")
-        lines += [f"still waits: {place}" for place in scan.deferred]
-    cli.show(receipt, "\n".join(lines))
-    return EXIT_NEEDS_ATTENTION if scan is not None and scan.leftovers else 0
+    given = {"confidence": confidence, "valid_from": valid_from, "valid_to": valid_to, "tags": tags or None}
+    fields: Any = {name: value for name, value in given.items() if value is not None}
+    said = read_text_or_stdin(claim)
+    fact = cli.run(lambda memory: memory.learn_fact(said, **fields))
+    cli.show(fact, f"learned {fact.id}: {to_one_line(fact.claim)}\n{dim(f'    operation {fact.operation_id}')}")
 
 
-def _confirm(question: str) -> bool:
-    """Whether somebody says yes; nobody there is a no."""
-    try:
-        return click.confirm(question, err=True)
-    except click.Abort:
-        return False
+@click.command("correct", short_help="Correct a fact.")
+@click.argument("fact_id", metavar="ID")
+@click.argument("claim", metavar="CLAIM|-")
+@click.option("--changed", is_flag=True, help="The old claim was true until now, rather than never.")
+@click.option("--valid-from", type=parse_datetime, metavar="MOMENT", help="Since when the new one is true.")
+@memory_options(with_embedder=True)
+def correct_command(cli: CliContext, *, fact_id: str, claim: str, changed: bool, valid_from: datetime | None) -> None:
+    """Put CLAIM in the place of the fact ID, which was wrong, or with --changed is no longer true.
+
+    \b
+    Examples:
+      agentmem correct 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a "Mira lives in Utrecht."
+      agentmem correct 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a "Mira lives in Porto." --changed --valid-from 2026-03-01
+    """
+    fields: Any = {} if valid_from is None else {"valid_from": valid_from}
+    said = read_text_or_stdin(claim)
+    fact = cli.run(lambda memory: memory.semantic.supersede_fact(fact_id, said, is_correction=not changed, **fields))
+    cli.show(fact, f"learned {fact.id}: {to_one_line(fact.claim)}\n{dim(f'    operation {fact.operation_id}')}")
 
 
-COMMANDS = (facts_command, forget_command)
+COMMANDS = (correct_command, facts_command, learn_command)

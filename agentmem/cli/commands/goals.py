@@ -9,52 +9,27 @@ import click
 
 from agentmem.cli.context import CliContext, memory_options, parse_datetime
 from agentmem.cli.render import dim, echo, format_time, show_json_lines, to_one_line
+from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
     from agentmem.core.records import Goal
     from agentmem.facade.async_memory import AsyncAgentMemory
 
 STATUSES = ("active", "blocked", "completed", "abandoned")
-ACTIONS = ("add", "complete", "abandon", "block", "unblock")
 
 
-@click.command("goals", short_help="List goals, or add, end, block and free them.")
+@click.command("list", short_help="List goals.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only goals of this status. [default: active and blocked]")
-@click.option("--add", metavar="TEXT", help="Add a goal; with --priority, --deadline and --parent.")
-@click.option("--priority", type=click.IntRange(1, 5), help="How urgent the new goal is, 5 most. [default: 3]")
-@click.option("--deadline", type=parse_datetime, metavar="MOMENT", help="Until when the new goal is to be reached.")
-@click.option("--parent", metavar="ID", help="The goal that the new one is a part of.")
-@click.option("--complete", metavar="ID", help="End this goal as completed.")
-@click.option("--abandon", metavar="ID", help="End this goal as abandoned.")
-@click.option("--result", default="", metavar="TEXT", help="What came of the goal that is ended.")
-@click.option("--cascade", is_flag=True, help="Abandon the open parts of the goal that is ended.")
-@click.option("--block", metavar="ID", help="Let this goal wait for the one given with --by.")
-@click.option("--unblock", metavar="ID", help="Let this goal wait no longer, for the one given with --by or for any.")
-@click.option("--by", metavar="ID", help="The goal that is waited for.")
 @memory_options()
-def goals_command(cli: CliContext, **options: Any) -> None:
-    """List the open goals, most urgent first, with --json one JSON document per line; or change one.
+def list_goals_command(cli: CliContext, *, status: str | None) -> None:
+    """List the open goals, most urgent first. With --json one JSON document per line.
 
     \b
     Examples:
       agentmem goals
-      agentmem goals --add "Book a flight" --priority 5 --deadline 2026-05-01
-      agentmem goals --block 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --by 0197a6e2-8f10-7c3a-9d5e-9a3b5c7d1e2f
-      agentmem goals --complete 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --result "booked for May"
-      agentmem goals --status completed --json
+      agentmem goals list --status completed --json
     """
-    actions = [name for name in ACTIONS if options[name] is not None]
-    if len(actions) > 1:
-        raise click.UsageError(f"give only one of {', '.join('--' + name for name in ACTIONS)}")
-    if options["by"] is not None and actions not in (["block"], ["unblock"]):
-        raise click.UsageError("--by goes with --block or --unblock")
-    if actions == ["block"] and options["by"] is None:
-        raise click.UsageError("give --block and --by together")
-    if actions:
-        goal = cli.run(lambda memory: _run_action(memory, actions[0], options))
-        cli.show(goal, "\n".join([f"{goal.goal_status}: {to_one_line(goal.description)}", dim(f"    {goal.id}")]))
-        return
-    found, now = cli.run(lambda memory: _list_goals(memory, options["status"]))
+    found, now = cli.run(lambda memory: _list_goals(memory, status))
     if cli.json:
         show_json_lines(found)
         return
@@ -64,17 +39,87 @@ def goals_command(cli: CliContext, **options: Any) -> None:
         echo("no goals")
 
 
-async def _run_action(memory: AsyncAgentMemory, action: str, options: dict[str, Any]) -> Goal:
-    if action == "add":
-        fields = {"priority": options["priority"], "deadline": options["deadline"], "parent_id": options["parent"]}
-        said = {name: value for name, value in fields.items() if value is not None}
-        return await memory.add_goal({"description": options["add"], **said})
-    if action == "block":
-        return await memory.goals.block(options["block"], options["by"])
-    if action == "unblock":
-        return await memory.goals.unblock(options["unblock"], options["by"])
-    status = "completed" if action == "complete" else "abandoned"
-    return await memory.complete_goal(options[action], status, options["result"], cascade=options["cascade"])
+@click.command("add", short_help="Add a goal.")
+@click.argument("text", metavar="TEXT")
+@click.option("--priority", type=click.IntRange(1, 5), help="How urgent it is, 5 most. [default: 3]")
+@click.option("--deadline", type=parse_datetime, metavar="MOMENT", help="Until when it is to be reached.")
+@click.option("--parent", metavar="ID", help="The goal that it is a part of.")
+@memory_options()
+def add_goal_command(
+    cli: CliContext, *, text: str, priority: int | None, deadline: datetime | None, parent: str | None
+) -> None:
+    """Add the goal TEXT.
+
+    \b
+    Examples:
+      agentmem goals add "Book a flight" --priority 5 --deadline 2026-05-01
+    """
+    given = {"priority": priority, "deadline": deadline, "parent_id": parent}
+    said = {name: value for name, value in given.items() if value is not None}
+    _show_changed(cli, cli.run(lambda memory: memory.add_goal({"description": text, **said})))
+
+
+@click.command("complete", short_help="End a goal as completed.")
+@click.argument("goal_id", metavar="ID")
+@click.option("--result", default="", metavar="TEXT", help="What came of it.")
+@click.option("--cascade", is_flag=True, help="Abandon its open parts.")
+@memory_options()
+def complete_goal_command(cli: CliContext, *, goal_id: str, result: str, cascade: bool) -> None:
+    """End the goal ID as completed.
+
+    \b
+    Examples:
+      agentmem goals complete 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --result "booked for May"
+    """
+    _show_changed(cli, cli.run(lambda memory: memory.complete_goal(goal_id, "completed", result, cascade=cascade)))
+
+
+@click.command("abandon", short_help="End a goal as abandoned.")
+@click.argument("goal_id", metavar="ID")
+@click.option("--result", default="", metavar="TEXT", help="Why.")
+@click.option("--cascade", is_flag=True, help="Abandon its open parts, too.")
+@memory_options()
+def abandon_goal_command(cli: CliContext, *, goal_id: str, result: str, cascade: bool) -> None:
+    """End the goal ID as abandoned.
+
+    \b
+    Examples:
+      agentmem goals abandon 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --cascade
+    """
+    _show_changed(cli, cli.run(lambda memory: memory.complete_goal(goal_id, "abandoned", result, cascade=cascade)))
+
+
+@click.command("block", short_help="Let a goal wait for another.")
+@click.argument("goal_id", metavar="ID")
+@click.option("--by", required=True, metavar="ID", help="The goal that is waited for.")
+@memory_options()
+def block_goal_command(cli: CliContext, *, goal_id: str, by: str) -> None:
+    """Let the goal ID wait for another one.
+
+    \b
+    Examples:
+      agentmem goals block 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --by 0197a6e2-8f10-7c3a-9d5e-9a3b5c7d1e2f
+    """
+    _show_changed(cli, cli.run(lambda memory: memory.goals.block(goal_id, by)))
+
+
+@click.command("unblock", short_help="Let a goal wait no longer.")
+@click.argument("goal_id", metavar="ID")
+@click.option("--by", metavar="ID", help="The goal that is waited for. [default: all of them]")
+@memory_options()
+def unblock_goal_command(cli: CliContext, *, goal_id: str, by: str | None) -> None:
+    """Let the goal ID wait no longer.
+
+    \b
+    Examples:
+      agentmem goals unblock 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a
+    """
+    _show_changed(cli, cli.run(lambda memory: memory.goals.unblock(goal_id, by)))
+
+
+def _show_changed(cli: CliContext, goal: Any) -> None:
+    lines = [f"{goal.goal_status}: {to_one_line(goal.description)}", dim(f"    {goal.id}")]
+    cli.show(goal, "\n".join([*lines, dim(f"    operation {goal.operation_id}")]))
 
 
 async def _list_goals(memory: AsyncAgentMemory, status: str | None) -> tuple[list[Goal], datetime]:
@@ -95,4 +140,19 @@ def _render_goal(goal: Goal, now: datetime) -> list[str]:
     return [first, *(f"    {tie}" for tie in ties), dim(f"    {goal.id}")]
 
 
-COMMANDS = (goals_command,)
+goals_group = VerbGroup(
+    "goals",
+    (
+        list_goals_command,
+        add_goal_command,
+        complete_goal_command,
+        abandon_goal_command,
+        block_goal_command,
+        unblock_goal_command,
+    ),
+    summary="List, add, end goals.",
+    text="What is to be reached. Without a verb it lists the open goals.",
+    default="list",
+)
+
+COMMANDS = (goals_group,)

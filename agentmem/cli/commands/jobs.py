@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentmem.jobs.runner import RunReport
 
 
-@click.command("consolidate", short_help="Read what turns say: facts, people, relations.")
+@click.command("consolidate", short_help="Learn from turns.")
 @click.option("--dry-run", is_flag=True, help="Only say what there is to read.")
 @click.option(
     "--retry-parked", is_flag=True, help="Take up turns that were parked because no reply about them was usable."
@@ -83,7 +83,7 @@ def _render_job_report(report: JobReport) -> list[str]:
     return lines
 
 
-@click.command("jobs", short_help="Show the background jobs: last runs, who waits, what failed.")
+@click.command("jobs", short_help="Show background jobs.")
 @click.option("--all-users", is_flag=True, help="Also who waits, over all users; needs a worker's right on Postgres.")
 @memory_options()
 def jobs_command(cli: CliContext, *, all_users: bool) -> int:
@@ -142,7 +142,7 @@ def _render_job(job: dict[str, Any]) -> list[str]:
     return lines
 
 
-@click.command("worker", short_help="Run the background jobs of all users.")
+@click.command("worker", short_help="Run background jobs.")
 @click.option("--once", is_flag=True, help="Run each job once and end.")
 @click.option("--jobs", metavar="NAMES", help="Only these, with commas between them. [default: all]")
 @click.option("--dry-run", is_flag=True, help="Only say what there is to do; with --once.")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from agentmem.cli.context import CliContext, memory_options, parse_datetime, parse_names
 from agentmem.cli.render import echo, echo_stderr, format_time, show_json, show_json_lines, to_one_line
+from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
     from agentmem.core.api_keys import ApiKey
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 _DAYS = re.compile(r"(\d{1,5})d")
 
 
-@click.command("keys", short_help="Make, list and revoke keys of the server.")
-@click.argument("action", type=click.Choice(["create", "list", "revoke"]))
-@click.argument("key_id", required=False)
+@click.command("create", short_help="Make a key.")
 @click.option(
     "--scopes",
     type=parse_names,
@@ -33,51 +32,29 @@ _DAYS = re.compile(r"(\d{1,5})d")
 @click.option("--expires", metavar="MOMENT", help="When the key ends: a date, or days from now such as 90d.")
 @memory_options()
 @click.pass_context
-def keys_command(
-    context: click.Context,
-    cli: CliContext,
-    *,
-    action: str,
-    key_id: str | None,
-    scopes: tuple[str, ...],
-    agent: str | None,
-    expires: str | None,
+def create_key_command(
+    context: click.Context, cli: CliContext, *, scopes: tuple[str, ...], agent: str | None, expires: str | None
 ) -> None:
-    """Make, list and revoke keys of `agentmem serve`. From the first key on, every request needs one.
+    """Make a key and print it once; only its hash is stored. From the first key on, every request needs one.
 
-    A key opens the memory of --user, or with `--user '*' --scopes read,write,admin` that of the user whom each request
-    names in X-Agentmem-User. With --channel or --agent it opens that one alone. `create` prints the key once; only its
-    hash is stored. `list` shows all keys, or those of --user. A revoked key is refused within two seconds.
+    It opens the memory of --user, or with `--user '*' --scopes read,write,admin` that of the user whom each request
+    names in X-Agentmem-User. With --channel or --agent it opens that one alone.
 
     \b
     Examples:
       agentmem keys create --user alice --scopes read,write
       agentmem keys create --user alice --scopes read --channel work --expires 90d
-      agentmem keys list
-      agentmem keys revoke 0199c2f4-5b1e-7c3a-9f00-6d2a4c1b8e55
     """
-    if (action == "revoke") != (key_id is not None):
-        raise click.UsageError("name the key to revoke" if action == "revoke" else f"{action} takes no key")
-
-    def find_given(name: str, value: str) -> str | None:
-        return None if context.get_parameter_source(name) is ParameterSource.DEFAULT else value
-
-    if action == "create":
-        fields = {"scopes": scopes, "channel": find_given("channel", cli.channel), "agent_id": agent}
-        _create_key(cli, fields, None if expires is None else _parse_end(expires))
-    elif action == "list":
-        _list_keys(cli, find_given("user", cli.user))
-    else:
-        assert key_id is not None
-        _revoke_key(cli, key_id, find_given("user", cli.user))
-
-
-def _create_key(cli: CliContext, fields: dict[str, Any], ends: datetime | timedelta | None) -> None:
     from agentmem.admin.api_keys import NewApiKey, create_api_key
+
+    ends = None if expires is None else _parse_end(expires)
+    channel = _find_given(context, "channel", cli.channel)
 
     async def create(memory: AsyncAgentMemory) -> NewApiKey:
         expires_at = memory.engine.clock.now() + ends if isinstance(ends, timedelta) else ends
-        return await create_api_key(memory.engine, cli.user, expires_at=expires_at, **fields)
+        return await create_api_key(
+            memory.engine, cli.user, scopes=scopes, channel=channel, agent_id=agent, expires_at=expires_at
+        )
 
     made = cli.run(create)
     if cli.json:
@@ -88,9 +65,20 @@ def _create_key(cli: CliContext, fields: dict[str, Any], ends: datetime | timede
     echo_stderr("note: this is shown once; send it as Authorization: Bearer KEY")
 
 
-def _list_keys(cli: CliContext, user: str | None) -> None:
+@click.command("list", short_help="List keys.")
+@memory_options()
+@click.pass_context
+def list_keys_command(context: click.Context, cli: CliContext) -> None:
+    """List all keys, or those of --user. With --json one JSON document per line.
+
+    \b
+    Examples:
+      agentmem keys
+      agentmem keys list --user alice --json
+    """
     from agentmem.admin.api_keys import list_api_keys
 
+    user = _find_given(context, "user", cli.user)
     found = cli.run(lambda memory: list_api_keys(memory.engine, user))
     if cli.json:
         show_json_lines(found)
@@ -101,11 +89,27 @@ def _list_keys(cli: CliContext, user: str | None) -> None:
         echo("no keys")
 
 
-def _revoke_key(cli: CliContext, key_id: str, user: str | None) -> None:
+@click.command("revoke", short_help="Revoke a key.")
+@click.argument("key_id", metavar="ID")
+@memory_options()
+@click.pass_context
+def revoke_key_command(context: click.Context, cli: CliContext, *, key_id: str) -> None:
+    """Revoke the key ID. It is refused within two seconds.
+
+    \b
+    Examples:
+      agentmem keys revoke 0199c2f4-5b1e-7c3a-9f00-6d2a4c1b8e55
+    """
     from agentmem.admin.api_keys import revoke_api_key
 
+    user = _find_given(context, "user", cli.user)
     ended = cli.run(lambda memory: revoke_api_key(memory.engine, key_id, user_id=user))
     cli.show(ended, _render_key(ended))
+
+
+def _find_given(context: click.Context, name: str, value: str) -> str | None:
+    """The value of a common option; None where it was left out."""
+    return None if context.get_parameter_source(name) is ParameterSource.DEFAULT else value
 
 
 def _parse_end(text: str) -> datetime | timedelta:
@@ -125,4 +129,12 @@ def _render_key(key: ApiKey) -> str:
     return to_one_line(line)
 
 
-COMMANDS = (keys_command,)
+keys_group = VerbGroup(
+    "keys",
+    (create_key_command, list_keys_command, revoke_key_command),
+    summary="Manage server keys.",
+    text="Who may ask `agentmem serve`, and for whose memory. Without a verb it lists all keys.",
+    default="list",
+)
+
+COMMANDS = (keys_group,)

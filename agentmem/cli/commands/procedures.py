@@ -2,55 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from agentmem.cli.context import CliContext, memory_options
 from agentmem.cli.render import dim, echo, format_time, pluralize, show_json_lines, to_one_line
+from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
     from agentmem.core.procedural_records import Procedure
-    from agentmem.facade.async_memory import AsyncAgentMemory
     from agentmem.memory.procedural.tools import ToolStats
 
 
 STATUSES = ("candidate", "active", "retired")
-ACTIONS = ("stage", "accept", "retire")
 
 
-@click.command("procedures", short_help="List standing instructions, or propose, accept and retire them.")
+@click.command("list", short_help="List standing instructions.")
 @click.option(
     "--status", type=click.Choice(STATUSES), help="Only those of this status. [default: active and candidate]"
 )
-@click.option("--stage", metavar="TEXT", help="Propose an instruction; with --trigger.")
-@click.option("--trigger", metavar="TEXT", help="When the new instruction applies. [default: always]")
-@click.option("--accept", metavar="ID", help="Put this candidate in force.")
-@click.option("--retire", metavar="ID", help="Take this one out of force.")
 @memory_options()
-def procedures_command(cli: CliContext, **options: Any) -> None:
-    """List what users asked for, oldest first, with --json one JSON document per line; or change one.
+def list_procedures_command(cli: CliContext, *, status: str | None) -> None:
+    """List what users asked for, oldest first. With --json one JSON document per line.
 
     Candidates wait: recall gives none of them until they are accepted or asked for again. See docs/procedural.md.
 
     \b
     Examples:
       agentmem procedures
-      agentmem procedures --status candidate --json
-      agentmem procedures --stage "Always answer in French" --trigger "when I write in French"
-      agentmem procedures --accept 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a
-      agentmem procedures --retire 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a
+      agentmem procedures list --status candidate --json
     """
-    actions = [name for name in ACTIONS if options[name] is not None]
-    if len(actions) > 1:
-        raise click.UsageError(f"give only one of {', '.join('--' + name for name in ACTIONS)}")
-    if options["trigger"] is not None and actions != ["stage"]:
-        raise click.UsageError("--trigger goes with --stage")
-    if actions:
-        changed = cli.run(lambda memory: _run_action(memory, actions[0], options))
-        cli.show(changed, "\n".join([*_render_procedure(changed), dim(f"    operation {changed.operation_id}")]))
-        return
-    found = cli.run(lambda memory: memory.procedural.procedures(options["status"]))
+    found = cli.run(lambda memory: memory.procedural.procedures(status))
     if cli.json:
         show_json_lines(found)
         return
@@ -60,12 +43,48 @@ def procedures_command(cli: CliContext, **options: Any) -> None:
         echo("no procedures")
 
 
-async def _run_action(memory: AsyncAgentMemory, action: str, options: dict[str, Any]) -> Procedure:
-    if action == "stage":
-        return await memory.procedural.stage_candidate(options["stage"], trigger=options["trigger"] or "")
-    if action == "accept":
-        return await memory.procedural.accept_procedure(options["accept"])
-    return await memory.procedural.retire_procedure(options["retire"])
+@click.command("stage", short_help="Propose an instruction.")
+@click.argument("text", metavar="TEXT")
+@click.option("--trigger", default="", metavar="TEXT", help="When it applies. [default: always]")
+@memory_options()
+def stage_procedure_command(cli: CliContext, *, text: str, trigger: str) -> None:
+    """Propose the instruction TEXT; it waits until it is accepted.
+
+    \b
+    Examples:
+      agentmem procedures stage "Always answer in French" --trigger "when I write in French"
+    """
+    _show_changed(cli, cli.run(lambda memory: memory.procedural.stage_candidate(text, trigger=trigger)))
+
+
+@click.command("accept", short_help="Put a candidate in force.")
+@click.argument("procedure_id", metavar="ID")
+@memory_options()
+def accept_procedure_command(cli: CliContext, *, procedure_id: str) -> None:
+    """Put the candidate ID in force.
+
+    \b
+    Examples:
+      agentmem procedures accept 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a
+    """
+    _show_changed(cli, cli.run(lambda memory: memory.procedural.accept_procedure(procedure_id)))
+
+
+@click.command("retire", short_help="Take an instruction out of force.")
+@click.argument("procedure_id", metavar="ID")
+@memory_options()
+def retire_procedure_command(cli: CliContext, *, procedure_id: str) -> None:
+    """Take the instruction ID out of force.
+
+    \b
+    Examples:
+      agentmem procedures retire 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a
+    """
+    _show_changed(cli, cli.run(lambda memory: memory.procedural.retire_procedure(procedure_id)))
+
+
+def _show_changed(cli: CliContext, procedure: Procedure) -> None:
+    cli.show(procedure, "\n".join([*_render_procedure(procedure), dim(f"    operation {procedure.operation_id}")]))
 
 
 def _render_procedure(procedure: Procedure) -> list[str]:
@@ -77,7 +96,7 @@ def _render_procedure(procedure: Procedure) -> list[str]:
     ]
 
 
-@click.command("tools", short_help="Show how well each tool does.")
+@click.command("tools", short_help="How well tools do.")
 @click.option("--task-type", metavar="NAME", help="Only calls for this type of task.")
 @click.option("--only-channel", metavar="NAME", help="Only calls of this channel. [default: all that can be read]")
 @memory_options()
@@ -123,4 +142,12 @@ def _render_tool_stats(stats: ToolStats) -> list[str]:
     return lines
 
 
-COMMANDS = (procedures_command, tools_command)
+procedures_group = VerbGroup(
+    "procedures",
+    (list_procedures_command, stage_procedure_command, accept_procedure_command, retire_procedure_command),
+    summary="Standing instructions.",
+    text="What users asked to be done always. Without a verb it lists those in force and those that wait.",
+    default="list",
+)
+
+COMMANDS = (procedures_group, tools_command)

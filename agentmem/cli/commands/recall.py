@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _GROUPS = ("episodic", "semantic", "procedural")
 
 
-@click.command("remember", short_help="Recall what matters for a question.")
+@click.command("remember", short_help="Recall for a question.")
 @click.argument("query", metavar="QUERY|-")
 @click.option("--top-k", type=int, default=10, show_default=True, help="How many, of each kind and in all.")
 @click.option("--as-of", type=parse_datetime, metavar="MOMENT", help="What was true at this moment.")
@@ -77,7 +77,7 @@ def _render_bundle(bundle: MemoryBundle, why: bool) -> str:
     return "\n".join(lines)
 
 
-@click.command("context", short_help="Print what memory knows about a question, ready for a prompt.")
+@click.command("context", short_help="Text for a prompt.")
 @click.argument("query", metavar="QUERY|-")
 @click.option(
     "--max-tokens", type=int, default=4000, show_default=True, help="The most it may take; 4 characters count as one."

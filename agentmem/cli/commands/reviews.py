@@ -8,6 +8,7 @@ import click
 
 from agentmem.cli.context import CliContext, memory_options
 from agentmem.cli.render import dim, echo, format_time, render_record, show_json_lines, to_one_line
+from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
     from agentmem.facade.async_memory import AsyncAgentMemory
@@ -17,35 +18,20 @@ MAX_SHOWN_TURNS = 3
 NAMED_RECORD_KINDS = ("Fact", "Entity", "Turn", "Edge")  # what a review may name
 
 
-@click.command("reviews", short_help="List what waits for a decision, or decide it.")
+@click.command("list", short_help="List what waits for a decision.")
 @click.option("--about", type=click.Choice(REVIEW_TOPICS), help="Only reviews about this kind of doubt.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="How many at most.")
-@click.option("--resolve", metavar="ID", help="Decide this review instead of listing; needs --decision.")
-@click.option("--decision", metavar="NAME", help="What is decided: one of the choices shown with the review.")
 @memory_options()
-def reviews_command(
-    cli: CliContext, *, about: str | None, limit: int, resolve: str | None, decision: str | None
-) -> None:
+def list_reviews_command(cli: CliContext, *, about: str | None, limit: int) -> None:
     """List the open reviews, oldest first, with what each rests on and what may be decided.
 
-    With --json one JSON document per line. A decision is one operation, which `undo` takes back.
+    With --json one JSON document per line.
 
     \b
     Examples:
       agentmem reviews
-      agentmem reviews --about same_entity --json
-      agentmem reviews --resolve 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --decision accept
+      agentmem reviews list --about same_entity --json
     """
-    if (resolve is None) != (decision is None):
-        raise click.UsageError("give --resolve and --decision together")
-    if resolve is not None and decision is not None:
-        decided = cli.run(lambda memory: memory.semantic.resolve_review(resolve, decision))
-        lines = [
-            f"{decided.review_status}: {to_one_line(decided.question)}",
-            dim(f"    operation {decided.operation_id}"),
-        ]
-        cli.show(decided, "\n".join(lines))
-        return
     found = cli.run(lambda memory: _list_with_evidence(memory, about, limit))
     if cli.json:
         show_json_lines(review for review, _ in found)
@@ -54,6 +40,22 @@ def reviews_command(
         echo("\n".join(_render_review(review, grounds)))
     if not found:
         echo("nothing waits for a decision")
+
+
+@click.command("resolve", short_help="Decide a review.")
+@click.argument("review_id", metavar="ID")
+@click.argument("decision", metavar="DECISION")
+@memory_options()
+def resolve_review_command(cli: CliContext, *, review_id: str, decision: str) -> None:
+    """Decide the review ID; DECISION is one of the choices shown with it. One operation, which `undo` takes back.
+
+    \b
+    Examples:
+      agentmem reviews resolve 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a accept
+    """
+    decided = cli.run(lambda memory: memory.semantic.resolve_review(review_id, decision))
+    lines = [f"{decided.review_status}: {to_one_line(decided.question)}", dim(f"    operation {decided.operation_id}")]
+    cli.show(decided, "\n".join(lines))
 
 
 async def _list_with_evidence(memory: AsyncAgentMemory, about: str | None, limit: int) -> list[tuple[Any, list[Any]]]:
@@ -98,4 +100,12 @@ def _is_span(span: Any) -> bool:
     return isinstance(span, list | tuple) and len(span) == 3 and all(isinstance(place, int) for place in span[1:])
 
 
-COMMANDS = (reviews_command,)
+reviews_group = VerbGroup(
+    "reviews",
+    (list_reviews_command, resolve_review_command),
+    summary="Decide open questions.",
+    text="What is doubtful, and the decisions about it. Without a verb it lists what waits.",
+    default="list",
+)
+
+COMMANDS = (reviews_group,)

@@ -8,55 +8,26 @@ import click
 
 from agentmem.cli.context import CliContext, memory_options
 from agentmem.cli.render import dim, echo, format_time, show_json_lines, to_one_line
+from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
     from agentmem.core.procedural_records import Schedule
-    from agentmem.facade.async_memory import AsyncAgentMemory
-
-ACTIONS = ("add", "pause", "resume", "remove")
 
 
-@click.command("schedules", short_help="List scheduled prompts, or add, pause, resume and remove them.")
+@click.command("list", short_help="List scheduled prompts.")
 @click.option("--due", is_flag=True, help="Only what is due now.")
-@click.option("--add", metavar="NAME", help="Add a schedule; with --cron and --prompt, or with --every.")
-@click.option("--cron", default="", metavar="TEXT", help="Minute, hour, day, month, weekday, such as '0 9 * * 1-5'.")
-@click.option("--every", type=float, metavar="SECONDS", help="An interval in place of --cron.")
-@click.option("--prompt", default="", metavar="TEXT", help="What is to be done; without one it is a heartbeat.")
-@click.option("--source", default="user", show_default=True, metavar="NAME", help="Who schedules it.")
-@click.option("--timezone", default="UTC", show_default=True, metavar="NAME", help="Where the clock of --cron hangs.")
-@click.option(
-    "--missed",
-    type=click.Choice(["once", "skip"]),
-    default="once",
-    show_default=True,
-    help="Of several missed runs, make up for one or for none.",
-)
-@click.option("--pause", metavar="NAME", help="Let this schedule rest.")
-@click.option("--resume", metavar="NAME", help="Let this schedule go on.")
-@click.option("--remove", metavar="NAME", help="Take this schedule away.")
 @memory_options()
-def schedules_command(cli: CliContext, **options: Any) -> None:
-    """List the schedules by name, with --json one JSON document per line; or change one.
+def list_schedules_command(cli: CliContext, *, due: bool) -> None:
+    """List the schedules by name. With --json one JSON document per line.
 
     A worker hands due ones over: see docs/schedules.md.
 
     \b
     Examples:
       agentmem schedules
-      agentmem schedules --add summary --cron "0 9 * * *" --timezone Europe/Oslo --prompt "Summarize yesterday"
-      agentmem schedules --add pulse --every 300
-      agentmem schedules --pause summary
-      agentmem schedules --due --json
+      agentmem schedules list --due --json
     """
-    actions = [name for name in ACTIONS if options[name] is not None]
-    if len(actions) > 1 or (actions and options["due"]):
-        raise click.UsageError(f"give only one of --due, {', '.join('--' + name for name in ACTIONS)}")
-    if actions:
-        changed = cli.run(lambda memory: _run_action(memory, actions[0], options))
-        what = "removed" if actions == ["remove"] else _render_next_run(changed)
-        cli.show(changed, f"{to_one_line(changed.name)}: {what}")
-        return
-    found = cli.run(lambda memory: memory.schedules.due() if options["due"] else memory.schedules.list())
+    found = cli.run(lambda memory: memory.schedules.due() if due else memory.schedules.list())
     if cli.json:
         show_json_lines(found)
         return
@@ -66,24 +37,95 @@ def schedules_command(cli: CliContext, **options: Any) -> None:
         echo(f"{name} ({rhythm}; {_render_next_run(schedule)}) {prompt}".rstrip())
         echo(dim(f"    by {to_one_line(schedule.source)}, last {format_time(schedule.last_at)}, {schedule.id}"))
     if not found:
-        echo("nothing is due" if options["due"] else "no schedules")
+        echo("nothing is due" if due else "no schedules")
 
 
-async def _run_action(memory: AsyncAgentMemory, action: str, options: dict[str, Any]) -> Schedule:
-    if action == "add":
-        fields = {name: options[name] for name in ("timezone", "missed", "every")}
-        return await memory.schedules.add(
-            options["add"], options["cron"], options["prompt"], options["source"], **fields
-        )
-    if action == "pause":
-        return await memory.schedules.pause(options["pause"])
-    if action == "resume":
-        return await memory.schedules.resume(options["resume"])
-    return await memory.schedules.remove(options["remove"])
+@click.command("add", short_help="Schedule a prompt.")
+@click.argument("name", metavar="NAME")
+@click.option("--cron", default="", metavar="TEXT", help="Minute, hour, day, month, weekday, such as '0 9 * * 1-5'.")
+@click.option("--every", type=float, metavar="SECONDS", help="An interval in place of --cron.")
+@click.option("--prompt", default="", metavar="TEXT", help="What is to be done; without one it is a heartbeat.")
+@click.option("--source", default="user", show_default=True, metavar="NAME", help="Who schedules it.")
+@click.option("--timezone", default="UTC", show_default=True, metavar="NAME", help="The time zone of --cron.")
+@click.option(
+    "--missed",
+    type=click.Choice(["once", "skip"]),
+    default="once",
+    show_default=True,
+    help="Of several missed runs, make up for one or for none.",
+)
+@memory_options()
+def add_schedule_command(cli: CliContext, *, name: str, cron: str, prompt: str, source: str, **options: Any) -> None:
+    """Add the schedule NAME: with --cron and --prompt, or with --every.
+
+    \b
+    Examples:
+      agentmem schedules add summary --cron "0 9 * * *" --timezone Europe/Oslo --prompt "Summarize yesterday"
+      agentmem schedules add pulse --every 300
+    """
+    _show_changed(cli, cli.run(lambda memory: memory.schedules.add(name, cron, prompt, source, **options)))
+
+
+@click.command("pause", short_help="Let a schedule rest.")
+@click.argument("name", metavar="NAME")
+@memory_options()
+def pause_schedule_command(cli: CliContext, *, name: str) -> None:
+    """Let the schedule NAME rest until it is resumed.
+
+    \b
+    Examples:
+      agentmem schedules pause summary
+    """
+    _show_changed(cli, cli.run(lambda memory: memory.schedules.pause(name)))
+
+
+@click.command("resume", short_help="Let a schedule go on.")
+@click.argument("name", metavar="NAME")
+@memory_options()
+def resume_schedule_command(cli: CliContext, *, name: str) -> None:
+    """Let the schedule NAME go on.
+
+    \b
+    Examples:
+      agentmem schedules resume summary
+    """
+    _show_changed(cli, cli.run(lambda memory: memory.schedules.resume(name)))
+
+
+@click.command("remove", short_help="Take a schedule away.")
+@click.argument("name", metavar="NAME")
+@memory_options()
+def remove_schedule_command(cli: CliContext, *, name: str) -> None:
+    """Take the schedule NAME away.
+
+    \b
+    Examples:
+      agentmem schedules remove summary
+    """
+    removed = cli.run(lambda memory: memory.schedules.remove(name))
+    cli.show(removed, f"{to_one_line(removed.name)}: removed")
+
+
+def _show_changed(cli: CliContext, schedule: Schedule) -> None:
+    cli.show(schedule, f"{to_one_line(schedule.name)}: {_render_next_run(schedule)}")
 
 
 def _render_next_run(schedule: Schedule) -> str:
     return "paused" if schedule.paused else f"next {format_time(schedule.next_at)}"
 
 
-COMMANDS = (schedules_command,)
+schedules_group = VerbGroup(
+    "schedules",
+    (
+        list_schedules_command,
+        add_schedule_command,
+        pause_schedule_command,
+        resume_schedule_command,
+        remove_schedule_command,
+    ),
+    summary="Scheduled prompts.",
+    text="What is to be done at which time. Without a verb it lists all schedules.",
+    default="list",
+)
+
+COMMANDS = (schedules_group,)

@@ -20,7 +20,7 @@ TOOLS_OPTION = click.option(
 )
 
 
-@click.command("serve", short_help="Serve the memory over HTTP.")
+@click.command("serve", short_help="Serve over HTTP.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="An address of this machine.")
 @click.option("--port", type=click.IntRange(0, 65535), default=17890, show_default=True, help="0 takes a free one.")
 @TOOLS_OPTION
@@ -68,7 +68,7 @@ def serve_command(cli: CliContext, *, host: str, port: int, tools: str, mem0: bo
     server.run([listening])
 
 
-@click.command("mcp", short_help="Serve the memory to an MCP client.")
+@click.command("mcp", short_help="Serve an MCP client.")
 @TOOLS_OPTION
 @memory_options(with_embedder=True)
 def mcp_command(cli: CliContext, *, tools: str) -> None:

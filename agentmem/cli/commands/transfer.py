@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FORMATS = ("jsonl", "messages", "locomo")
 
 
-@click.command("export", short_help="Write everything of a user to a file.")
+@click.command("export", short_help="Write all to a file.")
 @click.argument("path", metavar="[PATH|-]", default="-", type=UserPath(dir_okay=False, allow_dash=True))
 @memory_options()
 def export_command(cli: CliContext, *, path: str) -> None:
@@ -56,7 +56,7 @@ def _render_export_report(report: UserExportReport) -> str:
     return f"exported {pluralize(report.records, 'record')}, {pluralize(report.changes, 'change')}"
 
 
-@click.command("import", short_help="Store the conversations of files, or an export.")
+@click.command("import", short_help="Read conversations.")
 @click.argument(
     "paths", metavar="PATH|-…", nargs=-1, required=True, type=UserPath(exists=True, dir_okay=False, allow_dash=True)
 )

@@ -1,16 +1,21 @@
-"""`agentmem add` and `announce`: what is said."""
+"""`agentmem add`, `announce` and `turns`: what is said."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from agentmem.cli.context import CliContext, memory_options, parse_datetime, read_text_or_stdin
-from agentmem.cli.render import format_time, to_one_line
+from agentmem.cli.render import dim, echo, format_time, render_record, show_json_lines, to_one_line
+
+if TYPE_CHECKING:
+    from agentmem.core.records import Turn
+    from agentmem.facade.async_memory import AsyncAgentMemory
 
 
-@click.command("add", short_help="Store one turn of a conversation.")
+@click.command("add", short_help="Store one turn.")
 @click.argument("text", metavar="TEXT|-")
 @click.option("--role", default="user", show_default=True, metavar="NAME", help="user, assistant, system or tool.")
 @click.option("--speaker", metavar="NAME", help="Who said it, where the role does not tell.")
@@ -44,7 +49,7 @@ def add_command(
     cli.show(turn, f"stored {turn.id}, turn {turn.index} of conversation {turn.conversation_id}")
 
 
-@click.command("announce", short_help="Tell all agents of a user something.")
+@click.command("announce", short_help="Tell all agents.")
 @click.argument("text", metavar="TEXT|-")
 @click.option("--expires-in", type=float, metavar="SECONDS", help="For how long it holds. [default: until it fades]")
 @memory_options(with_embedder=True)
@@ -62,4 +67,37 @@ def announce_command(cli: CliContext, *, text: str, expires_in: float | None) ->
     cli.show(fact, f"announced {fact.id}{until}: {to_one_line(fact.claim)}")
 
 
-COMMANDS = (add_command, announce_command)
+@click.command("turns", short_help="List what was said.")
+@click.option("--conversation", metavar="ID", help="All turns of this conversation. [default: the latest of all]")
+@click.option("--hours", type=click.FloatRange(min=0), help="Only turns of so many hours back from now.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
+@memory_options()
+def turns_command(cli: CliContext, *, conversation: str | None, hours: float | None, limit: int) -> None:
+    """List turns, oldest first. With --json one JSON document per line.
+
+    \b
+    Examples:
+      agentmem turns
+      agentmem turns --hours 24 --limit 100
+      agentmem turns --conversation trip --json
+    """
+    if conversation is not None and hours is not None:
+        raise click.UsageError("give only one of --conversation, --hours")
+
+    async def read(memory: AsyncAgentMemory) -> list[Turn]:
+        if conversation is not None:
+            return await memory.episodic.get_conversation(conversation, limit=limit)
+        return await memory.episodic.recent_turns(limit, hours=hours)
+
+    found = cli.run(read)
+    if cli.json:
+        show_json_lines(found)
+        return
+    for turn in found:
+        echo(render_record(turn))
+        echo(dim(f"    {turn.id}  turn {turn.index} of conversation {turn.conversation_id}"))
+    if not found:
+        echo("no turns")
+
+
+COMMANDS = (add_command, announce_command, turns_command)

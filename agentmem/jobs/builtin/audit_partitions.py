@@ -14,7 +14,7 @@ TRIGGER = "clock"
 
 
 async def run_for_all(engine: Engine, operator: Operator, options: JobOptions) -> JobReport:
-    """Maintain the log as `agentmem compact` does, with the setting `audit_days`; the counts say what went.
+    """Maintain the log as `agentmem admin compact` does, with the setting `audit_days`; the counts say what went.
 
     A dry run only says so. Raises LeaseLost while another worker is at it.
     """

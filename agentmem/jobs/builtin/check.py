@@ -26,5 +26,5 @@ async def run_for_all(engine: Engine, operator: Operator, options: JobOptions) -
     report.counts = {"problems": len(problems), "users_behind": len(lagging)}
     report.notes = problems[:MAX_SHOWN_PROBLEMS]
     if problems:
-        log_event(WARNING, "check_failed", problems=len(problems), fix="run: agentmem doctor")
+        log_event(WARNING, "check_failed", problems=len(problems), fix="run: agentmem admin doctor")
     return report

@@ -22,8 +22,8 @@ ReadHeadsPage: TypeAlias = Callable[[str], Awaitable[Mapping[str, int]]]
 USER_PAGE_SIZE = 1000
 MAX_EXAMPLES = 3
 RETRY_SECONDS = 1.0  # seconds of trying again
-MIGRATE_HINT = "run: agentmem migrate"
-REBUILD_HINT = "run: agentmem rebuild --what graph --all-users"
+MIGRATE_HINT = "run: agentmem admin migrate"
+REBUILD_HINT = "run: agentmem admin rebuild --what graph --all-users"
 _CREATE_STATEMENT = re.compile(r"CREATE (CONSTRAINT|(?:\w+ )?INDEX) (\w+)")
 
 
@@ -109,7 +109,7 @@ class _Neo4jDiagnostics:
                 await self._check_vector_indexes(self.dimensions)
                 self._report_lag(await self._compare_watermarks(heads, heads_after))
         except AgentMemError as error:
-            self.add_finding("graph", str(error), "see the message; then run: agentmem doctor", level="error")
+            self.add_finding("graph", str(error), "see the message; then run: agentmem admin doctor", level="error")
 
     async def _fetch_rows(self, name: str, filename: str = "diagnostics.cypher", **values: Any) -> list[list[Any]]:
         statement = load_templates(__package__, filename)[name]
@@ -126,7 +126,8 @@ class _Neo4jDiagnostics:
             return False
         if owner is not None and owner != self.store_id:
             fix = (
-                "set graph_url to a database of its own, or empty this one and run: agentmem migrate, agentmem rebuild"
+                "set graph_url to a database of its own, or empty this one and run: "
+                "agentmem admin migrate, agentmem admin rebuild"
             )
             said = f"it is the graph of another store ({owner}), ours is {self.store_id}"
             self.add_finding("graph owner", said, fix, level="error")
@@ -201,12 +202,12 @@ class _Neo4jDiagnostics:
             self.add_finding("graph lag", said, REBUILD_HINT, level="error")
         if lag.lagging.count:
             said = f"lacks {lag.lagging.total:,} changes of {lag.lagging.count:,} users: {lag.lagging}"
-            self.add_finding("graph lag", said, "run: agentmem project, or a worker", level="warning")
+            self.add_finding("graph lag", said, "run: agentmem admin sync, or a worker", level="warning")
         if not (lag.ahead_of_log.count or lag.lagging.count):
             self.add_finding("graph lag", f"complete for {lag.user_count:,} users")
         if lag.interrupted.count:
             said = f"a rebuild of {lag.interrupted.count:,} users was cut off: {lag.interrupted}"
-            self.add_finding("graph rebuilds", said, "run: agentmem project, which goes on with it", level="warning")
+            self.add_finding("graph rebuilds", said, "run: agentmem admin sync, which goes on with it", level="warning")
         if lag.rebuilding.count:
             said = f"under way for {lag.rebuilding.count:,} users: {lag.rebuilding}"
             self.add_finding("graph rebuilds", said)

@@ -75,7 +75,7 @@ def build_schema_check(steps: Sequence[Migration], store_id: str) -> Callable[[T
         _check_owner_and_version(version, owner or store_id, steps, store_id)
         if version < len(steps) or owner is None:
             raise SchemaMismatch(
-                f"the graph has schema {version}, this version needs {len(steps)}: run agentmem migrate"
+                f"the graph has schema {version}, this version needs {len(steps)}: run agentmem admin migrate"
             )
 
     return examine
@@ -127,5 +127,6 @@ def _check_owner_and_version(version: int, owner: str | None, steps: Sequence[Mi
     if owner != store_id:
         raise SchemaMismatch(
             f"the graph belongs to another store ({owner}), this one is {store_id}; "
-            "set graph_url to its own database, or empty this one and run agentmem migrate and agentmem rebuild"
+            "set graph_url to its own database, or empty this one and run: "
+            "agentmem admin migrate, agentmem admin rebuild"
         )

@@ -300,7 +300,9 @@ class PostgresDatabase:
         if code in _CORRUPTION_CODES:
             return CorruptStore(f"{self.address} is damaged: {said}. Nothing was overwritten; restore a backup")
         if code in _MISSING_OBJECT_CODES:
-            return SchemaMismatch(f"{self.address} has not the schema of this version ({said}); run: agentmem migrate")
+            return SchemaMismatch(
+                f"{self.address} has not the schema of this version ({said}); run: agentmem admin migrate"
+            )
         if isinstance(error, psycopg.errors.QueryCanceled | psycopg.errors.LockNotAvailable):
             return StoreUnavailable(f"{self.address} did not answer in time: {said}")
         if code.startswith(_DATA_ERROR_CLASS):

@@ -35,7 +35,7 @@ MAX_CONNECTION_SHARE = 0.8  # of the connections that are for everybody
 MIN_PARTITION_DAYS = 2  # of the audit log, after today
 USER_PAGE_SIZE = 1000
 CHECK_SECONDS = 300.0  # for a look at the whole journal
-MIGRATE_HINT = "run: agentmem migrate"
+MIGRATE_HINT = "run: agentmem admin migrate"
 RESTORE_HINT = "restore a backup, or export what can be read and import it into a new database"
 _CREATE_STATEMENT = re.compile(
     r"^CREATE (?:OR REPLACE )?(?:UNIQUE )?(TABLE|INDEX|VIEW|SEQUENCE|FUNCTION|TRIGGER|EXTENSION) "
@@ -128,7 +128,8 @@ class PostgresDiagnostics:
         try:
             await check()
         except AgentMemError as error:
-            fix = MIGRATE_HINT if isinstance(error, SchemaMismatch) else "see the message; then run: agentmem doctor"
+            is_old = isinstance(error, SchemaMismatch)
+            fix = MIGRATE_HINT if is_old else "see the message; then run: agentmem admin doctor"
             self.add_finding(check.__name__.removeprefix("_check_"), str(error), fix, level="error")
 
     async def _fetch_rows(self, name: str, principal: Principal = SYSTEM_USER, /, **values: Any) -> list[Any]:
@@ -298,7 +299,7 @@ class PostgresDiagnostics:
             )
             sizes = sorted({size for _, size in wrong})
             fix = "run: " + "; ".join(f"SELECT make_passages({size})" for size in sizes)
-            fix += "; then: agentmem rebuild --what vectors --all-users"
+            fix += "; then: agentmem admin rebuild --what vectors --all-users"
             self.add_finding("embedders", said, fix, level="error")
         elif found:
             self.add_finding("embedders", ", ".join(f"{identity} in passages_{size}" for identity, size, _ in found))
@@ -362,14 +363,14 @@ class PostgresDiagnostics:
                     f"{projection} is ahead of the log for {ahead[0][2]:,} users: "
                     f"{_format_examples(row[:2] for row in ahead)}"
                 )
-                self.add_finding("lag", said, "run: agentmem rebuild --what vectors --all-users", level="error")
+                self.add_finding("lag", said, "run: agentmem admin rebuild --what vectors --all-users", level="error")
             if behind:
                 _, _, users, changes = behind[0]
                 said = (
                     f"{projection} lacks {changes:,} changes of {users:,} users: "
                     f"{_format_examples(row[:2] for row in behind)}"
                 )
-                self.add_finding("lag", said, "run: agentmem project, or a worker", level="warning")
+                self.add_finding("lag", said, "run: agentmem admin sync, or a worker", level="warning")
             if not (ahead or behind):
                 self.add_finding("lag", f"{projection} is complete")
 

@@ -27,7 +27,7 @@ MAINTENANCE_OPERATOR = Operator("maintenance")
 _PROBLEM_MESSAGES = {
     "journal_problems": "the journal of {} has gaps",
     "record_problems": "the current record {} has no version",
-    "watermark_problems": "the projection {} is ahead of the log; run: agentmem rebuild",
+    "watermark_problems": "the projection {} is ahead of the log; run: agentmem admin rebuild",
     "index_problems": "the index {} is not valid; run: REINDEX INDEX CONCURRENTLY {}",
 }
 

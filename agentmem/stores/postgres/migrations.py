@@ -63,7 +63,9 @@ async def check_schema(connection: Connection, address: str, steps: Sequence[Mig
     found = await _schema_version(connection)
     _check_not_newer(found, steps, address)
     if found < len(steps):
-        raise SchemaMismatch(f"{address} has schema {found}, this version needs {len(steps)}; run: agentmem migrate")
+        raise SchemaMismatch(
+            f"{address} has schema {found}, this version needs {len(steps)}; run: agentmem admin migrate"
+        )
 
 
 async def _schema_version(connection: Connection) -> int:

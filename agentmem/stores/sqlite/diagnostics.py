@@ -36,7 +36,7 @@ MAX_USERS_CHECKED = 2000  # looked at one by one
 EDGE_SAMPLE_USERS, MAX_EDGE_SAMPLE_RECORDS = 20, 20_000
 LARGE_WAL_BYTES = 256 * 1024 * 1024
 LARGE_UNUSED_BYTES = 64 * 1024 * 1024
-REBUILD_HINT = "run: agentmem rebuild --all-users"
+REBUILD_HINT = "run: agentmem admin rebuild --all-users"
 RESTORE_HINT = "restore a backup, or export what can be read and import it into a new home"
 
 
@@ -86,7 +86,7 @@ class SqliteDiagnostics:
             self._add_failure(name, error)
 
     def _add_failure(self, check: str, error: StoreError) -> None:
-        fix = RESTORE_HINT if isinstance(error, CorruptStore) else "see the message; then run: agentmem doctor"
+        fix = RESTORE_HINT if isinstance(error, CorruptStore) else "see the message; then run: agentmem admin doctor"
         self.add_finding(check, str(error), fix, level="error")
 
     def _check_library(self) -> None:
@@ -158,7 +158,7 @@ class SqliteDiagnostics:
         log_bytes = log.stat().st_size if log.exists() else 0
         detail = f"store {page * pages:,} bytes ({page * free:,} unused), write-ahead log {log_bytes:,}"
         if log_bytes > LARGE_WAL_BYTES or (page * free > LARGE_UNUSED_BYTES and free * 2 > pages):
-            self.add_finding("sizes", detail, "run: agentmem compact", level="warning")
+            self.add_finding("sizes", detail, "run: agentmem admin compact", level="warning")
         else:
             self.add_finding("sizes", detail)
 
@@ -189,7 +189,7 @@ class SqliteDiagnostics:
                 stale.append((user_id,))
         for rows, said in ((missing, "records without words"), (stale, "words of records that are gone")):
             if rows:
-                fix = "run: agentmem rebuild --what words --all-users"
+                fix = "run: agentmem admin rebuild --what words --all-users"
                 self.add_finding(
                     "words", f"{said}: {len(rows)} users, such as {_format_examples(rows)}", fix, level="error"
                 )
@@ -206,7 +206,7 @@ class SqliteDiagnostics:
             if differing := int(db.execute(_SQL["edges_that_differ"], (user_id,)).get):
                 wrong.append((user_id, differing))
         if wrong:
-            fix = "run: agentmem rebuild --what graph --all-users"
+            fix = "run: agentmem admin rebuild --what graph --all-users"
             self.add_finding("graph", f"edges differ from the records: {_format_examples(wrong)}", fix, level="error")
         else:
             self.add_finding("graph", f"edges agree with the records ({len(sample)} users looked at)")
@@ -228,7 +228,7 @@ class SqliteDiagnostics:
             if not rows:
                 self.add_finding("lag", f"{projection} is complete")
         if cleared := _fetch_rows(db, "graph_cleared"):
-            fix = "run: agentmem rebuild --what graph --all-users"
+            fix = "run: agentmem admin rebuild --what graph --all-users"
             self.add_finding(
                 "lag", f"the graph was cleared and not made again: {_format_examples(cleared)}", fix, level="error"
             )

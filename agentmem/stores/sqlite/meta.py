@@ -136,7 +136,7 @@ def check(db: Connection, database: SqliteDatabase) -> list[str]:
     found += [f"the journal of {name} has gaps" for (name,) in db.execute(_SQL["journal_problems"])]
     found += [f"the current record {name} has no version" for (name,) in db.execute(_SQL["record_problems"])]
     found += [
-        f"the projection {name} is ahead of the log; run: agentmem rebuild"
+        f"the projection {name} is ahead of the log; run: agentmem admin rebuild"
         for (name,) in db.execute(_SQL["watermark_problems"])
     ]
     return found + check_permissions(database.path)
