@@ -48,6 +48,11 @@ def read_metrics(text: str) -> Metrics:
     return {name: set(LABEL.findall(labels)) for name, labels in SAMPLE.findall(text)}
 
 
+def fetch(url: str) -> str:
+    with urlopen(url, timeout=20) as answer:
+        return str(answer.read().decode())
+
+
 async def scrape_both(home: Path) -> tuple[str, str]:
     """What a worker and a server render after a turn, a recall, and a run."""
     memory, monitor = AsyncAgentMemory("ann", home=home, embedder="hash"), Monitor()
@@ -59,10 +64,10 @@ async def scrape_both(home: Path) -> tuple[str, str]:
         await worker.run_once()
         port = monitor.open(worker, "127.0.0.1", 0)
         try:
-            fetched = await asyncio.to_thread(lambda: urlopen(f"http://127.0.0.1:{port}/metrics").read())  # noqa: S310
+            fetched = await asyncio.to_thread(fetch, f"http://127.0.0.1:{port}/metrics")
         finally:
             await asyncio.to_thread(monitor.close)
-        return fetched.decode(), (await client.get("/metrics")).text
+        return fetched, (await client.get("/metrics")).text
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +116,8 @@ def test_every_alarm_has_a_rule_and_stands_on_the_page() -> None:
     rows = re.findall(r"^\| (`agentmem_.*?) \| .* \| (\S.*?) \|$", operations, re.MULTILINE)
     asked = " ".join(rule["expr"] for rule in RULES)
     assert len(rows) >= 8
-    assert [names for names, _ in rows if not any(name in asked for name, _ in SELECTOR.findall(names))] == []
+    endings = [re.findall(r"`(?:agentmem)?(_\w+)", names) for names, _ in rows]  # some rows leave the beginning out
+    assert [names for names in endings if not any(re.search(rf"\bagentmem\w*{name}\b", asked) for name in names)] == []
     alerts = {rule["alert"] for rule in RULES}
     assert set(re.findall(r"`(Agentmem\w+)`", PAGE)) == alerts
     assert len(alerts) == len(RULES)
@@ -200,7 +206,7 @@ def test_a_pod_runs_without_privileges_and_has_time_to_end(program: str) -> None
     assert {"requests", "limits"} == set(container["resources"])
     mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounted.keys() == {volume["name"] for volume in pod["volumes"]}
-    assert {"/data", "/tmp"} < set(mounted.values())  # noqa: S108
+    assert {"/data", "/tmp"} < set(mounted.values())
     values = {each["name"]: each.get("value", "") for each in container["env"]}
     files = [value for name, value in values.items() if name.endswith("_PASSWORD_FILE")]
     assert files
