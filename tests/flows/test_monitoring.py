@@ -6,12 +6,16 @@ import asyncio
 import json
 import logging
 import re
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+import psycopg
 import pytest
+from psycopg import sql
 
 from agentmem import AsyncAgentMemory
 from agentmem.errors import ConfigError
@@ -21,6 +25,7 @@ from agentmem.jobs.worker import ConsolidationWorker
 from agentmem.recall.executor import build_notices
 from agentmem.recall.receipt import TraceLine
 from tests.flows.given import ManualClock
+from tests.servers.stack import Stack
 
 
 def _get(url: str) -> tuple[int, str]:
@@ -146,6 +151,22 @@ async def test_a_store_that_does_not_answer_is_a_metric(tmp_path: Path) -> None:
         await memory.engine.log.close()
         values = _read_values(await render_metrics(memory.engine))
     assert values["agentmem_up"] == 0
+    assert [name for name in values if "records" in name or "bytes" in name] == []
+
+
+async def test_an_agents_login_tells_all_but_sizes_of_all_users(home: Path, stack: Stack) -> None:
+    name, parts = f"agent_{uuid.uuid4().hex}", urlsplit(stack.log_url)
+    urls = stack.urls | {"log_url": parts._replace(netloc=f"{name}:x@{parts.netloc.rpartition('@')[2]}").geturl()}
+    with psycopg.connect(stack.log_url, autocommit=True) as owner:
+        owner.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x' IN ROLE agentmem_app").format(sql.Identifier(name)))
+        try:
+            async with AsyncAgentMemory(stack.user("ann"), home=home, embedder="hash", **urls) as memory:
+                await memory.store_turn("My sister Anna lives in Porto.")
+                values = _read_values(await render_metrics(memory.engine))
+        finally:
+            owner.execute(sql.SQL("DROP OWNED BY {0}; DROP ROLE {0}").format(sql.Identifier(name)))
+    assert values["agentmem_up"] == 1
+    assert values['agentmem_milliseconds{what="write_p50"}'] > 0
     assert [name for name in values if "records" in name or "bytes" in name] == []
 
 
