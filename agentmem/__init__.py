@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agentmem.core.procedural_records import Outcome, Procedure, Schedule, Strategy, Tool, ToolInvocation
     from agentmem.core.record import Record, Status
     from agentmem.core.records import Conversation, Edge, EdgeKind, Entity, Fact, Goal, Review, Synopsis, Turn, User
+    from agentmem.core.scope import Scope
     from agentmem.errors import (
         AgentMemError,
         BudgetExceeded,
@@ -37,38 +38,66 @@ if TYPE_CHECKING:
     )
     from agentmem.facade.async_memory import AsyncAgentMemory
     from agentmem.facade.memory import AgentMemory
+    from agentmem.importers.importer import Importer, ImportReport
     from agentmem.jobs.job import JobReport
-    from agentmem.memory.curation import ReviewItem
-    from agentmem.memory.goals import GoalNode
+    from agentmem.jobs.runner import RunReport
+    from agentmem.jobs.worker import ConsolidationWorker
+    from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt
+    from agentmem.memory.curation import Curation, ReviewItem
+    from agentmem.memory.episodic import EpisodicMemory
+    from agentmem.memory.goals import GoalNode, Goals
+    from agentmem.memory.procedural.memory import ProceduralMemory
     from agentmem.memory.procedural.strategies import StrategyMatch
     from agentmem.memory.procedural.tools import ToolStats
+    from agentmem.memory.schedules import Schedules
+    from agentmem.memory.semantic.entities import EntityGraph
+    from agentmem.memory.semantic.memory import SemanticMemory
     from agentmem.memory.semantic.merge_facts import Cluster
     from agentmem.memory.semantic.promotion import PromotionResult
     from agentmem.memory.working.buffer import BufferMemory
-    from agentmem.recall.bundle import MemoryBundle
+    from agentmem.memory.working.memory import WorkingMemory
+    from agentmem.models.protocols import LLM, Embedder, Reranker
+    from agentmem.recall.audit import AuditView
+    from agentmem.recall.bundle import MemoryBundle, ScoredRecord
     from agentmem.recall.context import Context
+    from agentmem.recall.receipt import Receipt, ThreadLead, WhyNot
     from agentmem.settings.settings import Settings
+    from agentmem.stores.values import ErasureScan
 
 __version__ = "0.1.0"
 __all__ = [
+    "LLM",
     "AgentMemError",
     "AgentMemory",
     "AsyncAgentMemory",
+    "AuditView",
     "BudgetExceeded",
     "BufferMemory",
     "Closed",
     "Cluster",
     "ConfigError",
     "Conflict",
+    "ConsolidationWorker",
     "Context",
     "Conversation",
     "CorruptStore",
+    "Curation",
+    "Diff",
     "Edge",
     "EdgeKind",
+    "Embedder",
     "Entity",
+    "EntityGraph",
+    "EpisodicMemory",
+    "ErasureReceipt",
+    "ErasureScan",
     "Fact",
+    "ForgetReceipt",
     "Goal",
     "GoalNode",
+    "Goals",
+    "ImportReport",
+    "Importer",
     "InvalidModelOutput",
     "InvalidRecord",
     "JobReport",
@@ -78,15 +107,23 @@ __all__ = [
     "ModelUnavailable",
     "NotFound",
     "Outcome",
+    "ProceduralMemory",
     "Procedure",
     "PromotionResult",
     "RateLimited",
+    "Receipt",
     "Record",
+    "Reranker",
     "Review",
     "ReviewItem",
+    "RunReport",
     "Schedule",
+    "Schedules",
     "SchemaMismatch",
+    "Scope",
     "ScopeError",
+    "ScoredRecord",
+    "SemanticMemory",
     "Settings",
     "Status",
     "StoreError",
@@ -94,15 +131,43 @@ __all__ = [
     "Strategy",
     "StrategyMatch",
     "Synopsis",
+    "ThreadLead",
     "Tool",
     "ToolInvocation",
     "ToolStats",
     "Turn",
     "User",
+    "WhyNot",
+    "WorkingMemory",
     "__version__",
 ]
 
 _PUBLIC_MODULES = {
+    "AuditView": "agentmem.recall.audit",
+    "Curation": "agentmem.memory.curation",
+    "Diff": "agentmem.memory.context",
+    "ErasureReceipt": "agentmem.memory.context",
+    "ForgetReceipt": "agentmem.memory.context",
+    "ErasureScan": "agentmem.stores.values",
+    "EntityGraph": "agentmem.memory.semantic.entities",
+    "EpisodicMemory": "agentmem.memory.episodic",
+    "Goals": "agentmem.memory.goals",
+    "ImportReport": "agentmem.importers.importer",
+    "Importer": "agentmem.importers.importer",
+    "ConsolidationWorker": "agentmem.jobs.worker",
+    "RunReport": "agentmem.jobs.runner",
+    "LLM": "agentmem.models.protocols",
+    "Embedder": "agentmem.models.protocols",
+    "Reranker": "agentmem.models.protocols",
+    "ProceduralMemory": "agentmem.memory.procedural.memory",
+    "Receipt": "agentmem.recall.receipt",
+    "ThreadLead": "agentmem.recall.receipt",
+    "WhyNot": "agentmem.recall.receipt",
+    "Schedules": "agentmem.memory.schedules",
+    "Scope": "agentmem.core.scope",
+    "ScoredRecord": "agentmem.recall.bundle",
+    "SemanticMemory": "agentmem.memory.semantic.memory",
+    "WorkingMemory": "agentmem.memory.working.memory",
     "AgentMemory": "agentmem.facade.memory",
     "AsyncAgentMemory": "agentmem.facade.async_memory",
     "BufferMemory": "agentmem.memory.working.buffer",

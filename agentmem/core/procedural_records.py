@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from agentmem.core.record import Identifier, Record, Text, UnitInterval, UtcDatetime
+from agentmem.core.record import Identifier, MissedRuns, ProcedureStatus, Record, Text, UnitInterval, UtcDatetime
 
 MAX_REFERENCES = 32  # conversations, calls or outcomes that a learned record names; counts go on
 
@@ -115,7 +115,7 @@ class Procedure(Record):
     confidence: UnitInterval = 0.8
     source: str = "user"
     source_turn_ids: tuple[str, ...] = ()
-    procedure_status: str = Field(default="candidate", pattern="^(candidate|active|retired)$")
+    procedure_status: ProcedureStatus = "candidate"
     created_at: UtcDatetime | None = None
     last_asked: UtcDatetime | None = None
     instruction_hash: str = ""
@@ -144,7 +144,7 @@ class Schedule(Record):
     source: str = Field(default="user", max_length=200)
     created_at: UtcDatetime | None = None
     paused: bool = False
-    missed: str = Field(default="once", pattern="^(once|skip)$")  # of several missed runs: one now, or none
+    missed: MissedRuns = "once"  # of several missed runs: one now, or none
     next_at: UtcDatetime | None = None
     last_at: UtcDatetime | None = None
     running: UtcDatetime | None = None

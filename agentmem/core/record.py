@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -15,6 +16,18 @@ UtcDatetime = Annotated[datetime, AfterValidator(to_utc)]
 UnitInterval = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 Key = tuple[str, str]  # (kind, id); unique within a user
 MAX_TEXT_CHARS = 1_000_000
+TemporalContext = Literal["", "current", "past", "future"]
+Tier = Literal["short", "long"]
+MemoryType = Literal["fact", "preference", "context"]
+ReviewStatus = Literal["open", "accepted", "rejected"]
+GoalStatus = Literal["active", "blocked", "completed", "abandoned"]
+FinalGoalStatus = Literal["completed", "abandoned"]
+ProcedureStatus = Literal["candidate", "active", "retired"]
+ReviewTopic = Literal["ungrounded", "doubtful", "contradiction", "correction", "same_entity", "same_fact"]
+ReviewDecision = Literal["accept", "reject", "prefer_new", "prefer_old", "keep_both", "merge", "keep_apart"]
+PromotionTarget = Literal["long", "global"]
+MissedRuns = Literal["once", "skip"]  # of several missed runs: one now, or none
+LOG_FIELDS = frozenset({"id", "user_id", "recorded_at", "seq", "operation_id"})  # not shown in a `repr`, but for the id
 
 
 def _check_id(value: str) -> str:
@@ -67,6 +80,16 @@ class Record(BaseModel):
     NON_PAYLOAD_FIELDS: ClassVar[frozenset[str]] = frozenset(
         {"user_id", "id", "channel", "recorded_at", "seq", "operation_id", "fallen_premise"}
     )
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """The id, and what differs from the defaults; not what the log has set."""
+        fields = type(self).model_fields
+        yield "id", self.id
+        for name, value in super().__repr_args__():
+            if name not in LOG_FIELDS and (
+                name not in fields or value != fields[name].get_default(call_default_factory=True)
+            ):
+                yield name, value
 
     @property
     def kind(self) -> str:

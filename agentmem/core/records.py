@@ -11,7 +11,21 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentmem.core.procedural_records import Outcome, Procedure, Schedule, Strategy, Tool, ToolInvocation
-from agentmem.core.record import MAX_TEXT_CHARS, Identifier, Key, Record, Status, Text, UnitInterval, UtcDatetime
+from agentmem.core.record import (
+    MAX_TEXT_CHARS,
+    GoalStatus,
+    Identifier,
+    Key,
+    MemoryType,
+    Record,
+    ReviewStatus,
+    Status,
+    TemporalContext,
+    Text,
+    Tier,
+    UnitInterval,
+    UtcDatetime,
+)
 from agentmem.core.scope import MAX_IDENTIFIER_CHARS, SWARM
 from agentmem.errors import InvalidRecord
 
@@ -136,7 +150,7 @@ class Fact(Record):
     source_spans: tuple[tuple[str, int, int], ...] = ()
     subject: str = ""
     entity_ids: tuple[str, ...] = ()
-    temporal_context: str = Field(default="", pattern="^(current|past|future|)$")
+    temporal_context: TemporalContext = ""
     valid_from: UtcDatetime | None = None
     valid_to: UtcDatetime | None = None
     superseded_by: str | None = None
@@ -146,9 +160,9 @@ class Fact(Record):
     vault_path: str = ""  # where its note stands, below the vault
     salience: UnitInterval = 0.5
     importance: UnitInterval | None = None
-    tier: str = Field(default="long", pattern="^(short|long)$")
+    tier: Tier = "long"
     tags: tuple[str, ...] = ()
-    memory_type: str = Field(default="fact", pattern="^(fact|preference|context)$")
+    memory_type: MemoryType = "fact"
     trust: UnitInterval = 1.0
     depends_on: tuple[str, ...] = ()
     stale_since: UtcDatetime | None = None
@@ -215,7 +229,7 @@ class Review(Record):
     proposed: dict[str, Any] = Field(default_factory=dict)
     record_ids: tuple[str, ...] = ()
     source_turn_ids: tuple[str, ...] = ()
-    review_status: str = Field(default="open", pattern="^(open|accepted|rejected)$")
+    review_status: ReviewStatus = "open"
     decided_at: UtcDatetime | None = None
     decision: str = ""
 
@@ -252,7 +266,7 @@ class Goal(Record):
     """Something to be reached."""
 
     description: Text
-    goal_status: str = Field(default="active", pattern="^(active|completed|abandoned|blocked)$")
+    goal_status: GoalStatus = "active"
     priority: int = Field(default=3, ge=1, le=5)
     created_at: UtcDatetime | None = None
     completed_at: UtcDatetime | None = None

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from agentmem.core.procedural_records import Outcome
-from agentmem.core.record import Record
+from agentmem.core.record import FinalGoalStatus, MemoryType, Record, TemporalContext, Tier
 from agentmem.core.records import Entity, Fact, Goal, Synopsis, Turn, User
 from agentmem.core.scope import GLOBAL, Scope
 from agentmem.core.telemetry import ProgressCallback, no_progress
@@ -25,7 +25,7 @@ from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.context import Context, gather_sources
 from agentmem.recall.options import parse_options
 from agentmem.recall.pipeline import RecallLayer
-from agentmem.recall.request import RateLimiter, RecallRequest
+from agentmem.recall.request import RateLimiter, RecallGroup, RecallRequest
 from agentmem.settings.overrides import SettingsOverrides
 from agentmem.settings.settings import Settings, load_settings
 from agentmem.text.tokenizer import TokenCounter
@@ -276,12 +276,12 @@ class AsyncAgentMemory:
         source_turn_ids: Sequence[str] | None = None,
         valid_from: datetime | None = None,
         valid_to: datetime | None = None,
-        temporal_context: str | None = None,
+        temporal_context: TemporalContext | None = None,
         tags: Sequence[str] | None = None,
         depends_on: Sequence[str] | None = None,
-        tier: str | None = None,
+        tier: Tier | None = None,
         salience: float | None = None,
-        memory_type: str | None = None,
+        memory_type: MemoryType | None = None,
         idempotency_key: str | None = None,
     ) -> Fact:
         """Store what is known, without a model. The same claim again, while current, gains the new sources.
@@ -321,7 +321,7 @@ class AsyncAgentMemory:
     async def complete_goal(
         self,
         goal_id: str,
-        status: str = "completed",
+        status: FinalGoalStatus = "completed",
         result: str = "",
         *,
         cascade: bool = False,
@@ -379,16 +379,19 @@ class AsyncAgentMemory:
         until: datetime | None = None,
         time_window_hours: float | None = None,
         min_confidence: float | None = None,
-        include: Sequence[str] = ("episodic", "semantic", "procedural"),
+        include: Sequence[RecallGroup] | RecallGroup = ("episodic", "semantic", "procedural"),
         techniques: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
         reinforce: bool = True,
     ) -> MemoryBundle:
         """What matters for a query, of all kinds, ranked and explained; printing the bundle gives a readable context.
 
         `as_of` asks what was true at a moment of the world, `known_at` what was known at a moment of the record;
         `since` and `until` bound where a record's world time begins. At most `top_k` (1 to 100) per kind and in
-        `items`. What is delivered is reinforced once, unless `reinforce=False`: then nothing changes. An empty store
-        gives an empty bundle. Raises InvalidRecord for an empty query or one over 10,000 characters.
+        `items`. `exclude` are ids of records to leave out; by default it is the turn that asks, the newest of the
+        conversation with the same text. What is delivered is reinforced once, unless `reinforce=False`: then nothing
+        changes. An empty store gives an empty bundle. Raises InvalidRecord for an empty query or one over 10,000
+        characters.
         """
         request = RecallRequest(
             query=query,
@@ -402,6 +405,7 @@ class AsyncAgentMemory:
             min_confidence=min_confidence,
             include=(include,) if isinstance(include, str) else tuple(include),
             techniques=None if techniques is None else tuple(techniques),
+            exclude=None if exclude is None else (exclude,) if isinstance(exclude, str) else tuple(exclude),
         )
         engine, layer = self._opening.get()
         scope = self._context.scope

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from agentmem.core.changes import Change, WriteAttempt, derive_change_id, hash_request
 from agentmem.core.lifecycle import decay_score_now, review_priority
+from agentmem.core.record import PromotionTarget
 from agentmem.core.records import Fact
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext, get_written_record
@@ -21,13 +22,12 @@ from agentmem.memory.semantic.merge_facts import (
 )
 from agentmem.memory.semantic.promotion import (
     ALL_CHANNELS,
-    LONG_TERM,
     PROMOTION_TARGETS,
     FactPromotion,
     PromotionResult,
 )
 
-SHORT_TERM = "short"
+SHORT_TERM: Final = "short"
 USAGE_BATCH_SIZE = 1000
 
 
@@ -139,7 +139,12 @@ class Curation:
         return get_written_record(entry, Fact)
 
     async def promote(
-        self, fact_id: str, to: str = LONG_TERM, reason: str = "by hand", *, idempotency_key: str | None = None
+        self,
+        fact_id: str,
+        to: PromotionTarget = "long",
+        reason: str = "by hand",
+        *,
+        idempotency_key: str | None = None,
     ) -> PromotionResult:
         """Keep a fact for `long`, with a note where there is a vault, or make it known in every channel (`global`).
 

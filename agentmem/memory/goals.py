@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack
 
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
 from agentmem.core.procedural_records import Outcome
-from agentmem.core.record import Key
+from agentmem.core.record import FinalGoalStatus, GoalStatus, Key
 from agentmem.core.records import Goal, build_record, extract_fields, replace_validated
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext, get_written_record
@@ -253,7 +253,7 @@ class Goals:
     async def complete(
         self,
         goal_id: str,
-        status: str = "completed",
+        status: FinalGoalStatus = "completed",
         result: str = "",
         *,
         cascade: bool = False,
@@ -272,7 +272,7 @@ class Goals:
     async def _end(
         self,
         goal_id: str,
-        status: str,
+        status: FinalGoalStatus,
         result: str,
         *,
         cascade: bool,
@@ -379,7 +379,7 @@ class Goals:
 
     # -- looking
 
-    async def all(self, status: str | None = None) -> list[Goal]:
+    async def all(self, status: GoalStatus | None = None) -> list[Goal]:
         """Goals of the readable channels, of one status or of any but forgotten ones: open first, most urgent first."""
         if status is not None and status not in STATUSES:
             raise InvalidRecord(f"status must be one of {', '.join(STATUSES)}, got {status!r}", field="status")
@@ -512,7 +512,7 @@ class GoalSession:
         except Exception as late:  # noqa: BLE001 - what happened inside is what the caller must see
             error.add_note(f"its goal {self._goal.id} could not be abandoned: {late}")
 
-    async def _finish(self, status: str, result: str) -> None:
+    async def _finish(self, status: FinalGoalStatus, result: str) -> None:
         assert self._goal is not None
         now = await self._goals._read_goals([self._goal.id])
         if now and now[0].is_open:

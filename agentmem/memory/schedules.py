@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
 from agentmem.core.clock import derive_id, to_utc
 from agentmem.core.procedural_records import Schedule
-from agentmem.core.record import Status
+from agentmem.core.record import MissedRuns, Status
 from agentmem.core.records import build_record
 from agentmem.core.scope import check_identifier
 from agentmem.errors import ConfigError, InvalidRecord, NotFound
@@ -88,7 +88,7 @@ class Schedules:
         source: str = "user",
         *,
         timezone: str = "UTC",
-        missed: str = "once",
+        missed: MissedRuns = "once",
         every: timedelta | float | None = None,
         idempotency_key: str | None = None,
     ) -> Schedule:

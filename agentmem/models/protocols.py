@@ -59,13 +59,19 @@ class Embedder(Protocol):
     """
 
     @property
-    def identity(self) -> str: ...
+    def identity(self) -> str:
+        """Which model this is."""
+        ...
 
     @property
-    def dimensions(self) -> int: ...
+    def dimensions(self) -> int:
+        """How many numbers a vector has."""
+        ...
 
     @property
-    def granularities(self) -> tuple[str, ...]: ...
+    def granularities(self) -> tuple[str, ...]:
+        """What is worth embedding: `whole`, and `sentence` where parts help."""
+        ...
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Unit vectors, shape (len(texts), dimensions), float32, in the order given; shape (0, dimensions) for none.
@@ -75,7 +81,9 @@ class Embedder(Protocol):
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Let go of what is held; the work under way is finished or given up."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +174,9 @@ class LLM(Protocol):
     """A language model that answers one request at a time and remembers nothing. `identity` is `vendor:model`."""
 
     @property
-    def identity(self) -> str: ...
+    def identity(self) -> str:
+        """Which model this is."""
+        ...
 
     async def complete(self, request: LLMRequest) -> LLMReply:
         """The whole answer; its text is not empty, and not yet known to follow the schema.
@@ -177,7 +187,9 @@ class LLM(Protocol):
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Let go of what is held; the work under way is finished or given up."""
+        ...
 
 
 def parse_dimensions(identity: str) -> int:
@@ -209,7 +221,9 @@ class Reranker(Protocol):
     """
 
     @property
-    def identity(self) -> str: ...
+    def identity(self) -> str:
+        """Which model this is."""
+        ...
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """A finite score for each text, in order; [] for none.
@@ -219,7 +233,9 @@ class Reranker(Protocol):
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Let go of what is held; the work under way is finished or given up."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from agentmem.core.clock import Stopwatch, to_utc
-from agentmem.core.scope import Scope, is_self_channel, self_channel
+from agentmem.core.scope import Scope, check_identifier, is_self_channel, self_channel
 from agentmem.core.telemetry import DEBUG, WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, NotFound, StoreUnavailable
 from agentmem.memory.context import MemoryContext
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.pipeline import RecallLayer
-from agentmem.recall.receipt import Exclusion, Receipt, from_json, to_json
+from agentmem.recall.receipt import Receipt, WhyNot, from_json, to_json
 from agentmem.recall.request import RecallRequest
 
 
@@ -155,7 +155,7 @@ class AuditView:
         Raises NotFound when it was neither, is past retention, or was erased with what it names.
         """
         engine, scope = self.context.engine, self.context.scope
-        found = engine.receipts.get(receipt_id)
+        found = engine.receipts.get(check_identifier(receipt_id, "receipt_id"))
         if found is None and (kept := await engine.log.find_receipt(receipt_id, scope)) is not None:
             found = from_json(kept)
         if not isinstance(found, Receipt) or not _may_read(scope, found.scope):
@@ -169,7 +169,7 @@ class AuditView:
         """What each technique took and gave in the recalls of this process, of all its users, without any text."""
         return self.recall.metrics.as_dict()
 
-    async def why_not(self, receipt_id: str, record_id: str) -> Exclusion:
+    async def why_not(self, receipt_id: str, record_id: str) -> WhyNot:
         """Why a record was not delivered: not visible, found too weak (ranks and scores by list), or cut."""
         return await self.recall.why_not(await self.receipt(receipt_id), await self.context.resolve_id(record_id))
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 
+from agentmem.core.jsonable import to_jsonable
 from agentmem.core.record import Key, Record
 from agentmem.core.records import Entity, Fact, Goal, R, Synopsis, SynopsisSection, Turn, User
 from agentmem.core.truth_maintenance import find_unreplaced_stale
 from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, ContextSources, pack
+from agentmem.recall.notebook import render_html
 from agentmem.recall.receipt import Receipt, ThreadLead
 from agentmem.recall.render import render_record
 from agentmem.recall.technique import SearchContext
@@ -95,6 +97,24 @@ class MemoryBundle:
     items: tuple[ScoredRecord, ...] = ()
     receipt: Receipt
     relevant: bool = True
+
+    def __len__(self) -> int:
+        """How many places the ranking over all kinds has."""
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[ScoredRecord]:
+        """The places of the ranking over all kinds, best first."""
+        return iter(self.items)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values, ready for JSON; of the receipt its id."""
+        out = {each.name: to_jsonable(getattr(self, each.name)) for each in fields(self) if each.name != "receipt"}
+        return {**out, "receipt": self.receipt.id}
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        rows = [(item.record.kind, item.record.search_text(), f"{item.score:.3f}", item.why) for item in self.items]
+        return render_html(("kind", "record", "score", "why"), [*rows, *(("note", each) for each in self.notices)])
 
     def to_context(self, max_tokens: int = DEFAULT_CONTEXT_TOKENS, counter: TokenCounter | None = None) -> str:
         """Text of at most `max_tokens` tokens: what is known, then turns in time order, with dates, speakers and ids.

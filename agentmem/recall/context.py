@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from agentmem.core.records import CONTEXT_HEADING, IDENTITY_HEADING, PROFILE_ID,
 from agentmem.core.truth_maintenance import find_unreplaced_stale
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext
+from agentmem.recall.notebook import render_html
 from agentmem.recall.options import ContextOptions
 from agentmem.recall.render import (
     render_output,
@@ -95,31 +96,69 @@ async def gather_sources(context: MemoryContext, query: str, options: ContextOpt
     return ContextSources(recent, known, goals[: options.goals], found)
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """Text for a prompt. `records` are the (kind, id) of what it holds whole.
+class Context(str):
+    """Text for a prompt, a `str`. `records` are the (kind, id) of what it holds whole.
 
     `left_out` counts the records that were considered and are not among them, `omitted` the same by kind. `full_tokens`
     estimates what all turns of the readable channels would take: their words, by the characters a word has in the turns
     that were read, and a quarter of that or, with a counter of one's own, as many tokens a character as this text has.
     """
 
-    text: str
     tokens: int
     records: tuple[Key, ...]
-    left_out: int = 0
-    notices: tuple[str, ...] = ()
-    omitted: Mapping[str, int] = field(default_factory=dict)
-    full_tokens: int = 0
+    left_out: int
+    notices: tuple[str, ...]
+    omitted: Mapping[str, int]
+    full_tokens: int
+
+    def __new__(
+        cls,
+        text: str,
+        tokens: int,
+        records: tuple[Key, ...],
+        *,
+        left_out: int = 0,
+        notices: tuple[str, ...] = (),
+        omitted: Mapping[str, int] | None = None,
+        full_tokens: int = 0,
+    ) -> Self:
+        """The text, with what is known of it."""
+        made = super().__new__(cls, text)
+        made.tokens, made.records, made.left_out, made.notices = tokens, records, left_out, notices
+        made.omitted, made.full_tokens = dict(omitted or {}), full_tokens
+        return made
+
+    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """For copies and pickles."""
+        rest = ("left_out", "notices", "omitted", "full_tokens")
+        return (self.text, self.tokens, self.records), {name: getattr(self, name) for name in rest}
+
+    @property
+    def text(self) -> str:
+        """The text alone."""
+        return str(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values, ready for JSON; `records` as objects with kind and id."""
+        return {
+            "text": self.text,
+            "tokens": self.tokens,
+            "records": [{"kind": kind, "id": record_id} for kind, record_id in self.records],
+            "left_out": self.left_out,
+            "omitted": dict(self.omitted),
+            "full_tokens": self.full_tokens,
+            "notices": list(self.notices),
+        }
 
     @property
     def savings(self) -> float:
         """The share of tokens saved against the full history, from 0 to 1; 0 where the context is no smaller."""
         return max(0.0, 1.0 - self.tokens / self.full_tokens) if self.full_tokens else 0.0
 
-    def __str__(self) -> str:
-        """The text."""
-        return self.text
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        shown = {"text": self.text, "tokens": f"{self.tokens:,} of {self.full_tokens:,}", "left out": self.left_out}
+        return render_html(("context", ""), [*shown.items(), *(("note", notice) for notice in self.notices)])
 
 
 def pack(
@@ -177,7 +216,15 @@ def pack(
     full = (
         estimate_tokens(" " * history_chars) if counter is None else round(history_chars * tokens / max(1, len(text)))
     )
-    return Context(text, tokens, whole, len(left_out), tuple(notices), dict(omitted), full)
+    return Context(
+        text,
+        tokens,
+        whole,
+        left_out=len(left_out),
+        notices=tuple(notices),
+        omitted=omitted,
+        full_tokens=full,
+    )
 
 
 def _synopsis_lines(synopsis: Synopsis | None) -> list[ContextLine]:
@@ -347,7 +394,9 @@ def _build_line(record: Record, position: int, *, is_unknown: bool) -> ContextLi
         return ContextLine(
             render_turn_heading(record), render_turn(record), (1, group, record.index, moment, record.id), record.key
         )
-    rank = _KIND_ORDER.index(record.kind) if record.kind in _KIND_ORDER else len(_KIND_ORDER)
+    rank: float = _KIND_ORDER.index(record.kind) if record.kind in _KIND_ORDER else len(_KIND_ORDER)
+    if isinstance(record, Goal) and not record.is_open:
+        rank += 0.5
     return ContextLine(
         section_heading(record), render_record(record, is_unknown=is_unknown), (0, (rank,), position), record.key
     )

@@ -28,10 +28,10 @@ from agentmem.recall.late_interaction import rerank_late_interaction
 from agentmem.recall.llm_client import CachedLLM
 from agentmem.recall.options import ContextOptions, parse_options
 from agentmem.recall.receipt import (
-    Exclusion,
     Receipt,
     ThreadLead,
     TraceLine,
+    WhyNot,
     build_pool,
     count_contributions,
     explain_from_receipt,
@@ -185,7 +185,7 @@ class RecallLayer:
             history_chars=_estimate_history_chars(context, records),
         )
 
-    async def why_not(self, receipt: Receipt, record_id: str) -> Exclusion:
+    async def why_not(self, receipt: Receipt, record_id: str) -> WhyNot:
         """Why a record was delivered or not: by the receipt, and where that says too little by asking again.
 
         Asking again sees the memory as it was then, but the models and settings of now.
@@ -368,9 +368,7 @@ def _context_candidates(ranking: RankedRecall, max_tokens: int) -> Ints:
     return order[: int(most.sum()) + SPARE_RECORDS]
 
 
-def explain_exclusion(
-    query: RecallQuery, context: SearchContext, selection: RankedSelection, record_id: str
-) -> Exclusion:
+def explain_exclusion(query: RecallQuery, context: SearchContext, selection: RankedSelection, record_id: str) -> WhyNot:
     """The reason, from a recall repeated with a deeper pool."""
     ordinals = [
         ordinal
@@ -379,13 +377,13 @@ def explain_exclusion(
     ]
     ordinals = [ordinal for ordinal in ordinals if context.columns.kind[ordinal] >= 0]
     if not ordinals:
-        return Exclusion(False, "no record of this id was known then")
+        return WhyNot(False, "no record of this id was known then")
     ordinal = ordinals[0]
     if ordinal in selection.below_confidence:
-        return Exclusion(False, "its confidence has faded below min_confidence")
+        return WhyNot(False, "its confidence has faded below min_confidence")
     if context.mask[ordinal]:
-        return Exclusion(False, _describe_rank(ordinal, selection))
-    return Exclusion(False, f"not visible: {_describe_invisibility(ordinal, query, context)}")
+        return WhyNot(False, _describe_rank(ordinal, selection))
+    return WhyNot(False, f"not visible: {_describe_invisibility(ordinal, query, context)}")
 
 
 def _describe_rank(ordinal: int, selection: RankedSelection) -> str:
@@ -403,7 +401,9 @@ def _describe_invisibility(ordinal: int, query: RecallQuery, context: SearchCont
     begins = int(columns.valid_from[ordinal])
     now = to_micros(query.now)
     weak = request.min_confidence is not None and bool(columns.confidence[ordinal] < request.min_confidence)
+    left_out = columns.ids[ordinal] in (request.exclude or ())
     tests = (
+        (left_out, "it is the turn that asked, or one that `exclude` named"),
         (channel not in scope.readable_channels(), f"its channel {channel!r} is not read here"),
         (kind not in request.kinds, f"{kind} records are not included"),
         (status in HIDDEN_STATUSES, f"it is {status}"),

@@ -21,6 +21,7 @@ from agentmem.core.ranking import Fusion
 from agentmem.core.record import Key
 from agentmem.core.scope import Scope
 from agentmem.errors import CorruptStore
+from agentmem.recall.notebook import render_html
 from agentmem.recall.request import RecallRequest
 from agentmem.recall.technique import SearchContext
 
@@ -150,6 +151,13 @@ class Receipt:
     notices: tuple[str, ...] = ()
     relevant: bool = True
 
+    def _repr_html_(self) -> str:
+        """A table for notebooks: how the answer came about."""
+        asked = {"query": self.request.query, "at": self.at.isoformat(), "embedder": self.embedder}
+        found = {"candidates": len(self.pool.keys), "delivered": len(self.delivered), "ms": round(self.milliseconds, 1)}
+        items = [(f"{kind} {record_id}", f"{score:.3f}") for (kind, record_id), score in self.items.items()]
+        return render_html(("receipt", self.id), [*asked.items(), *found.items(), *items])
+
     def as_dict(self) -> dict[str, Any]:
         """The receipt as plain values, ready for JSON."""
         request = {name: _to_json_value(getattr(self.request, name)) for name in self.request.__slots__}
@@ -176,7 +184,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Exclusion:
+class WhyNot:
     """Why a record was delivered or not. `candidate` is None when it was not in the pool."""
 
     delivered: bool
@@ -188,7 +196,7 @@ class Exclusion:
         return self.reason
 
 
-def explain_from_receipt(receipt: Receipt, record_id: str) -> Exclusion:
+def explain_from_receipt(receipt: Receipt, record_id: str) -> WhyNot:
     """What the receipt alone says of a record; `RecallLayer.why_not` asks again where that is too little."""
     top_k = receipt.request.top_k
     for candidate in receipt.pool:
@@ -197,9 +205,9 @@ def explain_from_receipt(receipt: Receipt, record_id: str) -> Exclusion:
         place = f"place {candidate.rank} of its kind ({candidate.why or 'in no list'})"
         key = (candidate.kind, candidate.id)
         if key in receipt.delivered:
-            return Exclusion(True, f"delivered: {place}", candidate)
-        return Exclusion(False, f"cut: {place}, and {top_k} of a kind were asked for", candidate)
-    return Exclusion(False, f"not among the {len(receipt.pool.keys)} candidates of this recall")
+            return WhyNot(True, f"delivered: {place}", candidate)
+        return WhyNot(False, f"cut: {place}, and {top_k} of a kind were asked for", candidate)
+    return WhyNot(False, f"not among the {len(receipt.pool.keys)} candidates of this recall")
 
 
 def build_pool(

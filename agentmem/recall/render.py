@@ -84,6 +84,8 @@ def render_output(output: ToolOutput) -> str:
 
 def section_heading(record: Record) -> str:
     """The heading that a record other than a turn stands under."""
+    if isinstance(record, Goal) and not record.is_open:
+        return "# Goals that ended"
     return f"# {SECTION_TITLES.get(record.kind, OTHER_SECTION_TITLE)}"
 
 

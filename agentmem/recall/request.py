@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Literal
 
 from agentmem.core.clock import to_utc
 from agentmem.errors import InvalidRecord, RateLimited
 from agentmem.text.query_parser import ParsedQuery
 
+RecallGroup = Literal["episodic", "semantic", "procedural"]
 MAX_QUERY_CHARS = 10_000
 MAX_RESULTS = 100
+MAX_EXCLUDED = 1000  # ids
 KINDS_BY_GROUP = {"episodic": ("Turn",), "semantic": ("Fact", "Entity"), "procedural": ("Strategy", "Procedure")}
 ALWAYS_INCLUDED_KINDS = ("Goal",)
 
@@ -23,7 +26,8 @@ class RecallRequest:
     """The arguments of one recall, as the caller gave them.
 
     `as_of` is a moment of the world, `known_at` a moment of the record; `since` and `until` bound, half open, where the
-    world time of a record begins, and `time_window_hours` is `since` counted back from now (or `as_of`). Raises
+    world time of a record begins, and `time_window_hours` is `since` counted back from now (or `as_of`). `exclude` are
+    ids of records to leave out; None leaves out the turn that asks, see `visibility.find_asking_turn`. Raises
     InvalidRecord naming the argument.
     """
 
@@ -38,6 +42,7 @@ class RecallRequest:
     min_confidence: float | None = None
     include: tuple[str, ...] = tuple(KINDS_BY_GROUP)
     techniques: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         _check_query(self.query)
@@ -58,6 +63,10 @@ class RecallRequest:
             raise InvalidRecord(
                 f"min_confidence must be between 0 and 1, got {self.min_confidence}", field="min_confidence"
             )
+        if self.exclude is not None and not (
+            len(self.exclude) <= MAX_EXCLUDED and all(isinstance(name, str) for name in self.exclude)
+        ):
+            raise InvalidRecord(f"exclude must be at most {MAX_EXCLUDED:,} ids of records", field="exclude")
         if self.since and self.until and to_utc(self.since) >= to_utc(self.until):
             raise InvalidRecord(f"since must be before until, got {self.since} and {self.until}", field="since")
 

@@ -7,8 +7,8 @@ text, rarely in what they may see.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -17,6 +17,7 @@ import numpy as np
 from agentmem.core.clock import Clock, IdSource, from_micros, to_micros, to_utc
 from agentmem.core.columns import ENDS_WITH_QUESTION, MAX_TIME, MIN_TIME, Bools, Floats, RecordColumns
 from agentmem.core.event_loop import offload_if_large
+from agentmem.core.records import Turn
 from agentmem.core.scope import Scope
 from agentmem.core.telemetry import CacheStats
 from agentmem.models.protocols import Embedder, TokenVectors
@@ -29,6 +30,7 @@ from agentmem.text.query_parser import parse_query
 
 DEFAULT_STATEMENT_RATIO = 0.5  # with fewer turns than say anything; a guess
 MAX_CACHED_VIEWS = 4  # of one user
+MAX_ASKING_TURNS = 5  # at the end of a conversation, among which the one that asks is looked for
 
 FilterKey = tuple[object, ...]
 
@@ -133,6 +135,47 @@ def _speaker_names(columns: RecordColumns, turn_mask: Bools) -> tuple[str, ...]:
     codes = columns.speaker[turn_mask]
     names = (columns.speakers.values[code] for code in np.flatnonzero(np.bincount(codes[codes >= 0])))
     return tuple(name for name in names if not name[:1].islower())
+
+
+async def find_asking_turn(context: SearchContext, text: str) -> tuple[str, ...]:
+    """The id of the turn that asks: the newest with this very text among the last of the conversation; () for none.
+
+    Who stores a question and then asks for what matters would find the question first.
+    """
+    columns, conversation_id = context.columns, context.scope.conversation_id
+    code = -1 if conversation_id is None else columns.conversations.find_code(conversation_id)
+    if code < 0:
+        return ()
+    said = text.split()
+    inside = np.flatnonzero(context.turn_mask & (columns.conversation == code))
+    latest = inside[np.argsort(columns.position[inside], kind="stable")][::-1][:MAX_ASKING_TURNS]
+    alike = [int(ordinal) for ordinal in latest if columns.words[ordinal] == len(said)]
+    for record in await context.read(alike):
+        if isinstance(record, Turn) and record.content.split() == said:
+            return (record.id,)
+    return ()
+
+
+async def _exclude(request: RecallRequest, context: SearchContext) -> tuple[RecallRequest, SearchContext]:
+    """The request with the ids that are left out, and the view without them."""
+    ids = request.exclude
+    if ids is None:
+        ids = await find_asking_turn(context, request.query)
+    return replace(request, exclude=ids), leave_out(context, ids)
+
+
+def leave_out(context: SearchContext, ids: Collection[str]) -> SearchContext:
+    """The same view of the memory without some records."""
+    keys = context.columns.ordinals_by_key
+    found = [keys[kind, name] for name in ids for kind in context.columns.kinds.values if (kind, name) in keys]
+    ordinals = [ordinal for ordinal in found if ordinal < context.columns.size]
+    if not ordinals:
+        return context
+    masks = {name: getattr(context, name).copy() for name in ("mask", "turn_mask", "normalization_mask")}
+    for mask in masks.values():
+        mask[ordinals] = False
+        mask.setflags(write=False)
+    return replace(context, **masks)
 
 
 class EmbedderIndex(Protocol):
@@ -259,6 +302,7 @@ async def open_search_context(
         add_trace_note=lambda said: None,
         through_seq=through,
     )
+    request, context = await _exclude(request, context)
     read = parse_query(request.query, visible.speaker_names)
     query = RecallQuery(request, read, context.now)
     return PreparedSearch(query, context, embeddings, tuple(late))

@@ -31,7 +31,12 @@ _COMBINING_MARKS = (
     "\u0ec8-\u0ece\u0f18\u0f19\u0f35\u0f37\u0f39\u0f3e\u0f3f\u0f71-\u0f84\u0f86-\u0fbc\u102b-\u103e\u1056-\u1059\u135d-\u135f"
     "\u17b4-\u17d3\u1ab0-\u1ace\u1b00-\u1b04\u1b34-\u1b44\u1dc0-\u1dff\u3099\u309a\ua802\ua8e0-\ua8f1"
 )
-_WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_COMBINING_MARKS}])*")
+# A flag is two letters; of other emoji each is a word by itself, without the tone of a skin.
+_EMOJI = (
+    "[\U0001f1e6-\U0001f1ff]{2}"
+    "|[\u2600-\u27bf\u2b1b-\u2b55\U0001f004-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
+)
+_WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_COMBINING_MARKS}])*|{_EMOJI}")
 _CJK_RUN = re.compile(
     "[\u3005-\u3007\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3\uf900-\ufaff\U00020000-\U000323af]+"
@@ -88,7 +93,8 @@ def tokenize(text: str) -> list[str]:
     """Return the index terms of `text` in order, with repeats; an empty list when it holds no word but stop words.
 
     Words are normalized (NFKC, case folded); English stop words are out and words of the letters a-z are stemmed. An
-    identifier gives itself, unstemmed, and then its parts. The same function must read texts and queries.
+    emoji is a word. An identifier gives itself, unstemmed, and then its parts. The same function must read texts and
+    queries.
     """
     if not text.isascii():
         text = _normalize(text)

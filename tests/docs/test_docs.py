@@ -28,6 +28,7 @@ PAGES = [
     "docs/swarm.md",
     "docs/lifecycle.md",
     "docs/context.md",
+    "docs/monitoring.md",
 ]
 BLOCKS = [
     (page, number, code) for page in PAGES for number, code in enumerate(PYTHON.findall((ROOT / page).read_text()))

@@ -104,7 +104,7 @@ def test_many_threads_share_one_memory(home: Path) -> None:
         def work(name: int) -> None:
             for number in range(6):
                 turn = memory.store_turn(f"thread {name} says {number}", turn_id=f"{name}.{number}")
-                found = memory.remember(f"thread {name} says {number}", top_k=100)
+                found = memory.remember(f"thread {name} says {number}", top_k=100, exclude=())
                 assert turn.id in {each.id for each in found.turns}, "what a thread wrote, it finds"
 
         together(*(lambda n=n: work(n) for n in range(AT_ONCE)))

@@ -47,7 +47,7 @@ CASES = [
     ("job in the IT department, who said it?", ["job", "it", "depart", "said"]),
     ("I LOVE IT SO MUCH", ["love", "much"]),
     ("the of and", []),
-    ("\x00\ud800 \U0001f389", []),
+    ("\x00\ud800 \U0001f389", ["\U0001f389"]),
     ("", []),
 ]
 
@@ -114,3 +114,17 @@ def test_the_stop_word_file_holds_plain_words() -> None:
     assert {"the", "don", "t", "how"} <= stop_words()
     assert not {"us", "r", "go", "ai"} & stop_words()
     assert all(re.fullmatch("[a-z]+", word) for word in stop_words())
+
+
+@pytest.mark.parametrize(
+    "text, terms",
+    [
+        ("I play 🎸 and 🎹!", ["play", "🎸", "🎹"]),
+        ("🎸🎸", ["🎸", "🎸"]),
+        ("👩‍💻 codes", ["👩", "💻", "code"]),
+        ("🇳🇴🇸🇪", ["🇳🇴", "🇸🇪"]),
+        ("👍🏽 Tom❤️Ann", ["👍", "tom", "❤", "ann"]),
+    ],
+)
+def test_an_emoji_is_a_word(text: str, terms: list[str]) -> None:
+    assert tokenize(text) == terms

@@ -12,6 +12,7 @@ from agentmem.cli.render import dim, pluralize, render_record, to_one_line
 from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
+    from agentmem.core.record import PromotionTarget
     from agentmem.facade.async_memory import AsyncAgentMemory
 
 PROMOTION_TARGETS = ("long", "global")
@@ -80,7 +81,7 @@ def merge_command(cli: CliContext, *, ids: tuple[str, ...]) -> None:
 @click.option("--reason", default="by hand", show_default=True, metavar="TEXT", help="Why.")
 @click.option("--dry-run", is_flag=True, help="Without an ID: only say what would be done.")
 @memory_options()
-def promote_command(cli: CliContext, *, fact_id: str | None, to: str, reason: str, dry_run: bool) -> None:
+def promote_command(cli: CliContext, *, fact_id: str | None, to: PromotionTarget, reason: str, dry_run: bool) -> None:
     """Keep the fact ID for long, or make it known in every channel; without an ID, promote what deserves it.
 
     \b
@@ -142,7 +143,7 @@ async def _merge(memory: AsyncAgentMemory, ids: tuple[str, ...]) -> DocumentAndL
     return fact, [f"merged into {fact.id}: {to_one_line(fact.claim)}", dim(f"    operation {fact.operation_id}")]
 
 
-async def _promote(memory: AsyncAgentMemory, fact_id: str, to: str, reason: str) -> DocumentAndLines:
+async def _promote(memory: AsyncAgentMemory, fact_id: str, to: PromotionTarget, reason: str) -> DocumentAndLines:
     done = await memory.curation.promote(fact_id, to, reason)
     fact = done.copy or done.fact
     lines = [f"{'known in every channel' if done.copy else 'kept for long'}: {to_one_line(fact.claim)}"]

@@ -49,7 +49,7 @@ def facts_command(
 
 @click.command("learn", short_help="Store a fact.")
 @click.argument("claim", metavar="CLAIM|-")
-@click.option("--confidence", type=click.FloatRange(0, 1), help="How sure it is. [default: 1]")
+@click.option("--confidence", type=click.FloatRange(0, 1), help="How sure it is. [default: 0.8]")
 @click.option("--valid-from", type=parse_datetime, metavar="MOMENT", help="Since when it is true. [default: now]")
 @click.option("--valid-to", type=parse_datetime, metavar="MOMENT", help="Until when it is true. [default: open]")
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="A tag; may be repeated.")

@@ -12,6 +12,7 @@ from agentmem.cli.render import dim, echo, format_time, show_json_lines, to_one_
 from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
+    from agentmem.core.record import GoalStatus
     from agentmem.core.records import Goal
     from agentmem.facade.async_memory import AsyncAgentMemory
 
@@ -21,7 +22,7 @@ STATUSES = ("active", "blocked", "completed", "abandoned")
 @click.command("list", short_help="List goals.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only goals of this status. [default: active and blocked]")
 @memory_options()
-def list_goals_command(cli: CliContext, *, status: str | None) -> None:
+def list_goals_command(cli: CliContext, *, status: GoalStatus | None) -> None:
     """List the open goals, most urgent first. With --json one JSON document per line.
 
     \b
@@ -122,7 +123,7 @@ def _show_changed(cli: CliContext, goal: Any) -> None:
     cli.show(goal, "\n".join([*lines, dim(f"    operation {goal.operation_id}")]))
 
 
-async def _list_goals(memory: AsyncAgentMemory, status: str | None) -> tuple[list[Goal], datetime]:
+async def _list_goals(memory: AsyncAgentMemory, status: GoalStatus | None) -> tuple[list[Goal], datetime]:
     found = await memory.goals.all(status)
     return [goal for goal in found if status is not None or goal.is_open], memory.engine.clock.now()
 

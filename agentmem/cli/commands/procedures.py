@@ -12,6 +12,7 @@ from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
     from agentmem.core.procedural_records import Procedure
+    from agentmem.core.record import ProcedureStatus
     from agentmem.memory.procedural.tools import ToolStats
 
 
@@ -23,7 +24,7 @@ STATUSES = ("candidate", "active", "retired")
     "--status", type=click.Choice(STATUSES), help="Only those of this status. [default: active and candidate]"
 )
 @memory_options()
-def list_procedures_command(cli: CliContext, *, status: str | None) -> None:
+def list_procedures_command(cli: CliContext, *, status: ProcedureStatus | None) -> None:
     """List what users asked for, oldest first. With --json one JSON document per line.
 
     Candidates wait: recall gives none of them until they are accepted or asked for again. See docs/procedural.md.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,13 +15,13 @@ from agentmem.cli.context import (
     read_text_or_stdin,
 )
 from agentmem.cli.render import bold, dim, render_record, sanitize
-from agentmem.core.jsonable import to_jsonable
 
 if TYPE_CHECKING:
     from agentmem.recall.bundle import MemoryBundle
+    from agentmem.recall.request import RecallGroup
 
 
-_GROUPS = ("episodic", "semantic", "procedural")
+_GROUPS: tuple[RecallGroup, ...] = ("episodic", "semantic", "procedural")
 
 
 @click.command("remember", short_help="Recall for a question.")
@@ -37,11 +36,19 @@ _GROUPS = ("episodic", "semantic", "procedural")
 @click.option(
     "--techniques", type=parse_names, metavar="NAME,…", help="Use only these techniques, such as vector,keyword."
 )
+@click.option("--exclude", multiple=True, metavar="ID", help="Leave out this record; may be repeated.")
 @click.option("--no-reinforce", is_flag=True, help="Leave no trace: what is found does not count as used.")
 @click.option("--why", is_flag=True, help="Say of each result what spoke for it.")
 @memory_options(with_embedder=True)
 def remember_command(
-    cli: CliContext, *, query: str, include: tuple[str, ...], no_reinforce: bool, why: bool, **options: Any
+    cli: CliContext,
+    *,
+    query: str,
+    include: tuple[RecallGroup, ...],
+    exclude: tuple[str, ...],
+    no_reinforce: bool,
+    why: bool,
+    **options: Any,
 ) -> None:
     """Find what memory holds for QUERY, or for standard input with `-`, best first.
 
@@ -54,16 +61,12 @@ def remember_command(
     """
     asked = read_text_or_stdin(query)
     bundle = cli.run(
-        lambda memory: memory.remember(asked, include=include or _GROUPS, reinforce=not no_reinforce, **options)
+        lambda memory: memory.remember(
+            asked, include=include or _GROUPS, exclude=exclude or None, reinforce=not no_reinforce, **options
+        )
     )
     print_notices(bundle.notices)
-    cli.show(_bundle_to_document(bundle), _render_bundle(bundle, why))
-
-
-def _bundle_to_document(bundle: MemoryBundle) -> dict[str, Any]:
-    """The bundle without the depths of its receipt."""
-    out = {field.name: to_jsonable(getattr(bundle, field.name)) for field in fields(bundle) if field.name != "receipt"}
-    return {**out, "receipt": bundle.receipt.id}
+    cli.show(bundle.to_dict(), _render_bundle(bundle, why))
 
 
 def _render_bundle(bundle: MemoryBundle, why: bool) -> str:
@@ -94,7 +97,7 @@ def context_command(cli: CliContext, *, query: str, max_tokens: int) -> None:
     asked = read_text_or_stdin(query)
     context = cli.run(lambda memory: memory.context(asked, max_tokens=max_tokens))
     print_notices(context.notices)
-    cli.show(context, sanitize(context.text))
+    cli.show(context.to_dict(), sanitize(context.text))
 
 
 COMMANDS = (remember_command, context_command)

@@ -11,6 +11,7 @@ from agentmem.cli.render import dim, echo, format_time, render_record, show_json
 from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
+    from agentmem.core.record import ReviewDecision, ReviewTopic
     from agentmem.facade.async_memory import AsyncAgentMemory
 
 REVIEW_TOPICS = ("ungrounded", "doubtful", "contradiction", "correction", "same_entity", "same_fact")
@@ -22,7 +23,7 @@ NAMED_RECORD_KINDS = ("Fact", "Entity", "Turn", "Edge")  # what a review may nam
 @click.option("--about", type=click.Choice(REVIEW_TOPICS), help="Only reviews about this kind of doubt.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="How many at most.")
 @memory_options()
-def list_reviews_command(cli: CliContext, *, about: str | None, limit: int) -> None:
+def list_reviews_command(cli: CliContext, *, about: ReviewTopic | None, limit: int) -> None:
     """List the open reviews, oldest first, with what each rests on and what may be decided.
 
     With --json one JSON document per line.
@@ -46,7 +47,7 @@ def list_reviews_command(cli: CliContext, *, about: str | None, limit: int) -> N
 @click.argument("review_id", metavar="ID")
 @click.argument("decision", metavar="DECISION")
 @memory_options()
-def resolve_review_command(cli: CliContext, *, review_id: str, decision: str) -> None:
+def resolve_review_command(cli: CliContext, *, review_id: str, decision: ReviewDecision) -> None:
     """Decide the review ID; DECISION is one of the choices shown with it. One operation, which `undo` takes back.
 
     \b
@@ -58,7 +59,9 @@ def resolve_review_command(cli: CliContext, *, review_id: str, decision: str) ->
     cli.show(decided, "\n".join(lines))
 
 
-async def _list_with_evidence(memory: AsyncAgentMemory, about: str | None, limit: int) -> list[tuple[Any, list[Any]]]:
+async def _list_with_evidence(
+    memory: AsyncAgentMemory, about: ReviewTopic | None, limit: int
+) -> list[tuple[Any, list[Any]]]:
     """The reviews, each with the stored records that it names and the first turns that it rests on."""
     log, readable = memory.engine.log, memory.scope.readable_channels()
     out = []

@@ -9,7 +9,7 @@ import numpy as np
 
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
 from agentmem.core.procedural_records import MAX_REFERENCES, Procedure
-from agentmem.core.record import Key, Status
+from agentmem.core.record import Key, ProcedureStatus, Status
 from agentmem.core.records import build_record
 from agentmem.errors import InvalidRecord, ModelError
 from agentmem.memory.context import MemoryContext, get_written_record
@@ -42,7 +42,7 @@ class Procedures:
 
     _context: MemoryContext
 
-    async def procedures(self, status: str | None = None, *, limit: int = 1000) -> list[Procedure]:
+    async def procedures(self, status: ProcedureStatus | None = None, *, limit: int = 1000) -> list[Procedure]:
         """The procedures of the readable channels, oldest first: active ones and candidates, or those of one status.
 
         `status` is candidate, active or retired.

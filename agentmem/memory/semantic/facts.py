@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack
 
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.clock import to_utc
-from agentmem.core.record import Key, Record, Status
+from agentmem.core.record import Key, MemoryType, Record, Status, TemporalContext, Tier
 from agentmem.core.records import Fact, Turn, build_record, replace_validated
 from agentmem.core.truth_maintenance import read_premises
 from agentmem.errors import InvalidRecord
@@ -38,12 +38,12 @@ class FactFields(TypedDict, total=False):
     certainty: str
     source: str
     subject: str
-    temporal_context: str
+    temporal_context: TemporalContext
     salience: float
     importance: float
-    tier: str
+    tier: Tier
     tags: Sequence[str]
-    memory_type: str
+    memory_type: MemoryType
     trust: float
     entity_ids: Sequence[str]
     source_turn_ids: Sequence[str]

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.clock import derive_id
-from agentmem.core.record import Status
+from agentmem.core.record import ReviewDecision, ReviewTopic, Status
 from agentmem.core.records import Fact, Review, build_record
 from agentmem.errors import Conflict, InvalidRecord
 from agentmem.memory.context import get_written_record
@@ -43,7 +43,7 @@ def same_entity_review_id(user_id: str, first: str, second: str) -> str:
 class Reviews(Facts, EntityMerging):
     """The verbs over what is doubtful."""
 
-    async def reviews(self, about: str | None = None, *, limit: int = 100) -> list[Review]:
+    async def reviews(self, about: ReviewTopic | None = None, *, limit: int = 100) -> list[Review]:
         """The open reviews of the readable channels, oldest first, those `about` one kind of doubt when it is given.
 
         Kinds are ungrounded, doubtful, contradiction, correction, same_entity and same_fact; another is InvalidRecord.
@@ -63,7 +63,9 @@ class Reviews(Facts, EntityMerging):
         )
         return found[0] if found and isinstance(found[0], Review) else None
 
-    async def resolve_review(self, review_id: str, decision: str, *, idempotency_key: str | None = None) -> Review:
+    async def resolve_review(
+        self, review_id: str, decision: ReviewDecision, *, idempotency_key: str | None = None
+    ) -> Review:
         """Decide a review and do what was decided, in one operation; `undo` takes both back. Returns it as decided.
 
         `accept` or `reject` what is ungrounded or doubtful; `prefer_new`, `prefer_old` or `keep_both` where two facts

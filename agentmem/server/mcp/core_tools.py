@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agentmem.core.record import ReviewDecision
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.mcp.records import FoundRecord, describe_record
 from agentmem.server.mcp.tools import ModelTool
@@ -146,7 +147,10 @@ async def review_memory(memory: AsyncAgentMemory, given: ReviewArguments) -> Rev
     from agentmem.memory.semantic.reviews import ALLOWED_DECISIONS
 
     if given.review_id is not None:
-        review = await memory.semantic.resolve_review(given.review_id, given.decision or "")
+        review = await memory.semantic.resolve_review(
+            given.review_id,
+            cast("ReviewDecision", given.decision or ""),  # the library checks it, and names the choices
+        )
         return ReviewResult(decided=review.decision)
     waiting = await memory.semantic.reviews(limit=20)
     return ReviewResult(

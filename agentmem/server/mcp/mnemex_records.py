@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -18,7 +18,7 @@ from agentmem.server.mcp.records import MAX_TEXT_CHARS
 from agentmem.stores.values import RecordUsage
 
 T = TypeVar("T")
-SHORT_TERM = "short"
+SHORT_TERM: Final = "short"
 DEFAULT_PAGE_SIZE = 10
 MAX_MEMORIES = 10_000  # read for one answer
 LASTING_SCORE = 1.0  # of a fact that does not fade, which is what a new one has

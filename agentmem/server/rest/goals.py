@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
+from agentmem.core.record import FinalGoalStatus, GoalStatus
 from agentmem.core.records import Goal
 from agentmem.memory.goals import GoalNode
 from agentmem.server.auth import Reader, RequestBody, ViewFields, ViewQuery, Writer, open_view
@@ -47,7 +48,7 @@ class GoalProgress(ViewFields):
 class GoalEnd(ViewFields):
     """How a goal ended."""
 
-    status: str = Field("completed", description="completed or abandoned.")
+    status: FinalGoalStatus = "completed"
     result: str = ""
     cascade: bool = Field(False, description="Abandon its open sub-goals.")
 
@@ -70,7 +71,7 @@ async def list_goals(
     request: Request,
     caller: Reader,
     view: ViewQuery,
-    status: Annotated[str | None, Query(description="active, blocked, completed or abandoned.")] = None,
+    status: Annotated[GoalStatus | None, Query()] = None,
 ) -> list[Goal]:
     """Goals: open first, most urgent first."""
     return await open_view(request, caller, view).goals.all(status)

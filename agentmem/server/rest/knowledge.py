@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
+from agentmem.core.record import ReviewDecision, ReviewTopic
 from agentmem.core.records import Edge, Entity, Review, Synopsis, User
 from agentmem.memory.semantic.entities import EntityGraph
 from agentmem.server.auth import Reader, RequestBody, ViewFields, ViewQuery, Writer, open_view
@@ -45,7 +46,7 @@ class NewRelation(ViewFields):
 class Decision(ViewFields):
     """What a person decided."""
 
-    decision: str
+    decision: ReviewDecision
 
 
 class ProfileUpdate(ViewFields):
@@ -104,7 +105,7 @@ async def list_reviews(
     request: Request,
     caller: Reader,
     view: ViewQuery,
-    about: Annotated[str | None, Query(description="One kind of doubt.")] = None,
+    about: Annotated[ReviewTopic | None, Query(description="One kind of doubt.")] = None,
     limit: Annotated[int, Query(ge=0, le=1000)] = 100,
 ) -> list[Review]:
     """What is doubtful and waits for a person, oldest first."""

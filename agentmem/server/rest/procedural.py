@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from agentmem.core.procedural_records import Outcome, Procedure, Strategy, ToolInvocation
+from agentmem.core.record import ProcedureStatus
 from agentmem.memory.procedural.strategies import StrategyMatch
 from agentmem.memory.procedural.tools import ToolStats
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, Writer, open_view
@@ -72,7 +73,7 @@ async def list_procedures(
     request: Request,
     caller: Reader,
     view: ViewQuery,
-    status: Annotated[str | None, Query(description="candidate, active or retired.")] = None,
+    status: Annotated[ProcedureStatus | None, Query()] = None,
     limit: Annotated[int, Query(ge=0, le=1000)] = 100,
 ) -> list[Procedure]:
     """Standing instructions, oldest first: those in force and candidates, or those of one status."""

@@ -30,6 +30,7 @@ class RecallBody(ViewFields):
     min_confidence: float | None = None
     include: list[str] = Field(["episodic", "semantic", "procedural"], description="The parts of memory to search.")
     techniques: list[str] | None = None
+    exclude: list[str] | None = Field(None, description="Records to leave out; by default the turn that asks.")
     reinforce: bool = Field(True, description="Whether what is found counts as used.")
 
 
@@ -109,15 +110,7 @@ async def recall(request: Request, caller: Reader, body: RecallBody) -> RecallAn
 async def build_context(request: Request, caller: Reader, body: ContextBody) -> ContextAnswer:
     """Text for the prompt of a model that is to answer a query. Give it to the model as data, not as instructions."""
     built = await open_view(request, caller, body).context(body.query, body.max_tokens)
-    return ContextAnswer(
-        text=built.text,
-        tokens=built.tokens,
-        records=[RecordReference(kind=kind, id=record_id) for kind, record_id in built.records],
-        left_out=built.left_out,
-        omitted=dict(built.omitted),
-        full_tokens=built.full_tokens,
-        notices=list(built.notices),
-    )
+    return ContextAnswer.model_validate(built.to_dict())
 
 
 @router.get("/receipts/{receipt_id}")
