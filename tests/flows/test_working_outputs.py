@@ -173,10 +173,10 @@ def test_while_the_embedder_is_away_words_find_them(home: Path) -> None:
         embedder.unavailable = False
         get_output_store(engine_of(memory)).embedder_backoff.reset()
         assert memory.working.search_outputs("invoice", 1)[0].score is not None
-        embedder.poison = "\N{SKULL}"
-        memory.working.remember_output("A \N{SKULL} pirate.", source="t")
-        assert texts(memory, "pirate", 1) != ["A \N{SKULL} pirate."], "it has no vector"
-        assert texts(memory, "\N{SKULL} invoice", 1) == [PARTS[2]]
+        embedder.poison = "\N{SECTION SIGN}"
+        memory.working.remember_output("A \N{SECTION SIGN} pirate.", source="t")
+        assert texts(memory, "pirate", 1) != ["A \N{SECTION SIGN} pirate."], "it has no vector"
+        assert texts(memory, "\N{SECTION SIGN} invoice", 1) == [PARTS[2]]
     with pytest.raises(Closed):
         memory.working.search_outputs("invoice")
 
