@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentmem.core.clock import Clock
-from agentmem.core.telemetry import INFO, WARNING, log_event
+from agentmem.core.telemetry import INFO, log_event
 from agentmem.engine.vector_projection import VectorProjection
 from agentmem.models.protocols import Embedder, EmbedderOptions
 from agentmem.models.registry import open_embedder, resolve_auto
@@ -36,7 +36,7 @@ async def open_recorded_embedders(settings: Settings, log: LogStore, notices: li
     meta = await log.meta()
     spec = settings.embedder
     recorded = meta.get("embedder")
-    if is_new := recorded is None:
+    if recorded is None:
         chosen = open_embedder(resolve_auto(options) if spec == "auto" else spec, options).identity
         fallback = {FALLBACK: chosen} if spec == "auto" and chosen.startswith("hash:") else {}
         meta = await log.init_meta({"embedder": chosen, **fallback})
@@ -50,7 +50,7 @@ async def open_recorded_embedders(settings: Settings, log: LogStore, notices: li
             )
     elif advice := advise_on_fallback(meta, options):
         notices.append(advice)
-        log_event(WARNING if is_new else INFO, "matching_by_words", embedder=recorded, advice=advice)
+        log_event(INFO, "matching_by_words", embedder=recorded, advice=advice)
     names = dict.fromkeys([recorded] + ([meta["embedder_next"]] if meta.get("embedder_next") else []))
     return [open_embedder(name, options) for name in names]
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,16 @@ def test_links_between_documents_lead_somewhere() -> None:
             there = page.parent / target if target else page
             assert there.exists(), f"{page}: {target}"
             assert not anchor or anchor in anchors(there), f"{page}: {target}#{anchor}"
+
+
+def test_extras_that_texts_name_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.py")]
+    pages += [*(ROOT / "agentmem").rglob("*.py"), *(ROOT / "docker").rglob("*.*")]
+    named = {
+        extra.strip()
+        for page in pages
+        for extras in re.findall(r"agentmem-graph\[([a-z0-9, ]+)\]", page.read_text(encoding="utf-8"))
+        for extra in extras.split(",")
+    }
+    assert {"local", "worker", "server"} <= named <= set(project["optional-dependencies"])

