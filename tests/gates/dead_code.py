@@ -17,7 +17,7 @@ LIKELY = 60  # vulture's confidence, in percent, that a name is used nowhere it 
 
 # Called by a framework, by name.
 NAMES = ["__*__", "model_config", "pytest_*", "settings_customise_sources", "test_*", "Test*"]
-NAMES += ["pipe_data_received", "process_exited", "connection_lost", "log_message", "describe"]
+NAMES += ["format_options", "pipe_data_received", "process_exited", "connection_lost", "log_message", "describe"]
 DECORATORS = [
     "@*.command",
     "@*.group",
