@@ -69,7 +69,7 @@ gate-shape:
 	$(BIN)/coverage report
 
 gate-wheel:
-	$(BIN)/python tests/gates/wheel.py
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not nightly" tests/gates --ignore=tests/gates/test_shape.py
 
 format: $(DEV) ## put the code into its standard form
 	$(BIN)/ruff check --fix-only --exit-zero .

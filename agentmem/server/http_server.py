@@ -42,3 +42,7 @@ class HttpServer(uvicorn.Server):
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
+
+    def stop(self) -> None:
+        """Drain and end, now or as soon as the server has started."""
+        self.should_exit = True

@@ -22,6 +22,12 @@ _INTRO = """\
 *Made from the commands by `python -m docs.examples.reference > docs/cli.md`; edit the commands, not this page.*
 
 `agentmem COMMAND [OPTIONS]` is thin over the same verbs that programs use. Options stand after the command.
+Most commands need no extra. This line installs what all of them need on an embedded memory, `consolidate`, `mcp`,
+`serve` and `worker` included:
+
+```sh
+pip install "agentmem-graph[anthropic,local,server,worker]"
+```
 
 | exit code | meaning |
 |---|---|

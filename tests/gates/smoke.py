@@ -1,4 +1,4 @@
-"""What an installed wheel must do alone: no extras, no checkout, an empty home. Started by `wheel.py`."""
+"""What an installed wheel must do alone: no extras, no checkout, an empty home. Started by `test_wheel.py`."""
 
 from __future__ import annotations
 

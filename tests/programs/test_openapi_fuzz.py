@@ -17,7 +17,7 @@ import pytest
 
 from agentmem.server.auth import USER_HEADER
 from tests.programs.served import ALL_SCOPES, create_key, serve
-from tests.scale import scaled
+from tests.scale import NIGHTLY, scaled
 from tests.servers.stack import Stack
 
 SCHEMATHESIS = str(Path(sys.executable).with_name("schemathesis"))
@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 LEFT_OUT = "positive_data_acceptance"
 SEED = "1"
 EXAMPLES = scaled(36)
+PHASES = "examples,coverage,fuzzing" if NIGHTLY else "fuzzing"  # coverage alone makes 40 requests per route
 
 
 @pytest.mark.long
@@ -45,7 +46,18 @@ def check_routes(settings: dict[str, str], user: str, folder: Path) -> None:
     report = folder / "report.json"
     asked = ["--no-color", "--continue-on-failure", "--exclude-checks", LEFT_OUT]
     asked += ["-H", f"Authorization: Bearer {key}", "-H", f"{USER_HEADER}: {user}"]
-    asked += ["--seed", SEED, "--max-examples", str(EXAMPLES), "--report", "json", "--report-json-path", str(report)]
+    asked += [
+        "--phases",
+        PHASES,
+        "--seed",
+        SEED,
+        "--max-examples",
+        str(EXAMPLES),
+        "--report",
+        "json",
+        "--report-json-path",
+        str(report),
+    ]
     hooks = {"SCHEMATHESIS_HOOKS": "tests.programs.schemathesis_hooks", "PYTHONPATH": str(ROOT)}
     with serve(own, "--mem0") as address:
         command = [SCHEMATHESIS, "run", f"{address}/openapi.json", *asked]

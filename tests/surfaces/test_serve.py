@@ -52,6 +52,19 @@ def test_a_server_says_where_it_is_answers_and_ends_at_sigterm(home: Path) -> No
     assert (home / "memory.db").exists()
 
 
+def test_a_server_that_is_stopped_while_it_starts_ends(home: Path) -> None:
+    command = [str(Path(sys.executable).with_name("agentmem")), "serve", "--port", "0", "--user", "ann"]
+    environment = {**os.environ, "AGENTMEM_HOME": str(home), "AGENTMEM_EMBEDDER": "hash"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline().startswith("serving on")
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(timeout=30) == 0
+        finally:
+            server.kill()
+
+
 def test_the_parts_of_an_answer_do_not_wait_for_each_other(home: Path) -> None:
     server = HttpServer(build_app(AsyncAgentMemory("ann", home=home)), host="127.0.0.1", port=0)
     with server.listen() as listening, socket.create_connection(listening.getsockname()):

@@ -36,10 +36,10 @@ def serve_command(cli: CliContext, *, host: str, port: int, tools: str, mem0: bo
     \b
     Examples:
       agentmem serve
-      agentmem keys create --user alice
-      agentmem serve --host 0.0.0.0
       curl -s localhost:17890/v1/turns -H 'Content-Type: application/json' \\
         -d '{"content": "I am allergic to peanuts."}'
+      agentmem keys create --user alice
+      agentmem serve --host 0.0.0.0
     """
     try:
         from agentmem.server.app import build_app
@@ -62,9 +62,10 @@ def serve_command(cli: CliContext, *, host: str, port: int, tools: str, mem0: bo
     app = build_app(memory, tools=TOOL_SETS[tools], with_mem0=mem0, host=host)
     server = HttpServer(app, host=host, port=port)
     listening = server.listen()
+    # A signal before the server runs stops it as soon as it does. The server drains at SIGTERM and raises it again when
+    # it has closed; that then ends the program in order.
+    signal.signal(signal.SIGTERM, lambda *_: server.stop())
     echo(f"serving on {_format_address(listening)}; stop with Ctrl-C")
-    # the server drains at SIGTERM and raises it again when it has closed; that then ends the program in order
-    signal.signal(signal.SIGTERM, lambda *_: None)
     server.run([listening])
 
 

@@ -77,8 +77,8 @@ def import_command(
     \b
     Examples:
       agentmem import conversation.jsonl
-      agentmem import chats/*.json --format messages --user alice
       agentmem import alice.jsonl --user alice
+      agentmem import chats/*.json --format messages --user alice
       zcat turns.jsonl.gz | agentmem import - --skip-errors
     """
     from agentmem.importers.importer import Importer, open_input_files

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+import yaml
 
+from tests.gates.installed import ROOT, Installed, read_blocks
 from tests.servers.local import LocalServer
 from tests.servers.postgres import Postgres
 from tests.servers.redis import Redis
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+PAGE = "docs/operations.md"
 
 
-def commands() -> str:
-    """The shell blocks of the page, but for the installation: the package is installed already."""
-    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    return "\n".join(block for block in blocks if not block.startswith("pip install"))
+def read_commands() -> tuple[str, str]:
+    """The install line of the page, and its other shell blocks as one script."""
+    blocks = read_blocks(PAGE, "sh")
+    (line,) = [block.strip() for block in blocks if block.startswith("pip install")]
+    return line, "\n".join(block for block in blocks if not block.startswith("pip install"))
 
 
 def programs() -> Path:
@@ -40,36 +41,40 @@ def place(url: str) -> str:
 
 @pytest.mark.timeout(400)
 def test_the_commands_of_the_page_lead_to_a_running_stack(
-    tmp_path: Path, postgres_url: str, redis_url: str, own_neo4j: LocalServer
+    installed: Callable[[str], Installed], tmp_path: Path, postgres_url: str, redis_url: str, own_neo4j: LocalServer
 ) -> None:
     with Postgres() as postgres, Redis() as redis:
         log, graph = urlsplit(postgres.url), urlsplit(own_neo4j.url)
-        environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("AGENTMEM_")},
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), str(programs()), os.environ["PATH"]]),
-            "AGENTMEM_HOME": str(tmp_path / "home"),
-            "AGENTMEM_EMBEDDER": "hash",
+        places = {
             "DB": place(postgres.url),
             "DB_ADMIN": f"{log.username}:{log.password}",
             "GRAPH": place(own_neo4j.url),
             "GRAPH_PASSWORD": str(graph.password),
             "CACHE": place(redis.url),
         }
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", commands()],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-        assert "allergic to peanuts" in done.stdout
-        assert "superuser" not in done.stdout
-        assert re.search(r"graph +0", done.stdout)
+        line, script = read_commands()
+        environment = installed(line)
+        path = f"{programs()}:{environment.environ(tmp_path)['PATH']}"
+        said = environment.shell(script, tmp_path, PATH=path, AGENTMEM_EMBEDDER="hash", **places)
+        assert "allergic to peanuts" in said
+        assert "superuser" not in said
+        assert re.search(r"graph +0", said)
         address = f"postgresql://auditor:and-another@{place(postgres.url)}/agentmem"
         with psycopg.connect(address) as auditor:
             rows = auditor.execute("SELECT user_id, operation FROM memory_audit_log").fetchall()
             assert ("alice", "store") in rows
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 auditor.execute("SELECT * FROM memory_versions")
+
+
+def test_the_worker_inside_a_program_runs(installed: Callable[[str], Installed], tmp_path: Path) -> None:
+    (program,) = read_blocks(PAGE, "python")
+    line, _ = read_commands()
+    installed(line).python(program, tmp_path)
+
+
+def test_commands_for_docker_name_services_of_the_compose_file() -> None:
+    services = set(yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text(encoding="utf-8"))["services"])
+    named = set(re.findall(r"docker compose exec -T (\w+)", "".join(read_blocks(PAGE, "text"))))
+    assert named
+    assert named <= services
