@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from agentmem.memory.procedural.strategies import StrategyMatch
     from agentmem.memory.procedural.tools import ToolStats
     from agentmem.memory.schedules import Schedules
+    from agentmem.memory.semantic.belief_view import SlotBeliefs
     from agentmem.memory.semantic.entities import EntityGraph
     from agentmem.memory.semantic.memory import SemanticMemory
     from agentmem.memory.semantic.merge_facts import Cluster
@@ -125,6 +126,7 @@ __all__ = [
     "ScoredRecord",
     "SemanticMemory",
     "Settings",
+    "SlotBeliefs",
     "Status",
     "StoreError",
     "StoreUnavailable",
@@ -150,6 +152,7 @@ _PUBLIC_MODULES = {
     "ForgetReceipt": "agentmem.memory.context",
     "ErasureScan": "agentmem.stores.values",
     "EntityGraph": "agentmem.memory.semantic.entities",
+    "SlotBeliefs": "agentmem.memory.semantic.belief_view",
     "EpisodicMemory": "agentmem.memory.episodic",
     "Goals": "agentmem.memory.goals",
     "ImportReport": "agentmem.importers.importer",

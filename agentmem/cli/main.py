@@ -24,6 +24,7 @@ _HOMES = {
     "admin": "admin",
     "announce": "turns",
     "audit": "audit",
+    "beliefs": "facts",
     "consolidate": "jobs",
     "context": "recall",
     "correct": "facts",

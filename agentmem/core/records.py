@@ -33,6 +33,8 @@ IDENTITY_HEADING, CONTEXT_HEADING = "# About the user", "# What the user is up t
 
 ANNOUNCEMENT_TAG = "announcement"  # the tag of a fact in `_swarm` that an agent told the others
 
+SLOT_KEY_PREFIX = "slot:"  # of the dedup keys of beliefs
+
 PROFILE_ID = "profile"  # the id of the one User record of a user
 
 R = TypeVar("R", bound="Record")
@@ -138,8 +140,21 @@ class Conversation(Record):
         return self.started_at, None
 
 
+def slot_prefix(subject: str, slot: str) -> str:
+    """What the dedup keys of all beliefs of a slot begin with, so that they are found by an index."""
+    return f"{SLOT_KEY_PREFIX}{_digest(subject.casefold(), slot)}:"
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:32]
+
+
 class Fact(Record):
-    """The unit of knowledge: a claim with its sources and both times. See `semantic` for how it changes."""
+    """The unit of knowledge: a claim with its sources and both times. See `semantic` for how it changes.
+
+    A belief fills a slot of its subject: `slot` and `value` say what is so, or with `is_denied` what is not so.
+    `said_at` is when it was last said, in world time, `first_said_at` when it was first. See `agentmem.beliefs`.
+    """
 
     claim: Text
     claim_hash: str = ""
@@ -166,6 +181,11 @@ class Fact(Record):
     trust: UnitInterval = 1.0
     depends_on: tuple[str, ...] = ()
     stale_since: UtcDatetime | None = None
+    slot: str = ""
+    value: str = ""
+    is_denied: bool = False
+    said_at: UtcDatetime | None = None
+    first_said_at: UtcDatetime | None = None
     fallen_premise: str = ""  # set by recall: the claim this one rested on, which no longer holds
 
     def search_text(self) -> str:
@@ -177,7 +197,11 @@ class Fact(Record):
 
         What was archived makes room, so that the claim learned again is a new fact.
         """
-        if self.superseded_at is not None or self.status in (Status.FORGOTTEN, Status.SUPERSEDED):
+        if self.superseded_at is not None or self.status is Status.FORGOTTEN:
+            return ""
+        if self.slot and self.status is not Status.ARCHIVED:
+            return self._belief_key()
+        if self.status is Status.SUPERSEDED:
             return ""
         if self.channel == SWARM and ANNOUNCEMENT_TAG in self.tags:
             return self.claim_hash
@@ -186,6 +210,11 @@ class Fact(Record):
         if self.valid_to is None:
             return self.claim_hash
         return f"{self.claim_hash} {self.valid_from} {self.valid_to}"
+
+    def _belief_key(self) -> str:
+        """One per value and interval; all of a slot share what stands before the value, those that ended, too."""
+        state = (self.value.casefold(), self.is_denied, self.temporal_context == "future", *self.valid_interval())
+        return f"{slot_prefix(self.subject, self.slot)}{_digest(*state)}"
 
     def valid_interval(self) -> tuple[datetime | None, datetime | None]:
         """As the fact says."""

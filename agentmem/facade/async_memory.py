@@ -20,6 +20,7 @@ from agentmem.jobs.job import JobOptions, JobReport, select_jobs
 from agentmem.memory.announcements import announce
 from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt, MemoryContext
 from agentmem.memory.episodic import EpisodicMemory
+from agentmem.memory.semantic.belief_view import SlotBeliefs
 from agentmem.recall.audit import AuditView, RecallAudit
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.context import Context, gather_sources
@@ -274,6 +275,9 @@ class AsyncAgentMemory:
         source: str | None = None,
         entity_ids: Sequence[str] | None = None,
         source_turn_ids: Sequence[str] | None = None,
+        subject: str | None = None,
+        slot: str | None = None,
+        value: str | None = None,
         valid_from: datetime | None = None,
         valid_to: datetime | None = None,
         temporal_context: TemporalContext | None = None,
@@ -287,13 +291,18 @@ class AsyncAgentMemory:
         """Store what is known, without a model. The same claim again, while current, gains the new sources.
 
         Confidence (.8 when None) and salience (.5) are within 0 and 1; `tier` is `long` (only ranks lower with time) or
-        `short` (fades). Ids named must be stored. Raises InvalidRecord naming the field.
+        `short` (fades). With a `slot`, such as `home` or `date:release`, and its `value` it is a belief about `subject`
+        (the user when None): a new value takes the place of the old one by the decision table, and `beliefs` shows it.
+        Ids named must be stored. Raises InvalidRecord naming the field.
         """
         given: dict[str, Any] = {
             "confidence": confidence,
             "source": source,
             "entity_ids": entity_ids,
             "source_turn_ids": source_turn_ids,
+            "subject": subject,
+            "slot": slot,
+            "value": value,
             "valid_from": valid_from,
             "valid_to": valid_to,
             "temporal_context": temporal_context,
@@ -338,6 +347,21 @@ class AsyncAgentMemory:
         It is a fact in `_swarm`. Said again while it holds, it is strengthened; only a later end changes its end.
         """
         return await announce(self._context, text, expires_in=expires_in, idempotency_key=idempotency_key)
+
+    async def beliefs(
+        self,
+        subject: str | None = None,
+        slot: str | None = None,
+        *,
+        as_of: datetime | None = None,
+        known_at: datetime | None = None,
+    ) -> list[SlotBeliefs]:
+        """What is believed, slot by slot: current, planned, former and unsure values with the facts that hold them.
+
+        `subject` is `user` or a name, None for everybody. `as_of` asks for a moment of the world, `known_at` for what
+        memory held at a moment of the record. Empty when nothing is believed.
+        """
+        return await self.semantic.beliefs(subject, slot, as_of=as_of, known_at=known_at)
 
     async def profile(self) -> User:
         """The user's profile; an empty one when nothing was ever set."""

@@ -168,6 +168,7 @@ class AgentMemory(SyncFacade[AsyncAgentMemory]):
     consolidate = async_to_sync(AsyncAgentMemory.consolidate)
     lag = async_to_sync(AsyncAgentMemory.lag)
     flush = async_to_sync(AsyncAgentMemory.flush)
+    beliefs = async_to_sync(AsyncAgentMemory.beliefs)
     profile = async_to_sync(AsyncAgentMemory.profile)
     update_profile = async_to_sync(AsyncAgentMemory.update_profile)
     undo = async_to_sync(AsyncAgentMemory.undo)

@@ -33,6 +33,7 @@ class SyncSemanticMemory(SyncFacade[SemanticMemory]):
 
     get_fact = async_to_sync(SemanticMemory.get_fact)
     facts = async_to_sync(SemanticMemory.facts)
+    beliefs = async_to_sync(SemanticMemory.beliefs)
     update_fact = async_to_sync(SemanticMemory.update_fact)
     supersede_fact = async_to_sync(SemanticMemory.supersede_fact)
     boost_salience = async_to_sync(SemanticMemory.boost_salience)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any, Literal, TypeAlias, TypedDict
 
+from agentmem.beliefs.slots import Slot, SlotKind
 from agentmem.core.clock import Clock
 from agentmem.settings.sections import (
     BufferOptions,
@@ -137,6 +138,18 @@ class ServerOverrides(TypedDict, total=False):
     jwt_user_claim: str
 
 
+class SlotFields(TypedDict, total=False):
+    """A slot of an application's own as a mapping; see `agentmem.beliefs.slots.Slot`."""
+
+    kind: SlotKind
+    value_type: Literal["", "age", "place"]
+    rests_on: tuple[str, ...]
+    opposite: str
+    is_portable: bool
+    is_private: bool
+    is_instruction: bool
+
+
 class SettingsOverrides(TypedDict, total=False):
     """Every setting as a keyword argument; see `Settings`."""
 
@@ -181,6 +194,7 @@ class SettingsOverrides(TypedDict, total=False):
     recall_rate: float | None
     recall_burst: int
     vault: PathText | None
+    slots: Mapping[str, Slot | SlotFields]
     decay: DecayOptions | DecayOverrides
     promotion: PromotionOptions | PromotionOverrides
     clusters: ClusterOptions | ClusterOverrides

@@ -12,6 +12,7 @@ from typing import Any, Unpack, get_origin
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from agentmem.beliefs.slots import Slot
 from agentmem.core.clock import Clock
 from agentmem.core.redaction import SecretText, failure_reason, is_command
 from agentmem.errors import ConfigError
@@ -120,6 +121,7 @@ class Settings(BaseSettings):
     recall_rate: float | None = Field(default=None, ge=0)  # a second and user; 0 is no limit, None 50 on servers
     recall_burst: int = Field(default=100, ge=1)
     vault: Path | None = None  # a folder of Markdown notes, one for each memory that is kept for long
+    slots: dict[str, Slot] = Field(default_factory=dict)  # of beliefs, beside the built-in ones
     decay: DecayOptions = DecayOptions()
     promotion: PromotionOptions = PromotionOptions()
     clusters: ClusterOptions = ClusterOptions()

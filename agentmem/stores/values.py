@@ -26,12 +26,18 @@ class Where:
     channels: tuple[str, ...] | None = None
     conversation_id: str | None = None
     status: tuple[str, ...] | None = None
-    dedup_keys: tuple[str, ...] | None = None  # Record.unique() values
+    dedup_keys: tuple[str, ...] | None = None  # Record.dedup_key() values
     ids: tuple[str, ...] | None = None
     after_id: str | None = None  # ids that come after this one
     after: tuple[int, str, str] | None = None  # what comes after this seq, kind and id in the order of `seq`
     since: datetime | None = None  # world time begins at or after
     until: datetime | None = None  # world time begins before
+    dedup_prefix: str | None = None  # what `Record.dedup_key()` begins with; it ends with a colon
+
+
+def prefix_range(prefix: str) -> tuple[str, str]:
+    """The first text with a prefix, and the first behind all of them, in the order of code points."""
+    return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 class Head(NamedTuple):

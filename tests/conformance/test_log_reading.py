@@ -18,7 +18,7 @@ from agentmem.core.columns import (
     RecordRow,
 )
 from agentmem.core.record import Record, Status
-from agentmem.core.records import Conversation, Fact
+from agentmem.core.records import SLOT_KEY_PREFIX, Conversation, Fact, slot_prefix
 from agentmem.core.scope import Scope
 from agentmem.errors import InvalidRecord
 from agentmem.stores.protocols import LogStore
@@ -305,3 +305,28 @@ async def test_nothing_of_another_user_is_ever_read(log: LogStore, scope: Scope,
     await log.append(build_turn_changes(stranger, *(f"more {n}" for n in range(20))))
     await log.erase(stranger, None, operation_id="e", erased_at=START)
     assert await read() == before
+
+
+async def test_beliefs_of_a_slot_are_found_with_those_that_ended(log: LogStore, scope: Scope) -> None:
+    home = {"slot": "home", "subject": "user"}
+    over = {**home, "value": "Oslo", "valid_to": START, "status": Status.SUPERSEDED}
+    wrong = {**home, "value": "Bonn", "superseded_at": START, "status": Status.SUPERSEDED}
+    await write_records(
+        log,
+        scope,
+        *(
+            build_fact(name, name).model_copy(update=fields)
+            for name, fields in (
+                ("a", over),
+                ("b", {**home, "value": "Rome"}),
+                ("c", {**home, "subject": "Ann", "value": "Rome"}),
+                ("d", {**home, "slot": "address", "value": "Rome"}),
+                ("e", wrong),
+                ("f", {}),
+            )
+        ),
+    )
+    where = Where(kinds=("Fact",), dedup_prefix=slot_prefix("USER", "home"))
+    assert record_ids(await log.find(scope, where)) == ["a", "b"]
+    every = Where(kinds=("Fact",), dedup_prefix=SLOT_KEY_PREFIX)
+    assert record_ids(await log.find(scope, every)) == ["a", "b", "c", "d"]

@@ -351,6 +351,7 @@ WHERES = [
     (Where(kinds=("Turn",), since=START, until=START), "time"),
     (Where(ids=("t 5",)), "seq"),
     (Where(kinds=("Fact",), dedup_keys=("k",)), "seq"),
+    (Where(kinds=("Fact",), dedup_prefix="slot:a:"), "seq"),
     (Where(conversation_id="talk"), "position"),
 ]
 

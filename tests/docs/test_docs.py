@@ -30,6 +30,7 @@ PAGES = [
     "docs/lifecycle.md",
     "docs/context.md",
     "docs/monitoring.md",
+    "docs/beliefs.md",
 ]
 BLOCKS = [
     (page, number, code) for page in PAGES for number, code in enumerate(PYTHON.findall((ROOT / page).read_text()))

@@ -67,6 +67,7 @@ def test_no_statement_walks_a_whole_table(db: apsw.Connection, file: str) -> Non
         (Where(kinds=("Turn",), channels=("a", "b")), "time", "memory_records_time (user_id=? AND kind=?)"),
         (Where(kinds=("Turn",), until=START), "seq", "memory_records_time (user_id=? AND kind=?)"),
         (Where(kinds=("Fact",), dedup_keys=("x", "y")), "seq", "_unique (user_id=? AND kind=? AND unique_key=?)"),
+        (Where(kinds=("Fact",), dedup_prefix="slot:a:"), "seq", "_unique (user_id=? AND kind=? AND unique_key>? AND"),
         (Where(kinds=("Fact", "Turn"), ids=("x", "y")), "time", "_key (user_id=? AND kind=? AND id=?)"),
     ],
 )
@@ -81,7 +82,7 @@ def test_a_filter_reads_by_its_index(db: apsw.Connection, where: Where, order: s
 
 def test_a_filter_holds_no_value_of_the_caller() -> None:
     evil = "x' OR 1=1 --"
-    where = Where((evil,), (evil, evil), evil, (evil,), (evil,), (evil,), evil, (1, evil, evil), START, START)
+    where = Where((evil,), (evil, evil), evil, (evil,), (evil,), (evil,), evil, (1, evil, evil), START, START, evil)
     condition, values = compile_where(evil, where)
     assert evil not in condition
     assert condition.count("?") == len(values)

@@ -86,7 +86,7 @@ def promote_command(cli: CliContext, *, fact_id: str | None, to: PromotionTarget
 
     \b
     Examples:
-      agentmem curate promote 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --to global --reason "holds everywhere"
+      agentmem curate promote 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --channel my-project --to global
       agentmem curate promote --dry-run
     """
     if fact_id is None:

@@ -1,4 +1,4 @@
-"""`agentmem facts`, `learn` and `correct`: what is known."""
+"""`agentmem facts`, `beliefs`, `learn` and `correct`: what is known."""
 
 from __future__ import annotations
 
@@ -47,12 +47,45 @@ def facts_command(
         echo("no facts")
 
 
+@click.command("beliefs", short_help="What is believed.")
+@click.argument("subject", required=False, metavar="[SUBJECT]")
+@click.option("--slot", metavar="NAME", help="Only this slot, such as home or employer.")
+@click.option("--as-of", type=parse_datetime, metavar="MOMENT", help="What was true at this moment.")
+@click.option("--known-at", type=parse_datetime, metavar="MOMENT", help="What memory held at this moment.")
+@memory_options()
+def beliefs_command(
+    cli: CliContext, *, subject: str | None, slot: str | None, as_of: datetime | None, known_at: datetime | None
+) -> None:
+    """Show what is believed of SUBJECT (user or a name), or of everybody, slot by slot.
+
+    Each line tells what holds; brackets tell what is planned, what was, and what is not known any more. With --json one
+    JSON document per line, each value with its fact, its times and its sources.
+
+    \b
+    Examples:
+      agentmem beliefs
+      agentmem beliefs user --slot employer --json
+      agentmem beliefs --as-of 2026-01-01
+    """
+    found = cli.run(lambda memory: memory.beliefs(subject, slot, as_of=as_of, known_at=known_at))
+    if cli.json:
+        show_json_lines([each.to_dict() for each in found])
+        return
+    for each in found:
+        echo(to_one_line(str(each)))
+    if not found:
+        echo("no beliefs")
+
+
 @click.command("learn", short_help="Store a fact.")
 @click.argument("claim", metavar="CLAIM|-")
 @click.option("--confidence", type=click.FloatRange(0, 1), help="How sure it is. [default: 0.8]")
 @click.option("--valid-from", type=parse_datetime, metavar="MOMENT", help="Since when it is true. [default: now]")
 @click.option("--valid-to", type=parse_datetime, metavar="MOMENT", help="Until when it is true. [default: open]")
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="A tag; may be repeated.")
+@click.option("--subject", metavar="NAME", help="Whom a belief is about. [default: user]")
+@click.option("--slot", metavar="NAME", help="The slot that it fills, such as home or employer; goes with --value.")
+@click.option("--value", metavar="TEXT", help="The value of the slot.")
 @memory_options(with_embedder=True)
 def learn_command(
     cli: CliContext,
@@ -62,6 +95,9 @@ def learn_command(
     valid_from: datetime | None,
     valid_to: datetime | None,
     tags: tuple[str, ...],
+    subject: str | None,
+    slot: str | None,
+    value: str | None,
 ) -> None:
     """Store CLAIM, or standard input for `-`, as a fact. The same claim again, while current, is no second fact.
 
@@ -69,8 +105,10 @@ def learn_command(
     Examples:
       agentmem learn "Mira lives in Utrecht." --valid-from 2025-06-14 --tag home
       agentmem learn "The office is closed." --valid-to 2026-01-07
+      agentmem learn "Mira lives in Porto." --subject Mira --slot home --value Porto
     """
-    given = {"confidence": confidence, "valid_from": valid_from, "valid_to": valid_to, "tags": tags or None}
+    given: dict[str, Any] = {"confidence": confidence, "valid_from": valid_from, "valid_to": valid_to}
+    given |= {"tags": tags or None, "subject": subject, "slot": slot, "value": value}
     fields: Any = {name: value for name, value in given.items() if value is not None}
     said = read_text_or_stdin(claim)
     fact = cli.run(lambda memory: memory.learn_fact(said, **fields))
@@ -97,4 +135,4 @@ def correct_command(cli: CliContext, *, fact_id: str, claim: str, changed: bool,
     cli.show(fact, f"learned {fact.id}: {to_one_line(fact.claim)}\n{dim(f'    operation {fact.operation_id}')}")
 
 
-COMMANDS = (correct_command, facts_command, learn_command)
+COMMANDS = (beliefs_command, correct_command, facts_command, learn_command)

@@ -15,6 +15,7 @@ from agentmem.core.records import Fact, Turn, build_record, replace_validated
 from agentmem.core.truth_maintenance import read_premises
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.semantic.beliefs import ClaimWords, settle_fact
 from agentmem.memory.semantic.entities import follow_merges
 from agentmem.stores.values import Where
 from agentmem.text.normalization import hash_claim
@@ -48,6 +49,9 @@ class FactFields(TypedDict, total=False):
     entity_ids: Sequence[str]
     source_turn_ids: Sequence[str]
     depends_on: Sequence[str]
+    slot: str
+    value: str
+    said_at: datetime | None
     valid_from: datetime | None
     valid_to: datetime | None
 
@@ -85,6 +89,10 @@ class Facts:
     ) -> tuple[Change, Fact | None]:
         """The Change that makes a claim known, and the fact that it leaves as it was, if it does."""
         fact, named = await self._build_draft(claim, given, channel)
+        if fact.slot:
+            return await self._build_belief_change(write, fact, named)
+        if fact.value:
+            raise InvalidRecord("slot: a value needs the slot that it fills, such as home or likes", field="slot")
         known = await self._find_duplicate(fact)
         if known is None:
             fact = fact.model_copy(update={"id": self._context.engine.ids.new_id()})
@@ -95,6 +103,20 @@ class Facts:
             return await self._build_successor_change(write, known, earlier, named, is_correction=True), None
         change = write.build_change(merged, expected_versions={known.key: known.seq, **named})
         return change, known if merged == known else None
+
+    async def _build_belief_change(
+        self, write: WriteAttempt, fact: Fact, named: Mapping[Key, int]
+    ) -> tuple[Change, Fact | None]:
+        """The Change that a claim about a slot makes, by the decision table; see `agentmem.beliefs.table`."""
+        head = (await self._context.engine.log.head(self._context.scope)).seq
+        settled = await settle_fact(self._context, fact, ClaimWords(), write.now)
+        puts: list[Record] = list(settled.facts or ([settled.unchanged] if settled.unchanged else []))
+        seen: dict[Key, int | None] = {put.key: put.seq or None for put in puts}
+        puts += [settled.review] if settled.review else []
+        expected = {**named, **seen}
+        # two claims about one slot at the same moment must see each other
+        change = write.build_change(*puts, expected_versions=expected, no_new_since={"Fact": head})
+        return change, settled.unchanged if settled.review is None else None
 
     async def _build_draft(
         self, claim: str, fields: Mapping[str, Any], channel: str | None = None
@@ -192,7 +214,9 @@ class Facts:
 
         async def make(write: WriteAttempt) -> Change:
             old = await self.get_current_successor(fact_id, corrections_only=True)
-            new, named = await self._resolve_references(replace_validated(old, **given), given)
+            # another claim without a value says nothing sure of the slot
+            open_claim = {"slot": "", "value": ""} if old.slot and claim not in (None, old.claim) else {}
+            new, named = await self._resolve_references(replace_validated(old, **{**open_claim, **given}), given)
             if (new.claim, new.valid_from, new.valid_to) == (old.claim, old.valid_from, old.valid_to):
                 return write.build_change(new, expected_versions={**named, old.key: old.seq})
             return await self._build_successor_change(write, old, new, named, is_correction=True)

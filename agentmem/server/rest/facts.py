@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from agentmem.core.records import Fact, Turn
+from agentmem.memory.semantic.belief_view import SlotBeliefs
 from agentmem.server.auth import Reader, RequestBody, ViewFields, ViewQuery, Writer, open_view
 from agentmem.server.rest.fields import IdempotencyKey, Moment
 
@@ -21,6 +22,9 @@ class FactDetails(RequestBody):
     source: str | None = None
     entity_ids: list[str] | None = None
     source_turn_ids: list[str] | None = None
+    subject: str | None = Field(None, description="Whom a belief is about: user, or a name.")
+    slot: str | None = Field(None, description="The slot that it fills, such as home; goes with a value.")
+    value: str | None = None
     valid_from: Moment | None = None
     valid_to: Moment | None = None
     temporal_context: str | None = Field(None, description="current, past or future.")
@@ -73,6 +77,21 @@ async def list_facts(
     asked = {"as_of": as_of, "tags": tag, "retired": retired or None}
     where = {name: value for name, value in asked.items() if value is not None}
     return await open_view(request, caller, view).semantic.facts(where, limit=limit)
+
+
+@router.get("/beliefs")
+async def list_beliefs(
+    request: Request,
+    caller: Reader,
+    view: ViewQuery,
+    *,
+    subject: Annotated[str | None, Query(description="user, or a name; everybody if left out.")] = None,
+    slot: Annotated[str | None, Query(description="Only this slot.")] = None,
+    as_of: Annotated[Moment | None, Query(description="What was true at this moment.")] = None,
+    known_at: Annotated[Moment | None, Query(description="What memory held at this moment.")] = None,
+) -> list[SlotBeliefs]:
+    """What is believed by subject and slot: current, planned, former and unsure values as facts."""
+    return await open_view(request, caller, view).beliefs(subject, slot, as_of=as_of, known_at=known_at)
 
 
 @router.get("/facts/{fact_id}")

@@ -14,7 +14,7 @@ from agentmem.errors import InvalidRecord
 from agentmem.stores.codec import RecordMetadata, build_column_row, decode
 from agentmem.stores.postgres.columns import shorten_key
 from agentmem.stores.postgres.database import fetch_rows
-from agentmem.stores.values import Where
+from agentmem.stores.values import Where, prefix_range
 from agentmem.text.templates import load_templates
 
 if TYPE_CHECKING:
@@ -72,7 +72,10 @@ def compile_where(user_id: str, where: Where) -> tuple[str, dict[str, Any]]:
                 f"r.{column} = ANY(%({column})s::text[])" if len(wanted) != 1 else f"r.{column} = %({column})s"
             )
             values[column] = list(wanted) if len(wanted) != 1 else wanted[0]
-    if where.dedup_keys is not None:
+    if where.dedup_prefix is not None:
+        parts.append("r.unique_key >= %(prefix)s AND r.unique_key < %(after_prefix)s")
+        values |= zip(("prefix", "after_prefix"), prefix_range(where.dedup_prefix), strict=True)
+    if where.dedup_keys is not None or where.dedup_prefix is not None:
         parts.append("r.unique_key <> ''")  # lets the partial index on unique keys be used
     if where.conversation_id is not None:
         parts.append("r.conversation_id = %(conversation)s AND r.kind = 'Turn'")  # only turns have a place

@@ -12,7 +12,7 @@ from agentmem.core.record import Record
 from agentmem.errors import InvalidRecord
 from agentmem.stores.codec import RecordMetadata, build_column_row, decode
 from agentmem.stores.sqlite.database import Connection
-from agentmem.stores.values import Where
+from agentmem.stores.values import Where, prefix_range
 from agentmem.text.templates import load_templates
 
 _SQL = load_templates(__package__, "records.sql")
@@ -39,7 +39,10 @@ def compile_where(user_id: str, where: Where) -> tuple[str, list[object]]:
     for column, wanted in lists.items():
         if wanted is not None:
             parts.append(_build_in_condition(column, wanted, values))
-    if where.dedup_keys is not None:
+    if where.dedup_prefix is not None:
+        parts.append("r.unique_key >= ? AND r.unique_key < ?")
+        values += prefix_range(where.dedup_prefix)
+    if where.dedup_keys is not None or where.dedup_prefix is not None:
         parts.append("r.unique_key <> ''")  # lets the partial index on unique keys be used
     if where.conversation_id is not None:
         parts.append("r.conversation_id = ? AND r.kind = 'Turn'")  # only turns have a place; lets their index be used
@@ -75,7 +78,7 @@ def choose_index(where: Where, order: str = "seq") -> str:
         return "memory_records_position"
     if where.ids is not None or order == "id":
         return "memory_records_key"
-    if where.dedup_keys is not None:
+    if where.dedup_keys is not None or where.dedup_prefix is not None:
         return "memory_records_unique"
     if order == "time" or where.since is not None or where.until is not None:
         return "memory_records_time"

@@ -1,0 +1,59 @@
+"""Values of slots: when two are the same, and when one says the other more exactly."""
+
+from __future__ import annotations
+
+import re
+
+from agentmem.beliefs.slots import Slot
+
+_TOKEN = re.compile(r"[\w.@+-]+")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
+
+# Two texts that differ by one of these speak of different things.
+CONTRAST_WORDS = frozenset(
+    word
+    for line in (
+        "no not never none without nothing non ex former late new old only except with",
+        "left right upper lower first second third older younger before after double inside outside",
+        "own rent buy sell lend borrow start stop like dislike more less min max high low big small",
+        "north south east west morning evening afternoon night",
+        "monday tuesday wednesday thursday friday saturday sunday spring summer autumn fall winter",
+        "january february march april may june july august september october november december",
+        "mother father sister brother daughter son wife husband aunt uncle cousin",
+        "red blue green yellow black white brown gray grey",
+        "one two three four five six seven eight nine ten half",
+    )
+    for word in line.split()
+)
+
+
+def normalize_value(value: str) -> str:
+    """A value in the form in which values are compared: small letters, numbers without separators of thousands.
+
+    Empty for a value without a letter or digit.
+    """
+    words = _TOKEN.findall(_THOUSANDS.sub("", value.casefold()))
+    return " ".join(stripped for word in words if (stripped := word.strip(".-")))
+
+
+def is_same_value(one: str, other: str) -> bool:
+    """Whether two values are equal but for case and punctuation."""
+    return normalize_value(one) == normalize_value(other)
+
+
+def is_refinement(slot: Slot, new: str, old: str) -> bool:
+    """Whether a new value says an old one more exactly: all of its words and more.
+
+    Never for ages and dates, nor where the difference is a contrast ("left", "no") or a number that the old one had.
+    """
+    if slot.value_type == "age" or slot.kind == "event":
+        return False
+    words, had = normalize_value(new).split(), normalize_value(old).split()
+    if not set(had) < set(words) or (set(words) - set(had)) & CONTRAST_WORDS:
+        return False
+    figures = [word for word in had if _has_digit(word)]
+    return not figures or figures == [word for word in words if _has_digit(word)]
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))

@@ -1,0 +1,138 @@
+"""What is believed, slot by slot: the current, planned, former and unsure values with the facts that hold them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agentmem.beliefs.belief import Belief, BeliefSet
+from agentmem.beliefs.slots import NamedSlot, find_slot
+from agentmem.core.clock import to_utc
+from agentmem.core.record import Record, Status
+from agentmem.core.records import SLOT_KEY_PREFIX, Fact
+from agentmem.errors import InvalidRecord
+from agentmem.memory.context import MemoryContext
+from agentmem.memory.semantic.beliefs import order_by_word, to_belief
+from agentmem.stores.values import Where
+
+
+@dataclass(frozen=True, slots=True)
+class SlotBeliefs:
+    """What is believed of one slot of one subject, each value as the fact that holds it, with its sources.
+
+    `current` is what is told as so. `planned` is to be, `former` is over (the latest first), `stale` rests on what
+    changed since it was said, `guesses` nobody said plainly, `denied` is known not to be so.
+    """
+
+    subject: str
+    slot: str
+    current: tuple[Fact, ...] = ()
+    planned: tuple[Fact, ...] = ()
+    former: tuple[Fact, ...] = ()
+    stale: tuple[Fact, ...] = ()
+    guesses: tuple[Fact, ...] = ()
+    denied: tuple[Fact, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Subject and slot, and under each standing the values with their facts' ids, times and sources."""
+        return {"subject": self.subject, "slot": self.slot} | {
+            name: [_describe(fact) for fact in getattr(self, name)]
+            for name in ("current", "planned", "former", "stale", "guesses", "denied")
+        }
+
+    def __str__(self) -> str:
+        """One line: what holds, and in brackets what is planned, was, or is not known any more."""
+        values = [", ".join(fact.value for fact in self.current) or "not known"]
+        notes = [
+            f"{word} {', '.join(fact.value for fact in facts)}"
+            for word, facts in (
+                ("planned:", self.planned),
+                ("before:", self.former),
+                ("not known any more:", self.stale),
+                ("not sure:", self.guesses),
+                ("not:", self.denied),
+            )
+            if facts
+        ]
+        return f"{self.subject}.{self.slot}: {values[0]}" + (f" ({'; '.join(notes)})" if notes else "")
+
+
+@dataclass
+class BeliefView:
+    """The question what is believed."""
+
+    _context: MemoryContext
+
+    async def beliefs(
+        self,
+        subject: str | None = None,
+        slot: str | None = None,
+        *,
+        as_of: datetime | None = None,
+        known_at: datetime | None = None,
+    ) -> list[SlotBeliefs]:
+        """What is believed in the readable channels, by subject and slot in the order in which they came up.
+
+        `subject` is `user` or a name, None for everybody; `slot` is one slot, None for all. `as_of` asks for a moment
+        of the world (now when None), `known_at` for what memory held at a moment of the record. Empty when nothing is
+        believed. Raises InvalidRecord for an unknown slot or a moment without a time zone.
+        """
+        if slot is not None:
+            find_slot(slot, self._context.engine.settings.slots)
+        now = await self._context.engine.now(self._context.scope)
+        moment = now if as_of is None else to_utc(as_of, "as_of")
+        facts = await (self._read_stored() if known_at is None else self._read_known(to_utc(known_at, "known_at")))
+        asked = [fact for fact in facts if subject is None or fact.subject.casefold() == subject.casefold()]
+        found = {fact.id: fact for fact in sorted(asked, key=order_by_word)}
+        beliefs = list(map(to_belief, found.values()))
+        known = BeliefSet(beliefs, self._find_slots(beliefs))
+        return [
+            SlotBeliefs(state.subject, state.slot, *(tuple(found[each.key] for each in part) for part in parts))
+            for state in known.states(moment)
+            if slot in (None, state.slot)
+            and any(parts := (state.current, state.planned, state.former, state.stale, state.guesses, state.denied))
+        ]
+
+    def _find_slots(self, beliefs: list[Belief]) -> dict[str, NamedSlot]:
+        """The slots of these beliefs and those that they rest on. One that an application took away has one value."""
+        own, found = self._context.engine.settings.slots, dict[str, NamedSlot]()
+        wanted = [each.slot for each in beliefs]
+        while wanted:
+            name = wanted.pop()
+            if name not in found:
+                try:
+                    found[name] = find_slot(name, own)
+                except InvalidRecord:
+                    found[name] = NamedSlot(name=name)
+                wanted += found[name].rests_on
+        return found
+
+    async def _read_stored(self) -> list[Fact]:
+        where = Where(kinds=("Fact",), channels=self._context.scope.readable_channels(), dedup_prefix=SLOT_KEY_PREFIX)
+        return [record async for page in self._context.iter_pages(where) for record in page if isinstance(record, Fact)]
+
+    async def _read_known(self, moment: datetime) -> list[Fact]:
+        """The version of each belief that was current at a moment of the record."""
+        log, scope = self._context.engine.log, self._context.scope
+        last = await log.seq_at_time(scope, moment)
+        out = []
+        for record in await self._context.list_readable("Fact"):
+            version: Record | None = record
+            if record.seq > last:
+                versions = await log.versions(record.key, scope)
+                version = max((each for each in versions if each.seq <= last), key=lambda each: each.seq, default=None)
+            if isinstance(version, Fact) and version.slot and version.status not in (Status.FORGOTTEN, Status.ARCHIVED):
+                out.append(version)
+        return out
+
+
+def _describe(fact: Fact) -> dict[str, Any]:
+    return {
+        "value": fact.value,
+        "fact_id": fact.id,
+        "claim": fact.claim,
+        "since": fact.valid_from and fact.valid_from.isoformat(),
+        "until": fact.valid_to and fact.valid_to.isoformat(),
+        "source_turn_ids": list(fact.source_turn_ids),
+    }

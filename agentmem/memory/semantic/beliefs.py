@@ -1,0 +1,254 @@
+"""Facts as beliefs: a claim about a slot is settled with what is known of that slot, by the decision table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agentmem.beliefs.belief import Belief, Claim, Ground, Mark, Operation, Tense
+from agentmem.beliefs.slots import USER_SUBJECT, NamedSlot, find_slot
+from agentmem.beliefs.table import Decision, settle
+from agentmem.beliefs.values import is_same_value
+from agentmem.core.lifecycle import is_inferred
+from agentmem.core.record import Status
+from agentmem.core.records import Fact, Review, build_record, slot_prefix
+from agentmem.errors import InvalidRecord
+from agentmem.memory.context import MemoryContext
+from agentmem.stores.values import Where
+from agentmem.text.normalization import hash_claim
+
+MAX_VALUE_CHARS = 500
+NOT_STORED_YET = 1 << 62  # behind every journal position
+MAX_BELIEFS_PER_SLOT = 10_000  # values of one slot of one subject that are looked at
+REPORTING_SOURCES = frozenset({"import", "tool", "agent"})
+OWN_NAME_SLOTS = ("name", "call_me")
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimWords:
+    """What the words of a claim say beside slot and value; see `Claim`."""
+
+    operation: Operation = "is"
+    mark: Mark = ""
+    is_subject_unsure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SettledClaim:
+    """What a claim changes: facts to write, the one that answers the claim first, and the review that it raises."""
+
+    decision: Decision
+    facts: tuple[Fact, ...]
+    review: Review | None = None
+    unchanged: Fact | None = None
+
+
+async def settle_fact(
+    context: MemoryContext,
+    draft: Fact,
+    words: ClaimWords,
+    now: datetime,
+    pending: Collection[Fact] = (),
+) -> SettledClaim:
+    """Settle a fact that fills a slot. `pending` are facts that the same write puts, newer than what is stored.
+
+    Raises InvalidRecord for a slot that is not known, and for a slot without a value that does not end anything.
+    """
+    slot = find_slot(draft.slot, context.engine.settings.slots)
+    if words.operation == "is" and not draft.value.strip():
+        raise InvalidRecord(f"value: the slot {slot.name} needs a value", field="value")
+    if len(draft.value) > MAX_VALUE_CHARS:
+        raise InvalidRecord(
+            f"value must have at most {MAX_VALUE_CHARS} characters, got {len(draft.value):,}", field="value"
+        )
+    draft = draft.model_copy(update={"subject": await resolve_subject(context, draft, pending)})
+    known = await read_slot_facts(context, draft.channel, draft.subject, slot.name, pending)
+    contrary = (
+        await read_slot_facts(context, draft.channel, draft.subject, slot.opposite, pending) if slot.opposite else []
+    )
+    claim = _to_claim(draft, slot, words, draft.said_at or now)
+    opposite = [each for each in map(to_belief, contrary) if each.standing(claim.said_at) == "held"]
+    decision = settle(claim, [to_belief(fact) for fact in known], opposite)
+    stored = {fact.id: fact for fact in (*known, *contrary)}
+    facts = _apply_decision(decision, stored, draft, context.engine.ids.new_id, now)
+    against = stored[decision.against.key] if decision.against else None
+    review = await _ask(context, draft, decision, against) if decision.action == "review" else None
+    unchanged = None if facts else (against or _find_answer(known, draft))
+    return SettledClaim(decision, tuple(facts), review, unchanged)
+
+
+async def read_slot_facts(
+    context: MemoryContext, channel: str, subject: str, slot: str, pending: Collection[Fact] = ()
+) -> list[Fact]:
+    """The beliefs of a slot in a channel, oldest word first: those that ended, too, but not those that were retired."""
+    prefix = slot_prefix(subject, slot)
+    where = Where(kinds=("Fact",), channels=(channel,), dedup_prefix=prefix)
+    stored = await context.engine.log.find(context.scope, where, limit=MAX_BELIEFS_PER_SLOT)
+    found = {record.id: record for record in stored if isinstance(record, Fact)}
+    for fact in pending:
+        found.pop(fact.id, None)
+        if fact.channel == channel and fact.dedup_key().startswith(prefix):
+            found[fact.id] = fact
+    return sorted(found.values(), key=order_by_word)
+
+
+async def resolve_subject(context: MemoryContext, draft: Fact, pending: Collection[Fact] = ()) -> str:
+    """The subject as beliefs are kept under: the user's own names are the user."""
+    subject = draft.subject.strip() or USER_SUBJECT
+    if subject.casefold() == USER_SUBJECT:
+        return USER_SUBJECT
+    for slot in OWN_NAME_SLOTS:
+        for fact in await read_slot_facts(context, draft.channel, USER_SUBJECT, slot, pending):
+            own = fact.value.split()
+            if not fact.is_denied and (is_same_value(fact.value, subject) or (own and is_same_value(own[0], subject))):
+                return USER_SUBJECT
+    return subject
+
+
+def order_by_word(fact: Fact) -> tuple[datetime, int, str]:
+    """The sort key by which the oldest word comes first; what is not stored yet is the newest of its moment."""
+    return to_belief(fact).said_at, fact.seq or NOT_STORED_YET, fact.id
+
+
+def to_belief(fact: Fact) -> Belief:
+    """A stored fact as the table sees it."""
+    said = fact.said_at or fact.recorded_at
+    assert said is not None, "a fact that is stored or about to be"
+    retired: Any = (fact.reason or "wrong") if fact.superseded_at is not None else ""
+    return Belief(
+        key=fact.id,
+        subject=fact.subject,
+        slot=fact.slot,
+        value=fact.value,
+        said_at=said,
+        first_said_at=fact.first_said_at or said,
+        since=fact.valid_from,
+        until=fact.valid_to,
+        is_planned=fact.temporal_context == "future",
+        is_denied=fact.is_denied,
+        ground=find_ground(fact),
+        retired=retired if retired in ("", "refined", "given up", "came true") else "wrong",
+    )
+
+
+def find_ground(fact: Fact) -> Ground:
+    """How well a fact is founded, by how sure it was said and by whose word it is."""
+    if is_inferred(fact.certainty, fact.source):
+        return Ground.INFERRED
+    return Ground.REPORTED if fact.certainty == "reported" or fact.source in REPORTING_SOURCES else Ground.SAID
+
+
+def _to_claim(draft: Fact, slot: NamedSlot, words: ClaimWords, said_at: datetime) -> Claim:
+    tense: Tense = "planned" if draft.temporal_context == "future" else "current"
+    has_ended = draft.valid_to is not None and draft.valid_to <= said_at
+    if words.operation == "is" and (draft.temporal_context == "past" or has_ended):
+        tense = "past"
+    return Claim(
+        subject=draft.subject,
+        slot=slot,
+        value=draft.value,
+        said_at=said_at,
+        tense=tense,
+        operation=words.operation,
+        mark=words.mark,
+        since=draft.valid_from,
+        until=draft.valid_to,
+        ground=find_ground(draft),
+        is_subject_unsure=words.is_subject_unsure,
+    )
+
+
+def _apply_decision(
+    decision: Decision, stored: Mapping[str, Fact], draft: Fact, new_id: Any, now: datetime
+) -> list[Fact]:
+    """The facts as they stand by a decision, the new one or the one said again first."""
+    added = [each for each in decision.writes if not each.key]
+    new = [_with_belief(draft, each).model_copy(update={"id": new_id()}) for each in added]
+    successor = new[-1].id if new else None
+    changed = []
+    for belief in decision.writes:
+        if belief.key:
+            old = stored[belief.key]
+            changed.append(_change_fact(old, belief, draft, successor, now, decision.action))
+    replaced = next((fact.id for fact in changed if fact.superseded_by), None)
+    new = [fact.model_copy(update={"supersedes": replaced}) for fact in new]
+    return [*new, *changed]
+
+
+def _change_fact(old: Fact, belief: Belief, draft: Fact, successor: str | None, now: datetime, action: str) -> Fact:
+    fact = _with_belief(old, belief)
+    if belief.retired:
+        gone = {"superseded_at": now, "reason": belief.retired}
+        return fact.model_copy(update={**gone, "superseded_by": successor, "status": Status.SUPERSEDED})
+    if belief.until != old.valid_to and belief.until is not None:
+        by = {"superseded_by": successor, "status": Status.SUPERSEDED} if successor and not draft.is_denied else {}
+        return fact.model_copy(update=by)
+    return add_sources(fact, draft) if action == "reinforce" else fact
+
+
+def _with_belief(fact: Fact, belief: Belief) -> Fact:
+    """A fact with the interval and the words of a belief; its claim stays, unless the value became more exact."""
+    tense = "future" if belief.is_planned else "past" if belief.until and belief.until <= belief.said_at else "current"
+    same = is_same_value(fact.value, belief.value)
+    claim = fact.claim if same else fact.claim.replace(fact.value, belief.value)
+    return fact.model_copy(
+        update={
+            "claim": claim,
+            "claim_hash": hash_claim(claim),
+            "value": fact.value if same else belief.value,
+            "is_denied": belief.is_denied,
+            "temporal_context": tense,
+            "valid_from": belief.since,
+            "valid_to": belief.until,
+            "said_at": belief.said_at,
+            "first_said_at": belief.first_said_at,
+        }
+    )
+
+
+def add_sources(known: Fact, fact: Fact) -> Fact:
+    """A belief said again: with the new sources, resting on what it rests on by this newest word."""
+    lists = ("source_turn_ids", "source_spans", "entity_ids", "tags")
+    more = {name: tuple(dict.fromkeys((*getattr(known, name), *getattr(fact, name)))) for name in lists}
+    stronger = fact if find_ground(fact) > find_ground(known) else known
+    ground = {"certainty": stronger.certainty, "source": stronger.source}
+    return known.model_copy(
+        update={
+            **more,
+            **ground,
+            "depends_on": fact.depends_on,
+            "stale_since": None,
+            "confidence": max(known.confidence, fact.confidence),
+        }
+    )
+
+
+def _find_answer(known: Sequence[Fact], draft: Fact) -> Fact | None:
+    same: Iterable[Fact] = (fact for fact in known if is_same_value(fact.value, draft.value))
+    return next(iter(same), known[-1] if known else None)
+
+
+async def _ask(context: MemoryContext, draft: Fact, decision: Decision, against: Fact | None) -> Review | None:
+    """The review of a claim; None where the same question is open already."""
+    review = _build_review(context, draft, decision, against)
+    where = Where(kinds=("Review",), channels=(review.channel,), dedup_keys=(review.dedup_key(),))
+    return None if await context.engine.log.count(context.scope, where) else review
+
+
+def _build_review(context: MemoryContext, draft: Fact, decision: Decision, against: Fact | None) -> Review:
+    """The question that a person must decide: which of two claims holds, or whom a claim is about."""
+    fields = draft.model_dump(mode="json", exclude=set(Fact.NON_PAYLOAD_FIELDS) | {"claim_hash", "status", "reason"})
+    proposed = {name: value for name, value in fields.items() if value not in (None, "", [], ()) and value is not False}
+    doubt = f"Known: {against.claim!r}." if against else f"Which {draft.subject} is meant?"
+    return build_record(
+        Review,
+        id=context.engine.ids.new_id(),
+        channel=draft.channel,
+        about="contradiction" if decision.cause == "contradiction" else "same_entity",
+        question=f"Is it so that {draft.claim!r}? {doubt}",
+        proposed=proposed,
+        record_ids=() if against is None else (against.id,),
+        source_turn_ids=draft.source_turn_ids,
+    )

@@ -1,0 +1,155 @@
+"""Beliefs: what is held of a slot, on both stacks, with undo, restore, review and both times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentmem import AgentMemory, InvalidRecord
+from tests.flows.given import START, ManualClock, open_memory
+from tests.servers.stack import Stack
+
+
+@pytest.fixture(params=["file", pytest.param("servers", marks=pytest.mark.server("postgres", "neo4j", "redis"))])
+def memory(request: pytest.FixtureRequest, home: Path, clock: ManualClock) -> Iterator[AgentMemory]:
+    user, more = "alice", dict[str, Any]()
+    if request.param == "servers":
+        stack: Stack = request.getfixturevalue("stack")
+        user, more = stack.user(), {**stack.urls}
+    more["slots"] = {"shoe_size": {"kind": "one"}, "locker": {"kind": "one", "rests_on": ("employer",)}}
+    with open_memory(home, user, clock=clock, **more) as made:
+        yield made
+
+
+def learn(memory: AgentMemory, slot: str, value: str, **more: Any) -> Any:
+    return memory.learn_fact(f"{slot}: {value}", slot=slot, value=value, **more)
+
+
+def told(memory: AgentMemory, slot: str, standing: str = "current", **more: Any) -> list[str]:
+    found = memory.beliefs(slot=slot, **more)
+    return [fact.value for beliefs in found for fact in getattr(beliefs, standing)]
+
+
+def test_the_newest_word_takes_the_place_and_the_old_one_stays_as_past(memory: AgentMemory, clock: ManualClock) -> None:
+    first = learn(memory, "employer", "Acme")
+    moved = clock.advance(days=30)
+    second = learn(memory, "employer", "Globex")
+    assert (told(memory, "employer"), told(memory, "employer", "former")) == (["Globex"], ["Acme"])
+    assert told(memory, "employer", as_of=START + timedelta(days=1)) == ["Acme"]
+    assert told(memory, "employer", known_at=moved - timedelta(days=1)) == ["Acme"]
+    assert (second.supersedes, memory.semantic.get_fact(first.id).superseded_by) == (first.id, second.id)
+    assert [fact.claim for fact in memory.semantic.facts()] == ["employer: Globex"]
+    clock.advance(days=1)
+    memory.undo(second.operation_id)
+    assert (told(memory, "employer"), told(memory, "employer", "former")) == (["Acme"], [])
+
+
+def test_the_same_value_again_gains_its_source(memory: AgentMemory, clock: ManualClock) -> None:
+    turn = memory.store_turn("I'm at Acme still")
+    first = learn(memory, "employer", "Acme")
+    clock.advance(days=2)
+    again = learn(memory, "employer", "ACME", source_turn_ids=[turn.id])
+    assert (again.id, again.source_turn_ids, again.value) == (first.id, (turn.id,), "Acme")
+    assert again.said_at == START + timedelta(days=2)
+    assert learn(memory, "employer", "Acme", idempotency_key="k").id == first.id
+
+
+def test_the_users_own_names_are_the_user(memory: AgentMemory) -> None:
+    learn(memory, "name", "Dan Moss")
+    learn(memory, "home", "Lund", subject="Dan")
+    learn(memory, "home", "Oslo", subject="dan moss")
+    learn(memory, "home", "Rome", subject="Daniela")
+    assert [(each.subject, [fact.value for fact in each.current]) for each in memory.beliefs(slot="home")] == [
+        ("user", ["Oslo"]),
+        ("Daniela", ["Rome"]),
+    ]
+    assert [each.slot for each in memory.beliefs("user")] == ["name", "home"]
+
+
+def test_what_rests_on_another_slot_is_not_told_once_that_changed(memory: AgentMemory, clock: ManualClock) -> None:
+    learn(memory, "employer", "Acme")
+    learn(memory, "boss", "Priya")
+    learn(memory, "locker", "12")
+    clock.advance(days=1)
+    globex = learn(memory, "employer", "Globex")
+    assert (told(memory, "boss"), told(memory, "boss", "stale"), told(memory, "locker", "stale")) == (
+        [],
+        ["Priya"],
+        ["12"],
+    )
+    clock.advance(days=1)
+    memory.undo(globex.operation_id)
+    assert (told(memory, "boss"), told(memory, "locker")) == (["Priya"], ["12"])
+
+
+def test_a_plan_ends_nothing_and_comes_true(memory: AgentMemory, clock: ManualClock) -> None:
+    learn(memory, "home", "Lund")
+    learn(memory, "home", "Oslo", temporal_context="future", valid_from=START + timedelta(days=10))
+    assert (told(memory, "home"), told(memory, "home", "planned")) == (["Lund"], ["Oslo"])
+    clock.advance(days=11)
+    learn(memory, "home", "Oslo")
+    assert (told(memory, "home"), told(memory, "home", "planned"), told(memory, "home", "former")) == (
+        ["Oslo"],
+        [],
+        ["Lund"],
+    )
+    assert memory.beliefs(slot="home")[0].current[0].valid_from == START + timedelta(days=10)
+
+
+def test_hearsay_against_the_users_word_is_a_question_and_accepting_it_settles(memory: AgentMemory) -> None:
+    learn(memory, "home", "Lund")
+    learn(memory, "home", "Oslo", source="tool")
+    learn(memory, "home", "Oslo", source="tool")
+    (review,) = memory.semantic.reviews()
+    assert (review.about, told(memory, "home")) == ("contradiction", ["Lund"])
+    memory.semantic.resolve_review(review.id, "prefer_new")
+    assert (told(memory, "home"), told(memory, "home", "former")) == (["Oslo"], ["Lund"])
+    assert len([fact for fact in memory.semantic.facts() if fact.slot == "home"]) == 1
+
+
+def test_forgotten_and_restored(memory: AgentMemory) -> None:
+    fact = learn(memory, "shoe_size", "44")
+    memory.forget(fact.id)
+    assert told(memory, "shoe_size") == []
+    memory.restore(fact.id)
+    assert told(memory, "shoe_size") == ["44"]
+
+
+def test_two_writers_of_one_slot_leave_one_value(memory: AgentMemory) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda number: learn(memory, "car", f"Golf {number} GT"), range(6)))
+    assert len(told(memory, "car")) == 1
+
+
+def test_channels_do_not_mix(memory: AgentMemory) -> None:
+    learn(memory, "the:staging server", "stg-1", subject="heron")
+    project = memory.scoped(channel="other-project")
+    learn(project, "the:staging server", "stg-9", subject="heron")
+    assert told(memory, "the:staging server") == ["stg-1"]
+    assert sorted(told(project, "the:staging server")) == ["stg-1", "stg-9"]
+
+
+@pytest.mark.parametrize(
+    "fields, named",
+    [
+        ({"slot": "hoem", "value": "x"}, "slot"),
+        ({"slot": "home"}, "value"),
+        ({"slot": "home", "value": " "}, "value"),
+        ({"value": "x"}, "slot"),
+        ({"slot": "home", "value": "x" * 2_000}, "value"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(
+    memory: AgentMemory, fields: dict[str, str], named: str
+) -> None:
+    with pytest.raises(InvalidRecord) as refused:
+        memory.learn_fact("A claim", **fields)
+    assert refused.value.field == named
+    assert memory.semantic.facts() == []
+    with pytest.raises(InvalidRecord):
+        memory.beliefs(slot="hoem")
