@@ -19,7 +19,7 @@ from agentmem.errors import InvalidRecord
 SlotKind = Literal["fixed", "one", "set", "event"]
 MAX_SLOT_CHARS = 200
 USER_SUBJECT = "user"
-SLOT_PATTERN = r"^[a-z][a-z0-9_]*$"
+THING_SUBJECT = "-"  # of what belongs to nobody: a server, a release
 
 # What stands after the colon is free: a noun phrase, a product, an event, a place, a category, an activity, a purpose.
 _OPEN_KINDS: Mapping[str, SlotKind] = {

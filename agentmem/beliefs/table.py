@@ -32,7 +32,7 @@ ReviewCause = Literal["", "subject", "contradiction"]
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Settlement:
     """What becomes of a claim: beliefs to write, those without a key new. `cause` and `against` tell of a review."""
 
     action: Action
@@ -41,20 +41,20 @@ class Decision:
     against: Belief | None = None
 
 
-def settle(claim: Claim, known: Sequence[Belief], opposite: Sequence[Belief] = ()) -> Decision:
+def settle(claim: Claim, known: Sequence[Belief], opposite: Sequence[Belief] = ()) -> Settlement:
     """Decide on a claim.
 
     `known` are all beliefs of its subject and slot, the retired ones included, oldest word first; `opposite` are those
     of the opposite slot, which end when this one gains their value. The decision of an unsure subject is a review.
     """
     if claim.is_subject_unsure:
-        return Decision("review", cause="subject")
+        return Settlement("review", cause="subject")
     moment = claim.said_at
     held = [each for each in known if each.standing(moment) in ("held", "guess")]
     plans = [each for each in known if each.standing(moment) in ("planned", "due")]
     is_plain = claim.tense == "current" and claim.operation == "is"
     if claim.ground is Ground.INFERRED and is_plain and not held:
-        return Decision("keep as guess", (_new(claim),))
+        return Settlement("keep as guess", (_new(claim),))
     if claim.slot.kind == "event":
         return _settle_event(claim, plans)
     if claim.operation != "is":
@@ -71,7 +71,7 @@ def settle(claim: Claim, known: Sequence[Belief], opposite: Sequence[Belief] = (
 
 def _settle_current(
     claim: Claim, known: Sequence[Belief], held: Sequence[Belief], plans: Sequence[Belief], opposite: Sequence[Belief]
-) -> Decision:
+) -> Settlement:
     is_set = claim.slot.kind == "set"
     if not is_set and (later := _find_later(claim, known)):
         return _settle_late(claim, held, later)
@@ -79,9 +79,9 @@ def _settle_current(
     guesses = [each for each in held if each not in sure]
     same = [each for each in (held if is_set or not sure else sure) if is_same_value(each.value, claim.value)]
     if same:
-        return Decision("reinforce", (_say_again(same[-1], claim),))
+        return Settlement("reinforce", (_say_again(same[-1], claim),))
     if claim.ground is Ground.INFERRED:
-        return Decision("keep as guess", () if _has_value(guesses, claim) else (_new(claim),))
+        return Settlement("keep as guess", () if _has_value(guesses, claim) else (_new(claim),))
     strongest = max(held, key=lambda each: each.ground, default=None)
     if (
         strongest is not None
@@ -89,28 +89,28 @@ def _settle_current(
         and not is_set
         and not _is_more_or_less(claim, sure[-1])
     ):
-        return Decision("review", cause="contradiction", against=strongest)
+        return Settlement("review", cause="contradiction", against=strongest)
     claim, fulfilled = _fulfill_plans(claim, plans)
     done = (*fulfilled, *(_end(each, claim) for each in opposite if is_same_value(each.value, claim.value)))
     if not held or (is_set and not (claim.mark == "correct" and len(held) == 1)):
-        return Decision("add", (*done, _new(claim, since=claim.since or _since_former(claim, known))))
+        return Settlement("add", (*done, _new(claim, since=claim.since or _since_former(claim, known))))
     old = (sure or held)[-1]
     if claim.mark != "correct":
         if is_refinement(claim.slot, claim.value, old.value):
             refined = _new(claim, since=claim.since or old.since, ground=max(claim.ground, old.ground))
-            return Decision("refine", (*done, replace(old, retired="refined"), refined))
+            return Settlement("refine", (*done, replace(old, retired="refined"), refined))
         if is_refinement(claim.slot, old.value, claim.value):
-            return Decision("reinforce", (_say_again(old, claim),))
+            return Settlement("reinforce", (_say_again(old, claim),))
     return _replace_held(claim, held, done)
 
 
-def _replace_held(claim: Claim, held: Sequence[Belief], done: tuple[Belief, ...]) -> Decision:
+def _replace_held(claim: Claim, held: Sequence[Belief], done: tuple[Belief, ...]) -> Settlement:
     """Rows 5 and 6: the world changed, or what was held is wrong."""
     if claim.mark == "correct" or (claim.slot.kind == "fixed" and claim.mark != "change"):
         wrong = tuple(replace(each, retired="wrong") for each in held)
-        return Decision("retire", (*done, *wrong, _new(claim, since=claim.since or held[-1].since)))
+        return Settlement("retire", (*done, *wrong, _new(claim, since=claim.since or held[-1].since)))
     ended = tuple(_end(each, claim) for each in held)
-    return Decision("end", (*done, *ended, _new(claim, since=claim.since or claim.said_at)))
+    return Settlement("end", (*done, *ended, _new(claim, since=claim.since or claim.said_at)))
 
 
 def _find_later(claim: Claim, known: Sequence[Belief]) -> list[Belief]:
@@ -119,18 +119,18 @@ def _find_later(claim: Claim, known: Sequence[Belief]) -> list[Belief]:
     return [each for each in counts if each.first_said_at > claim.said_at and each.ground >= claim.ground]
 
 
-def _settle_late(claim: Claim, held: Sequence[Belief], later: Sequence[Belief]) -> Decision:
+def _settle_late(claim: Claim, held: Sequence[Belief], later: Sequence[Belief]) -> Settlement:
     """An older word that arrives after a newer one: it was so until the newer one began, and after what was before."""
     first = min(later, key=lambda each: each.since or each.first_said_at)
     if is_same_value(first.value, claim.value):
-        return Decision("reinforce", (_say_again(first, claim),))
+        return Settlement("reinforce", (_say_again(first, claim),))
     end, begin = first.since or first.first_said_at, claim.since or claim.said_at
     before = [each for each in held if each.first_said_at <= claim.said_at]
     if claim.slot.kind == "fixed" or end <= begin or _has_value(before, claim):
-        return Decision("nothing")
+        return Settlement("nothing")
     dated = () if first.since else (replace(first, since=first.first_said_at),)
     ended = tuple(_end(each, claim) for each in before)
-    return Decision("add past", (*dated, *ended, _new(claim, since=begin if before else None, until=end)))
+    return Settlement("add past", (*dated, *ended, _new(claim, since=begin if before else None, until=end)))
 
 
 def _has_value(beliefs: Sequence[Belief], claim: Claim) -> bool:
@@ -170,26 +170,26 @@ def _fulfill_plans(claim: Claim, plans: Sequence[Belief]) -> tuple[Claim, list[B
 # -- rows 8 to 10 and 13: it is over, or it is not so
 
 
-def _settle_denial(claim: Claim, held: Sequence[Belief], plans: Sequence[Belief]) -> Decision:
+def _settle_denial(claim: Claim, held: Sequence[Belief], plans: Sequence[Belief]) -> Settlement:
     meant = [each for each in held if _is_meant(claim, each)]
     planned = [each for each in plans if not claim.value or is_same_value(each.value, claim.value)]
     if claim.tense == "planned" or (planned and not meant):
         given_up = tuple(replace(each, retired="given up") for each in planned)
-        return Decision("give up plan" if given_up else "nothing", given_up)
+        return Settlement("give up plan" if given_up else "nothing", given_up)
     meant = [each for each in meant if each.said_at <= claim.said_at]  # said again later: it came back
     if claim.ground is Ground.INFERRED and (meant or held):
-        return Decision("nothing")
+        return Settlement("nothing")
     was_wrong = claim.operation == "deny" and claim.mark == "correct"
     gone = tuple(replace(each, retired="wrong") if was_wrong else _end(each, claim) for each in meant)
     if claim.operation == "deny":
         denial = (_new(claim, is_denied=True),) if claim.value else ()
         action: Action = "add denial" if not meant else "retire" if was_wrong else "end"
-        return Decision(action, (*gone, *denial))
+        return Settlement(action, (*gone, *denial))
     if meant:
-        return Decision("end", gone)
+        return Settlement("end", gone)
     if not claim.value or any(is_same_value(each.value, claim.value) for each in held):
-        return Decision("nothing")
-    return Decision("add past", (_new(claim, since=None, until=claim.until or claim.since or claim.said_at),))
+        return Settlement("nothing")
+    return Settlement("add past", (_new(claim, since=None, until=claim.until or claim.since or claim.said_at),))
 
 
 def _is_meant(claim: Claim, belief: Belief) -> bool:
@@ -202,42 +202,42 @@ def _is_meant(claim: Claim, belief: Belief) -> bool:
 # -- row 11: it was so
 
 
-def _settle_past(claim: Claim, known: Sequence[Belief]) -> Decision:
+def _settle_past(claim: Claim, known: Sequence[Belief]) -> Settlement:
     for each in known:
         if each.until and not each.retired and is_same_value(each.value, claim.value):
-            return Decision("reinforce", (_say_again(each, claim),))
-    return Decision("add past", (_new(claim, until=claim.until or claim.said_at),))
+            return Settlement("reinforce", (_say_again(each, claim),))
+    return Settlement("add past", (_new(claim, until=claim.until or claim.said_at),))
 
 
 # -- rows 12 and 15: it will be so
 
 
-def _settle_plan(claim: Claim, held: Sequence[Belief], plans: Sequence[Belief]) -> Decision:
+def _settle_plan(claim: Claim, held: Sequence[Belief], plans: Sequence[Belief]) -> Settlement:
     if same := [each for each in plans if is_same_value(each.value, claim.value)]:
-        return Decision("reinforce", (replace(_say_again(same[-1], claim), since=claim.since or same[-1].since),))
+        return Settlement("reinforce", (replace(_say_again(same[-1], claim), since=claim.since or same[-1].since),))
     if any(each.said_at > claim.said_at for each in plans if claim.slot.kind != "set"):
-        return Decision("nothing")
+        return Settlement("nothing")
     if any(is_same_value(each.value, claim.value) and each.said_at > claim.said_at for each in held):
-        return Decision("nothing")  # it came true before the plan was read
+        return Settlement("nothing")  # it came true before the plan was read
     older = () if claim.slot.kind == "set" else tuple(replace(each, retired="given up") for each in plans)
-    return Decision("add plan", (*older, _new(claim, is_planned=True)))
+    return Settlement("add plan", (*older, _new(claim, is_planned=True)))
 
 
-def _settle_event(claim: Claim, plans: Sequence[Belief]) -> Decision:
+def _settle_event(claim: Claim, plans: Sequence[Belief]) -> Settlement:
     """The date of something named: a new one takes the place of the old one; "it took place" ends it."""
     if claim.operation != "is" or claim.tense == "past":
         took_place = tuple(replace(each, until=claim.since or claim.said_at, is_planned=False) for each in plans)
-        return Decision("end" if plans else "nothing", took_place)
+        return Settlement("end" if plans else "nothing", took_place)
     if same := [each for each in plans if is_same_value(each.value, claim.value)]:
-        return Decision("reinforce", (_say_again(same[-1], claim),))
+        return Settlement("reinforce", (_say_again(same[-1], claim),))
     strongest = max(plans, key=lambda each: each.ground, default=None)
     if strongest is not None and claim.ground < strongest.ground:
-        return Decision("review", cause="contradiction", against=strongest)
+        return Settlement("review", cause="contradiction", against=strongest)
     if any(each.said_at > claim.said_at for each in plans):
-        return Decision("nothing")
+        return Settlement("nothing")
     reason: Literal["wrong", "given up"] = "wrong" if claim.mark == "correct" else "given up"
     older = tuple(replace(each, retired=reason) for each in plans)
-    return Decision("retire" if plans else "add plan", (*older, _new(claim, is_planned=True)))
+    return Settlement("retire" if plans else "add plan", (*older, _new(claim, is_planned=True)))
 
 
 # -- beliefs

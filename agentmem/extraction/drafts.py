@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from agentmem.beliefs.belief import Mark, Operation
 from agentmem.core.records import Entity, Fact, Turn
 
 
@@ -41,7 +42,9 @@ class FactDraft:
     EntityDraft or a known entity. `certainty` is explicit, implied, inferred or uncertain. `valid_from` and `valid_to`
     are world time, None where the turn does not say; `negated` tells that it denies something. `supersedes_id` is the
     id of the known fact that it replaces: with `is_correction` because that was wrong, else because the world changed.
-    `ends_fact_id` is the id of a known fact that merely came to its end. `depends_on` are ids of known facts without
+    `slot`, `value`, `operation` and `mark` make it a claim about a slot, which the decision table settles; one that
+    `needs_known` counts only where its value is held. `ends_fact_id` is the id of a known fact that came to its end.
+    `depends_on` are ids of known facts without
     which this one would not hold. `agent_private` puts it in the agent's own channel.
     """
 
@@ -64,6 +67,11 @@ class FactDraft:
     agent_private: bool = False
     tags: tuple[str, ...] = ()
     review_reason: str = ""
+    slot: str = ""
+    value: str = ""
+    operation: Operation = "is"
+    mark: Mark = ""
+    needs_known: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

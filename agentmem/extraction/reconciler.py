@@ -24,6 +24,7 @@ from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, 
 from agentmem.extraction.entity_resolution import PERSON, EntityResolver
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.episodic import IMPORTED_MARK
+from agentmem.memory.semantic.beliefs import ClaimWords, settle_fact
 from agentmem.memory.semantic.facts import merge_sources
 from agentmem.memory.semantic.memory import SemanticMemory
 from agentmem.stores.values import Where
@@ -154,8 +155,11 @@ class _ChangeBuilder:
 
         A person is asked only about what no turn says for sure.
         """
+        for draft in self.draft.facts:
+            if draft.slot and draft.turn_id in self.turns:
+                await self._add_belief(draft)
         for draft in sorted(self.draft.facts, key=lambda draft: bool(draft.review_reason)):
-            if draft.turn_id in self.turns:
+            if draft.turn_id in self.turns and not draft.slot:
                 saying = self.drafts_by_claim.setdefault(hash_claim(draft.claim), [draft])
                 seen = {other.turn_id for other in saying}
                 if (
@@ -256,6 +260,24 @@ class _ChangeBuilder:
             change, _ = await self.semantic.build_learn_change(self.write, claim, ground, fact.channel)
         return await self._merge_change(change, draft, fields)
 
+    async def _add_belief(self, draft: FactDraft) -> None:
+        """Settle a claim about a slot; claims of one window see each other, in the order in which they were said."""
+        fields = self._build_fact_fields(draft, [draft])
+        fact = build_record(Fact, channel=self._channel(draft), claim=draft.claim, **fields)
+        said_at = {"slot": draft.slot, "value": draft.value, "said_at": self._stated_at(draft.turn_id)}
+        pending = [record for record in self.upserts.values() if isinstance(record, Fact)]
+        words = ClaimWords(draft.operation, draft.mark)
+        settled = await settle_fact(self.context, fact.model_copy(update=said_at), words, self.write.now, pending)
+        if draft.needs_known and settled.decision.action != "end":
+            return
+        for changed in settled.facts:
+            self.upserts[changed.key] = changed
+            self.expected_versions.setdefault(changed.key, changed.seq or None)
+        if settled.review is not None:
+            asked = {record.dedup_key() for record in self.upserts.values() if isinstance(record, Review)}
+            if settled.review.dedup_key() not in asked:
+                self._upsert(settled.review, None)
+
     async def _supersede(self, draft: FactDraft, known: Fact, is_correction: bool) -> None:
         """Put the fact in the place of the one it replaces, from when it was said on."""
         old = await self.semantic.get_current_successor(known.id)
@@ -321,10 +343,10 @@ class _ChangeBuilder:
         if review.dedup_key() not in asked and not await self.context.engine.log.count(self.context.scope, where):
             self._upsert(review, None)
 
-    def _build_fact_fields(self, draft: FactDraft) -> dict[str, Any]:
-        """What a draft says of a fact beside the claim, and what follows from who said it."""
+    def _build_fact_fields(self, draft: FactDraft, saying: Sequence[FactDraft] = ()) -> dict[str, Any]:
+        """What a draft says of a fact beside the claim, and what follows from who said it, in `saying` turns."""
         source = _source(self.turns[draft.turn_id])
-        saying = self.drafts_by_claim[hash_claim(draft.claim)]
+        saying = saying or self.drafts_by_claim[hash_claim(draft.claim)]
         spans = tuple((each.turn_id, *each.span) for each in saying if each.span is not None)
         known = {fact.id for fact in self.window.known_facts}
         return {

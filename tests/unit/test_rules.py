@@ -86,8 +86,12 @@ def test_a_case_can_fail(case) -> None:
 
 def test_facts_are_named_after_their_rule_and_extraction_after_the_rules() -> None:
     (fact,) = read("I'm allergic to walnuts.", speaker="Vera").facts
-    assert (fact.claim, fact.tags, fact.certainty) == ("Vera is allergic to walnuts", ("rule:health",), "explicit")
-    assert EXTRACTOR == "rules:1"
+    assert (fact.claim, fact.tags, fact.certainty) == (
+        "Vera is allergic to walnuts",
+        ("rule:health", "slot:allergies"),
+        "explicit",
+    )
+    assert EXTRACTOR == "rules:2"
     assert read("I live in Porto.").summaries == ()
 
 

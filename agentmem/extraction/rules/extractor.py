@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+from agentmem.beliefs.slots import USER_SUBJECT
+from agentmem.beliefs.values import normalize_value
 from agentmem.core.records import Fact, Turn
 from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, RelationDraft, Window
+from agentmem.extraction.frames.reader import FrameReader, SlotClaim
+from agentmem.extraction.frames.sentences import write_sentence
 from agentmem.extraction.rules import patterns, times
 from agentmem.extraction.rules.names import NameMention, find_aliases, find_kin, find_names
 from agentmem.extraction.rules.readings import NAME_PATTERN, StatementReading
@@ -48,7 +52,7 @@ _PLANNED = re.compile(r"am (?P<doing>(?!planning|thinking|hoping|going|looking)\
 _LIVED = re.compile(r"have lived in (?P<rest>[A-Z].*)$")
 _SINGULAR_RULES = frozenset({"status", "age", "name", "job"})  # what "we" are is not what each of us is
 
-EXTRACTOR = "rules:1"
+EXTRACTOR = "rules:2"
 
 _NON_HUMAN_ROLES = frozenset({"assistant", "tool", "system", "function", "developer"})
 _CORRECTION = re.compile(r"\b(?:actually|i meant|i mean|sorry|no)\b", re.IGNORECASE)
@@ -57,7 +61,11 @@ _SCENE_SETTING = re.compile(
 )
 _COORDINATED_VERB = re.compile(r",?\s+(?:and|then|and then)\s+(?:also |even |just |then |finally )?")
 _RELATIVE_CLAUSE = re.compile(r"\s+(?:that|which|who|when|whenever|where)\b")
-_RELATION_BY_TAG = {"rule:home": "LOCATED_IN", "rule:employer": "WORKS_FOR"}
+_RELATION_BY_TAG = {"slot:home": "LOCATED_IN", "slot:employer": "WORKS_FOR"}
+_PEOPLE_SLOTS = frozenset({"partner", "children", "siblings", "parents", "friends", "boss", "landlord", "pets"})
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # for turns without a time: their relative dates mean nothing
+_ANY_TENSE_SLOTS = frozenset({"birthplace", "birth_date", "dislikes"})  # "was born in", "does not like"
+_PREFERENCE_SLOTS = frozenset({"likes", "dislikes", "seat", "favourite"})
 
 
 def find_superseded(reading: StatementReading, claim: str, subject: str, facts: Sequence[Fact]) -> str:
@@ -195,14 +203,45 @@ def extract(window: Window) -> ExtractionDraft:
     facts: list[FactDraft] = []
     entities: list[EntityDraft] = []
     relations: list[RelationDraft] = []
+    claims = read_slot_claims(window)
     for turn in window.turns:
         if turn.role.lower() not in _NON_HUMAN_ROLES:
             one = _TurnExtractor(turn, window)
-            stated = one.extract_facts()
+            stated = one.extract_facts(claims.get(turn.id, ()))
             facts += stated
             entities += one.extract_entities(stated)
             relations += one.extract_relations(stated)
     return ExtractionDraft(facts=tuple(facts), entities=_merge_entities(entities), relations=tuple(relations))
+
+
+def read_slot_claims(window: Window) -> dict[str, list[SlotClaim]]:
+    """The claims about slots by turn. Turns before the window tell what was asked and who was named."""
+    people = [entity.name for entity in window.known_entities if entity.type == "person"]
+    people += [fact.value for fact in window.known_facts if fact.slot in _PEOPLE_SLOTS]
+    readers: dict[str, FrameReader] = {}
+    out: dict[str, list[SlotClaim]] = {}
+    asked = ""
+    for turn in (*window.context_turns, *window.turns):
+        if turn.role.lower() in _NON_HUMAN_ROLES:
+            asked = turn.content if turn.role.lower() == "assistant" else asked
+            continue
+        reader = readers.setdefault(turn.speaker or "", FrameReader(people=people))
+        out[turn.id] = reader.read(turn.content, turn.timestamp or turn.recorded_at or _EPOCH, asked)
+        asked = ""
+    return out
+
+
+def _overlap(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:
+    return one is not None and other is not None and one[0] < other[1] and other[0] < one[1]
+
+
+def _says_value(fact: FactDraft, belief: FactDraft) -> bool:
+    """Whether the sentence of a rule says the value of a belief, and that it is over where the belief does."""
+    words = set(normalize_value(belief.value).split())
+    is_over = belief.operation != "is" or belief.temporal_context == "past"
+    has_ended = fact.negated or fact.temporal_context == "past" or _NEGATION.search(fact.claim) is not None
+    is_alike = is_over == has_ended or belief.mark == "change" or belief.slot in _ANY_TENSE_SLOTS
+    return (is_alike or not words) and words <= set(normalize_value(fact.claim).split())
 
 
 class _TurnExtractor:
@@ -219,12 +258,51 @@ class _TurnExtractor:
         self.kin = tuple(find_kin(self.sentences, talking))
         self.names = tuple(find_names(self.sentences, self.kin, talking))
 
-    def extract_facts(self) -> list[FactDraft]:
-        """The claims of the turn, each once."""
-        out: dict[str, FactDraft] = {}
+    def extract_facts(self, claims: Sequence[SlotClaim]) -> list[FactDraft]:
+        """The claims of the turn: those about slots in their order, and others that no slot takes, each once."""
+        stated: dict[str, FactDraft] = {}
         for fact in (*self._extract_kin_facts(), *self._extract_statements()):
-            out.setdefault(hash_claim(fact.claim), fact)
-        return list(out.values())
+            stated.setdefault(hash_claim(fact.claim), fact)
+        beliefs = []
+        for claim in claims:
+            belief = self._build_belief(claim)
+            for name, fact in stated.items():
+                if _overlap(fact.span, belief.span) and _says_value(fact, belief):
+                    # the sentence of a rule names times and circumstances, too
+                    belief = replace(belief, claim=fact.claim, entities=fact.entities, tags=(*fact.tags, *belief.tags))
+                    del stated[name]
+                    break
+            beliefs.append(belief)
+        spans = [belief.span for belief in beliefs if belief.slot not in _PEOPLE_SLOTS]
+        return [*beliefs, *(fact for fact in stated.values() if not any(_overlap(fact.span, span) for span in spans))]
+
+    def _build_belief(self, claim: SlotClaim) -> FactDraft:
+        """A claim about a slot as a draft. What a user says of themselves is about the speaker, where one is named."""
+        is_own = claim.subject == USER_SUBJECT
+        subject = self.speaker.subject if is_own else claim.subject
+        text = write_sentence(claim, subject)
+        tense = {"current": "current", "past": "past", "planned": "future"}[claim.tense]
+        tense = "past" if claim.operation == "over" and tense == "current" else tense
+        return FactDraft(
+            turn_id=self.turn.id,
+            claim=text,
+            quote=self.turn.content[claim.span[0] : claim.span[1]],
+            span=claim.span,
+            subject=(self.speaker.name or USER_SUBJECT) if is_own else claim.subject,
+            certainty="uncertain" if claim.is_unsure and claim.tense != "planned" else "explicit",
+            temporal_context=tense,
+            memory_type="preference" if claim.slot.partition(":")[0] in _PREFERENCE_SLOTS else "fact",
+            negated=claim.operation != "is",
+            valid_from=claim.since,
+            valid_to=claim.until,
+            entities=self._names_in(text),
+            tags=(f"slot:{claim.slot.partition(':')[0]}",),
+            slot=claim.slot,
+            value=claim.value,
+            operation=claim.operation,
+            mark=claim.mark,
+            needs_known=claim.needs_known,
+        )
 
     def _extract_kin_facts(self) -> Iterator[FactDraft]:
         for kin in self.kin:
@@ -320,7 +398,7 @@ class _TurnExtractor:
         """Of the speaker, where they have a name, to those whom they call theirs, and to where they live and work."""
         out = [(kin.relation, kin.name, self.turn.content[kin.start : kin.end]) for kin in self.kin]
         for fact in facts:
-            kind = _RELATION_BY_TAG.get(fact.tags[0])
+            kind = _RELATION_BY_TAG.get(fact.tags[-1])
             where = re.match(rf".*?\b(?:in|to|at) (?:the )?({NAME_PATTERN})", fact.claim)
             if kind and where and fact.temporal_context == "current" and where[1] in fact.entities:
                 out.append((kind, where[1], fact.quote))

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from agentmem.beliefs.belief import Belief, Claim, Ground, Mark, Operation, Tense
-from agentmem.beliefs.slots import USER_SUBJECT, NamedSlot, find_slot
-from agentmem.beliefs.table import Decision, settle
+from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT, NamedSlot, find_slot
+from agentmem.beliefs.table import Settlement, settle
 from agentmem.beliefs.values import is_same_value
 from agentmem.core.lifecycle import is_inferred
 from agentmem.core.record import Status
-from agentmem.core.records import Fact, Review, build_record, slot_prefix
+from agentmem.core.records import SLOT_KEY_PREFIX, Fact, Review, build_record, slot_prefix
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext
 from agentmem.stores.values import Where
@@ -39,7 +39,7 @@ class ClaimWords:
 class SettledClaim:
     """What a claim changes: facts to write, the one that answers the claim first, and the review that it raises."""
 
-    decision: Decision
+    decision: Settlement
     facts: tuple[Fact, ...]
     review: Review | None = None
     unchanged: Fact | None = None
@@ -99,12 +99,23 @@ async def resolve_subject(context: MemoryContext, draft: Fact, pending: Collecti
     subject = draft.subject.strip() or USER_SUBJECT
     if subject.casefold() == USER_SUBJECT:
         return USER_SUBJECT
+    if subject == THING_SUBJECT:
+        return await _find_owner(context, draft, pending)
     for slot in OWN_NAME_SLOTS:
         for fact in await read_slot_facts(context, draft.channel, USER_SUBJECT, slot, pending):
             own = fact.value.split()
             if not fact.is_denied and (is_same_value(fact.value, subject) or (own and is_same_value(own[0], subject))):
                 return USER_SUBJECT
     return subject
+
+
+async def _find_owner(context: MemoryContext, draft: Fact, pending: Collection[Fact]) -> str:
+    """The only known subject of a slot of things: "the staging server" is Heron's where nothing else has one."""
+    where = Where(kinds=("Fact",), channels=(draft.channel,), dedup_prefix=SLOT_KEY_PREFIX)
+    stored = await context.engine.log.find(context.scope, where, limit=MAX_BELIEFS_PER_SLOT)
+    known = [record for record in (*stored, *pending) if isinstance(record, Fact) and record.slot == draft.slot]
+    owners = {fact.subject for fact in known if fact.channel == draft.channel and fact.subject != USER_SUBJECT}
+    return owners.pop() if len(owners) == 1 else THING_SUBJECT
 
 
 def order_by_word(fact: Fact) -> tuple[datetime, int, str]:
@@ -161,7 +172,7 @@ def _to_claim(draft: Fact, slot: NamedSlot, words: ClaimWords, said_at: datetime
 
 
 def _apply_decision(
-    decision: Decision, stored: Mapping[str, Fact], draft: Fact, new_id: Any, now: datetime
+    decision: Settlement, stored: Mapping[str, Fact], draft: Fact, new_id: Any, now: datetime
 ) -> list[Fact]:
     """The facts as they stand by a decision, the new one or the one said again first."""
     added = [each for each in decision.writes if not each.key]
@@ -230,14 +241,14 @@ def _find_answer(known: Sequence[Fact], draft: Fact) -> Fact | None:
     return next(iter(same), known[-1] if known else None)
 
 
-async def _ask(context: MemoryContext, draft: Fact, decision: Decision, against: Fact | None) -> Review | None:
+async def _ask(context: MemoryContext, draft: Fact, decision: Settlement, against: Fact | None) -> Review | None:
     """The review of a claim; None where the same question is open already."""
     review = _build_review(context, draft, decision, against)
     where = Where(kinds=("Review",), channels=(review.channel,), dedup_keys=(review.dedup_key(),))
     return None if await context.engine.log.count(context.scope, where) else review
 
 
-def _build_review(context: MemoryContext, draft: Fact, decision: Decision, against: Fact | None) -> Review:
+def _build_review(context: MemoryContext, draft: Fact, decision: Settlement, against: Fact | None) -> Review:
     """The question that a person must decide: which of two claims holds, or whom a claim is about."""
     fields = draft.model_dump(mode="json", exclude=set(Fact.NON_PAYLOAD_FIELDS) | {"claim_hash", "status", "reason"})
     proposed = {name: value for name, value in fields.items() if value not in (None, "", [], ()) and value is not False}

@@ -16,7 +16,7 @@ from typing import Any
 
 from agentmem.beliefs.belief import Belief, BeliefSet, Claim, Ground
 from agentmem.beliefs.slots import find_slot
-from agentmem.beliefs.table import Decision, settle
+from agentmem.beliefs.table import Settlement, settle
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 WEEK = timedelta(days=7)
@@ -63,7 +63,7 @@ class Beliefs:
 
     found: dict[str, Belief] = field(default_factory=dict)
 
-    def settle(self, claim: Claim) -> Decision:
+    def settle(self, claim: Claim) -> Settlement:
         """Settle a claim and keep what it writes."""
         known = [each for each in self.found.values() if (each.subject, each.slot) == (claim.subject, claim.slot.name)]
         contrary = [
@@ -91,7 +91,7 @@ class Beliefs:
         return [each.value for each in known.state(subject, slot, moment).current]
 
 
-def play(said: str | Iterable[str]) -> tuple[Beliefs, Decision, Claim]:
+def play(said: str | Iterable[str]) -> tuple[Beliefs, Settlement, Claim]:
     """Settle claims a week apart; the beliefs, the last decision and the last claim."""
     beliefs, now = Beliefs(), START
     texts = said.split(";") if isinstance(said, str) else said

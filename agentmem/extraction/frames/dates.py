@@ -1,0 +1,146 @@
+"""Dates as people say them in a clause: found, taken out, and resolved by the moment of speaking."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+_MONTHS = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
+_MONTH = "|".join([*_MONTHS, *(name[:3] for name in _MONTHS), "sept"])
+_WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+_DAY = r"(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?"
+DATE = (
+    rf"(?:{_DAY}(?: of)? (?:{_MONTH})\b(?:,? \d{{4}})?|(?:{_MONTH}) {_DAY}\b(?:,? \d{{4}})?|\d{{4}}-\d\d-\d\d"
+    rf"|\d{{1,2}}[./]\d{{1,2}}[./]\d{{2,4}})"
+)
+_COUNT = {
+    word: number
+    for number, word in enumerate(["a", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"])
+}
+_COUNT["a"] = _COUNT["an"] = 1
+_EXPRESSION = re.compile(
+    rf"(?:,? )?\b(?:(?P<until>until|till|by|up to) |(?P<since>since|from|as of|starting(?: on)?) "
+    rf"|(?:back )?(?:on|in|at) )?"
+    rf"(?:the )?(?:(?P<date>{DATE})|(?P<month>(?:{_MONTH})(?: \d{{4}})?)(?! \d)(?=\W|\Z)|(?P<year>(?:19|20)\d\d)\b"
+    rf"|(?P<rel>last|this|next) (?P<unit>week|weekend|month|year|{'|'.join(_WEEKDAYS)}|{_MONTH}"
+    rf"|spring|summer|autumn|winter)\b"
+    rf"|(?P<word>yesterday|today|tonight|tomorrow|this morning|this afternoon|last night)\b"
+    rf"|(?P<count>\d{{1,3}}|{'|'.join(_COUNT)}) (?P<ago>day|week|month|year)s? (?:ago|back)\b"
+    rf"|(?P<weekday>{'|'.join(_WEEKDAYS)})\b(?!s))",
+)
+# "may" and "march" are verbs, too: a bare month needs a word before it that goes with dates.
+_NEEDS_PREPOSITION = re.compile(r"(?:since|from|until|till|by|in|of|on|as of)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class SaidDate:
+    """A date of a clause: its moment, whether it lies ahead, and whether it tells a beginning or an end."""
+
+    moment: datetime
+    is_future: bool
+    is_until: bool
+    days_ago: int
+    span: tuple[int, int]
+
+
+def find_dates(plain: str, now: datetime) -> list[SaidDate]:
+    """The dates of a text in plain form, in order. What no rule resolves is left in the text."""
+    out = []
+    for found in _EXPRESSION.finditer(plain):
+        if found["month"] and not _NEEDS_PREPOSITION.search(found[0][: found.start("month") - found.start()]):
+            continue
+        moment = _resolve(found, now)
+        if moment is not None:
+            out.append(
+                SaidDate(
+                    moment,
+                    moment.date() > now.date(),
+                    found["until"] is not None,
+                    (now.date() - moment.date()).days,
+                    found.span(),
+                )
+            )
+    return out
+
+
+def parse_date(text: str, now: datetime, *, is_past: bool = False) -> datetime | None:
+    """The day that a date names; one without a year is the next one, or with `is_past` the last one."""
+    day = re.search(r"\d{1,2}(?=st|nd|rd|th|\b)", text)
+    month, year = re.search(_MONTH, text), re.search(r"\d{4}", text)
+    try:
+        if iso := re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", text):
+            return datetime(int(iso[1]), int(iso[2]), int(iso[3]), tzinfo=UTC)
+        if day is None or month is None:
+            return None
+        moment = datetime(int(year[0]) if year else now.year, _month(month[0]), int(day[0]), tzinfo=UTC)
+    except ValueError:
+        return None
+    return moment if year else _nearest(moment, now, is_past=is_past)
+
+
+def _resolve(found: re.Match[str], now: datetime) -> datetime | None:
+    today = datetime(now.year, now.month, now.day, tzinfo=UTC)
+    try:
+        if found["date"]:
+            return parse_date(found["date"], now, is_past=found["since"] is not None and " 2" in found["date"])
+        if found["month"]:
+            name, _, year = found["month"].partition(" ")
+            moment = datetime(int(year) if year else now.year, _month(name), 1, tzinfo=UTC)
+            return moment if year else _nearest(moment, now, is_past=False, by_month=True)
+        if found["year"]:
+            return datetime(int(found["year"]), 1, 1, tzinfo=UTC)
+        if found["word"]:
+            days = {"yesterday": -1, "last night": -1, "tomorrow": 1}.get(found["word"], 0)
+            return today + timedelta(days=days)
+        if found["ago"]:
+            count = int(found["count"]) if found["count"].isdigit() else _COUNT[found["count"]]
+            return today - timedelta(days=count * {"day": 1, "week": 7, "month": 30, "year": 365}[found["ago"]])
+        if found["weekday"]:
+            return None  # the last or the next one: not clear
+        return _resolve_relative(found["rel"], found["unit"], today)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _resolve_relative(which: str, unit: str, today: datetime) -> datetime | None:
+    step = {"last": -1, "this": 0, "next": 1}[which]
+    monday = today - timedelta(days=today.weekday())
+    if unit == "week":
+        return monday + timedelta(days=7 * step) if step else today
+    if unit == "weekend":
+        return monday + timedelta(days=5 + 7 * step)
+    if unit == "month":
+        year, month = divmod(today.year * 12 + today.month - 1 + step, 12)
+        return today.replace(year=year, month=month + 1, day=1) if step else today
+    if unit == "year":
+        return today.replace(year=today.year + step, month=1, day=1) if step else today
+    if unit in _WEEKDAYS:
+        days = _WEEKDAYS.index(unit) - today.weekday()
+        return today + timedelta(days=days - 7 if step < 0 and days >= 0 else days) if step < 0 else None
+    return None
+
+
+def _nearest(moment: datetime, now: datetime, *, is_past: bool, by_month: bool = False) -> datetime:
+    """A day without a year: up to three months back, else the next one; with `is_past` always the last one."""
+    if is_past:
+        return moment if moment <= now else moment.replace(year=moment.year - 1)
+    back = timedelta(days=92 if by_month else 60)
+    return moment.replace(year=moment.year + 1) if moment < now - back else moment
+
+
+def _month(name: str) -> int:
+    return next(number for number, full in enumerate(_MONTHS, start=1) if full.startswith(name[:3]))

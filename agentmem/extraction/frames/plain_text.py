@@ -1,0 +1,147 @@
+"""Text as frames read it: small letters, contractions written out, quoted material left out, with the way back.
+
+People type "im", "I'm" and "i am". Frames see one form; values are cut from the text as it was typed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_READ_CHARS = 20_000  # of a turn; what follows is not read
+MAX_SENTENCE_CHARS = 600
+
+_TOKEN = re.compile(r"[^\W_]+(?:['\u2019\u02bc`][^\W_]+)*['\u2019]?|\s+|.", re.DOTALL)
+_CONTRACTIONS = {
+    "i'm": "i am",
+    "im": "i am",
+    "i've": "i have",
+    "ive": "i have",
+    "i'll": "i will",
+    "can't": "can not",
+    "cant": "can not",
+    "cannot": "can not",
+    "won't": "will not",
+    "wont": "will not",
+    "ain't": "is not",
+    "aint": "is not",
+    "he's": "he is",
+    "hes": "he is",
+    "she's": "she is",
+    "shes": "she is",
+    "it's": "it is",
+    "that's": "that is",
+    "thats": "that is",
+    "they're": "they are",
+    "theyre": "they are",
+    "we're": "we are",
+    "you're": "you are",
+    "youre": "you are",
+    "gonna": "going to",
+    "wanna": "want to",
+    "gotta": "have to",
+    "let's": "let us",
+}
+_BARE_NEGATIONS = frozenset(
+    [
+        "dont",
+        "doesnt",
+        "didnt",
+        "isnt",
+        "arent",
+        "wasnt",
+        "werent",
+        "havent",
+        "hasnt",
+        "hadnt",
+        "couldnt",
+        "wouldnt",
+        "shouldnt",
+    ]
+)
+_SUFFIXES = {"n't": " not", "'re": " are", "'ve": " have", "'ll": " will", "'d": " would"}
+
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_QUOTED = re.compile('"[^"]*"|\u201c[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]|\u00ab[^\u00bb]*\u00bb')
+_PASTED_LINE = re.compile(
+    r"^(?:[ \t]*>.*|\s*\d{4}-\d\d-\d\d[T ]\d\d:.*|\s*(?:at |File \"|Traceback|#include|import |from \S+ import ).*)$",
+    re.MULTILINE,
+)
+_HANDED_OVER = re.compile(
+    r"\b(?:translate|proofread|rewrite|paraphrase|summari[sz]e|tighten|shorten|write|draft|compose|say|repeat|format|review|fix|correct|edit|explain)\b"
+    r"[^.!?\n]{0,80}:.*\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+_SENTENCE_END = re.compile(
+    r"(?<!\bmr)(?<!\bdr)(?<!\bst)(?<!\bmrs)(?<!\bno)(?<![^\w][a-z])[.!?\u2026]+(?=[\s)\"'\u00bf\u00a1]|\Z)|\n+|[\U0001f300-\U0001faff]+",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSentence:
+    """A sentence in plain form. `offsets` has for each character of `plain` its span in the turn."""
+
+    plain: str
+    offsets: tuple[tuple[int, int], ...]
+    source: str
+    is_question: bool
+
+    def get_typed(self, start: int, end: int) -> str:
+        """The stretch of the turn behind a stretch of the plain form, as it was typed."""
+        begin, stop = self.span(start, end)
+        return self.source[begin:stop]
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Where a stretch of the plain form stands in the turn."""
+        return (self.offsets[start][0], self.offsets[end - 1][1]) if end > start else (0, 0)
+
+    def is_capitalized(self, start: int) -> bool:
+        """Whether the word there was typed with a capital."""
+        return self.source[self.offsets[start][0]].isupper()
+
+
+def split_plain_sentences(text: str) -> list[PlainSentence]:
+    """The sentences of a turn that its author says, without quotes, code, pastes and texts handed over for work."""
+    text = text[:MAX_READ_CHARS]
+    masked = _HANDED_OVER.sub(_blank, _PASTED_LINE.sub(_blank, _QUOTED.sub(_blank, _CODE.sub(_blank, text))))
+    out, start = [], 0
+    ends = [(found.start(), found.end(), "?" in found[0]) for found in _SENTENCE_END.finditer(masked)]
+    for end, after, is_question in [*ends, (len(masked), len(masked), False)]:
+        if masked[start:end].strip() and end - start <= MAX_SENTENCE_CHARS:
+            begin = end - len(masked[start:end].lstrip())
+            out.append(_make_sentence(masked, text, begin, end, is_question))
+        start = after
+    return out
+
+
+def _blank(found: re.Match[str]) -> str:
+    """White space of the same length, so that offsets stay; a mark tells that something stood there."""
+    return "\u2026".ljust(len(found[0]))[: len(found[0])]
+
+
+def _make_sentence(masked: str, source: str, start: int, end: int, is_question: bool) -> PlainSentence:
+    parts: list[str] = []
+    offsets: list[tuple[int, int]] = []
+    for token in _TOKEN.finditer(masked, start, end):
+        word = token[0].lower().replace("\u2019", "'").replace("\u02bc", "'").replace("`", "'")
+        if word.isspace():
+            word = " "
+        expanded = _expand(word)
+        same = len(expanded) == len(token[0])
+        for number, character in enumerate(expanded):
+            parts.append(character)
+            at = token.start() + number
+            offsets.append((at, at + 1) if same else (token.start(), token.end()))
+    return PlainSentence("".join(parts), tuple(offsets), source, is_question)
+
+
+def _expand(word: str) -> str:
+    if found := _CONTRACTIONS.get(word):
+        return found
+    if word in _BARE_NEGATIONS:
+        return f"{word[:-2]} not"
+    for suffix, expanded in _SUFFIXES.items():
+        if word.endswith(suffix) and len(word) > len(suffix):
+            return word[: -len(suffix)] + expanded
+    return word

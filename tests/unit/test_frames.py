@@ -1,0 +1,193 @@
+"""What frames read from single turns: English as people type it, four more languages, and what they leave alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentmem.extraction.frames.frame_set import LANGUAGES, load_frames
+from agentmem.extraction.frames.plain_text import split_plain_sentences
+from agentmem.extraction.frames.reader import FrameReader
+
+NOW = datetime(2026, 3, 21, 10, tzinfo=UTC)
+
+
+def read(text: str, asked: str = "", people: tuple[str, ...] = ()) -> list[str]:
+    """The claims of a turn as `subject.slot=value` with their marks."""
+    found = []
+    for claim in FrameReader(people).read(text, NOW, asked):
+        words = [claim.tense] * (claim.tense != "current") + [claim.operation] * (claim.operation != "is")
+        words += [claim.mark] * bool(claim.mark) + ["unsure"] * claim.is_unsure + ["known"] * claim.needs_known
+        found.append(" ".join([f"{claim.subject}.{claim.slot}={claim.value}", *words]))
+    return sorted(found)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("I'm Ola Berg, call me Ola.", ["user.call_me=Ola", "user.name=Ola Berg"]),
+        ("I live in Leeds.", ["user.home=Leeds"]),
+        ("i live in leeds", ["user.home=leeds"]),
+        ("im living in leeds atm", ["user.home=leeds atm"]),
+        ("We've lived in Ghent since 2015.", ["user.home=Ghent"]),
+        ("I used to live in Rome.", ["user.home=Rome over"]),
+        ("I lived in Rome as a child.", ["user.home=Rome past"]),
+        ("I don't live in Rome any more.", ["user.home=Rome over"]),
+        ("I no longer live in Rome, I moved to Milan.", ["user.home=Milan change", "user.home=Rome over"]),
+        ("we moved to hull last week", ["user.home=hull change"]),
+        ("We're moving to Bergen in May.", ["user.home=Bergen planned"]),
+        ("I might move to Spain.", ["user.home=Spain planned unsure"]),
+        ("We're not moving to Bergen.", ["user.home=Bergen planned over"]),
+        ("I work for Ikea as a carpenter.", ["user.employer=Ikea", "user.role=carpenter"]),
+        ("I've started at Lidl.", ["user.employer=Lidl change"]),
+        ("I got sacked in January", ["user.employer= over"]),
+        ("I'm a plumber by trade", ["user.role=plumber"]),
+        ("I'm 52 now", ["user.age=52 change"]),
+        ("I'm allergic to eggs and milk.", ["user.allergies=eggs", "user.allergies=milk"]),
+        ("I'm not allergic to eggs.", ["user.allergies=eggs deny"]),
+        ("I'm vegan.", ["user.diet=vegan"]),
+        ("I'm not a vegetarian any more", ["user.diet=vegetarian over"]),
+        ("I have asthma", ["user.conditions=asthma"]),
+        ("I quit smoking in 2019", ["user.smoking=smokes over"]),
+        ("packed in smokin years ago", ["user.smoking=smokes over"]),
+        ("I hate cucumber.", ["user.dislikes=cucumber"]),
+        ("I don't like cucumber", ["user.dislikes=cucumber"]),
+        ("My favorite film is Alien.", ["user.favourite:film=Alien"]),
+        ("my number is 07700 900123", ["user.phone=07700 900123"]),
+        ("My brother Sam lives in Cork.", ["Sam.home=Cork", "user.siblings=Sam"]),
+        ("My new boss is called Ines.", ["user.boss=Ines change"]),
+        ("Ines is my boss now.", ["user.boss=Ines change"]),
+        ("We have a dog called Rex.", ["user.pets=Rex (dog)"]),
+        ("My son Leo isn't 7, he's 8.", ["Leo.age=8 correct", "user.children=Leo"]),
+        ("We sold the Fiesta.", ["user.car=Fiesta over"]),
+        ("The wedding is on 4 July.", ["-.date:wedding=4 July planned"]),
+        ("I always take the aisle seat", ["user.seat=aisle"]),
+        ("Please answer in French from now on.", ["user.answer_language=French"]),
+        ("no emojis please", ["user.emoji=none"]),
+        ("We upgraded billing from Django 4 to Django 5.", ["billing.version:Django=5 change"]),
+        ("the api url is api.example.org, not api.example.com", ["-.the:api url=api.example.org correct"]),
+    ],
+)
+def test_english(text: str, expected: list[str]) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("Ich heiße Jana Roth.", ["user.name=Jana Roth"]),
+        ("Ich wohne in Kassel.", ["user.home=Kassel"]),
+        ("Wir wohnen jetzt in Jena.", ["user.home=Jena change"]),
+        ("Ich bin 44 Jahre alt.", ["user.age=44"]),
+        ("Ich arbeite bei Bosch.", ["user.employer=Bosch"]),
+        ("Ich arbeite nicht mehr bei Bosch.", ["user.employer=Bosch over"]),
+        ("Ich arbeite als Tischler.", ["user.role=Tischler"]),
+        ("Ich bin gegen Erdnüsse allergisch.", ["user.allergies=Erdnüsse"]),
+        ("Ich bin jetzt Vegetarier.", ["user.diet=Vegetarier change"]),
+        ("Meine Nummer ist 0171 5551234.", ["user.phone=0171 5551234"]),
+        ("Meine Schwester heißt Lotte.", ["user.siblings=Lotte"]),
+        ("Antworte bitte auf Englisch.", ["user.answer_language=English"]),
+        ("Me llamo Inés Vega.", ["user.name=Inés Vega"]),
+        ("Vivo en Bilbao.", ["user.home=Bilbao"]),
+        ("Ya no vivo en Bilbao.", ["user.home=Bilbao over"]),
+        ("Nos mudamos a Vigo.", ["user.home=Vigo change"]),
+        ("Tengo 29 años.", ["user.age=29"]),
+        ("Trabajo en Inditex.", ["user.employer=Inditex"]),
+        ("Trabajo como enfermera.", ["user.role=enfermera"]),
+        ("Soy alérgico al marisco.", ["user.allergies=marisco"]),
+        ("Soy vegana.", ["user.diet=vegana"]),
+        ("Mi número es 600 123 456.", ["user.phone=600 123 456"]),
+        ("Mi hermano se llama Pablo.", ["user.siblings=Pablo"]),
+        ("Responde siempre en español.", ["user.answer_language=Spanish"]),
+        ("J'habite à Lille.", ["user.home=Lille"]),
+        ("Je ne fume plus.", ["user.smoking=smokes over"]),
+        ("Je suis allergique aux noix.", ["user.allergies=noix"]),
+        ("Moro em Recife.", ["user.home=Recife"]),
+        ("Sou vegetariana.", ["user.diet=vegetariana"]),
+    ],
+)
+def test_other_languages(text: str, expected: list[str]) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    "asked, text, expected",
+    [
+        ("Are you vegan?", "Yes, I am.", ["user.diet=vegan"]),
+        ("Are you still vegan?", "nope", ["user.diet=vegan deny"]),
+        ("Where do you live?", "leeds", ["user.home=leeds"]),
+        ("Thanks! And where do you work?", "at Lidl", ["user.employer=Lidl"]),
+        ("Any allergies?", "peanuts", ["user.allergies=peanuts"]),
+        ("Any allergies?", "no", []),
+        ("How old are you?", "61", ["user.age=61"]),
+        ("Do you smoke?", "aye", ["user.smoking=smokes"]),
+        ("Do you want a list?", "yes", []),
+        ("Shall I book it?", "Leeds", []),
+        ("You live in Leeds.", "yes", []),
+    ],
+)
+def test_a_short_answer_is_read_with_its_question(asked: str, text: str, expected: list[str]) -> None:
+    assert read(text, asked) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Do I live in Rome?",
+        "If I lived in Rome I'd be happy.",
+        "I would move to Rome.",
+        "I wish I lived in Rome.",
+        'My aunt wrote: "I live in Rome."',
+        'Translate this: "I am 52 and allergic to cats."',
+        "Write an email: I live in Rome and I work at Lidl.",
+        "```\nI live in Rome\n```",
+        "> I live in Rome",
+        "2026-03-01T10:00:00 INFO I live in Rome",
+        "I live in Rome. Just kidding!",
+        "Pretend I live in Rome.",
+        "A question for a friend: I live in Rome, what now?",
+        "Ben says I live in Rome.",
+        "I moved to the fridge lol",
+        "I live in fear.",
+        "I love it when the build breaks.",
+        "I love films that make me cry.",
+        "Her mother lives in Rome.",
+        "My neighbor lives in Rome.",
+        "She lives in Rome.",
+        "The PIN is 1234, but don't remember that.",
+        "Remind me never to move to Rome.",
+        "I move a lot.",
+    ],
+)
+def test_nothing_is_better_than_a_guess(text: str) -> None:
+    assert read(text) == []
+
+
+def test_a_pronoun_means_the_only_person_named() -> None:
+    reader = FrameReader(("Nora", "Ida"))
+    reader.read("Nora called.", NOW)
+    assert [(each.subject, each.value) for each in reader.read("She lives in Graz.", NOW)] == [("Nora", "Graz")]
+    reader.read("Nora and Ida called.", NOW)
+    assert reader.read("She lives in Bonn.", NOW) == []
+
+
+def test_a_span_is_the_stretch_of_the_turn() -> None:
+    text = "Well, hello! I\u2019m living in  Porto these days."
+    (claim,) = FrameReader().read(text, NOW)
+    assert text[slice(*claim.span)].startswith("I\u2019m living") or "living in  Porto" in text[slice(*claim.span)]
+    assert claim.value == "Porto"
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_without_an_error(text: str) -> None:
+    for claim in FrameReader(("Nora",)).read(text, NOW, "Where do you live?"):
+        assert 0 <= claim.span[0] <= claim.span[1] <= len(text)
+    for sentence in split_plain_sentences(text):
+        assert len(sentence.plain) == len(sentence.offsets)
+
+
+def test_every_language_compiles() -> None:
+    assert all(load_frames(language).phrases for language in LANGUAGES)
