@@ -160,10 +160,28 @@ def test_a_short_answer_is_read_with_its_question(asked: str, text: str, expecte
         "The PIN is 1234, but don't remember that.",
         "Remind me never to move to Rome.",
         "I move a lot.",
+        "Sounds like fun! Their love gives me strength.",
+        "Some sports, like golf, are fun.",
+        "I stay in shape by running.",
+        "I love going on trips with friends.",
+        "We loved exploring the park, it was great.",
+        "I joined the classes to find people.",
+        "I'll enjoy writing them.",
+        "I have worked with Python.",
+        "Here's my horse painting.",
     ],
 )
 def test_nothing_is_better_than_a_guess(text: str) -> None:
     assert read(text) == []
+
+
+def test_a_day_that_a_year_lacks_is_no_error() -> None:
+    leap = datetime(2028, 2, 29, 10, tzinfo=UTC)
+    assert read("The exam is on 29 February.") == ["-.date:exam=29 February planned"]
+    assert [each.since for each in FrameReader().read("The exam is on 29 February.", leap)] == [
+        datetime(2028, 2, 29, tzinfo=UTC)
+    ]
+    assert FrameReader().read("I live in Rome.", leap.replace(tzinfo=None))
 
 
 def test_a_pronoun_means_the_only_person_named() -> None:

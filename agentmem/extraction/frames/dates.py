@@ -136,10 +136,12 @@ def _resolve_relative(which: str, unit: str, today: datetime) -> datetime | None
 
 def _nearest(moment: datetime, now: datetime, *, is_past: bool, by_month: bool = False) -> datetime:
     """A day without a year: up to three months back, else the next one; with `is_past` always the last one."""
-    if is_past:
-        return moment if moment <= now else moment.replace(year=moment.year - 1)
     back = timedelta(days=92 if by_month else 60)
-    return moment.replace(year=moment.year + 1) if moment < now - back else moment
+    years = -1 if is_past and moment > now else 1 if not is_past and moment < now - back else 0
+    try:
+        return moment.replace(year=moment.year + years)
+    except ValueError:  # 29 February
+        return moment.replace(year=moment.year + years, day=28)
 
 
 def _month(name: str) -> int:

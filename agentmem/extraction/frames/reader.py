@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from agentmem.beliefs.belief import Mark, Operation, Tense
 from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT, find_slot
@@ -17,87 +17,34 @@ from agentmem.extraction.frames.answers import complete_answer
 from agentmem.extraction.frames.dates import SaidDate, find_dates, parse_date
 from agentmem.extraction.frames.frame_set import LANGUAGES, Frame, FrameSet, load_frames
 from agentmem.extraction.frames.plain_text import PlainSentence, split_plain_sentences
-from agentmem.extraction.frames.verb_group import VerbKind, VerbReading, read_verb_group
+from agentmem.extraction.frames.verb_group import IRREGULAR_PAST, VerbKind, VerbReading, read_verb_group
+from agentmem.extraction.frames.words import (
+    ADJECTIVES,
+    CHANGE,
+    CLAUSE_END,
+    CORRECTION,
+    EXPLICIT_CORRECTION,
+    FEMALE,
+    HELPERS,
+    INSTITUTION,
+    JOINT,
+    LEAD,
+    MALE,
+    NAMED_SLOTS,
+    NEGATED_BEFORE,
+    NEGATED_REST,
+    NOW,
+    PRONOUN,
+    PRONOUN_INSIDE,
+    REPORTED,
+    SELF,
+    SKIP_SENTENCE,
+    SKIP_TURN,
+    TASTE_SLOTS,
+    THIRD_PERSON,
+)
 
 MAX_MOVE_AGE_DAYS = 60  # a change longer ago does not tell what holds today
-
-_SKIP_TURN = re.compile(
-    r"\b(?:kidding|joking|just a joke|april fools?|pulling your leg|not remember (?:this|that)|off the record"
-    r"|for a friend|a friend (?:sent|asked|wants)|pretend|role ?play|imagine|once upon a time"
-    r"|let us say|let us pretend)\b"
-    r"|april, april|(?:^|\s)/s\b"
-)
-_SKIP_SENTENCE = re.compile(
-    r"\b(?:if|unless|would|wish|suppose|supposing|hypothetically|in theory|as if|dream(?:t|ed)?|yeah,? right|oh great"
-    r"|remind me|queen of|king of|not sure|i guess|no idea|lol|lmao|rofl|haha\w*)\b"
-)
-_REPORTED = re.compile(
-    r"\b(?:said|says|saying|told|tells|asked|wrote|writes|thinks?|thought|believes?|heard|claims?|claimed|according|reckons?)\b"
-)
-_CORRECTION = re.compile(
-    r"\b(?:actually|i meant|i mean|correction|wrong|mixed up|mix up|misread|misspoke|by mistake|typo|sorry|never was"
-    r"|mistaken)\b|, not \w|\b(?:is|am|are) not [^,.;]+, (?:he|she|it|i|they|we)\b|\bis my [a-z]+ now\b"
-)
-_EXPLICIT_CORRECTION = re.compile(r"\b(?:i meant|correction|wrong|mixed up|mix up|misread|by mistake|mistaken)\b")
-_CHANGE = re.compile(r"\b(?:now|again|these days|nowadays|from now on|any ?more|no longer|new|switched|since|today)\b")
-_LEAD = re.compile(
-    r"(?:(?:and|but|so|oh|ooh|well|yeah|yea|yes|yep|no|nope|aye|actually|sorry|also|now|currently|btw|by the way|hi"
-    r"|hello|hey|ok|okay|right|anyway|honestly|good news|big news|fun fact|small correction|correction|then|plus|just"
-    r"|because|since|as|exactly|true|finally|today|please|thanks|cheers|ah|haha|lol|though|nah|update|fyi|confidential)"
-    r"\b[,!:.\s\u2026]*)*"
-)
-_JOINT = re.compile(
-    r"(?:,\s+(?:and |but |so |then |because |while |though )?"
-    r"|\s+(?:and|but|so|then|because|while|though|cos|cuz)\s+|[;:]\s+|\s+[-\u2013\u2014]+\s+|\)\s*)"
-)
-_ADJECTIVES = (
-    r"(?:(?:new|old|older|younger|little|big|eldest|youngest|oldest|baby|late|ex|lovely|dear|good|best|twin|current"
-    r"|former) )*"
-)
-_RELATIVE = re.compile(r",?\s+(?:that|which|who|when|where|whenever)\b")
-_NEGATED_BEFORE = re.compile(r"\b(?:no|nicht|ne|n\u00e3o|nunca|nie|jamais|never|not)\s+\Z")
-_HELPERS = frozenset({"now", "never"})  # groups that fill no slot
-_NOW = re.compile(
-    r"\b(?:jetzt|nun|inzwischen|mittlerweile|ahora|actualmente|maintenant|d\u00e9sormais|agora|atualmente)\b"
-)
-_PRONOUN = re.compile(r"(?P<pronoun>she|he|they)\b")
-_SELF = re.compile(r"(?P<self>i|we|me and my \w+|my \w+ and i)\b")
-_NEGATED_REST = re.compile(r",? (?:and |but )?not (?:the |an? )?(?P<other>[\w.'-]+(?: [\w.'-]+)?)(?=\s*(?:[,.;!?]|$))")
-_FEMALE = frozenset(
-    [
-        "wife",
-        "girlfriend",
-        "missus",
-        "sister",
-        "daughter",
-        "mum",
-        "mom",
-        "mother",
-        "mam",
-        "ma",
-        "stepmother",
-        "mother-in-law",
-        "lass",
-        "stepdaughter",
-        "sis",
-    ]
-)
-_MALE = frozenset(
-    [
-        "husband",
-        "boyfriend",
-        "brother",
-        "son",
-        "dad",
-        "father",
-        "pa",
-        "stepfather",
-        "father-in-law",
-        "lad",
-        "stepson",
-        "bro",
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +89,7 @@ class FrameReader:
 
     def read(self, text: str, now: datetime, asked: str = "") -> list[SlotClaim]:
         """The claims of a user's turn. `asked` is what the assistant said just before, for short answers."""
+        now = now.astimezone(UTC) if now.tzinfo else now.replace(tzinfo=UTC)
         self.talk.named_before, self.talk.named = self.talk.named, ()
         answered = complete_answer(text, asked)
         if answered and answered != text:  # the question and the answer are one statement; the turn is what was said
@@ -152,12 +100,12 @@ class FrameReader:
     def _read_text(self, text: str, now: datetime) -> list[SlotClaim]:
         sentences = split_plain_sentences(text)
         whole = " ".join(sentence.plain for sentence in sentences)
-        if _SKIP_TURN.search(whole):
+        if SKIP_TURN.search(whole):
             return []
         out: list[SlotClaim] = []
         for sentence in sentences:
             self._note_people(sentence)
-            if not sentence.is_question and not _SKIP_SENTENCE.search(sentence.plain):
+            if not sentence.is_question and not SKIP_SENTENCE.search(sentence.plain):
                 out += self._read_sentence(sentence, now)
         return list(dict.fromkeys(out))
 
@@ -166,8 +114,8 @@ class FrameReader:
     def _read_sentence(self, sentence: PlainSentence, now: datetime) -> Iterator[SlotClaim]:
         dates = find_dates(sentence.plain, now)
         undated = _cut(sentence, [date.span for date in dates])
-        corrects = _CORRECTION.search(sentence.plain) is not None
-        is_explicit = _EXPLICIT_CORRECTION.search(sentence.plain) is not None
+        corrects = CORRECTION.search(sentence.plain) is not None
+        is_explicit = EXPLICIT_CORRECTION.search(sentence.plain) is not None
         found = [*self._read_phrases(sentence, now), *self._read_people(sentence), *self._read_clauses(undated, dates)]
         denied = {claim.slot for claim in found if claim.operation == "deny"}
         for claim in _drop_corrected(found):
@@ -178,12 +126,12 @@ class FrameReader:
 
     def _read_clauses(self, sentence: PlainSentence, dates: list[SaidDate]) -> Iterator[SlotClaim]:
         """Subject and verb at the beginning of each clause; a clause without a subject has that of the one before."""
-        starts = [0, *(joint.end() for joint in _JOINT.finditer(sentence.plain))]
+        starts = [0, *(joint.end() for joint in JOINT.finditer(sentence.plain))]
         subject = USER_SUBJECT
         for number, start in enumerate(starts):
-            if start < 0 or _REPORTED.search(sentence.plain, 0, start):
+            if start < 0 or REPORTED.search(sentence.plain, 0, start):
                 continue
-            lead = _LEAD.match(sentence.plain, start)
+            lead = LEAD.match(sentence.plain, start)
             at = lead.end() if lead else start
             end = starts[number + 1] if number + 1 < len(starts) else len(sentence.plain)
             found, after = self._find_subject(sentence, at)
@@ -192,14 +140,26 @@ class FrameReader:
                 continue
             subject = subject if found is None else found
             if subject:
-                yield from self._read_verbs(sentence, subject, after, end, dates)
+                claims = list(self._read_verbs(sentence, subject, after, end, dates, is_named=found is not None))
+                if claims and subject != USER_SUBJECT:
+                    self._note(subject)
+                yield from claims
 
     def _read_verbs(
-        self, sentence: PlainSentence, subject: str, at: int, end: int, dates: list[SaidDate]
+        self,
+        sentence: PlainSentence,
+        subject: str,
+        at: int,
+        end: int,
+        dates: list[SaidDate],
+        *,
+        is_named: bool,
     ) -> Iterator[SlotClaim]:
+        """The claims of the first frame that fits. `is_named` tells that the clause has a subject of its own."""
+        is_known = subject == USER_SUBJECT or subject.lower() in self.talk.people
         for frame in self.frames.verbs:
             found = frame.pattern.match(sentence.plain, at)
-            if found is None:
+            if found is None or not self._is_sure(frame, found, sentence, is_named=is_named, is_known=is_known):
                 continue
             date = next(iter(dates), None)
             clause = sentence.plain[at : max(end, found.end())]
@@ -210,6 +170,33 @@ class FrameReader:
                 yield from claims
                 if any(claim.value for claim in claims) or frame.kind == "end":
                     return
+
+    def _is_sure(
+        self, frame: Frame, found: re.Match[str], sentence: PlainSentence, *, is_named: bool, is_known: bool
+    ) -> bool:
+        """Whether a frame may be taken from these words.
+
+        "Sounds like fun" and "sports, like golf" have no subject that likes. An unknown name needs a verb in the third
+        person. Names of towns and employers have a capital, unless the whole turn is typed without.
+        """
+        slots = {fill.slot for fill in frame.fills}
+        if slots & TASTE_SLOTS and not (is_named and is_known):
+            return False
+        verb = f"{found['words']} {found['verb']}".strip()
+        if not (is_known or THIRD_PERSON.search(verb) or found["verb"] in IRREGULAR_PAST):
+            return False
+        groups = [fill.group for fill in frame.fills if fill.group and fill.slot in NAMED_SLOTS]
+        named = [found.start(group) for group in groups if found[group]]
+        # an "I" and a first letter may be the telephone's; who joined something in small letters joined a course
+        typed = sentence.source if "employer" in slots else sentence.source.replace("I", "")[1:]
+        has_capitals = any(map(str.isupper, typed))
+        return not has_capitals or all(self._is_proper(sentence, found, at) for at in named)
+
+    def _is_proper(self, sentence: PlainSentence, found: re.Match[str], at: int) -> bool:
+        """Whether a value is written like a name, or says itself what it is: "the city council"."""
+        words = sentence.plain[at : found.end()]
+        starts = [at + match.start() for match in re.finditer(r"[^\W\d_]+", words)]
+        return any(map(sentence.is_capitalized, starts)) or INSTITUTION.search(words) is not None
 
     def _fill(
         self,
@@ -231,8 +218,8 @@ class FrameReader:
             slot, operation = fill.slot, reading.operation
             if frame.negated_slot and operation == "deny":
                 slot, operation = frame.negated_slot, "is"
-            if slot in ("likes", "dislikes") and _RELATIVE.match(sentence.plain, found.end()):
-                continue  # "films that make me laugh" are not all films
+            if slot in TASTE_SLOTS and not _is_whole_taste(sentence.plain, found, value, reading):
+                continue
             since, until = _interval(reading, date)
             claim = SlotClaim(
                 subject=subject,
@@ -248,7 +235,7 @@ class FrameReader:
                 span=sentence.span(found.start(), found.end()),
             )
             yield from _split_values(claim)
-            other = _NEGATED_REST.match(sentence.plain, found.end(fill.group) if fill.group else found.end())
+            other = NEGATED_REST.match(sentence.plain, found.end(fill.group) if fill.group else found.end())
             if other and find_slot(fill.slot).kind == "set":
                 denied = sentence.get_typed(other.start("other"), other.end("other"))
                 yield replace(claim, value=denied, operation="deny", mark="correct")
@@ -258,12 +245,12 @@ class FrameReader:
     def _find_subject(self, sentence: PlainSentence, at: int) -> tuple[str | None, int]:
         """Who the clause is about, and where its verb begins; None where it names nobody."""
         plain = sentence.plain
-        if found := _SELF.match(plain, at):
+        if found := SELF.match(plain, at):
             return USER_SUBJECT, _skip_space(plain, found.end())
-        if found := _PRONOUN.match(plain, at):
+        if found := PRONOUN.match(plain, at):
             return self._resolve_pronoun(found["pronoun"]) or "", _skip_space(plain, found.end())
         kin = re.compile(
-            rf"(?:my|our|me) {_ADJECTIVES}(?:{self.frames.noun_pattern}),? (?P<name>{self.frames.name_pattern}),?\s"
+            rf"(?:my|our|me) {ADJECTIVES}(?:{self.frames.noun_pattern}),? (?P<name>{self.frames.name_pattern}),?\s"
         )
         if (found := kin.match(plain, at)) and self._is_name(sentence, found.start("name"), found["name"]):
             name, end = self._trim_name(sentence, found.start("name"), found["name"])
@@ -272,7 +259,6 @@ class FrameReader:
         named = re.compile(rf"(?:our )?(?P<name>{self.frames.name_pattern})\s")
         if (found := named.match(plain, at)) and self._is_name(sentence, found.start("name"), found["name"]):
             name, end = self._trim_name(sentence, found.start("name"), found["name"])
-            self._note(name)
             return name, _skip_space(plain, end)
         return None, at
 
@@ -338,12 +324,12 @@ class FrameReader:
         """ "my sister Nora", "my boss is called Ingrid", "Tomas is my boss now", "two kids, Elsa (6) and Nils (3)"."""
         plain, name = sentence.plain, self.frames.name_pattern
         mine = re.compile(
-            rf"\b(?:my|our|me) (?P<adj>{_ADJECTIVES})(?P<noun>{self.frames.noun_pattern})"
+            rf"\b(?:my|our|me) (?P<adj>{ADJECTIVES})(?P<noun>{self.frames.noun_pattern})"
             rf"(?P<link>,? (?:is )?(?:called |named )?| is )(?P<name>{name})"
         )
         for found in mine.finditer(plain):
             called = "called" in found["link"] or "named" in found["link"]
-            if re.search(r"\b(?:ex|late|former)\b", found["adj"]) or _REPORTED.search(plain, 0, found.start()):
+            if re.search(r"\b(?:ex|late|former)\b", found["adj"]) or REPORTED.search(plain, 0, found.start()):
                 continue
             if not (self._is_name(sentence, found.start("name"), found["name"]) or called):
                 continue
@@ -365,8 +351,8 @@ class FrameReader:
         self, noun: str, person: str, sentence: PlainSentence, span: tuple[int, int], *, is_new: bool
     ) -> SlotClaim:
         self._note(person)
-        if noun in _FEMALE | _MALE:
-            self.talk.gender[person] = "f" if noun in _FEMALE else "m"
+        if noun in FEMALE | MALE:
+            self.talk.gender[person] = "f" if noun in FEMALE else "m"
         slot = self.frames.nouns[noun]
         value = f"{person} ({noun})" if slot == "pets" else person
         return SlotClaim(
@@ -409,8 +395,8 @@ class FrameReader:
         for frames in (self.frames, *self.others):
             for frame in frames.phrases:
                 for found in frame.pattern.finditer(sentence.plain):
-                    negated = frame.kind != "over" and _NEGATED_BEFORE.search(sentence.plain, 0, found.start())
-                    if not negated and not _REPORTED.search(sentence.plain, 0, found.start()):
+                    negated = frame.kind != "over" and NEGATED_BEFORE.search(sentence.plain, 0, found.start())
+                    if not negated and not REPORTED.search(sentence.plain, 0, found.start()):
                         for claim in self._read_phrase(frame, found, sentence, now):
                             named = frames.language_names.get(claim.value.casefold(), claim.value)
                             yield replace(claim, value=named)
@@ -424,7 +410,7 @@ class FrameReader:
             if not fill.is_weak
         }
         typed = {
-            name: value for name, value in typed.items() if value or (frame.kind == "over" and name not in _HELPERS)
+            name: value for name, value in typed.items() if value or (frame.kind == "over" and name not in HELPERS)
         }
         span = sentence.span(*found.span())
         named = next((fill.group for fill in frame.fills if fill.group and not fill.is_weak), "")
@@ -448,7 +434,7 @@ class FrameReader:
     ) -> Iterator[SlotClaim]:
         """Values of the user's own slots. `kind` are the flags of the phrase."""
         is_over, is_planned = kind in ("over", "plan-over"), kind in ("plan", "plan-over")
-        is_change = kind == "change" or (kind == "now" and _NOW.search(words) is not None)
+        is_change = kind == "change" or (kind == "now" and NOW.search(words) is not None)
         for slot, value in typed.items():
             yield SlotClaim(
                 subject=USER_SUBJECT,
@@ -513,6 +499,12 @@ def _drop_corrected(claims: list[SlotClaim]) -> list[SlotClaim]:
     return out
 
 
+def _is_whole_taste(plain: str, found: re.Match[str], value: str, reading: VerbReading) -> bool:
+    """Whether a liking runs to the end of its clause: neither "films that make me laugh" nor "going on trips"."""
+    is_whole = CLAUSE_END.match(plain, found.end()) is not None
+    return is_whole and reading.tense == "current" and PRONOUN_INSIDE.search(value.lower()) is None
+
+
 def _read_verb(frame: Frame, found: re.Match[str], clause: str, date: SaidDate | None) -> VerbReading | None:
     words = f"{found['words']} {found['after'] or ''}".strip()
     if frame.kind == "plan":
@@ -529,7 +521,7 @@ def _read_verb(frame: Frame, found: re.Match[str], clause: str, date: SaidDate |
     reading = read_verb_group(words, verb, kind, clause, has_future_date=has_future)
     if reading is None or (reading.tense, reading.operation) != ("current", "is") or reading.mark:
         return reading
-    return replace(reading, mark="change") if _CHANGE.search(clause) else reading
+    return replace(reading, mark="change") if CHANGE.search(clause) else reading
 
 
 def _interval(reading: VerbReading, date: SaidDate | None) -> tuple[datetime | None, datetime | None]:

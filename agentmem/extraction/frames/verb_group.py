@@ -97,10 +97,10 @@ def _is_progressive(words: str, verb: str) -> bool:
 
 
 def _is_past_form(verb: str) -> bool:
-    return verb.endswith("ed") or verb in _IRREGULAR_PAST
+    return verb.endswith("ed") or verb in IRREGULAR_PAST
 
 
-_IRREGULAR_PAST = frozenset(
+IRREGULAR_PAST = frozenset(
     [
         "left",
         "quit",

@@ -1,0 +1,93 @@
+"""Words by which a reader knows clauses, corrections, reports of others and what it must leave alone."""
+
+from __future__ import annotations
+
+import re
+
+SKIP_TURN = re.compile(
+    r"\b(?:kidding|joking|just a joke|april fools?|pulling your leg|not remember (?:this|that)|off the record"
+    r"|for a friend|a friend (?:sent|asked|wants)|pretend|role ?play|imagine|once upon a time"
+    r"|let us say|let us pretend)\b"
+    r"|april, april|(?:^|\s)/s\b"
+)
+SKIP_SENTENCE = re.compile(
+    r"\b(?:if|unless|would|wish|suppose|supposing|hypothetically|in theory|as if|dream(?:t|ed)?|yeah,? right|oh great"
+    r"|remind me|queen of|king of|not sure|i guess|no idea|lol|lmao|rofl|haha\w*)\b"
+)
+REPORTED = re.compile(
+    r"\b(?:said|says|saying|told|tells|asked|wrote|writes|thinks?|thought|believes?|heard|claims?|claimed|according|reckons?)\b"
+)
+CORRECTION = re.compile(
+    r"\b(?:actually|i meant|i mean|correction|wrong|mixed up|mix up|misread|misspoke|by mistake|typo|sorry|never was"
+    r"|mistaken)\b|, not \w|\b(?:is|am|are) not [^,.;]+, (?:he|she|it|i|they|we)\b|\bis my [a-z]+ now\b"
+)
+EXPLICIT_CORRECTION = re.compile(r"\b(?:i meant|correction|wrong|mixed up|mix up|misread|by mistake|mistaken)\b")
+CHANGE = re.compile(r"\b(?:now|again|these days|nowadays|from now on|any ?more|no longer|new|switched|since|today)\b")
+LEAD = re.compile(
+    r"(?:(?:and|but|so|oh|ooh|well|yeah|yea|yes|yep|no|nope|aye|actually|sorry|also|now|currently|btw|by the way|hi"
+    r"|hello|hey|ok|okay|right|anyway|honestly|good news|big news|fun fact|small correction|correction|then|plus|just"
+    r"|because|since|as|exactly|true|finally|today|please|thanks|cheers|ah|haha|lol|though|nah|update|fyi|confidential)"
+    r"\b[,!:.\s\u2026]*)*"
+)
+JOINT = re.compile(
+    r"(?:,\s+(?:and |but |so |then |because |while |though )?"
+    r"|\s+(?:and|but|so|then|because|while|though|cos|cuz)\s+|[;:]\s+|\s+[-\u2013\u2014]+\s+|\)\s*)"
+)
+ADJECTIVES = (
+    r"(?:(?:new|old|older|younger|little|big|eldest|youngest|oldest|baby|late|ex|lovely|dear|good|best|twin|current"
+    r"|former) )*"
+)
+THIRD_PERSON = re.compile(r"(?:s|ed)\Z|\A(?:is|has|was)\b")
+TASTE_SLOTS = frozenset({"likes", "dislikes"})
+NAMED_SLOTS = frozenset({"home", "employer"})
+INSTITUTION = re.compile(
+    r"\b(?:city|council|university|uni|college|school|hospital|clinic|nhs|army|navy|police|government|ministry|bank"
+    r"|library|museum|company|firm|agency|studio|factory|warehouse|cannery|church|charity|startup|bakery|garage)\b"
+)
+CLAUSE_END = re.compile(
+    r"\s*(?:[,.;:!?)\u2026]|\Z)|\s(?:and|but|so|because|cos|too|though|lol|by the way|btw|please)\b"
+)
+PRONOUN_INSIDE = re.compile(r"\b(?:him|her|them|it|you|me|us|he|she|they|that|this|those|also)\b")
+NEGATED_BEFORE = re.compile(r"\b(?:no|nicht|ne|n\u00e3o|nunca|nie|jamais|never|not)\s+\Z")
+HELPERS = frozenset({"now", "never"})  # groups that fill no slot
+NOW = re.compile(
+    r"\b(?:jetzt|nun|inzwischen|mittlerweile|ahora|actualmente|maintenant|d\u00e9sormais|agora|atualmente)\b"
+)
+PRONOUN = re.compile(r"(?P<pronoun>she|he|they)\b")
+SELF = re.compile(r"(?P<self>i|we|me and my \w+|my \w+ and i)\b")
+NEGATED_REST = re.compile(r",? (?:and |but )?not (?:the |an? )?(?P<other>[\w.'-]+(?: [\w.'-]+)?)(?=\s*(?:[,.;!?]|$))")
+FEMALE = frozenset(
+    [
+        "wife",
+        "girlfriend",
+        "missus",
+        "sister",
+        "daughter",
+        "mum",
+        "mom",
+        "mother",
+        "mam",
+        "ma",
+        "stepmother",
+        "mother-in-law",
+        "lass",
+        "stepdaughter",
+        "sis",
+    ]
+)
+MALE = frozenset(
+    [
+        "husband",
+        "boyfriend",
+        "brother",
+        "son",
+        "dad",
+        "father",
+        "pa",
+        "stepfather",
+        "father-in-law",
+        "lad",
+        "stepson",
+        "bro",
+    ]
+)
