@@ -81,6 +81,8 @@ async def read_snapshot(memory: AsyncAgentMemory) -> dict[str, Any]:
         "stale_since",
         "first_seen",
         "consolidated",
+        "said_at",
+        "first_said_at",
         "entity_ids",
     }
     left |= {"source", "target"}  # of relations: ids of entities

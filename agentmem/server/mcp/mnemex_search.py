@@ -33,7 +33,6 @@ from agentmem.server.mcp.mnemex_records import (
 from agentmem.server.mcp.tools import ModelTool, ToolFailure
 
 WORDS_ONLY = ("keyword",)
-RULE_TAG_PREFIX = "rule:"
 MAX_REINFORCED = 5  # by one message
 
 
@@ -256,7 +255,7 @@ async def analyze_message(memory: AsyncAgentMemory, given: MessageText) -> Messa
     """What the rules would learn from a message."""
     drafts = await extract_drafts(memory, given.message)
     sure = [CONFIDENCE_BY_CERTAINTY.get(fact.certainty, DEFAULT_CONFIDENCE) for fact in drafts.facts]
-    tags = [tag.removeprefix(RULE_TAG_PREFIX) for fact in drafts.facts for tag in fact.tags]
+    tags = [tag.partition(":")[2] for fact in drafts.facts for tag in fact.tags]  # without the kind of rule
     return MessageAnalysis(
         should_save=bool(drafts.facts),
         confidence=max(sure, default=0.0),
