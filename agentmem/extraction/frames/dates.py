@@ -6,22 +6,9 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-_MONTHS = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-]
-_MONTH = "|".join([*_MONTHS, *(name[:3] for name in _MONTHS), "sept"])
-_WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+from agentmem.text.normalization import MONTHS, WEEKDAYS
+
+_MONTH = "|".join([*MONTHS, *(name[:3] for name in MONTHS), "sept"])
 _DAY = r"(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?"
 DATE = (
     rf"(?:{_DAY}(?: of)? (?:{_MONTH})\b(?:,? \d{{4}})?|(?:{_MONTH}) {_DAY}\b(?:,? \d{{4}})?|\d{{4}}-\d\d-\d\d"
@@ -36,11 +23,11 @@ _EXPRESSION = re.compile(
     rf"(?:,? )?\b(?:(?P<until>until|till|by|up to) |(?P<since>since|from|as of|starting(?: on)?) "
     rf"|(?:back )?(?:on|in|at) )?"
     rf"(?:the )?(?:(?P<date>{DATE})|(?P<month>(?:{_MONTH})(?: \d{{4}})?)(?! \d)(?=\W|\Z)|(?P<year>(?:19|20)\d\d)\b"
-    rf"|(?P<rel>last|this|next) (?P<unit>week|weekend|month|year|{'|'.join(_WEEKDAYS)}|{_MONTH}"
+    rf"|(?P<rel>last|this|next) (?P<unit>week|weekend|month|year|{'|'.join(WEEKDAYS)}|{_MONTH}"
     rf"|spring|summer|autumn|winter)\b"
     rf"|(?P<word>yesterday|today|tonight|tomorrow|this morning|this afternoon|last night)\b"
     rf"|(?P<count>\d{{1,3}}|{'|'.join(_COUNT)}) (?P<ago>day|week|month|year)s? (?:ago|back)\b"
-    rf"|(?P<weekday>{'|'.join(_WEEKDAYS)})\b(?!s))",
+    rf"|(?P<weekday>{'|'.join(WEEKDAYS)})\b(?!s))",
 )
 # "may" and "march" are verbs, too: a bare month needs a word before it that goes with dates.
 _NEEDS_PREPOSITION = re.compile(r"(?:since|from|until|till|by|in|of|on|as of)\b")
@@ -128,8 +115,8 @@ def _resolve_relative(which: str, unit: str, today: datetime) -> datetime | None
         return today.replace(year=year, month=month + 1, day=1) if step else today
     if unit == "year":
         return today.replace(year=today.year + step, month=1, day=1) if step else today
-    if unit in _WEEKDAYS:
-        days = _WEEKDAYS.index(unit) - today.weekday()
+    if unit in WEEKDAYS:
+        days = WEEKDAYS.index(unit) - today.weekday()
         return today + timedelta(days=days - 7 if step < 0 and days >= 0 else days) if step < 0 else None
     return None
 
@@ -145,4 +132,4 @@ def _nearest(moment: datetime, now: datetime, *, is_past: bool, by_month: bool =
 
 
 def _month(name: str) -> int:
-    return next(number for number, full in enumerate(_MONTHS, start=1) if full.startswith(name[:3]))
+    return next(number for number, full in enumerate(MONTHS, start=1) if full.startswith(name[:3]))
