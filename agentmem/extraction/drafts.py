@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from agentmem.beliefs.belief import Mark, Operation
+from agentmem.beliefs.belief import Mark, Need, Operation
 from agentmem.core.records import Entity, Fact, Turn
 
 
@@ -43,7 +43,8 @@ class FactDraft:
     are world time, None where the turn does not say; `negated` tells that it denies something. `supersedes_id` is the
     id of the known fact that it replaces: with `is_correction` because that was wrong, else because the world changed.
     `slot`, `value`, `operation` and `mark` make it a claim about a slot, which the decision table settles; one that
-    `needs_known` counts only where its value is held. `ends_fact_id` is the id of a known fact that came to its end.
+    needs a `known` value counts only where it is held, one that needs an `empty` slot where nothing is.
+    `ends_fact_id` is the id of a known fact that came to its end.
     `depends_on` are ids of known facts without
     which this one would not hold. `agent_private` puts it in the agent's own channel.
     """
@@ -71,7 +72,7 @@ class FactDraft:
     value: str = ""
     operation: Operation = "is"
     mark: Mark = ""
-    needs_known: bool = False
+    needs: Need = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Which entity a name means: one that is known by it, else a new one; where that is doubtful, a question.
 
-Two people with like names stay two: likeness of names alone never joins people.
+Two people with like names stay two, and nobody is asked: likeness of names alone never joins people.
 """
 
 from __future__ import annotations
@@ -76,13 +76,8 @@ class EntityResolver:
                 description=draft.description,
             )
             self.created[made.id] = found = made
-            doubtful = (
-                _find_partial_names(made, self.known_entities)
-                if made.type == PERSON
-                else [each for each, _ in similar[:1]]
-            )
-            for other in doubtful:
-                self._add_review(other, made)
+            if similar:
+                self._add_review(similar[0][0], made)
             for each in slugs_of(made):
                 self._by_slug.setdefault(each, []).append(made)
         elif found.id not in self.created:
@@ -133,13 +128,6 @@ class EntityResolver:
                 record_ids=(known.id, fresh.id),
             )
         )
-
-
-def _find_partial_names(fresh: Entity, known: Iterable[Entity]) -> list[Entity]:
-    """People whose name is a part of this one's, or has it as a part."""
-    words = set(fresh.slug.split("-"))
-    others = ((entity, set(entity.slug.split("-"))) for entity in known if entity.type == PERSON)
-    return [entity for entity, other in others if words < other or other < words]
 
 
 def slugs_of(entity: Entity) -> list[str]:

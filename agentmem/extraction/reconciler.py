@@ -24,7 +24,7 @@ from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, 
 from agentmem.extraction.entity_resolution import PERSON, EntityResolver
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.episodic import IMPORTED_MARK
-from agentmem.memory.semantic.beliefs import ClaimWords, settle_fact
+from agentmem.memory.semantic.beliefs import ClaimWords, find_open_event, name_event, settle_fact
 from agentmem.memory.semantic.facts import merge_sources
 from agentmem.memory.semantic.memory import SemanticMemory
 from agentmem.stores.values import Where
@@ -36,6 +36,10 @@ CONFIDENCE_BY_CERTAINTY: Mapping[str, float] = MappingProxyType(
 )
 DEFAULT_CONFIDENCE = 0.70
 TRUST_BY_SOURCE: Mapping[str, float] = MappingProxyType({"user": 1.0, "import": 0.9, "agent": 0.8, "tool": 0.7})
+# What the table decides where a claim finds what it needs.
+ACTIONS_BY_NEED: Mapping[str, frozenset[str]] = MappingProxyType(
+    {"known": frozenset({"end"}), "empty": frozenset({"add", "reinforce"})}
+)
 LOW_CERTAINTIES = frozenset({"inferred", "uncertain"})
 RULES_SOURCE = "rules"
 
@@ -155,9 +159,13 @@ class _ChangeBuilder:
 
         A person is asked only about what no turn says for sure.
         """
-        for draft in self.draft.facts:
-            if draft.slot and draft.turn_id in self.turns:
-                await self._add_belief(draft)
+        beliefs = [draft for draft in self.draft.facts if draft.slot and draft.turn_id in self.turns]
+        replaced = await self._read_target_facts(beliefs)
+        for draft in beliefs:
+            await self._add_belief(draft)
+            for known in filter(None, map(replaced.get, (draft.ends_fact_id, draft.supersedes_id))):
+                if not known.slot:  # what fills a slot was settled
+                    await self._end_fact(known, draft)
         for draft in sorted(self.draft.facts, key=lambda draft: bool(draft.review_reason)):
             if draft.turn_id in self.turns and not draft.slot:
                 saying = self.drafts_by_claim.setdefault(hash_claim(draft.claim), [draft])
@@ -267,8 +275,14 @@ class _ChangeBuilder:
         said_at = {"slot": draft.slot, "value": draft.value, "said_at": self._stated_at(draft.turn_id)}
         pending = [record for record in self.upserts.values() if isinstance(record, Fact)]
         words = ClaimWords(draft.operation, draft.mark)
-        settled = await settle_fact(self.context, fact.model_copy(update=said_at), words, self.write.now, pending)
-        if draft.needs_known and settled.decision.action != "end":
+        fact = fact.model_copy(update=said_at)
+        if draft.slot.startswith(("date:", "flight:")):
+            named = await find_open_event(self.context, fact, pending)
+            if named is None and draft.slot.endswith(":?"):
+                return
+            fact = name_event(fact, named) if named is not None else fact
+        settled = await settle_fact(self.context, fact, words, self.write.now, pending)
+        if draft.needs and settled.decision.action not in ACTIONS_BY_NEED[draft.needs]:
             return
         for changed in settled.facts:
             self.upserts[changed.key] = changed

@@ -114,7 +114,7 @@ def _fits(belief: Mapping[str, Any], held: tuple[str, str, str], *, is_exact: bo
         return False
     for wanted in (belief["value"], _IN_BRACKETS.sub("", belief["value"]), *(belief.get("also") or ())):
         kind = find_slot(slot)
-        plain = re.sub(r" \d{4}\b", "", wanted)
+        plain = re.sub(r" 20\d\d\b", "", wanted)
         if is_same_value(value, wanted) or is_same_value(value, plain):
             return True
         if not is_exact and (is_refinement(kind, value, wanted) or is_refinement(kind, wanted, value)):

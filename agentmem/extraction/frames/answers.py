@@ -13,13 +13,15 @@ from agentmem.extraction.frames.plain_text import split_plain_sentences
 
 MAX_ANSWER_CHARS = 120
 MAX_ANSWER_WORDS = 8
+_ARTICLE = re.compile(r"\A(?:an?|the|me|my) ", re.IGNORECASE)
+_COUNTED = re.compile(r"\A(?:one|two|three|four|five|\d),? (?=\w)", re.IGNORECASE)
 
 
 @cache
 def _patterns() -> Mapping[str, Any]:
     """Yes, no, and what an answer of a few words means after some questions."""
     data = json.loads(files(__package__).joinpath("answers.json").read_text(encoding="utf-8"))
-    words = {name: re.compile(data[name], re.IGNORECASE) for name in ("yes", "no", "nothing", "lead")}
+    words = {name: re.compile(data[name], re.IGNORECASE) for name in ("yes", "no", "ceased", "nothing", "lead")}
     return {**data, **words}
 
 
@@ -34,10 +36,11 @@ def complete_answer(text: str, asked: str) -> str:
     question = _last_question(asked)
     plain = " ".join(sentence.plain.strip() for sentence in split_plain_sentences(answer))
     known = _patterns()
+    if known["ceased"].match(plain):
+        return _answer_yes_no(question, is_yes=False).replace("do not", "no longer").replace("am not", "am no longer")
     if known["yes"].match(plain) or known["no"].match(plain):
         return _answer_yes_no(question, is_yes=known["yes"].match(plain) is not None)
-    words = answer.rstrip(".!").split()
-    if len(words) > MAX_ANSWER_WORDS or known["nothing"].match(answer) or _is_statement(plain):
+    if len(answer.split()) > MAX_ANSWER_WORDS or known["nothing"].match(answer) or _is_statement(plain):
         return ""
     lead = known["lead"].match(answer)
     cleaned = answer[lead.end() :] if lead and not lead[0].lower().startswith(("the", "a ")) else answer
@@ -45,7 +48,15 @@ def complete_answer(text: str, asked: str) -> str:
         if found := re.search(pattern, question, re.IGNORECASE):
             groups = found.groupdict()
             noun = groups.get("noun") or groups.get("noun2") or groups.get("noun3") or ""
-            return str(statement).format(answer=cleaned.rstrip(".! "), noun=noun.lower(), who=groups.get("who") or "")
+            words = _ARTICLE.sub("", cleaned.rstrip(".! "))
+            people = _COUNTED.sub("", words)
+            count = len(re.split(r",| and | & ", people))
+            filled = {
+                "answer": people if "{count}" in statement else cleaned.rstrip(".! "),
+                "bare": words,
+                "count": count,
+            }
+            return str(statement).format(**filled, noun=noun.lower(), who=groups.get("who") or "")
     return ""
 
 

@@ -8,10 +8,30 @@ from datetime import UTC, datetime, timedelta
 
 from agentmem.text.normalization import MONTHS, WEEKDAYS
 
-_MONTH = "|".join([*MONTHS, *(name[:3] for name in MONTHS), "sept"])
-_DAY = r"(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?"
+# The months of German, Spanish, French and Portuguese where they are written otherwise than in English.
+_OTHER_MONTHS = (
+    "januar enero janvier janeiro",
+    "februar febrero f\u00e9vrier fevereiro",
+    "m\u00e4rz marzo mars mar\u00e7o",
+    "abril avril",
+    "mai mayo maio",
+    "juni junio juin junho",
+    "juli julio juillet julho",
+    "agosto ao\u00fbt",
+    "septiembre septembre setembro",
+    "oktober octubre octobre outubro",
+    "noviembre novembre novembro",
+    "dezember diciembre d\u00e9cembre dezembro",
+)
+_MONTH_NUMBERS = {
+    **{name: number for number, full in enumerate(MONTHS, start=1) for name in (full, full[:3])},
+    "sept": 9,
+    **{name: number for number, line in enumerate(_OTHER_MONTHS, start=1) for name in line.split()},
+}
+_MONTH = "|".join(sorted(_MONTH_NUMBERS, key=len, reverse=True))
+_DAY = r"(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th|er|\.)?"
 DATE = (
-    rf"(?:{_DAY}(?: of)? (?:{_MONTH})\b(?:,? \d{{4}})?|(?:{_MONTH}) {_DAY}\b(?:,? \d{{4}})?|\d{{4}}-\d\d-\d\d"
+    rf"(?:{_DAY}(?: of| de)? (?:{_MONTH})\b(?:,? \d{{4}})?|(?:{_MONTH}) {_DAY}\b(?:,? \d{{4}})?|\d{{4}}-\d\d-\d\d"
     rf"|\d{{1,2}}[./]\d{{1,2}}[./]\d{{2,4}})"
 )
 _COUNT = {
@@ -20,9 +40,11 @@ _COUNT = {
 }
 _COUNT["a"] = _COUNT["an"] = 1
 _EXPRESSION = re.compile(
-    rf"(?:,? )?\b(?:(?P<until>until|till|by|up to) |(?P<since>since|from|as of|starting(?: on)?) "
-    rf"|(?:back )?(?:on|in|at) )?"
-    rf"(?:the )?(?:(?P<date>{DATE})|(?P<month>(?:{_MONTH})(?: \d{{4}})?)(?! \d)(?=\W|\Z)|(?P<year>(?:19|20)\d\d)\b"
+    rf"(?:,? )?\b(?:(?P<until>until|till|by|up to|bis|hasta|jusqu'en|at\u00e9) "
+    rf"|(?P<since>since|from|as of|starting(?: on)?|ab|seit|desde|a partir de|depuis|d\u00e8s) "
+    rf"|(?:back )?(?:on|in|at|am|im|en|em|au) )?"
+    rf"(?:the )?(?P<core>(?P<date>{DATE})|(?P<month>(?:{_MONTH})(?: \d{{4}})?)(?! \d)(?=\W|\Z)"
+    rf"|(?P<year>(?:19|20)\d\d)\b"
     rf"|(?P<rel>last|this|next) (?P<unit>week|weekend|month|year|{'|'.join(WEEKDAYS)}|{_MONTH}"
     rf"|spring|summer|autumn|winter)\b"
     rf"|(?P<word>yesterday|today|tonight|tomorrow|this morning|this afternoon|last night)\b"
@@ -30,18 +52,25 @@ _EXPRESSION = re.compile(
     rf"|(?P<weekday>{'|'.join(WEEKDAYS)})\b(?!s))",
 )
 # "may" and "march" are verbs, too: a bare month needs a word before it that goes with dates.
-_NEEDS_PREPOSITION = re.compile(r"(?:since|from|until|till|by|in|of|on|as of)\b")
+_NEEDS_PREPOSITION = re.compile(
+    r"(?:since|from|until|till|by|in|of|on|as of|im|en|em|ab|seit|bis|desde|hasta|a partir de|depuis|d\u00e8s)\b"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SaidDate:
-    """A date of a clause: its moment, whether it lies ahead, and whether it tells a beginning or an end."""
+    """A date of a clause: its moment, whether it lies ahead, and whether it tells a beginning or an end.
+
+    `core` is the stretch of the date without the words before it, `text` that stretch as it was typed.
+    """
 
     moment: datetime
     is_future: bool
     is_until: bool
     days_ago: int
     span: tuple[int, int]
+    core: tuple[int, int]
+    text: str = ""
 
 
 def find_dates(plain: str, now: datetime) -> list[SaidDate]:
@@ -59,6 +88,7 @@ def find_dates(plain: str, now: datetime) -> list[SaidDate]:
                     found["until"] is not None,
                     (now.date() - moment.date()).days,
                     found.span(),
+                    (found.start("core"), found.end("core")),
                 )
             )
     return out
@@ -132,4 +162,4 @@ def _nearest(moment: datetime, now: datetime, *, is_past: bool, by_month: bool =
 
 
 def _month(name: str) -> int:
-    return next(number for number, full in enumerate(MONTHS, start=1) if full.startswith(name[:3]))
+    return _MONTH_NUMBERS[name]

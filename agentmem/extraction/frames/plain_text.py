@@ -64,16 +64,37 @@ _SUFFIXES = {"n't": " not", "'re": " are", "'ve": " have", "'ll": " will", "'d":
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _QUOTED = re.compile('"[^"]*"|\u201c[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]|\u00ab[^\u00bb]*\u00bb')
 _PASTED_LINE = re.compile(
-    r"^(?:[ \t]*>.*|\s*\d{4}-\d\d-\d\d[T ]\d\d:.*|\s*(?:at |File \"|Traceback|#include|import |from \S+ import ).*)$",
+    r"^[ \t]*(?:>.*|\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d.*"
+    r"|\[?(?:INFO|DEBUG|WARN(?:ING)?|ERROR|FATAL|CRITICAL|TRACE|NOTICE)\b.*"
+    r"|(?:error|warning|info|debug|fatal|stdout|stderr)(?: \w+)?:.*"
+    r"|(?:User|Assistant|Human|AI|Bot|System|Agent|Customer|From|To|Subject|Cc)\s*:.*"
+    r"|(?:\$|>>>|\.\.\.|#!|//|/\*|\*/|--|@@|\+\+\+|---) ?\S.*|[\w.-]+@[\w.-]+[:~ ].*[$#] .*"
+    r"|[{\[<](?:\s*\"|\s*$|/?\w+[^>]*>).*|\"[\w-]+\"\s*:.*|(?:\w+\.)*\w+(?:Error|Exception)\b.*"
+    r"|(?:at |File \"|Traceback|#include|import |from \S+ import |def |class |return |const |let |var |SELECT ).*)$",
     re.MULTILINE,
 )
+# Lines of keys and values, and letters from a greeting to the name below, are somebody's file or mail.
+_PASTED_BLOCK = re.compile(
+    r"(?:^[ \t]*[A-Za-z_][\w.-]*[ \t]*[:=][ \t]*\S.*(?:\n|\Z)){3,}"
+    r"|^(?:dear|hi|hello|hallo|liebe[rs]?|sehr geehrte[r]?|hola|estimad[oa]|querid[oa]|bonjour|cher|ch\u00e8re)\b"
+    r"[^\n]{0,40},\s*\n[\s\S]*?"
+    r"^\s*(?:best|kind regards|regards|cheers|sincerely|yours|thanks|viele gr\u00fc\u00dfe|liebe gr\u00fc\u00dfe|mfg"
+    r"|saludos|un saludo|cordialement|abrazos)\b[^\n]{0,20}\n[^\n]{1,40}$"
+    r"|\b(?:logs?|output|error|e-?mail|mail|message|text|article|post|paragraph|abstract|bio|cv|transcript|chat|letter"
+    r"|stack trace|readme|ausgabe|fehler|nachricht|salida|registro|mensaje|correo|sortie)\b[^.!?\n]{0,40}:\s*\n"
+    r"[\s\S]*\Z",
+    re.MULTILINE | re.IGNORECASE,
+)
 _HANDED_OVER = re.compile(
-    r"\b(?:translate|proofread|rewrite|paraphrase|summari[sz]e|tighten|shorten|write|draft|compose|say|repeat|format|review|fix|correct|edit|explain)\b"
+    r"\b(?:translate|proofread|rewrite|paraphrase|summari[sz]e|tighten|shorten|write|draft|compose|say|repeat|format|review|fix|correct|edit|explain"
+    r"|\u00fcbersetze?|korrigiere?|fasse|formuliere|traduce|traduis|traduisez|traduza|traduz|corrige|corrija|resume|r\u00e9sume|reescribe)\b"
     r"[^.!?\n]{0,80}:.*\Z",
     re.IGNORECASE | re.DOTALL,
 )
 _SENTENCE_END = re.compile(
-    r"(?<!\bmr)(?<!\bdr)(?<!\bst)(?<!\bmrs)(?<!\bno)(?<![^\w][a-z])[.!?\u2026]+(?=[\s)\"'\u00bf\u00a1]|\Z)|\n+|[\U0001f300-\U0001faff]+",
+    r"(?<!\bmr)(?<!\bdr)(?<!\bst)(?<!\bmrs)(?<!\bprof)(?<!\bno)(?<![^\w][a-z])[.!?\u2026]+(?=[\s)\"'\u00bf\u00a1]|\Z)"
+    r"(?!(?<=\d\.)\s(?:Januar|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b)"
+    r"|\n+|[\U0001f300-\U0001faff]+",
     re.IGNORECASE,
 )
 
@@ -96,6 +117,11 @@ class PlainSentence:
         """Where a stretch of the plain form stands in the turn."""
         return (self.offsets[start][0], self.offsets[end - 1][1]) if end > start else (0, 0)
 
+    @property
+    def has_capitals(self) -> bool:
+        """Whether the turn was typed with capitals: an "I" and a first letter may be the telephone's."""
+        return any(map(str.isupper, re.sub(r"\bI\b|(?:^|[.!?\n]\s*)\w", "", self.source)))
+
     def is_capitalized(self, start: int) -> bool:
         """Whether the word there was typed with a capital."""
         return self.source[self.offsets[start][0]].isupper()
@@ -104,7 +130,9 @@ class PlainSentence:
 def split_plain_sentences(text: str) -> list[PlainSentence]:
     """The sentences of a turn that its author says, without quotes, code, pastes and texts handed over for work."""
     text = text[:MAX_READ_CHARS]
-    masked = _HANDED_OVER.sub(_blank, _PASTED_LINE.sub(_blank, _QUOTED.sub(_blank, _CODE.sub(_blank, text))))
+    masked = text
+    for pattern in (_CODE, _QUOTED, _PASTED_BLOCK, _PASTED_LINE, _HANDED_OVER):
+        masked = pattern.sub(_blank, masked)
     out, start = [], 0
     ends = [(found.start(), found.end(), "?" in found[0]) for found in _SENTENCE_END.finditer(masked)]
     for end, after, is_question in [*ends, (len(masked), len(masked), False)]:

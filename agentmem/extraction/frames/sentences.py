@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 
 from agentmem.beliefs.slots import THING_SUBJECT
-from agentmem.extraction.frames.reader import SlotClaim
+from agentmem.extraction.frames.slot_claim import SlotClaim
 
 _CURRENT, _PAST, _PLANNED, _DENIED = range(4)
 

@@ -17,7 +17,7 @@ ADVERBS = (
 )
 AUXILIARIES = (
     f"{BE}|have|has|had|do|does|did|will|would|can|could|might|may|should|shall|going to"
-    "|used to|want to|wants to|plan to"
+    "|used to|thinkin of|thinkin about|plannin to|plannin on|hopin to|goin to|tryin to|want to|wants to|plan to"
     "|plans to|planning to|planning on|about to|thinking of|thinking about|considering|hoping to|hope to|decided to"
     "|got|get|getting|got to|have to|has to|need to|needs to|trying to|started|started to|to"
     "|stopped|quit|gave up|given up|packed in"
@@ -28,14 +28,15 @@ VERB_WORDS = rf"(?:(?:{AUXILIARIES}|{ADVERBS})\s+)"
 
 _NEGATED = re.compile(r"\b(?:not|never|nor|neither)\b")
 _OVER_WORDS = re.compile(r"\b(?:no longer|used to)\b")
-_OVER_CLAUSE = re.compile(r"\b(?:any ?more|any longer)\b")
-_STOPPED = re.compile(r"\b(?:stopped|quit|gave up|given up|giving up|packed in|cut out|off)\b")
-_PLANNED = re.compile(r"\b(?:will|shall|going to|plans? to|planning (?:to|on)|about to|decided to)\b")
+_OVER_CLAUSE = re.compile(r"\b(?:any ?more|any longer|no more)\b")
+_STOPPED = re.compile(r"\b(?:stopped|quit|gave up|given up|giving up|packed in|cut out|off(?! to\b))\b")
+_PLANNED = re.compile(r"\b(?:will|shall|going to|plans? to|planning (?:to|on)|about to|decided to|off to)\b")
 _UNSURE = re.compile(
     r"\b(?:might|may|maybe|probably|thinking (?:of|about)|considering|hop(?:e|ing) to|wants? to|would|could|should"
     r"|trying to)\b"
 )
 _HYPOTHETICAL = re.compile(r"\b(?:would|could|should)\b")
+_DROPPED_G = re.compile(r"\b(think|plann|hop|go|giv|try|consider|gett)in'?(?=\s|\Z)")
 _PERFECT = re.compile(r"\b(?:have|has)\b")
 _PAST_AUXILIARY = re.compile(r"\b(?:was|were|had|did)\b")
 
@@ -56,6 +57,7 @@ def read_verb_group(words: str, verb: str, kind: VerbKind, clause: str, *, has_f
     `words` are auxiliaries and adverbs, `verb` the form that was used, `clause` all of the clause. `kind` tells whether
     the verb is of a state ("live"), of a change to it ("move") or of its end ("leave").
     """
+    words = _DROPPED_G.sub(r"\1ing", words)
     if _HYPOTHETICAL.search(words):
         return None
     stopped = _STOPPED.search(words) is not None

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import re
 
+# A request to keep something says it: "can you note that I moved?"
+NOTED = re.compile(
+    r"^(?:please,? )?(?:(?:can|could|will|would) you )?(?:please )?(?:note|remember|write down|save|store|keep in mind)"
+    r"(?: down| please)? that |^(?:\u00bf)?(?:puedes|podr\u00edas) (?:apuntar|anotar|recordar|guardar) que "
+    r"|^(?:recuerda|apunta|anota) que |^(?:tu peux|peux-tu|pouvez-vous) (?:noter|retenir) que "
+)
 SKIP_TURN = re.compile(
     r"\b(?:kidding|joking|just a joke|april fools?|pulling your leg|not remember (?:this|that)|off the record"
     r"|for a friend|a friend (?:sent|asked|wants)|pretend|role ?play|imagine|once upon a time"
@@ -11,11 +17,14 @@ SKIP_TURN = re.compile(
     r"|april, april|(?:^|\s)/s\b"
 )
 SKIP_SENTENCE = re.compile(
-    r"\b(?:if|unless|would|wish|suppose|supposing|hypothetically|in theory|as if|dream(?:t|ed)?|yeah,? right|oh great"
-    r"|remind me|queen of|king of|not sure|i guess|no idea|lol|lmao|rofl|haha\w*)\b"
+    r"\b(?:even if|if|unless|would|wish|suppose|supposing|hypothetically|in theory|as if|dream(?:t|ed)?|yeah,? right"
+    r"|oh great|remind me|queen of|king of|not sure|i guess|no idea|lol|lmao|rofl|haha\w*)\b"
 )
 REPORTED = re.compile(
-    r"\b(?:said|says|saying|told|tells|asked|wrote|writes|thinks?|thought|believes?|heard|claims?|claimed|according|reckons?)\b"
+    r"(?<!doctor )(?<!doc )(?<!gp )(?<!mri )(?<!scan )(?<!x-ray )(?<!test )\b"
+    r"(?:said|says|saying|told|tells|asked|wrote|writes|thinks?|thought"
+    r"|believes?|heard|claims?|claimed|according|reckons?"
+    r"|dice|dicen|dijo|sagt|sagte|meint|meinte|glaubt|dit|disent|disse|diz)\b"
 )
 CORRECTION = re.compile(
     r"\b(?:actually|i meant|i mean|correction|wrong|mixed up|mix up|misread|misspoke|by mistake|typo|sorry|never was"
@@ -39,6 +48,7 @@ ADJECTIVES = (
 )
 THIRD_PERSON = re.compile(r"(?:s|ed)\Z|\A(?:is|has|was)\b")
 TASTE_SLOTS = frozenset({"likes", "dislikes"})
+OWN_SLOTS = TASTE_SLOTS | {"hobbies", "tool", "drinking", "smoking"}  # read only where the clause says whose they are
 NAMED_SLOTS = frozenset({"home", "employer"})
 INSTITUTION = re.compile(
     r"\b(?:city|council|university|uni|college|school|hospital|clinic|nhs|army|navy|police|government|ministry|bank"
@@ -54,40 +64,28 @@ NOW = re.compile(
     r"\b(?:jetzt|nun|inzwischen|mittlerweile|ahora|actualmente|maintenant|d\u00e9sormais|agora|atualmente)\b"
 )
 PRONOUN = re.compile(r"(?P<pronoun>she|he|they)\b")
+OWNER = r"(?:my|our|me|the(?= (?:wife|missus|husband|gaffer|dog|cat|lad|lass|boss)\b))"
+# Verbs after which a word in small letters is a name: "me wife sandra works", "our dean moved".
+NAME_VERBS = (
+    r"(?=\s*(?:[,.;!]|$)|\s(?:is|was|has|had|lives?|works?|moved|got|left|lost|started|joined|likes|loves|hates|drives"
+    r"|drinks|smokes|speaks|takes|turns|turned|retired|can|does|will|and i)\b)"
+)
 SELF = re.compile(r"(?P<self>i|we|me and my \w+|my \w+ and i)\b")
 NEGATED_REST = re.compile(r",? (?:and |but )?not (?:the |an? )?(?P<other>[\w.'-]+(?: [\w.'-]+)?)(?=\s*(?:[,.;!?]|$))")
-FEMALE = frozenset(
-    [
-        "wife",
-        "girlfriend",
-        "missus",
-        "sister",
-        "daughter",
-        "mum",
-        "mom",
-        "mother",
-        "mam",
-        "ma",
-        "stepmother",
-        "mother-in-law",
-        "lass",
-        "stepdaughter",
-        "sis",
-    ]
+OTHER_SUBJECT = re.compile(
+    r"(?:the|a|an|his|her|their|its|your|you|it|this|that|there|these|those|everyone|someone|nobody|people|who|which)\b"
+    r"|(?:my|our|me) \w+"
 )
-MALE = frozenset(
-    [
-        "husband",
-        "boyfriend",
-        "brother",
-        "son",
-        "dad",
-        "father",
-        "pa",
-        "stepfather",
-        "father-in-law",
-        "lad",
-        "stepson",
-        "bro",
-    ]
+COUNTS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "2": 2, "3": 3, "4": 4, "5": 5}
+# What "our" stands before that is no name.
+COMMON_NOUNS = frozenset(
+    word
+    for line in (
+        "house flat place home van car team company firm business garden kitchen roof boiler school office street road",
+        "town village city club band neighbour neighbor landlord boss lot kids children son daughter family plan trip",
+        "holiday budget app site product server release build repo code project baby wedding anniversary favourite",
+        "favorite new old last first next local whole main only own best kid lad lass dog cat shed bathroom loft rent",
+        "heating",
+    )
+    for word in line.split()
 )

@@ -11,8 +11,10 @@ from agentmem.beliefs.slots import USER_SUBJECT
 from agentmem.beliefs.values import normalize_value
 from agentmem.core.records import Fact, Turn
 from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, RelationDraft, Window
-from agentmem.extraction.frames.reader import FrameReader, SlotClaim
+from agentmem.extraction.frames.frame_set import load_frames
+from agentmem.extraction.frames.reader import FrameReader
 from agentmem.extraction.frames.sentences import write_sentence
+from agentmem.extraction.frames.slot_claim import SlotClaim
 from agentmem.extraction.rules import patterns, times
 from agentmem.extraction.rules.names import NameMention, find_aliases, find_kin, find_names
 from agentmem.extraction.rules.readings import NAME_PATTERN, StatementReading
@@ -218,6 +220,7 @@ def read_slot_claims(window: Window) -> dict[str, list[SlotClaim]]:
     """The claims about slots by turn. Turns before the window tell what was asked and who was named."""
     people = [entity.name for entity in window.known_entities if entity.type == "person"]
     people += [fact.value for fact in window.known_facts if fact.slot in _PEOPLE_SLOTS]
+    kin = find_known_kin(window.known_facts)
     readers: dict[str, FrameReader] = {}
     out: dict[str, list[SlotClaim]] = {}
     asked = ""
@@ -225,9 +228,21 @@ def read_slot_claims(window: Window) -> dict[str, list[SlotClaim]]:
         if turn.role.lower() in _NON_HUMAN_ROLES:
             asked = turn.content if turn.role.lower() == "assistant" else asked
             continue
-        reader = readers.setdefault(turn.speaker or "", FrameReader(people=people))
+        reader = readers.setdefault(turn.speaker or "", FrameReader(people, kin))
         out[turn.id] = reader.read(turn.content, turn.timestamp or turn.recorded_at or _EPOCH, asked)
         asked = ""
+    return out
+
+
+def find_known_kin(facts: Sequence[Fact]) -> dict[str, str]:
+    """The user's people by the word for what they are: the one in the claim, else the slot's own."""
+    nouns = load_frames("english").nouns
+    out = {}
+    for fact in facts:
+        if fact.slot in _PEOPLE_SLOTS and fact.subject == USER_SUBJECT:
+            words = re.findall(r"[\w-]+", fact.claim.lower())
+            said = [word for word in words if nouns.get(word) == fact.slot]
+            out.update(dict.fromkeys(said, fact.value))
     return out
 
 
@@ -269,7 +284,14 @@ class _TurnExtractor:
             for name, fact in stated.items():
                 if _overlap(fact.span, belief.span) and _says_value(fact, belief):
                     # the sentence of a rule names times and circumstances, too
-                    belief = replace(belief, claim=fact.claim, entities=fact.entities, tags=(*fact.tags, *belief.tags))
+                    belief = replace(
+                        belief,
+                        claim=fact.claim,
+                        entities=fact.entities,
+                        tags=(*fact.tags, *belief.tags),
+                        ends_fact_id=fact.ends_fact_id,
+                        supersedes_id=fact.supersedes_id,
+                    )
                     del stated[name]
                     break
             beliefs.append(belief)
@@ -301,7 +323,7 @@ class _TurnExtractor:
             value=claim.value,
             operation=claim.operation,
             mark=claim.mark,
-            needs_known=claim.needs_known,
+            needs=claim.needs,
         )
 
     def _extract_kin_facts(self) -> Iterator[FactDraft]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from agentmem.beliefs.belief import Belief, Claim, Ground, Mark, Operation, Tense
 from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT, NamedSlot, find_slot
 from agentmem.beliefs.table import Settlement, settle
-from agentmem.beliefs.values import is_same_value
+from agentmem.beliefs.values import is_same_value, normalize_value
 from agentmem.core.lifecycle import is_inferred
 from agentmem.core.record import Status
 from agentmem.core.records import SLOT_KEY_PREFIX, Fact, Review, build_record, slot_prefix
@@ -64,6 +64,7 @@ async def settle_fact(
             f"value must have at most {MAX_VALUE_CHARS} characters, got {len(draft.value):,}", field="value"
         )
     draft = draft.model_copy(update={"subject": await resolve_subject(context, draft, pending)})
+    draft, words = _affirm_end(draft, slot, words)
     known = await read_slot_facts(context, draft.channel, draft.subject, slot.name, pending)
     contrary = (
         await read_slot_facts(context, draft.channel, draft.subject, slot.opposite, pending) if slot.opposite else []
@@ -109,12 +110,55 @@ async def resolve_subject(context: MemoryContext, draft: Fact, pending: Collecti
     return subject
 
 
+def _affirm_end(draft: Fact, slot: NamedSlot, words: ClaimWords) -> tuple[Fact, ClaimWords]:
+    """The end of a habit as the value that holds from then on: "stopped drinking coffee" is "drinks no coffee"."""
+    if words.operation == "is" or not slot.none_value or draft.temporal_context == "future":
+        return draft, words
+    mark: Mark = "change" if words.operation == "over" else words.mark
+    begins = draft.valid_to or draft.valid_from
+    since = {"value": slot.none_value, "valid_from": begins, "valid_to": None, "temporal_context": "current"}
+    return draft.model_copy(update=since), replace(words, operation="is", mark=mark)
+
+
+async def find_open_event(context: MemoryContext, draft: Fact, pending: Collection[Fact]) -> Fact | None:
+    """The only planned event that an inexact name of one means: "the flight", "the operation" of a hip operation.
+
+    `draft` has the slot `flight:?`, or that of a date. None where nothing or more than one fits.
+    """
+    kind, _, name = draft.slot.partition(":")
+    known = await _read_beliefs(context, draft.channel, pending)
+    planned = [each for each in known if each.slot.startswith(f"{kind}:") and each.temporal_context == "future"]
+    mine = [each for each in planned if each.subject.casefold() == draft.subject.casefold() and not each.superseded_at]
+    if name != "?":
+        words = normalize_value(name).split()
+        said = [(normalize_value(each.slot.partition(":")[2]).split(), each) for each in mine]
+        mine = [each for own, each in said if own[-1:] == words[-1:] and set(words) <= set(own)]
+    slots = {each.slot for each in mine}
+    return mine[-1] if len(slots) == 1 else None
+
+
+def name_event(fact: Fact, named: Fact) -> Fact:
+    """The new date of an event under its known slot, with what the old value says beside the date (a flight's code)."""
+    _date, _, more = named.value.partition(", ")
+    value = f"{fact.value}, {more}" if more and "," not in fact.value else fact.value
+    event = named.slot.partition(":")[2]
+    claim = f"{fact.subject}'s {event} is on {value}" if fact.slot.endswith(":?") else fact.claim
+    return fact.model_copy(update={"slot": named.slot, "value": value, "claim": claim, "claim_hash": hash_claim(claim)})
+
+
+async def _read_beliefs(context: MemoryContext, channel: str, pending: Collection[Fact]) -> list[Fact]:
+    """Every belief of a channel, those of the same write last."""
+    where = Where(kinds=("Fact",), channels=(channel,), dedup_prefix=SLOT_KEY_PREFIX)
+    stored = await context.engine.log.find(context.scope, where, limit=MAX_BELIEFS_PER_SLOT)
+    replaced = {fact.id for fact in pending}
+    found = [record for record in stored if isinstance(record, Fact) and record.id not in replaced]
+    return [*found, *(fact for fact in pending if fact.slot and fact.channel == channel)]
+
+
 async def _find_owner(context: MemoryContext, draft: Fact, pending: Collection[Fact]) -> str:
     """The only known subject of a slot of things: "the staging server" is Heron's where nothing else has one."""
-    where = Where(kinds=("Fact",), channels=(draft.channel,), dedup_prefix=SLOT_KEY_PREFIX)
-    stored = await context.engine.log.find(context.scope, where, limit=MAX_BELIEFS_PER_SLOT)
-    known = [record for record in (*stored, *pending) if isinstance(record, Fact) and record.slot == draft.slot]
-    owners = {fact.subject for fact in known if fact.channel == draft.channel and fact.subject != USER_SUBJECT}
+    known = [fact for fact in await _read_beliefs(context, draft.channel, pending) if fact.slot == draft.slot]
+    owners = {fact.subject for fact in known if fact.subject != USER_SUBJECT}
     return owners.pop() if len(owners) == 1 else THING_SUBJECT
 
 
