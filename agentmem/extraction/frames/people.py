@@ -22,6 +22,7 @@ from agentmem.extraction.frames.words import (
     SELF,
 )
 
+_TITLES = frozenset({"mr", "mrs", "ms", "miss", "dr", "prof", "professor"})
 _ONE_PERSON = frozenset({"boss", "partner", "landlord"})
 
 
@@ -163,11 +164,12 @@ class PeopleReader:
 
     def trim_name(self, sentence: PlainSentence, at: int, text: str) -> tuple[str, int]:
         """The words of a name that are written like one; where the first one is not, that word alone."""
-        end, position = at, at
+        end, position, is_title = at, at, False
         for number, word in enumerate(text.split()):
             position = sentence.plain.index(word, position)
-            if number and not sentence.is_capitalized(position):
+            if number and not sentence.is_capitalized(position) and not is_title:
                 break
+            is_title = word.strip(".") in _TITLES
             end = position + len(word)
             position = end
         name = sentence.get_typed(at, end)

@@ -88,7 +88,11 @@ class PhraseReader:
         is_proper = sentence.is_capitalized(found.start(named)) if named else True
         if not is_proper and (frame.kind == "capitalized" or (frame.kind == "proper" and sentence.has_capitals)):
             return
-        if frame.kind == "kin":
+        if frame.kind == "theirs":
+            owner = self.people.find_whose(found["whose"])
+            values = self._read_own("", typed, found[0], ()) if owner else ()
+            yield from (replace(claim, subject=owner, span=span) for claim in values)
+        elif frame.kind == "kin":
             yield from self._read_kin(frames, frame, found, sentence)
         elif frame.kind in ("the", "thing", "version", "version-it"):
             yield from self._read_thing(frame.kind, typed, span)

@@ -92,7 +92,7 @@ _HANDED_OVER = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SENTENCE_END = re.compile(
-    r"(?<!\bmr)(?<!\bdr)(?<!\bst)(?<!\bmrs)(?<!\bprof)(?<!\bno)(?<![^\w][a-z])[.!?\u2026]+(?=[\s)\"'\u00bf\u00a1]|\Z)"
+    r"(?<!\bmr)(?<!\bdr)(?<!\bst)(?<!\bmrs)(?<!\bprof)(?<!\bms)(?<!\bno)(?<![^\w][a-z])[.!?\u2026]+(?=[\s)\"'\u00bf\u00a1]|\Z)"
     r"(?!(?<=\d\.)\s(?:Januar|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b)"
     r"|\n+|[\U0001f300-\U0001faff]+",
     re.IGNORECASE,

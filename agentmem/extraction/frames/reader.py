@@ -247,7 +247,8 @@ def _find_value(
     value = fill.value or (get_typed_value(sentence, found, fill.group) if fill.group else "")
     if fill.slot == "pets" and reading.operation == "is":
         kinds = [found[each.group] for each in frame.fills if each.slot == "pet"]
-        value = f"{value} ({(kinds or ['pet'])[0].rstrip('s')})"
+        kind = (kinds or ["pet"])[0].rstrip("s")
+        value = f"{value} ({load_frames('english').pets.get(kind, kind)})"
     if fill.slot == "tool":
         return f"tool:{get_typed_value(sentence, found, frame.fills[1].group)}", value
     return fill.slot, frame.template.format(value) if frame.template else value

@@ -7,7 +7,8 @@ import re
 # A request to keep something says it: "can you note that I moved?"
 NOTED = re.compile(
     r"^(?:please,? )?(?:(?:can|could|will|would) you )?(?:please )?(?:note|remember|write down|save|store|keep in mind)"
-    r"(?: down| please)? that |^(?:\u00bf)?(?:puedes|podr\u00edas) (?:apuntar|anotar|recordar|guardar) que "
+    r"(?: down| please)? that |^kannst du (?:dir )?(?:bitte )?(?:merken|notieren),? dass |^merk dir,? dass "
+    r"|^(?:\u00bf)?(?:puedes|podr\u00edas) (?:apuntar|anotar|recordar|guardar) que "
     r"|^(?:recuerda|apunta|anota) que |^(?:tu peux|peux-tu|pouvez-vous) (?:noter|retenir) que "
 )
 SKIP_TURN = re.compile(
