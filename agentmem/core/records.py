@@ -211,6 +211,12 @@ class Fact(Record):
             return self.claim_hash
         return f"{self.claim_hash} {self.valid_from} {self.valid_to}"
 
+    def identity(self) -> str:
+        """What all records of one belief share, whenever they hold: subject, slot and value, else the words."""
+        if not self.slot:
+            return self.claim_hash or self.id
+        return f"{slot_prefix(self.subject, self.slot)}{_digest(self.value.casefold(), self.is_denied)}"
+
     def _belief_key(self) -> str:
         """One per value and interval; all of a slot share what stands before the value, those that ended, too."""
         state = (self.value.casefold(), self.is_denied, self.temporal_context == "future", *self.valid_interval())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from agentmem.core.records import KINDS, Edge, Fact, Gloss, Goal, Review
 from agentmem.engine.engine import MAX_WRITE_ATTEMPTS
 from agentmem.errors import Conflict, InvalidRecord, NotFound, StoreUnavailable
 from agentmem.memory.context import ErasureReceipt, ForgetReceipt, MemoryContext
+from agentmem.memory.semantic.beliefs import end_by_newer_word
 from agentmem.memory.semantic.entities import merge_target_id
 from agentmem.memory.semantic.facts import find_global_copies
 from agentmem.memory.synopsis import list_synopsis_keys
@@ -84,9 +85,10 @@ class Erasure:
         return await self._erase(record.id, record.kind, expected_records=[record], fence=fence)
 
     async def restore(self, record_id: str, *, idempotency_key: str | None = None) -> list[Record]:
-        """Bring back what was softly forgotten under this id, as it was before; NotFound when there is no such thing.
+        """Bring back what was softly forgotten or archived under this id, as it was before; NotFound for nothing such.
 
-        With a conversation come the turns that were forgotten with it.
+        With a conversation come the turns that were forgotten with it. A belief comes back as an older word: where its
+        slot has another value by now, it is over since that value began.
         """
         log, scope = self._context.engine.log, self._context.scope
         payload = hash_request(id=record_id)
@@ -95,14 +97,17 @@ class Erasure:
         async def make(write: WriteAttempt) -> Change:
             found = await self._find_forgotten(record_id)
             if not found:
-                raise NotFound(f"nothing is forgotten under id {record_id!r} in this scope")
+                raise NotFound(f"nothing is forgotten or archived under id {record_id!r} in this scope")
             restored = []
             for record in found:
                 versions = await log.versions(record.key, scope)
-                before = [version for version in versions if version.status is not Status.FORGOTTEN][-1:]
+                before = [version for version in versions if version.status not in _AWAY][-1:]
                 back = {"status": Status.ACTIVE, "superseded_at": None, "reason": ""}
                 back |= {name: getattr(version, name) for version in before for name in back}
-                restored.append(record.model_copy(update=back))  # sources that were erased meanwhile stay away
+                again = record.model_copy(update=back)  # sources that were erased meanwhile stay away
+                if isinstance(again, Fact) and again.slot:
+                    again = await end_by_newer_word(self._context, again)
+                restored.append(again)
             return write.build_change(*restored, expected_versions={record.key: record.seq for record in found})
 
         entry = await self._context.engine.write(
@@ -145,7 +150,7 @@ class Erasure:
         return [key for key, past in versions.items() if past and past[-1].channel in scope.readable_channels()]
 
     async def _find_forgotten(self, record_id: str) -> list[Record]:
-        found = [record for record in await self._find_targets(record_id) if record.status is Status.FORGOTTEN]
+        found = [record for record in await self._find_targets(record_id) if _is_away(record)]
         together = {record.operation_id for record in found if record.id == record_id}
         return [record for record in found if record.id == record_id or record.operation_id in together]
 
@@ -356,11 +361,30 @@ async def list_conversation_actions(context: MemoryContext, conversations: Colle
     return out
 
 
+_AWAY = (Status.FORGOTTEN, Status.ARCHIVED)
+
+
+def _is_away(record: Record) -> bool:
+    """Whether a record was forgotten or archived. A procedure that is not in force yet is archived, too."""
+    return record.status is Status.FORGOTTEN or (record.status is Status.ARCHIVED and not isinstance(record, Procedure))
+
+
+LOST = datetime.max.replace(tzinfo=UTC)  # stands for the moment of the write in a fact that lost its ground
+
+
 def _build_detach_change(
     write: WriteAttempt, detached: Sequence[Record], expected_records: Sequence[Record] = ()
 ) -> Change:
-    """The Change that puts these without what goes, facts as stale; it expects them and others as they were read."""
-    puts = (item.model_copy(update={"stale_since": write.now}) if isinstance(item, Fact) else item for item in detached)
+    """The Change that puts these without what goes; it expects them and others as they were read.
+
+    Facts that lost a premise or their last source are stale from now on.
+    """
+    puts = (
+        item.model_copy(update={"stale_since": write.now})
+        if isinstance(item, Fact) and item.stale_since is LOST
+        else item
+        for item in detached
+    )
     return write.build_change(
         *puts, expected_versions={record.key: record.seq for record in (*detached, *expected_records)}
     )
@@ -402,9 +426,10 @@ def _has_lost_all_sources(record: Strategy | Procedure, erased_keys: Collection[
 def _detach_sources(record: Record, erased_keys: Collection[Key]) -> Record:
     """The record without the sources, entities and premises that go."""
     if isinstance(record, Fact):
-        return record.model_copy(
-            update=_drop_references({name: getattr(record, name) for name in _REFERENCE_FIELDS}, erased_keys)
-        )
+        kept = _drop_references({name: getattr(record, name) for name in _REFERENCE_FIELDS}, erased_keys)
+        has_source = not record.source_turn_ids or bool(kept["source_turn_ids"])
+        is_founded = has_source and kept["depends_on"] == record.depends_on
+        return record.model_copy(update=kept if is_founded else {**kept, "stale_since": LOST})
     if isinstance(record, Goal):
         parent = None if ("Goal", record.parent_id or "") in erased_keys else record.parent_id
         blockers = tuple(name for name in record.blocked_by if ("Goal", name) not in erased_keys)

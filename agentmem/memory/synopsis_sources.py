@@ -18,8 +18,9 @@ from agentmem.core.lifecycle import importance
 from agentmem.core.record import Key, Record
 from agentmem.core.records import Fact, Goal, SynopsisSection, SynopsisSentence, Turn, User
 from agentmem.core.scope import Scope
-from agentmem.core.truth_maintenance import find_stale, read_premises
+from agentmem.core.truth_maintenance import find_stale
 from agentmem.engine.engine import Engine
+from agentmem.memory.premises import read_grounds
 from agentmem.memory.working.buffer_search import Message, summarize_extractive
 from agentmem.stores.values import RecordUsage
 from agentmem.text.normalization import slugify
@@ -179,13 +180,11 @@ def _build_conversation(columns: RecordColumns, ordinals: Ints, records: Mapping
 
 async def _rank_facts(engine: Engine, scope: Scope, facts: Sequence[Fact]) -> list[Fact]:
     """The facts that hold and whose premises do, by importance, salience and use."""
-
-    async def read(ids: Sequence[str]) -> Sequence[Record]:
-        return await engine.log.read_records("Fact", ids, scope)
-
     now = await engine.now(scope)
     resting = [fact for fact in facts if fact.depends_on]
-    stale = find_stale(await read_premises(resting, read), now) if resting else {}
+    stale = (
+        find_stale(await read_grounds(resting, engine.log, scope, scope.readable_channels()), now) if resting else {}
+    )
     kept = [fact for fact in facts if fact.stale_since is None and fact.id not in stale]
     kept = [fact for fact in kept if fact.temporal_context != "past"]
     usage = await engine.log.usage([fact.key for fact in kept], scope) if kept else {}

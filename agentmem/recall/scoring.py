@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
@@ -41,11 +41,12 @@ from agentmem.core.ranking import (
 )
 from agentmem.core.record import Record
 from agentmem.core.records import Fact, Goal
-from agentmem.core.truth_maintenance import find_stale, invalid_since, read_premises
+from agentmem.core.truth_maintenance import find_stale
+from agentmem.memory.premises import read_grounds
 from agentmem.recall.options import RankingOptions
 from agentmem.recall.request import RecallQuery
 from agentmem.recall.technique import SearchContext
-from agentmem.stores.values import RecordUsage, Where
+from agentmem.stores.values import RecordUsage
 
 HIDDEN_PREMISE_TEXT = "something that is not visible from here"
 
@@ -109,32 +110,23 @@ async def annotate_stale(records: Mapping[int, Record], context: SearchContext) 
         ]
         return await context.read(ordinals)
 
-    known = await read_premises(facts, read)
-    found = find_stale(known, context.now, await _find_reasserted(known.values(), context))
     readable = context.scope.readable_channels()
+    known = await read_grounds(facts, context.log, context.scope, readable, read)
+    newest = context.columns.seq if context.through_seq is None else context.through_seq
+    found = find_stale({name: fact for name, fact in known.items() if fact.seq <= newest}, context.now)
     out = dict(records)
     for ordinal, record in records.items():
         if isinstance(record, Fact) and (why := found.get(record.id)) is not None:
-            premise = why.premise.claim if why.premise.channel in readable else HIDDEN_PREMISE_TEXT
-            out[ordinal] = record.model_copy(update={"stale_since": why.invalid_since, "fallen_premise": premise})
+            stale = {"stale_since": why.invalid_since, "fallen_premise": _name_premise(why.premise, readable)}
+            out[ordinal] = record.model_copy(update=stale)
     return out
 
 
-async def _find_reasserted(facts: Iterable[Fact], context: SearchContext) -> set[str]:
-    """The facts that ended and whose claim holds nevertheless, because it was learned again."""
-    gone = {fact.id: fact for fact in facts if fact.claim_hash and invalid_since(fact, context.now) is not None}
-    if not gone:
-        return set()
-    hashes = tuple({fact.claim_hash for fact in gone.values()})
-    where = Where(kinds=("Fact",), channels=context.scope.readable_channels(), dedup_keys=hashes)
-    again = await context.log.find(context.scope, where, limit=len(hashes) * len(context.scope.readable_channels()))
-    newest = context.columns.seq if context.through_seq is None else context.through_seq
-    held = {
-        fact.claim_hash
-        for fact in again
-        if isinstance(fact, Fact) and fact.seq <= newest and invalid_since(fact, context.now) is None
-    }
-    return {name for name, fact in gone.items() if fact.claim_hash in held}
+def _name_premise(premise: Fact | None, readable: Collection[str]) -> str:
+    """The claim of a premise that fell; "" where it is gone."""
+    if premise is None:
+        return ""
+    return premise.claim if premise.channel in readable else HIDDEN_PREMISE_TEXT
 
 
 async def goal_boost(

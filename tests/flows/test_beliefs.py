@@ -153,3 +153,43 @@ def test_bad_input_is_refused_before_anything_is_written(
     assert memory.semantic.facts() == []
     with pytest.raises(InvalidRecord):
         memory.beliefs(slot="hoem")
+
+
+def test_a_belief_that_is_restored_is_an_older_word(memory: AgentMemory, clock: ManualClock) -> None:
+    old = learn(memory, "employer", "Acme")
+    clock.advance(days=1)
+    memory.forget(old.id)
+    began = clock.advance(days=1)
+    learn(memory, "employer", "Globex")
+    clock.advance(days=1)
+    (restored,) = memory.restore(old.id)
+    assert (told(memory, "employer"), told(memory, "employer", "former")) == (["Globex"], ["Acme"])
+    assert memory.semantic.get_fact(restored.id).valid_to == began
+
+
+def test_what_was_archived_can_be_restored(memory: AgentMemory, clock: ManualClock) -> None:
+    fact = memory.learn_fact("The gate code is in the blue folder", tier="short")
+    clock.advance(days=400)
+    memory.curation.gc(dry_run=False)
+    assert memory.semantic.facts() == []
+    memory.restore(fact.id)
+    assert [each.id for each in memory.semantic.facts()] == [fact.id]
+
+
+def test_the_end_of_a_habit_is_a_value(memory: AgentMemory) -> None:
+    memory.store_turns(["I drink coffee every morning.", "I stopped drinking coffee in March."])
+    memory.consolidate()
+    assert told(memory, "coffee") == ["drinks no coffee"]
+    assert told(memory, "coffee", "former") == ["drinks coffee"]
+
+
+def test_an_event_is_known_by_a_part_of_its_name(memory: AgentMemory) -> None:
+    memory.store_turns(
+        ["My mum Eva is having a hip operation on 3 May.", "My flight to Faro is on 4 May, TP 88.", "Noted?"]
+    )
+    memory.consolidate()
+    other = memory.scoped(conversation_id="other")
+    other.store_turns(["Mum's operation has been moved to 9 May.", "My flight got changed to 6 May."])
+    memory.consolidate()
+    assert told(memory, "date:hip operation", "planned") == ["9 May"]
+    assert told(memory, "flight:Faro", "planned") == ["6 May, TP 88"]

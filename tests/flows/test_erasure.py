@@ -136,11 +136,12 @@ def test_facts_go_with_their_only_source_and_lose_one_of_several(memory: AgentMe
     assert set(receipt.derived) == {alone.id, elsewhere.id, promoted.id}
     assert {fact.id for fact in roof.semantic.facts()} == {both.id, built.id, free.id}
     left = memory.semantic.get_fact(both.id)
-    assert (left.source_turn_ids, left.stale_since) == ((second.id,), memory._inner.engine.clock.now())
+    assert (left.source_turn_ids, left.stale_since) == ((second.id,), None)  # another turn says it
     assert memory.semantic.get_fact(built.id).depends_on == ()
     assert memory.semantic.get_fact(built.id).stale_since is not None
     assert memory.semantic.get_fact(free.id).stale_since is None
-    assert "may be out of date" in memory.context("from both").text
+    assert "Built on the first (may be out of date)" in memory.context("from both").text
+    assert "From both (may be out of date)" not in memory.context("from both").text
     for name in receipt.derived:
         with pytest.raises(NotFound):
             memory.semantic.get_fact(name)

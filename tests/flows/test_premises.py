@@ -191,3 +191,57 @@ def test_marks_are_never_stored(memory: AgentMemory) -> None:
     assert recalled(memory)[COMMUTE].fallen_premise == WORK
     kept = memory.semantic.get_fact(commute.id)
     assert (kept.stale_since, kept.fallen_premise, kept.seq) == (None, "", commute.seq)
+
+
+def stale(memory: AgentMemory, fact: Fact, **more: object) -> object:
+    """Since when a fact is stale; it has to be found."""
+    return recalled(memory, **more)[fact.claim].stale_since
+
+
+def test_an_end_that_is_put_off_carries_what_rests_on_it(memory: AgentMemory, clock: ManualClock) -> None:
+    work = memory.learn_fact(WORK, valid_to=START + timedelta(days=10))
+    commute = memory.learn_fact(COMMUTE, depends_on=[work.id])
+    clock.advance(days=5)
+    memory.semantic.update_fact(work.id, valid_to=START + timedelta(days=40))
+    assert stale(memory, commute) is None
+    assert stale(memory, commute, as_of=START + timedelta(days=20)) is None
+    assert stale(memory, commute, as_of=START + timedelta(days=50)) == START + timedelta(days=40)
+
+
+def test_a_value_that_comes_back_and_goes_again_carries_by_its_intervals(
+    memory: AgentMemory, clock: ManualClock
+) -> None:
+    work = memory.learn_fact(WORK)
+    commute = memory.learn_fact(COMMUTE, depends_on=[work.id])
+    first = clock.advance(days=10)
+    bergen = memory.semantic.supersede_fact(work.id, "Ann works in Bergen")
+    back = clock.advance(days=10)
+    again = memory.semantic.supersede_fact(bergen.id, WORK)
+    assert stale(memory, commute) is None
+    assert stale(memory, commute, as_of=back - timedelta(days=1)) == first
+    last = clock.advance(days=10)
+    memory.semantic.supersede_fact(again.id, "Ann works in Bodo")
+    assert stale(memory, commute) == last
+    assert stale(memory, commute, as_of=last - timedelta(days=1)) is None
+
+
+def test_a_value_of_a_slot_carries_what_rests_on_it(memory: AgentMemory, clock: ManualClock) -> None:
+    work = memory.learn_fact(WORK, slot="employer", value="Oslo Port")
+    commute = memory.learn_fact(COMMUTE, depends_on=[work.id])
+    moved = clock.advance(days=3)
+    memory.learn_fact("Ann works in Bergen", slot="employer", value="Bergen Port")
+    assert stale(memory, commute) == moved
+    clock.advance(days=3)
+    memory.learn_fact("Ann is back at the port", slot="employer", value="oslo port")
+    assert stale(memory, commute) is None
+
+
+def test_a_lost_ground_is_lost_at_any_depth(memory: AgentMemory, clock: ManualClock) -> None:
+    work, commute, train = chain(memory)
+    erased = clock.advance(days=2)
+    memory.forget(work.id, hard=True)
+    assert (stale(memory, commute), stale(memory, train)) == (erased, erased)
+    undone = memory.learn_fact("Ann lives by the station")
+    walk = memory.learn_fact("Ann commutes to the train on foot", depends_on=[undone.id])
+    memory.undo(undone.operation_id)
+    assert stale(memory, walk) is not None

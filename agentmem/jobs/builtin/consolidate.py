@@ -19,7 +19,7 @@ from agentmem.core.columns import MAX_TIME, Bools, Ints, RecordColumns
 from agentmem.core.records import Conversation, Fact, Review, Turn, build_record
 from agentmem.core.scope import Scope, channel_scope
 from agentmem.core.telemetry import INFO, WARNING, log_event
-from agentmem.core.truth_maintenance import StaleReason, find_stale, invalid_since
+from agentmem.core.truth_maintenance import StaleReason, covers, find_stale
 from agentmem.engine.engine import Engine
 from agentmem.errors import BudgetExceeded, Conflict, InvalidRecord, LeaseLost, ModelUnavailable, NotFound
 from agentmem.extraction.contradiction import CandidateRetriever, ContradictionClassifier
@@ -32,6 +32,7 @@ from agentmem.jobs.due_records import read_dead_letter_seqs, record_failures
 from agentmem.jobs.job import JobOptions, JobReport
 from agentmem.jobs.runner import hold_lease, publish_lock
 from agentmem.memory.context import MemoryContext
+from agentmem.memory.premises import read_grounds
 from agentmem.models.structured_llm import Budget
 from agentmem.stores.values import Where
 
@@ -124,11 +125,9 @@ async def request_stale_reviews(engine: Engine, scope: Scope, report: JobReport)
     if not any(fact.depends_on for fact in facts.values()):
         return
     now = await engine.now(scope)
-    holding = {fact.claim_hash for fact in facts.values() if fact.claim_hash and invalid_since(fact, now) is None}
-    again = {fact.id for fact in facts.values() if invalid_since(fact, now) is not None and fact.claim_hash in holding}
-    found = {
-        name: why for name, why in find_stale(facts, now, again).items() if invalid_since(facts[name], now) is None
-    }
+    # a premise in the archive or a forgotten one is not among these
+    known = await read_grounds(facts.values(), engine.log, scope, None)
+    found = {name: why for name, why in find_stale(known, now).items() if name in facts and covers(facts[name], now)}
     by_channel: dict[str, list[Review]] = {}
     for name, why in found.items():
         by_channel.setdefault(facts[name].channel, []).append(_build_review(scope.user_id, facts[name], why))
@@ -177,15 +176,20 @@ def _build_review(user_id: str, fact: Fact, reason: StaleReason) -> Review:
     fields = {name: getattr(fact, name) for name in COPIED_FIELDS if getattr(fact, name) not in ("", None)}
     return build_record(
         Review,
-        id=derive_id(user_id, "stale", fact.id, reason.premise.id),
+        id=derive_id(user_id, "stale", fact.id, reason.premise.id if reason.premise else ""),
         channel=fact.channel,
         about="doubtful",
-        question=f"Does it still hold that {fact.claim!r}? It rested on {reason.premise.claim!r}, which no longer "
-        f"holds.",
+        question=f"Does it still hold that {fact.claim!r}? It rested on {_describe_premise(reason)}",
         proposed={"claim": fact.claim, **fields},
-        record_ids=(fact.id, reason.premise.id),
+        record_ids=(fact.id, reason.premise.id) if reason.premise else (fact.id,),
         source_turn_ids=fact.source_turn_ids,
     )
+
+
+def _describe_premise(reason: StaleReason) -> str:
+    if reason.premise is None:
+        return "what was erased or undone."
+    return f"{reason.premise.claim!r}, which no longer holds."
 
 
 async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:

@@ -95,6 +95,22 @@ async def read_slot_facts(
     return sorted(found.values(), key=order_by_word)
 
 
+async def end_by_newer_word(context: MemoryContext, fact: Fact) -> Fact:
+    """A belief that comes back, over since the value began that its slot holds by now; as it is where none is newer."""
+    slot = find_slot(fact.slot, context.engine.settings.slots)
+    own = to_belief(fact)
+    known = map(to_belief, await read_slot_facts(context, fact.channel, fact.subject, fact.slot))
+    newer = [
+        each
+        for each in known
+        if each.key != fact.id and each.first_said_at > own.said_at and not (each.is_planned or each.is_denied)
+    ]
+    if slot.kind == "set" or own.is_planned or own.is_denied or own.until or not newer:
+        return fact
+    began = min(each.since or each.first_said_at for each in newer)
+    return _with_belief(fact, replace(own, until=began, said_at=began)).model_copy(update={"said_at": fact.said_at})
+
+
 async def resolve_subject(context: MemoryContext, draft: Fact, pending: Collection[Fact] = ()) -> str:
     """The subject as beliefs are kept under: the user's own names are the user."""
     subject = draft.subject.strip() or USER_SUBJECT
