@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Literal
 
 from agentmem.beliefs.slots import NamedSlot
-from agentmem.beliefs.values import normalize_value
+from agentmem.beliefs.values import is_refinement, normalize_value
 
 Tense = Literal["current", "past", "planned"]
 Operation = Literal["is", "over", "deny"]
@@ -166,9 +166,14 @@ class BeliefSet:
             if belief.since and belief.since > belief.said_at:
                 then |= self._values_at(belief.subject, premise, belief.since)
             has_ended = any(each.until and each.until <= moment for each in self.of(belief.subject, premise))
-            if then and not now & then and (now or has_ended):
+            if then and not now & then and (now or has_ended) and not self._is_only_more_exact(premise, now, then):
                 return True
         return False
+
+    def _is_only_more_exact(self, slot: str, now: set[str], then: set[str]) -> bool:
+        """Whether a value of then says a value of now, more or less exactly: a part of the same town."""
+        kind = self.slots[slot]
+        return any(is_refinement(kind, one, other) or is_refinement(kind, other, one) for one in now for other in then)
 
     def _values_at(self, subject: str, slot: str, moment: datetime) -> set[str]:
         return {normalize_value(each.value) for each in self.of(subject, slot) if each.covers(moment)}

@@ -40,7 +40,8 @@ class Slot(BaseModel):
     `kind`: `fixed` can only be corrected, `one` has one value at a time, `set` has several that end one by one, `event`
     is the date of something named. `rests_on` are slots of the same subject: when their value changes, a value said
     before is stale. `opposite` is the slot whose equal value ends when this one gains it. `value_type` is `age` or
-    `place` where values need care. `none_value` holds once a habit is over or denied, where that says enough to be a
+    `place` where values need care. Of an exact one no value says another more exactly:
+    "table tennis" is not tennis. `none_value` holds once a habit is over or denied, where that says enough to be a
     value itself: "drinks no coffee". Private values are never promoted to every channel; portable ones may be.
     """
 
@@ -50,6 +51,7 @@ class Slot(BaseModel):
     value_type: Literal["", "age", "place"] = ""
     rests_on: tuple[str, ...] = ()
     opposite: str = ""
+    is_exact: bool = False
     none_value: str = ""
     is_portable: bool = False
     is_private: bool = False
@@ -85,5 +87,5 @@ def find_slot(name: str, more: Mapping[str, Slot] | None = None) -> NamedSlot:
                 f"({keys}), or add it to the setting slots",
                 field="slot",
             )
-        found = Slot(kind=_OPEN_KINDS[prefix])
+        found = Slot(kind=_OPEN_KINDS[prefix], is_exact=prefix == "about")
     return NamedSlot(name=name, **found.model_dump(exclude={"name"}))

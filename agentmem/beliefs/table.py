@@ -58,7 +58,7 @@ def settle(claim: Claim, known: Sequence[Belief], opposite: Sequence[Belief] = (
     if claim.slot.kind == "event":
         return _settle_event(claim, plans)
     if claim.operation != "is":
-        return _settle_denial(claim, held, plans)
+        return _settle_denial(claim, known, held, plans)
     if claim.tense == "planned":
         return _settle_plan(claim, held, plans)
     if claim.tense == "past":
@@ -170,7 +170,9 @@ def _fulfill_plans(claim: Claim, plans: Sequence[Belief]) -> tuple[Claim, list[B
 # -- rows 8 to 10 and 13: it is over, or it is not so
 
 
-def _settle_denial(claim: Claim, held: Sequence[Belief], plans: Sequence[Belief]) -> Settlement:
+def _settle_denial(
+    claim: Claim, known: Sequence[Belief], held: Sequence[Belief], plans: Sequence[Belief]
+) -> Settlement:
     meant = [each for each in held if _is_meant(claim, each)]
     planned = [each for each in plans if not claim.value or is_same_value(each.value, claim.value)]
     if claim.tense == "planned" or (planned and not meant):
@@ -179,6 +181,9 @@ def _settle_denial(claim: Claim, held: Sequence[Belief], plans: Sequence[Belief]
     meant = [each for each in meant if each.said_at <= claim.said_at]  # said again later: it came back
     if claim.ground is Ground.INFERRED and (meant or held):
         return Settlement("nothing")
+    strongest = max(meant, key=lambda each: each.ground, default=None)
+    if strongest is not None and claim.ground < strongest.ground:
+        return Settlement("review", cause="contradiction", against=strongest)
     was_wrong = claim.operation == "deny" and claim.mark == "correct"
     gone = tuple(replace(each, retired="wrong") if was_wrong else _end(each, claim) for each in meant)
     if claim.operation == "deny":
@@ -187,7 +192,8 @@ def _settle_denial(claim: Claim, held: Sequence[Belief], plans: Sequence[Belief]
         return Settlement(action, (*gone, *denial))
     if meant:
         return Settlement("end", gone)
-    if not claim.value or any(is_same_value(each.value, claim.value) for each in held):
+    told = [*held, *(each for each in known if each.until and not each.retired)]
+    if not claim.value or _has_value(told, claim):
         return Settlement("nothing")
     return Settlement("add past", (_new(claim, since=None, until=claim.until or claim.since or claim.said_at),))
 

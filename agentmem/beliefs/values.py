@@ -44,9 +44,10 @@ def is_same_value(one: str, other: str) -> bool:
 def is_refinement(slot: Slot, new: str, old: str) -> bool:
     """Whether a new value says an old one more exactly: all of its words and more.
 
-    Never for ages and dates, nor where the difference is a contrast ("left", "no") or a number that the old one had.
+    Never for ages, dates and exact slots, nor where the difference is a contrast ("left", "no") or a number that the
+    old one had.
     """
-    if slot.value_type == "age" or slot.kind == "event":
+    if slot.value_type == "age" or slot.kind == "event" or slot.is_exact:
         return False
     words, had = normalize_value(new).split(), normalize_value(old).split()
     if not set(had) < set(words) or (set(words) - set(had)) & CONTRAST_WORDS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ _FILE_TYPE = UserPath(exists=True, dir_okay=False, path_type=Path)
 
 BENCHMARKS = ("recall", "extraction", "rules", "revision", "multihop", "latency")
 LIFECYCLE = "lifecycle"
+BELIEFS = "beliefs"
 DEFAULT_EMBEDDERS = ("auto", "hash")
 
 
@@ -27,8 +30,8 @@ DEFAULT_EMBEDDERS = ("auto", "hash")
 @click.argument(
     "what",
     required=False,
-    metavar="[recall|extraction|rules|revision|multihop|latency|lifecycle]",
-    type=click.Choice((*BENCHMARKS, LIFECYCLE)),
+    metavar="[recall|extraction|rules|revision|multihop|latency|beliefs|lifecycle]",
+    type=click.Choice((*BENCHMARKS, BELIEFS, LIFECYCLE)),
 )
 @click.option("--data", multiple=True, type=_FILE_TYPE, metavar="PATH", help="A LoCoMo-shaped file; may be repeated.")
 @click.option(
@@ -78,6 +81,9 @@ def command(cli: CliContext, *, what: str | None, data: tuple[Path, ...], out: P
     --llm, or as recorded; `rules` without one; `revision` lets premises of facts fall; `multihop` asks for what lies
     two or three links away.
 
+    `beliefs` reads a thousand numbered statements of which later ones replace earlier ones, and with --data the
+    `life.jsonl` of a scripted life, whose `truth.json` lies beside it; without a model.
+
     `lifecycle` lets a year pass for 200 people who talk, fall silent and change their minds, with the real jobs at
     night. It has to be asked for, because it takes minutes, and exits with 3 when a target is missed.
 
@@ -92,6 +98,7 @@ def command(cli: CliContext, *, what: str | None, data: tuple[Path, ...], out: P
       python -m tests.benchmarks revision
       python -m tests.benchmarks extraction --llm anthropic
       python -m tests.benchmarks latency --sizes 1000,10000 --embedder hash
+      python -m tests.benchmarks beliefs --data life.jsonl
       python -m tests.benchmarks lifecycle --users 20 --days 60 --plots pictures
       python -m tests.benchmarks lifecycle --processes 8
     """
@@ -99,6 +106,8 @@ def command(cli: CliContext, *, what: str | None, data: tuple[Path, ...], out: P
 
     if what == LIFECYCLE:
         return _run_lifecycle(cli, out, **options)
+    if what == BELIEFS:
+        return _run_beliefs(data)
     with Progress() as progress:
         written = suite.run(
             build_plan(cli, what, data, out, **options),
@@ -106,6 +115,19 @@ def command(cli: CliContext, *, what: str | None, data: tuple[Path, ...], out: P
             progress=lambda done, total: progress("questions", done, total),
         )
     _show_files(cli, written)
+    return 0
+
+
+def _run_beliefs(data: tuple[Path, ...]) -> int:
+    from tests.benchmarks import belief_life, updates
+
+    with tempfile.TemporaryDirectory() as home:
+        for line in updates.render(asyncio.run(updates.play_updates(Path(home)))):
+            echo(f"updates: {line}\n")
+    for life in data:
+        with tempfile.TemporaryDirectory() as home:
+            for line in belief_life.render(asyncio.run(belief_life.play_life(life.parent, Path(home), show=False))):
+                echo(f"{life.parent.name}: {line}\n")
     return 0
 
 

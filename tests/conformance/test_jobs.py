@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -27,11 +26,9 @@ from tests.conformance.writing import (
     build_turn,
     build_turn_changes,
     delete_records,
+    query_view,
     write_records,
 )
-
-if TYPE_CHECKING:
-    from agentmem.stores.sqlite import SqliteLog
 
 OPERATOR = Operator("test")
 ZONE = timedelta(days=4.5437)  # after which a new short-lived fact is in the danger zone
@@ -259,7 +256,12 @@ async def test_the_view_shows_what_the_laws_say(log: LogStore, scope: Scope, clo
     stored = {kind: await log.read_records(kind, ["ada", "i", "s"], scope) for kind in ("Entity", "Fact")}
     (ada,), (guess, short) = stored["Entity"], stored["Fact"]
     used = await log.usage([short.key], scope)
-    rows = {str(row[0]): row[1:] for row in await _seen(log, scope)}
+    rows = {
+        str(row[0]): row[1:]
+        for row in await query_view(
+            log, scope, "id, salience_now, confidence_now, score_now, importance_now", "current_memory"
+        )
+    }
     now, options = datetime.now(UTC), DecayOptions()
     assert isinstance(short, Fact)
     assert isinstance(guess, Fact)
@@ -283,23 +285,3 @@ async def test_the_view_shows_what_the_laws_say(log: LogStore, scope: Scope, clo
         ("s", 2): close(decay_score_now(short, used[short.key], now, options), rel=1e-6),
         ("s", 3): close(importance(short.recorded_at, 0, 0.7, now, options), rel=1e-6),
     }
-
-
-async def _seen(log: LogStore, scope: Scope) -> list[tuple[object, ...]]:
-    """What the view shows of a user."""
-    from agentmem.stores import postgres, sqlite
-
-    asked = "SELECT id, salience_now, confidence_now, score_now, importance_now FROM current_memory WHERE user_id = "
-    if isinstance(log, sqlite.SqliteLog):
-        return await _rows(log, asked + "?", scope.user_id)
-    assert isinstance(log, postgres.PostgresLog)
-
-    async def read(db: object) -> list[tuple[object, ...]]:
-        cursor = await db.execute(asked + "%s", (scope.user_id,))  # type: ignore[attr-defined]
-        return list(await cursor.fetchall())
-
-    return await log.database.read(scope, read)
-
-
-async def _rows(log: SqliteLog, text: str, *values: str) -> list[tuple[object, ...]]:
-    return await log.database.read(lambda db: list(db.execute(text, values)))

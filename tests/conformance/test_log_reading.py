@@ -35,6 +35,7 @@ from tests.conformance.writing import (
     claims_by_id,
     delete_records,
     entry_seqs,
+    query_view,
     record_ids,
     write_records,
 )
@@ -330,3 +331,30 @@ async def test_beliefs_of_a_slot_are_found_with_those_that_ended(log: LogStore, 
     assert record_ids(await log.find(scope, where)) == ["a", "b"]
     every = Where(kinds=("Fact",), dedup_prefix=SLOT_KEY_PREFIX)
     assert record_ids(await log.find(scope, every)) == ["a", "b", "c", "d"]
+
+
+async def test_sql_shows_what_is_believed(log: LogStore, scope: Scope) -> None:
+    home = {"subject": "user", "slot": "home", "said_at": START}
+    years = timedelta(days=36_500)
+    beliefs = {
+        "a": {**home, "value": "Rome"},
+        "b": {**home, "value": "Oslo", "valid_to": START, "status": Status.SUPERSEDED},
+        "c": {**home, "value": "Bonn", "temporal_context": "future", "valid_from": START + years},
+        "d": {**home, "value": "Kiel", "temporal_context": "future", "valid_from": START},
+        "e": {**home, "value": "Lund", "is_denied": True},
+        "f": {**home, "value": "Graz", "certainty": "inferred"},
+        "g": {**home, "value": "Wrong", "superseded_at": START, "status": Status.SUPERSEDED},
+        "h": {**home, "value": "Gone", "status": Status.ARCHIVED},
+        "i": {},
+    }
+    records = [build_fact(name, name).model_copy(update=fields) for name, fields in beliefs.items()]
+    await write_records(log, scope, *records)
+    rows = await query_view(log, scope, "fact_id, subject, slot, value, standing", "current_beliefs")
+    assert sorted(rows) == [
+        ("a", "user", "home", "Rome", "current"),
+        ("b", "user", "home", "Oslo", "former"),
+        ("c", "user", "home", "Bonn", "planned"),
+        ("d", "user", "home", "Kiel", "due"),
+        ("e", "user", "home", "Lund", "denied"),
+        ("f", "user", "home", "Graz", "guess"),
+    ]

@@ -104,3 +104,20 @@ def entry_seqs(entries: Sequence[JournalEntry]) -> list[int]:
 def claims_by_id(states: Mapping[Key, Record]) -> dict[str, str]:
     """The claims of facts, by id."""
     return {key[1]: record.claim for key, record in states.items() if isinstance(record, Fact)}
+
+
+async def query_view(log: LogStore, scope: Scope, columns: str, view: str) -> list[tuple[object, ...]]:
+    """What a view of the store shows of a user."""
+    from agentmem.stores.postgres import PostgresLog
+    from agentmem.stores.sqlite import SqliteLog
+
+    asked = f"SELECT {columns} FROM {view} WHERE user_id = "
+    if isinstance(log, SqliteLog):
+        return await log.database.read(lambda db: list(db.execute(asked + "?", (scope.user_id,))))
+    assert isinstance(log, PostgresLog)
+
+    async def read(db: Any) -> list[tuple[object, ...]]:
+        cursor = await db.execute(asked + "%s", (scope.user_id,))
+        return list(await cursor.fetchall())
+
+    return await log.database.read(scope, read)

@@ -245,6 +245,32 @@ def test_a_flight_that_moved_is_the_one_spoken_of_last() -> None:
     assert [each.slot for each in reader.read("It moved. My flight is now on 3 May.", NOW)] == ["flight:Faro"]
 
 
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("1. The capital of Norway is Oslo.", "Norway about:capital Oslo"),
+        ("2) Ann Lee was born in the city of Paris", "Ann Lee about:born in the city of Paris"),
+        ("3. Tom Cole plays the position of goalkeeper.", "Tom Cole about:plays the position of goalkeeper"),
+        ("4. The author of House of Cards is Mia Dobbs.", "House of Cards about:author Mia Dobbs"),
+        ("5. Jane Roe was educated at University of Oxford", "Jane Roe about:educated at University of Oxford"),
+        ("6. The origin of basketball is Canada", "basketball about:origin Canada"),
+        ("7. Tom Cole's child is Ina Cole", "Tom Cole about:child Ina Cole"),
+        ("8. Python 3 was released in 2008", "Python 3 about:released in 2008"),
+        ("9. Tom Cole works for Acme Corp", "Tom Cole employer Acme Corp"),
+        ("9. Tom Cole works for Ember and Sons", "Tom Cole employer Ember and Sons"),
+        ("10. I live in Leeds", "user home Leeds"),
+        ("11. Use the blue paint for the door", ""),
+        ("12. Is the capital of Norway Oslo?", ""),
+        ("13. Buy milk", ""),
+        ("The capital of Norway is Oslo.", ""),
+    ],
+)
+def test_a_point_of_a_numbered_list_says_its_relation(text: str, expected: str) -> None:
+    assert [f"{each.subject} {each.slot} {each.value}" for each in FrameReader().read(text, NOW)] == (
+        [expected] if expected else []
+    )
+
+
 def test_a_day_that_a_year_lacks_is_no_error() -> None:
     leap = datetime(2028, 2, 29, 10, tzinfo=UTC)
     assert read("The exam is on 29 February.") == ["-.date:exam=29 February planned"]

@@ -91,6 +91,7 @@ _HANDED_OVER = re.compile(
     r"[^.!?\n]{0,80}:.*\Z",
     re.IGNORECASE | re.DOTALL,
 )
+_LIST_NUMBER = re.compile(r"^[ \t]*\d{1,5}[.):][ \t]+(?=\S)", re.MULTILINE)
 _SENTENCE_END = re.compile(
     r"(?<!\bmr)(?<!\bdr)(?<!\bst)(?<!\bmrs)(?<!\bprof)(?<!\bms)(?<!\bno)(?<![^\w][a-z])[.!?\u2026]+(?=[\s)\"'\u00bf\u00a1]|\Z)"
     r"(?!(?<=\d\.)\s(?:Januar|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b)"
@@ -107,6 +108,7 @@ class PlainSentence:
     offsets: tuple[tuple[int, int], ...]
     source: str
     is_question: bool
+    is_numbered: bool = False  # a point of a numbered list
 
     def get_typed(self, start: int, end: int) -> str:
         """The stretch of the turn behind a stretch of the plain form, as it was typed."""
@@ -133,12 +135,14 @@ def split_plain_sentences(text: str) -> list[PlainSentence]:
     masked = text
     for pattern in (_CODE, _QUOTED, _PASTED_BLOCK, _PASTED_LINE, _HANDED_OVER):
         masked = pattern.sub(_blank, masked)
+    numbered = {found.end() for found in _LIST_NUMBER.finditer(masked)}
+    masked = _LIST_NUMBER.sub(lambda found: " " * len(found[0]), masked)
     out, start = [], 0
     ends = [(found.start(), found.end(), "?" in found[0]) for found in _SENTENCE_END.finditer(masked)]
     for end, after, is_question in [*ends, (len(masked), len(masked), False)]:
         if masked[start:end].strip() and end - start <= MAX_SENTENCE_CHARS:
             begin = end - len(masked[start:end].lstrip())
-            out.append(_make_sentence(masked, text, begin, end, is_question))
+            out.append(_make_sentence(masked, text, begin, end, is_question, begin in numbered))
         start = after
     return out
 
@@ -148,7 +152,9 @@ def _blank(found: re.Match[str]) -> str:
     return "\u2026".ljust(len(found[0]))[: len(found[0])]
 
 
-def _make_sentence(masked: str, source: str, start: int, end: int, is_question: bool) -> PlainSentence:
+def _make_sentence(
+    masked: str, source: str, start: int, end: int, is_question: bool, is_numbered: bool
+) -> PlainSentence:
     parts: list[str] = []
     offsets: list[tuple[int, int]] = []
     for token in _TOKEN.finditer(masked, start, end):
@@ -161,7 +167,7 @@ def _make_sentence(masked: str, source: str, start: int, end: int, is_question: 
             parts.append(character)
             at = token.start() + number
             offsets.append((at, at + 1) if same else (token.start(), token.end()))
-    return PlainSentence("".join(parts), tuple(offsets), source, is_question)
+    return PlainSentence("".join(parts), tuple(offsets), source, is_question, is_numbered)
 
 
 def _expand(word: str) -> str:

@@ -21,6 +21,7 @@ from agentmem.extraction.frames.frame_set import LANGUAGES, Fill, Frame, FrameSe
 from agentmem.extraction.frames.people import PeopleReader
 from agentmem.extraction.frames.phrases import PhraseReader, get_typed_value, split_values
 from agentmem.extraction.frames.plain_text import PlainSentence, split_plain_sentences
+from agentmem.extraction.frames.relations import complete_values, read_relation
 from agentmem.extraction.frames.slot_claim import SlotClaim
 from agentmem.extraction.frames.verb_group import IRREGULAR_PAST, VerbKind, VerbReading, read_verb_group
 from agentmem.extraction.frames.words import (
@@ -75,7 +76,8 @@ class FrameReader:
         for sentence in sentences:
             self.people.note_people(sentence)
             if not sentence.is_question:
-                out += self._read_sentence(_drop_hypothetical(sentence), now)
+                claims = list(self._read_sentence(_drop_hypothetical(sentence), now))
+                out += complete_values(claims, read_relation(sentence))
         return list(dict.fromkeys(out))
 
     # -- a sentence

@@ -38,6 +38,7 @@ _UNSURE = re.compile(
 _HYPOTHETICAL = re.compile(r"\b(?:would|could|should)\b")
 _DROPPED_G = re.compile(r"\b(think|plann|hop|go|giv|try|consider|gett)in'?(?=\s|\Z)")
 _PERFECT = re.compile(r"\b(?:have|has)\b")
+_PRESENT = re.compile(r"\b(?:have|has|am|is|are)\b")  # "is employed by", "has lived in"
 _PAST_AUXILIARY = re.compile(r"\b(?:was|were|had|did)\b")
 
 
@@ -77,7 +78,7 @@ def read_verb_group(words: str, verb: str, kind: VerbKind, clause: str, *, has_f
         return VerbReading(operation="over")
     if negated:
         return VerbReading(operation="deny")
-    is_past = _PAST_AUXILIARY.search(words) is not None or (_is_past_form(verb) and not _PERFECT.search(words))
+    is_past = _PAST_AUXILIARY.search(words) is not None or (_is_past_form(verb) and not _PRESENT.search(words))
     return VerbReading("past" if is_past else "current")
 
 

@@ -302,13 +302,15 @@ class _TurnExtractor:
         """A claim about a slot as a draft. What a user says of themselves is about the speaker, where one is named."""
         is_own = claim.subject == USER_SUBJECT
         subject = self.speaker.subject if is_own else claim.subject
-        text = write_sentence(claim, subject)
+        quote = self.turn.content[claim.span[0] : claim.span[1]]
+        # a statement about anything is a sentence already
+        text = quote if claim.slot.startswith("about:") else write_sentence(claim, subject)
         tense = {"current": "current", "past": "past", "planned": "future"}[claim.tense]
         tense = "past" if claim.operation == "over" and tense == "current" else tense
         return FactDraft(
             turn_id=self.turn.id,
             claim=text,
-            quote=self.turn.content[claim.span[0] : claim.span[1]],
+            quote=quote,
             span=claim.span,
             subject=(self.speaker.name or USER_SUBJECT) if is_own else claim.subject,
             certainty="uncertain" if claim.is_unsure and claim.tense != "planned" else "explicit",

@@ -90,7 +90,8 @@ async def read_slot_facts(
     found = {record.id: record for record in stored if isinstance(record, Fact)}
     for fact in pending:
         found.pop(fact.id, None)
-        if fact.channel == channel and fact.dedup_key().startswith(prefix):
+        is_same = fact.slot == slot and fact.subject.casefold() == subject.casefold()  # cheaper than the key
+        if is_same and fact.channel == channel and fact.dedup_key().startswith(prefix):
             found[fact.id] = fact
     return sorted(found.values(), key=order_by_word)
 

@@ -1,0 +1,109 @@
+"""Numbered statements about anything ("12. The capital of Norway is Oslo"): subject, relation and value by their form.
+
+A list of numbered statements is plain knowledge that somebody gives, so no slot has to fit. The value is what stands at
+the end, the subject is the longest name before it, and the words between and around them are the relation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from agentmem.extraction.frames.plain_text import PlainSentence
+from agentmem.extraction.frames.slot_claim import SlotClaim
+
+MAX_STATEMENT_WORDS = 40
+_WORD = re.compile(r"[^\W_][^\s,;:()]*|[,;:()]")
+# Small words that names have inside: "University of Oxford", "Lord of the Rings".
+_INSIDE_NAMES = frozenset("of the and for de la le del von van der den da do dos du y e in on to a at".split())  # noqa: SIM905
+_BEFORE_VALUE = re.compile(r".*\b(?:is|are|was|were|by|of|for|in|with|to|at|from|as|plays|speaks)\s+(?=\S)")
+_OF_SUBJECT = re.compile(r"the [a-z' -]+? of (?P<subject>.+?) (?:is|are|was|were) ")
+_FIRST = re.compile(r"\A(?:(?:is|are|was|were|has|have) )?(?:(?:the|an?) )?")
+_LAST = re.compile(r"(?: of)? \u2026(?: (?:is|are|was|were))?\Z|(?: (?:is|are|was|were))\Z")
+_VERB_AFTER = re.compile(r"\s+(?:is|are|was|were|has|had|\w+s|\w+ed)\b")
+_OWN = re.compile(r"\b(?:i|we|my|our|me|you|your)\b")
+
+
+def read_relation(sentence: PlainSentence) -> Iterator[SlotClaim]:
+    """The claim of a numbered statement; none for a question, what is said of oneself, and what has no name."""
+    plain = sentence.plain.rstrip(" .")
+    if not sentence.is_numbered or sentence.is_question or _OWN.search(plain):
+        return
+    words = [found.span() for found in _WORD.finditer(plain)]
+    if not 3 <= len(words) <= MAX_STATEMENT_WORDS:
+        return
+    start = _find_value_start(sentence, plain, words)
+    subject = _find_subject(sentence, [span for span in words if span[1] <= start])
+    if subject is None:
+        return
+    after = plain[subject[1] : start]
+    if subject[0] == 0 and " " not in plain[: subject[1]] and not _VERB_AFTER.match(after):
+        return  # "Use the blue paint": an order begins with a capital, too
+    relation = _name_relation(plain[: subject[0]], after)
+    if relation and start < len(plain):
+        yield SlotClaim(
+            subject=re.sub(r"['\u2019]s\Z", "", sentence.get_typed(*subject)),
+            slot=f"about:{relation}",
+            value=sentence.get_typed(start, len(plain)),
+            span=sentence.span(0, len(plain)),
+        )
+
+
+def complete_values(claims: Sequence[SlotClaim], relations: Iterator[SlotClaim]) -> list[SlotClaim]:
+    """What frames read of a sentence, else its relation. A point of a list ends with its value: "for Ember and Sons"."""
+    found = list(relations)
+    if not claims or not found:
+        return [*claims, *found]
+    whole = found[0].value
+    return [replace(each, value=whole) if each.value and whole.startswith(each.value) else each for each in claims]
+
+
+def _find_value_start(sentence: PlainSentence, plain: str, words: list[tuple[int, int]]) -> int:
+    """Where the value begins: the name at the end, or what follows the last verb or preposition."""
+    start = len(plain)
+    for at, end in reversed(words):
+        if sentence.is_capitalized(at) or plain[at].isdigit():
+            start = at
+        elif start == len(plain) or plain[at:end] not in _INSIDE_NAMES:
+            break
+    if start < len(plain):
+        return start
+    found = _BEFORE_VALUE.match(plain)
+    return found.end() if found else len(plain)
+
+
+def _find_subject(sentence: PlainSentence, words: list[tuple[int, int]]) -> tuple[int, int] | None:
+    """The longest name among words; a first word counts only where nothing else is a name, or more of it follows."""
+    runs: list[list[tuple[int, int]]] = []
+    current: list[tuple[int, int]] = []
+    for span in words:
+        text = sentence.plain[slice(*span)]
+        is_name = sentence.is_capitalized(span[0]) and not (span[0] == 0 and text in ("the", "a", "an"))
+        if is_name or (current and (text in _INSIDE_NAMES or text.isdigit())):
+            current.append(span)
+            continue
+        runs.append(current)
+        current = []
+    names = [_trim(run, sentence) for run in (*runs, current)]
+    best = max(names, key=lambda run: run[-1][1] - run[0][0] if run else 0, default=[])
+    if best:
+        return best[0][0], best[-1][1]
+    found = _OF_SUBJECT.match(sentence.plain)  # "the origin of basketball is"
+    return found.span("subject") if found else None
+
+
+def _trim(run: list[tuple[int, int]], sentence: PlainSentence) -> list[tuple[int, int]]:
+    """A name without the small words behind it."""
+    while run and sentence.plain[slice(*run[-1])] in _INSIDE_NAMES:
+        run = run[:-1]
+    return run
+
+
+def _name_relation(before: str, after: str) -> str:
+    """The words around a subject as a key: "the capital of Norway is" is "capital", "Ann was born in" is "born in"."""
+    words = " ".join([*re.findall(r"[\w'-]+", before), "\u2026", *re.findall(r"[\w'-]+", after)])
+    if words.startswith("\u2026 "):  # the subject comes first
+        verb = words.removeprefix("\u2026 ")
+        return _LAST.sub("", _FIRST.sub("", verb)) or verb
+    return _LAST.sub("", _FIRST.sub("", words))
