@@ -51,7 +51,7 @@ def read_relation(sentence: PlainSentence) -> Iterator[SlotClaim]:
 
 
 def complete_values(claims: Sequence[SlotClaim], relations: Iterator[SlotClaim]) -> list[SlotClaim]:
-    """What frames read of a sentence, else its relation. A point of a list ends with its value: "for Ember and Sons"."""
+    """What frames read of a sentence, else its relation. A point of a list ends with its value ("Ember and Sons")."""
     found = list(relations)
     if not claims or not found:
         return [*claims, *found]
