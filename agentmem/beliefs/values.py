@@ -13,7 +13,8 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 CONTRAST_WORDS = frozenset(
     word
     for line in (
-        "no not never none without nothing non ex former late new old only except with",
+        "no not never none without nothing ex former late new old only except with",
+        "kein keine keinen nicht ohne sin nada sans pas non sem não",
         "left right upper lower first second third older younger before after double inside outside",
         "own rent buy sell lend borrow start stop like dislike more less min max high low big small",
         "north south east west morning evening afternoon night",

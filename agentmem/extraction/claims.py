@@ -69,6 +69,11 @@ _HEDGE = re.compile(
     r"|believ\w*|suggest\w*|recommend\w*|offer\w*|open to|looking forward|willing|feels?|felt|ask\w*|sa(?:id|ys))\b",
     re.IGNORECASE,
 )
+_PLANNED = re.compile(
+    r"\b(?:will(?! (?:always|never))|shall|going to|gonna|plan(?:s|ning)? (?:to|on)|about to|intend(?:s|ing)? to"
+    r"|hop(?:e|es|ing) to|want(?:s)? to|(?:thinking|dreaming) (?:of|about)|considering|looking forward)\b|'ll\b",
+    re.IGNORECASE,
+)
 _REPORTED_REQUEST = re.compile(r"\b(?:ask|suggest|propos|recommend|offer|invit|wonder|consider)\w*", re.IGNORECASE)
 _OTHER_PERSON_PRONOUN = re.compile(
     r"\b(?:you|your|yours|yourself|we|our|us|ours|we're|we've|you're|you've|y'all|he|she|they|his|her|their|him"
@@ -112,9 +117,14 @@ def expand_to_clauses(text: str, span: tuple[int, int]) -> str:
     return text[start:end]
 
 
+def drop_idioms(text: str) -> str:
+    """The text without what is said with a negation and meant without one: "can't wait"."""
+    return _IDIOMS.sub(" ", text.translate(_APOSTROPHES))
+
+
 def is_negated(text: str) -> bool:
     """Whether a text denies something, idioms such as "can't wait" left out."""
-    plain = _IDIOMS.sub(" ", text.translate(_APOSTROPHES))
+    plain = drop_idioms(text)
     return _NEGATION.search(plain) is not None or _STOPPED.search(plain) is not None
 
 
@@ -157,6 +167,11 @@ def has_used_to(text: str) -> bool:
 def is_hypothetical(text: str) -> bool:
     """Whether a text speaks of what is not so, or not yet: if, would, wish, imagine."""
     return _HYPOTHETICAL.search(_NON_CONDITIONAL_IF.sub(" ", text.translate(_APOSTROPHES))) is not None
+
+
+def is_planned(text: str) -> bool:
+    """Whether a text speaks of what is to come: will, going to, planning to."""
+    return _PLANNED.search(text.translate(_APOSTROPHES)) is not None
 
 
 def is_hedged(claim: str) -> bool:

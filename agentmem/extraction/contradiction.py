@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, WithJsonSchema
 
+from agentmem.beliefs.slots import USER_SUBJECT
 from agentmem.core.columns import Bools, Floats, RecordColumns
 from agentmem.core.record import Record
-from agentmem.core.records import Entity, Fact, R, Turn
+from agentmem.core.records import SLOT_KEY_PREFIX, Entity, Fact, R, Turn
 from agentmem.errors import InvalidModelOutput, ModelError
 from agentmem.memory.context import MemoryContext
 from agentmem.models.protocols import LLMRequest
@@ -24,6 +25,8 @@ from agentmem.text.tokenizer import tokenize
 MAX_FACTS = 20
 MAX_ENTITIES = 30
 MAX_FACTS_PER_SOURCE = 500
+MAX_KNOWN_BELIEFS = 80  # facts of slots that a prompt is given
+MAX_OPEN_FACTS = 10  # and others like the window
 MIN_WINDOW_COSINE = 0.3  # cosine of a fact with a window that may touch it
 MAX_QUERY_CHARS = 4000  # characters of a window that are compared with facts
 PAGE_SIZE = 1000
@@ -47,6 +50,21 @@ class CandidateRetriever:
         text = " ".join(turn.search_text() for turn in turns)[:MAX_QUERY_CHARS]
         found = (await self.find_similar([text], Fact))[0]
         return tuple(fact for fact, cosine in found if cosine >= MIN_WINDOW_COSINE)
+
+    async def find_known(self, turns: Sequence[Turn]) -> tuple[Fact, ...]:
+        """What a model is told of: beliefs of the user and of those who are named, then other facts like these turns.
+
+        At most 80 beliefs, those of the user and of people named in the turns first, and 10 open claims.
+        """
+        text = " ".join(turn.search_text() for turn in turns).casefold()
+        where = Where(kinds=("Fact",), channels=self.context.scope.readable_channels(), dedup_prefix=SLOT_KEY_PREFIX)
+        stored = await self.context.engine.log.find(self.context.scope, where, limit=MAX_FACTS_PER_SOURCE)
+        now = await self.context.engine.now(self.context.scope)
+        held = [fact for fact in stored if isinstance(fact, Fact) and fact.superseded_at is None]
+        beliefs = [fact for fact in held if fact.valid_to is None or fact.valid_to > now]
+        beliefs.sort(key=lambda fact: (not _is_named(fact.subject, text), fact.subject, fact.slot, fact.id))
+        similar = [fact for fact in await self.find_facts(turns) if not fact.slot]
+        return (*beliefs[:MAX_KNOWN_BELIEFS], *similar[:MAX_OPEN_FACTS])
 
     async def find_facts_by_source(self, source: str) -> tuple[Fact, ...]:
         """The latest current facts of one source, at most 500."""
@@ -115,6 +133,12 @@ class CandidateRetriever:
 
     async def _read_records(self, ordinals: Sequence[int]) -> list[Record]:
         return await self.context.engine.log.read_by_ordinal(ordinals, self.context.scope) if ordinals else []
+
+
+def _is_named(subject: str, text: str) -> bool:
+    """Whether a subject is the user, or stands in a text of small letters by its first word."""
+    words = subject.casefold().split()
+    return subject == USER_SUBJECT or bool(words and words[0] in text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,12 @@ not trusted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from agentmem.beliefs.belief import Mark, Need, Operation
+from agentmem.beliefs.slots import Slot
 from agentmem.core.records import Entity, Fact, Turn
 
 
@@ -20,7 +22,7 @@ class Window:
     `context_turns` are the turns of the same conversation just before, for reading only. `known_facts` and
     `known_entities` are those that were known in scope before, the most related first; a draft may name their ids.
     `participants` are the names of who speaks. `agent_id` is whose private channel takes what the assistant says of
-    itself, None for nobody's.
+    itself, None for nobody's. `slots` are the application's own.
     """
 
     conversation_id: str
@@ -31,6 +33,7 @@ class Window:
     known_entities: tuple[Entity, ...] = ()
     participants: tuple[str, ...] = ()
     agent_id: str | None = None
+    slots: Mapping[str, Slot] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +47,9 @@ class FactDraft:
     id of the known fact that it replaces: with `is_correction` because that was wrong, else because the world changed.
     `slot`, `value`, `operation` and `mark` make it a claim about a slot, which the decision table settles; one that
     needs a `known` value counts only where it is held, one that needs an `empty` slot where nothing is.
-    `ends_fact_id` is the id of a known fact that came to its end.
-    `depends_on` are ids of known facts without
-    which this one would not hold. `agent_private` puts it in the agent's own channel.
+    `ends_fact_ids` are the ids of known facts that came to their end.
+    `depends_on` are ids of known facts, and names of drafts before this one, without
+    which this one would not hold; `name` is the draft's own. `agent_private` puts it in the agent's own channel.
     """
 
     turn_id: str
@@ -64,7 +67,7 @@ class FactDraft:
     depends_on: tuple[str, ...] = ()
     supersedes_id: str = ""
     is_correction: bool = False
-    ends_fact_id: str = ""
+    ends_fact_ids: tuple[str, ...] = ()
     agent_private: bool = False
     tags: tuple[str, ...] = ()
     review_reason: str = ""
@@ -73,6 +76,7 @@ class FactDraft:
     operation: Operation = "is"
     mark: Mark = ""
     needs: Need = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

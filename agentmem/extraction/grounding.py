@@ -26,6 +26,7 @@ from agentmem.extraction.claims import (
     is_hypothetical,
     is_negated,
     is_only_question,
+    is_planned,
     is_reported_request,
     nearest_clauses,
     normalize_apostrophes,
@@ -355,30 +356,28 @@ class GroundingContext:
 
 
 def rejection_reason(draft: FactDraft, grounding: GroundingContext) -> str:
-    """Why a fact does not count at all; "" when it does."""
+    """Why a fact does not count, reasons joined by "; "; "" when it does."""
+    return quote_reason(draft, grounding) or claim_reason(draft, grounding)
+
+
+def quote_reason(draft: FactDraft, grounding: GroundingContext) -> str:
+    """Why nothing can rest on the quote of a fact; "" when it can."""
     turn = grounding.turns[draft.turn_id]
     return (
         _check_speaker_role(draft, turn, grounding)
         or _check_echo(draft, turn, grounding)
         or _check_question_quote(draft, turn, grounding)
+        or ("" if draft.span else "ungrounded: its quote does not stand in its turn")
     )
 
 
-def normalize_draft(draft: FactDraft, grounding: GroundingContext) -> FactDraft:
-    """The fact with its label of time and its polarity as its words have them, and with the reasons to doubt it."""
-    if draft.temporal_context == "current" and any(map(has_used_to, grounding.clauses(draft))):
-        draft = replace(draft, temporal_context="past")
-    draft = replace(draft, negated=draft.negated or is_negated(draft.claim))
-    return replace(draft, review_reason=review_reason(draft, grounding))
-
-
-def review_reason(draft: FactDraft, grounding: GroundingContext) -> str:
-    """Why a person should look at a fact first, reasons joined by "; "; "" when nobody need."""
+def claim_reason(draft: FactDraft, grounding: GroundingContext) -> str:
+    """Why a claim says something else than its quote, reasons joined by "; "; "" when it does not."""
     turn = grounding.turns[draft.turn_id]
-    reasons = [] if draft.span else ["ungrounded: its quote does not stand in its turn"]
-    reasons += [
+    checks = (
         _check_polarity(draft, grounding),
         _check_hypothetical(draft, grounding),
+        _check_planned(draft, grounding),
         _check_question_clauses(draft, turn, grounding),
         _check_numbers(draft, turn, grounding),
         _check_dates(draft, turn, grounding),
@@ -386,9 +385,22 @@ def review_reason(draft: FactDraft, grounding: GroundingContext) -> str:
         _check_lexical_support(draft, turn, grounding),
         _check_speaker(draft, turn, grounding),
         _check_standalone(draft),
-        _check_prompt_injection(turn, grounding),
-    ]
-    return "; ".join(reason for reason in reasons if reason)
+    )
+    return "; ".join(filter(None, checks))
+
+
+def normalize_draft(draft: FactDraft, grounding: GroundingContext) -> FactDraft:
+    """The fact with its label of time and its polarity as its words have them, and with the reason to ask about it."""
+    if draft.temporal_context == "current" and any(map(has_used_to, grounding.clauses(draft))):
+        draft = replace(draft, temporal_context="past")
+    turn = grounding.turns[draft.turn_id]
+    negated = draft.negated or is_negated(draft.claim)
+    return replace(draft, negated=negated, review_reason=order_reason(turn, grounding))
+
+
+def order_reason(turn: Turn, grounding: GroundingContext) -> str:
+    """Why a person should look at what a turn says before it changes anything; "" when nobody need."""
+    return "order: the turn speaks to whoever reads it for memory" if grounding.has_prompt_injection(turn) else ""
 
 
 def _check_speaker_role(draft: FactDraft, turn: Turn, grounding: GroundingContext) -> str:
@@ -432,6 +444,16 @@ def _check_polarity(draft: FactDraft, grounding: GroundingContext) -> str:
 def _check_hypothetical(draft: FactDraft, grounding: GroundingContext) -> str:
     if any(map(is_hypothetical, grounding.clauses(draft))) and not is_hedged(draft.claim):
         return "hypothetical: it was not said as something that is so"
+    return ""
+
+
+def _check_planned(draft: FactDraft, grounding: GroundingContext) -> str:
+    """What is only planned is claimed as planned, in the claim or by its tense; a promise of the assistant's is one."""
+    if draft.agent_private:
+        return ""
+    planned = any(map(is_planned, grounding.clauses(draft)))
+    if planned and draft.temporal_context != "future" and not is_hedged(draft.claim) and not is_planned(draft.claim):
+        return "tense: it was said as a plan, the claim says that it is so"
     return ""
 
 
@@ -495,7 +517,3 @@ def _check_standalone(draft: FactDraft) -> str:
     claim = draft.claim.replace("’", "'")
     dangling = _DANGLING_PRONOUN.match(claim) or _DEMONSTRATIVE.match(claim)
     return "alone: the claim does not say of whom or what" if dangling else ""
-
-
-def _check_prompt_injection(turn: Turn, grounding: GroundingContext) -> str:
-    return "order: the turn speaks to whoever reads it for memory" if grounding.has_prompt_injection(turn) else ""

@@ -14,7 +14,8 @@ from agentmem.core.records import Turn
 from agentmem.errors import InvalidModelOutput
 from agentmem.extraction.drafts import ExtractionDraft, TurnSummaryDraft, Window
 from agentmem.extraction.grounding import MAX_TURN_CHARS, is_assistant_turn, turn_time
-from agentmem.extraction.reply_parser import MAX_KNOWN_ENTITIES, LabelMap, parse_agent_reply, parse_reply
+from agentmem.extraction.labels import LabelMap
+from agentmem.extraction.reply_parser import MAX_KNOWN_ENTITIES, parse_agent_reply, parse_reply
 from agentmem.extraction.reply_schema import AgentExtractionReply, ExtractionReply
 from agentmem.extraction.windows import is_substantive
 from agentmem.models.protocols import LLMRequest
@@ -25,7 +26,7 @@ from agentmem.text.tokenizer import estimate_tokens
 
 PURPOSE = "extract"
 PURPOSE_AGENT = "extract agent"
-PROMPT_VERSION = 1
+PROMPT_VERSION = 2
 """Of the prompts: stands in the name of the extractor, so that glosses tell what made them."""
 
 _MAX_CONTEXT_TURN_CHARS = 800
@@ -122,10 +123,13 @@ def _build_payload(window: Window) -> dict[str, object]:
     """What the model is given: labels and words, never an id."""
     labels = LabelMap.from_window(window)
     entities = window.known_entities[:MAX_KNOWN_ENTITIES]
+    slots = {"more_slots": sorted(window.slots)} if window.slots else {}
     return {
         "participants": list(window.participants),
+        "people": labels.describe_people(),
         "known_entities": [{"name": one.name, "type": one.type, "also": list(one.aliases)} for one in entities],
-        "known_facts": [{"label": label, "claim": fact.claim} for label, fact in labels.facts.items()],
+        "known_facts": labels.describe_facts(),
+        **slots,
         "earlier": [_render_turn(label, turn, _MAX_CONTEXT_TURN_CHARS) for label, turn in labels.context_turns.items()],
         "turns": [_render_turn(label, turn, MAX_TURN_CHARS) for label, turn in labels.turns.items()],
     }

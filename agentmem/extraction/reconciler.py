@@ -40,6 +40,8 @@ TRUST_BY_SOURCE: Mapping[str, float] = MappingProxyType({"user": 1.0, "import": 
 ACTIONS_BY_NEED: Mapping[str, frozenset[str]] = MappingProxyType(
     {"known": frozenset({"end"}), "empty": frozenset({"add", "reinforce"})}
 )
+# What changes a belief that is held already.
+CHANGING_ACTIONS = frozenset({"end", "retire", "refine", "give up plan"})
 LOW_CERTAINTIES = frozenset({"inferred", "uncertain"})
 RULES_SOURCE = "rules"
 
@@ -105,6 +107,7 @@ class _ChangeBuilder:
         self.new_id = self.context.engine.ids.new_id
         # by the hash of a claim: the first for sure, then other turns'
         self.drafts_by_claim: dict[str, list[FactDraft]] = {}
+        self.fact_ids: dict[str, str] = {}  # what became of a draft, by its name
         self._expect_unchanged(self.turns.values())
 
     # -- names
@@ -163,7 +166,7 @@ class _ChangeBuilder:
         replaced = await self._read_target_facts(beliefs)
         for draft in beliefs:
             await self._add_belief(draft)
-            for known in filter(None, map(replaced.get, (draft.ends_fact_id, draft.supersedes_id))):
+            for known in filter(None, map(replaced.get, (*draft.ends_fact_ids, draft.supersedes_id))):
                 if not known.slot:  # what fills a slot was settled
                     await self._end_fact(known, draft)
         for draft in sorted(self.draft.facts, key=lambda draft: bool(draft.review_reason)):
@@ -176,11 +179,8 @@ class _ChangeBuilder:
                     and draft.turn_id not in seen
                 ):
                     saying.append(draft)
-        drafts = [saying[0] for saying in self.drafts_by_claim.values()]
-        sure = [draft for draft in drafts if not draft.review_reason]
-        for draft in drafts:
-            if draft.review_reason:
-                await self._add_review(draft, "ungrounded" if draft.span is None else "doubtful", draft.review_reason)
+        # an open claim of a turn that gives orders changes nothing that is held: its turn stays findable
+        sure = [saying[0] for saying in self.drafts_by_claim.values() if not saying[0].review_reason]
         near = dict(
             zip(
                 [draft.claim for draft in sure],
@@ -195,7 +195,7 @@ class _ChangeBuilder:
 
     async def _read_target_facts(self, drafts: Sequence[FactDraft]) -> dict[str, Fact]:
         """Known facts that these replace or end, as they stand now; what was forgotten meanwhile is not known."""
-        wanted = {name for draft in drafts for name in (draft.supersedes_id, draft.ends_fact_id)}
+        wanted = {name for draft in drafts for name in (draft.supersedes_id, *draft.ends_fact_ids)}
         ids = [fact.id for fact in self.window.known_facts if fact.id in wanted]
         found = await self.context.engine.log.read_records("Fact", ids, self.context.scope) if ids else []
         return {fact.id: fact for fact in found if isinstance(fact, Fact) and fact.status is not Status.FORGOTTEN}
@@ -216,7 +216,7 @@ class _ChangeBuilder:
                 and (cosine >= MIN_RELATED_COSINE or mine & set(fact.entity_ids))
                 and fact.id != draft.supersedes_id
             ]
-            if found and not draft.supersedes_id and not draft.ends_fact_id:
+            if found and not draft.supersedes_id and not draft.ends_fact_ids:
                 pairs[draft.claim] = found
         said = await self.reconciler.classifier.classify(pairs) if pairs else {}
         return {
@@ -248,14 +248,14 @@ class _ChangeBuilder:
             if draft.supersedes_id in self.target_facts
             else []
         )
+        for ended in filter(None, map(self.target_facts.get, draft.ends_fact_ids)):
+            await self._end_fact(ended, draft)
         for known, wrong in replaced[:1] if not same else ():
             if draft.certainty in LOW_CERTAINTIES or fields["trust"] < known.trust:
                 return await self._add_review(
                     draft, "correction" if wrong else "contradiction", "It is not sure enough.", known
                 )
             return await self._supersede(draft, known, wrong)
-        if draft.ends_fact_id in self.target_facts:
-            await self._end_fact(self.target_facts[draft.ends_fact_id], draft)
         try:
             change, _ = await self.semantic.build_learn_change(
                 self.write, claim, _without_entity_ids(fields), fact.channel
@@ -279,11 +279,16 @@ class _ChangeBuilder:
         if draft.slot.startswith(("date:", "flight:")):
             named = await find_open_event(self.context, fact, pending)
             if named is None and draft.slot.endswith(":?"):
-                return
+                return None
             fact = name_event(fact, named) if named is not None else fact
         settled = await settle_fact(self.context, fact, words, self.write.now, pending)
         if draft.needs and settled.decision.action not in ACTIONS_BY_NEED[draft.needs]:
-            return
+            return None
+        if draft.review_reason:
+            changes = [fact for fact in settled.facts if fact.seq and settled.decision.action in CHANGING_ACTIONS]
+            return await self._add_review(draft, "doubtful", draft.review_reason, changes[0]) if changes else None
+        if draft.name and settled.facts:
+            self.fact_ids[draft.name] = settled.facts[0].id
         for changed in settled.facts:
             self.upserts[changed.key] = changed
             self.expected_versions.setdefault(changed.key, changed.seq or None)
@@ -291,6 +296,7 @@ class _ChangeBuilder:
             asked = {record.dedup_key() for record in self.upserts.values() if isinstance(record, Review)}
             if settled.review.dedup_key() not in asked:
                 self._upsert(settled.review, None)
+        return None
 
     async def _supersede(self, draft: FactDraft, known: Fact, is_correction: bool) -> None:
         """Put the fact in the place of the one it replaces, from when it was said on."""
@@ -324,6 +330,8 @@ class _ChangeBuilder:
                 draft, "contradiction", "Two things are said of it at once.", replaced_fact or twice[0]
             )
         entities = tuple(dict.fromkeys((*first.entity_ids, *fields["entity_ids"])))
+        if draft.name:
+            self.fact_ids[draft.name] = first.id
         for record in (first.model_copy(update={"entity_ids": entities}), *rest):
             self.upserts[record.key] = record
         # the turns may have been forgotten since they were read
@@ -340,6 +348,10 @@ class _ChangeBuilder:
             for name, value in {"claim": draft.claim, **fields}.items()
             if value not in (None, "", ())
         }
+        if draft.slot:
+            said_at = self._stated_at(draft.turn_id)
+            proposed |= {"slot": draft.slot, "value": draft.value}
+            proposed |= {"said_at": said_at.isoformat()} if said_at else {}
         self._expect_unchanged(() if known is None else (known,))
         against = f" Known: {known.claim!r}." if known is not None else ""
         review = build_record(
@@ -360,9 +372,9 @@ class _ChangeBuilder:
     def _build_fact_fields(self, draft: FactDraft, saying: Sequence[FactDraft] = ()) -> dict[str, Any]:
         """What a draft says of a fact beside the claim, and what follows from who said it, in `saying` turns."""
         source = _source(self.turns[draft.turn_id])
-        saying = saying or self.drafts_by_claim[hash_claim(draft.claim)]
+        saying = saying or self.drafts_by_claim.get(hash_claim(draft.claim), [draft])
         spans = tuple((each.turn_id, *each.span) for each in saying if each.span is not None)
-        known = {fact.id for fact in self.window.known_facts}
+        known = {fact.id: fact.id for fact in self.window.known_facts} | self.fact_ids
         return {
             "confidence": CONFIDENCE_BY_CERTAINTY.get(draft.certainty, DEFAULT_CONFIDENCE),
             "certainty": draft.certainty,
@@ -378,7 +390,7 @@ class _ChangeBuilder:
             "entity_ids": self._expect_entities(self.resolver.resolve_all(draft.entities)),
             "source_turn_ids": tuple(each.turn_id for each in saying),
             "source_spans": spans,
-            "depends_on": tuple(name for name in dict.fromkeys(draft.depends_on) if name in known),
+            "depends_on": tuple(dict.fromkeys(known[name] for name in draft.depends_on if name in known)),
         }
 
     def _channel(self, draft: FactDraft) -> str:

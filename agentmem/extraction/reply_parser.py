@@ -9,18 +9,28 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from agentmem.beliefs.belief import Tense
+from agentmem.beliefs.slots import USER_SUBJECT, find_slot
 from agentmem.core.records import RELATION_KINDS, Fact, Turn
 from agentmem.core.scope import is_self_channel
+from agentmem.errors import InvalidRecord
 from agentmem.extraction.claims import expand_to_clauses, is_hypothetical, is_negated, is_only_question, nearest_clauses
 from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, RelationDraft, TurnSummaryDraft, Window
+from agentmem.extraction.frames.dates import parse_said_range
+from agentmem.extraction.frames.sentences import write_sentence
+from agentmem.extraction.frames.slot_claim import SlotClaim
 from agentmem.extraction.grounding import (
     GroundingContext,
     align_quote,
+    claim_reason,
     is_assistant_turn,
     normalize_draft,
+    order_reason,
+    quote_reason,
     rejection_reason,
     turn_time,
 )
+from agentmem.extraction.labels import LabelMap
 from agentmem.extraction.reply_schema import (
     MAX_SENTENCE_CHARS,
     AgentExtractionReply,
@@ -30,13 +40,16 @@ from agentmem.extraction.reply_schema import (
     RelationItem,
     TurnItem,
 )
+from agentmem.extraction.rules.extractor import PREFERENCE_SLOTS
+from agentmem.extraction.slot_grounding import SlotGrounding
 from agentmem.text.normalization import normalize_claim, slugify
 from agentmem.text.temporal import TimeRange, parse_date_range
 from agentmem.text.tokenizer import tokenize
 
-MAX_CONTEXT_TURNS = 6
-MAX_KNOWN_FACTS = 40
 MAX_KNOWN_ENTITIES = 40
+
+_TEMPORAL_CONTEXTS = {"current": "current", "past": "past", "planned": "future"}
+_TENSES: Mapping[str, Tense] = {"current": "current", "past": "past", "future": "planned"}
 
 _NON_ENTITY_SLUGS = frozenset(
     (
@@ -68,30 +81,13 @@ _GENERIC_TERMS = frozenset(
 """Words that two claims about different things share easily."""
 
 
-@dataclass(frozen=True, slots=True)
-class LabelMap:
-    """The short names by which a prompt calls the turns to read, the ones before and the known facts."""
-
-    turns: Mapping[str, Turn]
-    context_turns: Mapping[str, Turn]
-    facts: Mapping[str, Fact]
-
-    @classmethod
-    def from_window(cls, window: Window) -> LabelMap:
-        """T1, T2, … for the turns, C1, C2, … for the last of those before, F1, F2, … for the first known facts."""
-        return cls(
-            {f"T{n}": turn for n, turn in enumerate(window.turns, 1)},
-            {f"C{n}": turn for n, turn in enumerate(window.context_turns[-MAX_CONTEXT_TURNS:], 1)},
-            {f"F{n}": fact for n, fact in enumerate(window.known_facts[:MAX_KNOWN_FACTS], 1)},
-        )
-
-
 def parse_reply(reply: ExtractionReply, window: Window, prompt: str) -> ExtractionDraft:
     """What people said, from the reply to the `prompt`: every turn gets a gloss, if an empty one."""
     work = _ReplyParser(GroundingContext(window, prompt), LabelMap.from_window(window), agent_private=False)
     work.notes += reply.notes
     entities = list(work.parse_entities(reply.entities))
-    work.entity_slugs = {slugify(name) for entity in entities for name in (entity.name, *entity.aliases)}
+    work.entity_names = tuple(name for entity in entities for name in (entity.name, *entity.aliases))
+    work.entity_slugs = {slugify(name) for name in work.entity_names}
     facts = work.parse_facts(reply.facts)
     relations = tuple(work.parse_relations(reply.relations))
     glosses = tuple(work.parse_summaries(reply.turns))
@@ -114,103 +110,170 @@ def parse_agent_reply(reply: AgentExtractionReply, window: Window, prompt: str) 
 
 @dataclass
 class _ReplyParser:
-    """One reply on its way; `entity_slugs` are slugs of the entities that it names, `speaker_entities` those who had
-    to be added.
+    """One reply on its way. `entity_names` are the entities that it names, with their slugs, `speaker_entities` those
+    who had to be added, `names_by_label` the drafts before by the labels of their items.
     """
 
     grounding: GroundingContext
     labels: LabelMap
     agent_private: bool
     notes: list[str] = field(default_factory=list)
+    entity_names: tuple[str, ...] = ()
     entity_slugs: set[str] = field(default_factory=set)
     speaker_entities: dict[str, EntityDraft] = field(default_factory=dict)
+    names_by_label: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.slots = SlotGrounding(self.grounding.window)
 
     def parse_facts(self, items: Iterable[FactItem]) -> tuple[FactDraft, ...]:
         """Each claim of a turn once; what is refused leaves a note."""
         kept: dict[tuple[str, str], FactDraft] = {}
-        for item in items:
+        for number, item in enumerate(items, 1):
             turn = self._find_turn(item.turn, "fact")
             if turn is None:
                 continue
-            draft = self._parse_fact(item, turn)
-            if reason := rejection_reason(draft, self.grounding):
+            draft, reason = self._ground(self._parse_fact(item, turn, number), turn)
+            if reason:
                 self.notes.append(f"fact: {reason}")
                 continue
-            kept.setdefault(
-                (turn.id, normalize_claim(draft.claim)), self._link(normalize_draft(draft, self.grounding), item)
-            )
+            self.names_by_label[f"N{number}"] = draft.name
+            kept.setdefault((turn.id, normalize_claim(draft.claim)), self._link(draft, item))
         return tuple(kept.values())
 
-    def _parse_fact(self, item: FactItem, turn: Turn) -> FactDraft:
+    def _parse_fact(self, item: FactItem, turn: Turn, number: int) -> FactDraft:
         """The claim with its quote looked up and its times resolved; not yet judged."""
-        when, until = self._resolve_stated_time(item.when, turn), self._resolve_stated_time(item.until, turn)
+        since, until = self._resolve_time(item.since, turn), self._resolve_time(item.until, turn)
         at = turn_time(turn)
-        # What is over is told by its label; an end in world time would retire the very fact that tells of it.
-        ends = until[1] if until and item.temporal != "past" and at is not None and until[1] > at else None
-        begins = when[0] if when else None
-        return FactDraft(
+        # What is over is told by its operation; an end in world time would retire the very fact that tells of it.
+        keeps_end = item.op == "over" or (item.tense != "past" and until and at is not None and until[1] > at)
+        ends = until[1] if until and keeps_end else None
+        begins = since[0] if since else None
+        draft = FactDraft(
             turn_id=turn.id,
             claim=item.claim,
             quote=item.quote,
             span=align_quote(self.grounding.text_of(turn), item.quote),
-            subject=item.subject or "other",
+            subject=self.labels.find_subject(item.about, turn, agent_private=self.agent_private),
             certainty=item.certainty or "",
-            temporal_context=item.temporal or "",
-            memory_type=item.kind or "fact",
-            negated=item.negated,
+            temporal_context=_TEMPORAL_CONTEXTS.get(item.tense or "", ""),
+            memory_type="preference" if item.slot.partition(":")[0] in PREFERENCE_SLOTS else "fact",
+            negated=item.op == "deny",
             valid_from=begins,
             valid_to=None if ends and begins and ends <= begins else ends,
-            entities=tuple(item.entities),
             agent_private=self.agent_private,
+            slot=self._find_slot(item.slot),
+            value=" ".join(item.value.split()),
+            operation=item.op or "is",
+            mark=item.mark or "",
+            name=f"{turn.id}/{number}",
         )
+        draft = draft if draft.claim else replace(draft, claim=_write_claim(draft))
+        return replace(draft, entities=self._find_entities(draft))
 
-    def _resolve_stated_time(self, text: str | None, turn: Turn) -> TimeRange | None:
-        """The range of time that a model's date stands for, None with a note for one that nobody said."""
-        if text is None or text.strip().lower() in ("", "null", "none"):
+    def _find_slot(self, name: str) -> str:
+        """The slot of this name, "" with a note for one that there is not. The assistant's own claims have none."""
+        try:
+            return find_slot(name, self.grounding.window.slots).name if name and not self.agent_private else ""
+        except InvalidRecord:
+            self.notes.append("fact: slot unknown")
+            return ""
+
+    def _ground(self, draft: FactDraft, turn: Turn) -> tuple[FactDraft, str]:
+        """The draft as its words have it, and why it does not count; "" when it does."""
+        if not draft.claim:
+            return draft, "it has neither a claim nor a slot"
+        if draft.slot and draft.operation == "is" and not draft.value:
+            return draft, "its slot has no value"
+        if not draft.slot:
+            reason = rejection_reason(draft, self.grounding)
+            if not (reason or self.agent_private):
+                reason = self.slots.check_owner(draft, turn)
+            return normalize_draft(draft, self.grounding), reason
+        if reason := quote_reason(draft, self.grounding):
+            return draft, reason
+        slot = find_slot(draft.slot, self.grounding.window.slots)
+        checked, reason = self.slots.check(draft, slot, turn)
+        # the sentence of the model may name times and circumstances, too; where it says more than its words, ours does
+        is_changed = (checked.temporal_context, checked.operation) != (draft.temporal_context, draft.operation)
+        if is_changed or claim_reason(draft, self.grounding):
+            checked = replace(checked, claim=_write_claim(checked))
+        if checked.operation == "over" and checked.temporal_context in ("", "current"):
+            checked = replace(checked, temporal_context="past")
+        return replace(checked, review_reason=order_reason(turn, self.grounding)), reason
+
+    def _resolve_time(self, words: str | None, turn: Turn) -> TimeRange | None:
+        """The range of time that words of the turn stand for, None with a note for one that nobody said."""
+        if words is None or words.strip().lower() in ("", "null", "none"):
             return None
-        found = parse_date_range(text)
+        at = turn_time(turn)
+        is_said = normalize_claim(words) in normalize_claim(self.grounding.text_of(turn))
+        if is_said and at is not None and (said := parse_said_range(words, at)):
+            return said
+        found = parse_date_range(words)
         if found is None:
             self.notes.append("date: it cannot be read")
-        elif self.grounding.is_time_stated(found, turn):
+        elif self.grounding.is_time_stated(found, turn, allow_vague=False):
             return found
         else:
             self.notes.append("date: date not said")
         return None
 
+    def _find_entities(self, draft: FactDraft) -> tuple[str, ...]:
+        """The names in a claim, and whom it is about, that are entities of the reply or known ones."""
+        known = [name for entity in self.grounding.window.known_entities for name in (entity.name, *entity.aliases)]
+        own = self.grounding.turns[draft.turn_id].speaker or ""
+        text = f"{draft.claim} {draft.subject} {draft.value}".casefold()
+        names = [*self.entity_names, *known, *self.grounding.window.participants, own]
+        found = [name for name in names if name and re.search(rf"\b{re.escape(name.casefold())}\b", text)]
+        return tuple(dict.fromkeys(name for name in found if self._ensure_entity(name, draft.turn_id)))
+
     def _link(self, draft: FactDraft, item: FactItem) -> FactDraft:
-        """The fact with the entities and known facts that it names, those that hold."""
-        entities = tuple(dict.fromkeys(name for name in draft.entities if self._ensure_entity(name, draft.turn_id)))
-        if "order:" in draft.review_reason:
-            return replace(draft, entities=entities)
-        replaces = self._resolve_fact_label(item.replaces, draft, modifies=True)
-        ended = self._resolve_fact_label(item.ended, draft, modifies=True) if not replaces else ""
-        premises = [self._resolve_fact_label(label, draft) for label in item.depends_on]
+        """The fact with the known facts that it names, those that hold."""
+        if draft.review_reason:
+            return draft
+        ended = [name for label in item.ends if (name := self._resolve_ended(label, draft))]
+        takes_place = bool(ended) and draft.operation == "is" and item.tense != "past"
+        premises = [self.names_by_label.get(label) or self._resolve_fact_label(label) for label in item.rests_on]
         return replace(
             draft,
-            entities=entities,
-            supersedes_id=replaces,
-            ends_fact_id=ended,
-            is_correction=bool(replaces) and item.why_replaced == "wrong",
-            depends_on=tuple(dict.fromkeys(name for name in premises if name and name not in (replaces, ended))),
+            supersedes_id=ended[0] if takes_place else "",
+            ends_fact_ids=tuple(dict.fromkeys(ended[1:] if takes_place else ended)),
+            is_correction=takes_place and item.mark == "correct",
+            depends_on=tuple(dict.fromkeys(name for name in premises if name and name not in (*ended, draft.name))),
         )
 
-    def _resolve_fact_label(self, label: str | None, draft: FactDraft, *, modifies: bool = False) -> str:
-        """The id of a known fact; "" with a note for a label that was not given, or a fact that this one cannot end."""
-        if not label or label.lower() in ("null", "none"):
-            return ""
+    def _resolve_fact_label(self, label: str) -> str:
+        """The id of a known fact; "" with a note for a label that was not given."""
+        fact = self.labels.facts.get(label)
+        if fact is None:
+            self.notes.append("link: label unknown")
+        return fact.id if fact else ""
+
+    def _resolve_ended(self, label: str, draft: FactDraft) -> str:
+        """The id of an open claim that this one may end; what fills a slot is ended by the decision table alone."""
         fact = self.labels.facts.get(label)
         if fact is None:
             self.notes.append("link: label unknown")
             return ""
-        if modifies and not (_has_same_owner(fact, self.agent_private) and self._is_related(fact, draft)):
-            self.notes.append("link: to a fact about something else")
+        if fact.slot or draft.slot:
+            is_same = (fact.slot, fact.subject.casefold()) == (draft.slot, draft.subject.casefold())
+            self.notes += [] if is_same else ["link: to a fact about something else"]
             return ""
-        return fact.id
+        if is_self_channel(fact.channel) is self.agent_private and self._is_related(fact, draft):
+            return fact.id
+        self.notes.append("link: to a fact about something else")
+        return ""
 
     def _is_related(self, fact: Fact, draft: FactDraft) -> bool:
-        """Whether two facts speak of the same thing, by a word of substance that is no name of who speaks."""
-        said = set(tokenize(f"{draft.claim} {draft.quote}"))
-        return not said.isdisjoint(set(tokenize(fact.claim)) - self.grounding.speaker_terms - _GENERIC_TERMS)
+        """Whether two open claims are about the same people and share a word of substance that is nobody's name."""
+        people = {name.casefold() for name in self.labels.people.values()} - {USER_SUBJECT}
+        mine, theirs = (_find_people(one.claim, one.subject, people) for one in (draft, fact))
+        if mine != theirs and not mine & theirs:
+            return False
+        names = set(tokenize(" ".join(people))) | self.grounding.speaker_terms
+        said = set(tokenize(draft.claim))
+        return not said.isdisjoint(set(tokenize(fact.claim)) - names - _GENERIC_TERMS)
 
     def _find_turn(self, label: str, item_kind: str) -> Turn | None:
         turn = self.labels.turns.get(label)
@@ -281,8 +344,7 @@ class _ReplyParser:
             if reason := self._relation_rejection_reason(item, turn):
                 self.notes.append(f"relation: {reason}")
                 continue
-            upper = item.kind.upper().replace(" ", "_").replace("-", "_")
-            kind = upper if upper in {edge.value for edge in RELATION_KINDS} else item.kind
+            kind = _find_relation_kind(item.kind)
             yield RelationDraft(turn_id=turn.id, source=item.source, kind=kind, target=item.target, quote=item.quote)
 
     def _relation_rejection_reason(self, item: RelationItem, turn: Turn) -> str:
@@ -307,7 +369,9 @@ class _ReplyParser:
             or self.grounding.has_prompt_injection(turn)
         ):
             return "it was not said as something that is so"
-        return ""
+        upper = _find_relation_kind(item.kind)
+        quote = FactDraft(turn_id=turn.id, claim=claim, quote=item.quote, span=span)
+        return self.slots.check_relation(upper, ends, quote, turn)
 
     def parse_summaries(self, items: Iterable[TurnItem]) -> Iterator[TurnSummaryDraft]:
         """One for each turn, in order."""
@@ -348,6 +412,28 @@ class _ReplyParser:
         return bool(self.grounding.ungrounded_numbers(text, turn) or self.grounding.ungrounded_names(text))
 
 
-def _has_same_owner(fact: Fact, agent_private: bool) -> bool:
-    """What people say ends no fact of the assistant's own, nor the other way round."""
-    return is_self_channel(fact.channel) is agent_private
+def _write_claim(draft: FactDraft) -> str:
+    """The sentence of a slot, where the model left it to us or its tense was put right; "" without a slot."""
+    if not draft.slot:
+        return ""
+    claim = SlotClaim(
+        subject=draft.subject,
+        slot=draft.slot,
+        value=draft.value,
+        tense=_TENSES.get(draft.temporal_context, "current"),
+        operation=draft.operation,
+    )
+    return write_sentence(claim, "The user" if draft.subject == USER_SUBJECT else draft.subject)
+
+
+def _find_relation_kind(kind: str) -> str:
+    """A kind of relation that is built in, by its name in any form; else the words as they are."""
+    upper = kind.upper().replace(" ", "_").replace("-", "_")
+    return upper if upper in {edge.value for edge in RELATION_KINDS} else kind
+
+
+def _find_people(claim: str, subject: str, people: Iterable[str]) -> set[str]:
+    """Whom a claim names, of these people in small letters; its subject counts where the words name nobody."""
+    text = claim.casefold()
+    named = {name for name in people if re.search(rf"\b{re.escape(name)}\b", text)}
+    return named or {subject.casefold() or USER_SUBJECT}

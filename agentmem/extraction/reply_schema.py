@@ -20,7 +20,10 @@ from pydantic import (
     model_validator,
 )
 
+from agentmem.beliefs.slots import MAX_SLOT_CHARS
+
 MAX_CLAIM_CHARS = 500
+MAX_VALUE_CHARS = 300
 MAX_SENTENCE_CHARS = 400
 MAX_QUOTE_CHARS = 4_000
 MAX_NAME_CHARS = 120
@@ -46,6 +49,10 @@ def _drop_invisible(character: str) -> str:
     return character if character in "\u200c\u200d" else ""
 
 
+def _to_optional_line(text: str) -> str:
+    return _to_one_line(text) if text.strip() else ""
+
+
 def _choice_or_none(*words: str) -> BeforeValidator:
     """One of the words, None for anything else: an unknown label is no reason to lose what is labeled."""
     return BeforeValidator(lambda value: value if isinstance(value, str) and value in words else None)
@@ -69,13 +76,11 @@ def _or_default(default: object, kind: type) -> BeforeValidator:
 _SingleLine = Annotated[str, AfterValidator(_to_one_line)]
 _Labels = Annotated[list[str], _string_list(MAX_NAMES, 8)]
 _Names = Annotated[list[str], _string_list(MAX_NAMES, MAX_NAME_CHARS)]
-_Label = Annotated[str | None, _or_default(None, str)]
-_Flag = Annotated[bool, _or_default(False, bool)]
+_Words = Annotated[str | None, _or_default(None, str)]
 _CERTAINTIES = ("explicit", "implied", "inferred", "uncertain")
-_TEMPORAL_LABELS = ("current", "past", "future")
-_MEMORY_TYPES = ("fact", "preference", "context")
-_SUBJECTS = ("user", "agent", "other")
-_REPLACEMENT_REASONS = ("wrong", "changed")
+_TENSES = ("current", "past", "planned")
+_OPERATIONS = ("is", "over", "deny")
+_MARKS = ("change", "correct")
 
 
 class TurnItem(BaseModel):
@@ -88,25 +93,37 @@ class TurnItem(BaseModel):
 
 
 class FactItem(BaseModel):
-    """A claim, the words it rests on, and how it stands to what was known."""
+    """A claim and the words it rests on.
+
+    `about` is a label of `people` or a new name, `slot` a slot or "" where none fits, `value` words of the quote.
+    `since` and `until` are words of time as they were said. `rests_on` are labels of known facts and of items of the
+    same reply, `ends` labels of known facts that are over by this claim. The claim may be empty where a slot says all.
+    """
 
     turn: str = Field(max_length=8)
-    claim: _SingleLine = Field(max_length=MAX_CLAIM_CHARS)
     quote: str = Field(max_length=MAX_QUOTE_CHARS)
-    subject: Annotated[Literal["user", "agent", "other"] | None, _choice_or_none(*_SUBJECTS)] = None
+    about: Annotated[str, _or_default("", str)] = Field("", max_length=MAX_NAME_CHARS)
+    slot: Annotated[str, _or_default("", str)] = Field("", max_length=MAX_SLOT_CHARS)
+    value: Annotated[str, _or_default("", str)] = Field("", max_length=MAX_VALUE_CHARS)
+    tense: Annotated[Literal["current", "past", "planned"] | None, _choice_or_none(*_TENSES)] = None
+    op: Annotated[Literal["is", "over", "deny"] | None, _choice_or_none(*_OPERATIONS)] = None
+    mark: Annotated[Literal["change", "correct"] | None, _choice_or_none(*_MARKS)] = None
+    since: _Words = None
+    until: _Words = None
     certainty: Annotated[
         Literal["explicit", "implied", "inferred", "uncertain"] | None, _choice_or_none(*_CERTAINTIES)
     ] = None
-    temporal: Annotated[Literal["current", "past", "future"] | None, _choice_or_none(*_TEMPORAL_LABELS)] = None
-    when: Annotated[str | None, _or_default(None, str)] = None
-    until: Annotated[str | None, _or_default(None, str)] = None
-    negated: _Flag = False
-    kind: Annotated[Literal["fact", "preference", "context"] | None, _choice_or_none(*_MEMORY_TYPES)] = None
-    entities: _Names = Field(default_factory=list)
-    depends_on: _Labels = Field(default_factory=list)
-    replaces: _Label = None
-    why_replaced: Annotated[Literal["wrong", "changed"] | None, _choice_or_none(*_REPLACEMENT_REASONS)] = None
-    ended: _Label = None
+    claim: Annotated[str, _or_default("", str), AfterValidator(_to_optional_line)] = Field(
+        "", max_length=MAX_CLAIM_CHARS
+    )
+    rests_on: _Labels = Field(default_factory=list)
+    ends: _Labels = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _say_something(self) -> Self:
+        if not (self.claim or self.slot):
+            raise ValueError("an item needs a claim or a slot")
+        return self
 
 
 class EntityItem(BaseModel):

@@ -316,7 +316,9 @@ def is_range_stated(
     if time_range[0] <= at < time_range[1] and time_range[1] - time_range[0] <= timedelta(days=31):
         return True
     if _matches_calendar(time_range, text):
-        return True
+        # a month without its year is the nearest one
+        years = {str(time_range[0].year), str((time_range[1] - timedelta(days=1)).year)}
+        return abs(time_range[0] - day) <= timedelta(days=366) or any(year in text for year in years)
     if (clear := parse_relative_range(text, at)) is not None:
         slack = max(clear[1] - clear[0], timedelta(days=1))
         return time_range[0] - clear[1] < slack and clear[0] - time_range[1] < slack

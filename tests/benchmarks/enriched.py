@@ -41,16 +41,13 @@ def answer(data: Path, lines: Path) -> None:
         gloss = {"standalone": said.get("standalone", ""), "keys": said.get("keys", []), "leans_on": []}
         reply["turns"].append({"turn": label, **gloss})
         for fact in said.get("facts", ()):
-            names = [name for name in said["entities"] if name in fact["claim"]]
             reply["facts"].append(
                 {
                     "turn": label,
                     "claim": fact["claim"],
                     "quote": turn["text"],
-                    "subject": "user",
                     "certainty": "explicit",
-                    "when": fact["when"],
-                    "entities": names,
+                    "since": fact["when"],
                 }
             )
         people = set(content["participants"])

@@ -40,7 +40,8 @@ class ExtractionCase:
     `turns` and `before` have `text` and may have `role`, `speaker` and `date`; `facts` are known claims (F1, F2, …),
     `private` those of the agent, which come after them; `entities` known names. `reply` and `agent_reply` are objects,
     or lists of what is answered one after another, texts as they are. `expect` maps claims to fields of their draft,
-    known facts by label. `named` are the entities that must come, `related` the relations as "source kind target".
+    known facts by label, `noted` words of the notes that tell why claims were refused. `named` are the entities that
+    must come, `related` the relations as "source kind target".
     """
 
     id: str
@@ -60,6 +61,7 @@ class ExtractionCase:
     related: Sequence[str] | None = None
     sentences: Mapping[str, str] = field(default_factory=dict)
     failed: int = 0
+    noted: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,9 @@ def _find_failures(case: ExtractionCase, result: ExtractionResult) -> Iterator[s
     for claim in case.refused:
         if claim in drafts:
             yield f"{claim!r} should be refused"
+    for reason in case.noted:
+        if not any(reason in note for note in result.draft.notes):
+            yield f"{reason!r} should be noted, notes are {result.draft.notes}"
     for claim, fields in case.expect.items():
         yield from _find_field_failures(claim, fields, drafts.get(claim))
     yield from _find_other_failures(case, result)

@@ -118,6 +118,7 @@ def _find_failures(case: RulesCase, draft: ExtractionDraft) -> Iterator[str]:
     for claim, wanted in case.fields.items():
         for name, value in wanted.items():
             have = getattr(made[claim], name) if claim in made else None
+            have = list(have) if isinstance(have, tuple) else have
             have = have.date().isoformat() if isinstance(have, datetime) else have
             if claim in made and have != value:
                 yield f"{name} of {claim!r} should be {value!r}, is {have!r}"

@@ -79,7 +79,7 @@ def find(dialogues: Sequence[BenchmarkDialogue]) -> Found:
                 found.claims.append(Claim(dialogue.id, fact, turn))
             found.entities |= {(dialogue.id, slugify(entity.name)) for entity in draft.entities}
             found.relations += len(draft.relations)
-            found.replaced += sum(bool(fact.supersedes_id or fact.ends_fact_id) for fact in draft.facts)
+            found.replaced += sum(bool(fact.supersedes_id or fact.ends_fact_ids) for fact in draft.facts)
             learn(draft, facts, entities)
     return found
 

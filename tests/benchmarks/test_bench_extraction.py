@@ -69,11 +69,12 @@ def _file(folder: Path, *cases: ExtractionCase) -> Path:
 async def test_what_is_wrong_is_said_of_each_kind_of_expectation(tmp_path: Path) -> None:
     """Each expectation of a case, turned into its opposite, is found to be wrong."""
     case = next(case for case in CASES if case.id == "entities with aliases")
-    claim = case.doubted[0]
+    claim = case.kept[0]
     turned = [
         replace(case, kept=["Somebody rows."]),
-        replace(case, doubted=[], kept=case.doubted),
-        replace(case, refused=case.doubted),
+        replace(case, kept=[], doubted=case.kept),
+        replace(case, refused=case.kept),
+        replace(case, noted=["number"]),
         replace(case, expect={claim: {"doubt": "number"}}),
         replace(case, expect={claim: {"entities": ["Munich"]}}),
         replace(case, expect={"Somebody rows.": {"turn_id": "T1"}}),

@@ -48,7 +48,7 @@ class FakeExtractionLLM:
         return None
 
     def _read(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        known = {fact["claim"]: fact["label"] for fact in data["known_facts"]}
+        known = {fact["known"]: fact["label"] for fact in data["known_facts"]}
         reply: dict[str, Any] = {"turns": [], "facts": [], "entities": [], "relations": []}
         for turn in data["turns"]:
             said = self.replies_by_text.get(turn["text"], {})
@@ -58,9 +58,11 @@ class FakeExtractionLLM:
             for name in ("facts", "entities", "relations"):
                 for item in said.get(name, ()):
                     quote = {} if name == "entities" else {"quote": turn["text"]}
-                    linked = {field: known[item[field]] for field in ("replaces", "ended") if item.get(field) in known}
-                    if "depends_on" in item:
-                        linked["depends_on"] = [known[claim] for claim in item["depends_on"]]
+                    linked = {
+                        field: [known[claim] for claim in item[field] if claim in known]
+                        for field in ("ends", "rests_on")
+                        if field in item
+                    }
                     reply[name].append({"turn": label, **quote, **item, **linked})
         return reply
 

@@ -20,8 +20,7 @@ REPLIES: dict[str, TurnReply] = {
             {
                 "claim": "The user lives in Lisbon.",
                 "certainty": "explicit",
-                "temporal": "current",
-                "entities": ["Lisbon"],
+                "tense": "current",
             }
         ],
         "entities": [{"name": "Lisbon", "type": "place"}],
@@ -33,10 +32,9 @@ REPLIES: dict[str, TurnReply] = {
             {
                 "claim": "The user lives in Porto.",
                 "certainty": "explicit",
-                "temporal": "current",
-                "entities": ["Porto"],
-                "replaces": "The user lives in Lisbon.",
-                "why_replaced": "changed",
+                "tense": "current",
+                "ends": ["The user lives in Lisbon."],
+                "mark": "change",
             }
         ],
         "entities": [{"name": "Porto", "type": "place"}],

@@ -34,7 +34,7 @@ def window(*texts: str, **fields: Any) -> Window:
 
 
 def fact(claim: str, quote: str, label: str = "T1", **fields: Any) -> dict[str, Any]:
-    return {"turn": label, "claim": claim, "quote": quote, "subject": "user", **fields}
+    return {"turn": label, "claim": claim, "quote": quote, "about": "P1", **fields}
 
 
 async def test_the_model_is_given_labels_and_words_but_no_ids() -> None:
@@ -53,7 +53,8 @@ async def test_the_model_is_given_labels_and_words_but_no_ids() -> None:
     assert json.loads(data) == {
         "participants": ["Ann", "Bob"],
         "known_entities": [{"name": "Thames", "type": "place", "also": []}],
-        "known_facts": [{"label": "F1", "claim": "Ann rows."}],
+        "people": [{"label": "P1", "name": "the user"}],
+        "known_facts": [{"label": "F1", "known": "Ann rows."}],
         "earlier": [{"label": "C1", "role": "user", "speaker": "Bob", "text": "Where do you row?", "date": DAY}],
         "turns": [{"label": "T1", "role": "user", "speaker": "", "text": "I row on the Thames.", "date": DAY}],
     }
@@ -100,7 +101,7 @@ async def test_every_turn_gets_one_gloss() -> None:
 
 
 async def test_the_assistants_turns_are_asked_about_on_their_own() -> None:
-    own = fact("The assistant promised to send the report.", "I will send the report", "T2", subject="agent")
+    own = fact("The assistant promised to send the report.", "I will send the report", "T2", about="agent")
     llm = RecordedLLM(NOTHING, by_purpose={PURPOSE_AGENT: [{"facts": [own]}]})
     mixed = (*turns("Please send the report."), *turns("I will send the report.", first=2, role="assistant"))
     read = await extract(window(turns=mixed, agent_id="helper"), llm.structured())
@@ -175,4 +176,4 @@ async def test_a_hundred_turns_cost_a_tenth_of_a_call_for_each_turn_and_kind() -
 
 
 def test_the_extractor_is_named_after_its_model_and_its_prompts() -> None:
-    assert extractor_name("anthropic:claude-haiku-4-5") == "anthropic:claude-haiku-4-5/1"
+    assert extractor_name("anthropic:claude-haiku-4-5") == "anthropic:claude-haiku-4-5/2"

@@ -63,10 +63,17 @@ def test_lengths_and_counts_are_bounded() -> None:
 
 
 def test_unknown_words_are_none_and_wrong_types_the_default() -> None:
-    odd = {"subject": "me", "certainty": 1, "temporal": "", "kind": [], "why_replaced": "bored", "negated": "yes"}
-    item = read(facts=[{**FACT, **odd, "when": 7, "entities": None, "depends_on": "F1", "replaces": {}}]).facts[0]
-    assert (item.subject, item.certainty, item.temporal, item.kind, item.why_replaced) == (None,) * 5
-    assert (item.negated, item.when, item.entities, item.depends_on, item.replaces) == (False, None, [], [], None)
+    odd = {"op": "me", "certainty": 1, "tense": "", "mark": "bored", "about": 3, "slot": None, "value": []}
+    item = read(facts=[{**FACT, **odd, "since": 7, "until": {}, "rests_on": "F1", "ends": {}}]).facts[0]
+    assert (item.op, item.certainty, item.tense, item.mark) == (None,) * 4
+    assert (item.about, item.slot, item.value, item.since, item.until) == ("", "", "", None, None)
+    assert (item.rests_on, item.ends) == ([], [])
+
+
+def test_an_item_needs_a_claim_or_a_slot() -> None:
+    bare = {"turn": "T1", "quote": "I row"}
+    reply = read(facts=[bare, {**bare, "slot": "hobbies", "value": "row"}, {**bare, "claim": "Ann rows."}])
+    assert [(item.slot, item.claim) for item in reply.facts] == [("hobbies", ""), ("", "Ann rows.")]
 
 
 def test_a_claim_is_one_line_without_control_characters() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from agentmem.text.normalization import MONTHS, WEEKDAYS
+from agentmem.text.temporal import parse_relative_range
 
 # The months of German, Spanish, French and Portuguese where they are written otherwise than in English.
 _OTHER_MONTHS = (
@@ -92,6 +93,21 @@ def find_dates(plain: str, now: datetime) -> list[SaidDate]:
                 )
             )
     return out
+
+
+def parse_said_range(words: str, now: datetime) -> tuple[datetime, datetime] | None:
+    """The range of time that words mean when they are said at a moment, such as "last week" or "June"; None for none.
+
+    It begins where the words do. Its length is a day, or the month or year that the words name.
+    """
+    plain = " ".join(words.lower().split()).strip(" .,;!?")
+    for text in (plain, f"in {plain}"):
+        for found in find_dates(text, now):
+            core = text[slice(*found.core)]
+            year_alone, month_alone = re.fullmatch(r"\d{4}", core), re.fullmatch(rf"(?:{_MONTH})(?: \d{{4}})?", core)
+            days = 365 if year_alone or core.endswith(" year") else 31 if month_alone or core.endswith(" month") else 1
+            return found.moment, found.moment + timedelta(days=7 if core.endswith(" week") else days)
+    return parse_relative_range(plain, now)
 
 
 def parse_date(text: str, now: datetime, *, is_past: bool = False) -> datetime | None:

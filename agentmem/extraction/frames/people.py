@@ -122,6 +122,10 @@ class PeopleReader:
                 return name
         return self._find_named(wanted)
 
+    def find_pronoun(self, pronoun: str, before: str) -> str:
+        """Whom a pronoun means after these words; "" where that is not clear."""
+        return self._resolve_pronoun(pronoun, before) or ""
+
     def _find_named(self, wanted: str) -> str | None:
         """The only person of a gender who was named in this turn, else in the one before."""
         for named in (self.talk.named, self.talk.named_before):

@@ -67,7 +67,7 @@ _RELATION_BY_TAG = {"slot:home": "LOCATED_IN", "slot:employer": "WORKS_FOR"}
 _PEOPLE_SLOTS = frozenset({"partner", "children", "siblings", "parents", "friends", "boss", "landlord", "pets"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # for turns without a time: their relative dates mean nothing
 _ANY_TENSE_SLOTS = frozenset({"birthplace", "birth_date", "dislikes"})  # "was born in", "does not like"
-_PREFERENCE_SLOTS = frozenset({"likes", "dislikes", "seat", "favourite"})
+PREFERENCE_SLOTS = frozenset({"likes", "dislikes", "seat", "favourite"})
 
 
 def find_superseded(reading: StatementReading, claim: str, subject: str, facts: Sequence[Fact]) -> str:
@@ -92,18 +92,18 @@ def find_superseded(reading: StatementReading, claim: str, subject: str, facts: 
     return ""
 
 
-def find_ended(reading: StatementReading, subject: str, facts: Sequence[Fact]) -> str:
-    """The id of the known fact that the claim says is over; "" for none."""
+def find_ended(reading: StatementReading, subject: str, facts: Sequence[Fact]) -> tuple[str, ...]:
+    """The id of the known fact that the claim says is over; empty for none."""
     if not reading.denied_predicate:
-        return ""
+        return ()
     wanted = _stems(reading.denied_predicate)
     for fact in facts:
         known = normalize_claim(fact.claim)
         if not known.startswith(subject.lower() + " ") or fact.temporal_context == "past" or _NEGATION.search(known):
             continue
         if wanted and wanted <= _stems(known.removeprefix(subject.lower())):
-            return fact.id
-    return ""
+            return (fact.id,)
+    return ()
 
 
 def _stems(text: str) -> set[str]:
@@ -218,8 +218,7 @@ def extract(window: Window) -> ExtractionDraft:
 
 def read_slot_claims(window: Window) -> dict[str, list[SlotClaim]]:
     """The claims about slots by turn. Turns before the window tell what was asked and who was named."""
-    people = [entity.name for entity in window.known_entities if entity.type == "person"]
-    people += [fact.value for fact in window.known_facts if fact.slot in _PEOPLE_SLOTS]
+    people = list_known_people(window)
     kin = find_known_kin(window.known_facts)
     readers: dict[str, FrameReader] = {}
     out: dict[str, list[SlotClaim]] = {}
@@ -232,6 +231,12 @@ def read_slot_claims(window: Window) -> dict[str, list[SlotClaim]]:
         out[turn.id] = reader.read(turn.content, turn.timestamp or turn.recorded_at or _EPOCH, asked)
         asked = ""
     return out
+
+
+def list_known_people(window: Window) -> list[str]:
+    """The names of people that are known around a window."""
+    people = [entity.name for entity in window.known_entities if entity.type == "person"]
+    return [*people, *(fact.value for fact in window.known_facts if fact.slot in _PEOPLE_SLOTS)]
 
 
 def find_known_kin(facts: Sequence[Fact]) -> dict[str, str]:
@@ -289,7 +294,7 @@ class _TurnExtractor:
                         claim=fact.claim,
                         entities=fact.entities,
                         tags=(*fact.tags, *belief.tags),
-                        ends_fact_id=fact.ends_fact_id,
+                        ends_fact_ids=fact.ends_fact_ids,
                         supersedes_id=fact.supersedes_id,
                     )
                     del stated[name]
@@ -315,7 +320,7 @@ class _TurnExtractor:
             subject=(self.speaker.name or USER_SUBJECT) if is_own else claim.subject,
             certainty="uncertain" if claim.is_unsure and claim.tense != "planned" else "explicit",
             temporal_context=tense,
-            memory_type="preference" if claim.slot.partition(":")[0] in _PREFERENCE_SLOTS else "fact",
+            memory_type="preference" if claim.slot.partition(":")[0] in PREFERENCE_SLOTS else "fact",
             negated=claim.operation != "is",
             valid_from=claim.since,
             valid_to=claim.until,
@@ -394,7 +399,7 @@ class _TurnExtractor:
             entities=self._names_in(claim),
             supersedes_id=taken,
             is_correction=bool(taken and is_correction),
-            ends_fact_id="" if taken else find_ended(reading, speaker.subject, self.window.known_facts),
+            ends_fact_ids=() if taken else find_ended(reading, speaker.subject, self.window.known_facts),
             tags=(f"rule:{reading.rule}",),
         )
 

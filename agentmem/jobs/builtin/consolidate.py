@@ -339,6 +339,7 @@ class _ConsolidateRun:
             known_entities=await known.find_entities(turns),
             participants=tuple(dict.fromkeys(turn.speaker for turn in people if turn.speaker)),
             agent_id=_agent_of(turns),
+            slots=self.engine.settings.slots,
         )
         read = await self._extract(window)
         failed = dict(read.failed)
@@ -372,7 +373,7 @@ class _ConsolidateRun:
         return await extract(window, self.llm)
 
     async def _find_known_facts(self, retriever: CandidateRetriever, turns: Sequence[Turn]) -> tuple[Fact, ...]:
-        return await (retriever.find_facts_by_source(RULES_SOURCE) if self.llm is None else retriever.find_facts(turns))
+        return await (retriever.find_facts_by_source(RULES_SOURCE) if self.llm is None else retriever.find_known(turns))
 
     async def _mark_skipped(self, leased: _LeasedConversation, turns: Sequence[Turn], *, last: bool = True) -> None:
         """Mark turns that say nothing, without a call."""

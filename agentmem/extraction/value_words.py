@@ -1,0 +1,276 @@
+"""What the words around a value say: whose it is, and whether it is so, was so, will be so, is over or is denied."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agentmem.beliefs.slots import USER_SUBJECT
+from agentmem.beliefs.values import normalize_value
+from agentmem.extraction.claims import drop_idioms
+from agentmem.extraction.frames.frame_set import LANGUAGES, FrameSet, load_frames
+from agentmem.extraction.frames.people import PeopleReader
+from agentmem.extraction.frames.plain_text import PlainSentence
+from agentmem.extraction.frames.verb_group import IRREGULAR_PAST
+from agentmem.extraction.frames.words import ADJECTIVES, JOINT, LEAD, REPORTED
+from agentmem.text.tokenizer import tokenize
+
+SOMEBODY = "?"
+"""The owner of a value that belongs to somebody who is not known, or cannot be told from the words."""
+
+_WORD = re.compile(r"[^\W_](?:[\w.@+'-]*\w)?")
+_PARENTHESIS = re.compile(r"\s*\([^)]*\)")
+
+# Words that tell the language of a sentence apart; one of another language is not doubted.
+_FUNCTION_WORDS = {
+    "english": "the i my we our is am are was have has to of and a an in on at for with not you she he they it"
+    " by from this that will can do does did been who what but so then now his her their me us up out over got",
+    "german": "ich wir mein meine meinen unser unsere der die das ist bin sind nicht kein keine und ein eine auf mit",
+    "spanish": "yo mi mis el la los las es soy somos estoy no y en con un una de que nos por para vivo trabajo tengo",
+    "french": "je j'ai mon ma mes nous notre le la les est suis ne pas et un une de des dans avec pour que",
+    "portuguese": "eu meu minha meus o os as é sou estou não e em com um uma de que nós nosso moro trabalho tenho",
+}
+_LANGUAGE_WORDS = {name: frozenset(words.split()) for name, words in _FUNCTION_WORDS.items()}
+
+_NEGATION = re.compile(
+    r"\b(?:not|never|cannot|nobody|nothing|none|neither|nor|without|no|nope|hardly|barely|nicht|kein\w*|nie|niemals"
+    r"|ohne|jamais|nunca|jamás|tampoco|sin|sans|sem|não|nem|pas|aucune?|nada|nadie)\b"
+)
+_BODY = "knee|hand|side|arm|leg|foot|eye|ear|shoulder|hip|ankle|wrist|handed|elbow|lane|turn|wing"
+_OVER = re.compile(
+    r"\b(?:no longer|any ?more|any longer|used to|stopp?ed|stop|quit|quitting|gave up|given up|giving up|packed in"
+    rf"|left(?![ -](?:{_BODY})\b)|leaving|sold|selling|lost|losing|cancel\w*|called off|calling off|fell through"
+    r"|fallen through|off the table|ended|(?:is|are|was|were) (?:all )?over|over and done|finished|done with|broke up"
+    r"|broken up|split up|divorced|separated|resigned|retired|fired|sacked|laid off|let go|former\w*|ex|dropped|ditched"
+    r"|got rid of|given away|gave away|moved out|died|passed away|cut out|handed in|scrapped|shelved|instead of"
+    r"|nicht mehr|kein\w* \w+ mehr|aufgehört|gekündigt|verkauft|verlassen|abgesagt|ya no|dejé|dejado|vendí|vendido"
+    r"|ne \w+ plus|n'\w+ plus|arrêté|quitté|vendu|já não|não \w+ mais|deixei|larguei|vendi|parei)\b"
+)
+_PLANNED = re.compile(
+    r"\b(?:will|shall|going to|plans? to|plans? on|planning|planned|about to|decided to|intend\w*|aims? to|aiming to"
+    r"|thinking (?:of|about)|considering|hop(?:e|es|ing) to|wants? to|would like to|looking to|looking at|trying to"
+    r"|might|may|maybe|perhaps|possibly|soon|tomorrow|dream of|dreaming of|wish to"
+    r"|next (?:week|weekend|month|year|spring|summer|autumn|winter|monday|tuesday|wednesday|thursday|friday)"
+    r"|(?:am|is|are) (?:moving|starting|joining|switching|getting|buying|flying|travel\w*|becoming|marrying|visiting"
+    r"|leaving|adopting|taking up|heading|relocating|changing|going)"
+    r"|werde|werden|wird|will|vorhaben|voy a|vamos a|va a|vais|allons|vais|vou|vamos)\b"
+)
+_PAST = re.compile(
+    r"\b(?:used to|former\w*|previous\w*|back then|in the past|as a (?:child|kid|teenager|student)|ex|once upon"
+    r"|when (?:i|we|he|she|they) (?:was|were|lived|worked|had))\b"
+    r"|\b(?:was|were)\b(?! (?:\w+ )?(?:diagnosed|born|told|given|promoted|hired|offered|made|named|prescribed|put|moved"
+    r"|switched|accepted|wrong|mistaken))"
+    r"|(?<!have )(?<!has )(?<!'ve )\b(?:lived|worked|studied|owned|drove|smoked|ate|drank|liked|loved|hated|played"
+    r"|spoke|attended)\b"
+    r"|\b(?:früher|damals|war|waren|wohnte|arbeitete|antes|vivía|trabajaba|era|avant|habitais|travaillais|étais|morava"
+    r"|trabalhava)\b"
+)
+_PRESENT = re.compile(
+    r"\b(?:am|is|are|live|lives|work|works|have|has|like|likes|love|loves|drive|drives|take|takes|speak|speaks|eat|eats"
+    r"|drink|drinks|smoke|smokes|play|plays|prefer|prefers|bin|ist|wohne|arbeite|soy|es|vivo|trabajo|suis|est|habite"
+    r"|travaille|sou|moro|trabalho)\b"
+)
+_HYPOTHETICAL = re.compile(
+    r"\b(?:if|unless|would(?! like to)|wish\w*|imagine|suppose|supposing|pretend\w*|hypothetical\w*|dreamt|dreamed"
+    r"|as though|could have|should have|almost|nearly|wenn|falls|würde|hätte|si|sería|ojalá|se eu|seria)\b"
+)
+_NOMINATIVE = re.compile(r"\b(?P<who>i|we|he|she|they|you|who)\b")
+_POSSESSIVE = re.compile(rf"(?P<owner>my|our|me|his|her|their|your|[^\W\d_][\w-]*'s?) {ADJECTIVES}(?P<thing>[\w-]+)")
+_AND_I = re.compile(r"\band (?:i|me)\b")
+_OTHER_PEOPLE = re.compile(
+    r"\b(?:neighbou?rs?|colleagues?|coworkers?|co-workers?|teachers?|doctors?|dentists?|grand(?:father|mother|pa|ma|dad"
+    r"|mum|mom|parents?|son|daughter)|cousins?|uncles?|aunts?|nephews?|nieces?|clients?|customers?|guy|woman|man|lady"
+    r"|girl|boy|friends?|housemates?|students?|tenants?|in-laws?|ex|team|company|people|someone|everyone|everybody|nobody"
+    r"|guests?|visitors?|kids?|children|parents|siblings|sisters|brothers|sons|daughters|nachbar\w*|kollege\w*|kollegin"
+    r"|vecin[oa]s?|amig[oa]s?|voisine?s?|collègues?|vizinh[oa]s?|colegas?)\b"
+)
+_BARE_ITEM_WORDS = 4  # words up to which a clause without a verb is an item of a list
+_VERB_LIKE = re.compile(
+    r"\b(?:am|is|are|was|were|be|been|have|has|had|do|does|did|will|would|can|could|live|work|eat|drink|like|love|hate"
+    rf"|prefer|take|use|\w+ed|\w+ing|{'|'.join(sorted(IRREGULAR_PAST))})\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueReading:
+    """What the words around a value say.
+
+    `owners` are whom it may belong to: `user`, names in small letters, `?` for somebody else; empty where the words
+    name nobody. `owned` is the thing of theirs that is the subject ("my diet"). `language` is "" for one that is not
+    known, of which nothing is doubted.
+    """
+
+    clause: str
+    owners: frozenset[str]
+    owned: str
+    language: str
+    is_denied: bool
+    is_over: bool
+    is_planned: bool
+    is_past: bool
+    is_present: bool
+    is_hypothetical: bool
+    is_reported: bool
+
+
+def detect_language(plain: str) -> str:
+    """The language of a sentence of which most function words are; "" where there is none of those we know."""
+    words = plain.split()
+    counts = {name: sum(word.strip(".,;:!?") in known for word in words) for name, known in _LANGUAGE_WORDS.items()}
+    best = max(LANGUAGES, key=lambda name: counts[name])
+    return best if counts[best] else ""
+
+
+def find_value(sentence: PlainSentence, value: str) -> tuple[int, int] | None:
+    """Where a value stands in the plain form of a sentence: its words in a row, else all of their stems.
+
+    What stands in parentheses behind a value ("Miso (cat)") says what it is, and need not be there.
+    """
+    bare = _PARENTHESIS.sub("", value) or value
+    wanted = normalize_value(bare.replace("\u2019", "'")).split()
+    words = [(normalize_value(found[0]), found.span()) for found in _WORD.finditer(sentence.plain)]
+    bare_words = [word.removesuffix("'s") for word, _ in words]
+    for at in range(len(words) - len(wanted) + 1):
+        if wanted and all(want in (words[at + n][0], bare_words[at + n]) for n, want in enumerate(wanted)):
+            return words[at][1][0], words[at + len(wanted) - 1][1][1]
+    stems = set(tokenize(bare))
+    places = [span for word, span in words if stems & set(tokenize(word))]
+    said = {stem for word, _ in words for stem in tokenize(word)}
+    return (places[0][0], places[-1][1]) if stems and stems <= said else None
+
+
+def read_value_words(sentence: PlainSentence, span: tuple[int, int], people: PeopleReader) -> ValueReading:
+    """Read the clause in which a value stands at a span of the plain form."""
+    start, end = _find_clause(sentence.plain, span)
+    clause = drop_idioms(sentence.plain[start:end])
+    lead = LEAD.match(sentence.plain, start)
+    owned = _POSSESSIVE.match(sentence.plain, lead.end() if lead else start)
+    is_inner = owned is not None and _NOMINATIVE.search(sentence.plain, owned.end(), span[0])
+    language = detect_language(sentence.plain)
+    reported = REPORTED.search(sentence.plain, 0, span[0])
+    own_word = reported and re.search(
+        r"\b(?:i|we|doctors?) (?:have |had |just )?\Z", sentence.plain[: reported.start()]
+    )
+    return ValueReading(
+        clause=clause,
+        owners=_find_owners(sentence, start, span, people, load_frames(language or LANGUAGES[0])),
+        owned=owned["thing"] if owned and not is_inner and owned.end() <= span[0] else "",
+        language=language,
+        is_denied=_NEGATION.search(clause) is not None,
+        is_over=_OVER.search(clause) is not None,
+        is_planned=_PLANNED.search(clause) is not None,
+        is_past=_PAST.search(clause) is not None,
+        is_present=_PRESENT.search(clause) is not None,
+        is_hypothetical=_HYPOTHETICAL.search(sentence.plain[:end]) is not None,
+        is_reported=reported is not None and own_word is None,
+    )
+
+
+def find_possessors(plain: str, at: int, people: PeopleReader, frames: FrameSet) -> frozenset[str]:
+    """Whose the person or thing is that is named at a place: "my", "Mateo's", "her"; empty without such a word."""
+    before = re.search(rf"(?P<owner>[^\W\d_][\w'-]*) {ADJECTIVES}\Z", plain[:at])
+    if before is None:
+        return frozenset()
+    word = before["owner"]
+    if word in ("my", "our", "me") or re.fullmatch(frames.owner, word):
+        return frozenset({USER_SUBJECT})
+    if word in ("his", "her", "their"):
+        named = people.find_pronoun({"his": "he", "her": "she", "their": "they"}[word], plain[:at])
+        return frozenset({named.lower() if named else SOMEBODY})
+    if word.endswith(("'s", "s'")):
+        name = word.rstrip("s").rstrip("'")
+        known = people.find_whose(name) or name
+        return frozenset({known.lower()})
+    return frozenset({SOMEBODY}) if word == "your" else frozenset()
+
+
+def _find_clause(plain: str, span: tuple[int, int]) -> tuple[int, int]:
+    """The clause around a value: an item of a list belongs to the clause before it, unless it is denied itself."""
+    joints = list(JOINT.finditer(plain))
+    starts = [0, *(joint.end() for joint in joints if joint.end() <= span[0])]
+    end = min((joint.start() for joint in joints if joint.start() >= span[1]), default=len(plain))
+    while len(starts) > 1 and _is_list_item(plain, starts[-1], end):
+        starts.pop()
+    return starts[-1], end
+
+
+def _is_list_item(plain: str, start: int, end: int) -> bool:
+    item = plain[start:end].strip()
+    is_contrast = re.search(r"\b(?:but|then|now)\s+\Z", plain[:start]) or item.startswith(("not ", "no ", "now "))
+    return not is_contrast and len(item.split()) <= _BARE_ITEM_WORDS and _VERB_LIKE.search(item) is None
+
+
+def _find_owners(
+    sentence: PlainSentence, start: int, span: tuple[int, int], people: PeopleReader, frames: FrameSet
+) -> frozenset[str]:
+    """Whom a value belongs to: the subject of its clause, else that of the clause before."""
+    plain = sentence.plain
+    owners: frozenset[str] = frozenset()
+    for at in (*(each for each in _clause_starts(plain) if each < start), start):
+        found = _find_subject(sentence, at, span, people, frames)
+        owners = owners if found is None else found
+    inner = [found for found in _NOMINATIVE.finditer(plain, start, span[0]) if found.start() > start]
+    if inner:
+        owners = _resolve_nominative(inner[-1]["who"], plain, inner[-1].start(), people, owners)
+    if _AND_I.search(plain, start, max(start, span[0])):
+        owners |= {USER_SUBJECT}
+    return owners
+
+
+def _clause_starts(plain: str) -> Iterator[int]:
+    yield 0
+    for joint in JOINT.finditer(plain):
+        yield joint.end()
+
+
+def _find_subject(
+    sentence: PlainSentence, start: int, span: tuple[int, int], people: PeopleReader, frames: FrameSet
+) -> frozenset[str] | None:
+    """The owners that the beginning of a clause names; None where it names nobody."""
+    plain = sentence.plain
+    lead = LEAD.match(plain, start)
+    at = lead.end() if lead else start
+    if at >= span[0]:
+        return None
+    first = [word for word in frames.first if word]
+    if first and re.match(rf"(?:{'|'.join(map(re.escape, first))})\b", plain[at:]):
+        return frozenset({USER_SUBJECT})
+    owned = _POSSESSIVE.match(plain, at)
+    if owned is not None and (owners := _read_possessive(plain, owned, people, frames)):
+        return owners
+    name, _ = people.find_subject(sentence, at)
+    if name is not None:
+        return frozenset({name.lower() or SOMEBODY})
+    words = plain[at : span[0]]
+    if _OTHER_PEOPLE.search(" ".join(words.split()[:4])) or re.match(r"(?:you|your|his|her|their)\b", words):
+        return frozenset({SOMEBODY})
+    is_kin = re.match(rf"(?:{frames.owner} )(?:{frames.noun_pattern})\b", words)
+    is_pronoun = frames.pronouns and re.match(rf"(?:{'|'.join(frames.pronouns)})\b", words)
+    return frozenset({SOMEBODY}) if is_kin or is_pronoun or owned is not None else None
+
+
+def _read_possessive(plain: str, found: re.Match[str], people: PeopleReader, frames: FrameSet) -> frozenset[str] | None:
+    """The owners of "my diet", "her mother", "my sister's diet"; None for a person of the user's, who is a subject."""
+    thing = found["thing"]
+    base = thing.removesuffix("'s")
+    is_person = base in frames.nouns or _OTHER_PEOPLE.fullmatch(base) is not None
+    if is_person and (thing != base or found["owner"] not in ("my", "our", "me")):
+        known = people.find_whose(base) if found["owner"] in ("my", "our", "me") else ""
+        return frozenset({known.lower() or SOMEBODY})
+    if is_person:
+        return None
+    return find_possessors(plain, found.start("thing"), people, frames) or None
+
+
+def _resolve_nominative(who: str, plain: str, at: int, people: PeopleReader, owners: frozenset[str]) -> frozenset[str]:
+    if who in ("i", "we"):
+        return frozenset({USER_SUBJECT})
+    if who in ("he", "she", "they"):
+        named = people.find_pronoun(who, plain[:at])
+        return frozenset({named.lower() if named else SOMEBODY})
+    if who == "who":
+        before = re.search(r"([^\W\d_][\w-]*),? \Z", plain[:at])
+        known = people.find_whose(before[1]) if before else ""
+        return frozenset({known.lower() or SOMEBODY})
+    return frozenset({SOMEBODY})

@@ -1,0 +1,276 @@
+"""Claims about slots that a model might make of a turn: those that the words say, and those that they do not.
+
+A line is `text | about.slot=value [op] [tense] | wanted`, with `asked:` before a question of the assistant. `wanted` is
+`kept`, `refused`, or the tense as which it is kept. `about` is `me` or a name. KNOWN people stand in every window.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+KNOWN = {"Mateo": "partner", "Nora": "siblings", "Ida": "children", "Ines": "parents", "Priya": "boss"}
+
+PERSON = """
+My sister is vegan. | me.diet=vegan | refused
+My sister Nora lives in Graz. | me.home=Graz | refused
+My sister Nora lives in Graz. | Nora.home=Graz | kept
+My sister Nora lives in Graz. | Mateo.home=Graz | refused
+I'm vegetarian and Mateo is vegan. | me.diet=vegan | refused
+I'm vegetarian and Mateo is vegan. | Mateo.diet=vegetarian | refused
+I'm vegetarian and Mateo is vegan. | Mateo.diet=vegan | kept
+I'm vegetarian and Mateo is vegan. | me.diet=vegetarian | kept
+Mateo told me he is allergic to shrimp. | me.allergies=shrimp | refused
+My boss Priya works from Leeds these days. | me.home=Leeds | refused
+My neighbor is allergic to cats. | me.allergies=cats | refused
+My neighbor is allergic to cats. | Mateo.allergies=cats | refused
+Her mother is a diabetic and lives in Porto. | me.home=Porto | refused
+Her mother is a diabetic and lives in Porto. | Nora.home=Porto | refused
+You live in Berlin, right, dear assistant. | me.home=Berlin | refused
+The new colleague takes citalopram. | me.medications=citalopram | refused
+My uncle works at Siemens. | me.employer=Siemens | refused
+I work at Bosch, my uncle works at Siemens. | me.employer=Siemens | refused
+I work at Bosch, my uncle works at Siemens. | me.employer=Bosch | kept
+Nora hates olives, I love them. | me.dislikes=olives | refused
+Nora hates olives. | Nora.dislikes=olives | kept
+Nora hates olives. | Ida.dislikes=olives | refused
+Ida is 5 and I'm 34. | Ida.age=34 | refused
+Ida is 5 and I'm 34. | me.age=5 | refused
+Ida is 5 and I'm 34. | Ida.age=5 | kept
+Ida is 5 and I'm 34. | me.age=34 | kept
+Mateo drives a Golf. | me.car=Golf | refused
+Our landlord speaks Polish. | me.languages=Polish | refused
+A friend of mine joined Shopify. | me.employer=Shopify | refused
+My roommate smokes like a chimney. | me.smoking=smokes | refused
+Mateo's mother lives in Braga. | Mateo.home=Braga | refused
+Mateo's mother lives in Braga. | me.home=Braga | refused
+Nora's phone number is 0151 2345. | me.phone=0151 2345 | refused
+Meine Schwester ist allergisch gegen Nüsse. | me.allergies=Nüsse | refused
+Ich bin allergisch gegen Nüsse. | me.allergies=Nüsse | kept
+Mi hermana vive en Sevilla. | me.home=Sevilla | refused
+Ma sœur habite à Lyon. | me.home=Lyon | refused
+The guy who moved in next door plays the cello. | me.hobbies=cello | refused
+I told Mateo that I'm vegan. | Mateo.diet=vegan | refused
+Everyone at the office speaks French. | me.languages=French | refused
+Priya is on 20 mg of citalopram, poor thing. | me.medications=20 mg of citalopram | refused
+Ida goes to school in Altona. | me.school=Altona | refused
+My team moved to Rotterdam. | me.home=Rotterdam | refused
+My grandmother was born in Turin. | me.birthplace=Turin | refused
+My grandmother was born in Turin. | Ines.birthplace=Turin | refused
+"""
+
+POLARITY = """
+I don't eat meat. | me.diet=meat | refused
+I'm not vegan. | me.diet=vegan | refused
+I'm not vegan. | me.diet=vegan [deny] | kept
+I'm vegan. | me.diet=vegan [deny] | refused
+I'm vegan. | me.diet=vegan [over] | refused
+I'm not allergic to nuts. | me.allergies=nuts | refused
+I'm allergic to walnuts, not hazelnuts. | me.allergies=hazelnuts | refused
+I'm allergic to walnuts, not hazelnuts. | me.allergies=walnuts | kept
+I'm allergic to walnuts, not hazelnuts. | me.allergies=hazelnuts [deny] | kept
+I no longer work at Nordlys. | me.employer=Nordlys | refused
+I no longer work at Nordlys. | me.employer=Nordlys [over] | kept
+I left Monzo last month and joined Wise. | me.employer=Monzo | refused
+I left Monzo last month and joined Wise. | me.employer=Wise | kept
+I left Monzo last month and joined Wise. | me.employer=Wise [over] | refused
+I left Monzo last month and joined Wise. | me.employer=Monzo [over] | kept
+We sold the Golf. | me.car=Golf | refused
+We sold the Golf. | me.car=Golf [over] | kept
+I drive a Golf. | me.car=Golf [over] | refused
+I stopped smoking. | me.smoking=smokes | refused
+I never liked olives. | me.likes=olives | refused
+I love olives. | me.dislikes=olives | refused
+I love olives. | me.likes=olives | kept
+I can't stand olives. | me.likes=olives | refused
+I can't stand olives. | me.dislikes=olives | kept
+I hate olives. | me.likes=olives | refused
+I don't live in Porto any more. | me.home=Porto | refused
+I live in Porto. | me.home=Porto [deny] | refused
+I live in Porto. | me.home=Porto [over] | refused
+Nils isn't 3, he's 4 already. | Nils.age=3 | refused
+Nils isn't 3, he's 4 already. | Nils.age=4 | kept
+I don't take citalopram any longer. | me.medications=citalopram | refused
+I've never been to Oslo and don't live in Oslo. | me.home=Oslo | refused
+Berlin is off the table. | me.home=Berlin | refused
+I don't speak German, only Dutch. | me.languages=German | refused
+We have no cat called Miso. | me.pets=Miso (cat) | refused
+Mateo isn't vegan. | Mateo.diet=vegan | refused
+Mateo gave up meat, he's not a meat eater. | Mateo.diet=meat | refused
+My phone number is not 0151 2345. | me.phone=0151 2345 | refused
+I quit my job at Bosch. | me.employer=Bosch | refused
+I quit my job at Bosch. | me.employer=Bosch [over] | kept
+I got laid off in March. | me.employer= [over] | kept
+I work as usual in March. | me.employer= [over] | refused
+Ich wohne nicht mehr in Hamburg. | me.home=Hamburg | refused
+Ich esse kein Fleisch. | me.diet=Fleisch | refused
+Ya no vivo en Madrid. | me.home=Madrid | refused
+No soy vegetariana. | me.diet=vegetariana | refused
+Je ne fume pas. | me.smoking=fume | refused
+Não moro em Lisboa. | me.home=Lisboa | refused
+Please no emojis. | me.emoji=none | kept
+Use emojis, please. | me.emoji=none | refused
+I used to live in Rome. | me.home=Rome | refused
+I used to live in Rome. | me.home=Rome [past] | kept
+Neither of us is allergic to pollen. | me.allergies=pollen | refused
+"""
+
+TENSE = """
+We're planning to move to Oslo. | me.home=Oslo | future
+We're moving to Oslo in June. | me.home=Oslo | future
+We might move to Berlin. | me.home=Berlin | future
+I'll join Heliox soon. | me.employer=Heliox | future
+I'm going to become vegan. | me.diet=vegan | future
+I want to speak Basque. | me.languages=Basque | future
+I live in Porto. | me.home=Porto [planned] | current
+I'm vegan. | me.diet=vegan [planned] | current
+I live in Porto. | me.home=Porto [past] | current
+I work at Bosch. | me.employer=Bosch [past] | current
+I lived in Rome as a child. | me.home=Rome | past
+I worked at Acme back then. | me.employer=Acme | past
+When I was a student I drove a Polo. | me.car=Polo | past
+I start at Heliox on 4 May. | me.employer=Heliox | future
+Mateo is going to work at Ikea. | Mateo.employer=Ikea | future
+We're thinking of getting a dog called Rex. | me.pets=Rex (dog) | future
+I was vegetarian in the past. | me.diet=vegetarian | past
+Ich werde nach Wien ziehen, Wien wird mein Zuhause. | me.home=Wien | future
+If I lived in Lisbon I'd surf. | me.home=Lisbon | refused
+I wish I lived in Lisbon. | me.home=Lisbon | refused
+Imagine I worked at NASA. | me.employer=NASA | refused
+I would be vegan without cheese. | me.diet=vegan | refused
+I almost joined Shopify. | me.employer=Shopify | refused
+Suppose we move to Bern next year. | me.home=Bern | refused
+Do I like olives? Guess! | me.likes=olives | refused
+Am I allergic to cats? | me.allergies=cats | refused
+"""
+
+RELATION = """
+My neighbor's mother is called Ines. | me.parents=Ines | refused
+My neighbor is called Ines. | me.parents=Ines | refused
+My colleague Tim brought cake. | me.siblings=Tim | refused
+My brother Tim brought cake. | me.siblings=Tim | kept
+My brother Tim brought cake. | me.children=Tim | refused
+My brother Tim brought cake. | me.partner=Tim | refused
+Mateo's brother Rui came over. | me.siblings=Rui | refused
+Mateo's brother Rui came over. | Mateo.siblings=Rui | kept
+Mateo's brother Rui came over. | Nora.siblings=Rui | refused
+My favourite restaurant is vegan. | me.diet=vegan | refused
+My diet is vegan. | me.diet=vegan | kept
+I had lunch with Tom. | me.partner=Tom | refused
+I had lunch with Tom. | me.friends=Tom | refused
+I had lunch with Tom. | me.boss=Tom | refused
+My boss is called Ingrid. | me.boss=Ingrid | kept
+My boss is called Ingrid. | me.partner=Ingrid | refused
+My boss is called Ingrid. | me.friends=Ingrid | refused
+Nora has a dog named Pip. | me.pets=Pip (dog) | refused
+I visited Porto last week. | me.home=Porto | refused
+I was born in Porto. | me.home=Porto | refused
+We flew to Porto. | me.home=Porto | refused
+My favourite city is Porto. | me.home=Porto | refused
+I met someone from Siemens. | me.employer=Siemens | refused
+I read about vegan food today. | me.diet=vegan | refused
+I cooked peanuts for the party. | me.allergies=peanuts | refused
+I ordered sushi. | me.likes=sushi | refused
+I watched a film about Turin. | me.birthplace=Turin | refused
+I saw an Audi crash. | me.car=Audi | refused
+We heard a Portuguese song. | me.languages=Portuguese | refused
+The doctor talked about ibuprofen. | me.medications=ibuprofen | refused
+Her friend Lea called. | me.friends=Lea | refused
+My ex Paul called. | me.partner=Paul | refused
+My son's teacher is Clara. | me.children=Clara | refused
+My landlord Otto came by. | me.landlord=Otto | kept
+My landlord Otto came by. | me.boss=Otto | refused
+"""
+
+PASTED = """
+> I live in Rome and I'm vegan. | me.home=Rome | refused
+Translate this: I am 52 and allergic to cats. | me.age=52 | refused
+Translate this: I am 52 and allergic to cats. | me.allergies=cats | refused
+Please proofread: I work at Bosch and live in Ulm. | me.employer=Bosch | refused
+He wrote "I live in Rome now" on the card. | me.home=Rome | refused
+The form says “I am allergic to latex”. | me.allergies=latex | refused
+User: I live in Rome | me.home=Rome | refused
+Assistant: you live in Rome | me.home=Rome | refused
+`home = "Rome"` is in my config. | me.home=Rome | refused
+ERROR: user lives in Rome | me.home=Rome | refused
+2026-03-01 12:00:01 moved home to Rome | me.home=Rome | refused
+SELECT home FROM users -- I live in Rome | me.home=Rome | refused
+{"home": "Rome"} | me.home=Rome | refused
+From: Ann, I live in Rome | me.home=Rome | refused
+Write an email: I live in Rome and hate the noise. | me.home=Rome | refused
+Say: I'm vegan. | me.diet=vegan | refused
+Summarize: the author lives in Rome. | me.home=Rome | refused
+Übersetze: Ich wohne in Rom. | me.home=Rom | refused
+Traduce: vivo en Roma. | me.home=Roma | refused
+$ echo I live in Rome | me.home=Rome | refused
+"""
+
+VALUE = """
+I live in Porto. | me.home=Lisbon | refused
+I live in Porto. | me.home=Porto, Portugal | refused
+My rent is 1,240 euros. | me.rent=1,420 euros | refused
+My rent is 1,240 euros. | me.rent=1,240 euros | kept
+I'm 41. | me.age=14 | refused
+I'm forty-one years old. | me.age=41 | kept
+I take 20 mg of citalopram. | me.medications=40 mg of citalopram | refused
+I'm allergic to nuts. | me.allergies=walnuts | refused
+Use lena@example.org from now on. | me.email=lena@example.com | refused
+Use lena@example.org as my mail from now on. | me.email=lena@example.org | kept
+I work at Kestrel. | me.employer=Kestrel Labs | refused
+Our cat is called Miso. | me.pets=Tofu (cat) | refused
+Our cat is called Miso. | me.pets=Miso (cat) | kept
+I'm a nurse. | me.role=doctor | refused
+I'm a nurse. | me.role=nurse | kept
+asked: Are you vegetarian? Yes, I am. | me.diet=vegetarian | kept
+asked: Are you vegetarian? No, I'm not. | me.diet=vegetarian | refused
+asked: Where do you live? Leeds. | me.home=Leeds | kept
+asked: Where do you live? Leeds. | me.home=York | refused
+The staging server is stg-3. | -.the:staging server=stg-3 | kept
+The staging server is stg-3. | -.the:staging server=stg-2 | refused
+The release is on 10 April. | -.date:release=10 April [planned] | kept
+The release is on 10 April. | -.date:release=11 April [planned] | refused
+From now on, answer in English. | me.answer_language=English | kept
+Antworte mir bitte auf Deutsch. | me.answer_language=German | kept
+Antworte mir bitte auf Deutsch. | me.answer_language=French | refused
+"""
+
+GROUPS = {
+    "person": PERSON,
+    "polarity": POLARITY,
+    "tense": TENSE,
+    "relation": RELATION,
+    "pasted": PASTED,
+    "value": VALUE,
+}
+_LINE = re.compile(
+    r"(?:asked: (?P<asked>[^?]*\?) )?(?P<text>.+) \| (?P<about>[^.|]+)\.(?P<slot>[^=|]+)=(?P<value>.*?)"
+    r"(?: \[(?P<op>over|deny)\])?(?: \[(?P<tense>planned|past)\])? \| (?P<wanted>\w+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCase:
+    """One claim of a turn."""
+
+    group: str
+    line: str
+    asked: str
+    text: str
+    about: str
+    slot: str
+    value: str
+    op: str
+    tense: str
+    wanted: str
+
+
+def list_cases() -> Iterator[ClaimCase]:
+    """Every case, in order."""
+    for group, lines in GROUPS.items():
+        for line in lines.strip().splitlines():
+            found = _LINE.fullmatch(line)
+            assert found is not None, line
+            said = {name: value or "" for name, value in found.groupdict().items()}
+            said |= {"op": said["op"] or "is", "tense": said["tense"] or "current", "value": said["value"].strip()}
+            yield ClaimCase(group=group, line=line, **said)
