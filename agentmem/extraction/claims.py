@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Sequence
 
+from agentmem.beliefs.values import CONTRAST_WORDS, normalize_value
 from agentmem.core.records import Fact
 from agentmem.text.chunking import chunk_text
-from agentmem.text.normalization import claimed_calendar_words, comparable_names, comparable_numbers, normalize_claim
+from agentmem.text.normalization import claimed_calendar_words, comparable_names, comparable_numbers, drop_numbers, normalize_claim
 from agentmem.text.tokenizer import is_reordering, tokenize
 
 _CLAUSE_BOUNDARY = re.compile(
@@ -88,12 +89,6 @@ _QUESTION_START = re.compile(
     r"haven't)\b",
     re.IGNORECASE,
 )
-
-MIN_DUPLICATE_COSINE = 0.92
-"""Cosine from which two claims may say the same."""
-
-MIN_RELATED_COSINE = 0.5
-"""Cosine from which a known fact may contradict a new one."""
 
 
 def nearest_clauses(quote: str, claim: str) -> list[str]:
@@ -221,24 +216,36 @@ def is_only_question(text: str, span: tuple[int, int], questions: Sequence[tuple
     return not any(map(str.isalnum, "".join([*left, text[at : span[1]]])))
 
 
-def is_duplicate(new: Fact, known: Fact, cosine: float) -> bool:
+def is_duplicate(new: Fact, known: Fact) -> bool:
     """Whether a new fact adds nothing but a source to a known one.
 
-    Equal claims do; else they must be alike (cosine .92) and agree in polarity, entities and time, and in numbers,
-    names, days and all words in their order: "Ann taught Ben" is not "Ben taught Ann".
+    Equal claims do; else they must agree in all that `content_signature` compares, and in the order of their words:
+    "Ann taught Ben" is not "Ben taught Ann". One differing content word makes two facts.
     """
     if normalize_claim(new.claim) == normalize_claim(known.claim):
         return True
-    return (
-        cosine >= MIN_DUPLICATE_COSINE
-        and dedup_signature(new) == dedup_signature(known)
-        and not is_reordering(new.claim, known.claim)
-    )
+    return content_signature(new) == content_signature(known) and not is_reordering(new.claim, known.claim)
 
 
-def dedup_signature(fact: Fact) -> Hashable:
-    """What two facts must have in common to say the same: polarity, numbers, names, days, entities, subject, time."""
+def content_signature(fact: Fact) -> Hashable:
+    """What two facts must have in common to say the same: their content words, and all of `group_signature`."""
+    return tuple(sorted(tokenize(_drop_figures(fact.claim)))), group_signature(fact)
+
+
+def _drop_figures(claim: str) -> str:
+    """A claim without its numbers and denials, which are compared in forms of their own."""
+    return drop_numbers(_NEGATION.sub(" ", claim.translate(_APOSTROPHES)))
+
+
+def group_signature(fact: Fact) -> Hashable:
+    """What facts of one group for display have in common: polarity, numbers, names, days, entities, subject, time,
+    what they fill, and words of contrast ("left", "before", "older").
+    """
     claim = fact.claim
     figures = (tuple(named(claim)) for named in (comparable_numbers, comparable_names, claimed_calendar_words))
     when = (fact.temporal_context, fact.valid_from, fact.valid_to)
-    return polarity(claim), *figures, frozenset(fact.entity_ids), fact.subject, *when
+    words = normalize_value(_drop_figures(claim)).split()
+    forms = (word.removesuffix(ending) for word in words for ending in ("", "s", "d", "ed"))
+    contrasts = CONTRAST_WORDS & frozenset(forms)
+    about = (frozenset(fact.entity_ids), fact.subject, fact.slot, normalize_value(fact.value), fact.is_denied)
+    return polarity(claim), *figures, contrasts, about, when

@@ -27,7 +27,6 @@ MAX_ENTITIES = 30
 MAX_FACTS_PER_SOURCE = 500
 MAX_KNOWN_BELIEFS = 80  # facts of slots that a prompt is given
 MAX_OPEN_FACTS = 10  # and others like the window
-MIN_WINDOW_COSINE = 0.3  # cosine of a fact with a window that may touch it
 MAX_QUERY_CHARS = 4000  # characters of a window that are compared with facts
 PAGE_SIZE = 1000
 
@@ -45,12 +44,6 @@ class CandidateRetriever:
 
     context: MemoryContext
 
-    async def find_facts(self, turns: Sequence[Turn]) -> tuple[Fact, ...]:
-        """Current facts that are most like these turns, at most 20; none where no model answers."""
-        text = " ".join(turn.search_text() for turn in turns)[:MAX_QUERY_CHARS]
-        found = (await self.find_similar([text], Fact))[0]
-        return tuple(fact for fact, cosine in found if cosine >= MIN_WINDOW_COSINE)
-
     async def find_known(self, turns: Sequence[Turn]) -> tuple[Fact, ...]:
         """What a model is told of: beliefs of the user and of those who are named, then other facts like these turns.
 
@@ -63,7 +56,8 @@ class CandidateRetriever:
         held = [fact for fact in stored if isinstance(fact, Fact) and fact.superseded_at is None]
         beliefs = [fact for fact in held if fact.valid_to is None or fact.valid_to > now]
         beliefs.sort(key=lambda fact: (not _is_named(fact.subject, text), fact.subject, fact.slot, fact.id))
-        similar = [fact for fact in await self.find_facts(turns) if not fact.slot]
+        window = " ".join(turn.search_text() for turn in turns)[:MAX_QUERY_CHARS]
+        similar = [fact for fact, _ in (await self.find_similar([window], Fact))[0] if not fact.slot]
         return (*beliefs[:MAX_KNOWN_BELIEFS], *similar[:MAX_OPEN_FACTS])
 
     async def find_facts_by_source(self, source: str) -> tuple[Fact, ...]:

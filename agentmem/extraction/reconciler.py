@@ -18,7 +18,7 @@ from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import Entity, Fact, Gloss, Review, Turn, build_record
 from agentmem.core.scope import self_channel
 from agentmem.errors import InvalidRecord
-from agentmem.extraction.claims import MIN_RELATED_COSINE, is_duplicate
+from agentmem.extraction.claims import is_duplicate
 from agentmem.extraction.contradiction import CandidateRetriever, ContradictionClassifier, ContradictionVerdict
 from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, TurnSummaryDraft, Window
 from agentmem.extraction.entity_resolution import PERSON, EntityResolver
@@ -30,6 +30,7 @@ from agentmem.memory.semantic.memory import SemanticMemory
 from agentmem.stores.values import Where
 from agentmem.text.normalization import hash_claim, normalize_claim
 from agentmem.text.query_parser import strip_names
+from agentmem.text.tokenizer import tokenize
 
 CONFIDENCE_BY_CERTAINTY: Mapping[str, float] = MappingProxyType(
     {"explicit": 0.95, "implied": 0.85, "inferred": 0.70, "uncertain": 0.50}
@@ -44,6 +45,7 @@ ACTIONS_BY_NEED: Mapping[str, frozenset[str]] = MappingProxyType(
 CHANGING_ACTIONS = frozenset({"end", "retire", "refine", "give up plan"})
 LOW_CERTAINTIES = frozenset({"inferred", "uncertain"})
 RULES_SOURCE = "rules"
+_OWNER_TERMS = frozenset(tokenize("user agent assistant"))
 
 
 @dataclass
@@ -211,9 +213,9 @@ class _ChangeBuilder:
             mine = set(self.resolver.resolve_all(draft.entities))
             found = [
                 fact
-                for fact, cosine in similar_by_claim[draft.claim]
+                for fact, _ in similar_by_claim[draft.claim]
                 if normalize_claim(fact.claim) != normalize_claim(draft.claim)
-                and (cosine >= MIN_RELATED_COSINE or mine & set(fact.entity_ids))
+                and _may_contradict(draft, fact, mine)
                 and fact.id != draft.supersedes_id
             ]
             if found and not draft.supersedes_id and not draft.ends_fact_ids:
@@ -232,14 +234,12 @@ class _ChangeBuilder:
     ) -> None:
         fields = self._build_fact_fields(draft)
         fact = build_record(Fact, channel=self._channel(draft), claim=draft.claim, **fields)
-        same = [
-            known for known, cosine in similar if known.channel == fact.channel and is_duplicate(fact, known, cosine)
-        ]
+        same = [known for known, _ in similar if known.channel == fact.channel and is_duplicate(fact, known)]
         claim = same[0].claim if same else draft.claim
         self._expect_unchanged(same[:1])
         if older := [known for known, verdict in verdicts if verdict.label == "prefer_old"]:
             self._expect_unchanged(older)
-            return await self._add_review(draft, "doubtful", "What was known before is better founded.")
+            return None  # its turn stays findable
         if (unclear := [known for known, verdict in verdicts if verdict.label == "flag_review"]) and not same:
             return await self._add_review(draft, "contradiction", "Both cannot hold.", unclear[0])
         replaced = [(known, verdict.is_correction) for known, verdict in verdicts if verdict.label == "prefer_new"]
@@ -252,9 +252,7 @@ class _ChangeBuilder:
             await self._end_fact(ended, draft)
         for known, wrong in replaced[:1] if not same else ():
             if draft.certainty in LOW_CERTAINTIES or fields["trust"] < known.trust:
-                return await self._add_review(
-                    draft, "correction" if wrong else "contradiction", "It is not sure enough.", known
-                )
+                return await self._add_review(draft, "contradiction", "It is not sure enough.", known)
             return await self._supersede(draft, known, wrong)
         try:
             change, _ = await self.semantic.build_learn_change(
@@ -471,6 +469,13 @@ class _ChangeBuilder:
     def _stated_at(self, turn_id: str) -> datetime | None:
         turn = self.turns[turn_id]
         return turn.timestamp or turn.recorded_at
+
+
+def _may_contradict(draft: FactDraft, known: Fact, entity_ids: set[str]) -> bool:
+    """Whether two open claims are of one subject and share an entity or a word; what fills a slot the table settles."""
+    is_same_subject = not known.subject or known.subject.casefold() == draft.subject.casefold()
+    words = set(tokenize(draft.claim)) & set(tokenize(known.claim)) - _OWNER_TERMS
+    return not known.slot and is_same_subject and bool(words or entity_ids & set(known.entity_ids))
 
 
 def _source(turn: Turn) -> str:

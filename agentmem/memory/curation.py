@@ -15,7 +15,7 @@ from agentmem.memory.context import MemoryContext, get_written_record
 from agentmem.memory.semantic.facts import is_current
 from agentmem.memory.semantic.merge_facts import (
     Cluster,
-    DedupSignature,
+    Signatures,
     build_merge_change,
     find_clusters,
     read_dependents,
@@ -57,10 +57,10 @@ class ReviewItem:
 
 @dataclass
 class Curation:
-    """The verbs over what fades and what stays. `signature` says what two facts must share to say the same."""
+    """The verbs over what fades and what stays. `signatures` say what facts must share to stand in one group."""
 
     _context: MemoryContext
-    signature: DedupSignature
+    signatures: Signatures
     run_job: RunJob
 
     async def queue(self, limit: int = 10) -> list[ReviewItem]:
@@ -111,9 +111,12 @@ class Curation:
         return decay_score_now(fact, before, now, decay), decay_score_now(fact, after, now, decay)
 
     async def clusters(self) -> list[Cluster]:
-        """Facts of the active channel that may say the same, the closest first; [] where all differ."""
+        """Facts of the active channel that are alike, the closest first; [] where all differ.
+
+        Only those whose action is `merge` say the same; the others are told together, and stay apart.
+        """
         await self._context.engine.sync_projections(self._context.scope)
-        return await find_clusters(self._context, self._context.scope.channel, self.signature)
+        return await find_clusters(self._context, self._context.scope.channel, self.signatures)
 
     async def merge(self, cluster: Cluster | Sequence[str], *, idempotency_key: str | None = None) -> Fact:
         """Make one fact of a cluster, or of the facts of these ids, and return it as one operation.

@@ -91,15 +91,12 @@ class PromotionOptions(_Section):
 
 
 class ClusterOptions(_Section):
-    """When facts that say nearly the same are taken for one: by the cosines of their whole texts.
+    """Which facts are looked at together: those whose cosine is above `link`. What merges them is equal content.
 
-    Facts are linked above `link`; a group whose mean cosine is at least `merge` is merged, one of at least `review` is
-    put to a person. Right values depend on the embedder. See docs/curation.md.
+    A right value depends on the embedder. See docs/curation.md.
     """
 
     link: float = Field(default=0.83, gt=0, le=1)
-    merge: float = Field(default=0.9, gt=0, le=1)
-    review: float = Field(default=0.75, gt=0, le=1)
 
 
 class RetentionOptions(_Section):

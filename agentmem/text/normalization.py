@@ -318,6 +318,14 @@ def quotable_numbers(text: str) -> set[str]:
     return {*digits, *(number for _, number in _parse_word_numbers(text)), *loose}
 
 
+def drop_numbers(text: str) -> str:
+    """The text without its numbers, in digits or in English words, ordinals among them."""
+    tables = (_NUMBER_WORD_VALUES, _QUANTITY_WORDS, _ORDINALS, _COUNT_WORDS)
+    words = (word for word in text.split() if not any(map(str.isdigit, word)))
+    parts = (part for word in words for part in re.split(r"[-\u2010-\u2014]", word))
+    return " ".join(part for part in parts if not any(part.lower().strip(".,;:!?") in table for table in tables))
+
+
 def claimed_names(text: str) -> list[str]:
     """The capitalized words of a claim that are no stop words, months or days, each once, without 's.
 

@@ -112,6 +112,44 @@ def test_hearsay_against_the_users_word_is_a_question_and_accepting_it_settles(m
     assert len([fact for fact in memory.semantic.facts() if fact.slot == "home"]) == 1
 
 
+def test_one_value_at_a_time_cannot_be_kept_with_another(memory: AgentMemory) -> None:
+    learn(memory, "home", "Lund")
+    learn(memory, "home", "Oslo", source="tool")
+    (review,) = memory.semantic.reviews()
+    with pytest.raises(InvalidRecord, match="one value at a time"):
+        memory.semantic.resolve_review(review.id, "keep_both")
+    assert [each.id for each in memory.semantic.reviews()] == [review.id]
+
+
+def test_an_accepted_belief_is_the_users_word_and_hearsay_no_longer_touches_it(memory: AgentMemory) -> None:
+    learn(memory, "home", "Lund")
+    learn(memory, "home", "Oslo", source="tool")
+    memory.semantic.resolve_review(memory.semantic.reviews()[0].id, "prefer_new")
+    learn(memory, "home", "Rome", source="tool")
+    assert (told(memory, "home"), len(memory.semantic.reviews())) == (["Oslo"], 1)
+
+
+@pytest.mark.parametrize("is_correction", [False, True])
+def test_superseding_a_value_settles_its_slot(memory: AgentMemory, clock: ManualClock, is_correction: bool) -> None:
+    old = learn(memory, "home", "Lund")
+    rent = learn(memory, "rent", "900 euros")
+    clock.advance(days=5)
+    new = memory.semantic.supersede_fact(old.id, "I live in Oslo", value="Oslo", is_correction=is_correction)
+    assert (new.slot, new.value, told(memory, "home")) == ("home", "Oslo", ["Oslo"])
+    assert told(memory, "home", "former") == ([] if is_correction else ["Lund"])
+    assert told(memory, "rent", "stale") == ([] if is_correction else [rent.value])
+    memory.undo(new.operation_id)
+    assert (told(memory, "home"), told(memory, "rent")) == (["Lund"], [rent.value])
+
+
+def test_a_free_claim_that_becomes_a_belief_gives_way_to_it(memory: AgentMemory) -> None:
+    learn(memory, "home", "Lund")
+    free = memory.learn_fact("The user has a flat in Oslo")
+    memory.semantic.supersede_fact(free.id, "I live in Oslo", slot="home", value="Oslo", subject="user")
+    assert (told(memory, "home"), told(memory, "home", "former")) == (["Oslo"], ["Lund"])
+    assert free.claim not in {fact.claim for fact in memory.semantic.facts()}
+
+
 def test_forgotten_and_restored(memory: AgentMemory) -> None:
     fact = learn(memory, "shoe_size", "44")
     memory.forget(fact.id)

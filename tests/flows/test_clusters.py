@@ -1,4 +1,4 @@
-"""Facts that say the same become one, doubtful pairs are asked about, and what makes a difference stays apart."""
+"""Facts that say the same become one, and what makes a difference stays apart."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Cluster, Fact, InvalidRecord, JobReport, ModelUnavailable, Review, Status
+from agentmem.core.changes import Change, WriteAttempt
+from agentmem.core.records import build_record
 from agentmem.engine import vector_projection
-from agentmem.extraction.claims import dedup_signature
+from agentmem.extraction.claims import content_signature, group_signature
 from agentmem.memory.semantic import merge_facts
-from agentmem.memory.semantic.merge_facts import cohesion, find_clusters
+from agentmem.memory.semantic.merge_facts import Signatures, cohesion, find_clusters
 from agentmem.settings.sections import ClusterOptions
 from tests.fakes.as_a_model import AsyncOnlyEmbedder
 from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_head, read_state, run
 
 SAME = ("Ann likes strong black coffee in the morning", "Ann liked strong black coffee in the mornings")
-LOOSE = {"link": 0.6, "merge": 0.99, "review": 0.6}  # so that the lexical embedder's near misses are asked about
 
 
 def job(memory: AgentMemory, *, dry_run: bool = False) -> JobReport:
@@ -36,8 +37,8 @@ def actions(found: list[Cluster]) -> list[tuple[str, int]]:
     return [(cluster.action, len(cluster.facts)) for cluster in found]
 
 
-def test_the_thresholds_are_those_of_the_document() -> None:
-    assert ClusterOptions().model_dump() == {"link": 0.83, "merge": 0.9, "review": 0.75}
+def test_facts_are_linked_from_the_cosine_of_the_document_on() -> None:
+    assert ClusterOptions().model_dump() == {"link": 0.83}
 
 
 def test_cohesion_is_the_mean_cosine_of_all_pairs() -> None:
@@ -87,12 +88,26 @@ def test_what_makes_a_difference_is_neither_merged_nor_asked_about(memory: Agent
     assert claims(memory) == {one, other}
 
 
-def test_the_same_words_in_another_order_are_asked_about_and_not_merged(memory: AgentMemory) -> None:
+def test_the_same_words_in_another_order_are_not_merged(memory: AgentMemory) -> None:
     both = {"the big dog bit the old man in the park", "the old man bit the big dog in the park"}
     for claim in both:
         memory.learn_fact(claim)
-    assert job(memory).counts == {"review": 1}
+    assert job(memory).counts == {}
     assert claims(memory) == both
+
+
+def test_a_word_of_difference_keeps_two_near_ones_apart_and_asks_nobody(memory: AgentMemory) -> None:
+    both = {"Ann likes strong black coffee in the morning sun", "Ann likes strong black coffee in the morning light"}
+    for claim in both:
+        memory.learn_fact(claim)
+    assert actions(memory.curation.clusters()) == [("keep_apart", 2)]
+    assert (job(memory).counts, memory.semantic.reviews(), claims(memory)) == ({}, [], both)
+
+
+def test_values_of_a_slot_are_not_merged(memory: AgentMemory) -> None:
+    one, other = (memory.learn_fact(f"I like {value}", slot="likes", value=value) for value in ("tea", "teas"))
+    with pytest.raises(InvalidRecord, match="slot"):
+        memory.curation.merge([one.id, other.id])
 
 
 @pytest.mark.parametrize("field", ["entity_ids", "valid_from", "temporal_context", "channel"])
@@ -112,50 +127,32 @@ def test_facts_about_others_of_other_times_and_other_channels_stay_apart(
 
 
 @pytest.fixture
-def asking(home: Path, clock: ManualClock) -> Any:
-    with open_memory(home, clock=clock, seed=7, clusters=LOOSE) as memory:
-        memory.learn_fact("Ann likes strong black coffee in the morning")
-        clock.advance(seconds=1)  # of two learned at once either may be named first
-        memory.learn_fact("Ann likes strong black coffee at her desk in the morning sun")
-        yield memory
+def asking(memory: AgentMemory, clock: ManualClock) -> AgentMemory:
+    """A memory with a question about two facts, as older versions asked them."""
+    first = memory.learn_fact("Ann likes strong black coffee in the morning")
+    clock.advance(seconds=1)
+    second = memory.learn_fact("Ann likes strong black coffee at her desk in the morning sun")
+    asked = {"about": "same_fact", "question": "Do these say the same?", "record_ids": [first.id, second.id]}
+    review = build_record(Review, id="question", channel="_global", **asked)
 
+    async def put(write: WriteAttempt) -> Change:
+        return write.build_change(review)
 
-def test_near_ones_are_put_to_a_person_once(asking: AgentMemory) -> None:
-    assert actions(asking.curation.clusters()) == [("review", 2)]
-    assert job(asking, dry_run=True).counts == {"review": 1}
-    assert asking.semantic.reviews() == []
-    assert job(asking).counts == {"review": 1}
-    (review,) = asking.semantic.reviews("same_fact")
-    assert review.question.startswith("Do these say the same: 'Ann likes strong black coffee in the morning' and ")
-    assert len(claims(asking)) == 2
-    again = asking.semantic.facts()[0]
-    asking.semantic.boost_salience(again.id)
-    assert job(asking).counts == {}
+    run(engine_of(memory).write(context_of(memory).scope, "clusters", put, kind="Review"))
+    return memory
 
 
 @pytest.mark.parametrize("decision, left", [("merge", 1), ("keep_apart", 2)])
-def test_the_decision_is_carried_out_and_kept(asking: AgentMemory, decision: str, left: int) -> None:
-    job(asking)
-    (review,) = asking.semantic.reviews()
-    decided: Review = asking.semantic.resolve_review(review.id, decision)
+def test_an_older_question_is_decided(asking: AgentMemory, decision: str, left: int) -> None:
+    before = read_state(asking)
+    decided: Review = asking.semantic.resolve_review("question", decision)
     assert decided.review_status == ("accepted" if decision == "merge" else "rejected")
     assert len(claims(asking)) == left
-    for fact in asking.semantic.facts():
-        asking.semantic.boost_salience(fact.id)
-    assert (job(asking).counts, asking.semantic.reviews()) == ({}, [])
-
-
-@pytest.mark.parametrize("decision", ["merge", "keep_apart"])
-def test_a_decision_is_undone_as_a_whole(asking: AgentMemory, decision: str) -> None:
-    job(asking)
-    before = read_state(asking)
-    (review,) = asking.semantic.reviews()
-    asking.undo(asking.semantic.resolve_review(review.id, decision).operation_id)
+    asking.undo(decided.operation_id)
     assert read_state(asking) == before
 
 
 def test_two_that_became_one_meanwhile_need_no_merge(asking: AgentMemory) -> None:
-    job(asking)
     (review,) = asking.semantic.reviews()
     asking.curation.merge(review.record_ids)
     before = claims(asking)
@@ -171,30 +168,14 @@ def test_erasing_the_one_that_stayed_erases_what_says_the_same(memory: AgentMemo
     assert memory.semantic.facts({"retired": True}) == []
 
 
-def test_rejected_ones_are_not_merged_when_they_come_closer(home: Path, clock: ManualClock) -> None:
-    with open_memory(home, clock=clock, seed=7, clusters={"merge": 1.0, "review": 0.5}) as memory:
-        memory.learn_fact("Ann likes strong black coffee in the morning")
-        memory.learn_fact("Ann likes her strong black coffee in the morning light")
-        found = memory.curation.clusters()
-        if not found:
-            pytest.fail("the two are not near enough for this test")
-        job(memory)
-        memory.semantic.resolve_review(memory.semantic.reviews()[0].id, "keep_apart")
-    with open_memory(home, clock=clock, clusters={"merge": 0.84}) as memory:
-        for fact in memory.semantic.facts():
-            memory.semantic.boost_salience(fact.id)
-        assert actions(memory.curation.clusters()) == [("merge", 2)]
-        assert job(memory).counts == {}
-
-
 def test_a_loose_chain_is_kept_apart(home: Path, clock: ManualClock) -> None:
     words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda"]
-    with open_memory(home, clock=clock, seed=7, clusters={"link": 0.6, "review": 0.75, "merge": 0.9}) as memory:
+    with open_memory(home, clock=clock, seed=7, clusters={"link": 0.6}) as memory:
         for start in range(0, 7, 2):
             memory.learn_fact(" ".join(words[start : start + 5]))
         (cluster,) = memory.curation.clusters()
         assert (cluster.action, len(cluster.facts)) == ("keep_apart", 4)
-        assert job(memory).counts == {"kept_apart": 1}
+        assert job(memory).counts == {}
 
 
 def test_only_what_changed_is_compared_with_the_rest(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,11 +206,12 @@ def test_a_chain_is_followed_through_facts_that_did_not_change(memory: AgentMemo
     memory.flush()
 
     def same(fact: Fact) -> Hashable:
-        return sign.setdefault("all", dedup_signature(fact))
+        return sign.setdefault("all", group_signature(fact))
 
-    (cluster,) = run(find_clusters(context_of(memory), "_global", same, after_seq=after))
+    signatures = Signatures(same, content_signature)
+    (cluster,) = run(find_clusters(context_of(memory), "_global", signatures, after_seq=after))
     assert {fact.id for fact in old} < {fact.id for fact in cluster.facts}
-    assert run(find_clusters(context_of(memory), "_global", same, after_seq=read_head(memory))) == []
+    assert run(find_clusters(context_of(memory), "_global", signatures, after_seq=read_head(memory))) == []
 
 
 @settings(max_examples=10, derandomize=True)

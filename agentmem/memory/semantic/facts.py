@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
+from agentmem.beliefs.slots import find_slot
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.clock import to_utc
 from agentmem.core.record import Key, MemoryType, Record, Status, TemporalContext, Tier
@@ -54,6 +55,9 @@ class FactFields(TypedDict, total=False):
     said_at: datetime | None
     valid_from: datetime | None
     valid_to: datetime | None
+
+
+_PLAIN_WORDS = ClaimWords()
 
 
 @dataclass
@@ -105,11 +109,11 @@ class Facts:
         return change, known if merged == known else None
 
     async def _build_belief_change(
-        self, write: WriteAttempt, fact: Fact, named: Mapping[Key, int]
+        self, write: WriteAttempt, fact: Fact, named: Mapping[Key, int], words: ClaimWords = _PLAIN_WORDS
     ) -> tuple[Change, Fact | None]:
         """The Change that a claim about a slot makes, by the decision table; see `agentmem.beliefs.table`."""
         head = (await self._context.engine.log.head(self._context.scope)).seq
-        settled = await settle_fact(self._context, fact, ClaimWords(), write.now)
+        settled = await settle_fact(self._context, fact, words, write.now)
         puts: list[Record] = list(settled.facts or ([settled.unchanged] if settled.unchanged else []))
         seen: dict[Key, int | None] = {put.key: put.seq or None for put in puts}
         puts += [settled.review] if settled.review else []
@@ -276,8 +280,11 @@ class Facts:
     ) -> Change:
         """The Change that puts a claim in the place of a fact, in the fact's channel unless another is given."""
         carried = {name: getattr(old, name) for name in ("entity_ids", "tags", "memory_type", "tier", "subject")}
+        carried |= {"slot": old.slot} if old.slot and given.get("value") else {}
         begin = {} if is_correction else {"valid_from": given.get("valid_from") or write.now}
         draft, named = await self._build_draft(claim, {**carried, **begin, **given}, channel or old.channel)
+        if draft.slot and find_slot(draft.slot, self._context.engine.settings.slots).kind != "set":
+            return await self._build_belief_successor_change(write, old, draft, named, is_correction=is_correction)
         known = await self._find_duplicate(draft)
         if known is None:
             return await self._build_successor_change(write, old, draft, named, is_correction=is_correction)
@@ -289,6 +296,23 @@ class Facts:
         ended = [_retire(each, merged, begins=begins, is_correction=is_correction, now=write.now) for each in ending]
         seen = {each.key: each.seq for each in (*ending, known)}
         return write.build_change(merged, *ended, expected_versions={**seen, **named, old.key: old.seq})
+
+    async def _build_belief_successor_change(
+        self, write: WriteAttempt, old: Fact, draft: Fact, named: Mapping[Key, int], *, is_correction: bool
+    ) -> Change:
+        """A value in the place of another one by the decision table, so that all that the slot held ends with it."""
+        words = ClaimWords(mark="correct" if is_correction else "change")
+        change, unchanged = await self._build_belief_change(write, draft, {**named, old.key: old.seq}, words)
+        new = next((put for put in change.upserts if isinstance(put, Fact)), unchanged)
+        ending = [old, *await self._find_dependent_copies(old)]
+        left = [each for each in ending if each.key not in {put.key for put in change.upserts}]
+        if new is None or not left:
+            return change
+        begins = draft.valid_from or write.now
+        retired = [_retire(each, new, begins=begins, is_correction=is_correction, now=write.now) for each in left]
+        seen = {each.key: each.seq for each in left}
+        expected = {**seen, **change.expected_versions}
+        return replace(change, upserts=(*change.upserts, *retired), expected_versions=expected)
 
     async def _find_dependent_copies(self, fact: Fact) -> list[Fact]:
         """What ends with a fact: its copy in `_global`, unless that stands by itself."""

@@ -1,7 +1,8 @@
-"""Facts that say the same: clusters of them, and merging.
+"""Facts that are alike: clusters of them, and merging those that say the same.
 
 Single linkage: a fact belongs to a cluster when it is near to one of it. How well a cluster holds together is the mean
-cosine of its pairs. Only what changed is compared with the rest, in blocks, so that memory stays small.
+cosine of its pairs; that only groups them. Facts are merged where their content is equal. Only what changed is compared
+with the rest, in blocks, so that memory stays small.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentmem.core.changes import Change, WriteAttempt
-from agentmem.core.clock import derive_id
 from agentmem.core.columns import Floats, Ints, RecordColumns
 from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import Edge, Fact
@@ -23,15 +23,14 @@ from agentmem.errors import Conflict, InvalidRecord
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.semantic.entities import MERGED_INTO_PREFIX
 from agentmem.memory.semantic.facts import is_current, merge_sources
-from agentmem.settings.sections import ClusterOptions
 from agentmem.stores.values import Where
 from agentmem.text.tokenizer import is_reordering
 
 JOURNAL_PAGE_SIZE = 1000
 MAX_MERGED_FACTS = 1000  # facts that become one at once
 
-DedupSignature = Callable[[Fact], Hashable]
-MERGE, REVIEW, KEEP_APART = "merge", "review", "keep_apart"
+FactSignature = Callable[[Fact], Hashable]
+MERGE, KEEP_APART = "merge", "keep_apart"
 BLOCK_SIZE = 256  # facts compared with all others at once
 READ_BATCH_SIZE = 1000
 MAX_WORD_ORDER_FACTS = 50  # facts of one cluster whose words are compared in their order
@@ -57,9 +56,12 @@ class Dependents:
             self.edges.setdefault(record.fact_id, []).append(record.id)
 
 
-def same_fact_review_id(user_id: str, first: str, second: str) -> str:
-    """The id of the review that asks whether two facts say the same, in whichever order they are named."""
-    return derive_id(user_id, "same_fact", *sorted((first, second)))
+@dataclass(frozen=True, slots=True)
+class Signatures:
+    """What facts must have in common: to stand in one `group`, and, with the same `content`, to say the same."""
+
+    group: FactSignature
+    content: FactSignature
 
 
 def sort_by_quality(facts: Sequence[Fact]) -> list[Fact]:
@@ -123,6 +125,9 @@ async def _get_mergeable_facts(context: MemoryContext, write: WriteAttempt, ids:
     ]
     if len(found) != len(wanted):
         raise Conflict("cluster: one of the facts was erased while it was read", stale=True)
+    slots = {fact.identity() if fact.slot else "" for fact in found}
+    if len(slots) > 1:
+        raise InvalidRecord("cluster: facts that say something else of a slot are not merged", field="cluster")
     for fact in found:
         if not is_current(fact, write.now):
             raise InvalidRecord(f"cluster: fact {fact.id!r} does not hold any more", field="cluster")
@@ -169,9 +174,9 @@ def _merge_pair(keep: Fact, other: Fact) -> Fact:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Facts that may say the same, the one that would stay first; `cohesion` is the mean cosine of their pairs.
+    """Facts that are alike, the one that would stay first; `cohesion` is the mean cosine of their pairs.
 
-    `action` says what the job does with it: merge, review (a person is asked), or keep_apart.
+    `action` is merge where all of them say the same, which the job then makes one, else keep_apart.
     """
 
     facts: tuple[Fact, ...]
@@ -180,11 +185,11 @@ class Cluster:
 
 
 async def find_clusters(
-    context: MemoryContext, channel: str, signature: DedupSignature, *, after_seq: int = 0
+    context: MemoryContext, channel: str, signatures: Signatures, *, after_seq: int = 0
 ) -> list[Cluster]:
     """The clusters of one channel's current facts that hold one written after a journal position, closest first.
 
-    Facts are linked only where `signature` says the same of both. Facts without a vector are left out.
+    Facts are linked only where the signature of a group is the same. Facts without a vector are left out.
     """
     engine, scope = context.engine, context.scope
     options = engine.settings.clusters
@@ -198,21 +203,18 @@ async def find_clusters(
     if len(known) < 2:
         return []
     matrix = np.stack([vectors[ordinal] for ordinal in known.tolist()]).astype(np.float32)
-    links = _SingleLinkage(context, columns, signature, known, matrix, options.link)
+    links = _SingleLinkage(context, columns, signatures.group, known, matrix, options.link)
     await links.expand(np.flatnonzero(columns.seqs[known] > after_seq))
-    found = [_build_cluster(links, members, options) for members in links.groups()]
+    found = [_build_cluster(links, members, signatures.content) for members in links.groups()]
     return sorted(found, key=lambda cluster: (-cluster.cohesion, cluster.facts[0].id))
 
 
-def _build_cluster(links: _SingleLinkage, members: Ints, options: ClusterOptions) -> Cluster:
-    close = cohesion(links.matrix[members])
+def _build_cluster(links: _SingleLinkage, members: Ints, content: FactSignature) -> Cluster:
     facts = sort_by_quality([links.facts[place] for place in members.tolist()])
-    action = MERGE if close >= options.merge else REVIEW if close >= options.review else KEEP_APART
-    if action == MERGE and any(
+    is_same = len({content(fact) for fact in facts}) == 1 and not any(
         is_reordering(one.claim, other.claim) for one, other in combinations(facts[:MAX_WORD_ORDER_FACTS], 2)
-    ):
-        action = REVIEW
-    return Cluster(tuple(facts), close, action)
+    )
+    return Cluster(tuple(facts), cohesion(links.matrix[members]), MERGE if is_same else KEEP_APART)
 
 
 def cohesion(vectors: Floats) -> float:
@@ -228,7 +230,7 @@ class _SingleLinkage:
 
     _context: MemoryContext
     columns: RecordColumns
-    signature: DedupSignature
+    signature: FactSignature
     ordinals: Ints
     matrix: Floats
     threshold: float

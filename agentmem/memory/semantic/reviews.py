@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from agentmem.beliefs.slots import find_slot
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.clock import derive_id
 from agentmem.core.record import ReviewDecision, ReviewTopic, Status
@@ -70,7 +71,8 @@ class Reviews(Facts, EntityMerging):
 
         `accept` or `reject` what is ungrounded or doubtful; `prefer_new`, `prefer_old` or `keep_both` where two facts
         contradict each other or one corrects the other; `merge` or `keep_apart` two entities or facts that may be one.
-        The same decision again changes nothing. Raises NotFound, InvalidRecord naming the choices or what is wrong with
+        A proposed belief is settled as the user's own word of the day it was said; `keep_both` is for slots of several
+        values. The same decision again changes nothing. Raises NotFound, InvalidRecord naming the choices or what is wrong with
         the proposed fact (the review stays open), and Conflict where it was decided otherwise.
         """
 
@@ -128,6 +130,8 @@ class Reviews(Facts, EntityMerging):
             keep, other = await resolve_merged_ids(self._context, review.record_ids)
             return write.build_change() if keep == other else await self._build_merge_change(write, keep, other)
         claim, given = _parse_proposal(review)
+        if given.get("slot"):
+            given = self._confirm_belief(given, decision)
         if decision == "prefer_new" and (old := await self._find_contradicted_fact(review)) is not None:
             wrong = review.about == "correction"
             return await self.build_supersede_change(
@@ -135,6 +139,21 @@ class Reviews(Facts, EntityMerging):
             )
         change, _ = await self.build_learn_change(write, claim, given, review.channel)
         return change
+
+    def _confirm_belief(self, given: Mapping[str, Any], decision: str) -> dict[str, Any]:
+        """The fields of a proposed belief as the user's own word of the day it was said, which the table settles.
+
+        InvalidRecord where both are to be kept of a slot that has one value at a time.
+        """
+        slot = find_slot(given["slot"], self._context.engine.settings.slots)
+        if decision == "keep_both" and slot.kind != "set":
+            raise InvalidRecord(
+                f"decision: {slot.name} has one value at a time; decide prefer_new or prefer_old", field="decision"
+            )
+        doubts = ("certainty", "source", "trust", "confidence")
+        plain = {name: value for name, value in given.items() if name not in doubts}
+        begins = {"valid_from": given.get("valid_from") or given.get("said_at")} if decision == "prefer_new" else {}
+        return {**plain, **begins, "certainty": "explicit"}
 
     async def _build_fact_merge_change(self, write: WriteAttempt, review: Review) -> Change:
         """The Change that makes one fact of two, or of what they have become."""

@@ -35,7 +35,7 @@ class ClusterEntry(BaseModel):
     id: str
     size: int
     cohesion: float
-    suggested_action: str = Field(description="merge, review (ask the user) or keep_apart.")
+    suggested_action: str = Field(description="merge: they say the same; keep_apart: they are only alike.")
     memory_ids: list[str]
     content_previews: list[str]
 
