@@ -8,7 +8,13 @@ from collections.abc import Hashable, Sequence
 from agentmem.beliefs.values import CONTRAST_WORDS, normalize_value
 from agentmem.core.records import Fact
 from agentmem.text.chunking import chunk_text
-from agentmem.text.normalization import claimed_calendar_words, comparable_names, comparable_numbers, drop_numbers, normalize_claim
+from agentmem.text.normalization import (
+    claimed_calendar_words,
+    comparable_names,
+    comparable_numbers,
+    drop_numbers,
+    normalize_claim,
+)
 from agentmem.text.tokenizer import is_reordering, tokenize
 
 _CLAUSE_BOUNDARY = re.compile(

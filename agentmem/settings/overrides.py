@@ -63,8 +63,6 @@ class ClusterOverrides(TypedDict, total=False):
     """Options of `clusters`; see `ClusterOptions`."""
 
     link: float
-    merge: float
-    review: float
 
 
 class RetentionOverrides(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""When two claims say the same: those of the same content words, unless polarity, a number, a name or a time differs."""
+"""When two claims say the same: those of equal content, in which polarity, numbers, names and times agree."""
 
 from __future__ import annotations
 

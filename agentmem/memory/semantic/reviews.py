@@ -72,8 +72,8 @@ class Reviews(Facts, EntityMerging):
         `accept` or `reject` what is ungrounded or doubtful; `prefer_new`, `prefer_old` or `keep_both` where two facts
         contradict each other or one corrects the other; `merge` or `keep_apart` two entities or facts that may be one.
         A proposed belief is settled as the user's own word of the day it was said; `keep_both` is for slots of several
-        values. The same decision again changes nothing. Raises NotFound, InvalidRecord naming the choices or what is wrong with
-        the proposed fact (the review stays open), and Conflict where it was decided otherwise.
+        values. The same decision again changes nothing. Raises NotFound, InvalidRecord naming the choices or what is
+        wrong with the proposed fact (the review stays open), and Conflict where it was decided otherwise.
         """
 
         async def make(write: WriteAttempt) -> Change | None:

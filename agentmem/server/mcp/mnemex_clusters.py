@@ -1,4 +1,4 @@
-"""Memories of Mnemex that say the same: clusters of them, and making one of each."""
+"""Memories of Mnemex that are alike: clusters of them, and making one of each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ClusterQuery(Arguments):
 
 
 class ClusterEntry(BaseModel):
-    """Memories that may say the same."""
+    """Memories that are alike."""
 
     id: str
     size: int
@@ -79,7 +79,7 @@ class Consolidation(Answer):
 
 
 async def cluster_memories(memory: AsyncAgentMemory, given: ClusterQuery) -> FoundClusters:
-    """Memories that may say the same, or those alone that surely do."""
+    """Memories that are alike, or those alone that say the same."""
     check_at_least(0, threshold=given.threshold, duplicate_threshold=given.duplicate_threshold)
     check_at_least(2, max_cluster_size=given.max_cluster_size)
     least = given.duplicate_threshold if given.find_duplicates else given.threshold
@@ -184,7 +184,7 @@ MNEMEX_CLUSTER_TOOLS = (
     ModelTool(
         "cluster_memories",
         "Cluster memories",
-        "Groups of memories that may say the same, the closest first.",
+        "Groups of memories that are alike, the closest first.",
         ClusterQuery,
         FoundClusters,
         cluster_memories,
