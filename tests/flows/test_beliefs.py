@@ -231,3 +231,64 @@ def test_an_event_is_known_by_a_part_of_its_name(memory: AgentMemory) -> None:
     memory.consolidate()
     assert told(memory, "date:hip operation", "planned") == ["9 May"]
     assert told(memory, "flight:Faro", "planned") == ["6 May, TP 88"]
+
+
+def meet(memory: AgentMemory, clock: ManualClock) -> tuple[str, str]:
+    """Two people of one name, as entities, with beliefs about both; the ids of the one with the full name first."""
+    full, short = (memory.upsert_entity({"name": name, "type": "person"}).id for name in ("Tomas Vidal", "Tomas"))
+    learn(memory, "home", "Lund", subject="Tomas Vidal", entity_ids=[full])
+    learn(memory, "likes", "tea", subject="Tomas Vidal", entity_ids=[full])
+    clock.advance(days=3)
+    learn(memory, "home", "Oslo", subject="Tomas", entity_ids=[short])
+    learn(memory, "likes", "tea", subject="Tomas", entity_ids=[short])
+    learn(memory, "likes", "jazz", subject="Tomas", entity_ids=[short])
+    learn(memory, "friends", "Tomas", entity_ids=[short])
+    learn(memory, "friends", "Tomas Vidal", entity_ids=[full])
+    return full, short
+
+
+def standing(memory: AgentMemory) -> dict[tuple[str, str], tuple[list[str], list[str]]]:
+    """Current and former values by subject and slot."""
+    found = {
+        (each.subject, each.slot): (
+            sorted(fact.value for fact in each.current),
+            sorted(fact.value for fact in each.former),
+        )
+        for each in memory.beliefs()
+    }
+    return {key: values for key, values in found.items() if values != ([], [])}
+
+
+def test_two_people_who_become_one_hold_each_belief_once_and_the_newest_word(
+    memory: AgentMemory, clock: ManualClock
+) -> None:
+    full, short = meet(memory, clock)
+    memory.semantic.merge_entities(full, short)
+    assert standing(memory) == {
+        ("Tomas Vidal", "home"): (["Oslo"], ["Lund"]),
+        ("Tomas Vidal", "likes"): (["jazz", "tea"], []),
+        ("user", "friends"): (["Tomas Vidal"], []),
+    }
+
+
+@pytest.mark.parametrize("way", ["split", "undo"])
+def test_two_people_who_are_split_again_hold_what_they_held(memory: AgentMemory, clock: ManualClock, way: str) -> None:
+    full, short = meet(memory, clock)
+    before = standing(memory)
+    merged = memory.semantic.merge_entities(full, short)
+    if way == "undo":
+        memory.undo(merged.operation_id)
+    else:
+        memory.semantic.split_entity(short)
+    assert standing(memory) == before
+
+
+def test_what_was_learned_after_a_merge_stays_with_the_kept_one(memory: AgentMemory, clock: ManualClock) -> None:
+    full, short = meet(memory, clock)
+    memory.semantic.merge_entities(full, short)
+    clock.advance(days=1)
+    learn(memory, "home", "Rome", subject="Tomas Vidal", entity_ids=[full])
+    memory.semantic.split_entity(short)
+    found = standing(memory)
+    assert found["Tomas Vidal", "home"][0] == ["Rome"]
+    assert found["Tomas", "likes"] == (["jazz", "tea"], [])

@@ -96,20 +96,26 @@ async def read_slot_facts(
     return sorted(found.values(), key=order_by_word)
 
 
-async def end_by_newer_word(context: MemoryContext, fact: Fact) -> Fact:
-    """A belief that comes back, over since the value began that its slot holds by now; as it is where none is newer."""
+async def end_by_newer_word(context: MemoryContext, fact: Fact, leaving: Collection[str] = ()) -> Fact:
+    """A belief that comes back, over since the value began that its slot holds by now; as it is where none is newer.
+
+    `leaving` are ids of facts that stand there now and will not.
+    """
     slot = find_slot(fact.slot, context.engine.settings.slots)
     own = to_belief(fact)
     known = map(to_belief, await read_slot_facts(context, fact.channel, fact.subject, fact.slot))
     newer = [
         each
         for each in known
-        if each.key != fact.id and each.first_said_at > own.said_at and not (each.is_planned or each.is_denied)
+        if each.key != fact.id
+        and each.key not in leaving
+        and each.first_said_at > own.said_at
+        and not (each.is_planned or each.is_denied)
     ]
     if slot.kind == "set" or own.is_planned or own.is_denied or own.until or not newer:
         return fact
     began = min(each.since or each.first_said_at for each in newer)
-    return _with_belief(fact, replace(own, until=began, said_at=began)).model_copy(update={"said_at": fact.said_at})
+    return apply_belief(fact, replace(own, until=began, said_at=began)).model_copy(update={"said_at": fact.said_at})
 
 
 async def resolve_subject(context: MemoryContext, draft: Fact, pending: Collection[Fact] = ()) -> str:
@@ -237,7 +243,7 @@ def _apply_decision(
 ) -> list[Fact]:
     """The facts as they stand by a decision, the new one or the one said again first."""
     added = [each for each in decision.writes if not each.key]
-    new = [_with_belief(draft, each).model_copy(update={"id": new_id()}) for each in added]
+    new = [apply_belief(draft, each).model_copy(update={"id": new_id()}) for each in added]
     successor = new[-1].id if new else None
     changed = []
     for belief in decision.writes:
@@ -250,7 +256,7 @@ def _apply_decision(
 
 
 def _change_fact(old: Fact, belief: Belief, draft: Fact, successor: str | None, now: datetime, action: str) -> Fact:
-    fact = _with_belief(old, belief)
+    fact = apply_belief(old, belief)
     if belief.retired:
         gone = {"superseded_at": now, "reason": belief.retired}
         return fact.model_copy(update={**gone, "superseded_by": successor, "status": Status.SUPERSEDED})
@@ -260,7 +266,7 @@ def _change_fact(old: Fact, belief: Belief, draft: Fact, successor: str | None, 
     return add_sources(fact, draft) if action == "reinforce" else fact
 
 
-def _with_belief(fact: Fact, belief: Belief) -> Fact:
+def apply_belief(fact: Fact, belief: Belief) -> Fact:
     """A fact with the interval and the words of a belief; its claim stays, unless the value became more exact."""
     tense = "future" if belief.is_planned else "past" if belief.until and belief.until <= belief.said_at else "current"
     same = is_same_value(fact.value, belief.value)

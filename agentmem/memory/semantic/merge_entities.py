@@ -15,7 +15,9 @@ from agentmem.core.records import RELATION_KINDS, Edge, EdgeKind, Entity, Fact
 from agentmem.errors import InvalidRecord, NotFound
 from agentmem.memory.erasure import list_across_channels
 from agentmem.memory.history import strip_log_fields, touched_keys
+from agentmem.memory.semantic.beliefs import end_by_newer_word
 from agentmem.memory.semantic.entities import MERGED_INTO_PREFIX, Entities, merge_target_id
+from agentmem.memory.semantic.join_beliefs import join_beliefs
 from agentmem.stores.values import Where
 
 MAX_MOVED_RECORDS = 10_000
@@ -31,7 +33,8 @@ class EntityMerging(Entities):
     async def merge_entities(self, keep_id: str, other_id: str, *, idempotency_key: str | None = None) -> Entity:
         """Make two entities one and return the one that is kept, with the names and properties of both.
 
-        Facts and relations of the other one, in every channel, are then the kept one's; the other is retired and its
+        Facts and relations of the other one, in every channel, are then the kept one's, and its beliefs stand under the
+        kept one's name: equal ones once, and of a slot of one value the newest word. The other is retired and its
         `reason` says what it became. Both must stand in one channel and be of one type, which is neither user nor
         agent: InvalidRecord, also when more than 10,000 records would move. Merged before, only what has come to name
         the other since is moved. See `split_entity`.
@@ -103,11 +106,15 @@ class EntityMerging(Entities):
         puts: list[Record] = [keep]
         if not merge_target_id(other):
             puts = [_merge_entity(keep, other), other.model_copy(update=gone)]
+        slots = self._context.engine.settings.slots
+        joined_beliefs = {fact.id: fact for fact in join_beliefs(facts, keep, other, slots, write.now)}
+        changed = [*about, *(fact for fact in facts if fact.id in joined_beliefs and fact not in about)]
         puts += [
-            fact.model_copy(update={"entity_ids": _replace_id(fact.entity_ids, other.id, keep.id)}) for fact in about
+            fact.model_copy(update={"entity_ids": _replace_id(fact.entity_ids, other.id, keep.id)})
+            for fact in (joined_beliefs.get(each.id, each) for each in changed)
         ]
         puts += [edge.model_copy(update=gone) for edge in joined]
-        old = {record.key: record.seq for record in (keep, other, *about, *joined)}
+        old = {record.key: record.seq for record in (keep, other, *changed, *joined)}
         moved = self._repoint_edges(joined, {edge.id: edge for edge in edges}, other.id, keep.id)
         expects = {edge.key: None if before is None else before.seq for edge, before in moved}
         puts += [edge for edge, before in moved if before is None or before.superseded_at is not None]
@@ -189,9 +196,12 @@ class EntityMerging(Entities):
         alone, joined = (_require_entity(records.get(keep.key, keep)) for records in (before, after))
         puts: list[Record] = [_unmerge_entity(keep, alone, joined, kept_names), other.model_copy(update=back)]
         retracts: list[Key] = []
+        leaving = {each.id for each in before.values() if isinstance(each, Fact) and each.subject != keep.name}
         for key, record in now.items():
             old = before.get(key)
-            if isinstance(record, Fact) and isinstance(old, Fact):
+            if isinstance(old, Fact) and strip_log_fields(record) == strip_log_fields(after.get(key)):
+                puts.append(await end_by_newer_word(self._context, old, leaving) if old.slot else old)
+            elif isinstance(record, Fact) and isinstance(old, Fact):
                 puts.append(_reattach_fact(record, old, after.get(key), (other.id, keep.id)))
             elif isinstance(record, Edge) and strip_log_fields(record) == strip_log_fields(after.get(key)):
                 if old is None:
@@ -262,6 +272,8 @@ def _unmerge_entity(now: Entity, before: Entity, after: Entity, kept_names: Coll
 def _reattach_fact(now: Fact, before: Fact, after: Record | None, ids: tuple[str, str]) -> Fact:
     """A fact about the other entity again, if it is still about the kept one; `ids` are theirs."""
     other, keep = ids
+    if isinstance(after, Fact) and now.subject == after.subject:
+        now = now.model_copy(update={"subject": before.subject})
     if isinstance(after, Fact) and now.entity_ids == after.entity_ids:
         return now.model_copy(update={"entity_ids": before.entity_ids})
     if keep not in now.entity_ids:
