@@ -15,7 +15,7 @@ from typing import Any
 from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.edges import build_mention, build_relation
 from agentmem.core.record import Key, Record, Status
-from agentmem.core.records import Entity, Fact, Gloss, Review, Turn, build_record
+from agentmem.core.records import Edge, Entity, Fact, Gloss, Review, Turn, build_record
 from agentmem.core.scope import self_channel
 from agentmem.errors import InvalidRecord
 from agentmem.extraction.claims import is_duplicate
@@ -25,6 +25,7 @@ from agentmem.extraction.entity_resolution import PERSON, EntityResolver
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.episodic import IMPORTED_MARK
 from agentmem.memory.semantic.beliefs import ClaimWords, find_open_event, name_event, settle_fact
+from agentmem.memory.semantic.end_relations import find_ended_relations
 from agentmem.memory.semantic.facts import merge_sources
 from agentmem.memory.semantic.memory import SemanticMemory
 from agentmem.stores.values import Where
@@ -69,7 +70,7 @@ class Reconciler:
         work = _ChangeBuilder(self, write, turns)
         await work.resolve_entities()
         await work.add_facts()
-        work.add_relations()
+        await work.add_relations()
         await work.add_summaries()
         self.counts = work.count_by_kind()
         return work.build_change()
@@ -287,6 +288,10 @@ class _ChangeBuilder:
             return await self._add_review(draft, "doubtful", draft.review_reason, changes[0]) if changes else None
         if draft.name and settled.facts:
             self.fact_ids[draft.name] = settled.facts[0].id
+        known_entities = {**self.entities, **self.resolver.created}
+        for edge in await find_ended_relations(self.context, settled.facts, known_entities):
+            self.upserts[edge.key] = edge
+            self.expected_versions.setdefault(edge.key, edge.seq)
         for changed in settled.facts:
             self.upserts[changed.key] = changed
             self.expected_versions.setdefault(changed.key, changed.seq or None)
@@ -397,14 +402,26 @@ class _ChangeBuilder:
 
     # -- relations and glosses
 
-    def add_relations(self) -> None:
-        """State the relations between what was named."""
+    async def add_relations(self) -> None:
+        """State the relations between what was named; one that had ended holds again from the day it was said."""
+        stated: dict[str, tuple[Edge, str]] = {}
         for draft in self.draft.relations:
             source, target = self.resolver.resolve(draft.source), self.resolver.resolve(draft.target)
             if draft.turn_id in self.turns and source is not None and target is not None and source != target:
                 user_id = self.context.scope.user_id
                 self._expect_entities((source, target))
-                self._insert_if_absent(build_relation(user_id, self.window.channel, (source, target), draft.kind))
+                edge = build_relation(user_id, self.window.channel, (source, target), draft.kind)
+                stated.setdefault(edge.id, (edge, draft.turn_id))
+        known = await self.context.engine.log.read_records("Edge", list(stated), self.context.scope) if stated else []
+        ended = {each.id: each for each in known if isinstance(each, Edge) and each.valid_to and not each.superseded_at}
+        for name, (edge, turn_id) in stated.items():
+            if edge.key in self.upserts:
+                continue  # its belief ended in this very window
+            if name in ended:
+                again = {"valid_from": self._stated_at(turn_id), "valid_to": None}
+                self._upsert(ended[name].model_copy(update=again), ended[name].seq)
+            else:
+                self._insert_if_absent(edge)
 
     async def add_summaries(self) -> None:
         """Give each turn its gloss, which marks it as extracted.

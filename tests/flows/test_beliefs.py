@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, InvalidRecord
-from tests.flows.given import START, ManualClock, open_memory
+from agentmem.core.records import Edge
+from agentmem.stores.values import Where
+from tests.flows.given import START, ManualClock, context_of, engine_of, open_memory, run
 from tests.servers.stack import Stack
 
 
@@ -292,3 +294,40 @@ def test_what_was_learned_after_a_merge_stays_with_the_kept_one(memory: AgentMem
     found = standing(memory)
     assert found["Tomas Vidal", "home"][0] == ["Rome"]
     assert found["Tomas", "likes"] == (["jazz", "tea"], [])
+
+
+@pytest.mark.parametrize(
+    "slot, kind, value", [("employer", "WORKS_FOR", "Acme"), ("home", "LOCATED_IN", "Lund"), ("partner", "wife", "Ida")]
+)
+def test_a_relation_ends_with_the_belief_that_states_it(
+    memory: AgentMemory, clock: ManualClock, slot: str, kind: str, value: str
+) -> None:
+    ann, other, third = (memory.upsert_entity({"name": name}).id for name in ("Ann", value, "Bosch"))
+    memory.semantic.relate(ann, kind, other)
+    memory.semantic.relate(ann, "KNOWS", other)
+    learn(memory, slot, value, subject="Ann", entity_ids=[ann, other])
+    clock.advance(days=4)
+    new = learn(memory, slot, "Bosch", subject="Ann", entity_ids=[ann, third])
+    ends = {edge.properties.get("name", edge.edge_kind): edge.valid_to for edge in edges_of(memory)}
+    assert ends == {kind: clock.time, "KNOWS": None}
+    memory.undo(new.operation_id)
+    assert {edge.valid_to for edge in edges_of(memory)} == {None}
+
+
+def edges_of(memory: AgentMemory) -> list[Edge]:
+    """All relations between entities."""
+    found = run(engine_of(memory).log.find(context_of(memory).scope, Where(kinds=("Edge",)), limit=100))
+    return [edge for edge in found if isinstance(edge, Edge)]
+
+
+def test_talk_ends_a_relation_and_states_it_again(memory: AgentMemory, clock: ManualClock) -> None:
+    def say(text: str) -> dict[str, bool]:
+        memory.store_turn({"content": text, "speaker": "Ann", "timestamp": clock.time})
+        memory.consolidate("consolidate")
+        clock.advance(days=10)
+        names = {entity.id: entity.name for entity in memory.semantic.entities()}
+        return {names[edge.target]: edge.valid_to is None for edge in edges_of(memory) if edge.edge_kind == "WORKS_FOR"}
+
+    assert say("I work at Siemens as a nurse.") == {"Siemens": True}
+    assert say("I left Siemens and I work at Bosch now.") == {"Siemens": False, "Bosch": True}
+    assert say("I left Bosch and I work at Siemens now.") == {"Siemens": True, "Bosch": False}

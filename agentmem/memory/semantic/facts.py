@@ -17,6 +17,7 @@ from agentmem.core.truth_maintenance import read_premises
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext, get_written_record
 from agentmem.memory.semantic.beliefs import ClaimWords, settle_fact
+from agentmem.memory.semantic.end_relations import find_ended_relations
 from agentmem.memory.semantic.entities import follow_merges
 from agentmem.stores.values import Where
 from agentmem.text.normalization import hash_claim
@@ -117,7 +118,9 @@ class Facts:
         puts: list[Record] = list(settled.facts or ([settled.unchanged] if settled.unchanged else []))
         seen: dict[Key, int | None] = {put.key: put.seq or None for put in puts}
         puts += [settled.review] if settled.review else []
-        expected = {**named, **seen}
+        ended = await find_ended_relations(self._context, settled.facts)
+        puts += ended
+        expected = {**named, **seen, **{edge.key: edge.seq for edge in ended}}
         # two claims about one slot at the same moment must see each other
         change = write.build_change(*puts, expected_versions=expected, no_new_since={"Fact": head})
         return change, settled.unchanged if settled.review is None else None
