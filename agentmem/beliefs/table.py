@@ -230,7 +230,12 @@ def _settle_plan(claim: Claim, held: Sequence[Belief], plans: Sequence[Belief]) 
 
 
 def _settle_event(claim: Claim, plans: Sequence[Belief]) -> Settlement:
-    """The date of something named: a new one takes the place of the old one; "it took place" ends it."""
+    """The date of something named: a new one takes the place of the old one; "it took place" ends it, and what was
+    called off was never to be.
+    """
+    if claim.operation != "is" and claim.tense == "planned":
+        called_off = tuple(replace(each, retired="given up") for each in plans)
+        return Settlement("give up plan" if plans else "nothing", called_off)
     if claim.operation != "is" or claim.tense == "past":
         took_place = tuple(replace(each, until=claim.since or claim.said_at, is_planned=False) for each in plans)
         return Settlement("end" if plans else "nothing", took_place)

@@ -20,6 +20,7 @@ from agentmem.memory.context import ErasureReceipt, ForgetReceipt, MemoryContext
 from agentmem.memory.semantic.beliefs import end_by_newer_word
 from agentmem.memory.semantic.entities import merge_target_id
 from agentmem.memory.semantic.facts import find_global_copies
+from agentmem.memory.semantic.revive_beliefs import revive_beliefs
 from agentmem.memory.synopsis import list_synopsis_keys
 from agentmem.memory.vault import remove_notes
 from agentmem.memory.working.session_page import remove_pages
@@ -281,7 +282,10 @@ class Erasure:
             ]
             gone |= dict.fromkeys(more)
             grew = bool(more)
-        pairs = ((record, _detach_sources(record, gone)) for record in records if record.key not in gone)
+        facts, slots = [each for each in records if isinstance(each, Fact)], self._context.engine.settings.slots
+        revived = {fact.key: fact for fact in revive_beliefs(facts, gone, slots)}
+        left = [record for record in records if record.key not in gone]
+        pairs = ((record, _detach_sources(revived.get(record.key, record), gone)) for record in left)
         return list(gone), [lighter for record, lighter in pairs if lighter != record]
 
     async def _clear_caches(self, ids: Sequence[str], scan: ErasureScan) -> ErasureScan:

@@ -157,6 +157,11 @@ class PhraseReader:
     def _read_event(
         self, kind: str, typed: Mapping[str, str], owner: str, span: tuple[int, int], now: datetime
     ) -> Iterator[SlotClaim]:
+        if kind.endswith("-over"):
+            slot = f"flight:{typed['place']}" if "place" in typed else f"date:{typed['event'].lower()}"
+            subject = USER_SUBJECT if kind in ("flight-over", "event-mine-over") else THING_SUBJECT
+            yield SlotClaim(subject=subject, slot=slot, tense="planned", operation="over", span=span)
+            return
         when = parse_date(typed["when"].lower(), now)
         if kind == "flight":
             subject, slot = USER_SUBJECT, f"flight:{typed['place']}"

@@ -94,7 +94,8 @@ class FrameReader:
         ]
         denied = {claim.slot for claim in found if claim.operation == "deny"}
         for claim in _drop_corrected(found):
-            is_open = (claim.operation, claim.tense, claim.mark) == ("is", "current", "")
+            marks = ("", "change") if is_explicit else ("",)
+            is_open = (claim.operation, claim.tense) == ("is", "current") and claim.mark in marks
             # a correction of a set takes its sole element away, so the words must speak of the set
             is_meant = find_slot(claim.slot).kind != "set" or claim.slot in denied or is_explicit
             yield replace(claim, mark="correct") if corrects and is_open and is_meant else claim

@@ -151,7 +151,10 @@ async def find_open_event(context: MemoryContext, draft: Fact, pending: Collecti
     kind, _, name = draft.slot.partition(":")
     known = await _read_beliefs(context, draft.channel, pending)
     planned = [each for each in known if each.slot.startswith(f"{kind}:") and each.temporal_context == "future"]
-    mine = [each for each in planned if each.subject.casefold() == draft.subject.casefold() and not each.superseded_at]
+    whose = {draft.subject.casefold()}
+    if draft.subject == THING_SUBJECT and not draft.value:  # "the wedding is off" may mean the user's own
+        whose |= {each.subject.casefold() for each in planned}
+    mine = [each for each in planned if each.subject.casefold() in whose and not each.superseded_at]
     if name != "?":
         words = normalize_value(name).split()
         said = [(normalize_value(each.slot.partition(":")[2]).split(), each) for each in mine]
@@ -162,6 +165,8 @@ async def find_open_event(context: MemoryContext, draft: Fact, pending: Collecti
 
 def name_event(fact: Fact, named: Fact) -> Fact:
     """The new date of an event under its known slot, with what the old value says beside the date (a flight's code)."""
+    if not fact.value:  # it was cancelled
+        return fact.model_copy(update={"slot": named.slot, "subject": named.subject})
     _date, _, more = named.value.partition(", ")
     value = f"{fact.value}, {more}" if more and "," not in fact.value else fact.value
     event = named.slot.partition(":")[2]

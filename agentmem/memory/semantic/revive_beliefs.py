@@ -1,0 +1,49 @@
+"""Beliefs that come back when what took their place is erased: nothing is over because of words that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from agentmem.beliefs.slots import Slot, find_slot
+from agentmem.core.record import Key, Status
+from agentmem.core.records import Fact
+from agentmem.memory.semantic.beliefs import order_by_word, to_belief
+
+
+def revive_beliefs(facts: Iterable[Fact], erased_keys: Collection[Key], slots: Mapping[str, Slot]) -> list[Fact]:
+    """The beliefs that ended, or were retired, for a successor that goes, as they stand without it.
+
+    `facts` are all of the user, `slots` the application's own. A belief after which its slot gained another value that
+    stays ends where that began, unless the slot has several values.
+    """
+    left = [fact for fact in facts if fact.slot and fact.key not in erased_keys]
+    groups: dict[tuple[str, str, str], list[Fact]] = {}
+    for fact in left:
+        groups.setdefault((fact.channel, fact.subject.casefold(), fact.slot), []).append(fact)
+    ended = [fact for fact in left if ("Fact", fact.superseded_by or "") in erased_keys]
+    out = []
+    for fact in ended:
+        is_set = find_slot(fact.slot, slots).kind == "set"
+        out.append(_revive(fact, () if is_set else groups[fact.channel, fact.subject.casefold(), fact.slot]))
+    return out
+
+
+def _revive(fact: Fact, group: Iterable[Fact]) -> Fact:
+    own = to_belief(fact)
+    newer = [each for each in group if each.id != fact.id and _takes_place(each, fact)]
+    successor = min(newer, key=order_by_word, default=None)
+    back = {"superseded_at": None, "reason": "", "superseded_by": None, "status": Status.ACTIVE, "valid_to": None}
+    if successor is None:
+        return fact.model_copy(update=back)
+    belief = to_belief(successor)
+    began = belief.since or belief.first_said_at
+    until = began if own.since is None or own.since < began else own.until
+    ended = {"valid_to": until, "superseded_by": successor.id, "status": Status.SUPERSEDED}
+    return fact.model_copy(update={**back, **ended})
+
+
+def _takes_place(other: Fact, fact: Fact) -> bool:
+    """Whether another belief of the slot was said later and counts."""
+    belief = to_belief(other)
+    counts = not (belief.retired or belief.is_planned or belief.is_denied)
+    return counts and belief.first_said_at > to_belief(fact).said_at

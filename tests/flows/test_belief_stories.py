@@ -1,0 +1,66 @@
+"""What is believed after changes, ends, corrections, erasures and returns, on both stacks, read by rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentmem import AgentMemory
+from tests.flows.belief_stories import BeliefStory, list_stories
+from tests.flows.given import START, ManualClock, context_of, open_memory
+from tests.servers.stack import Stack
+
+
+@pytest.fixture(params=["file", pytest.param("servers", marks=pytest.mark.server("postgres", "neo4j", "redis"))])
+def memory(request: pytest.FixtureRequest, home: Path, clock: ManualClock) -> Iterator[AgentMemory]:
+    user, more = "alice", dict[str, Any]()
+    if request.param == "servers":
+        stack: Stack = request.getfixturevalue("stack")
+        user, more = stack.user(), {**stack.urls}
+    with open_memory(home, user, clock=clock, **more) as made:
+        yield made
+
+
+def play(memory: AgentMemory, clock: ManualClock, story: BeliefStory) -> None:
+    """Do what a story says; each turn is read by itself."""
+    turns: list[str] = []
+    operation = ""
+    for step, text in story.steps:
+        if step.isdecimal():
+            clock.time = START + timedelta(days=int(step), minutes=len(turns))
+            turns.append(memory.store_turn({"content": text, "timestamp": clock.time}).id)
+            (report,) = memory.consolidate("consolidate")
+            operation = report.operation_ids[-1]
+        elif step == "undo":
+            memory.undo(operation)
+        elif step == "erase":
+            memory.forget(turns[int(text) - 1], hard=True)
+        else:
+            source = turns[int(text) - 1]
+            for fact in memory.semantic.facts({"source_turn_ids": source}):
+                memory.forget(fact.id)
+
+
+def find_wrong(memory: AgentMemory, story: BeliefStory) -> list[str]:
+    """The expectations that do not hold."""
+    states = {(each.subject, each.slot): each for each in memory.beliefs()}
+    wrong = []
+    for (subject, slot, standing), wanted in story.wanted.items():
+        state = states.get((subject, slot))
+        found = sorted(fact.value for fact in getattr(state, standing)) if state else []
+        if found != wanted:
+            wrong.append(f"{story.name}: {subject}.{slot} {standing} should be {wanted}, is {found}")
+    return wrong
+
+
+def test_every_story_ends_with_what_is_so(memory: AgentMemory, clock: ManualClock) -> None:
+    wrong = []
+    for number, story in enumerate(list_stories()):
+        own = memory.scoped(user_id=f"{context_of(memory).scope.user_id}-{number}")
+        play(own, clock, story)
+        wrong += find_wrong(own, story)
+    assert wrong == []
