@@ -20,6 +20,9 @@ SlotKind = Literal["fixed", "one", "set", "event"]
 MAX_SLOT_CHARS = 200
 USER_SUBJECT = "user"
 THING_SUBJECT = "-"  # of what belongs to nobody: a server, a release
+# Slots whose values are people and animals, and slots (before a colon) that tell what somebody prefers.
+PEOPLE_SLOTS = frozenset({"partner", "children", "parents", "siblings", "friends", "boss", "landlord", "pets"})
+PREFERENCE_SLOTS = frozenset({"likes", "dislikes", "seat", "favourite"})
 
 # What stands after the colon is free: a noun phrase, a product, an event, a place, a category, an activity, a purpose.
 _OPEN_KINDS: Mapping[str, SlotKind] = {

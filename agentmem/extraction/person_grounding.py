@@ -88,6 +88,19 @@ def _has_relation_word(kind: str, plain: str, wanted: set[str], people: PeopleRe
     for found in re.finditer(rf"\b{re.escape(nouns[0])}\b(?!'s)", plain):
         of = re.match(r" of (?:my |our )?([^\W\d_][\w-]*)", plain[found.end() :])
         owners = frozenset({of[1]}) if of else find_possessors(plain, found.start(), people, frames)
-        if not owners or {name.split()[0] for name in owners} & wanted or owners == {SOMEBODY}:
-            return owners != {SOMEBODY}
+        if owners == {SOMEBODY}:
+            return _is_between(found.span(), plain, wanted)
+        if not owners or {name.split()[0] for name in owners} & wanted:
+            return True
     return False
+
+
+def _is_between(noun: tuple[int, int], plain: str, ends: set[str]) -> bool:
+    """Whether "her daughter" ties two people whom the sentence names: one beside these words, the other anywhere."""
+    after = re.match(r"(?: is|,)? (?:called |named )?((?:[a-z]+\. )?[^\W\d_][\w-]*)", plain[noun[1] :])
+    before = re.search(
+        r"((?:[\w-]+ ){0,2}[\w-]+)(?:,| is| was| has been)? (?:his|her|their) (?:\w+ )?\Z", plain[: noun[0]]
+    )
+    beside = [word for found in (after, before) if found for word in found[1].split()]
+    named = {name for name in ends if re.search(rf"\b{re.escape(name)}\b", plain)}
+    return len(named) > 1 and bool(named & set(beside))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from agentmem.beliefs.belief import Tense
-from agentmem.beliefs.slots import USER_SUBJECT, find_slot
+from agentmem.beliefs.slots import PREFERENCE_SLOTS, USER_SUBJECT, find_slot
 from agentmem.core.records import RELATION_KINDS, Fact, Turn
 from agentmem.core.scope import is_self_channel
 from agentmem.errors import InvalidRecord
@@ -40,7 +40,6 @@ from agentmem.extraction.reply_schema import (
     RelationItem,
     TurnItem,
 )
-from agentmem.extraction.rules.extractor import PREFERENCE_SLOTS
 from agentmem.extraction.slot_grounding import SlotGrounding
 from agentmem.text.normalization import normalize_claim, slugify
 from agentmem.text.temporal import TimeRange, parse_date_range

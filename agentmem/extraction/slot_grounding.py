@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT, NamedSlot
+from agentmem.beliefs.slots import PEOPLE_SLOTS, THING_SUBJECT, USER_SUBJECT, NamedSlot
 from agentmem.beliefs.values import is_refinement, is_same_value
 from agentmem.core.records import Turn
 from agentmem.extraction.drafts import FactDraft, Window
@@ -23,8 +23,8 @@ from agentmem.extraction.frames.frame_set import LANGUAGES, load_frames
 from agentmem.extraction.frames.people import PeopleReader
 from agentmem.extraction.frames.plain_text import PlainSentence, split_plain_sentences
 from agentmem.extraction.frames.slot_claim import SlotClaim
+from agentmem.extraction.frames.window_claims import find_known_kin, list_known_people, read_slot_claims
 from agentmem.extraction.person_grounding import check_owner, check_relation_words
-from agentmem.extraction.rules.extractor import find_known_kin, list_known_people, read_slot_claims
 from agentmem.extraction.value_words import (
     SOMEBODY,
     ValueReading,
@@ -34,7 +34,6 @@ from agentmem.extraction.value_words import (
 )
 from agentmem.text.normalization import claimed_numbers, quotable_numbers
 
-PEOPLE_SLOTS = frozenset({"partner", "children", "parents", "siblings", "friends", "boss", "landlord", "pets"})
 _TENSES = {"current": "current", "past": "past", "planned": "future"}
 # Slots whose values may deny something themselves: "does not eat meat", "no emojis", "cannot climb stairs".
 _DENYING_SLOTS = frozenset({"diet", "restriction", "dislikes", "emoji", "answer_format", "tone", "smoking", "drinking"})

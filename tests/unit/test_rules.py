@@ -22,7 +22,7 @@ PIECES = (
     "and I ",
     "I'm ",
     "my sister Anna ",
-    "I went to a ",
+    "I moved to ",
     "I love ",
     " - ",
     ", ",
@@ -84,23 +84,47 @@ def test_a_case_can_fail(case) -> None:
     assert spoilt.failures
 
 
-def test_facts_are_named_after_their_rule_and_extraction_after_the_rules() -> None:
+def test_facts_are_tagged_with_their_slot_and_extraction_with_the_version() -> None:
     (fact,) = read("I'm allergic to walnuts.", speaker="Vera").facts
     assert (fact.claim, fact.tags, fact.certainty) == (
         "Vera is allergic to walnuts",
-        ("rule:health", "slot:allergies"),
+        ("slot:allergies",),
         "explicit",
     )
-    assert EXTRACTOR == "rules:2"
+    assert EXTRACTOR == "rules:3"
     assert read("I live in Porto.").summaries == ()
 
 
 def test_a_quote_is_the_stretch_at_its_span() -> None:
-    text = "Hey Sam! Guess what - last Friday I bought a canoe, and it floats."
+    text = "Hey Sam! Guess what - last week I moved to Oslo, and it is cold."
     (fact,) = read(text).facts
-    assert fact.claim == "The user bought a canoe on 8 March 2024"
+    assert fact.claim == "The user lives in Oslo"
     assert fact.span is not None
-    assert text[slice(*fact.span)] == fact.quote == "Guess what - last Friday I bought a canoe"
+    assert text[slice(*fact.span)] == fact.quote == "moved to Oslo"
+
+
+def test_a_person_whom_no_slot_takes_is_an_open_claim() -> None:
+    (fact,) = read("My colleague Rob cycles to work.").facts
+    assert (fact.claim, fact.slot, fact.tags) == ("The user has a colleague named Rob", "", ("rule:kin",))
+    assert read("My late uncle Piet built this.").facts == ()
+
+
+@pytest.mark.parametrize(
+    "text, claim",
+    [
+        ("My sister Anna called.", "The user has a sister named Anna"),
+        ("Mi hermana se llama Ana.", "The user has a sister named Ana"),
+        ("My boss is called Ingrid.", "The user has a boss named Ingrid"),
+        ("We have a cat called Miso.", "The user has a cat named Miso"),
+        ("I'm a nurse.", "The user works as a nurse"),
+        ("I work as head of design.", "The user works as head of design"),
+        ("I'm retired.", "The user is retired"),
+        ("I'm vegan.", "The user is vegan"),
+        ("I eat fish again.", "The user eats fish"),
+    ],
+)
+def test_claims_are_plain_sentences(text: str, claim: str) -> None:
+    assert [fact.claim for fact in read(text).facts] == [claim]
 
 
 def test_a_known_entity_keeps_its_type() -> None:
@@ -124,7 +148,7 @@ def test_what_stands_behind_the_first_20_000_characters_is_not_read() -> None:
 
 @pytest.mark.parametrize("unit", PIECES)
 def test_long_runs_are_read_to_their_end(unit: str) -> None:
-    for text in (unit * MAX_TURN_CHARS, "I went to a " + unit * MAX_TURN_CHARS):
+    for text in (unit * MAX_TURN_CHARS, "I moved to " + unit * MAX_TURN_CHARS):
         if text.strip():
             assert read(text[:25_000]).summaries == ()
 
@@ -142,6 +166,5 @@ def test_any_text_gives_facts_that_rest_on_it_and_the_same_ones_again(parts: lis
         assert fact.span is not None
         assert text[slice(*fact.span)] == fact.quote
         assert fact.quote.strip()
-        assert fact.claim.startswith("Vera" if named else "The user")
         assert len(fact.claim) < 600
         assert set(fact.entities) <= names

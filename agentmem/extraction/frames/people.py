@@ -24,6 +24,18 @@ from agentmem.extraction.frames.words import (
 
 _TITLES = frozenset({"mr", "mrs", "ms", "miss", "dr", "prof", "professor"})
 _ONE_PERSON = frozenset({"boss", "partner", "landlord"})
+# By slot and gender: the English noun for somebody who was named in another language.
+_ENGLISH_NOUNS = {
+    "siblingsf": "sister",
+    "siblingsm": "brother",
+    "childrenf": "daughter",
+    "childrenm": "son",
+    "parentsf": "mother",
+    "parentsm": "father",
+    "partnerf": "wife",
+    "partnerm": "husband",
+    "landlordf": "landlady",
+}
 
 
 @dataclass
@@ -217,8 +229,16 @@ class PeopleReader:
         self._note_kin(frames, noun, person)
         slot = frames.nouns[noun]
         value = f"{person} ({frames.pets.get(noun, noun)})" if slot == "pets" else person
+        is_english = frames is self.frames
         return SlotClaim(
-            subject=USER_SUBJECT, slot=slot, value=value, mark="change" if is_new else "", span=sentence.span(*span)
+            subject=USER_SUBJECT,
+            slot=slot,
+            value=value,
+            mark="change" if is_new else "",
+            # a partner may be one of business or dance: the word alone takes nobody's place
+            needs="empty" if noun == "partner" and not is_new else "",
+            noun=noun if is_english else _ENGLISH_NOUNS.get(_kin_key(frames, noun), ""),
+            span=sentence.span(*span),
         )
 
     def find_whose(self, word: str) -> str:

@@ -21,10 +21,11 @@ from agentmem.extraction.frames.frame_set import LANGUAGES, Fill, Frame, FrameSe
 from agentmem.extraction.frames.people import PeopleReader
 from agentmem.extraction.frames.phrases import PhraseReader, get_typed_value, split_values
 from agentmem.extraction.frames.plain_text import PlainSentence, split_plain_sentences
-from agentmem.extraction.frames.relations import complete_values, read_relation
+from agentmem.extraction.frames.relations import complete_values, is_statement_list, read_relation
 from agentmem.extraction.frames.slot_claim import SlotClaim
 from agentmem.extraction.frames.verb_group import IRREGULAR_PAST, VerbKind, VerbReading, read_verb_group
 from agentmem.extraction.frames.words import (
+    BE_LIKE,
     CHANGE,
     CLAUSE_END,
     CORRECTION,
@@ -44,6 +45,8 @@ from agentmem.extraction.frames.words import (
     THIRD_PERSON,
 )
 
+MAX_FRAGMENT_TURN_CHARS = 1_000  # people do not type longer turns in fragments; what is pasted has them
+MAX_STRANGER_TURN_CHARS = 1_000  # of turns whose unknown names are read as people of the user
 MAX_MOVE_AGE_DAYS = 60  # a change longer ago tells what holds today only where nothing else is known
 
 
@@ -68,16 +71,19 @@ class FrameReader:
         return self._read_text(text, now)
 
     def _read_text(self, text: str, now: datetime) -> list[SlotClaim]:
-        sentences = [complete_fragment(_drop_request(each), self.talk.people) for each in split_plain_sentences(text)]
+        sentences = [_drop_request(each) for each in split_plain_sentences(text)]
+        if len(text) <= MAX_FRAGMENT_TURN_CHARS:
+            sentences = [complete_fragment(each, self.talk.people) for each in sentences]
         whole = " ".join(sentence.plain for sentence in sentences)
         if SKIP_TURN.search(whole):
             return []
+        is_list = is_statement_list(sentences)
         out: list[SlotClaim] = []
         for sentence in sentences:
             self.people.note_people(sentence)
             if not sentence.is_question:
                 claims = list(self._read_sentence(_drop_hypothetical(sentence), now))
-                out += complete_values(claims, read_relation(sentence))
+                out += complete_values(claims, read_relation(sentence)) if is_list else claims
         return list(dict.fromkeys(out))
 
     # -- a sentence
@@ -151,13 +157,18 @@ class FrameReader:
     ) -> bool:
         """Whether a frame may be taken from these words.
 
-        "Sounds like fun" and "sports, like golf" have no subject that likes. An unknown name needs a verb in the third
-        person. Names of towns and employers have a capital, unless the whole turn is typed without.
+        "Sounds like fun" and "they are like family" have no subject that likes. An unknown name needs a verb in the
+        third person, and in a long turn it is somebody of a story or a report. Names of towns and employers have a
+        capital, unless the whole turn is typed without.
         """
         slots = {fill.slot for fill in frame.fills}
         if slots & OWN_SLOTS and not (is_named and is_known):
             return False
         verb = f"{found['words']} {found['verb']}".strip()
+        if slots & TASTE_SLOTS and BE_LIKE.search(verb):
+            return False
+        if not is_known and len(sentence.source) > MAX_STRANGER_TURN_CHARS:
+            return False
         if not (is_known or THIRD_PERSON.search(verb) or found["verb"] in IRREGULAR_PAST):
             return False
         groups = [fill.group for fill in frame.fills if fill.group and fill.slot in NAMED_SLOTS]

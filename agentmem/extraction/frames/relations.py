@@ -1,7 +1,8 @@
 """Numbered statements about anything ("12. The capital of Norway is Oslo"): subject, relation and value by their form.
 
 A list of numbered statements is plain knowledge that somebody gives, so no slot has to fit. The value is what stands at
-the end, the subject is the longest name before it, and the words between and around them are the relation.
+the end, the subject is the longest name before it, and the words between and around them are the relation. Plans,
+recipes and agendas have numbers, too: a turn is read so only where nearly all of it is such statements.
 """
 
 from __future__ import annotations
@@ -22,13 +23,29 @@ _OF_SUBJECT = re.compile(r"the [a-z' -]+? of (?P<subject>.+?) (?:is|are|was|were
 _FIRST = re.compile(r"\A(?:(?:is|are|was|were|has|have) )?(?:(?:the|an?) )?")
 _LAST = re.compile(r"(?: of)? \u2026(?: (?:is|are|was|were))?\Z|(?: (?:is|are|was|were))\Z")
 _VERB_AFTER = re.compile(r"\s+(?:is|are|was|were|has|had|\w+s|\w+ed)\b")
+_VERB = re.compile(r"\b(?:is|are|was|were|has|had)\b")
+_NO_STATEMENT = re.compile(
+    r"[*_#\[\]<>|;]|:\s|\A(?:he|she|it|they|this|that|these|those|there|if|when|to|for|with|by)\b"
+)
+MIN_STATEMENTS = 10  # so many make a list whatever stands around them
+MIN_SHARE = 0.8  # of the sentences of a shorter turn, and of the points of any
 _OWN = re.compile(r"\b(?:i|we|my|our|me|you|your)\b")
+
+
+def is_statement_list(sentences: Sequence[PlainSentence]) -> bool:
+    """Whether a turn is a list of numbered statements, so that their relations are to be read."""
+    points = [sentence for sentence in sentences if sentence.is_numbered]
+    if not points or any(_OWN.search(point.plain) for point in points):
+        return False
+    stated = sum(next(read_relation(point), None) is not None for point in points)
+    is_whole = len(points) >= min(MIN_STATEMENTS, MIN_SHARE * len(sentences))
+    return is_whole and stated >= MIN_SHARE * len(points)
 
 
 def read_relation(sentence: PlainSentence) -> Iterator[SlotClaim]:
     """The claim of a numbered statement; none for a question, what is said of oneself, and what has no name."""
     plain = sentence.plain.rstrip(" .")
-    if not sentence.is_numbered or sentence.is_question or _OWN.search(plain):
+    if not sentence.is_numbered or sentence.is_question or _OWN.search(plain) or _NO_STATEMENT.search(plain):
         return
     words = [found.span() for found in _WORD.finditer(plain)]
     if not 3 <= len(words) <= MAX_STATEMENT_WORDS:
@@ -38,6 +55,8 @@ def read_relation(sentence: PlainSentence) -> Iterator[SlotClaim]:
     if subject is None:
         return
     after = plain[subject[1] : start]
+    if not (_VERB.search(plain) or _VERB_AFTER.match(after)):
+        return
     if subject[0] == 0 and " " not in plain[: subject[1]] and not _VERB_AFTER.match(after):
         return  # "Use the blue paint": an order begins with a capital, too
     relation = _name_relation(plain[: subject[0]], after)

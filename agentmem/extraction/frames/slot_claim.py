@@ -13,7 +13,7 @@ class SlotClaim:
     """A claim as it was read: see `agentmem.beliefs.belief.Claim`. `span` is the stretch of the turn it rests on.
 
     `needs` says where the claim counts: `known` where its value is held ("left Leeds" may be a town or an employer),
-    `empty` where the slot has no value yet (a move of long ago).
+    `empty` where the slot has no value yet (a move of long ago). `noun` is what a person is to the subject, in English.
     """
 
     subject: str
@@ -26,4 +26,5 @@ class SlotClaim:
     until: datetime | None = None
     is_unsure: bool = False
     needs: Need = ""
+    noun: str = ""
     span: tuple[int, int] = (0, 0)

@@ -36,7 +36,8 @@ CHANGE = re.compile(r"\b(?:now|again|these days|nowadays|from now on|any ?more|n
 LEAD = re.compile(
     r"(?:(?:and|but|so|oh|ooh|well|yeah|yea|yes|yep|no|nope|aye|actually|sorry|also|now|currently|btw|by the way|hi"
     r"|hello|hey|ok|okay|right|anyway|honestly|good news|big news|fun fact|small correction|correction|then|plus|just"
-    r"|because|since|as|exactly|true|finally|today|please|thanks|cheers|ah|haha|lol|though|nah|update|fyi|confidential)"
+    r"|because|since|as|exactly|true|finally|today|please|thanks|cheers|ah|haha|lol|though|nah|update|fyi|confidential"
+    r"|i meant(?: that)?|i mean(?: that)?)"
     r"\b[,!:.\s\u2026]*)*"
 )
 JOINT = re.compile(
@@ -44,10 +45,11 @@ JOINT = re.compile(
     r"|\s+(?:and|but|so|then|because|while|though|cos|cuz)\s+|[;:]\s+|\s+[-\u2013\u2014]+\s+|\)\s*)"
 )
 ADJECTIVES = (
-    r"(?:(?:new|old|older|younger|little|big|eldest|youngest|oldest|baby|late|ex|lovely|dear|good|best|twin|current"
+    r"(?:(?:new|old|older|younger|little|big|eldest|youngest|oldest|baby|late|ex|lovely|dear|good|best|close|twin|current"
     r"|former) )*"
 )
 THIRD_PERSON = re.compile(r"(?:s|ed)\Z|\A(?:is|has|was)\b")
+BE_LIKE = re.compile(r"\b(?:am|is|are|was|were|be|been|being) (?:\w+ )?like\Z")  # "they are like family"
 TASTE_SLOTS = frozenset({"likes", "dislikes"})
 OWN_SLOTS = TASTE_SLOTS | {"hobbies", "tool", "drinking", "smoking"}  # read only where the clause says whose they are
 NAMED_SLOTS = frozenset({"home", "employer"})

@@ -7,11 +7,25 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 
-from agentmem.extraction.rules import verbs
-from agentmem.extraction.rules.readings import NAME_PATTERN
 from agentmem.extraction.rules.sentences import Sentence
 from agentmem.text.normalization import slugify
 
+NAME_PATTERN = r"\b[A-Z]\w{1,40}(?:[ '\u2019-][A-Z]\w{1,40}){0,3}"
+_KIN_WORD = (
+    r"(?:(?:older|younger|little|big|elder|eldest|youngest|oldest|twin|late|step|half|best|old|close|good|dear|new|"
+    r"ex)[ -]?)*"
+    r"(?:sister|brother|mother|mom|mum|father|dad|son|daughter|wife|husband|partner|girlfriend|boyfriend|"
+    r"fianc[e\u00e9]+|aunt|auntie|uncle|"
+    r"cousin|niece|nephew|grandma|grandmother|granny|grandpa|grandfather|grandson|granddaughter|friend|buddy|"
+    r"colleague|coworker|"
+    r"co-worker|boss|manager|neighbou?r|roommate|flatmate|teacher|coach|mentor|teammate|classmate|mother-in-law|"
+    r"father-in-law|"
+    r"sister-in-law|brother-in-law|stepmom|stepdad|therapist|doctor)"
+)
+_PET_WORD = (
+    r"(?:(?:new|little|old|adorable|cute|beloved|sweet|rescue|other)[ -])*(?:dog|puppy|pup|cat|kitten|horse|parrot|"
+    r"hamster|rabbit|turtle|tortoise|bird|guinea pig|pet)"
+)
 _NAME_WORD = r"(?:[A-Z][a-z\u00c0-\u024f]{1,40}(?:['\u2019][A-Z][a-z]{1,40})?(?:[A-Z][a-z]{1,40})?|Mc[A-Z][a-z]{1,40})"
 _NAME_RUN = re.compile(
     rf"(?<![\w'\u2019@#/.-]){_NAME_WORD}(?:(?: of the | of | and the |-| "
@@ -19,14 +33,15 @@ _NAME_RUN = re.compile(
 )
 _TITLE = re.compile(r'["\u201c]([A-Z][^"\u201c\u201d.!?]{2,60})["\u201d]')
 _KIN = re.compile(
-    rf"\b[Mm]y (?P<kin>{verbs.KIN}|{verbs.PET}),? (?:(?:is |was )?(?:named|called) )?(?P<name>{NAME_PATTERN})(?![\w])",
+    rf"\b[Mm]y (?P<kin>{_KIN_WORD}|{_PET_WORD}),? (?:(?:is |was )?(?:named|called) )?(?P<name>{NAME_PATTERN})(?![\w])",
 )
-_KIN_NAME = re.compile(rf"\b[Mm]y (?P<kin>{verbs.KIN}|{verbs.PET})['\u2019]s name is (?P<name>{NAME_PATTERN})")
+_KIN_NAME = re.compile(rf"\b[Mm]y (?P<kin>{_KIN_WORD}|{_PET_WORD})['\u2019]s name is (?P<name>{NAME_PATTERN})")
 _KIN_AFTER = re.compile(
-    rf"(?P<name>{NAME_PATTERN})(?: is|,) my (?P<kin>{verbs.KIN}|{verbs.PET})\b(?!['\u2019]s|,? [A-Z])"
+    rf"(?P<name>{NAME_PATTERN})(?: is my (?P<kin>{_KIN_WORD}|{_PET_WORD})\b(?!['\u2019]s|,? [A-Z])"
+    rf"|, my (?P<apposed>{_KIN_WORD}|{_PET_WORD})(?=[,.;!)]|$))"
 )
 _KIN_HAVE = re.compile(
-    rf"\bI(?:['\u2019]ve| have| got| adopted| have got)(?: got)? (?:a|an) (?P<kin>{verbs.KIN}|{verbs.PET})(?: named| "
+    rf"\bI(?:['\u2019]ve| have| got| adopted| have got)(?: got)? (?:a|an) (?P<kin>{_KIN_WORD}|{_PET_WORD})(?: named| "
     rf"called|,) (?P<name>{NAME_PATTERN})"
 )
 _ALIAS = re.compile(
@@ -46,7 +61,7 @@ _ORG_BEFORE = re.compile(
     r"stud(?:y|ied|ying) at|graduated from|volunteer(?:s|ed|ing)? (?:at|for|with)|joined|signed (?:up )?with|member "
     r"of) (?:the )?$"
 )
-_PET_BEFORE = re.compile(rf"\b{verbs.PET}s?\b[^.!?]{{0,15}}\b(?:named|called),? $")
+_PET_BEFORE = re.compile(rf"\b{_PET_WORD}s?\b[^.!?]{{0,15}}\b(?:named|called),? $")
 _PERSON_BEFORE = re.compile(
     r"\b(?:friend|buddy|colleague|teammate|co-?worker|neighbou?r|man|woman|guy|girl|lady|kid|boy|veteran|volunteer|"
     r"author|"
@@ -154,14 +169,13 @@ def find_kin(sentences: Iterable[Sentence], skip: frozenset[str]) -> Iterator[Ki
         seen: set[str] = set()
         for pattern in (_KIN, _KIN_NAME, _KIN_HAVE, _KIN_AFTER):
             for match in pattern.finditer(sentence.text):
+                kin = match["kin"] or match.groupdict().get("apposed") or ""
                 name = _trim_name(match["name"])
                 if name and slugify(name) not in skip | seen and slugify(name) not in NON_NAMES:
                     seen.add(slugify(name))
                     end = match.start("name") + len(name) if match.start("name") > match.start() else match.end()
-                    pet = re.fullmatch(verbs.PET, match["kin"], re.IGNORECASE) is not None
-                    yield KinMention(
-                        name, match["kin"].lower(), pet, sentence.start + match.start(), sentence.start + end
-                    )
+                    pet = re.fullmatch(_PET_WORD, kin, re.IGNORECASE) is not None
+                    yield KinMention(name, kin.lower(), pet, sentence.start + match.start(), sentence.start + end)
 
 
 def find_aliases(sentences: Iterable[Sentence]) -> dict[str, str]:
