@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from agentmem.beliefs.slots import Slot
 
 _TOKEN = re.compile(r"[\w.@+-]+")
+_ACCENTS = re.compile(r"[\u0300-\u036f]")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
 # Two texts that differ by one of these speak of different things.
@@ -14,7 +16,7 @@ CONTRAST_WORDS = frozenset(
     word
     for line in (
         "no not never none without nothing ex former late new old only except with",
-        "kein keine keinen nicht ohne sin nada sans pas non sem não",
+        "kein keine keinen nicht ohne sin nada sans pas non sem nao",
         "left right upper lower first second third older younger before after double inside outside",
         "own rent buy sell lend borrow start stop like dislike more less min max high low big small",
         "north south east west morning evening afternoon night",
@@ -29,11 +31,11 @@ CONTRAST_WORDS = frozenset(
 
 
 def normalize_value(value: str) -> str:
-    """A value in the form in which values are compared: small letters, numbers without separators of thousands.
-
-    Empty for a value without a letter or digit.
+    """A value in the form in which values are compared: small letters without accents, numbers without
+    separators of thousands. Empty for a value without a letter or digit.
     """
-    words = _TOKEN.findall(_THOUSANDS.sub("", value.casefold()))
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", value.casefold()))
+    words = _TOKEN.findall(_THOUSANDS.sub("", plain))
     return " ".join(stripped for word in words if (stripped := word.strip(".-")))
 
 

@@ -100,6 +100,7 @@ class _Compiler:
         names = f"{not_names}|{stop}"
         self.values = {name: self.plain(text.replace("{notname}", names)) for name, text in values.items()}
         self.values["date"] = DATE
+        self.values["person"] = r"[^\W\d_][\w'-]+(?: [^\W\d_][\w'-]+){0,2}"  # its end is where capitals end
         self.boundary = BOUNDARY.replace(_STOP, stop)
         self.fills: list[Fill] = []
 
@@ -183,7 +184,7 @@ def _name_kin(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "called" not in data:
         return []
     return [
-        (rf"\b{data['owner']} {{-noun:{words}}},? (?:{data['called']} )?{{{slot}:name}}", "kin")
+        (rf"\b{data['owner']} {{-noun:{words}}},? (?:{data['called']} )?{{{slot or 'known'}:person}}", "kin")
         for words, slot, _ in data["kin"]
     ]
 

@@ -71,7 +71,9 @@ class PeopleReader:
             rf"(?P<link>,? (?:is )?(?:called |named )| is |,? )(?P<name>{name_pattern})"
         )
         self._theirs = re.compile(
-            rf"(?:^|[,.] |and )(?P<name>{name_pattern}) is (?:my|our|me) (?P<new>new )?(?P<noun>{noun})\b(?P<now> now)?"
+            rf"(?:^|[,.:;] |\band |\b(?P<since>(?:from|as of|since) [\w ]{{3,20}}?,? ))(?P<name>{name_pattern})(?:'s?)?"
+            r" (?:is(?P<already> now)?|first day as|takes over as|took over as|has taken over as)"
+            rf" (?:my|our|me) (?P<new>new )?(?P<noun>{noun})\b(?P<now> now)?"
         )
 
     # -- whom a clause is about
@@ -206,12 +208,12 @@ class PeopleReader:
                 continue
             person, end = self.trim_name(sentence, found.start("name"), found["name"])
             span = (found.start(), end)
-            yield self.relate(self.frames, found["noun"], person, sentence, span, is_new="new" in found["adj"])
+            yield from self.relate(self.frames, found["noun"], person, sentence, span, is_new="new" in found["adj"])
         for found in self._theirs.finditer(plain):
             if self.is_name(sentence, found.start("name"), found["name"]):
                 person, _ = self.trim_name(sentence, found.start("name"), found["name"])
-                is_new = bool(found["now"] or found["new"])
-                yield self.relate(self.frames, found["noun"], person, sentence, found.span(), is_new=is_new)
+                is_new = any(found[each] for each in ("now", "new", "since", "already")) or " as " in found[0]
+                yield from self.relate(self.frames, found["noun"], person, sentence, found.span(), is_new=is_new)
         yield from self._read_children(sentence)
 
     def relate(
@@ -223,14 +225,16 @@ class PeopleReader:
         span: tuple[int, int],
         *,
         is_new: bool,
-    ) -> SlotClaim:
-        """The claim that somebody is the user's sister, boss or cat, by a noun of one of the languages."""
+    ) -> Iterator[SlotClaim]:
+        """The claim that somebody is the user's sister, boss or cat; none for a noun without a slot ("my student")."""
         self.note(person)
         self._note_kin(frames, noun, person)
         slot = frames.nouns[noun]
+        if not slot:
+            return
         value = f"{person} ({frames.pets.get(noun, noun)})" if slot == "pets" else person
         is_english = frames is self.frames
-        return SlotClaim(
+        yield SlotClaim(
             subject=USER_SUBJECT,
             slot=slot,
             value=value,
@@ -277,6 +281,8 @@ class PeopleReader:
             return
         if gender := frames.genders[noun]:
             self.talk.gender[person] = gender
+        if not frames.nouns[noun]:
+            return  # "my colleague" may be anybody
         key = _kin_key(frames, noun)
         known = self.talk.kin.get(key, person)
         is_same = known.casefold().split()[:1] == person.casefold().split()[:1]

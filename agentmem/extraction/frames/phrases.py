@@ -94,6 +94,12 @@ class PhraseReader:
             yield from (replace(claim, subject=owner, span=span) for claim in values)
         elif frame.kind == "kin":
             yield from self._read_kin(frames, frame, found, sentence)
+        elif frame.kind == "tool":
+            yield SlotClaim(subject=USER_SUBJECT, slot=f"tool:{typed['key']}", value=typed["tool"], span=span)
+        elif frame.kind in ("version-own", "version-new"):
+            mark: Mark = "change" if frame.kind == "version-new" else ""
+            slot = f"version:{typed['product']}"
+            yield SlotClaim(subject=THING_SUBJECT, slot=slot, value=typed["version"], mark=mark, span=span)
         elif frame.kind in ("the", "thing", "version", "version-it"):
             yield from self._read_thing(frame.kind, typed, span)
         elif frame.kind.startswith(("event", "flight")):
@@ -117,7 +123,7 @@ class PhraseReader:
         noun, name = (fill.group for fill in frame.fills)
         if self.people.is_name(sentence, found.start(name), found[name]):
             person, end = self.people.trim_name(sentence, found.start(name), found[name])
-            yield self.people.relate(frames, found[noun], person, sentence, (found.start(), end), is_new=False)
+            yield from self.people.relate(frames, found[noun], person, sentence, (found.start(), end), is_new=False)
 
     def _read_own(
         self, kind: str, typed: Mapping[str, str], words: str, dates: Sequence[SaidDate]

@@ -80,6 +80,9 @@ _PASTED_BLOCK = re.compile(
     r"[^\n]{0,40},\s*\n[\s\S]*?"
     r"^\s*(?:best|kind regards|regards|cheers|sincerely|yours|thanks|viele gr\u00fc\u00dfe|liebe gr\u00fc\u00dfe|mfg"
     r"|saludos|un saludo|cordialement|abrazos)\b[^\n]{0,20}\n[^\n]{1,40}$"
+    r"|^[ \t]*(?:dear|liebe[r]?|sehr geehrte[r]?|estimad[oa]s?|querid[oa]s?|ch[e\u00e8]re?s?|caro|cara|prezad[oa])\b"
+    r"[^\n.!?;:]{1,40},(?=\s)[\s\S]*\Z"
+    r"|^[ \t]*(?:commit [0-9a-f]{7,40}\b|Author: |Reviewer #?\d|@\w+\{|\\begin\{|diff --git )[\s\S]*\Z"
     r"|\b(?:logs?|output|error|e-?mail|mail|message|text|article|post|paragraph|abstract|bio|cv|transcript|chat|letter"
     r"|stack trace|readme|ausgabe|fehler|nachricht|salida|registro|mensaje|correo|sortie)\b[^.!?\n]{0,40}:\s*\n"
     r"[\s\S]*\Z",
@@ -91,6 +94,21 @@ _HANDED_OVER = re.compile(
     r"[^.!?\n]{0,80}:.*\Z",
     re.IGNORECASE | re.DOTALL,
 )
+# Words of a first paragraph that hands over what follows it, unless that is about oneself.
+_HANDS_OVER = re.compile(
+    r"\b(?:past(?:e|ed|ing)|wrote|writes|sent|e-?mail|mail|message|letter|article|version|example|bio|commit|review\w*|paper"
+    r"|abstract|lease|contract|ad|post|logs?|config|excerpt|section|paragraph|translate|summari[sz]e|proofread|rewrite"
+    r"|reply|respond|got this|what do you think"
+    r"|traduc\w+|resum\w+|contesto|respondo|me lleg\u00f3|correo|mensaje|correg\w+"
+    r"|\u00fcbersetz\w*|antwort\w*|schreibt|schrieb|nachricht|k\u00fcrz\w+|korrigier\w*"
+    r"|relire|traduis\w*|extrait|message|courriel|corrige\w*|r\u00e9sume\w*|traduz\w*|mensagem)\b",
+    re.IGNORECASE,
+)
+_ABOUT_ONESELF = re.compile(
+    r"\b(?:about (?:me|myself|us)|my (?:situation|profile|background)|sobre m\u00ed|\u00fcber mich|de moi|sobre mim)\b",
+    re.IGNORECASE,
+)
+MAX_HANDOVER_CHARS = 400  # of a first paragraph that hands over what follows
 _LIST_NUMBER = re.compile(r"^[ \t]*\d{1,5}[.):][ \t]+(?=\S)", re.MULTILINE)
 _SENTENCE_END = re.compile(
     r"(?<!\bmr)(?<!\bdr)(?<!\bst)(?<!\bmrs)(?<!\bprof)(?<!\bms)(?<!\bno)(?<![^\w][a-z])[.!?\u2026]+(?=[\s)\"'\u00bf\u00a1]|\Z)"
@@ -135,6 +153,7 @@ def split_plain_sentences(text: str) -> list[PlainSentence]:
     masked = text
     for pattern in (_CODE, _QUOTED, _PASTED_BLOCK, _PASTED_LINE, _HANDED_OVER):
         masked = pattern.sub(_blank, masked)
+    masked = _blank_material(masked)
     numbered = {found.end() for found in _LIST_NUMBER.finditer(masked)}
     masked = _LIST_NUMBER.sub(lambda found: " " * len(found[0]), masked)
     out, start = [], 0
@@ -145,6 +164,19 @@ def split_plain_sentences(text: str) -> list[PlainSentence]:
             out.append(_make_sentence(masked, text, begin, end, is_question, begin in numbered))
         start = after
     return out
+
+
+def _blank_material(text: str) -> str:
+    """Without the paragraphs that the first one hands over; a last one in small letters is the author's again."""
+    first, gap, rest = text.partition("\n\n")
+    last = first.strip().splitlines()[-1:]
+    if not gap or not last or len(first) > MAX_HANDOVER_CHARS:
+        return text
+    if not _HANDS_OVER.search(last[0]) or _ABOUT_ONESELF.search(first):
+        return text
+    start = rest.rfind("\n\n") + 2
+    keep = rest[start:] if start > 1 and rest[start : start + 1].islower() else ""
+    return first + gap + " " * (len(rest) - len(keep)) + keep
 
 
 def _blank(found: re.Match[str]) -> str:

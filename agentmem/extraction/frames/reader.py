@@ -37,6 +37,7 @@ from agentmem.extraction.frames.words import (
     NEGATED_REST,
     NOTED,
     OWN_SLOTS,
+    PLANNED_WORDS,
     PRONOUN_INSIDE,
     REPORTED,
     SKIP_SENTENCE,
@@ -325,13 +326,19 @@ def _drop_request(sentence: PlainSentence) -> PlainSentence:
 
 
 def _drop_hypothetical(sentence: PlainSentence) -> PlainSentence:
-    """The sentence without what is only thought: from "even if" on, the clause of a "would", else all of it."""
+    """The sentence without what is only thought: from "even if" on, from the clause of a "would" or a later "if" on.
+
+    Other words of doubt, and an "if" without a comma before it, leave nothing.
+    """
     found = SKIP_SENTENCE.search(sentence.plain)
     if found is None:
         return sentence
     end = found.start() if found[0] == "even if" else 0
     if found[0] == "would":
         end = max((joint.start() for joint in JOINT.finditer(sentence.plain, 0, found.start())), default=0)
+    elif found[0] == "if" and sentence.plain[: found.start()].endswith(", "):
+        before = sentence.plain[: found.start() - len(", ")]
+        end = 0 if PLANNED_WORDS.search(before) else len(before)
     return replace(sentence, plain=sentence.plain[:end], offsets=sentence.offsets[:end])
 
 

@@ -18,9 +18,10 @@ SKIP_TURN = re.compile(
     r"|april, april|(?:^|\s)/s\b"
 )
 SKIP_SENTENCE = re.compile(
-    r"\b(?:even if|if|unless|would|wish|suppose|supposing|hypothetically|in theory|as if|dream(?:t|ed)?|yeah,? right"
-    r"|oh great|remind me|queen of|king of|not sure|i guess|no idea|lol|lmao|rofl|haha\w*)\b"
+    r"\b(?:even if|if|unless|would|wish|(?<!i )suppose|supposing|hypothetically|in theory|as if|dream(?:t|ed)?"
+    r"|yeah,? right|oh great|remind me|queen of|king of|not sure|i guess|no idea|lol|lmao|rofl|haha\w*)\b"
 )
+PLANNED_WORDS = re.compile(r"\b(?:will|shall|going to|plan\w*|may|might|could)\b")
 REPORTED = re.compile(
     r"(?<!doctor )(?<!doc )(?<!gp )(?<!mri )(?<!scan )(?<!x-ray )(?<!test )\b"
     r"(?:said|says|saying|told|tells|asked|wrote|writes|thinks?|thought"
@@ -51,7 +52,14 @@ ADJECTIVES = (
 THIRD_PERSON = re.compile(r"(?:s|ed)\Z|\A(?:is|has|was)\b")
 BE_LIKE = re.compile(r"\b(?:am|is|are|was|were|be|been|being) (?:\w+ )?like\Z")  # "they are like family"
 TASTE_SLOTS = frozenset({"likes", "dislikes"})
-OWN_SLOTS = TASTE_SLOTS | {"hobbies", "tool", "drinking", "smoking"}  # read only where the clause says whose they are
+OWN_SLOTS = TASTE_SLOTS | {
+    "hobbies",
+    "tool",
+    "drinking",
+    "smoking",
+    "relationship_status",
+    "nationality",
+}  # read only where the clause says whose they are
 NAMED_SLOTS = frozenset({"home", "employer"})
 INSTITUTION = re.compile(
     r"\b(?:city|council|university|uni|college|school|hospital|clinic|nhs|army|navy|police|government|ministry|bank"
