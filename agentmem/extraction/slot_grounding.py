@@ -139,8 +139,9 @@ class SlotGrounding:
     def _list_quoted_sentences(self, draft: FactDraft, turn: Turn) -> list[PlainSentence]:
         """The sentences of the turn that its author says and the quote touches; an answer comes with its question."""
         if turn.id not in self._sentences:
-            completed = complete_answer(turn.content, self._asked.get(turn.id, ""))
-            self._sentences[turn.id] = split_plain_sentences(completed or turn.content)
+            answer = complete_answer(turn.content, self._asked.get(turn.id, ""))
+            parts = (answer.statement, turn.content[answer.end :]) if answer else (turn.content,)
+            self._sentences[turn.id] = [each for part in parts for each in split_plain_sentences(part)]
             for sentence in self._sentences[turn.id]:
                 self._people.note_people(sentence)
         found = self._sentences[turn.id]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -13,7 +14,14 @@ from agentmem.extraction.frames.plain_text import split_plain_sentences
 
 MAX_ANSWER_CHARS = 120
 MAX_ANSWER_WORDS = 8
+# Whoever is named after a question about one of these is whom the next words are about.
+_PERSON_NOUNS = frozenset(
+    ["boss", "manager", "partner", "wife", "husband", "sister", "brother", "landlord", "daughter", "son", "mum", "dad"]
+)
 _ARTICLE = re.compile(r"\A(?:an?|the|me|my) ", re.IGNORECASE)
+_FIRST_SENTENCE = re.compile(r"[^.!;\n]*(?:[.](?=\S)[^.!;\n]*)*")
+_TRAILING = re.compile(r",? (?:at all|these days|now|then|yourself|any ?more|by the way)\Z", re.IGNORECASE)
+_DOUBT = re.compile(r"\b(?:maybe|perhaps|guess|dunno|don'?t know|not sure|haha\w*|lol)\b", re.IGNORECASE)
 _COUNTED = re.compile(r"\A(?:one|two|three|four|five|\d),? (?=\w)", re.IGNORECASE)
 
 
@@ -21,48 +29,82 @@ _COUNTED = re.compile(r"\A(?:one|two|three|four|five|\d),? (?=\w)", re.IGNORECAS
 def _patterns() -> Mapping[str, Any]:
     """Yes, no, and what an answer of a few words means after some questions."""
     data = json.loads(files(__package__).joinpath("answers.json").read_text(encoding="utf-8"))
-    words = {name: re.compile(data[name], re.IGNORECASE) for name in ("yes", "no", "ceased", "nothing", "lead")}
+    words = {
+        name: re.compile(data[name], re.IGNORECASE) for name in ("yes", "no", "ceased", "nothing", "lead", "opening")
+    }
     return {**data, **words}
 
 
-def complete_answer(text: str, asked: str) -> str:
-    """The statement that a short answer makes with the question before it; "" where the answer stands by itself.
+@dataclass(frozen=True, slots=True)
+class CompletedAnswer:
+    """A question and its answer as one statement; `end` is where the answer ends in the turn, `who` whom it names."""
 
-    `asked` is the assistant's turn. Only its last question counts, and only an answer of a few words.
+    statement: str
+    end: int
+    who: str = ""
+
+
+def complete_answer(text: str, asked: str) -> CompletedAnswer | None:
+    """The statement that a short answer makes with the question before it; None where the answer stands by itself.
+
+    `asked` is the assistant's turn. Only its last question counts, and only a first sentence of a few words.
     """
-    answer = text.strip()
-    if not asked.strip().endswith("?") or not answer or len(answer) > MAX_ANSWER_CHARS or "?" in answer:
-        return ""
-    question = _last_question(asked)
+    first = _FIRST_SENTENCE.match(text)
+    answer = first[0].strip() if first else ""
+    if not first or not asked.strip().endswith("?") or not answer or len(answer) > MAX_ANSWER_CHARS:
+        return None
+    if text[first.end() : first.end() + 1] == "?" or "?" in answer:
+        return None
+    statement, who = _state_answer(answer, _last_question(asked))
+    return CompletedAnswer(statement, first.end(), who) if statement and statement != text else None
+
+
+def _state_answer(answer: str, question: str) -> tuple[str, str]:
     plain = " ".join(sentence.plain.strip() for sentence in split_plain_sentences(answer))
     known = _patterns()
     if known["ceased"].match(plain):
-        return _answer_yes_no(question, is_yes=False).replace("do not", "no longer").replace("am not", "am no longer")
+        said = _answer_yes_no(question, is_yes=False)
+        return said.replace("do not", "no longer").replace("am not", "am no longer"), ""
     if known["yes"].match(plain) or known["no"].match(plain):
-        return _answer_yes_no(question, is_yes=known["yes"].match(plain) is not None)
-    if len(answer.split()) > MAX_ANSWER_WORDS or known["nothing"].match(answer) or _is_statement(plain):
-        return ""
-    lead = known["lead"].match(answer)
+        return _answer_yes_no(question, is_yes=known["yes"].match(plain) is not None), ""
+    cleaned = known["opening"].sub("", answer).rstrip(".! ")
+    plain = known["opening"].sub("", plain)
+    if not cleaned or len(cleaned.split()) > MAX_ANSWER_WORDS or _DOUBT.search(answer):
+        return "", ""
+    if known["nothing"].match(cleaned) or _is_statement(plain):
+        return "", ""
+    return _answer_open(question, cleaned)
+
+
+def _answer_open(question: str, answer: str) -> tuple[str, str]:
+    """The statement of the first open question that fits, and whom the answer names or the question asks about."""
+    lead = _patterns()["lead"].match(answer)
     cleaned = answer[lead.end() :] if lead and not lead[0].lower().startswith(("the", "a ")) else answer
-    for pattern, statement in known["open_questions"]:
-        if found := re.search(pattern, question, re.IGNORECASE):
+    for pattern, statement, *only in _patterns()["open_questions"]:
+        is_fit = not only or re.match(only[0], answer, re.IGNORECASE)
+        if is_fit and (found := re.search(pattern, question, re.IGNORECASE)):
             groups = found.groupdict()
             noun = groups.get("noun") or groups.get("noun2") or groups.get("noun3") or ""
-            words = _ARTICLE.sub("", cleaned.rstrip(".! "))
+            words = _ARTICLE.sub("", cleaned)
             people = _COUNTED.sub("", words)
-            count = len(re.split(r",| and | & ", people))
+            numbers = re.findall(r"\d+", words)
+            if "{number}" in statement and not numbers:
+                return "", ""
             filled = {
-                "answer": people if "{count}" in statement else cleaned.rstrip(".! "),
+                "answer": people if "{count}" in statement else cleaned,
                 "bare": words,
-                "count": count,
+                "count": len(re.split(r",| and | & ", people)),
+                "number": numbers[-1] if numbers else "",
             }
-            return str(statement).format(**filled, noun=noun.lower(), who=groups.get("who") or "")
-    return ""
+            who = groups.get("who") or (words if noun.lower() in _PERSON_NOUNS or "{count}" in statement else "")
+            return str(statement).format(**filled, noun=noun.lower(), who=groups.get("who") or ""), who
+    return "", ""
 
 
 def _answer_yes_no(question: str, *, is_yes: bool) -> str:
     for pattern, yes, no in _patterns()["yes_no_questions"]:
-        if found := re.fullmatch(pattern, question.rstrip("? "), re.IGNORECASE):
+        asked = _TRAILING.sub("", question.rstrip("? "))
+        if found := re.fullmatch(pattern, asked, re.IGNORECASE):
             statement = yes if is_yes else no
             return statement.format(**found.groupdict()) if " or " not in question else ""
     return ""
@@ -79,9 +121,9 @@ def _last_question(asked: str) -> str:
     )
     found = re.findall(r"[^.!?\n]*\?", asked)
     question = found[-1].strip() if found else ""
-    return re.sub(r"^(?:and|so|but|ok|okay|great|thanks|noted|got it)[,.!:]? ", "", question, flags=re.IGNORECASE)
+    return re.sub(r"^(?:(?:and|so|but|ok|okay|great|thanks|noted|got it)[,.!:]? )+", "", question, flags=re.IGNORECASE)
 
 
 def _is_statement(plain: str) -> bool:
     """Whether an answer has a subject and a verb of its own."""
-    return re.match(r"(?:i|we|my|our|he|she|they|it is (?:not|just)|that)\b", plain) is not None
+    return re.match(r"(?:i|we|my|our|he|she|they|it is (?:not|just)|that|me(?= \w+ \w+))\b", plain) is not None

@@ -5,41 +5,64 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from agentmem.extraction.frames.frame_set import load_frames
+from agentmem.extraction.frames.frame_set import load_frames, load_markers
 from agentmem.extraction.frames.plain_text import PlainSentence
+
+# "deans moved": a name or a word for somebody with the verb's bare s.
+_BARE_VERB = re.compile(
+    r"((?:our )?)([^\W\d_]+)s "
+    r"(?=(?:an?|now|not|moved|moving|got|gone|joined|started|starting|left|back|off|\d{1,2})\b)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fragments:
+    """What "'s" is a verb before, what stands `before` a fragment, what is `missing` where one begins so, `dialect`."""
+
+    is_verb: re.Pattern[str]
+    before: re.Pattern[str]
+    missing: tuple[tuple[str, re.Pattern[str]], ...]
+    dialect: tuple[tuple[re.Pattern[str], str], ...]
 
 
 @cache
-def _load_fragments() -> tuple[re.Pattern[str], re.Pattern[str], tuple[tuple[str, re.Pattern[str]], ...]]:
-    """What "'s" is a verb before, the words before a fragment, and what is missing where a fragment begins so."""
+def _load_fragments() -> _Fragments:
     data = json.loads(files(__package__).joinpath("fragments.json").read_text(encoding="utf-8"))
     values = load_frames("english").values
     spelled = (
-        (words, pattern.replace("{job}", values["job"]).replace("{illness}", values["illness"]))
+        (words, re.sub(r"\{(job|illness|car)\}", lambda found: values[found[1]], pattern))
         for words, pattern in data["missing"]
     )
-    missing = tuple((words, re.compile(pattern)) for words, pattern in spelled)
-    return re.compile(data["is"]), re.compile(data["before"]), missing
+    return _Fragments(
+        re.compile(data["is"]),
+        re.compile(data["before"]),
+        tuple((words, re.compile(pattern)) for words, pattern in spelled),
+        tuple((re.compile(pattern), words) for pattern, words in data["dialect"]),
+    )
 
 
 def complete_fragment(sentence: PlainSentence, people: Collection[str]) -> PlainSentence:
-    """The sentence with its subject and verb; as it is where nothing is missing.
+    """The sentence with its subject and verb, and words of dialect in their common form.
 
     `people` are known names in small letters: "deans moved" is "dean is moved" where Dean is known.
     """
-    is_verb, before, missing = _load_fragments()
-    while found := is_verb.search(sentence.plain):
+    known = _load_fragments()
+    is_english = not any(words.search(sentence.plain) for words in load_markers().values())
+    for pattern, words in known.dialect if is_english else ():
+        while found := pattern.search(sentence.plain):
+            sentence = _replace_text(sentence, *found.span(), words)
+    while found := known.is_verb.search(sentence.plain):
         sentence = _replace_text(sentence, found.start(), found.start() + 2, " is")
-    bare = re.match(r"((?:our )?)([^\W\d_]+)s (?=(?:an?|now|not|moved|moving|got|gone|\d{1,2})\b)", sentence.plain)
-    if bare and bare[2] in people:
+    bare = _BARE_VERB.match(sentence.plain)
+    if bare and (bare[2] in people or bare[2] in load_frames("english").nouns):
         sentence = _replace_text(sentence, bare.end() - 2, bare.end() - 1, " is")
-    lead = before.match(sentence.plain)
+    lead = known.before.match(sentence.plain)
     start = lead.end() if lead else 0
-    for words, pattern in missing:
+    for words, pattern in known.missing:
         if pattern.match(sentence.plain, start):
             return _replace_text(sentence, start, start, words)
     return sentence

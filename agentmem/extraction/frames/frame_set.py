@@ -212,7 +212,8 @@ def _compile_phrase(compiler: _Compiler, text: str, flags: str) -> Frame:
 def _compile_thing(compiler: _Compiler, noun: str, slot: str, kind: str) -> Frame:
     """A thing of the user's and what it is: "my rent is 900 euros"."""
     owner = (
-        rf"\b(?:my|our|me) (?:new |current |old )?(?:{noun})(?: ?(?:is|are|was|:)|(?= \+?\d))(?: now| still| actually)?"
+        rf"\b(?:my|our|me) (?:new |current |old )?(?:{noun})"
+        r"(?: ?(?:is|are|was|:)|[.,]?(?= \+?\d))(?: now| still| actually)?"
     )
     pattern, fills = compiler.compile(rf"{owner} (?:the |an? )?{{value:{kind}}}")
     return Frame(slot, re.compile(pattern), fills)

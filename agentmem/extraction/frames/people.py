@@ -50,6 +50,7 @@ class TalkState:
     gender: dict[str, str] = field(default_factory=dict)
     named_before: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
+    elided: str = ""  # whom a sentence without a subject is about, where it goes on about somebody
     last_event: tuple[str, str] | None = None
     last_thing: str = ""
 
@@ -136,6 +137,11 @@ class PeopleReader:
                 return name
         return self._find_named(wanted)
 
+    def find_named_last(self, words: str) -> str:
+        """The known person whose name begins these words; "" for none."""
+        first = re.match(r"[^\W\d_][\w-]*", words)
+        return self.talk.people.get(first[0].lower(), "") if first else ""
+
     def find_pronoun(self, pronoun: str, before: str) -> str:
         """Whom a pronoun means after these words; "" where that is not clear."""
         return self._resolve_pronoun(pronoun, before) or ""
@@ -174,7 +180,8 @@ class PeopleReader:
         """Whether a word in small letters is a name: in a turn without capitals, before a verb or the end."""
         first = text.split(maxsplit=1)[0]
         after = sentence.plain[at + len(first) :]
-        if re.match(r"\s*(?:[.;!]|\Z)", after) and sentence.plain[at - 2 : at - 1].isalpha():
+        before = re.search(r"([a-z]+) \Z", sentence.plain[:at])
+        if before and self.frames.nouns.get(before[1]) == "pets" and re.match(r"\s*(?:[.;!]|\Z)", after):
             return False  # "my horse painting."
         if sentence.has_capitals or first in self.frames.not_names or first in self.frames.nouns:
             return False
@@ -204,7 +211,13 @@ class PeopleReader:
             if re.search(r"\b(?:ex|late|former)\b", found["adj"]) or REPORTED.search(plain, 0, found.start()):
                 continue
             first = found["name"].split()[0]
-            if not (self._is_kin_name(sentence, found) or (called and first not in self.frames.not_names)):
+            is_stated = found["link"] == " is "  # "my wife is vegan"
+            is_named = self.is_name(sentence, found.start("name"), found["name"])
+            if not (
+                is_named
+                or (not is_stated and self._is_kin_name(sentence, found))
+                or (called and first not in self.frames.not_names)
+            ):
                 continue
             person, end = self.trim_name(sentence, found.start("name"), found["name"])
             span = (found.start(), end)

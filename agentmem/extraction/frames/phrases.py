@@ -94,13 +94,7 @@ class PhraseReader:
             yield from (replace(claim, subject=owner, span=span) for claim in values)
         elif frame.kind == "kin":
             yield from self._read_kin(frames, frame, found, sentence)
-        elif frame.kind == "tool":
-            yield SlotClaim(subject=USER_SUBJECT, slot=f"tool:{typed['key']}", value=typed["tool"], span=span)
-        elif frame.kind in ("version-own", "version-new"):
-            mark: Mark = "change" if frame.kind == "version-new" else ""
-            slot = f"version:{typed['product']}"
-            yield SlotClaim(subject=THING_SUBJECT, slot=slot, value=typed["version"], mark=mark, span=span)
-        elif frame.kind in ("the", "thing", "version", "version-it"):
+        elif frame.kind in ("the", "thing", "tool", "version", "version-it", "version-own", "version-new"):
             yield from self._read_thing(frame.kind, typed, span)
         elif frame.kind.startswith(("event", "flight")):
             yield from self._read_event(frame.kind, typed, found.groupdict().get("whose") or "", span, now)
@@ -151,13 +145,16 @@ class PhraseReader:
         if kind == "thing":
             self.talk.last_thing = typed["thing"]
             return
-        owner = typed.get("thing") or self.talk.last_thing
+        if kind == "tool":
+            yield SlotClaim(subject=USER_SUBJECT, slot=f"tool:{typed['key']}", value=typed["tool"], span=span)
+            return
+        owner = THING_SUBJECT if kind in ("version-own", "version-new") else typed.get("thing") or self.talk.last_thing
         if kind == "the":
             slot, value = f"the:{typed['key']}", typed["the"]
             yield SlotClaim(subject=owner or THING_SUBJECT, slot=slot, value=value, span=span)
         elif owner:
             slot = f"version:{typed['product']}"
-            mark: Mark = "change" if kind == "version" else ""
+            mark: Mark = "change" if kind in ("version", "version-new") else ""
             yield SlotClaim(subject=owner, slot=slot, value=typed["version"], mark=mark, span=span)
 
     def _read_event(

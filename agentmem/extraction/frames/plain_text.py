@@ -91,7 +91,9 @@ _PASTED_BLOCK = re.compile(
 _HANDED_OVER = re.compile(
     r"\b(?:translate|proofread|rewrite|paraphrase|summari[sz]e|tighten|shorten|write|draft|compose|say|repeat|format|review|fix|correct|edit|explain"
     r"|\u00fcbersetze?|korrigiere?|fasse|formuliere|traduce|traduis|traduisez|traduza|traduz|corrige|corrija|resume|r\u00e9sume|reescribe)\b"
-    r"[^.!?\n]{0,80}:.*\Z",
+    r"[^.!?\n]{0,80}:.*\Z"
+    r"|\b(?:put|tell (?:him|her|them|mr|mrs|ms)|text (?:him|her|them)|message (?:him|her|them)|write (?:him|her|them))"
+    r"\b[^.!?\n]{0,20}:.*\Z",
     re.IGNORECASE | re.DOTALL,
 )
 # Words of a first paragraph that hands over what follows it, unless that is about oneself.
@@ -111,7 +113,10 @@ _ABOUT_ONESELF = re.compile(
 MAX_HANDOVER_CHARS = 400  # of a first paragraph that hands over what follows
 _LIST_NUMBER = re.compile(r"^[ \t]*\d{1,5}[.):][ \t]+(?=\S)", re.MULTILINE)
 _SENTENCE_END = re.compile(
-    r"(?<!\bmr)(?<!\bdr)(?<!\bst)(?<!\bmrs)(?<!\bprof)(?<!\bms)(?<!\bno)(?<![^\w][a-z])[.!?\u2026]+(?=[\s)\"'\u00bf\u00a1]|\Z)"
+    r"(?<!\bmr)(?<!\bdr)(?<!\bst)(?<!\bmrs)(?<!\bprof)(?<!\bms)(?<!\bno)(?<![^\w][a-z])"
+    # "new number. 07700 900 321", "it got put back. 1st April"
+    r"(?:(?<!\bnumber)(?<!\bput back)(?<!\bmoved)(?<!\bnew mobile)|(?!\.\s*\d))"
+    r"[.!?\u2026]+(?=[\s)\"'\u00bf\u00a1]|\Z)"
     r"(?!(?<=\d\.)\s(?:Januar|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b)"
     r"|\n+|[\U0001f300-\U0001faff]+",
     re.IGNORECASE,

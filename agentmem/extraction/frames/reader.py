@@ -29,6 +29,7 @@ from agentmem.extraction.frames.words import (
     CHANGE,
     CLAUSE_END,
     CORRECTION,
+    ELIDED_VERB,
     EXPLICIT_CORRECTION,
     INSTITUTION,
     JOINT,
@@ -65,11 +66,15 @@ class FrameReader:
         """The claims of a user's turn. `asked` is what the assistant said just before, for short answers."""
         now = now.astimezone(UTC) if now.tzinfo else now.replace(tzinfo=UTC)
         self.talk.named_before, self.talk.named = self.talk.named, ()
-        answered = complete_answer(text, asked)
-        if answered and answered != text:  # the question and the answer are one statement; the turn is what was said
-            whole = (0, len(text))
-            return [replace(claim, span=whole) for claim in self._read_text(answered, now)]
-        return self._read_text(text, now)
+        self.talk.elided = ""
+        answer = complete_answer(text, asked)
+        if answer is None:
+            return self._read_text(text, now)
+        # the question and the answer are one statement; the turn is what was said
+        claims = [replace(claim, span=(0, answer.end)) for claim in self._read_text(answer.statement, now)]
+        self.talk.elided = self.people.find_named_last(answer.who) if claims else ""
+        rest = " " * answer.end + text[answer.end :]
+        return [*claims, *self._read_text(rest, now)] if claims else self._read_text(text, now)
 
     def _read_text(self, text: str, now: datetime) -> list[SlotClaim]:
         sentences = [_drop_request(each) for each in split_plain_sentences(text)]
@@ -110,7 +115,7 @@ class FrameReader:
     def _read_clauses(self, sentence: PlainSentence, dates: list[SaidDate]) -> Iterator[SlotClaim]:
         """Subject and verb at the beginning of each clause; a clause without a subject has that of the one before."""
         starts = [0, *(joint.end() for joint in JOINT.finditer(sentence.plain))]
-        subject = ""
+        subject = self.talk.elided if ELIDED_VERB.match(sentence.plain) else ""
         for number, start in enumerate(starts):
             if start < 0 or REPORTED.search(sentence.plain, 0, start):
                 continue

@@ -49,6 +49,10 @@ ADJECTIVES = (
     r"(?:(?:new|old|older|younger|little|big|eldest|youngest|oldest|baby|late|ex|lovely|dear|good|best|close|twin|current"
     r"|former) )*"
 )
+# Words that may go on about whom an answer just named: "Denise. lives in Morpeth".
+ELIDED_VERB = re.compile(
+    r"(?:and |but |still |only |now )*(?:lives|works|drives|likes|loves|hates|plays|speaks|takes|has)\b"
+)
 THIRD_PERSON = re.compile(r"(?:s|ed)\Z|\A(?:is|has|was)\b")
 BE_LIKE = re.compile(r"\b(?:am|is|are|was|were|be|been|being) (?:\w+ )?like\Z")  # "they are like family"
 TASTE_SLOTS = frozenset({"likes", "dislikes"})
@@ -87,7 +91,7 @@ OTHER_SUBJECT = re.compile(
     r"(?:the|a|an|his|her|their|its|your|you|it|this|that|there|these|those|everyone|someone|nobody|people|who|which)\b"
     r"|(?:my|our|me) \w+"
 )
-COUNTS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "2": 2, "3": 3, "4": 4, "5": 5}
+COUNTS = {"1": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "2": 2, "3": 3, "4": 4, "5": 5}
 # What "our" stands before that is no name.
 COMMON_NOUNS = frozenset(
     word
