@@ -18,7 +18,7 @@ from agentmem.beliefs.slots import PEOPLE_SLOTS, THING_SUBJECT, USER_SUBJECT, Na
 from agentmem.beliefs.values import is_refinement, is_same_value
 from agentmem.core.records import Turn
 from agentmem.extraction.drafts import FactDraft, Window
-from agentmem.extraction.frames.answers import complete_answer
+from agentmem.extraction.frames.answers import complete_answer, find_question
 from agentmem.extraction.frames.frame_set import LANGUAGES, load_frames
 from agentmem.extraction.frames.people import PeopleReader
 from agentmem.extraction.frames.plain_text import PlainSentence, split_plain_sentences
@@ -139,7 +139,7 @@ class SlotGrounding:
     def _list_quoted_sentences(self, draft: FactDraft, turn: Turn) -> list[PlainSentence]:
         """The sentences of the turn that its author says and the quote touches; an answer comes with its question."""
         if turn.id not in self._sentences:
-            answer = complete_answer(turn.content, self._asked.get(turn.id, ""))
+            answer = complete_answer(turn.content, find_question(self._asked.get(turn.id, "")))
             parts = (answer.statement, turn.content[answer.end :]) if answer else (turn.content,)
             self._sentences[turn.id] = [each for part in parts for each in split_plain_sentences(part)]
             for sentence in self._sentences[turn.id]:

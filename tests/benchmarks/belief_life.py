@@ -109,7 +109,7 @@ def _fits(belief: Mapping[str, Any], held: tuple[str, str, str], *, is_exact: bo
     subject, slot, value = held
     named = {belief["subject"].casefold(), _IN_BRACKETS.sub("", belief["subject"]).casefold()}
     slots = {belief["slot"], f"the:{belief['slot']}"}
-    things = {"-"} if ":" in slot else set()
+    things = {"-", "user"} if ":" in slot else set()
     if subject.casefold() not in named | things or slot not in slots:
         return False
     for wanted in (belief["value"], _IN_BRACKETS.sub("", belief["value"]), *(belief.get("also") or ())):

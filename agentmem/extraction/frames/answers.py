@@ -14,6 +14,7 @@ from agentmem.extraction.frames.plain_text import split_plain_sentences
 
 MAX_ANSWER_CHARS = 120
 MAX_ANSWER_WORDS = 8
+MAX_ASKED_CHARS = 160  # at the end of the assistant's turn: where its question stands
 # Whoever is named after a question about one of these is whom the next words are about.
 _PERSON_NOUNS = frozenset(
     ["boss", "manager", "partner", "wife", "husband", "sister", "brother", "landlord", "daughter", "son", "mum", "dad"]
@@ -22,6 +23,27 @@ _ARTICLE = re.compile(r"\A(?:an?|the|me|my) ", re.IGNORECASE)
 _FIRST_SENTENCE = re.compile(r"[^.!;\n]*(?:[.](?=\S)[^.!;\n]*)*")
 _TRAILING = re.compile(r",? (?:at all|these days|now|then|yourself|any ?more|by the way)\Z", re.IGNORECASE)
 _DOUBT = re.compile(r"\b(?:maybe|perhaps|guess|dunno|don'?t know|not sure|haha\w*|lol)\b", re.IGNORECASE)
+_GOES_ON = re.compile(
+    r"(?:what about |how about )?"
+    r"(?:you(?:rself)?|yours|any(?:one|body|thing)? (?:else|others?|more)|others?|und du|y t\u00fa|et toi)\W*",
+    re.IGNORECASE,
+)
+_DECLARATIVE = re.compile(
+    r"(?:so,? )?(?P<statement>(?:you(?:'re| are| were| have|'ve| live| work| drive| take)"
+    r"|your \w+(?: \w+)? (?:is|are|was))\b[^?]{2,80})\?",
+    re.IGNORECASE,
+)
+_SWAPPED = tuple(
+    (re.compile(pattern, re.IGNORECASE), words)
+    for pattern, words in (
+        (r"\byou(?:'re| are)\b", "I am"),
+        (r"\byou were\b", "I was"),
+        (r"\byou(?:'ve| have)\b", "I have"),
+        (r"\byour\b", "my"),
+        (r"\byou\b", "I"),
+        (r",? (?:right|then|is that right|correct|do you|are you|aren't you|don't you|did you say)\Z", ""),
+    )
+)
 _COUNTED = re.compile(r"\A(?:one|two|three|four|five|\d),? (?=\w)", re.IGNORECASE)
 
 
@@ -44,18 +66,24 @@ class CompletedAnswer:
     who: str = ""
 
 
-def complete_answer(text: str, asked: str) -> CompletedAnswer | None:
+def find_question(asked: str, before: str = "") -> str:
+    """The last question of an assistant's turn; that of the turn before for "And you?" and "Anyone else?"."""
+    question = _last_question(asked) if "?" in asked[-MAX_ASKED_CHARS:] else ""
+    return before if before and _GOES_ON.fullmatch(question) else question
+
+
+def complete_answer(text: str, question: str) -> CompletedAnswer | None:
     """The statement that a short answer makes with the question before it; None where the answer stands by itself.
 
-    `asked` is the assistant's turn. Only its last question counts, and only a first sentence of a few words.
+    Only a first sentence of a few words is an answer.
     """
     first = _FIRST_SENTENCE.match(text)
     answer = first[0].strip() if first else ""
-    if not first or not asked.strip().endswith("?") or not answer or len(answer) > MAX_ANSWER_CHARS:
+    if not first or not question or not answer or len(answer) > MAX_ANSWER_CHARS:
         return None
     if text[first.end() : first.end() + 1] == "?" or "?" in answer:
         return None
-    statement, who = _state_answer(answer, _last_question(asked))
+    statement, who = _state_answer(answer, question)
     return CompletedAnswer(statement, first.end(), who) if statement and statement != text else None
 
 
@@ -66,7 +94,8 @@ def _state_answer(answer: str, question: str) -> tuple[str, str]:
         said = _answer_yes_no(question, is_yes=False)
         return said.replace("do not", "no longer").replace("am not", "am no longer"), ""
     if known["yes"].match(plain) or known["no"].match(plain):
-        return _answer_yes_no(question, is_yes=known["yes"].match(plain) is not None), ""
+        is_yes = known["yes"].match(plain) is not None
+        return _answer_yes_no(question, is_yes=is_yes) or (_restate(question) if is_yes else ""), ""
     cleaned = known["opening"].sub("", answer).rstrip(".! ")
     plain = known["opening"].sub("", plain)
     if not cleaned or len(cleaned.split()) > MAX_ANSWER_WORDS or _DOUBT.search(answer):
@@ -91,6 +120,7 @@ def _answer_open(question: str, answer: str) -> tuple[str, str]:
             if "{number}" in statement and not numbers:
                 return "", ""
             filled = {
+                "person": re.sub(r"\A(?:our|my|me|a|o|la|el|die|der) ", "", words),
                 "answer": people if "{count}" in statement else cleaned,
                 "bare": words,
                 "count": len(re.split(r",| and | & ", people)),
@@ -99,6 +129,17 @@ def _answer_open(question: str, answer: str) -> tuple[str, str]:
             who = groups.get("who") or (words if noun.lower() in _PERSON_NOUNS or "{count}" in statement else "")
             return str(statement).format(**filled, noun=noun.lower(), who=groups.get("who") or ""), who
     return "", ""
+
+
+def _restate(question: str) -> str:
+    """A question in the form of a statement, as the one who says yes would say it; "" for any other."""
+    said = _DECLARATIVE.match(question)
+    if said is None:
+        return ""
+    statement = said["statement"]
+    for pattern, words in _SWAPPED:
+        statement = pattern.sub(words, statement)
+    return statement
 
 
 def _answer_yes_no(question: str, *, is_yes: bool) -> str:

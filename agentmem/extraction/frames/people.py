@@ -23,6 +23,16 @@ from agentmem.extraction.frames.words import (
 )
 
 _TITLES = frozenset({"mr", "mrs", "ms", "miss", "dr", "prof", "professor"})
+# "me dad passed" names nobody.
+_VERB_FORM = re.compile(r"(?:[^aeiou]ed|ing?|died|died|gone|come|came|said|rang|went|got|fell|hates|loves)\Z")
+_NAMES_LIKE_VERBS = frozenset(
+    name
+    for line in (
+        "alfred fred mildred wilfred winifred ned ted colin martin robin kevin gavin",
+        "justin benjamin erin caitlin edwin franklin quentin calvin darin devin melvin",
+    )
+    for name in line.split()
+)
 _ONE_PERSON = frozenset({"boss", "partner", "landlord"})
 # By slot and gender: the English noun for somebody who was named in another language.
 _ENGLISH_NOUNS = {
@@ -50,6 +60,7 @@ class TalkState:
     gender: dict[str, str] = field(default_factory=dict)
     named_before: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
+    question: str = ""  # that was asked last
     elided: str = ""  # whom a sentence without a subject is about, where it goes on about somebody
     last_event: tuple[str, str] | None = None
     last_thing: str = ""
@@ -185,7 +196,9 @@ class PeopleReader:
             return False  # "my horse painting."
         if sentence.has_capitals or first in self.frames.not_names or first in self.frames.nouns:
             return False
-        return first not in COMMON_NOUNS and re.match(NAME_VERBS, after) is not None
+        if first in COMMON_NOUNS or (_VERB_FORM.search(first) and first not in _NAMES_LIKE_VERBS):
+            return False
+        return re.match(NAME_VERBS, after) is not None
 
     def trim_name(self, sentence: PlainSentence, at: int, text: str) -> tuple[str, int]:
         """The words of a name that are written like one; where the first one is not, that word alone."""
@@ -223,7 +236,8 @@ class PeopleReader:
             span = (found.start(), end)
             yield from self.relate(self.frames, found["noun"], person, sentence, span, is_new="new" in found["adj"])
         for found in self._theirs.finditer(plain):
-            if self.is_name(sentence, found.start("name"), found["name"]):
+            at, text = found.start("name"), found["name"]
+            if self.is_name(sentence, at, text) or self._is_lower_name(sentence, at, text):
                 person, _ = self.trim_name(sentence, found.start("name"), found["name"])
                 is_new = any(found[each] for each in ("now", "new", "since", "already")) or " as " in found[0]
                 yield from self.relate(self.frames, found["noun"], person, sentence, found.span(), is_new=is_new)

@@ -112,6 +112,10 @@ _ABOUT_ONESELF = re.compile(
 )
 MAX_HANDOVER_CHARS = 400  # of a first paragraph that hands over what follows
 _LIST_NUMBER = re.compile(r"^[ \t]*\d{1,5}[.):][ \t]+(?=\S)", re.MULTILINE)
+# In a sentence with one of these "im" is not "I'm".
+_GERMAN = re.compile(
+    r"\b(?:ich|und|der|das|ist|nicht|wir|seit|f\u00fcr|mit|zum|zur|eine?|dem|den|sind|habe?)\b", re.IGNORECASE
+)
 _SENTENCE_END = re.compile(
     r"(?<!\bmr)(?<!\bdr)(?<!\bst)(?<!\bmrs)(?<!\bprof)(?<!\bms)(?<!\bno)(?<![^\w][a-z])"
     # "new number. 07700 900 321", "it got put back. 1st April"
@@ -194,11 +198,12 @@ def _make_sentence(
 ) -> PlainSentence:
     parts: list[str] = []
     offsets: list[tuple[int, int]] = []
+    is_german = _GERMAN.search(masked, start, end) is not None
     for token in _TOKEN.finditer(masked, start, end):
         word = token[0].lower().replace("\u2019", "'").replace("\u02bc", "'").replace("`", "'")
         if word.isspace():
             word = " "
-        expanded = _expand(word)
+        expanded = word if is_german and word == "im" else _expand(word)
         same = len(expanded) == len(token[0])
         for number, character in enumerate(expanded):
             parts.append(character)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from agentmem.beliefs.belief import Need
 from agentmem.beliefs.slots import USER_SUBJECT, find_slot
-from agentmem.extraction.frames.answers import complete_answer
+from agentmem.extraction.frames.answers import complete_answer, find_question
 from agentmem.extraction.frames.dates import SaidDate, find_dates
 from agentmem.extraction.frames.fragments import complete_fragment
 from agentmem.extraction.frames.frame_set import LANGUAGES, Fill, Frame, FrameSet, load_frames
@@ -67,7 +67,8 @@ class FrameReader:
         now = now.astimezone(UTC) if now.tzinfo else now.replace(tzinfo=UTC)
         self.talk.named_before, self.talk.named = self.talk.named, ()
         self.talk.elided = ""
-        answer = complete_answer(text, asked)
+        self.talk.question = find_question(asked, self.talk.question)
+        answer = complete_answer(text, self.talk.question)
         if answer is None:
             return self._read_text(text, now)
         # the question and the answer are one statement; the turn is what was said
@@ -205,6 +206,8 @@ class FrameReader:
         since, until = _interval(reading, date)
         for fill in frame.fills:
             slot, value = _find_value(frame, fill, found, sentence, reading)
+            if slot == "age" and reading.tense == "past":
+                continue  # "when I was 16"
             if not slot or not _is_whole(slot, value, found, sentence, reading):
                 continue
             is_opposite = bool(frame.negated_slot) and reading.operation == "deny"

@@ -15,6 +15,8 @@ SKIP_TURN = re.compile(
     r"\b(?:kidding|joking|just a joke|april fools?|pulling your leg|not remember (?:this|that)|off the record"
     r"|for a friend|a friend (?:sent|asked|wants)|pretend|role ?play|imagine|once upon a time"
     r"|let us say|let us pretend)\b"
+    r"|\b(?:write|word|draft|knock up|do) (?:us |me )?(?:one|an? (?:letter|note|text|message|card|review|reply|email))"
+    r" (?:for|from) (?!me\b|us\b|my (?:self|boss|landlord)\b|myself)"
     r"|april, april|(?:^|\s)/s\b"
 )
 SKIP_SENTENCE = re.compile(
