@@ -42,8 +42,9 @@ class Slot(BaseModel):
 
     `kind`: `fixed` can only be corrected, `one` has one value at a time, `set` has several that end one by one, `event`
     is the date of something named. `rests_on` are slots of the same subject: when their value changes, a value said
-    before is stale. `opposite` is the slot whose equal value ends when this one gains it. `value_type` is `age` or
-    `place` where values need care. Of an exact one no value says another more exactly:
+    before is stale. `opposite` is the slot whose equal value ends when this one gains it. `value_type` is `age`,
+    `place` or `dose` where values need care: another dose of a drug takes the place of the old one. Of an exact slot no
+    value says another more exactly:
     "table tennis" is not tennis. `none_value` holds once a habit is over or denied, where that says enough to be a
     value itself: "drinks no coffee". Private values are never promoted to every channel; portable ones may be.
     """
@@ -51,7 +52,7 @@ class Slot(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: SlotKind = "one"
-    value_type: Literal["", "age", "place"] = ""
+    value_type: Literal["", "age", "place", "dose"] = ""
     rests_on: tuple[str, ...] = ()
     opposite: str = ""
     is_exact: bool = False

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Literal
 
 from agentmem.beliefs.belief import Belief, Claim, Ground
-from agentmem.beliefs.values import is_refinement, is_same_value
+from agentmem.beliefs.values import has_amount, is_refinement, is_same_drug, is_same_value
 
 Action = Literal[
     "add",
@@ -92,6 +92,8 @@ def _settle_current(
         return Settlement("review", cause="contradiction", against=strongest)
     claim, fulfilled = _fulfill_plans(claim, plans)
     done = (*fulfilled, *(_end(each, claim) for each in opposite if is_same_value(each.value, claim.value)))
+    if claim.slot.value_type == "dose" and (alike := [each for each in held if is_same_drug(each.value, claim.value)]):
+        return _settle_dose(claim, alike, done)
     if not held or (is_set and not (claim.mark == "correct" and len(held) == 1)):
         return Settlement("add", (*done, _new(claim, since=claim.since or _since_former(claim, known))))
     old = (sure or held)[-1]
@@ -102,6 +104,17 @@ def _settle_current(
         if is_refinement(claim.slot, old.value, claim.value):
             return Settlement("reinforce", (_say_again(old, claim),))
     return _replace_held(claim, held, done)
+
+
+def _settle_dose(claim: Claim, alike: Sequence[Belief], done: tuple[Belief, ...]) -> Settlement:
+    """Rows 3 to 6 for what somebody takes already: another dose takes the place of the old one."""
+    old = alike[-1]
+    if not has_amount(claim.value):
+        return Settlement("reinforce", (_say_again(old, claim),))
+    if not has_amount(old.value):
+        refined = _new(claim, since=claim.since or old.since, ground=max(claim.ground, old.ground))
+        return Settlement("refine", (*done, replace(old, retired="refined"), refined))
+    return _replace_held(claim, alike, done)
 
 
 def _replace_held(claim: Claim, held: Sequence[Belief], done: tuple[Belief, ...]) -> Settlement:

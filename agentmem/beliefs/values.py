@@ -11,6 +11,8 @@ _TOKEN = re.compile(r"[\w.@+-]+")
 _ACCENTS = re.compile(r"[\u0300-\u036f]")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
+_UNITS = frozenset(["mg", "mcg", "ug", "ml", "g", "mil", "units", "of"])
+
 # Two texts that differ by one of these speak of different things.
 CONTRAST_WORDS = frozenset(
     word
@@ -57,6 +59,20 @@ def is_refinement(slot: Slot, new: str, old: str) -> bool:
         return False
     figures = [word for word in had if _has_digit(word)]
     return not figures or figures == [word for word in words if _has_digit(word)]
+
+
+def is_same_drug(one: str, other: str) -> bool:
+    """Whether two doses are of the same thing: equal but for figures and units."""
+    return _drop_amount(one) == _drop_amount(other) != []
+
+
+def has_amount(value: str) -> bool:
+    """Whether a value has figures."""
+    return _has_digit(value)
+
+
+def _drop_amount(value: str) -> list[str]:
+    return [word for word in normalize_value(value).split() if word not in _UNITS and not _has_digit(word)]
 
 
 def _has_digit(word: str) -> bool:

@@ -140,7 +140,7 @@ class SlotFields(TypedDict, total=False):
     """A slot of an application's own as a mapping; see `agentmem.beliefs.slots.Slot`."""
 
     kind: SlotKind
-    value_type: Literal["", "age", "place"]
+    value_type: Literal["", "age", "place", "dose"]
     rests_on: tuple[str, ...]
     opposite: str
     is_portable: bool

@@ -23,6 +23,19 @@ _ARTICLE = re.compile(r"\A(?:an?|the|me|my) ", re.IGNORECASE)
 _FIRST_SENTENCE = re.compile(r"[^.!;\n]*(?:[.](?=\S)[^.!;\n]*)*")
 _TRAILING = re.compile(r",? (?:at all|these days|now|then|yourself|any ?more|by the way)\Z", re.IGNORECASE)
 _DOUBT = re.compile(r"\b(?:maybe|perhaps|guess|dunno|don'?t know|not sure|haha\w*|lol)\b", re.IGNORECASE)
+_STATEMENT = re.compile(
+    r"(?:i|we|he|she|they|it is (?:not|just)|that)\b"
+    r"|(?:my|our|me) (?:\w+ ){1,3}?"
+    r"(?:is|was|are|were|has|had|lives?|works?|moved|got|says?|said|loves?|likes?|hates?)\b"
+)
+_TOPIC = re.compile(
+    r"\b(?i:is|are|was|does|did|has|will|can|how is|how's|about)"
+    r" (?P<who>he|she|(?!I\b|You\b|The\b|There\b|This\b)[A-Z]\w+)\b"
+)
+_ABOUT_USER = re.compile(r"\b(?:you|your|yours)\b", re.IGNORECASE)
+_TAKEN_BACK = re.compile(
+    r"[^a-z]*(?:no,? )?(?:i )?(?:tell a lie|no wait|wait no|scrub that|hang on|no sorry|sorry no)\b", re.IGNORECASE
+)
 _GOES_ON = re.compile(
     r"(?:what about |how about )?"
     r"(?:you(?:rself)?|yours|any(?:one|body|thing)? (?:else|others?|more)|others?|und du|y t\u00fa|et toi)\W*",
@@ -83,7 +96,9 @@ def complete_answer(text: str, question: str) -> CompletedAnswer | None:
         return None
     if text[first.end() : first.end() + 1] == "?" or "?" in answer:
         return None
-    statement, who = _state_answer(answer, question)
+    if _TAKEN_BACK.match(text, first.end()):
+        return None
+    statement, who = _state_answer(answer, re.sub(r" or (?:vape|not)\b", "", question))
     return CompletedAnswer(statement, first.end(), who) if statement and statement != text else None
 
 
@@ -165,6 +180,12 @@ def _last_question(asked: str) -> str:
     return re.sub(r"^(?:(?:and|so|but|ok|okay|great|thanks|noted|got it)[,.!:]? )+", "", question, flags=re.IGNORECASE)
 
 
+def find_topic(question: str) -> str:
+    """Whom a question is about, where that is not the user: a name, "he" or "she"; "" else."""
+    found = _TOPIC.search(question)
+    return found["who"] if found and not _ABOUT_USER.search(question) else ""
+
+
 def _is_statement(plain: str) -> bool:
     """Whether an answer has a subject and a verb of its own."""
-    return re.match(r"(?:i|we|my|our|he|she|they|it is (?:not|just)|that|me(?= \w+ \w+))\b", plain) is not None
+    return _STATEMENT.match(plain) is not None

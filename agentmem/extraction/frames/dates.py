@@ -33,7 +33,9 @@ _MONTH = "|".join(sorted(_MONTH_NUMBERS, key=len, reverse=True))
 _DAY = r"(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th|er|\.)?"
 DATE = (
     rf"(?:{_DAY}(?: of| de)? (?:{_MONTH})\b(?:,? \d{{4}})?|(?:{_MONTH}) {_DAY}\b(?:,? \d{{4}})?|\d{{4}}-\d\d-\d\d"
-    rf"|\d{{1,2}}[./]\d{{1,2}}[./]\d{{2,4}})"
+    rf"|\d{{1,2}}[./]\d{{1,2}}[./]\d{{2,4}}"
+    rf"|(?<=the )\d{{1,2}}(?:st|nd|rd|th)\b"
+    r"(?! (?:of|floor|birthday|century|time|grade|place|avenue|street|anniversary)))"
 )
 _COUNT = {
     word: number
@@ -117,12 +119,28 @@ def parse_date(text: str, now: datetime, *, is_past: bool = False) -> datetime |
     try:
         if iso := re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", text):
             return datetime(int(iso[1]), int(iso[2]), int(iso[3]), tzinfo=UTC)
-        if day is None or month is None:
+        if day is None or (month is None and not re.fullmatch(r"\d{1,2}(?:st|nd|rd|th)", text)):
             return None
+        if month is None:
+            return _find_day(int(day[0]), now, is_past=is_past)
         moment = datetime(int(year[0]) if year else now.year, _month(month[0]), int(day[0]), tzinfo=UTC)
     except ValueError:
         return None
     return moment if year else _nearest(moment, now, is_past=is_past)
+
+
+def _find_day(day: int, now: datetime, *, is_past: bool) -> datetime:
+    """The next such day of a month from today on, or with `is_past` the last one. Raises ValueError for no day."""
+    first = datetime(now.year, now.month, 1, tzinfo=UTC)
+    for months in range(3):
+        year, month = divmod(first.year * 12 + first.month - 1 + (-months if is_past else months), 12)
+        try:
+            moment = datetime(year, month + 1, day, tzinfo=UTC)
+        except ValueError:
+            continue
+        if (moment.date() <= now.date()) if is_past else (moment.date() >= now.date()):
+            return moment
+    raise ValueError(day)
 
 
 def _resolve(found: re.Match[str], now: datetime) -> datetime | None:

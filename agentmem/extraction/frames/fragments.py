@@ -12,6 +12,13 @@ from importlib.resources import files
 from agentmem.extraction.frames.frame_set import load_frames, load_markers
 from agentmem.extraction.frames.plain_text import PlainSentence
 
+_THIRD_PERSON = (
+    ("i am ", "is "),
+    ("i have ", "has "),
+    ("i was ", "was "),
+    ("i take ", "takes "),
+    ("i drive ", "drives "),
+)
 # "deans moved": a name or a word for somebody with the verb's bare s.
 _BARE_VERB = re.compile(
     r"((?:our )?)([^\W\d_]+)s "
@@ -45,10 +52,11 @@ def _load_fragments() -> _Fragments:
     )
 
 
-def complete_fragment(sentence: PlainSentence, people: Collection[str]) -> PlainSentence:
+def complete_fragment(sentence: PlainSentence, people: Collection[str], topic: str = "") -> PlainSentence:
     """The sentence with its subject and verb, and words of dialect in their common form.
 
     `people` are known names in small letters: "deans moved" is "dean is moved" where Dean is known.
+    `topic` is whom the question before was about, if not the user: what is missing is about them then.
     """
     known = _load_fragments()
     is_english = not any(words.search(sentence.plain) for words in load_markers().values())
@@ -64,8 +72,16 @@ def complete_fragment(sentence: PlainSentence, people: Collection[str]) -> Plain
     start = lead.end() if lead else 0
     for words, pattern in known.missing:
         if pattern.match(sentence.plain, start):
-            return _replace_text(sentence, start, start, words)
+            return _replace_text(sentence, start, start, _turn_to(topic, words) if topic else words)
     return sentence
+
+
+def _turn_to(topic: str, words: str) -> str:
+    """The missing words in the third person; none of "my"."""
+    for first, third in _THIRD_PERSON:
+        if words.startswith(first):
+            return f"{topic.lower()} {third}{words.removeprefix(first)}"
+    return ""
 
 
 def _replace_text(sentence: PlainSentence, start: int, end: int, words: str) -> PlainSentence:

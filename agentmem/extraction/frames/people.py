@@ -61,7 +61,9 @@ class TalkState:
     named_before: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     question: str = ""  # that was asked last
+    topic: str = ""  # whom the question was about: a name, "he" or "she"
     elided: str = ""  # whom a sentence without a subject is about, where it goes on about somebody
+    pending_event: str = ""  # that was named without a date in the sentence before
     last_event: tuple[str, str] | None = None
     last_thing: str = ""
 
@@ -152,6 +154,12 @@ class PeopleReader:
         """The known person whose name begins these words; "" for none."""
         first = re.match(r"[^\W\d_][\w-]*", words)
         return self.talk.people.get(first[0].lower(), "") if first else ""
+
+    def find_topic(self, topic: str) -> str:
+        """The known person whom a question was about, by name or pronoun; "" where that is not clear."""
+        if topic in ("he", "she"):
+            return self._resolve_pronoun(topic, "") or ""
+        return self.talk.people.get(topic.lower(), "")
 
     def find_pronoun(self, pronoun: str, before: str) -> str:
         """Whom a pronoun means after these words; "" where that is not clear."""

@@ -14,8 +14,8 @@ from types import MappingProxyType
 
 from agentmem.beliefs.belief import Need
 from agentmem.beliefs.slots import USER_SUBJECT, find_slot
-from agentmem.extraction.frames.answers import complete_answer, find_question
-from agentmem.extraction.frames.dates import SaidDate, find_dates
+from agentmem.extraction.frames.answers import complete_answer, find_question, find_topic
+from agentmem.extraction.frames.dates import SaidDate, find_dates, parse_date
 from agentmem.extraction.frames.fragments import complete_fragment
 from agentmem.extraction.frames.frame_set import LANGUAGES, Fill, Frame, FrameSet, load_frames
 from agentmem.extraction.frames.people import PeopleReader
@@ -29,6 +29,7 @@ from agentmem.extraction.frames.words import (
     CHANGE,
     CLAUSE_END,
     CORRECTION,
+    DATE_ALONE,
     ELIDED_VERB,
     EXPLICIT_CORRECTION,
     INSTITUTION,
@@ -38,6 +39,7 @@ from agentmem.extraction.frames.words import (
     NEGATED_REST,
     NOTED,
     OWN_SLOTS,
+    PENDING_EVENT,
     PLANNED_WORDS,
     PRONOUN_INSIDE,
     REPORTED,
@@ -66,21 +68,23 @@ class FrameReader:
         """The claims of a user's turn. `asked` is what the assistant said just before, for short answers."""
         now = now.astimezone(UTC) if now.tzinfo else now.replace(tzinfo=UTC)
         self.talk.named_before, self.talk.named = self.talk.named, ()
-        self.talk.elided = ""
         self.talk.question = find_question(asked, self.talk.question)
+        topic = find_topic(self.talk.question) if asked else ""
+        self.talk.topic = topic
+        self.talk.elided = self.people.find_topic(topic)
         answer = complete_answer(text, self.talk.question)
         if answer is None:
             return self._read_text(text, now)
         # the question and the answer are one statement; the turn is what was said
         claims = [replace(claim, span=(0, answer.end)) for claim in self._read_text(answer.statement, now)]
-        self.talk.elided = self.people.find_named_last(answer.who) if claims else ""
+        self.talk.elided = self.people.find_named_last(answer.who) or self.talk.elided
         rest = " " * answer.end + text[answer.end :]
         return [*claims, *self._read_text(rest, now)] if claims else self._read_text(text, now)
 
     def _read_text(self, text: str, now: datetime) -> list[SlotClaim]:
         sentences = [_drop_request(each) for each in split_plain_sentences(text)]
         if len(text) <= MAX_FRAGMENT_TURN_CHARS:
-            sentences = [complete_fragment(each, self.talk.people) for each in sentences]
+            sentences = [complete_fragment(each, self.talk.people, self.talk.topic) for each in sentences]
         whole = " ".join(sentence.plain for sentence in sentences)
         if SKIP_TURN.search(whole):
             return []
@@ -89,9 +93,26 @@ class FrameReader:
         for sentence in sentences:
             self.people.note_people(sentence)
             if not sentence.is_question:
-                claims = list(self._read_sentence(_drop_hypothetical(sentence), now))
+                claims = list(self._read_sentence(_drop_hypothetical(sentence), now)) or self._read_date(sentence, now)
                 out += complete_values(claims, read_relation(sentence)) if is_list else claims
         return list(dict.fromkeys(out))
+
+    def _read_date(self, sentence: PlainSentence, now: datetime) -> list[SlotClaim]:
+        """The date of the event that the sentence before named, where this one is a date alone."""
+        pending, self.talk.pending_event = self.talk.pending_event, ""
+        event = PENDING_EVENT.search(sentence.plain)
+        dated = DATE_ALONE.fullmatch(sentence.plain)
+        if dated and pending:
+            when = parse_date(dated["when"], now)
+            span = sentence.span(*dated.span("when"))
+            value = sentence.get_typed(*dated.span("when"))
+            if pending == "birthday":
+                return [SlotClaim(subject=USER_SUBJECT, slot="birthday", value=value, span=span)]
+            slot = f"date:{pending}"
+            return [SlotClaim(subject=USER_SUBJECT, slot=slot, value=value, tense="planned", since=when, span=span)]
+        if event and not self.people.is_other_subject(sentence, 0) and not REPORTED.search(sentence.plain):
+            self.talk.pending_event = event["event"]
+        return []
 
     # -- a sentence
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from agentmem.extraction.frames.dates import DATE
+
 # A request to keep something says it: "can you note that I moved?"
 NOTED = re.compile(
     r"^(?:please,? )?(?:(?:can|could|will|would) you )?(?:please )?(?:note|remember|write down|save|store|keep in mind)"
@@ -50,6 +52,15 @@ JOINT = re.compile(
 ADJECTIVES = (
     r"(?:(?:new|old|older|younger|little|big|eldest|youngest|oldest|baby|late|ex|lovely|dear|good|best|close|twin|current"
     r"|former) )*"
+)
+# An event that waits for its date ("knee op. 6th may"), and a sentence that is a date alone.
+PENDING_EVENT = re.compile(
+    r"\b(?P<event>(?:(?:knee|hip|back|eye|wrist|shoulder|hospital|doctors?|dentist|driving|job) )?"
+    r"(?:scan|op|operation|surgery|mri|appointment|interview|exam|viva|driving test|check-?up|wedding|birthday"
+    r"|holiday))\b"
+)
+DATE_ALONE = re.compile(
+    rf"(?:on |it is |now )?(?:the )?(?P<when>{DATE})(?: now| at [\w ]+| for [\w ]+|,? [\w ]+ hospital)?\W*"
 )
 # Words that may go on about whom an answer just named: "Denise. lives in Morpeth".
 ELIDED_VERB = re.compile(

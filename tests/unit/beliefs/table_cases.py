@@ -247,7 +247,11 @@ CASES = [
     Case("employer=Ikea | guess; employer=Lidl | correct", "retire", "Lidl"),
     # more of row 7
     Case("languages=Polish; languages=Welsh; languages=Polish", "reinforce", "Welsh, Polish"),
-    Case("medications=5 mg of X; medications=10 mg of X", "add", "5 mg of X, 10 mg of X"),
+    Case("medications=5 mg of X; medications=10 mg of X", "end", "10 mg of X"),
+    Case("medications=X; medications=5 mg of X", "refine", "5 mg of X"),
+    Case("medications=5 mg of X; medications=X", "reinforce", "5 mg of X"),
+    Case("medications=5 mg of X; medications=5 mg of Y", "add", "5 mg of X, 5 mg of Y"),
+    Case("medications=Y; medications=5 mg of X; medications=10 mg of X", "end", "Y, 10 mg of X"),
     Case("habit:running=on Mondays; habit:running=on Fridays", "add", "on Mondays, on Fridays"),
     Case("children=Ida; children=Nils; children=Ida | deny correct", "retire", "Nils"),
     Case("likes=jazz; dislikes=jazz; likes=jazz", "add", "jazz"),
