@@ -305,3 +305,46 @@ def test_any_text_is_read_without_an_error(text: str) -> None:
 
 def test_every_language_compiles() -> None:
     assert all(load_frames(language).phrases for language in LANGUAGES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "what do I reply to this?\n\nI'm 58 and my wife and I live in Hobart now.",
+        "paste of the mail, too long?\n\nHello all. I moved to Lille. I am vegan.",
+        "qu\u00e9 contesto a esto\n\nDear Ines, I have ADHD and I live in Bergen. Yours, Sigrid",
+        "fixed it\n\ncommit 5d0be12\nAuthor: Tom W.\n    I am vegan now and I moved to Lille",
+        "Reviewer #2:\nI am 61 and I live in Oslo.",
+        "My plan:\n1. **Power**: The light is a big headache.\n2. **Name**: The yard is at Leeds.",
+        "1. Discussed the plan with Ann at Mario.\n2. Every Saturday the focus is on Circuits.",
+    ],
+)
+def test_what_is_handed_over_and_plans_with_numbers_are_left_alone(text: str) -> None:
+    assert read(text) == []
+
+
+def test_the_author_speaks_again_after_what_is_handed_over() -> None:
+    text = "is this ok?\n\nDear all, I live in Hobart.\n\nmy number is 0151 2345678 now"
+    assert [
+        claim.split("=")[0] for claim in read("can you check this mail\n\nI live in Hobart.\n\nmy rent is 900 euros")
+    ] == ["user.rent"]
+    assert all("Hobart" not in claim for claim in read(text))
+
+
+def test_a_question_that_goes_on_asks_what_was_asked_before() -> None:
+    reader = FrameReader()
+    reader.read("nuts for her", NOW, "Any allergies in the house?")
+    assert [describe(claim) for claim in reader.read("latex. brings us out in lumps", NOW, "Ha. And you?")] == [
+        "user.allergies=latex"
+    ]
+
+
+def test_a_fragment_after_a_question_about_somebody_is_about_them() -> None:
+    reader = FrameReader(["Jean"])
+    assert [describe(claim) for claim in reader.read("diabetic, poor thing", NOW, "How is Jean keeping?")] == [
+        "Jean.conditions=diabetic"
+    ]
+
+
+def test_im_in_a_german_sentence_is_not_i_am() -> None:
+    assert read("ich wohne in Graz, im Lend, seit vier Jahren") == ["user.home=Graz"]

@@ -65,7 +65,8 @@ def _patterns() -> Mapping[str, Any]:
     """Yes, no, and what an answer of a few words means after some questions."""
     data = json.loads(files(__package__).joinpath("answers.json").read_text(encoding="utf-8"))
     words = {
-        name: re.compile(data[name], re.IGNORECASE) for name in ("yes", "no", "ceased", "nothing", "lead", "opening")
+        name: re.compile(data[name], re.IGNORECASE)
+        for name in ("yes", "no", "ceased", "yes_then_ceased", "nothing", "lead", "opening")
     }
     return {**data, **words}
 
@@ -98,6 +99,9 @@ def complete_answer(text: str, question: str) -> CompletedAnswer | None:
         return None
     if _TAKEN_BACK.match(text, first.end()):
         return None
+    ceased = _patterns()["yes_then_ceased"].match(text)
+    if ceased:  # "nah. packed it in years back"
+        first, answer = ceased, ceased["ceased"]
     statement, who = _state_answer(answer, re.sub(r" or (?:vape|not)\b", "", question))
     return CompletedAnswer(statement, first.end(), who) if statement and statement != text else None
 

@@ -218,7 +218,7 @@ class PeopleReader:
             is_title = word.strip(".") in _TITLES
             end = position + len(word)
             position = end
-        name = sentence.get_typed(at, end)
+        name = sentence.get_typed(at, end) or sentence.plain[at:end]  # words put back stand nowhere in the turn
         name = name.removesuffix("'s").removesuffix("\u2019s")
         return self.talk.people.get(name.lower(), name), end
 

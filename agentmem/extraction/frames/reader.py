@@ -38,6 +38,7 @@ from agentmem.extraction.frames.words import (
     NAMED_SLOTS,
     NEGATED_REST,
     NOTED,
+    OTHERS_BEFORE,
     OWN_SLOTS,
     PENDING_EVENT,
     PLANNED_WORDS,
@@ -110,7 +111,8 @@ class FrameReader:
                 return [SlotClaim(subject=USER_SUBJECT, slot="birthday", value=value, span=span)]
             slot = f"date:{pending}"
             return [SlotClaim(subject=USER_SUBJECT, slot=slot, value=value, tense="planned", since=when, span=span)]
-        if event and not self.people.is_other_subject(sentence, 0) and not REPORTED.search(sentence.plain):
+        before = sentence.plain[: event.start()] if event else ""
+        if event and not OTHERS_BEFORE.search(before) and not REPORTED.search(before):
             self.talk.pending_event = event["event"]
         return []
 

@@ -59,6 +59,7 @@ PENDING_EVENT = re.compile(
     r"(?:scan|op|operation|surgery|mri|appointment|interview|exam|viva|driving test|check-?up|wedding|birthday"
     r"|holiday))\b"
 )
+OTHERS_BEFORE = re.compile(r"\b(?:his|her|their|your|\w+'s) (?:\w+ )?\Z")
 DATE_ALONE = re.compile(
     rf"(?:on |it is |now )?(?:the )?(?P<when>{DATE})(?: now| at [\w ]+| for [\w ]+|,? [\w ]+ hospital)?\W*"
 )
