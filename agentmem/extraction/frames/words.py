@@ -68,7 +68,7 @@ ELIDED_VERB = re.compile(
     r"(?:and |but |still |only |now )*(?:lives|works|drives|likes|loves|hates|plays|speaks|takes|has)\b"
 )
 THIRD_PERSON = re.compile(r"(?:s|ed)\Z|\A(?:is|has|was)\b")
-BE_LIKE = re.compile(r"\b(?:am|is|are|was|were|be|been|being) (?:\w+ )?like\Z")  # "they are like family"
+BE_LIKE = re.compile(r"\b(?:am|is|are|was|were|be|been|being)\s+(?:\w+\s+)?like\Z")  # "they are like family"
 TASTE_SLOTS = frozenset({"likes", "dislikes"})
 OWN_SLOTS = TASTE_SLOTS | {
     "hobbies",

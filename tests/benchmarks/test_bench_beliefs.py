@@ -1,0 +1,22 @@
+"""Scripted lives of people who type as they talk, read without a model: what is believed on days with known answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.belief_life import play_life
+
+LIVES = Path(__file__).with_name("lives")
+MIN_CURRENT = {"craftsman": 0.35, "researcher": 0.6}
+MAX_OUTDATED = 0.18
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", sorted(folder.name for folder in LIVES.iterdir()))
+async def test_a_life_is_believed_as_it_was(name: str, tmp_path: Path) -> None:
+    shares = await play_life(LIVES / name, tmp_path, show=False)
+    assert shares["current"] >= MIN_CURRENT[name.partition("_")[0]]
+    assert shares["outdated"] <= MAX_OUTDATED
+    assert (shares["must not"], shares["reviews"]) == (0, 0)
