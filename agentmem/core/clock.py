@@ -17,6 +17,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMESPACE = uuid.NAMESPACE_OID.bytes
 _MICROSECOND = timedelta(microseconds=1)
 MAX_KEY_BYTES = 64
+MAX_STEP_BACK = timedelta(seconds=30)  # by which time servers set clocks back; more is somebody's decision
 
 
 @runtime_checkable
@@ -27,11 +28,21 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock, in UTC."""
+    """The machine's own clock, in UTC. When it is set back a little, it stands still until it has caught up.
+
+    What is said later would count as older otherwise, and an old value as the newer one.
+    """
+
+    def __init__(self) -> None:
+        self._last = EPOCH
 
     def now(self) -> datetime:
         """The current time, aware, in UTC."""
-        return datetime.now(UTC)
+        current = datetime.now(UTC)
+        if timedelta(0) < self._last - current <= MAX_STEP_BACK:
+            return self._last
+        self._last = current
+        return current
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,3 +99,17 @@ def test_the_system_clock_is_aware_and_a_clock_is_anything_with_now() -> None:
     assert SystemClock().now().tzinfo is UTC
     assert isinstance(ManualClock(), Clock)
     assert not isinstance("now", Clock)
+
+
+def test_a_clock_that_is_set_back_a_little_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [datetime(2026, 3, 1, 12, tzinfo=UTC) + timedelta(seconds=each) for each in (0, 5, 4, 4.5, 6, -60)]
+
+    class Stepping(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:
+            return times.pop(0)
+
+    expected = [times[0], times[1], times[1], times[1], times[4], times[5]]
+    monkeypatch.setattr("agentmem.core.clock.datetime", Stepping)
+    clock = SystemClock()
+    assert [clock.now() for _ in range(6)] == expected
