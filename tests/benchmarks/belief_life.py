@@ -108,9 +108,9 @@ def _fits(belief: Mapping[str, Any], held: tuple[str, str, str], *, is_exact: bo
     """Whether a held value is that of the truth: the same, or one says the other more exactly."""
     subject, slot, value = held
     named = {belief["subject"].casefold(), _IN_BRACKETS.sub("", belief["subject"]).casefold()}
-    slots = {belief["slot"], f"the:{belief['slot']}"}
+    slots = {belief["slot"].casefold(), f"the:{belief['slot']}".casefold()}
     things = {"-", "user"} if ":" in slot else set()
-    if subject.casefold() not in named | things or slot not in slots:
+    if subject.casefold() not in named | things or slot.casefold() not in slots:
         return False
     for wanted in (belief["value"], _IN_BRACKETS.sub("", belief["value"]), *(belief.get("also") or ())):
         kind = find_slot(slot)

@@ -13,14 +13,16 @@ from typing import Any
 from agentmem.extraction.frames.plain_text import split_plain_sentences
 
 MAX_ANSWER_CHARS = 120
-MAX_ANSWER_WORDS = 8
+MAX_ANSWER_WORDS = 10
 MAX_ASKED_CHARS = 160  # at the end of the assistant's turn: where its question stands
 # Whoever is named after a question about one of these is whom the next words are about.
 _PERSON_NOUNS = frozenset(
     ["boss", "manager", "partner", "wife", "husband", "sister", "brother", "landlord", "daughter", "son", "mum", "dad"]
 )
 _ARTICLE = re.compile(r"\A(?:an?|the|me|my) ", re.IGNORECASE)
-_FIRST_SENTENCE = re.compile(r"[^.!;\n]*(?:[.](?=\S)[^.!;\n]*)*")
+_FIRST_SENTENCE = re.compile(
+    r"[^.!;\n]*(?:(?:[.](?=\S)|(?<=\d)[.](?= (?:Jan|Feb|M\u00e4r|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\w*))[^.!;\n]*)*"
+)
 _TRAILING = re.compile(r",? (?:at all|these days|now|then|yourself|any ?more|by the way)\Z", re.IGNORECASE)
 _DOUBT = re.compile(r"\b(?:maybe|perhaps|guess|dunno|don'?t know|not sure|haha\w*|lol)\b", re.IGNORECASE)
 _STATEMENT = re.compile(
@@ -31,6 +33,8 @@ _STATEMENT = re.compile(
 _TOPIC = re.compile(
     r"\b(?i:is|are|was|does|did|has|will|can|how is|how's|about)"
     r" (?P<who>he|she|(?!I\b|You\b|The\b|There\b|This\b)[A-Z]\w+)\b"
+    r"|^(?:And|Und|Y|E|Et) (?:die |der |la |el |o |a )?"
+    r"(?P<alone>(?!(?:You|Yours|The|There|This|Du|What|How|When|Where|Who)\b)[A-Z]\w+)\?"
 )
 _ABOUT_USER = re.compile(r"\b(?:you|your|yours)\b", re.IGNORECASE)
 _TAKEN_BACK = re.compile(
@@ -57,6 +61,17 @@ _SWAPPED = tuple(
         (r",? (?:right|then|is that right|correct|do you|are you|aren't you|don't you|did you say)\Z", ""),
     )
 )
+_CLAUSE_REST = re.compile(
+    r"\s*(?:,(?!\s*\d)|[;(]|\b(?:but|cos|because|when|if|and (?:i|my|me|she|he|we))\b).*\Z", re.IGNORECASE
+)
+# "Lina six, Tom is 3": who is how old.
+_AGE_PAIR = re.compile(
+    r"\b(?P<name>[^\W\d_]\w+)(?: is|'s| ist| tiene| tem| a)? (?P<age>\d{1,2}|[^\W\d_]+)"
+    r"(?: a\u00f1os| jahre| ans| anos| years?)?"
+    r"(?=\s*(?:,|$|and\b|und\b|y\b|et\b|e\b))",
+    re.IGNORECASE,
+)
+_OWNER_BEFORE = re.compile(r"\A(?:our|my|me|a|o|la|el|die|der) ", re.IGNORECASE)
 _COUNTED = re.compile(r"\A(?:one|two|three|four|five|\d),? (?=\w)", re.IGNORECASE)
 
 
@@ -73,17 +88,30 @@ def _patterns() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class CompletedAnswer:
-    """A question and its answer as one statement; `end` is where the answer ends in the turn, `who` whom it names."""
+    """A question and its answer as one statement; `end` is where the answer ends in the turn, `who` whom it names.
+
+    Where the answer alone is the value of a `slot` of the user's, `statement` is that value.
+    """
 
     statement: str
     end: int
     who: str = ""
+    slot: str = ""
 
 
 def find_question(asked: str, before: str = "") -> str:
     """The last question of an assistant's turn; that of the turn before for "And you?" and "Anyone else?"."""
-    question = _last_question(asked) if "?" in asked[-MAX_ASKED_CHARS:] else ""
+    question = _translate_question(_last_question(asked)) if "?" in asked[-MAX_ASKED_CHARS:] else ""
     return before if before and _GOES_ON.fullmatch(question) else question
+
+
+def _translate_question(question: str) -> str:
+    """A question in another language as one in English; any other as it is."""
+    for pattern, english in _patterns()["questions"]:
+        if question and (found := re.search(pattern, question, re.IGNORECASE)):
+            named = {re.sub(r"\d", "", name): text for name, text in found.groupdict().items() if text}
+            return str(english).format_map({"what": "it", **named})
+    return question
 
 
 def complete_answer(text: str, question: str) -> CompletedAnswer | None:
@@ -103,6 +131,9 @@ def complete_answer(text: str, question: str) -> CompletedAnswer | None:
     if ceased:  # "nah. packed it in years back"
         first, answer = ceased, ceased["ceased"]
     statement, who = _state_answer(answer, re.sub(r" or (?:vape|not)\b", "", question))
+    if statement.startswith("="):
+        slot, _, value = statement[1:].partition("=")
+        return CompletedAnswer(value, first.end(), who, slot)
     return CompletedAnswer(statement, first.end(), who) if statement and statement != text else None
 
 
@@ -133,19 +164,24 @@ def _answer_open(question: str, answer: str) -> tuple[str, str]:
         if is_fit and (found := re.search(pattern, question, re.IGNORECASE)):
             groups = found.groupdict()
             noun = groups.get("noun") or groups.get("noun2") or groups.get("noun3") or ""
+            if statement.startswith("="):
+                is_list = statement == "=languages"
+                return f"{statement}={answer if is_list else _CLAUSE_REST.sub('', answer)}", ""
             words = _ARTICLE.sub("", cleaned)
             people = _COUNTED.sub("", words)
             numbers = re.findall(r"\d+", words)
             if "{number}" in statement and not numbers:
                 return "", ""
             filled = {
-                "person": re.sub(r"\A(?:our|my|me|a|o|la|el|die|der) ", "", words),
+                "pairs": _AGE_PAIR.sub(r"\g<name> is \g<age> years old", answer),
+                "person": _OWNER_BEFORE.sub("", words),
                 "answer": people if "{count}" in statement else cleaned,
                 "bare": words,
                 "count": len(re.split(r",| and | & ", people)),
                 "number": numbers[-1] if numbers else "",
             }
-            who = groups.get("who") or (words if noun.lower() in _PERSON_NOUNS or "{count}" in statement else "")
+            is_person = noun.lower() in _PERSON_NOUNS or "{count}" in statement or "{person}" in statement
+            who = groups.get("who") or (words if is_person else "")
             return str(statement).format(**filled, noun=noun.lower(), who=groups.get("who") or ""), who
     return "", ""
 
@@ -187,7 +223,7 @@ def _last_question(asked: str) -> str:
 def find_topic(question: str) -> str:
     """Whom a question is about, where that is not the user: a name, "he" or "she"; "" else."""
     found = _TOPIC.search(question)
-    return found["who"] if found and not _ABOUT_USER.search(question) else ""
+    return (found["who"] or found["alone"]) if found and not _ABOUT_USER.search(question) else ""
 
 
 def _is_statement(plain: str) -> bool:

@@ -47,6 +47,8 @@ _EXPRESSION = re.compile(
     rf"|(?P<since>since|from|as of|starting(?: on)?|ab|seit|desde|a partir de|depuis|d\u00e8s) "
     rf"|(?:back )?(?:on|in|at|am|im|en|em|au) )?"
     rf"(?:the )?(?P<core>(?P<date>{DATE})|(?P<month>(?:{_MONTH})(?: \d{{4}})?)(?! \d)(?=\W|\Z)"
+    rf"|(?P<part>start|beginning|middle|end) o[f']? (?:the )?(?P<of>(?:next )?month|{_MONTH})\b"
+    rf"|(?P<week_after>{'|'.join(WEEKDAYS)}) week\b"
     rf"|(?P<year>(?:19|20)\d\d)\b"
     rf"|(?P<rel>last|this|next) (?P<unit>week|weekend|month|year|{'|'.join(WEEKDAYS)}|{_MONTH}"
     rf"|spring|summer|autumn|winter)\b"
@@ -160,11 +162,28 @@ def _resolve(found: re.Match[str], now: datetime) -> datetime | None:
         if found["ago"]:
             count = int(found["count"]) if found["count"].isdigit() else _COUNT[found["count"]]
             return today - timedelta(days=count * {"day": 1, "week": 7, "month": 30, "year": 365}[found["ago"]])
+        if found["part"]:
+            return _resolve_part(found["part"], found["of"], today)
+        if found["week_after"]:  # "Saturday week": a week after the next one
+            days = (WEEKDAYS.index(found["week_after"]) - today.weekday() - 1) % 7 + 1
+            return today + timedelta(days=days + 7)
         if found["weekday"]:
             return None  # the last or the next one: not clear
         return _resolve_relative(found["rel"], found["unit"], today)
     except (ValueError, OverflowError):
         return None
+
+
+def _resolve_part(part: str, of: str, today: datetime) -> datetime:
+    """The first, the 15th or the last day of a month."""
+    first = today.replace(day=1)
+    if of in _MONTH_NUMBERS:
+        first = _nearest(datetime(today.year, _month(of), 1, tzinfo=UTC), today, is_past=False, by_month=True)
+    elif of.startswith("next"):
+        first = (first + timedelta(days=31)).replace(day=1)
+    if part == "end":
+        return (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
+    return first.replace(day=15) if part == "middle" else first
 
 
 def _resolve_relative(which: str, unit: str, today: datetime) -> datetime | None:

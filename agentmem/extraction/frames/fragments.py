@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -18,6 +18,7 @@ _THIRD_PERSON = (
     ("i was ", "was "),
     ("i take ", "takes "),
     ("i drive ", "drives "),
+    ("i ", ""),
 )
 # "deans moved": a name or a word for somebody with the verb's bare s.
 _BARE_VERB = re.compile(
@@ -62,17 +63,17 @@ def complete_fragment(sentence: PlainSentence, people: Collection[str], topic: s
     is_english = not any(words.search(sentence.plain) for words in load_markers().values())
     for pattern, words in known.dialect if is_english else ():
         while found := pattern.search(sentence.plain):
-            sentence = _replace_text(sentence, *found.span(), words)
+            sentence = sentence.with_words(*found.span(), words)
     while found := known.is_verb.search(sentence.plain):
-        sentence = _replace_text(sentence, found.start(), found.start() + 2, " is")
+        sentence = sentence.with_words(found.start(), found.start() + 2, " is")
     bare = _BARE_VERB.match(sentence.plain)
     if bare and (bare[2] in people or bare[2] in load_frames("english").nouns):
-        sentence = _replace_text(sentence, bare.end() - 2, bare.end() - 1, " is")
+        sentence = sentence.with_words(bare.end() - 2, bare.end() - 1, " is")
     lead = known.before.match(sentence.plain)
     start = lead.end() if lead else 0
     for words, pattern in known.missing:
         if pattern.match(sentence.plain, start):
-            return _replace_text(sentence, start, start, _turn_to(topic, words) if topic else words)
+            return sentence.with_words(start, start, _turn_to(topic, words) if topic else words)
     return sentence
 
 
@@ -82,14 +83,3 @@ def _turn_to(topic: str, words: str) -> str:
         if words.startswith(first):
             return f"{topic.lower()} {third}{words.removeprefix(first)}"
     return ""
-
-
-def _replace_text(sentence: PlainSentence, start: int, end: int, words: str) -> PlainSentence:
-    """The plain form with other words; they stand where those before them stood in the turn."""
-    at = sentence.offsets[start] if start < len(sentence.offsets) else sentence.offsets[-1]
-    inserted = ((at[0], at[0]) if start == end else at,) * len(words)
-    return replace(
-        sentence,
-        plain=sentence.plain[:start] + words + sentence.plain[end:],
-        offsets=(*sentence.offsets[:start], *inserted, *sentence.offsets[end:]),
-    )

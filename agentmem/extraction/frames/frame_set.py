@@ -19,7 +19,7 @@ _STOP = (
     "|next|now|again|already|today|yesterday|tomorrow|any|anymore|too|instead|by|on|in|at|to|though|although|these|right"
     "|actually|then|every|not|please|over|here|there|is|was|are|has|have|will|i|we|my|our|she|he|they|it|but|near|about"
     "|like|than|during|together|still|also|or|these|those|only|just|fell|well|lol|haha|tho|cos|cuz|coz|mind|me|us"
-    "|of course|all|atm|most|every|each|monday|tuesday|wednesday|thursday|friday|saturday|sunday"
+    "|same|of course|all|atm|most|every|each|monday|tuesday|wednesday|thursday|friday|saturday|sunday"
 )
 BOUNDARY = rf"(?=\s*(?:[,.;:!?()\u2026\"]|$|[-\u2013\u2014]+\s)|\s(?:{_STOP})\b)"
 END = (
@@ -87,6 +87,7 @@ class _Compiler:
             "{word}": rf"(?!(?:{stop})\b){_WORD}",
             "{a}": r"(?:an? |the |our |my )?",
             "{end}": END,
+            "{moves}": data.get("moves", ""),
             "{be}": BE,
             "{tongue}": f"(?:{'|'.join(data['languages']) if 'languages' in data else values['language']})",
         }

@@ -15,6 +15,7 @@ from agentmem.extraction.frames.words import (
     COMMON_NOUNS,
     COUNTS,
     NAME_VERBS,
+    NO_NAME,
     OTHER_SUBJECT,
     OWNER,
     PRONOUN,
@@ -81,8 +82,25 @@ class PeopleReader:
         self._kin_alone = re.compile(rf"(?:{OWNER} )?(?P<noun>{noun})\s")
         self._name = re.compile(rf"(?P<our>our )?(?P<name>{name_pattern}),?\s")
         self._mine = re.compile(
-            rf"\b{OWNER} (?P<adj>{ADJECTIVES})(?P<noun>{noun})"
+            rf"\b(?:{OWNER}|(?:i|we) (?:have|have got|got) an?) (?P<adj>{ADJECTIVES})(?P<noun>{noun})"
             rf"(?P<link>,? (?:is )?(?:called |named )| is |,? )(?P<name>{name_pattern})"
+        )
+        self._pronoun = re.compile(
+            rf"(?P<pronoun>she|he) is (?P<now>now )?"
+            rf"(?:(?:my|our|me) {ADJECTIVES}(?P<noun>{noun})|(?:the )?(?P<chief>boss|gaffer|landlord|landlady))\b"
+        )
+        # "Ann, my wife," and "our gemma me daughter"; "lad lee drives a van", "landlord mr bashir wants more"
+        self._apposed = re.compile(
+            rf"(?:^|[,.:;] |\b(?:and|with|for|our|wor|to) )"
+            rf"(?P<name>(?!(?:our|wor|my|me|the|and)\b)[^\W\d_][\w'-]+(?: (?!me\b|my\b)[^\W\d_][\w'-]+)?)"
+            r",? (?:my|our|me) "
+            rf"{ADJECTIVES}(?P<noun>{noun})"
+            r"(?=\s*(?:[.;!]|$)|,(?! and [^\W\d_]+(?:$|[,.]| and))| (?:who|which|she|he)\b)"
+        )
+        self._bare = re.compile(
+            rf"^(?:and |so |oh |well |aye |the )*(?P<noun>{noun}) "
+            r"(?P<name>(?:mr|mrs|ms|miss|dr)\.? [^\W\d_]+|[^\W\d_][\w'-]+)"
+            r"(?=\s*,|\s(?:is|was|has|had|wants|says|said|lives?|works?|drives?|got|gets|moved|goes|likes|loves|hates|rang|can)\b)"
         )
         self._theirs = re.compile(
             rf"(?:^|[,.:;] |\band |\b(?P<since>(?:from|as of|since) [\w ]{{3,20}}?,? ))(?P<name>{name_pattern})(?:'s?)?"
@@ -100,6 +118,10 @@ class PeopleReader:
         if found := PRONOUN.match(plain, at):
             return self._resolve_pronoun(found["pronoun"], plain[:at]) or "", skip_space(plain, found.end())
         if (found := self._kin_name.match(plain, at)) and self._is_kin_name(sentence, found):
+            name, end = self.trim_name(sentence, found.start("name"), found["name"])
+            self.note(name)
+            return name, skip_space(plain, end)
+        if (at == 0 and (found := self._bare.match(plain))) and self._is_apposed_name(sentence, found):
             name, end = self.trim_name(sentence, found.start("name"), found["name"])
             self.note(name)
             return name, skip_space(plain, end)
@@ -249,7 +271,26 @@ class PeopleReader:
                 person, _ = self.trim_name(sentence, found.start("name"), found["name"])
                 is_new = any(found[each] for each in ("now", "new", "since", "already")) or " as " in found[0]
                 yield from self.relate(self.frames, found["noun"], person, sentence, found.span(), is_new=is_new)
+        stated = self._pronoun.match(plain)
+        if stated and (person := self.find_pronoun(stated["pronoun"], "")):
+            is_new, noun = stated["now"] is not None, stated["noun"] or stated["chief"]
+            yield from self.relate(self.frames, noun, person, sentence, stated.span(), is_new=is_new)
+        for found in (*self._apposed.finditer(plain), *self._bare.finditer(plain)):
+            if self._is_apposed_name(sentence, found):
+                person, _ = self.trim_name(sentence, found.start("name"), found["name"])
+                yield from self.relate(self.frames, found["noun"], person, sentence, found.span(), is_new=False)
         yield from self._read_children(sentence)
+
+    def _is_apposed_name(self, sentence: PlainSentence, found: re.Match[str]) -> bool:
+        """Whether the words beside a noun for somebody are a name: "Ann, my wife," but not "Although my husband"."""
+        first, text = found["name"].split()[0], found[0]
+        is_word = first in self.frames.not_names or first in self.frames.nouns or first in COMMON_NOUNS or "'" in first
+        if is_word or (_VERB_FORM.search(first) and first not in _NAMES_LIKE_VERBS) or NO_NAME.fullmatch(first):
+            return False
+        if sentence.has_capitals:
+            is_title = first in _TITLES
+            return is_title or ("," in text.strip(" ,.:;") and self.is_name(sentence, found.start("name"), first))
+        return " " not in found["name"] or first in _TITLES
 
     def relate(
         self,
@@ -326,7 +367,7 @@ class PeopleReader:
     def _read_children(self, sentence: PlainSentence) -> Iterator[SlotClaim]:
         plain = sentence.plain
         intro = re.search(
-            rf"\b(?:i|we)(?: \w+)? (?:have|got) (?:got )?(?P<count>{'|'.join(COUNTS)}|\d)"
+            rf"\b(?:(?:i|we)(?: \w+)? (?:have|got)(?: got)?|my|our|the) (?P<count>{'|'.join(COUNTS)}|\d)"
             r" (?:kids|children|bairns|sons|daughters|boys|girls|lads|lasses)(?: called| named)?,?:? ",
             plain,
         )

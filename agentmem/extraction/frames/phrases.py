@@ -173,7 +173,7 @@ class PhraseReader:
             is_last = self.talk.last_event is not None and self.talk.last_event[1].startswith("flight:")
             subject, slot = self.talk.last_event if is_last and self.talk.last_event else (USER_SUBJECT, "flight:?")
             value = typed["when"]
-        elif kind == "event-correct":
+        elif kind in ("event-correct", "event-again"):
             if self.talk.last_event is None:
                 return
             subject, slot = self.talk.last_event

@@ -6,7 +6,7 @@ People type "im", "I'm" and "i am". Frames see one form; values are cut from the
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MAX_READ_CHARS = 20_000  # of a turn; what follows is not read
 MAX_SENTENCE_CHARS = 600
@@ -93,7 +93,10 @@ _HANDED_OVER = re.compile(
     r"|\u00fcbersetze?|korrigiere?|fasse|formuliere|traduce|traduis|traduisez|traduza|traduz|corrige|corrija|resume|r\u00e9sume|reescribe)\b"
     r"[^.!?\n]{0,80}:.*\Z"
     r"|\b(?:put|tell (?:him|her|them|mr|mrs|ms)|text (?:him|her|them)|message (?:him|her|them)|write (?:him|her|them))"
-    r"\b[^.!?\n]{0,20}:.*\Z",
+    r"\b[^.!?\n]{0,20}:.*\Z"
+    r"|\b(?:got this|this came|came this|look at this|here is what|got a (?:text|letter|message|email))\b"
+    r"[^.!?\n]{0,60}[.:!]\s+"
+    r"(?:dear|hi|hello|hiya|hey|to whom)\b.*\Z",
     re.IGNORECASE | re.DOTALL,
 )
 # Words of a first paragraph that hands over what follows it, unless that is about oneself.
@@ -145,6 +148,17 @@ class PlainSentence:
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Where a stretch of the plain form stands in the turn."""
         return (self.offsets[start][0], self.offsets[end - 1][1]) if end > start else (0, 0)
+
+    def with_words(self, start: int, end: int, words: str) -> PlainSentence:
+        """With other words in a stretch of the plain form; they stand where those before them stood in the turn."""
+        before = self.offsets[start] if start < len(self.offsets) else self.offsets[-1]
+        at = (before[0], before[0] if start == end else self.offsets[end - 1][1])
+        inserted = (at,) * len(words)
+        return replace(
+            self,
+            plain=self.plain[:start] + words + self.plain[end:],
+            offsets=(*self.offsets[:start], *inserted, *self.offsets[end:]),
+        )
 
     @property
     def has_capitals(self) -> bool:

@@ -18,6 +18,8 @@ from agentmem.extraction.frames.answers import complete_answer, find_question, f
 from agentmem.extraction.frames.dates import SaidDate, find_dates, parse_date
 from agentmem.extraction.frames.fragments import complete_fragment
 from agentmem.extraction.frames.frame_set import LANGUAGES, Fill, Frame, FrameSet, load_frames
+from agentmem.extraction.frames.glosses import gloss_sentence
+from agentmem.extraction.frames.known_values import KnownValue, KnownValueReader
 from agentmem.extraction.frames.people import PeopleReader
 from agentmem.extraction.frames.phrases import PhraseReader, get_typed_value, split_values
 from agentmem.extraction.frames.plain_text import PlainSentence, split_plain_sentences
@@ -36,6 +38,7 @@ from agentmem.extraction.frames.words import (
     JOINT,
     LEAD,
     NAMED_SLOTS,
+    NAMING,
     NEGATED_REST,
     NOTED,
     OTHERS_BEFORE,
@@ -58,8 +61,17 @@ MAX_MOVE_AGE_DAYS = 60  # a change longer ago tells what holds today only where 
 class FrameReader:
     """Reads the turns of one conversation in their order."""
 
-    def __init__(self, people: Iterable[str] = (), kin: Mapping[str, str] = MappingProxyType({})) -> None:
-        """`people` are names that are known, `kin` those of the user's people by what they are: "mum", "boss"."""
+    def __init__(
+        self,
+        people: Iterable[str] = (),
+        kin: Mapping[str, str] = MappingProxyType({}),
+        known: Iterable[KnownValue] = (),
+    ) -> None:
+        """`people` are names that are known, `kin` those of the user's people by what they are: "mum", "boss".
+
+        `known` are values that are held or planned, which a turn may change by their own words.
+        """
+        self.known_values = KnownValueReader(tuple(known))
         self.frames: FrameSet = load_frames(LANGUAGES[0])
         self.people = PeopleReader(self.frames, people, kin)
         self.phrases = PhraseReader(self.frames, self.people)
@@ -77,13 +89,19 @@ class FrameReader:
         if answer is None:
             return self._read_text(text, now)
         # the question and the answer are one statement; the turn is what was said
-        claims = [replace(claim, span=(0, answer.end)) for claim in self._read_text(answer.statement, now)]
+        if answer.slot:
+            whole = SlotClaim(subject=USER_SUBJECT, slot=answer.slot, value=answer.statement, span=(0, answer.end))
+            claims = [*split_values(whole)]
+        else:
+            claims = [replace(claim, span=(0, answer.end)) for claim in self._read_text(answer.statement, now)]
+        if answer.who[:1].isupper() and " " not in answer.who:
+            self.people.note(answer.who)  # "Who is Alfie?" is answered about Alfie
         self.talk.elided = self.people.find_named_last(answer.who) or self.talk.elided
         rest = " " * answer.end + text[answer.end :]
         return [*claims, *self._read_text(rest, now)] if claims else self._read_text(text, now)
 
     def _read_text(self, text: str, now: datetime) -> list[SlotClaim]:
-        sentences = [_drop_request(each) for each in split_plain_sentences(text)]
+        sentences = [_drop_request(each) for each in _drop_echoes(split_plain_sentences(text))]
         if len(text) <= MAX_FRAGMENT_TURN_CHARS:
             sentences = [complete_fragment(each, self.talk.people, self.talk.topic) for each in sentences]
         whole = " ".join(sentence.plain for sentence in sentences)
@@ -94,9 +112,28 @@ class FrameReader:
         for sentence in sentences:
             self.people.note_people(sentence)
             if not sentence.is_question:
-                claims = list(self._read_sentence(_drop_hypothetical(sentence), now)) or self._read_date(sentence, now)
+                sure = _drop_hypothetical(sentence)
+                claims = [*self._read_sentence(sure, now)]
+                claims += self._read_glossed(sure, now, claims)
+                claims += self.known_values.read(sure, claims)
+                claims = claims or self._read_date(sentence, now)
                 out += complete_values(claims, read_relation(sentence)) if is_list else claims
+        changed = self.known_values.read_turn([each for each in sentences if not each.is_question], out, now)
+        dates = {claim.value for claim in changed if claim.tense == "planned"}  # one date is of one event
+        out = [*(each for each in out if each.tense != "planned" or each.value not in dates), *changed]
+        self.known_values.note(out)
         return list(dict.fromkeys(out))
+
+    def _read_glossed(self, sentence: PlainSentence, now: datetime, claims: list[SlotClaim]) -> list[SlotClaim]:
+        """What a sentence in another language says by its gloss, beyond the claims that its own frames read."""
+        glossed = gloss_sentence(sentence)
+        if glossed is None:
+            return []
+        self.people.note_people(glossed)
+        taken = {(claim.subject, claim.slot) for claim in claims}
+        if not NAMING.search(glossed.plain):
+            taken.add((USER_SUBJECT, "name"))  # "Ich bin Vegetarier": nouns of German have capitals, too
+        return [claim for claim in self._read_sentence(glossed, now) if (claim.subject, claim.slot) not in taken]
 
     def _read_date(self, sentence: PlainSentence, now: datetime) -> list[SlotClaim]:
         """The date of the event that the sentence before named, where this one is a date alone."""
@@ -113,7 +150,7 @@ class FrameReader:
             return [SlotClaim(subject=USER_SUBJECT, slot=slot, value=value, tense="planned", since=when, span=span)]
         before = sentence.plain[: event.start()] if event else ""
         if event and not OTHERS_BEFORE.search(before) and not REPORTED.search(before):
-            self.talk.pending_event = event["event"]
+            self.talk.pending_event = event["event"] or event["booked"]
         return []
 
     # -- a sentence
@@ -345,6 +382,12 @@ def _interval(reading: VerbReading, date: SaidDate | None) -> tuple[datetime | N
     if reading.tense == "past":
         return (None, date.moment) if date.is_until else (None, None)
     return (None, date.moment) if date.is_until else (date.moment, None)
+
+
+def _drop_echoes(sentences: list[PlainSentence]) -> list[PlainSentence]:
+    """Without words that only say one of the sentence before again: "he went vegan. vegan. our Norman"."""
+    before = ["", *(sentence.plain for sentence in sentences)]
+    return [each for each, last in zip(sentences, before, strict=False) if each.plain.strip() not in last.split()]
 
 
 def _drop_request(sentence: PlainSentence) -> PlainSentence:

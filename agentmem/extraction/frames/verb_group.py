@@ -13,7 +13,8 @@ VerbKind = Literal["state", "change", "end"]
 BE = "am|is|are|was|were|be|been|being"
 ADVERBS = (
     "just|also|still|currently|recently|already|really|finally|actually|only|both|all|always|now|usually|mostly|never|not"
-    "|no longer|mainly|even|ever|since|so|then|probably|maybe|definitely|honestly|simply|basically|normally|generally"
+    "|again|no longer|mainly|even|ever|since|so|then"
+    "|probably|maybe|definitely|honestly|simply|basically|normally|generally"
 )
 AUXILIARIES = (
     f"{BE}|have|has|had|do|does|did|will|would|can|could|might|may|should|shall|going to"

@@ -10,6 +10,7 @@ from agentmem.beliefs.slots import PEOPLE_SLOTS, USER_SUBJECT
 from agentmem.core.records import Fact
 from agentmem.extraction.drafts import Window
 from agentmem.extraction.frames.frame_set import load_frames
+from agentmem.extraction.frames.known_values import KnownValue
 from agentmem.extraction.frames.reader import FrameReader
 from agentmem.extraction.frames.slot_claim import SlotClaim
 
@@ -21,6 +22,7 @@ def read_slot_claims(window: Window) -> dict[str, list[SlotClaim]]:
     """The claims about slots by turn. Turns before the window tell what was asked and who was named."""
     people = list_known_people(window)
     kin = find_known_kin(window.known_facts)
+    known = list_known_values(window.known_facts)
     readers: dict[str, FrameReader] = {}
     out: dict[str, list[SlotClaim]] = {}
     asked = ""
@@ -28,10 +30,16 @@ def read_slot_claims(window: Window) -> dict[str, list[SlotClaim]]:
         if turn.role.lower() in NON_HUMAN_ROLES:
             asked = turn.content if turn.role.lower() == "assistant" else asked
             continue
-        reader = readers.setdefault(turn.speaker or "", FrameReader(people, kin))
+        reader = readers.setdefault(turn.speaker or "", FrameReader(people, kin, known))
         out[turn.id] = reader.read(turn.content, turn.timestamp or turn.recorded_at or _EPOCH, asked)
         asked = ""
     return out
+
+
+def list_known_values(facts: Sequence[Fact]) -> list[KnownValue]:
+    """What is held or planned of slots by these facts."""
+    slots = [fact for fact in facts if fact.slot and fact.temporal_context != "past" and not fact.is_denied]
+    return [KnownValue(fact.subject, fact.slot, fact.value, fact.temporal_context == "future") for fact in slots]
 
 
 def list_known_people(window: Window) -> list[str]:

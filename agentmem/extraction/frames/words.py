@@ -57,11 +57,16 @@ ADJECTIVES = (
 PENDING_EVENT = re.compile(
     r"\b(?P<event>(?:(?:knee|hip|back|eye|wrist|shoulder|hospital|doctors?|dentist|driving|job) )?"
     r"(?:scan|op|operation|surgery|mri|appointment|interview|exam|viva|driving test|check-?up|wedding|birthday"
-    r"|holiday))\b"
+    r"|holiday|refresher|course|training|inspection|funeral|christening|viewing|mot|conference|workshop"
+    r"|fishing trip))\b"
+    r"|^(?:the |my |our |me |got (?:the |a )?)?(?P<booked>[a-z][\w-]+(?: [a-z][\w-]+)?)"
+    r"(?: (?:in|at|to|with|for) [\w ]+?)?"
+    r" (?:is |are |all |anyway )*booked(?: in| anyway)?\s*$"
 )
 OTHERS_BEFORE = re.compile(r"\b(?:his|her|their|your|\w+'s) (?:\w+ )?\Z")
 DATE_ALONE = re.compile(
-    rf"(?:on |it is |now )?(?:the )?(?P<when>{DATE})(?: now| at [\w ]+| for [\w ]+|,? [\w ]+ hospital)?\W*"
+    rf"(?:on |it is |now |new date |it starts )?(?:the )?(?P<when>{DATE})"
+    r"(?: now| at [\w ]+| for [\w ]+|,? [\w ]+ hospital)?\W*"
 )
 # Words that may go on about whom an answer just named: "Denise. lives in Morpeth".
 ELIDED_VERB = re.compile(
@@ -78,6 +83,13 @@ OWN_SLOTS = TASTE_SLOTS | {
     "relationship_status",
     "nationality",
 }  # read only where the clause says whose they are
+# What stands before "my wife" at the beginning of a sentence and is no name.
+NO_NAME = re.compile(
+    r"(?:al)?though|hello|hi|hey|dear|together|moreover|until|what|while|back|even|like|both|home|besides|however|maybe"
+    r"|perhaps|plus|thanks|sorry|me|u|ur|with|for|about|except|apart|luckily|sadly|meanwhile|unlike|instead|either|neither"
+    r"|family|source|\w+ly"
+)
+NAMING = re.compile(r"\b(?:called|name|nenn\w*)\b")
 NAMED_SLOTS = frozenset({"home", "employer"})
 INSTITUTION = re.compile(
     r"\b(?:city|council|university|uni|college|school|hospital|clinic|nhs|army|navy|police|government|ministry|bank"
@@ -93,11 +105,11 @@ NOW = re.compile(
     r"\b(?:jetzt|nun|inzwischen|mittlerweile|ahora|actualmente|maintenant|d\u00e9sormais|agora|atualmente)\b"
 )
 PRONOUN = re.compile(r"(?P<pronoun>she|he|they)\b")
-OWNER = r"(?:my|our|me|the(?= (?:wife|missus|husband|gaffer|dog|cat|lad|lass|boss)\b))"
+OWNER = r"(?:my|our|me|the(?= (?:wife|missus|husband|gaffer|dog|cat|lad|lass|boss|landlord|landlady)\b))"
 # Verbs after which a word in small letters is a name: "me wife sandra works", "our dean moved".
 NAME_VERBS = (
     r"(?=\s*(?:[,.;!]|$)|\s(?:is|was|has|had|lives?|works?|moved|got|left|lost|started|joined|likes|loves|hates|drives"
-    r"|drinks|smokes|speaks|takes|turns|turned|retired|can|does|will|and i)\b)"
+    r"|drinks|smokes|speaks|takes|turns|turned|retired|can|does|will|wants|says|rang|and i)\b)"
 )
 SELF = re.compile(r"(?P<self>i|we|me and my \w+|my \w+ and i)\b")
 NEGATED_REST = re.compile(r",? (?:and |but )?not (?:the |an? )?(?P<other>[\w.'-]+(?: [\w.'-]+)?)(?=\s*(?:[,.;!?]|$))")
