@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Literal
 
@@ -144,9 +144,12 @@ class BeliefSet:
         stale = [each for each in held if slot not in asked and self._is_stale(each, moment, asked | {slot})]
         fresh = [each for each in held if each not in stale]
         due = by_standing.get("due", [])
+        passed = [each for each in due if self.slots[slot].kind == "event" and _has_passed(each, moment)]
+        due = [each for each in due if each not in passed]
         has_ended = any(each.until and each.until <= moment for each in found)
         may_be_due = not held or has_ended or self.slots[slot].rests_on
-        former = sorted(by_standing.get("over", []), key=lambda each: each.until or moment, reverse=True)
+        over = [*by_standing.get("over", []), *passed]
+        former = sorted(over, key=lambda each: each.until or each.since or moment, reverse=True)
         return SlotState(
             subject=subject,
             slot=slot,
@@ -177,3 +180,8 @@ class BeliefSet:
 
     def _values_at(self, subject: str, slot: str, moment: datetime) -> set[str]:
         return {normalize_value(each.value) for each in self.of(subject, slot) if each.covers(moment)}
+
+
+def _has_passed(belief: Belief, moment: datetime) -> bool:
+    """Whether the day of a plan is over."""
+    return belief.since is not None and belief.since + timedelta(days=1) <= moment

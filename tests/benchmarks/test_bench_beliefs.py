@@ -9,8 +9,8 @@ import pytest
 from tests.benchmarks.belief_life import play_life
 
 LIVES = Path(__file__).with_name("lives")
-MIN_CURRENT = {"craftsman": 0.35, "researcher": 0.6}
-MAX_OUTDATED = 0.18
+MIN_CURRENT = {"craftsman": 0.35, "researcher": 0.45}
+MAX_OUTDATED = 0.15
 
 
 @pytest.mark.nightly

@@ -23,6 +23,9 @@ KNOWN = (
     KnownValue("user", "flight:tenerife", "12 may", is_planned=True),
     KnownValue("user", "date:hetas refresher", "26th march", is_planned=True),
     KnownValue("Ann", "car", "Focus"),
+    KnownValue("Isla", "allergies", "eggs"),
+    KnownValue("-", "the:cluster", "karst03"),
+    KnownValue("-", "date:dfg proposal", "30 march", is_planned=True),
 )
 
 
@@ -47,6 +50,9 @@ def read(text: str) -> list[str]:
             ["user.date:hetas refresher=16th april planned"],
         ),
         ("me birthday today. 58 where did that go", ["user.age=58 change"]),
+        ("eggs is fine for her", ["Isla.allergies=eggs over known"]),
+        ("we compute on karst07 now", ["-.the:cluster=karst07 change"]),
+        ("the dfg gave us more time. deadline is now 13 april, not the 30th", ["-.date:dfg proposal=13 april planned"]),
         ("everything runs on 2.2.3 now", ["-.version:pandas=2.2.3 change"]),
     ],
 )
@@ -73,6 +79,7 @@ def test_another_drug_ends_the_one_that_the_sentence_names() -> None:
         "the focus went to the scrapyard",
         "moraine is slow again",
         "tenerife is hot in may",
+        "karst03 is down now",
         "58 bags of plaster in the van",
         "the script takes 2.2 minutes",
     ],

@@ -38,7 +38,10 @@ _TOPIC = re.compile(
 )
 _ABOUT_USER = re.compile(r"\b(?:you|your|yours)\b", re.IGNORECASE)
 _TAKEN_BACK = re.compile(
-    r"[^a-z]*(?:no,? )?(?:i )?(?:tell a lie|no wait|wait no|scrub that|hang on|no sorry|sorry no)\b", re.IGNORECASE
+    r"[^a-z]*(?:no,? |nein,? |n\u00e3o,? |non,? )?(?:i )?"
+    r"(?:tell a lie|no wait|wait no|scrub that|scratch that|hang on|no sorry|sorry no|i meant|quatsch|ich meinte?"
+    r"|perd\u00f3n|quise decir|desculpa|queria dizer|pardon)\b",
+    re.IGNORECASE,
 )
 _GOES_ON = re.compile(
     r"(?:what about |how about )?"
@@ -72,6 +75,7 @@ _AGE_PAIR = re.compile(
     re.IGNORECASE,
 )
 _OWNER_BEFORE = re.compile(r"\A(?:our|my|me|a|o|la|el|die|der) ", re.IGNORECASE)
+_BY = re.compile(r"\A(?:mit (?:dem|der)|by|on (?:the|me|my)|en|em|de|com o) ", re.IGNORECASE)  # "by bike"
 _COUNTED = re.compile(r"\A(?:one|two|three|four|five|\d),? (?=\w)", re.IGNORECASE)
 
 
@@ -166,6 +170,7 @@ def _answer_open(question: str, answer: str) -> tuple[str, str]:
             noun = groups.get("noun") or groups.get("noun2") or groups.get("noun3") or ""
             if statement.startswith("="):
                 is_list = statement == "=languages"
+                answer = _BY.sub("", answer)
                 return f"{statement}={answer if is_list else _CLAUSE_REST.sub('', answer)}", ""
             words = _ARTICLE.sub("", cleaned)
             people = _COUNTED.sub("", words)

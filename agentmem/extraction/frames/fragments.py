@@ -63,7 +63,7 @@ def complete_fragment(sentence: PlainSentence, people: Collection[str], topic: s
     is_english = not any(words.search(sentence.plain) for words in load_markers().values())
     for pattern, words in known.dialect if is_english else ():
         while found := pattern.search(sentence.plain):
-            sentence = sentence.with_words(*found.span(), words)
+            sentence = sentence.with_words(*found.span(), found.expand(words))
     while found := known.is_verb.search(sentence.plain):
         sentence = sentence.with_words(found.start(), found.start() + 2, " is")
     bare = _BARE_VERB.match(sentence.plain)

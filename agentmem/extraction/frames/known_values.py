@@ -15,13 +15,14 @@ from functools import cache
 from importlib.resources import files
 
 from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT
-from agentmem.extraction.frames.dates import SaidDate, find_dates
+from agentmem.extraction.frames.dates import SaidDate, find_dates, parse_date
 from agentmem.extraction.frames.frame_set import load_frames
 from agentmem.extraction.frames.plain_text import PlainSentence
 from agentmem.extraction.frames.slot_claim import SlotClaim
 from agentmem.extraction.frames.words import NEGATED_BEFORE, PLANNED_WORDS, REPORTED
 
 MIN_WORD_CHARS = 4  # of a word of a value by which it is recognized
+MIN_EVENT_CHARS = 3  # of a word of an event's name, which counts only beside a date: "dfg", "mot"
 MAX_KNOWN_VALUES = 200  # that are looked for in a sentence
 # Slots whose values are spoken of by name when they end; other slots have verbs of their own.
 ENDING_SLOTS = frozenset({"car", "medications", "bank", "tool", "the", "hobbies", "allergies", "role", "diet"})
@@ -47,10 +48,12 @@ class _Changes:
 
     ended_before: re.Pattern[str]
     ended_after: re.Pattern[str]
+    tolerated: re.Pattern[str]
     put_on: re.Pattern[str]
     done: Mapping[str, re.Pattern[str]]
     moved: re.Pattern[str]
     upgraded: re.Pattern[str]
+    successor: re.Pattern[str]
     birthday: re.Pattern[str]
 
 
@@ -81,7 +84,7 @@ class KnownValueReader:
             return []
         said = {claim.value.casefold() for claim in claims}
         ended = [claim for claim in self._read_ended(sentence) if claim.value.casefold() not in said]
-        return [*ended, *_drop_taken(self._read_upgrade(sentence), claims)]
+        return [*ended, *_drop_taken((*self._read_upgrade(sentence), *self._read_successor(sentence)), claims)]
 
     def read_turn(
         self, sentences: Sequence[PlainSentence], claims: Sequence[SlotClaim], now: datetime
@@ -98,10 +101,11 @@ class KnownValueReader:
     def _read_ended(self, sentence: PlainSentence) -> Iterator[SlotClaim]:
         for one in self.known:
             slot = one.slot.partition(":")[0]
-            if one.is_planned or slot not in ENDING_SLOTS or not (one.subject == USER_SUBJECT or slot == "the"):
+            is_own = one.subject == USER_SUBJECT or slot in ("the", "allergies")
+            if one.is_planned or slot not in ENDING_SLOTS or not is_own:
                 continue
             found = _find_words(sentence, one.value)
-            if found and (_is_ended(sentence, found) or _is_replaced(sentence, found, slot)):
+            if found and (_is_ended(sentence, found, slot) or _is_replaced(sentence, found, slot)):
                 claim = SlotClaim(subject=one.subject, slot=one.slot, value=sentence.get_typed(*found.span()))
                 span = sentence.span(0, len(sentence.plain))
                 yield replace(claim, operation="over", needs="known", span=span)
@@ -128,8 +132,10 @@ class KnownValueReader:
             kind, _, name = one.slot.partition(":")
             if not (one.is_planned and kind in EVENT_SLOTS and one.subject in (USER_SUBJECT, THING_SUBJECT)):
                 continue
-            for sentence, date in dated:
-                if _names_before(sentences, sentence, date, name, is_only=len(dated) == 1):
+            known = parse_date(one.value.lower(), now)
+            others = [(each, date) for each, date in dated if date.moment != known]  # "not the 9th any more"
+            for sentence, date in others:
+                if _names_before(sentences, sentence, date, name, is_only=len(others) == 1):
                     value, span = sentence.get_typed(*date.core), sentence.span(0, len(sentence.plain))
                     claim = SlotClaim(subject=one.subject, slot=one.slot, value=value, tense="planned", span=span)
                     yield replace(claim, since=date.moment)
@@ -148,6 +154,19 @@ class KnownValueReader:
             value, span = sentence.get_typed(*found.span("version")), sentence.span(*found.span())
             yield SlotClaim(subject=subject, slot=slot, value=value, mark="change", span=span)
 
+    def _read_successor(self, sentence: PlainSentence) -> Iterator[SlotClaim]:
+        """Another machine of the same series: "we now compute on karst07" after karst03."""
+        if not _load_changes().successor.search(sentence.plain):
+            return
+        for one in self.known:
+            series = re.fullmatch(r"([a-z][a-z-]{2,})\d+", one.value.casefold())
+            if not (series and one.slot.startswith("the:")):
+                continue
+            for found in re.finditer(rf"(?<!\w){re.escape(series[1])}\d+(?!\w)", sentence.plain):
+                if found[0] != one.value.casefold():
+                    claim = SlotClaim(subject=one.subject, slot=one.slot, value=sentence.get_typed(*found.span()))
+                    yield replace(claim, mark="change", span=sentence.span(*found.span()))
+
     def _read_birthday(self, sentences: Sequence[PlainSentence], whole: str) -> Iterator[SlotClaim]:
         ages = [one.value for one in self.known if one.slot == "age" and one.subject == USER_SUBJECT]
         if not (ages and ages[-1].isdigit() and _load_changes().birthday.search(whole)):
@@ -163,10 +182,10 @@ def _names_before(
     sentences: Sequence[PlainSentence], dated: PlainSentence, date: SaidDate, name: str, *, is_only: bool
 ) -> bool:
     """Whether an event is named before a date, in its sentence or in one before the only date of a turn."""
-    found = _find_words(dated, name)
+    found = _find_words(dated, name, MIN_EVENT_CHARS)
     if found is not None:
         return found.end() <= date.core[0]
-    return is_only and any(_find_words(each, name) for each in sentences[: sentences.index(dated)])
+    return is_only and any(_find_words(each, name, MIN_EVENT_CHARS) for each in sentences[: sentences.index(dated)])
 
 
 def _drop_taken(found: Iterable[SlotClaim], claims: Sequence[SlotClaim]) -> Iterator[SlotClaim]:
@@ -175,16 +194,19 @@ def _drop_taken(found: Iterable[SlotClaim], claims: Sequence[SlotClaim]) -> Iter
     return (claim for claim in found if (claim.subject, claim.slot) not in taken)
 
 
-def _find_words(sentence: PlainSentence, value: str) -> re.Match[str] | None:
-    """Where a sentence names a value, by its first word that is long enough."""
+def _find_words(sentence: PlainSentence, value: str, least: int = MIN_WORD_CHARS) -> re.Match[str] | None:
+    """Where a sentence names a value, by the first of its words that are long enough."""
     for word in re.findall(r"[^\W_][\w.-]*", value.casefold()):
-        if len(word) >= MIN_WORD_CHARS and not word[0].isdigit() and word not in _COMMON_WORDS:
-            return re.search(rf"(?<!\w){re.escape(word)}s?(?!\w)", sentence.plain)
+        is_rare = len(word) >= least and not word[0].isdigit() and word not in _COMMON_WORDS
+        if is_rare and (found := re.search(rf"(?<!\w){re.escape(word)}s?(?!\w)", sentence.plain)):
+            return found
     return None
 
 
-def _is_ended(sentence: PlainSentence, found: re.Match[str]) -> bool:
+def _is_ended(sentence: PlainSentence, found: re.Match[str], slot: str) -> bool:
     changes = _load_changes()
+    if slot == "allergies" and changes.tolerated.match(sentence.plain, found.end()):
+        return True
     before = changes.ended_before.search(sentence.plain, 0, found.start())
     if before is not None:
         return NEGATED_BEFORE.search(sentence.plain, 0, before.start()) is None

@@ -96,7 +96,11 @@ _HANDED_OVER = re.compile(
     r"\b[^.!?\n]{0,20}:.*\Z"
     r"|\b(?:got this|this came|came this|look at this|here is what|got a (?:text|letter|message|email))\b"
     r"[^.!?\n]{0,60}[.:!]\s+"
-    r"(?:dear|hi|hello|hiya|hey|to whom)\b.*\Z",
+    r"(?:dear|hi|hello|hiya|hey|to whom)\b.*\Z"
+    r"|\b(?:letter|note|message|text|e-?mail|card|sent (?:this|me|us)|reply|tidy|write|wrote|polish)\b"
+    r"[^\n]{0,100}?[.?!:]\s+(?:dear|hi|hello|hiya|hey)\b.*\Z"
+    r"|\b(?:letter|note|message|text|e-?mail|card|write|put)\b[^\n]{0,100}?"
+    r"\b(?:say|saying|says|put|goes|along the lines of)[,:]? (?-i:(?=(?:I|My|We|Our|Dear|Hi)\b)).*\Z",
     re.IGNORECASE | re.DOTALL,
 )
 # Words of a first paragraph that hands over what follows it, unless that is about oneself.

@@ -20,7 +20,7 @@ from agentmem.extraction.frames.fragments import complete_fragment
 from agentmem.extraction.frames.frame_set import LANGUAGES, Fill, Frame, FrameSet, load_frames
 from agentmem.extraction.frames.glosses import gloss_sentence
 from agentmem.extraction.frames.known_values import KnownValue, KnownValueReader
-from agentmem.extraction.frames.people import PeopleReader
+from agentmem.extraction.frames.people import PeopleReader, skip_space
 from agentmem.extraction.frames.phrases import PhraseReader, get_typed_value, split_values
 from agentmem.extraction.frames.plain_text import PlainSentence, split_plain_sentences
 from agentmem.extraction.frames.relations import complete_values, is_statement_list, read_relation
@@ -102,14 +102,15 @@ class FrameReader:
 
     def _read_text(self, text: str, now: datetime) -> list[SlotClaim]:
         sentences = [_drop_request(each) for each in _drop_echoes(split_plain_sentences(text))]
-        if len(text) <= MAX_FRAGMENT_TURN_CHARS:
-            sentences = [complete_fragment(each, self.talk.people, self.talk.topic) for each in sentences]
         whole = " ".join(sentence.plain for sentence in sentences)
         if SKIP_TURN.search(whole):
             return []
         is_list = is_statement_list(sentences)
         out: list[SlotClaim] = []
-        for sentence in sentences:
+        for number, typed in enumerate(sentences):
+            is_short = len(text) <= MAX_FRAGMENT_TURN_CHARS  # who was named by now counts: "two bairns. beths a nurse"
+            sentence = complete_fragment(typed, self.talk.people, self.talk.topic) if is_short else typed
+            sentences[number] = sentence
             self.people.note_people(sentence)
             if not sentence.is_question:
                 sure = _drop_hypothetical(sentence)
@@ -181,7 +182,7 @@ class FrameReader:
             if start < 0 or REPORTED.search(sentence.plain, 0, start):
                 continue
             lead = LEAD.match(sentence.plain, start)
-            at = lead.end() if lead else start
+            at = skip_space(sentence.plain, lead.end() if lead else start)
             end = starts[number + 1] if number + 1 < len(starts) else len(sentence.plain)
             found, after = self.people.find_subject(sentence, at)
             if found is None and self.people.is_other_subject(sentence, at):
