@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Literal
 
 from agentmem.beliefs.belief import Belief, Claim, Ground
-from agentmem.beliefs.values import has_amount, is_refinement, is_same_drug, is_same_value
+from agentmem.beliefs.values import has_digit, is_refinement, is_same_drug, is_same_value
 
 Action = Literal[
     "add",
@@ -109,9 +109,9 @@ def _settle_current(
 def _settle_dose(claim: Claim, alike: Sequence[Belief], done: tuple[Belief, ...]) -> Settlement:
     """Rows 3 to 6 for what somebody takes already: another dose takes the place of the old one."""
     old = alike[-1]
-    if not has_amount(claim.value):
+    if not has_digit(claim.value):
         return Settlement("reinforce", (_say_again(old, claim),))
-    if not has_amount(old.value):
+    if not has_digit(old.value):
         refined = _new(claim, since=claim.since or old.since, ground=max(claim.ground, old.ground))
         return Settlement("refine", (*done, replace(old, retired="refined"), refined))
     return _replace_held(claim, alike, done)

@@ -57,8 +57,8 @@ def is_refinement(slot: Slot, new: str, old: str) -> bool:
     words, had = normalize_value(new).split(), normalize_value(old).split()
     if not set(had) < set(words) or (set(words) - set(had)) & CONTRAST_WORDS:
         return False
-    figures = [word for word in had if _has_digit(word)]
-    return not figures or figures == [word for word in words if _has_digit(word)]
+    figures = [word for word in had if has_digit(word)]
+    return not figures or figures == [word for word in words if has_digit(word)]
 
 
 def is_same_drug(one: str, other: str) -> bool:
@@ -66,14 +66,10 @@ def is_same_drug(one: str, other: str) -> bool:
     return _drop_amount(one) == _drop_amount(other) != []
 
 
-def has_amount(value: str) -> bool:
-    """Whether a value has figures."""
-    return _has_digit(value)
-
-
 def _drop_amount(value: str) -> list[str]:
-    return [word for word in normalize_value(value).split() if word not in _UNITS and not _has_digit(word)]
+    return [word for word in normalize_value(value).split() if word not in _UNITS and not has_digit(word)]
 
 
-def _has_digit(word: str) -> bool:
-    return any(map(str.isdigit, word))
+def has_digit(text: str) -> bool:
+    """Whether a text has a figure, as a dose or an amount has."""
+    return any(map(str.isdigit, text))

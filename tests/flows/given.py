@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from agentmem import AgentMemory, Record
@@ -17,6 +18,7 @@ from agentmem.engine.engine import Engine
 from agentmem.memory.context import MemoryContext
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.stores.values import Where
+from tests.servers.stack import Stack
 
 T = TypeVar("T")
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -35,6 +37,17 @@ class ManualClock:
     def advance(self, **units: float) -> datetime:
         self.time += timedelta(**units)
         return self.time
+
+
+STACKS = ["file", pytest.param("servers", marks=pytest.mark.server("postgres", "neo4j", "redis"))]
+
+
+def stack_options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What opens a memory on the stack that a fixture over `STACKS` asks for."""
+    if request.param == "file":
+        return {}
+    stack: Stack = request.getfixturevalue("stack")
+    return {"user": stack.user(), **stack.urls}
 
 
 def open_memory(home: Path, user: str = "alice", **more: Any) -> AgentMemory:

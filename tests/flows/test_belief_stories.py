@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agentmem import AgentMemory
 from tests.flows.belief_stories import BeliefStory, list_stories
-from tests.flows.given import START, ManualClock, context_of, open_memory
-from tests.servers.stack import Stack
+from tests.flows.given import STACKS, START, ManualClock, context_of, open_memory, stack_options
 
 MAX_RUNS = 3  # a turn whose write failed is tried again in the next run, and parked after the third
 
 
-@pytest.fixture(params=["file", pytest.param("servers", marks=pytest.mark.server("postgres", "neo4j", "redis"))])
+@pytest.fixture(params=STACKS)
 def memory(request: pytest.FixtureRequest, home: Path, clock: ManualClock) -> Iterator[AgentMemory]:
-    user, more = "alice", dict[str, Any]()
-    if request.param == "servers":
-        stack: Stack = request.getfixturevalue("stack")
-        user, more = stack.user(), {**stack.urls}
-    with open_memory(home, user, clock=clock, **more) as made:
+    with open_memory(home, clock=clock, **stack_options(request)) as made:
         yield made
 
 

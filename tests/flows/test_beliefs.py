@@ -13,18 +13,13 @@ import pytest
 from agentmem import AgentMemory, InvalidRecord
 from agentmem.core.records import Edge
 from agentmem.stores.values import Where
-from tests.flows.given import START, ManualClock, context_of, engine_of, open_memory, run
-from tests.servers.stack import Stack
+from tests.flows.given import STACKS, START, ManualClock, context_of, engine_of, open_memory, run, stack_options
 
 
-@pytest.fixture(params=["file", pytest.param("servers", marks=pytest.mark.server("postgres", "neo4j", "redis"))])
+@pytest.fixture(params=STACKS)
 def memory(request: pytest.FixtureRequest, home: Path, clock: ManualClock) -> Iterator[AgentMemory]:
-    user, more = "alice", dict[str, Any]()
-    if request.param == "servers":
-        stack: Stack = request.getfixturevalue("stack")
-        user, more = stack.user(), {**stack.urls}
-    more["slots"] = {"shoe_size": {"kind": "one"}, "locker": {"kind": "one", "rests_on": ("employer",)}}
-    with open_memory(home, user, clock=clock, **more) as made:
+    slots = {"shoe_size": {"kind": "one"}, "locker": {"kind": "one", "rests_on": ("employer",)}}
+    with open_memory(home, clock=clock, slots=slots, **stack_options(request)) as made:
         yield made
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from agentmem import AgentMemory, Fact, InvalidRecord
 from agentmem.recall.scoring import HIDDEN_PREMISE_TEXT
-from tests.flows.given import START, ManualClock, open_memory
-from tests.servers.stack import Stack
+from tests.flows.given import STACKS, START, ManualClock, open_memory, stack_options
 
 WORK, COMMUTE, TRAIN = "Ann works in Oslo", "Ann commutes to Oslo every day", "Ann needs a monthly train ticket"
 ASKED = "How does Ann commute to Oslo, and does she need a train ticket?"
@@ -22,13 +21,12 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["file", pytest.param("servers", marks=pytest.mark.server("postgres", "neo4j", "redis"))])
+@pytest.fixture(params=STACKS)
 def memory(request: pytest.FixtureRequest, home: Path, clock: ManualClock) -> Iterator[AgentMemory]:
-    user, more = "alice", {}
-    if request.param == "servers":
-        stack: Stack = request.getfixturevalue("stack")
-        user, more = stack.user(), {**stack.urls, "catch_up_ms": 60_000, "recall": {"entity": {"deadline": 60}}}
-    with open_memory(home, user, clock=clock, **more) as made:
+    more = stack_options(request)
+    if more:
+        more |= {"catch_up_ms": 60_000, "recall": {"entity": {"deadline": 60}}}
+    with open_memory(home, clock=clock, **more) as made:
         yield made
 
 

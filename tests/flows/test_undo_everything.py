@@ -19,6 +19,7 @@ from agentmem.memory.context import ForgetReceipt
 from agentmem.memory.semantic.reviews import ALLOWED_DECISIONS, same_entity_review_id
 from agentmem.stores.values import Where
 from tests.flows.given import (
+    STACKS,
     VOLATILE_FIELDS,
     ManualClock,
     context_of,
@@ -210,7 +211,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["file", pytest.param("servers", marks=pytest.mark.server("postgres", "neo4j", "redis"))])
+@pytest.fixture(params=STACKS)
 def users(request: pytest.FixtureRequest, home: Path, clock: ManualClock) -> Iterator[Iterator[AgentMemory]]:
     """Memories of one user after the other, on one stack."""
     stack: Stack | None = request.getfixturevalue("stack") if request.param == "servers" else None

@@ -25,7 +25,7 @@ from agentmem.extraction.frames.words import (
 
 _TITLES = frozenset({"mr", "mrs", "ms", "miss", "dr", "prof", "professor"})
 # "me dad passed" names nobody.
-_VERB_FORM = re.compile(r"(?:[^aeiou]ed|ing?|died|died|gone|come|came|said|rang|went|got|fell|hates|loves)\Z")
+_VERB_FORM = re.compile(r"(?:[^aeiou]ed|ing?|died|gone|come|came|said|rang|went|got|fell|hates|loves)\Z")
 _NAMES_LIKE_VERBS = frozenset(
     name
     for line in (
