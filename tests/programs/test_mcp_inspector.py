@@ -37,6 +37,7 @@ LEFT_OUT = {
     *(f"resources-{name}" for name in ("read-text", "read-binary", "templates-read", "subscribe", "unsubscribe")),
     *(f"prompts-get-{name}" for name in ("simple", "with-args", "embedded-resource", "with-image")),
 }
+CONNECT_TIMEOUT_MS = "120000"  # a program that starts beside the other tests may need more than the inspector's 15 s
 META = "io.modelcontextprotocol/"
 LISTS = {
     "tools/list": "tools",
@@ -63,7 +64,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 async def test_the_inspector_lists_stores_and_finds(programs: NodePrograms, address: str, tmp_path: Path) -> None:
-    over_http = [INSPECTOR, "--cli", address, "--transport", "http", "--method"]
+    patient = ["--connect-timeout", CONNECT_TIMEOUT_MS]
+    over_http = [INSPECTOR, "--cli", address, *patient, "--transport", "http", "--method"]
     settings = [word for name, value in _settings(tmp_path / "home").items() for word in ("-e", f"{name}={value}")]
     stored = ["--tool-name", "store_turn", "--tool-arg", "text=I am allergic to peanuts."]
     tools, over_stdio, turn, resources, prompts = map(
@@ -71,7 +73,10 @@ async def test_the_inspector_lists_stores_and_finds(programs: NodePrograms, addr
         await programs.run_all(
             [
                 [*over_http, "tools/list"],
-                [INSPECTOR, "--cli", AGENTMEM, "mcp", "--user", "ann", "--method", "tools/list", "--strict", *settings],
+                [
+                    *(INSPECTOR, "--cli", AGENTMEM, "mcp", "--user", "ann", *patient),
+                    *("--method", "tools/list", "--strict", *settings),
+                ],
                 [*over_http, "tools/call", *stored],
                 [*over_http, "resources/list"],
                 [*over_http, "prompts/list"],

@@ -51,6 +51,11 @@ def read(text: str) -> list[str]:
         ),
         ("me birthday today. 58 where did that go", ["user.age=58 change"]),
         ("eggs is fine for her", ["Isla.allergies=eggs over known"]),
+        (
+            "its not prawns i was wrong. its mussels",
+            ["user.allergies=mussels correct", "user.allergies=prawns deny correct"],
+        ),
+        ("am 27. März ist der DFG-Antrag fällig, nicht am 20.", ["-.date:dfg proposal=27. März planned"]),
         ("we compute on karst07 now", ["-.the:cluster=karst07 change"]),
         ("the dfg gave us more time. deadline is now 13 april, not the 30th", ["-.date:dfg proposal=13 april planned"]),
         ("everything runs on 2.2.3 now", ["-.version:pandas=2.2.3 change"]),

@@ -152,6 +152,8 @@ def _state_answer(answer: str, question: str) -> tuple[str, str]:
         return _answer_yes_no(question, is_yes=is_yes) or (_restate(question) if is_yes else ""), ""
     cleaned = known["opening"].sub("", answer).rstrip(".! ")
     plain = known["opening"].sub("", plain)
+    if len(cleaned.split()) > MAX_ANSWER_WORDS:  # "Am 13. April, a Friday, it was raining as ever": up to the comma
+        cleaned = answer = cleaned.partition(",")[0]
     if not cleaned or len(cleaned.split()) > MAX_ANSWER_WORDS or _DOUBT.search(answer):
         return "", ""
     if known["nothing"].match(cleaned) or _is_statement(plain):
@@ -182,6 +184,7 @@ def _answer_open(question: str, answer: str) -> tuple[str, str]:
                 "person": _OWNER_BEFORE.sub("", words),
                 "answer": people if "{count}" in statement else cleaned,
                 "bare": words,
+                "whole": answer,
                 "count": len(re.split(r",| and | & ", people)),
                 "number": numbers[-1] if numbers else "",
             }

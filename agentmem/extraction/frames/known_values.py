@@ -49,6 +49,7 @@ class _Changes:
     ended_before: re.Pattern[str]
     ended_after: re.Pattern[str]
     tolerated: re.Pattern[str]
+    corrected: re.Pattern[str]
     put_on: re.Pattern[str]
     done: Mapping[str, re.Pattern[str]]
     moved: re.Pattern[str]
@@ -96,6 +97,7 @@ class KnownValueReader:
         found = [*self._read_moved(sentences, whole, now)]
         if not PLANNED_WORDS.search(whole):
             found += [*self._read_done(sentences, whole), *self._read_birthday(sentences, whole)]
+            found += self._read_corrected(sentences)
         return [*_drop_taken(found, claims)]
 
     def _read_ended(self, sentence: PlainSentence) -> Iterator[SlotClaim]:
@@ -122,6 +124,25 @@ class KnownValueReader:
                     value, span = sentence.get_typed(*found.span()), sentence.span(0, len(sentence.plain))
                     yield SlotClaim(subject=one.subject, slot=one.slot, value=value, mark="change", span=span)
                     break
+
+    def _read_corrected(self, sentences: Sequence[PlainSentence]) -> Iterator[SlotClaim]:
+        """Another allergy than the known one: "its not eggs, i was wrong. its cashews"."""
+        for one in self.known:
+            if one.slot != "allergies" or one.is_planned:
+                continue
+            for number, sentence in enumerate(sentences):
+                old = _find_words(sentence, one.value)
+                if not old or not re.search(r"\b(?:not|nicht|no) (?:the )?\Z", sentence.plain[: old.start()]):
+                    continue
+                rest = [(sentence, old.end()), *((each, 0) for each in sentences[number + 1 :])]
+                found = [(each, _load_changes().corrected.search(each.plain, at)) for each, at in rest]
+                for each, new in found:
+                    if new:
+                        claim = SlotClaim(subject=one.subject, slot=one.slot, value=each.get_typed(*new.span("new")))
+                        yield replace(claim, mark="correct", span=each.span(*new.span()))
+                        gone = replace(claim, value=sentence.get_typed(*old.span()), operation="deny", mark="correct")
+                        yield replace(gone, span=sentence.span(0, len(sentence.plain)))
+                        break
 
     def _read_moved(self, sentences: Sequence[PlainSentence], whole: str, now: datetime) -> Iterator[SlotClaim]:
         """A known date that a turn moves: its event's name, and the only date to come of the turn after it."""
@@ -184,7 +205,7 @@ def _names_before(
     """Whether an event is named before a date, in its sentence or in one before the only date of a turn."""
     found = _find_words(dated, name, MIN_EVENT_CHARS)
     if found is not None:
-        return found.end() <= date.core[0]
+        return is_only or found.end() <= date.core[0]
     return is_only and any(_find_words(each, name, MIN_EVENT_CHARS) for each in sentences[: sentences.index(dated)])
 
 

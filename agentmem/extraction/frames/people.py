@@ -93,9 +93,10 @@ class PeopleReader:
         self._apposed = re.compile(
             rf"(?:^|[,.:;] |\b(?:and|with|for|our|wor|to) )"
             rf"(?P<name>(?!(?:our|wor|my|me|the|and)\b)[^\W\d_][\w'-]+(?: (?!me\b|my\b)[^\W\d_][\w'-]+)?)"
-            r",? (?:my|our|me) "
+            r",? (?:my|our|me|the(?= (?:wife|missus|husband|gaffer|boss|landlord|landlady)\b)) "
             rf"{ADJECTIVES}(?P<noun>{noun})"
-            r"(?=\s*(?:[.;!]|$)|,(?! and [^\W\d_]+(?:$|[,.]| and))| (?:who|which|she|he)\b)"
+            r"(?=\s*(?:[.;!]|$)|,(?! and [^\W\d_]+(?:$|[,.]| and))"
+            r"| (?:who|which|she|he|has|is|was|says|wants|gave|put|got)\b)"
         )
         self._bare = re.compile(
             rf"^(?:and |so |oh |well |aye |the )*(?P<noun>{noun}) "

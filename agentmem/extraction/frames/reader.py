@@ -134,7 +134,9 @@ class FrameReader:
         taken = {(claim.subject, claim.slot) for claim in claims}
         if not NAMING.search(glossed.plain):
             taken.add((USER_SUBJECT, "name"))  # "Ich bin Vegetarier": nouns of German have capitals, too
-        return [claim for claim in self._read_sentence(glossed, now) if (claim.subject, claim.slot) not in taken]
+        events = {slot for _, slot in taken if slot.startswith(("date:", "flight:"))}
+        found = self._read_sentence(glossed, now)
+        return [claim for claim in found if (claim.subject, claim.slot) not in taken and claim.slot not in events]
 
     def _read_date(self, sentence: PlainSentence, now: datetime) -> list[SlotClaim]:
         """The date of the event that the sentence before named, where this one is a date alone."""

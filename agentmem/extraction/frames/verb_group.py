@@ -101,7 +101,7 @@ def _is_progressive(words: str, verb: str) -> bool:
 
 
 def _is_past_form(verb: str) -> bool:
-    return verb.endswith("ed") or verb in IRREGULAR_PAST
+    return verb.partition(" ")[0].endswith("ed") or verb in IRREGULAR_PAST  # "picked up"
 
 
 IRREGULAR_PAST = frozenset(

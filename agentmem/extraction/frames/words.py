@@ -65,7 +65,8 @@ PENDING_EVENT = re.compile(
 )
 OTHERS_BEFORE = re.compile(r"\b(?:his|her|their|your|\w+'s) (?:\w+ )?\Z")
 DATE_ALONE = re.compile(
-    rf"(?:on |it is |now |new date |it starts )?(?:the )?(?P<when>{DATE})"
+    r"(?:on |it is |now |new date |it starts )?(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day(?: week)?,? )?"
+    rf"(?:the )?(?P<when>{DATE})"
     r"(?: now| at [\w ]+| for [\w ]+|,? [\w ]+ hospital)?\W*"
 )
 # Words that may go on about whom an answer just named: "Denise. lives in Morpeth".
@@ -96,7 +97,7 @@ INSTITUTION = re.compile(
     r"|library|museum|company|firm|agency|studio|factory|warehouse|cannery|church|charity|startup|bakery|garage)\b"
 )
 CLAUSE_END = re.compile(
-    r"\s*(?:[,.;:!?)\u2026]|\Z)|\s(?:and|but|so|because|cos|too|though|lol|by the way|btw|please)\b"
+    r"\s*(?:[,.;:!?)\u2026]|\Z)|\s(?:and|but|so|because|cos|too|though|tho|lol|by the way|btw|please)\b"
 )
 PRONOUN_INSIDE = re.compile(r"\b(?:him|her|them|it|you|me|us|he|she|they|that|this|those|also)\b")
 NEGATED_BEFORE = re.compile(r"\b(?:no|nicht|ne|n\u00e3o|nunca|nie|jamais|never|not)\s+\Z")
@@ -109,7 +110,7 @@ OWNER = r"(?:my|our|me|the(?= (?:wife|missus|husband|gaffer|dog|cat|lad|lass|bos
 # Verbs after which a word in small letters is a name: "me wife sandra works", "our dean moved".
 NAME_VERBS = (
     r"(?=\s*(?:[,.;!]|$)|\s(?:is|was|has|had|lives?|works?|moved|got|left|lost|started|joined|likes|loves|hates|drives"
-    r"|drinks|smokes|speaks|takes|turns|turned|retired|can|does|will|wants|says|rang|and i)\b)"
+    r"|drinks|smokes|speaks|takes|turns|turned|retired|can|does|will|wants|says|rang|he is|she is|and i)\b)"
 )
 SELF = re.compile(r"(?P<self>i|we|me and my \w+|my \w+ and i)\b")
 NEGATED_REST = re.compile(r",? (?:and |but )?not (?:the |an? )?(?P<other>[\w.'-]+(?: [\w.'-]+)?)(?=\s*(?:[,.;!?]|$))")
