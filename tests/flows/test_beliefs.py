@@ -46,6 +46,29 @@ def test_the_newest_word_takes_the_place_and_the_old_one_stays_as_past(memory: A
     assert (told(memory, "employer"), told(memory, "employer", "former")) == (["Acme"], [])
 
 
+def test_an_updated_value_puts_right_all_that_the_slot_held(memory: AgentMemory, clock: ManualClock) -> None:
+    turn = memory.store_turn("I live in Graz")
+    home = memory.learn_fact("The user lives in Graz", slot="home", value="Graz", source_turn_ids=[turn.id])
+    learn(memory, "rent", "900 euros")
+    clock.advance(days=1)
+    linz = memory.semantic.update_fact(home.id, value="Linz", importance=0.9)
+    assert (linz.claim, linz.source_turn_ids, linz.importance) == ("The user lives in Linz", (turn.id,), 0.9)
+    assert (told(memory, "home"), told(memory, "home", "former")) == (["Linz"], [])
+    assert told(memory, "home", known_at=START) == ["Graz"]
+    again = memory.semantic.update_fact(home.id, value="Wels", claim="Home is Wels")
+    assert (told(memory, "home"), again.claim) == (["Wels"], "Home is Wels")
+    memory.undo(again.operation_id)
+    assert told(memory, "home") == ["Linz"]
+
+
+def test_an_open_fact_becomes_a_belief_by_an_update(memory: AgentMemory) -> None:
+    learn(memory, "home", "Graz")
+    claim = memory.learn_fact("Linz is where the user lives")
+    memory.semantic.update_fact(claim.id, slot="home", value="Linz")
+    assert told(memory, "home") == ["Linz"]
+    assert [fact.claim for fact in memory.semantic.facts()] == ["Linz is where the user lives"]
+
+
 def test_the_same_value_again_gains_its_source(memory: AgentMemory, clock: ManualClock) -> None:
     turn = memory.store_turn("I'm at Acme still")
     first = learn(memory, "employer", "Acme")

@@ -59,6 +59,19 @@ class FactFields(TypedDict, total=False):
 
 
 _PLAIN_WORDS = ClaimWords()
+# What a corrected belief keeps of the wrong one beside its entities, tags, type, tier and subject.
+CORRECTED_FIELDS = (
+    "certainty",
+    "confidence",
+    "depends_on",
+    "importance",
+    "salience",
+    "source",
+    "source_turn_ids",
+    "trust",
+    "valid_from",
+    "valid_to",
+)
 
 
 @dataclass
@@ -215,12 +228,15 @@ class Facts:
     ) -> Fact:
         """Correct a fact. A changed claim or world time makes a new fact that supersedes the wrong one; else a version.
 
-        A fact corrected before passes the call on to what corrected it, so that one of them remains.
+        A fact corrected before passes the call on to what corrected it, so that one of them remains. Another value of a
+        slot is a correction by the decision table; without a claim the old one says the new value.
         """
         given = _check_fields(fields) | ({} if claim is None else {"claim": claim})
 
         async def make(write: WriteAttempt) -> Change:
             old = await self.get_current_successor(fact_id, corrections_only=True)
+            if _is_other_belief(old, given):
+                return await self._build_corrected_belief_change(write, old, given)
             # another claim without a value says nothing sure of the slot
             open_claim = {"slot": "", "value": ""} if old.slot and claim not in (None, old.claim) else {}
             new, named = await self._resolve_references(replace_validated(old, **{**open_claim, **given}), given)
@@ -237,6 +253,14 @@ class Facts:
             request_hash=hash_request(id=fact_id, **given),
         )
         return get_written_record(entry, Fact)
+
+    async def _build_corrected_belief_change(self, write: WriteAttempt, old: Fact, given: Mapping[str, Any]) -> Change:
+        """Another value in the place of a wrong one, with all else that the old fact says."""
+        value = given.get("value") or old.value
+        said = old.claim.replace(old.value, value) if old.value else old.claim
+        carried = {name: getattr(old, name) for name in CORRECTED_FIELDS if getattr(old, name) not in (None, "", ())}
+        fields = {**carried, **{name: field for name, field in given.items() if name != "claim"}, "value": value}
+        return await self.build_supersede_change(write, old, given.get("claim") or said, fields, is_correction=True)
 
     async def supersede_fact(
         self,
@@ -408,6 +432,13 @@ def is_current(fact: Fact, moment: datetime) -> bool:
     if fact.superseded_at is not None or fact.status in (Status.FORGOTTEN, Status.ARCHIVED):
         return False
     return fact.valid_to is None or fact.valid_to > moment
+
+
+def _is_other_belief(old: Fact, given: Mapping[str, Any]) -> bool:
+    """Whether an update makes another belief of a fact: another slot, value or subject of one that has a value."""
+    now = {name: given.get(name) or getattr(old, name) for name in ("slot", "value", "subject")}
+    is_changed = any(now[name] != getattr(old, name) for name in now)
+    return bool(now["slot"] and given.keys() & now.keys() and is_changed and now["value"])
 
 
 def _check_fields(fields: FactFields) -> dict[str, Any]:
