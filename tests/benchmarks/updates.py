@@ -88,7 +88,8 @@ async def play_updates(home: Path, *, count: int = 1_000, seed: int = 1) -> Upda
                 f"{start + number}. {_say(*each)}." for number, each in enumerate(statements[start : start + PER_TURN])
             ]
             await memory.store_turn("\n".join(lines))
-        await memory.consolidate()
+        reports = await memory.consolidate()
+        assert not any(report.pending for report in reports), reports
         by_relation = {
             (state.subject, _find_relation(state.slot)): [fact.value for fact in state.current]
             for state in await memory.beliefs()

@@ -152,7 +152,27 @@ async def test_a_worker_that_was_too_slow_writes_nothing_any_more(tmp_path: Path
         (report,) = await memory.consolidate("consolidate")
         assert not await read_summaries(memory, turn.id)
         assert report.pending == 1
-        assert "lease" in report.notes[-1]
+        assert any("lease" in note for note in report.notes)
+
+
+async def test_a_conversation_whose_lease_ran_out_is_read_in_the_same_run(tmp_path: Path) -> None:
+    scribe = FakeExtractionLLM(REPLIES)
+    async with open_memory_with_llm(tmp_path, scribe) as memory:
+        await memory.store_turn({"content": LIVES, "conversation_id": "talk"})
+        complete, log, name = scribe.complete, memory.engine.log, "consolidate:alice:_global:talk"
+
+        async def asleep(request: LLMRequest) -> Any:
+            if len(scribe.requests) == 0:
+                held = await log.database.read(
+                    lambda db: db.execute("SELECT owner FROM leases WHERE name = ?", (name,)).get
+                )
+                await log.release_lease(name, held)
+            return await complete(request)
+
+        scribe.complete = asleep  # type: ignore[method-assign]
+        (report,) = await memory.consolidate("consolidate")
+        assert (report.pending, report.conversations) == (0, 1)
+        assert [fact.claim for fact in await memory.semantic.facts()] == ["The user lives in Lisbon."]
 
 
 async def test_what_cannot_be_settled_is_parked_and_the_others_go_on(

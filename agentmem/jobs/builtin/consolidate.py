@@ -249,6 +249,7 @@ class _ConsolidateRun:
     report: JobReport
     budget: Budget
     visited: set[tuple[str, str]] = field(default_factory=set)  # conversations that this run is done with
+    lost: set[tuple[str, str]] = field(default_factory=set)  # those whose lease was lost once
 
     def __post_init__(self) -> None:
         llms = self.engine.llms
@@ -309,9 +310,16 @@ class _ConsolidateRun:
                     await self._mark_skipped(leased, turns)
         except LeaseLost as error:
             self.report.notes.append(str(error))
+            self._try_once_more(self._conversation_key(pending))
             return False
         self.report.conversations += 1
         return worth
+
+    def _try_once_more(self, conversation: tuple[str, str]) -> None:
+        """Visit a conversation again: a machine that slept for longer than a lease lost it to nobody."""
+        if conversation not in self.lost:
+            self.lost.add(conversation)
+            self.visited.discard(conversation)
 
     async def _process_windows(
         self, leased: _LeasedConversation, turns: Sequence[Turn], context_turns: Sequence[Turn]
