@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
 
 from agentmem.beliefs.slots import USER_SUBJECT
 from agentmem.core.columns import Bools, Floats, RecordColumns
 from agentmem.core.record import Record
 from agentmem.core.records import SLOT_KEY_PREFIX, Entity, Fact, R, Turn
 from agentmem.errors import InvalidModelOutput, ModelError
+from agentmem.extraction.reply_schema import fold_label
 from agentmem.memory.context import MemoryContext
 from agentmem.models.protocols import LLMRequest
 from agentmem.models.structured_llm import StructuredLLM
@@ -148,7 +149,7 @@ class _VerdictItem(BaseModel):
 
     new: str
     known: str
-    verdict: VerdictLabel
+    verdict: Annotated[VerdictLabel, BeforeValidator(fold_label)]
     wrong: bool = False
 
 

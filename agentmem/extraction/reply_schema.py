@@ -53,9 +53,19 @@ def _to_optional_line(text: str) -> str:
     return _to_one_line(text) if text.strip() else ""
 
 
+def fold_label(value: object) -> object:
+    """A label as prompts write it: models send it in other cases and with spaces around it. No text stays as it is."""
+    return value.strip().casefold() if isinstance(value, str) else value
+
+
 def _choice_or_none(*words: str) -> BeforeValidator:
-    """One of the words, None for anything else: an unknown label is no reason to lose what is labeled."""
-    return BeforeValidator(lambda value: value if isinstance(value, str) and value in words else None)
+    """One of the words in any case, None for anything else: an unknown label is no reason to lose what is labeled."""
+
+    def choose(value: object) -> str | None:
+        label = fold_label(value)
+        return label if isinstance(label, str) and label in words else None
+
+    return BeforeValidator(choose)
 
 
 def _string_list(limit: int, max_chars: int) -> BeforeValidator:

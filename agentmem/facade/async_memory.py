@@ -286,14 +286,16 @@ class AsyncAgentMemory:
         depends_on: Sequence[str] | None = None,
         tier: Tier | None = None,
         salience: float | None = None,
+        importance: float | None = None,
         memory_type: MemoryType | None = None,
         idempotency_key: str | None = None,
     ) -> Fact:
         """Store what is known, without a model. The same claim again, while current, gains the new sources.
 
-        Confidence (.8 when None) and salience (.5) are within 0 and 1; `tier` is `long` (only ranks lower with time) or
-        `short` (fades). With a `slot`, such as `home` or `date:release`, and its `value` it is a belief about `subject`
-        (the user when None): a new value takes the place of the old one by the decision table, and `beliefs` shows it.
+        Confidence (.8 when None), salience (.5) and importance are within 0 and 1; `tier` is `long` (only ranks lower
+        with time) or `short` (fades). From importance `decay.spare_importance` (.8) on, a fact is never put away by
+        itself. With a `slot`, such as `home` or `date:release`, and its `value` it is a belief about `subject` (the
+        user when None): a new value takes the place of the old one by the decision table, and `beliefs` shows it.
         Ids named must be stored. Raises InvalidRecord naming the field.
         """
         given: dict[str, Any] = {
@@ -311,6 +313,7 @@ class AsyncAgentMemory:
             "depends_on": depends_on,
             "tier": tier,
             "salience": salience,
+            "importance": importance,
             "memory_type": memory_type,
         }
         fields = {name: value for name, value in given.items() if value is not None}

@@ -87,6 +87,7 @@ class SyncProceduralMemory(SyncFacade[ProceduralMemory]):
     record_invocation = async_to_sync(ProceduralMemory.record_invocation)
     tool_stats = async_to_sync(ProceduralMemory.tool_stats)
     learn_strategy = async_to_sync(ProceduralMemory.learn_strategy)
+    get_strategy = async_to_sync(ProceduralMemory.get_strategy)
     find_strategies = async_to_sync(ProceduralMemory.find_strategies)
     reinforce_strategy = async_to_sync(ProceduralMemory.reinforce_strategy)
     procedures = async_to_sync(ProceduralMemory.procedures)

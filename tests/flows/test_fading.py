@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem import AgentMemory, Fact, JobReport, Status
+from agentmem import AgentMemory, Fact, InvalidRecord, JobReport, Status
 from agentmem.core.clock import from_micros
 from agentmem.settings.sections import DecayOptions
 from tests.flows.given import (
@@ -35,8 +35,8 @@ def job(memory: AgentMemory, name: str = "gc", **more: Any) -> JobReport:
 
 
 def short(memory: AgentMemory, claim: str = "The build is red", **fields: Any) -> Fact:
-    """A short-lived fact; `importance` and `certainty` are said of it afterwards."""
-    later = {name: fields.pop(name) for name in ("importance", "certainty") if name in fields}
+    """A short-lived fact; `certainty` is said of it afterwards."""
+    later = {name: fields.pop(name) for name in ("certainty",) if name in fields}
     fact = memory.learn_fact(claim, **{"tier": "short", **fields})
     return memory.semantic.update_fact(fact.id, **later) if later else fact
 
@@ -83,6 +83,20 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(memory: AgentMemory, c
     assert read_tables(memory, NOTED) == before
     assert len(job(memory).operation_ids) == 1  # all of a channel at once
     assert {memory.semantic.get_fact(fact.id).status for fact in facts} == {Status.ARCHIVED}
+
+
+def test_a_claim_said_again_keeps_the_greatest_importance(memory: AgentMemory) -> None:
+    assert short(memory).importance is None
+    assert short(memory, importance=0.9).importance == 0.9
+    assert short(memory, importance=0.2).importance == 0.9
+    assert short(memory).importance == 0.9
+
+
+@pytest.mark.parametrize("importance", [-0.1, 1.1, float("nan")])
+def test_importance_lies_within_0_and_1(memory: AgentMemory, importance: float) -> None:
+    with pytest.raises(InvalidRecord) as caught:
+        short(memory, importance=importance)
+    assert caught.value.field == "importance"
 
 
 def test_what_is_important_or_serves_an_open_goal_is_spared(memory: AgentMemory, clock: ManualClock) -> None:

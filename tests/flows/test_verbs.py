@@ -49,7 +49,7 @@ INSIDE = {
     Schedules: set(),
     WorkingMemory: {"drop_channel", "cache_turns"},
     AuditView: set(),
-    ProceduralMemory: {"find_similar", "iter_calls", "build_request_change", "build_learn_change", "get_strategy"},
+    ProceduralMemory: {"find_similar", "iter_calls", "build_request_change", "build_learn_change"},
     Curation: set(),
 }
 FACES = [

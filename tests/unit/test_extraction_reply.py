@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
@@ -33,6 +33,20 @@ def test_the_schemas_are_those_that_vendors_follow() -> None:
     assert fact["required"] == list(FactItem.model_fields)
     assert fact["properties"]["certainty"]["anyOf"][0]["enum"] == ["explicit", "implied", "inferred", "uncertain"]
     assert to_strict_schema(AgentExtractionReply)["required"] == ["facts"]
+
+
+@pytest.mark.parametrize(
+    "field, label",
+    [
+        (name, label)
+        for name, field in FactItem.model_fields.items()
+        for choice in get_args(field.annotation)
+        for label in get_args(choice)
+    ],
+)
+def test_labels_count_in_any_case(field: str, label: str) -> None:
+    for written in (label.upper(), f" {label.capitalize()} ", label):
+        assert getattr(read(facts=[{**FACT, field: written}]).facts[0], field) == label
 
 
 def test_one_malformed_item_never_drops_its_siblings() -> None:

@@ -80,6 +80,7 @@ def beliefs_command(
 @click.command("learn", short_help="Store a fact.")
 @click.argument("claim", metavar="CLAIM|-")
 @click.option("--confidence", type=click.FloatRange(0, 1), help="How sure it is. [default: 0.8]")
+@click.option("--importance", type=click.FloatRange(0, 1), help="How much it matters; from 0.8 on it is always kept.")
 @click.option("--valid-from", type=parse_datetime, metavar="MOMENT", help="Since when it is true. [default: now]")
 @click.option("--valid-to", type=parse_datetime, metavar="MOMENT", help="Until when it is true. [default: open]")
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="A tag; may be repeated.")
@@ -92,6 +93,7 @@ def learn_command(
     *,
     claim: str,
     confidence: float | None,
+    importance: float | None,
     valid_from: datetime | None,
     valid_to: datetime | None,
     tags: tuple[str, ...],
@@ -108,7 +110,7 @@ def learn_command(
       agentmem learn "Mira lives in Porto." --subject Mira --slot home --value Porto
     """
     given: dict[str, Any] = {"confidence": confidence, "valid_from": valid_from, "valid_to": valid_to}
-    given |= {"tags": tags or None, "subject": subject, "slot": slot, "value": value}
+    given |= {"importance": importance, "tags": tags or None, "subject": subject, "slot": slot, "value": value}
     fields: Any = {name: value for name, value in given.items() if value is not None}
     said = read_text_or_stdin(claim)
     fact = cli.run(lambda memory: memory.learn_fact(said, **fields))

@@ -470,7 +470,9 @@ def merge_sources(known: Fact, fact: Fact) -> Fact:
     spans = tuple(dict.fromkeys((*known.source_spans, *fact.source_spans)))
     more = {"source_turn_ids": turns, "source_spans": spans, "entity_ids": entities, "tags": tags}
     ground = {"depends_on": fact.depends_on, "stale_since": None}
-    return known.model_copy(update={**more, **ground, "confidence": max(known.confidence, fact.confidence)})
+    said = [each.importance for each in (known, fact) if each.importance is not None]
+    rank = {"confidence": max(known.confidence, fact.confidence), "importance": max(said, default=None)}
+    return known.model_copy(update={**more, **ground, **rank})
 
 
 def _starts_earlier(fact: Fact, known: Fact) -> bool:

@@ -32,6 +32,9 @@ class FactDetails(RequestBody):
     depends_on: list[str] | None = Field(None, description="Ids of facts that this one rests on.")
     tier: str | None = Field(None, description="long (only ranks lower with time) or short (fades).")
     salience: float | None = Field(None, description="0 to 1.")
+    importance: float | None = Field(
+        None, description="0 to 1. From `decay.spare_importance` (.8) on the fact is never put away by itself."
+    )
     memory_type: str | None = Field(None, description="fact, preference or context.")
 
 
