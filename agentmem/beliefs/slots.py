@@ -47,6 +47,7 @@ class Slot(BaseModel):
     value says another more exactly:
     "table tennis" is not tennis. `none_value` holds once a habit is over or denied, where that says enough to be a
     value itself: "drinks no coffee". Private values are never promoted to every channel; portable ones may be.
+    A context tells a private value only to a question with a word of it, of the slot's name or of its `cues`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -60,6 +61,7 @@ class Slot(BaseModel):
     is_portable: bool = False
     is_private: bool = False
     is_instruction: bool = False
+    cues: tuple[str, ...] = ()
 
 
 class NamedSlot(Slot):

@@ -90,6 +90,7 @@ class Strategy(Record):
     tool_sequence: tuple[str, ...] = ()
     success_count: int = Field(default=0, ge=0)
     failure_count: int = Field(default=0, ge=0)
+    last_failed: bool = False  # how it went the last time
     created_at: UtcDatetime | None = None
     last_used: UtcDatetime | None = None
     conversation_ids: tuple[str, ...] = ()  # where it succeeded, at most MOST_NAMED

@@ -449,17 +449,20 @@ class AsyncAgentMemory:
         await trail.write_row(bundle.receipt)
         return bundle
 
-    async def context(self, query: str, max_tokens: int = 4000, *, counter: TokenCounter | None = None) -> Context:
-        """As much of what matters for a query as fits into `max_tokens`, ready for a prompt; it changes nothing.
+    async def context(
+        self, query: str, max_tokens: int = 4000, *, counter: TokenCounter | None = None, ids: bool = False
+    ) -> Context:
+        """As much of what matters for a query as fits into `max_tokens`, ready for a prompt, between markers.
 
-        Of all tiers: the last turns of the conversation, the synopsis, standing instructions, open goals, and what is
-        found. Tokens are characters / 4, rounded up, unless `counter` (text to number of tokens) is given.
+        Of all tiers: how to answer, what is believed, open goals, the last turns of the conversation, and what is
+        found. Tokens are characters / 4, rounded up, unless `counter` (text to number of tokens) is given. `ids` shows
+        the ids of records. `parts` of what is returned holds the same by section. Empty when nothing is known.
         """
         request = RecallRequest(query=query)
         engine, layer = self._opening.get()
         scope, others = self._context.scope, partial(gather_sources, self._context, query)
         trail = await RecallAudit.begin(engine, scope, "context", request)
-        packed = await layer.context(request, scope, max_tokens, counter, engine.notices, others)
+        packed = await layer.context(request, scope, max_tokens, counter, engine.notices, others, with_ids=ids)
         await trail.write_row(None)
         return packed
 

@@ -12,23 +12,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agentmem.core.clock import EPOCH, to_utc
 from agentmem.core.columns import Bools, Ints, RecordColumns
 from agentmem.core.lifecycle import importance
 from agentmem.core.record import Key, Record
-from agentmem.core.records import Fact, Goal, SynopsisSection, SynopsisSentence, Turn, User
+from agentmem.core.records import Fact, Goal, SynopsisSection, SynopsisSentence, User
 from agentmem.core.scope import Scope
 from agentmem.core.truth_maintenance import find_stale
 from agentmem.engine.engine import Engine
+from agentmem.memory.context import MemoryContext
 from agentmem.memory.premises import read_grounds
-from agentmem.memory.working.buffer_search import Message, summarize_extractive
+from agentmem.memory.semantic.belief_lines import BeliefLine, build_belief_lines
+from agentmem.memory.semantic.belief_view import BeliefView
 from agentmem.stores.values import RecordUsage
 from agentmem.text.normalization import slugify
+from agentmem.text.plain_line import to_plain_line
 
 MADE_FROM_FACTS = "facts"  # who made a tier that no model wrote
-MAX_TURNS_PER_CONVERSATION = 20
-MAX_TURN_CHARS = 1000  # of each
-MAX_CONVERSATION_SUMMARY_CHARS = 160
 MAX_SENTENCE_CHARS = 300  # characters of a sentence
 MAX_RECORDS_ON_LOOP = 16_384  # records, up to which a change of threads takes longer than looking at them
 MAX_GOALS, MAX_GOALS_READ = 20, 1000
@@ -78,37 +77,28 @@ def _compute_digest(columns: RecordColumns, visible: Bools, kinds: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class RecentConversation:
-    """A conversation of late: when its last turn was, its turns at hand, and what they say in short."""
-
-    last_turn_at: datetime
-    turns: tuple[Turn, ...]
-    summary: str
-
-
-@dataclass(frozen=True, slots=True)
 class SynopsisSources:
-    """What is known in one channel, each list with the most telling first."""
+    """What is known in one channel, each list with the most telling first. `beliefs` tell the facts that fill slots."""
 
     profile: User | None = None
+    beliefs: Sequence[BeliefLine] = ()
     about_user: Sequence[Fact] = ()
     preferences: Sequence[Fact] = ()
     about_others: Sequence[Fact] = ()
     recent_facts: Sequence[Fact] = ()
     goals: Sequence[Goal] = ()
-    conversations: Sequence[RecentConversation] = ()
     versions: Mapping[Key, int] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is known."""
         lists = (
+            self.beliefs,
             self.about_user,
             self.preferences,
             self.about_others,
             self.recent_facts,
             self.goals,
-            self.conversations,
         )
         return self.profile is None and not any(lists)
 
@@ -121,23 +111,23 @@ async def read_sources(
     facts = _select_most_salient(columns, visible & (columns.kind == columns.kinds.find_code("Fact")), options.facts)
     goals = np.flatnonzero(visible & (columns.kind == columns.kinds.find_code("Goal")))[-MAX_GOALS_READ:]
     users = np.flatnonzero(visible & (columns.kind == columns.kinds.find_code("User")))[:1]
-    talks = _select_recent_turns(columns, visible, options.conversations)
-    ordinals = [int(ordinal) for ordinal in (*facts, *goals, *users, *(ordinal for talk in talks for ordinal in talk))]
+    ordinals = [int(ordinal) for ordinal in (*facts, *goals, *users)]
     records = {record.key: record for record in await engine.log.read_by_ordinal(ordinals, scope)} if ordinals else {}
     known = [record for record in records.values() if isinstance(record, Fact)]
-    ranked = await _rank_facts(engine, scope, [fact for fact in known if fact.confidence >= options.least_confidence])
+    sure = [fact for fact in known if fact.confidence >= options.least_confidence]
+    ranked = await _rank_facts(engine, scope, [fact for fact in sure if not fact.slot])
     lasting = [fact for fact in ranked if not _is_transient(fact)]
     names = {*_USER_NAMES, slugify(scope.user_id)}
     about = [fact for fact in lasting if slugify(fact.subject or "user") in names]
     profiles = [record for record in records.values() if isinstance(record, User)]
     return SynopsisSources(
         profile=profiles[0] if profiles else None,
+        beliefs=await _read_belief_lines(engine, scope),
         about_user=[fact for fact in about if fact.memory_type != "preference"],
         preferences=[fact for fact in about if fact.memory_type == "preference"],
         about_others=[fact for fact in lasting if slugify(fact.subject or "user") not in names],
         recent_facts=[fact for fact in ranked if _is_transient(fact)],
         goals=_select_goals(records.values()),
-        conversations=[told for talk in talks if (told := _build_conversation(columns, talk, records)).turns],
         versions={key: record.seq for key, record in records.items()},
     )
 
@@ -150,32 +140,11 @@ def _select_most_salient(columns: RecordColumns, mask: Bools, limit: int) -> Int
     return np.asarray(ordinals[order[:limit]])
 
 
-def _select_recent_turns(columns: RecordColumns, visible: Bools, limit: int) -> list[Ints]:
-    """The last turns of the conversations of late, in their order, the latest conversation first."""
-    turns = np.flatnonzero(visible & (columns.kind == columns.kinds.find_code("Turn")))
-    latest: dict[int, int] = {}
-    for ordinal in turns[np.argsort(columns.seqs[turns], kind="stable")][-1000:]:
-        latest[int(columns.conversation[ordinal])] = int(columns.seqs[ordinal])
-    codes = sorted(latest, key=lambda code: -latest[code])[:limit]
-    found = (turns[columns.conversation[turns] == code] for code in codes)
-    return [
-        ordinals[np.argsort(columns.position[ordinals], kind="stable")][-MAX_TURNS_PER_CONVERSATION:]
-        for ordinals in found
-    ]
-
-
-def _build_conversation(columns: RecordColumns, ordinals: Ints, records: Mapping[Key, Record]) -> RecentConversation:
-    found = (records.get(("Turn", columns.ids[ordinal])) for ordinal in ordinals)
-    turns = tuple(turn for turn in found if isinstance(turn, Turn))
-    moments = [to_utc(moment) for turn in turns if (moment := turn.timestamp or turn.recorded_at) is not None]
-    at = max(moments, default=EPOCH)
-    said = [
-        Message(role=(turn.speaker or turn.role)[:20], content=shown, timestamp=at)
-        for turn in turns
-        if (shown := turn.content[:MAX_TURN_CHARS].strip())
-    ]
-    text = " ".join(summarize_extractive(said, MAX_CONVERSATION_SUMMARY_CHARS).split()) if said else ""
-    return RecentConversation(at, turns, text)
+async def _read_belief_lines(engine: Engine, scope: Scope) -> list[BeliefLine]:
+    """What is believed in the scope's channel, without what is private."""
+    states = await BeliefView(MemoryContext(engine, scope)).beliefs()
+    lines = build_belief_lines(states, await engine.now(scope), engine.settings.slots)
+    return [line for line in lines if not line.is_private]
 
 
 async def _rank_facts(engine: Engine, scope: Scope, facts: Sequence[Fact]) -> list[Fact]:
@@ -217,28 +186,31 @@ def _select_goals(records: Iterable[Record]) -> list[Goal]:
 
 
 def identity_sentences(sources: SynopsisSources) -> list[SynopsisSentence]:
-    """Who the user is: the profile, what is known about the user, preferences, then what is known of others."""
+    """Who the user is: the profile, what is believed of the user and others, then other facts and preferences."""
     known = (
         *sources.about_user[:MAX_FACTS_BEFORE_PREFERENCES],
         *sources.preferences,
         *sources.about_user[MAX_FACTS_BEFORE_PREFERENCES:],
         *sources.about_others,
     )
-    return [*_profile_sentences(sources.profile), *_claim_sentences(known)]
+    beliefs = belief_sentences([line for line in sources.beliefs if line.section != "planned"])
+    return [*_profile_sentences(sources.profile), *beliefs, *_claim_sentences(known)]
 
 
 def context_sentences(sources: SynopsisSources) -> list[SynopsisSentence]:
-    """What goes on: open goals, facts of the moment, then what was talked about."""
+    """What goes on: open goals, plans, then facts of the moment."""
     goals = [SynopsisSentence(text=truncate(render_goal(goal)), grounds=(goal.key,)) for goal in sources.goals]
-    talks = [
-        SynopsisSentence(
-            text=truncate(f"On {render_date(talk.last_turn_at)}: {talk.summary}"),
-            grounds=tuple(turn.key for turn in talk.turns),
-        )
-        for talk in sources.conversations
-        if talk.summary
+    plans = belief_sentences([line for line in sources.beliefs if line.section == "planned"])
+    return [*goals, *plans, *_claim_sentences(sources.recent_facts)]
+
+
+def belief_sentences(lines: Iterable[BeliefLine]) -> list[SynopsisSentence]:
+    """Lines of beliefs as sentences; those that nothing is known of any more and plans say so."""
+    words = {"unknown": "Not known any more: ", "planned": "Planned: "}
+    return [
+        SynopsisSentence(text=truncate(f"{words.get(line.section, '')}{line.text}"), grounds=line.keys)
+        for line in lines
     ]
-    return [*goals, *talks[:1], *_claim_sentences(sources.recent_facts), *talks[1:]]
 
 
 def render_goal(goal: Goal) -> str:
@@ -255,7 +227,7 @@ def render_date(moment: datetime) -> str:
 
 def truncate(text: str) -> str:
     """On one line, and not too long."""
-    plain = " ".join(text.split())
+    plain = to_plain_line(text)
     return plain if len(plain) <= MAX_SENTENCE_CHARS else plain[: MAX_SENTENCE_CHARS - 1].rstrip() + "…"
 
 

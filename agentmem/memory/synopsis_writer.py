@@ -17,7 +17,7 @@ from agentmem.errors import ModelUnavailable
 from agentmem.memory.synopsis_sources import (
     MAX_SENTENCE_CHARS,
     SynopsisSources,
-    context_sentences,
+    belief_sentences,
     fit_to_budget,
     identity_sentences,
     render_claim,
@@ -35,7 +35,7 @@ MAX_REPLY_TOKENS = 2_000  # of a reply
 MAX_PROMPT_TOKENS = 6_000  # tokens of records that a model is shown
 MAX_SENTENCES = 40  # sentences of a tier that are looked at
 MAX_LABELS = 30  # of a sentence
-_LABEL = re.compile(r"\[?\b[FGTP]\d+\b\]?")
+_LABEL = re.compile(r"\[?\b[BFGP]\d+\b\]?")
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _NUMBER = re.compile(r"\d+")
 _NEGATION = re.compile(r"\b(?:no|not|never|none|without|cannot|nobody|nothing)\b|n['’]t\b", re.IGNORECASE)
@@ -86,8 +86,8 @@ class PromptSheet:
         for letter, name, sentences in (
             ("P", "profile", [each for each in identity_sentences(sources) if _kinds(each) == {User.__name__}]),
             ("G", "goals", [_build_sentence(render_goal(goal), goal) for goal in sources.goals]),
+            ("B", "beliefs", belief_sentences(sources.beliefs)),
             ("F", "facts", [_build_sentence(_render_dated_claim(fact), fact) for fact in _list_facts(sources)]),
-            ("T", "talks", [each for each in context_sentences(sources) if _kinds(each) == {"Turn"}]),
         ):
             for sentence in sentences:
                 sheet._add(letter, name, sentence)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from agentmem.core.records import Entity, Fact
 from agentmem.memory.safe_folder import READ_FILE_FLAGS, create_part, folder_name, open_folder
 from agentmem.text.normalization import slugify
+from agentmem.text.plain_line import to_plain_line
 
 VAULT_FOLDER = "STM"
 MAX_SLUG_BYTES = 80  # bytes
@@ -62,16 +63,18 @@ def build_note(fact: Fact, user_id: str, entities: Sequence[Entity], reason: str
         f"confidence: {fact.confidence:g}",
         *_render_list("sources", fact.source_turn_ids),
     ]
-    said = [f"- Kind: {fact.memory_type}", f"- Said by: {_to_single_line(fact.source)}"]
-    said += [f"- Certainty: {_to_single_line(fact.certainty)}"] if fact.certainty else []
+    said = [f"- Kind: {fact.memory_type}", f"- Said by: {to_plain_line(fact.source)}"]
+    said += [f"- Certainty: {to_plain_line(fact.certainty)}"] if fact.certainty else []
     said += [f"- True from: {_render_time(fact.valid_from)}"] if fact.valid_from else []
     said += [f"- True until: {_render_time(fact.valid_to)}"] if fact.valid_to else []
-    about = [f"- [[{_UNLINKABLE_CHARS.sub(' ', each.name).strip()}]] {_quote(each.id)}" for each in entities]
+    about = [
+        f"- [[{_UNLINKABLE_CHARS.sub(' ', to_plain_line(each.name)).strip()}]] {_quote(each.id)}" for each in entities
+    ]
     sources = [f"- turn {_quote(name)}" for name in fact.source_turn_ids]
-    parts = [f"# {_to_single_line(short)}", "\n".join(f"> {line}" for line in fact.claim.splitlines())]
+    parts = [f"# {to_plain_line(short)}", f"> {to_plain_line(fact.claim)}"]
     sections = (
         ("What is known", said),
-        ("Why it is kept", [f"- {_to_single_line(reason)}"]),
+        ("Why it is kept", [f"- {to_plain_line(reason)}"]),
         ("About", about),
         ("Sources", sources),
     )
@@ -172,10 +175,6 @@ def _quote(text: str) -> str:
 
 def _render_time(moment: datetime | None) -> str:
     return "" if moment is None else moment.isoformat(timespec="seconds")
-
-
-def _to_single_line(text: str) -> str:
-    return " ".join(_CONTROL_CHARS.sub(" ", text).split())
 
 
 def _render_list(name: str, values: Iterable[str]) -> list[str]:

@@ -13,6 +13,8 @@ from agentmem.core.jsonable import to_jsonable
 from agentmem.core.record import Key, Record
 from agentmem.core.records import Entity, Fact, Goal, R, Synopsis, SynopsisSection, Turn, User
 from agentmem.core.truth_maintenance import find_unreplaced_stale
+from agentmem.memory.semantic.belief_lines import build_belief_lines
+from agentmem.memory.semantic.belief_view import group_by_slot
 from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, ContextSources, pack
 from agentmem.recall.notebook import render_html
 from agentmem.recall.receipt import Receipt, ThreadLead
@@ -116,16 +118,31 @@ class MemoryBundle:
         rows = [(item.record.kind, item.record.search_text(), f"{item.score:.3f}", item.why) for item in self.items]
         return render_html(("kind", "record", "score", "why"), [*rows, *(("note", each) for each in self.notices)])
 
-    def to_context(self, max_tokens: int = DEFAULT_CONTEXT_TOKENS, counter: TokenCounter | None = None) -> str:
-        """Text of at most `max_tokens` tokens: what is known, then turns in time order, with dates, speakers and ids.
+    def to_context(
+        self, max_tokens: int = DEFAULT_CONTEXT_TOKENS, counter: TokenCounter | None = None, *, ids: bool = False
+    ) -> str:
+        """Text of at most `max_tokens` tokens, as `AgentMemory.context` lays it out, of what this bundle holds.
 
-        `counter` counts the tokens of a text; without one they are a quarter of its characters, rounded up.
+        `counter` counts the tokens of a text; without one they are a quarter of its characters, rounded up. `ids` shows
+        the ids of records.
         """
         known = (*self.goals, *self.facts, *self.entities, *self.strategies, *self.procedures)
         profile = {name: value for name, value in self.user_context.items() if name != SYNOPSIS_KEY}
-        beside = ContextSources(synopsis=self.user_context.get(SYNOPSIS_KEY))
-        order = (*known, *self.turns)
-        return pack(order, profile=profile, max_tokens=max_tokens, counter=counter, sources=beside).text
+        beliefs = build_belief_lines(
+            group_by_slot((fact for fact in self.facts if fact.slot), self.receipt.at), self.receipt.at
+        )
+        held = frozenset(fact.key for fact in self.facts if fact.slot)
+        beside = ContextSources(synopsis=self.user_context.get(SYNOPSIS_KEY), beliefs=beliefs, belief_keys=held)
+        return pack(
+            (*known, *self.turns),
+            query=self.query,
+            moment=self.receipt.at,
+            profile=profile,
+            max_tokens=max_tokens,
+            counter=counter,
+            sources=beside,
+            with_ids=ids,
+        ).text
 
     def __str__(self) -> str:
         """`to_context` with its default budget, then the notices."""

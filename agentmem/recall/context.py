@@ -1,27 +1,31 @@
 """A prompt's worth of memory: what stands in it always, and how the rest is packed into a budget.
 
 An agent reads more than ten turns: what counts is how much of the evidence lies inside the budget, so packing goes wide
-and spends as little as it can on what is not content.
+and spends as little as it can on what is not content. The order of the sections is that of `SECTION_TITLES`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from agentmem.beliefs.slots import Slot, builtin_slots
 from agentmem.core.clock import EPOCH
-from agentmem.core.procedural_records import Procedure
+from agentmem.core.procedural_records import Procedure, Strategy
 from agentmem.core.record import Key, Record
-from agentmem.core.records import CONTEXT_HEADING, IDENTITY_HEADING, PROFILE_ID, Goal, Synopsis, Turn
+from agentmem.core.records import PROFILE_ID, Entity, Goal, Synopsis, Turn
 from agentmem.core.truth_maintenance import find_unreplaced_stale
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext
+from agentmem.memory.procedural.strategies import has_worked
+from agentmem.memory.semantic.belief_lines import BeliefLine, build_belief_lines
+from agentmem.recall.context_builder import ContextBuilder, ContextLine, ContextPart
 from agentmem.recall.notebook import render_html
 from agentmem.recall.options import ContextOptions
 from agentmem.recall.render import (
@@ -30,25 +34,29 @@ from agentmem.recall.render import (
     render_record,
     render_turn,
     render_turn_heading,
-    section_heading,
 )
 from agentmem.recall.technique import SearchContext
-from agentmem.text.tokenizer import CHARS_PER_TOKEN, TokenCounter, estimate_tokens
+from agentmem.text.plain_line import to_plain_line
+from agentmem.text.tokenizer import CHARS_PER_TOKEN, TokenCounter, estimate_tokens, tokenize
 
 if TYPE_CHECKING:
+    from agentmem.memory.semantic.belief_view import SlotBeliefs
     from agentmem.memory.working.tool_outputs import ToolOutputMatch
 
 
 MAX_PROCEDURES_READ = 200  # the latest
 
 DEFAULT_CONTEXT_TOKENS = 4_000
-CUT_MARK = " … (cut)"
-MIN_CUT_CHARS = 40  # characters below which a cut piece says nothing
 MAX_MISSES = 20  # records that may fail to fit before packing ends
 RECORDS_BEFORE_OUTPUTS = 10
-
-_KIND_ORDER = ("User", "Procedure", "Goal", "Fact", "Entity", "Strategy")
-OUTPUTS_HEADING = "# Outputs of tools"
+MIN_REPLY_TERMS = 3  # content words below which a reply is shown with the question before it
+_COURTESIES = frozenset(
+    tokenize(
+        "ok okay thanks thank great sure noted got yes yeah yep exactly correct right perfect cheers good nice cool"
+        " fine hello hi hey bye goodbye welcome sorry please lol haha hmm oh wow understood lovely awesome course"
+        " worries danke bitte genau gerne klar hallo merci oui bonjour gracias vale hola obrigado"
+    )
+)
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -68,17 +76,25 @@ async def read_standing_instructions(context: SearchContext, limit: int) -> list
 
 @dataclass(frozen=True, slots=True)
 class ContextSources:
-    """The last turns of the conversation, oldest first, what the user is and does, open goals, and outputs of tools."""
+    """What a context holds beside what was found.
+
+    The last turns of the conversation, oldest first, what the user is and does, open goals, outputs of tools, and what
+    is believed, line by line.
+    """
 
     recent_turns: Sequence[Turn] = ()
     synopsis: Synopsis | None = None
     goals: Sequence[Goal] = ()
     outputs: Sequence[ToolOutputMatch] = ()
+    beliefs: Sequence[BeliefLine] = ()
+    belief_keys: frozenset[Key] = frozenset()  # every fact that fills a slot
+    instruction_turn_ids: frozenset[str] = frozenset()  # turns that gave instructions kept as beliefs
 
 
 async def gather_sources(context: MemoryContext, query: str, options: ContextOptions) -> ContextSources:
     """Read the other tiers, side by side; each empty where there is nothing."""
     from agentmem.memory.goals import Goals
+    from agentmem.memory.semantic.belief_view import BeliefView
     from agentmem.memory.synopsis import Synopses
     from agentmem.memory.working.memory import WorkingMemory
 
@@ -90,14 +106,33 @@ async def gather_sources(context: MemoryContext, query: str, options: ContextOpt
     async def synopsis() -> Synopsis | None:
         return await Synopses(context).read() if options.synopsis_room else None
 
-    recent, known, goals, found = await asyncio.gather(
-        working.turns(options.recent), synopsis(), Goals(context).active(), outputs()
+    recent, known, goals, found, states = await asyncio.gather(
+        working.turns(options.recent), synopsis(), Goals(context).active(), outputs(), BeliefView(context).beliefs()
     )
-    return ContextSources(recent, known, goals[: options.goals], found)
+    moment, slots = await context.engine.now(context.scope), context.engine.settings.slots
+    return ContextSources(
+        recent,
+        known,
+        goals[: options.goals],
+        found,
+        build_belief_lines(states, moment, slots),
+        frozenset(fact.key for state in states for fact in state.facts()),
+        frozenset(_instruction_turns(states, slots)),
+    )
+
+
+def _instruction_turns(states: Sequence[SlotBeliefs], slots: Mapping[str, Slot]) -> Iterator[str]:
+    """The turns from which an instruction was taken as a belief, also one that is over."""
+    for state in states:
+        own = slots.get(state.slot) or builtin_slots().get(state.slot)
+        if own is not None and own.is_instruction:
+            for fact in state.facts():
+                yield from fact.source_turn_ids
 
 
 class Context(str):
-    """Text for a prompt, a `str`. `records` are the (kind, id) of what it holds whole.
+    """Text for a prompt, a `str`. `records` are the (kind, id) of what it holds whole, `parts` the same as its text by
+    section, for programs that lay out a prompt themselves.
 
     `left_out` counts the records that were considered and are not among them, `omitted` the same by kind. `full_tokens`
     estimates what all turns of the readable channels would take: their words, by the characters a word has in the turns
@@ -110,6 +145,7 @@ class Context(str):
     notices: tuple[str, ...]
     omitted: Mapping[str, int]
     full_tokens: int
+    parts: tuple[ContextPart, ...]
 
     def __new__(
         cls,
@@ -121,16 +157,17 @@ class Context(str):
         notices: tuple[str, ...] = (),
         omitted: Mapping[str, int] | None = None,
         full_tokens: int = 0,
+        parts: tuple[ContextPart, ...] = (),
     ) -> Self:
         """The text, with what is known of it."""
         made = super().__new__(cls, text)
         made.tokens, made.records, made.left_out, made.notices = tokens, records, left_out, notices
-        made.omitted, made.full_tokens = dict(omitted or {}), full_tokens
+        made.omitted, made.full_tokens, made.parts = dict(omitted or {}), full_tokens, parts
         return made
 
     def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """For copies and pickles."""
-        rest = ("left_out", "notices", "omitted", "full_tokens")
+        rest = ("left_out", "notices", "omitted", "full_tokens", "parts")
         return (self.text, self.tokens, self.records), {name: getattr(self, name) for name in rest}
 
     @property
@@ -148,6 +185,7 @@ class Context(str):
             "omitted": dict(self.omitted),
             "full_tokens": self.full_tokens,
             "notices": list(self.notices),
+            "parts": [part.to_dict() for part in self.parts],
         }
 
     @property
@@ -164,55 +202,48 @@ class Context(str):
 def pack(
     order: Sequence[Record],
     *,
+    query: str = "",
+    moment: datetime | None = None,
     profile: Mapping[str, Any] | None = None,
     max_tokens: int = DEFAULT_CONTEXT_TOKENS,
     counter: TokenCounter | None = None,
     knowledge_share: float = 1.0,
     candidates: Collection[Key] = (),
     notices: Iterable[str] = (),
-    standing_instructions: Sequence[Record] = (),
+    standing_instructions: Sequence[Procedure] = (),
     instructions_share: float = 0.0,
     sources: ContextSources | None = None,
+    questions: Mapping[Key, Turn] | None = None,
     section_shares: ContextOptions | None = None,
     history_chars: int = 0,
+    with_ids: bool = False,
 ) -> Context:
-    """Text of at most `max_tokens` tokens with the records that come first in `order`.
+    """Text of at most `max_tokens` tokens with the records that come first in `order`, between markers.
 
-    What is known stands first, then turns by conversation in time order. Records other than turns take at most the
-    share `knowledge_share` of the budget. `counter` gives the tokens of a text. A record too large for the budget is
-    cut, with a mark, and not counted among `records`. `candidates` are the keys of all records that there were to
-    choose from, if more. `standing_instructions` come first whatever the order says, as many as fit into the share
-    `instructions_share` of the budget; so does what stands `sources`, each part in its room. Nothing is said twice: a
-    sentence of the synopsis goes where all that it rests on stands. `history_chars` is the number of characters of all
-    turns. Raises InvalidRecord when `max_tokens` is below 1.
+    What is known stands first, then turns by conversation in time order. Ranked records other than turns take at most
+    the share `knowledge_share` of the budget. `counter` gives the tokens of a text. A record too large for the budget
+    is cut, with a mark, and not counted among `records`. `candidates` are the keys of all records that there were to
+    choose from, if more. Whatever the order says, `standing_instructions` come first, as many as fit into the share
+    `instructions_share` of the budget, and so does what stands in `sources`, each part in its room. Nothing is said
+    twice. `questions` are the turns that short replies answer, by the key of the reply. `query` decides which private
+    beliefs are asked for. `moment` is what the opening marker tells. `history_chars` is the number of characters of all
+    turns. Empty when there is nothing to say, or no room for a line. Raises InvalidRecord when `max_tokens` is below 1.
     """
     if max_tokens < 1:
         raise InvalidRecord(f"max_tokens must be at least 1, got {max_tokens}", field="max_tokens")
-    page = ContextBuilder(max_tokens * CHARS_PER_TOKEN if counter is None else max_tokens, counter)
-    others, section_shares = sources or ContextSources(), section_shares or ContextOptions()
-    page.add_profile(profile or {})
-    page.add_within_share(
-        [_build_line(record, number, is_unknown=False) for number, record in enumerate(standing_instructions)],
-        instructions_share,
-    )
-    page.add_within_share(_synopsis_lines(others.synopsis), section_shares.synopsis_room)
-    page.add_within_share(
-        [_build_line(turn, 0, is_unknown=False) for turn in reversed(others.recent_turns)], section_shares.recent_room
-    )
-    page.add_within_share(
-        [_build_line(goal, number, is_unknown=False) for number, goal in enumerate(others.goals)],
-        section_shares.goals_room,
-    )
-    unsure = find_unreplaced_stale(order)
-    page.add_ranked(order[:RECORDS_BEFORE_OUTPUTS], knowledge_share, unsure)
-    page.add_outputs(others, section_shares.outputs_room)
-    page.add_ranked(order[RECORDS_BEFORE_OUTPUTS:], knowledge_share, unsure)
+    as_of = moment.date().isoformat() if moment else ""
+    page = ContextBuilder(max_tokens * CHARS_PER_TOKEN if counter is None else max_tokens, counter, as_of)
+    packing = _Packing(page, order, query, sources or ContextSources(), questions or {}, with_ids)
+    shares = section_shares or ContextOptions()
+    packing.add_standing(standing_instructions, instructions_share, profile or {}, shares)
+    packing.add_ranked(order[:RECORDS_BEFORE_OUTPUTS], knowledge_share)
+    packing.add_outputs(shares.outputs_room)
+    packing.add_ranked(order[RECORDS_BEFORE_OUTPUTS:], knowledge_share)
     page.trim()
     text = page.render()
     tokens = (counter or estimate_tokens)(text)
-    whole = tuple(entry.key for entry in page.lines if entry.key is not None)
+    whole = tuple(dict.fromkeys(key for entry in page.lines for key in entry.keys))
     left_out = {*candidates, *(record.key for record in order)} - set(whole)
-    omitted = Counter(kind for kind, _ in sorted(left_out))
     full = (
         estimate_tokens(" " * history_chars) if counter is None else round(history_chars * tokens / max(1, len(text)))
     )
@@ -222,181 +253,152 @@ def pack(
         whole,
         left_out=len(left_out),
         notices=tuple(notices),
-        omitted=omitted,
+        omitted=Counter(kind for kind, _ in sorted(left_out)),
         full_tokens=full,
+        parts=tuple(page.parts()),
     )
 
 
-def _synopsis_lines(synopsis: Synopsis | None) -> list[ContextLine]:
-    """The sentences of both parts in turn, those that say most first."""
-    if synopsis is None:
-        return []
-    tiers = ((IDENTITY_HEADING, -1, synopsis.identity), (CONTEXT_HEADING, -0.5, synopsis.context))
-    found = [
-        (
-            number,
-            ContextLine(heading, f"- {sentence.text}", (0, (place,), number + 1), None, frozenset(sentence.grounds)),
-        )
-        for heading, place, tier in tiers
-        for number, sentence in enumerate(tier.sentences)
-    ]
-    return [entry for _, entry in sorted(found, key=lambda each: each[0])]
-
-
-@dataclass(frozen=True, slots=True)
-class ContextLine:
-    """A line, the heading it stands under, its place, and the key of the record that it holds whole.
-
-    `source_keys` are the keys of the records that say the same, if all of them together do.
-    """
-
-    heading: str
-    text: str
-    sort_key: tuple[Any, ...]
-    key: Key | None
-    source_keys: frozenset[Key] = frozenset()
+def has_content(text: str) -> bool:
+    """Whether a text has a word that says something: not "Thanks!", "<3" or a number alone."""
+    return any(len(term) > 1 and term not in _COURTESIES and not term.isdecimal() for term in tokenize(text))
 
 
 @dataclass
-class ContextBuilder:
-    """A text that grows line by line and knows how much room is left, in characters or in the counter's tokens."""
+class _Packing:
+    """How what is known and what was found goes onto a page."""
 
-    budget: int
-    counter: TokenCounter | None
-    lines: list[ContextLine] = field(default_factory=list)
-    included_keys: set[Key] = field(default_factory=set)  # what is said whole
-    used: int = 0
-    knowledge_used: int = 0  # of that, by ranked records that are no turns
+    page: ContextBuilder
+    order: Sequence[Record]
+    query: str
+    sources: ContextSources
+    questions: Mapping[Key, Turn]
+    with_ids: bool
+    knowledge_used: int = 0  # of the budget, by ranked records that are no turns
     ranked_count: int = 0
     miss_count: int = 0
-    _headings: set[tuple[str, Any]] = field(default_factory=set)
+    _beliefs: dict[Key, ContextLine] = field(default_factory=dict)
+    _unsure: set[str] = field(default_factory=set)
 
-    def add_or_cut(self, entry: ContextLine, limit: int) -> bool:
-        """Add an entry; a large one, or the first when it does not fit, is cut. False when it was left out."""
-        if entry.sort_key[0] == 0 and self.knowledge_used >= limit:
-            return False
-        cost = self._cost(entry.text) + self._heading_cost(entry)
-        if self.add(entry):
-            self.knowledge_used += cost * (entry.sort_key[0] == 0)
-            return True
-        heading = self._heading_cost(entry)
-        left = self.budget - self.used - heading
-        if self.lines and self._cost(entry.text) <= self.budget // 2:
-            return False
-        line = self._cut_line(entry.text, min(left, self.budget // (4 if self.lines else 2)))
-        if not line and not self.lines:
-            line = self._cut_line(entry.text, left)
-        if line and self.add(ContextLine(entry.heading, line, entry.sort_key, None)):
-            self.knowledge_used += (self._cost(line) + heading) * (entry.sort_key[0] == 0)
-        return bool(line)
+    def __post_init__(self) -> None:
+        asked = set(tokenize(self.query))
+        for number, line in enumerate(self.sources.beliefs):
+            if not line.is_private or not asked.isdisjoint(line.terms()):
+                entry = ContextLine(line.section, f"- {line.text}", (1, number), line.keys)
+                self._beliefs.update(dict.fromkeys(line.keys, entry))
+        self._unsure = find_unreplaced_stale(self.order)
 
-    def add_profile(self, profile: Mapping[str, Any]) -> None:
-        """Add what the profile says, a line each."""
-        whole = [self.add(ContextLine(IDENTITY_HEADING, line, (0, (-1,), 0), None)) for line in render_profile(profile)]
-        if all(whole):
-            self.included_keys.add(("User", PROFILE_ID))
+    def add_standing(
+        self, instructions: Sequence[Procedure], share: float, profile: Mapping[str, Any], shares: ContextOptions
+    ) -> None:
+        """Add what a context holds whatever was found, each part in its room."""
+        page, sources = self.page, self.sources
+        lines = list(dict.fromkeys(self._beliefs.values()))
+        own = [entry for entry in lines if entry.section == "instructions"]
+        asked_for = [each for each in instructions if sources.instruction_turn_ids.isdisjoint(each.source_turn_ids)]
+        page.add_within_share([*own, *(self._build_line(each, n) for n, each in enumerate(asked_for))], share)
+        self._add_profile(profile)
+        rank = {key: number for number, key in enumerate(record.key for record in self.order[:RECORDS_BEFORE_OUTPUTS])}
+        lines.sort(key=lambda entry: min(rank.get(key, len(rank)) for key in entry.keys))
+        page.add_within_share(lines, shares.synopsis_room)
+        page.add_within_share(self._synopsis_lines(), shares.synopsis_room)
+        recent = [turn for turn in reversed(sources.recent_turns) if has_content(turn.content)]
+        page.add_within_share((self._build_turn_line(turn) for turn in recent), shares.recent_room)
+        page.add_within_share((self._build_line(goal, n) for n, goal in enumerate(sources.goals)), shares.goals_room)
 
-    def add_within_share(self, entries: Iterable[ContextLine], share: float) -> None:
-        """Add these in their order, those that fit whole while they take no more than a share of the room."""
-        left = int(self.budget * share)
-        for entry in entries:
-            cost = self._cost(entry.text) + self._heading_cost(entry)
-            said = (
-                entry.key in self.included_keys
-                if entry.key
-                else bool(entry.source_keys) and entry.source_keys <= self.included_keys
+    def _add_profile(self, profile: Mapping[str, Any]) -> None:
+        lines = [ContextLine("user", line, (0, number)) for number, line in enumerate(render_profile(profile))]
+        if all(self.page.add(line) for line in lines):
+            self.page.included_keys.add(("User", PROFILE_ID))
+
+    def _synopsis_lines(self) -> list[ContextLine]:
+        """The sentences of both parts in turn, those that say most first; lines of beliefs are told by themselves."""
+        if self.sources.synopsis is None:
+            return []
+        told = self.sources.belief_keys
+        tiers = (("user", self.sources.synopsis.identity), ("lately", self.sources.synopsis.context))
+        found = [
+            (
+                number,
+                ContextLine(section, f"- {to_plain_line(each.text)}", (2, number), source_keys=frozenset(each.grounds)),
             )
-            if not said and cost <= left and self.add(entry):
-                left -= cost
+            for section, tier in tiers
+            for number, each in enumerate(tier.sentences)
+            if not each.grounds or not told.issuperset(each.grounds)
+        ]
+        return [entry for _, entry in sorted(found, key=lambda each: each[0])]
 
-    def add_ranked(self, order: Sequence[Record], knowledge_share: float, unknown_ids: Collection[str]) -> None:
-        """Add the records of a ranking that are not here yet, while they fit; `unknown_ids` are ids of stale facts."""
-        for number, record in enumerate(order, self.ranked_count):
-            if record.key in self.included_keys or self.miss_count > MAX_MISSES:
-                continue
-            limit = self.budget if isinstance(record, Turn) else int(self.budget * knowledge_share)
-            self.miss_count += not self.add_or_cut(
-                _build_line(record, number, is_unknown=record.id in unknown_ids), limit
-            )
-        self.ranked_count += len(order)
+    def add_ranked(self, records: Sequence[Record], knowledge_share: float) -> None:
+        """Add the records of a ranking that are not here yet, while they fit."""
+        limit = int(self.page.budget * knowledge_share)
+        for record in records:
+            self.ranked_count += 1
+            if self.miss_count > MAX_MISSES:
+                return
+            if isinstance(record, Turn):
+                self.miss_count += not self._add_turn(record)
+            elif (entry := self._find_line(record)) and not self.page.says(entry):
+                self.miss_count += not self._add_knowledge(entry, limit)
 
-    def add_outputs(self, sources: ContextSources, share: float) -> None:
-        """Add what tools gave back, the nearest first; a long one is cut, so that the others have their part, too."""
-        whole = int(self.budget * share)
-        for number, found in enumerate(sources.outputs):
-            left = whole // (len(sources.outputs) - number)
-            key = ("Output", found.output.id)
-            entry = ContextLine(OUTPUTS_HEADING, render_output(found.output), (0, (len(_KIND_ORDER) + 1,), number), key)
-            heading = self._heading_cost(entry)
-            if self._cost(entry.text) + heading > min(left, self.budget - self.used):
-                line = self._cut_line(entry.text, min(left, self.budget - self.used) - heading)
-                entry = ContextLine(entry.heading, line, entry.sort_key, None)
-            if entry.text and self.add(entry):
-                whole -= self._cost(entry.text) + heading
+    def _find_line(self, record: Record) -> ContextLine | None:
+        """The line of a ranked record; None where it says nothing by itself."""
+        if record.key in self.page.included_keys:
+            return None
+        if record.key in self.sources.belief_keys:
+            return self._beliefs.get(record.key)
+        if isinstance(record, Entity) and not has_content(record.description):
+            return None
+        return self._build_line(record, self.ranked_count)
 
-    def add(self, entry: ContextLine) -> bool:
-        """Add an entry if all of it fits."""
-        cost = self._cost(entry.text) + self._heading_cost(entry)
-        if self.used + cost > self.budget + (self.counter is None):  # the last line needs no line break
+    def _add_knowledge(self, entry: ContextLine, limit: int) -> bool:
+        if self.knowledge_used >= limit:
             return False
-        self.used += cost
-        self._headings.add((entry.heading, entry.sort_key[:2]))
-        self.lines.append(entry)
-        if entry.key is not None:
-            self.included_keys.add(entry.key)
-            self._remove_restated(entry.key)
+        cost = self.page.cost(entry)
+        if not self.page.add(entry):
+            return cost > self.page.room and self.page.add_cut(entry, self.page.room // 4)
+        self.knowledge_used += cost
         return True
 
-    def _remove_restated(self, key: Key) -> None:
-        """Take out the sentences of the synopsis that say no more than what now stands here."""
-        said = [entry for entry in self.lines if key in entry.source_keys and entry.source_keys <= self.included_keys]
-        for entry in said:
-            self.lines.remove(entry)
-            self.used -= self._cost(entry.text)
+    def _add_turn(self, turn: Turn) -> bool:
+        """Add a turn, a short reply with the question before it; True also where there is nothing to add."""
+        page, entry = self.page, self._build_turn_line(turn)
+        is_empty = not has_content(turn.content)
+        if turn.key in page.included_keys:
+            return True
+        asked = self.questions.get(turn.key)
+        if asked is not None and (is_empty or len(tokenize(turn.content)) < MIN_REPLY_TERMS):
+            return page.add(entry) if asked.key in page.included_keys else page.add(self._build_turn_line(asked), entry)
+        if is_empty or page.add(entry):
+            return True
+        return page.cost(entry) > page.room and page.add_cut(entry, page.room // (4 if page.lines else 2))
 
-    def trim(self) -> None:
-        """Drop the last entries while the whole text counts more than its lines did one by one."""
-        while self.counter is not None and self.lines and self.counter(self.render()) > self.budget:
-            del self.lines[-max(1, len(self.lines) // 20) :]
+    def add_outputs(self, share: float) -> None:
+        """Add what tools gave back, the nearest first; a long one is cut, so that the others have their part, too."""
+        left = int(self.page.budget * share)
+        outputs = self.sources.outputs
+        for number, found in enumerate(outputs):
+            part = left // (len(outputs) - number)
+            before = self.page.used
+            entry = ContextLine("outputs", render_output(found.output), (number,), (("Output", found.output.id),))
+            if self.page.cost(entry) > part or not self.page.add(entry):
+                self.page.add_cut(entry, part)
+            left -= self.page.used - before
 
-    def render(self) -> str:
-        """All entries in their places, each group under its heading."""
-        lines, last = [], None
-        for entry in sorted(self.lines, key=lambda entry: entry.sort_key):
-            if (entry.heading, entry.sort_key[:2]) != last:
-                last = (entry.heading, entry.sort_key[:2])
-                lines.append(entry.heading)
-            lines.append(entry.text)
-        return "\n".join(lines)
+    def _build_turn_line(self, turn: Turn) -> ContextLine:
+        moment = turn.timestamp or turn.recorded_at or _EARLIEST
+        group = (moment.date().isoformat(), turn.channel, turn.conversation_id)
+        heading = render_turn_heading(turn, with_id=self.with_ids)
+        text = render_turn(turn, with_id=self.with_ids)
+        return ContextLine("turns", text, (group, turn.index, moment, turn.id), (turn.key,), heading)
 
-    def _heading_cost(self, entry: ContextLine) -> int:
-        return 0 if (entry.heading, entry.sort_key[:2]) in self._headings else self._cost(entry.heading)
-
-    def _cost(self, line: str) -> int:
-        return len(line) + 1 if self.counter is None else self.counter(line + "\n")
-
-    def _cut_line(self, line: str, budget: int) -> str:
-        """The longest beginning of a line that fits with its mark; empty when that would say nothing."""
-        low, high = 0, len(line)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._cost(line[:middle] + CUT_MARK) <= budget:
-                low = middle
-            else:
-                high = middle - 1
-        return line[:low].rstrip() + CUT_MARK if low >= MIN_CUT_CHARS else ""
+    def _build_line(self, record: Record, position: int) -> ContextLine:
+        text = render_record(record, is_unknown=record.id in self._unsure, with_id=self.with_ids)
+        return ContextLine(_find_section(record), text, (3, position), (record.key,))
 
 
-def _build_line(record: Record, position: int, *, is_unknown: bool) -> ContextLine:
-    if isinstance(record, Turn):
-        moment = record.timestamp or record.recorded_at or _EARLIEST
-        group = (moment.date().isoformat(), record.channel, record.conversation_id)
-        return ContextLine(
-            render_turn_heading(record), render_turn(record), (1, group, record.index, moment, record.id), record.key
-        )
-    rank: float = _KIND_ORDER.index(record.kind) if record.kind in _KIND_ORDER else len(_KIND_ORDER)
+def _find_section(record: Record) -> str:
+    if isinstance(record, Strategy):
+        return "worked" if has_worked(record) else "failed"
     if isinstance(record, Goal) and not record.is_open:
-        rank += 0.5
-    return ContextLine(
-        section_heading(record), render_record(record, is_unknown=is_unknown), (0, (rank,), position), record.key
-    )
+        return "ended"
+    return {"Procedure": "instructions", "Goal": "goals", "User": "user"}.get(record.kind, "known")

@@ -60,7 +60,8 @@ class ContextOptions(BaseModel):
     """`knowledge`: share of the budget that facts, entities and goals may take while there are turns. `standing`: how
     many instructions that always hold stand in every context, and `instructions` their share of the budget. So many
     `recent` turns, `goals` and `outputs` of tools are considered, whatever was asked; each takes at most its room, a
-    share of the budget, as does the synopsis."""
+    share of the budget, as does the profile with the synopsis. `length_price` is what each doubling of a turn's length
+    over 200 characters costs it, in points of its score."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -74,6 +75,7 @@ class ContextOptions(BaseModel):
     outputs: int = Field(default=5, ge=0, le=100)
     outputs_room: float = Field(default=0.15, ge=0, le=1)
     synopsis_room: float = Field(default=0.15, ge=0, le=1)
+    length_price: float = Field(default=0.075, ge=0, le=1)
 
 
 class BoundedRerankOptions(BaseModel):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agentmem.core.clock import Stopwatch, to_micros
-from agentmem.core.columns import HIDDEN_STATUSES, MAX_TIME, Ints
+from agentmem.core.columns import ENDS_WITH_QUESTION, HIDDEN_STATUSES, MAX_TIME, Ints
 from agentmem.core.event_loop import offload_if_large
 from agentmem.core.lifecycle import DecayPolicy
 from agentmem.core.ranking import Fusion, ScoreList, add_bonus, fuse, top_k
@@ -60,6 +60,8 @@ NOTICE_TOKENS_PENDING = "Word piece vectors, which profile best needs, are not t
 MAX_CONTEXT_CANDIDATES = 2_000  # records considered for one context
 SPARE_RECORDS = 30  # records read beyond what should fit
 MAX_THREAD_LEADS = 3
+MAX_REPLY_WORDS = 8  # words of a turn that may need the question before it
+FREE_WORDS = 35  # words of a turn that cost nothing in a context: some 200 characters
 DEFAULT_DECAY: DecayPolicy = DecayOptions()
 NO_ORDINALS: Ints = np.zeros(0, dtype=np.int64)
 
@@ -151,10 +153,12 @@ class RecallLayer:
         counter: TokenCounter | None = None,
         notices: Sequence[str] = (),
         gather_sources: Callable[[ContextOptions], Awaitable[ContextSources]] | None = None,
+        *,
+        with_ids: bool = False,
     ) -> Context:
         """What matters, as much as fits into `max_tokens`, ready for a prompt: knowledge, then turns in time order.
 
-        `gather_sources` reads what a context holds beside what was ranked.
+        `gather_sources` reads what a context holds beside what was ranked. `with_ids` tells the ids of records.
         """
         if max_tokens < 1:
             raise InvalidRecord(f"max_tokens must be at least 1, got {max_tokens}", field="max_tokens")
@@ -166,12 +170,16 @@ class RecallLayer:
             _no_sources() if gather_sources is None else gather_sources(options),
         )
         self.metrics.add_recall(ranking.trace, relevant=ranking.relevant)
-        order, context = _context_candidates(ranking, max_tokens), ranking.context
-        records = await _read_records(ranking, order)
+        context = ranking.context
+        order = _context_candidates(ranking, max_tokens, options.length_price)
+        asked = _find_questions(context, order)
+        records = await _read_records(ranking, np.concatenate([order, list(asked.values())]).astype(np.int64))
         standing = await read_standing_instructions(context, options.standing)
         return await asyncio.to_thread(
             pack,
             _select_present(order, records),
+            query=request.query,
+            moment=context.now,
             profile=await read_profile(context),
             max_tokens=max_tokens,
             counter=counter,
@@ -180,9 +188,11 @@ class RecallLayer:
             standing_instructions=standing,
             instructions_share=options.instructions,
             sources=others,
+            questions=_select_questions(asked, records),
             section_shares=options,
             candidates=_candidate_keys(ranking),
             history_chars=_estimate_history_chars(context, records),
+            with_ids=with_ids,
         )
 
     async def why_not(self, receipt: Receipt, record_id: str) -> WhyNot:
@@ -359,13 +369,34 @@ def _find_thread_leads(ranking: RankedRecall) -> tuple[ThreadLead, ...]:
     )
 
 
-def _context_candidates(ranking: RankedRecall, max_tokens: int) -> Ints:
-    """Ordinals of all kinds, best first, as many as may fit by their number of words, and some more."""
+def _context_candidates(ranking: RankedRecall, max_tokens: int, length_price: float) -> Ints:
+    """Ordinals of all kinds, best first, as many as may fit by their number of words, and some more.
+
+    A turn costs `length_price` for each doubling of its length over `FREE_WORDS` words: a budget that one long turn
+    fills has no room for others.
+    """
     selection, columns = ranking.selection, ranking.context.columns
     ordinals = np.concatenate([*selection.ordinals_by_kind.values(), NO_ORDINALS])
-    order = top_k(selection.scores, ordinals, len(ordinals), columns)
+    lengths = np.maximum(columns.words, FREE_WORDS) / FREE_WORDS
+    prices = np.where(columns.kind == columns.kinds.find_code("Turn"), length_price * np.log2(lengths), 0.0)
+    order = top_k(selection.scores - prices, ordinals, len(ordinals), columns)
     most = np.cumsum(columns.words[order] + 2) <= 1.5 * max_tokens
     return order[: int(most.sum()) + SPARE_RECORDS]
+
+
+def _find_questions(context: SearchContext, order: Ints) -> dict[int, int]:
+    """The ordinal of the question that a short turn answers, by that of the turn."""
+    columns, previous = context.columns, context.context_neighbors.previous[order]
+    short = (columns.words[order] <= MAX_REPLY_WORDS) & (previous >= 0)
+    short &= columns.kind[order] == columns.kinds.find_code("Turn")
+    short &= (columns.asks[previous] & ENDS_WITH_QUESTION) != 0
+    return dict(zip(order[short].tolist(), previous[short].tolist(), strict=True))
+
+
+def _select_questions(asked: Mapping[int, int], records: Mapping[int, Record]) -> dict[Key, Turn]:
+    """The turns that ask, by the key of the reply."""
+    found = {records[reply].key: records.get(turn) for reply, turn in asked.items() if reply in records}
+    return {key: turn for key, turn in found.items() if isinstance(turn, Turn)}
 
 
 def explain_exclusion(query: RecallQuery, context: SearchContext, selection: RankedSelection, record_id: str) -> WhyNot:

@@ -1,4 +1,7 @@
-"""Records as lines of a prompt: short, readable, with dates, speakers and ids."""
+"""Records as lines of a prompt: short, readable, with dates and speakers; with ids where they are asked for.
+
+Every stored value goes through `to_plain_line`, so that it starts no line, section or turn.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,14 @@ from typing import TYPE_CHECKING, Any
 from agentmem.core.procedural_records import Procedure, Strategy
 from agentmem.core.record import Record
 from agentmem.core.records import Entity, Fact, Goal, Turn
+from agentmem.text.plain_line import to_plain_line, to_plain_name
+from agentmem.text.relative_dates import render_day, resolve_relative_dates
 
 if TYPE_CHECKING:
     from agentmem.memory.working.tool_outputs import ToolOutput
 
 SHORT_ID_CHARS = 8
 UUID_CHARS = 36
-SECTION_TITLES = {
-    "User": "About the user",
-    "Goal": "Goals",
-    "Fact": "Facts",
-    "Entity": "People, places and things",
-    "Procedure": "Standing instructions",
-    "Strategy": "What has worked",
-}
-OTHER_SECTION_TITLE = "Ways of doing"
 
 
 def shorten_id(record_id: str) -> str:
@@ -33,65 +29,70 @@ def shorten_id(record_id: str) -> str:
 
 
 def render_date(moment: datetime) -> str:
-    """A date as `7 May 2023`."""
-    return f"{moment.day} {moment:%B %Y}"
+    """A date as `7 May 2023`, with the month in short."""
+    return render_day(moment.date())
 
 
-def render_turn(turn: Turn) -> str:
-    """`3 Ann: what she said`: the turn's index, who spoke, and the text with what was shared."""
-    place = f"{turn.index} " if turn.index >= 0 else ""
-    return f"{place}{turn.speaker or turn.role}: {turn.search_text()}"
+def render_turn(turn: Turn, *, with_id: bool = False) -> str:
+    """`Ann: what she said`: who spoke, the text with what was shared, and the dates that relative ones mean.
+
+    `with_id` puts the turn's index in front and its id behind.
+    """
+    speaker = to_plain_name(turn.speaker or "", turn.role)
+    text, moment = to_plain_line(turn.search_text()), turn.timestamp or turn.recorded_at
+    dates = resolve_relative_dates(text, moment.date()) if moment else []
+    line = f"{speaker}: {text}" + (f" [{'; '.join(dates)}]" if dates else "")
+    return f"{turn.index} {line} [{to_plain_line(shorten_id(turn.id))}]" if with_id else line
 
 
-def render_turn_heading(turn: Turn) -> str:
-    """`# 7 May 2023, conversation 1`: what the turns of one conversation and day stand under."""
+def render_turn_heading(turn: Turn, *, with_id: bool = False) -> str:
+    """`[7 May 2023]`: what the turns of one conversation and day stand under; `with_id` tells the conversation."""
     moment = turn.timestamp or turn.recorded_at
-    return f"# {render_date(moment)}, conversation {shorten_id(turn.conversation_id)}" if moment else "# undated"
+    day = render_date(moment) if moment else "undated"
+    return f"[{day}, conversation {to_plain_line(shorten_id(turn.conversation_id))}]" if with_id else f"[{day}]"
 
 
-def render_record(record: Record, *, is_unknown: bool = False) -> str:
+def render_record(record: Record, *, is_unknown: bool = False, with_id: bool = False) -> str:
     """One line for a record that is no turn. `is_unknown`: a stale fact beside which nothing current is known."""
+    text = to_plain_line(_render_text(record, is_unknown=is_unknown))
+    return f"- {text} [{to_plain_line(shorten_id(record.id))}]" if with_id else f"- {text}"
+
+
+def _render_text(record: Record, *, is_unknown: bool) -> str:
     if isinstance(record, Fact):
         known = f"unknown since {render_date(record.stale_since)}: " if is_unknown and record.stale_since else ""
-        return f"- {known}{record.claim}{_render_qualifiers(_fact_qualifiers(record))} [{shorten_id(record.id)}]"
+        return f"{known}{record.claim}{_render_qualifiers(_fact_qualifiers(record))}"
     if isinstance(record, Entity):
         aliases = [f"also {', '.join(record.aliases)}"] if record.aliases else []
         text = f": {record.description}" if record.description else ""
-        return f"- {record.name}{_render_qualifiers([record.type, *aliases])}{text} [{shorten_id(record.id)}]"
+        return f"{record.name}{_render_qualifiers([record.type, *aliases])}{text}"
     if isinstance(record, Goal):
+        status = [] if record.goal_status == "active" else [record.goal_status]
         due = [f"by {render_date(record.deadline)}"] if record.deadline else []
-        return f"- {record.description}{_render_qualifiers([record.goal_status, *due])} [{shorten_id(record.id)}]"
+        return f"{record.description}{_render_qualifiers([*status, *due])}"
     if isinstance(record, Procedure):
-        return (
-            f"- {record.instruction}{_render_qualifiers([record.trigger] if record.trigger else [])} "
-            f"[{shorten_id(record.id)}]"
-        )
+        return f"{record.instruction}{_render_qualifiers([record.trigger] if record.trigger else [])}"
     if isinstance(record, Strategy):
         tools = f": {', then '.join(record.tool_sequence)}" if record.tool_sequence else ""
         when = [record.context_pattern] if record.context_pattern else []
         tries = record.success_count + record.failure_count
         worked = f"worked in {record.success_count} of {tries}"
-        return (
-            f"- {record.description.rstrip('.')}{tools}{_render_qualifiers([*when, worked])} [{shorten_id(record.id)}]"
-        )
-    return f"- {record.search_text()} [{shorten_id(record.id)}]"
+        return f"{record.description.rstrip('.')}{tools}{_render_qualifiers([*when, worked])}"
+    return record.search_text()
 
 
 def render_output(output: ToolOutput) -> str:
     """`- search, 7 May 2023: what it gave back`, on one line."""
-    return f"- {output.source}, {render_date(output.at)}: {' '.join(output.text.split())}"
-
-
-def section_heading(record: Record) -> str:
-    """The heading that a record other than a turn stands under."""
-    if isinstance(record, Goal) and not record.is_open:
-        return "# Goals that ended"
-    return f"# {SECTION_TITLES.get(record.kind, OTHER_SECTION_TITLE)}"
+    return f"- {to_plain_line(f'{output.source}, {render_date(output.at)}: {output.text}')}"
 
 
 def render_profile(profile: Mapping[str, Any]) -> list[str]:
     """The parts of a profile that say something, one line each."""
-    return [f"- {name.replace('_', ' ')}: {_render_value(value)}" for name, value in profile.items() if value]
+    return [
+        "- " + to_plain_line(f"{name.replace('_', ' ')}: {_render_value(value)}")
+        for name, value in profile.items()
+        if value
+    ]
 
 
 def _fact_qualifiers(fact: Fact) -> list[str]:

@@ -95,7 +95,6 @@ class SynopsisOverrides(TypedDict, total=False):
     identity_share: float
     facts: int
     least_confidence: float
-    conversations: int
     deadline: float
 
 

@@ -134,7 +134,7 @@ class SynopsisOptions(_Section):
 
     It has at most `max_tokens`, of which who the user is takes at most the share `identity_share`. Both parts are kept
     in the session store for so many seconds, anew with each access when `refresh_on_access` is set. It is made from at
-    most `facts` facts with this confidence, and from the last `conversations`. A model has `deadline` seconds.
+    most `facts` facts with this confidence, beside beliefs and goals. A model has `deadline` seconds.
     """
 
     identity_ttl: float = Field(default=7 * 24 * 3600.0, gt=0, allow_inf_nan=False)
@@ -144,7 +144,6 @@ class SynopsisOptions(_Section):
     identity_share: float = Field(default=0.6, gt=0, le=1)
     facts: int = Field(default=300, ge=1, le=5000)
     least_confidence: float = Field(default=0.7, ge=0, le=1)
-    conversations: int = Field(default=3, ge=0, le=50)
     deadline: float = Field(default=30.0, gt=0, allow_inf_nan=False)
 
 

@@ -1,9 +1,10 @@
-"""`python -m tests.benchmarks.context DATA`: what a context of 4,000 tokens saves, and what of the evidence it holds.
+"""`python -m tests.benchmarks.context DATA`: what a context saves, and what of the evidence it holds.
 
 Stores each dialogue of LoCoMo-shaped files under a user of its own, runs all background jobs (unless `--no-jobs`), and
 asks its scored questions. Reported by dialogue: tokens of the full history and the share saved by the largest context,
 the share of questions whose evidence turns all stand whole in the context, and how long a context took with the
-synopsis cached. Fails below the targets. `--rooms JSON` gives settings of `recall.context` to try.
+synopsis cached. `--tokens` is the budget (4,000). Fails below the targets. `--rooms JSON` gives settings of
+`recall.context` to try.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Found:
         return 1 - self.largest / self.full
 
 
-async def measure(dialogue: BenchmarkDialogue, home: Path, jobs: bool, settings: dict[str, Any]) -> Found:
+async def measure(
+    dialogue: BenchmarkDialogue, home: Path, jobs: bool, settings: dict[str, Any], tokens: int = TOKENS
+) -> Found:
     """Store one dialogue, let it be worked on, and ask its questions."""
     found = Found(dialogue, full=sum(math.ceil(len(turn["content"]) / 4) for turn in dialogue.turns))
     contents = {turn["turn_id"]: " ".join(turn["content"].split()) for turn in dialogue.turns}
@@ -66,7 +69,7 @@ async def measure(dialogue: BenchmarkDialogue, home: Path, jobs: bool, settings:
         found.synopsis = math.ceil(len(str(await memory.synopsis())) / 4)
         for question in dialogue.scored_questions:
             begun = time.perf_counter()
-            context = await memory.context(question.text, max_tokens=TOKENS)
+            context = await memory.context(question.text, max_tokens=tokens)
             found.seconds.append(time.perf_counter() - begun)
             found.largest = max(found.largest, context.tokens)
             found.told.append(context.savings)
@@ -106,6 +109,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--embedder", default="auto")
     found.add_argument("--models", type=Path, help="where local weights lie")
     found.add_argument("--no-jobs", action="store_true", help="leave the background jobs out")
+    found.add_argument("--tokens", type=int, default=TOKENS, help="the budget")
     found.add_argument("--rooms", type=json.loads, default={}, help="settings of recall.context, as JSON")
     return found
 
@@ -117,7 +121,7 @@ def main() -> int:
     results = []
     with tempfile.TemporaryDirectory() as home:
         for dialogue in load_dialogues(given.data):
-            results.append(asyncio.run(measure(dialogue, Path(home), not given.no_jobs, settings)))
+            results.append(asyncio.run(measure(dialogue, Path(home), not given.no_jobs, settings, given.tokens)))
     print(shown(results))
     took = percentiles([second for each in results for second in each.seconds])
     print("\ncontext(), seconds:", json.dumps(took))

@@ -22,13 +22,16 @@ from tests.flows.given import START, ManualClock, context_of, open_memory, read_
 
 COUNTERS = [estimate_tokens, lambda text: len(text.split()), len]
 SECTIONS = (
-    "# About the user",
-    "# What the user is up to",
-    "# Standing instructions",
-    "# Goals",
-    "# Facts",
-    "# Outputs of tools",
-    "# 1 March 2026, conversation trip",
+    "## How to answer",
+    "## The user",
+    "## People",
+    "## Planned",
+    "## Not known any more",
+    "## Goals",
+    "## Known about this",
+    "## Outputs of tools",
+    "## Said about this",
+    "[1 Mar 2026]",
 )
 QUERY = "which tent for the trip to Norway?"
 
@@ -40,7 +43,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
     with open_memory(home, conversation_id="trip", clock=ManualClock()) as memory:
         old = [
             {
-                "content": f"Remark {n}: the {'garden ' * (n % 9 + 1)} was quiet.",
+                "content": f"Remark {n}: the {'garden ' * (n % 9 + 1)}was quiet.",
                 "conversation_id": f"old-{n % 7}",
                 "timestamp": START - timedelta(days=n % 7 + 1),
             }
@@ -49,7 +52,13 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
         memory.store_turns([*old, "Our tent for Norway has a broken pole.", {"content": "Noted.", "role": "assistant"}])
         memory.store_turns([f"Small talk number {n}." for n in range(12)])
         memory.learn_fact("The user travels to Norway in June", valid_from=START)
-        memory.learn_fact("The user is called Mia Berg", salience=0.9)
+        memory.learn_fact("The user is called Mia Berg", slot="name", value="Mia Berg")
+        memory.learn_fact("Ann is the user's sister", slot="siblings", value="Ann")
+        memory.learn_fact(
+            "The user flies to Oslo", slot="flight:Oslo", value="9 June, SK 1472", temporal_context="future"
+        )
+        memory.learn_fact("The user lives in Bern", slot="home", value="Bern", valid_to=START - timedelta(days=9))
+        memory.learn_fact("The user's phone number is 0151 2345", slot="phone", value="0151 2345")
         for number in range(40):
             memory.learn_fact(f"The user has a postcard from town {number}", salience=0.4)
         memory.add_goal({"description": "buy a stove", "deadline": START + timedelta(days=9)})
@@ -66,13 +75,22 @@ def test_joins_all_tiers(memory: AgentMemory) -> None:
     assert [line for line in lines if line in SECTIONS] == list(SECTIONS)
     for line in (
         "- Answer in metric units",
-        "- buy a stove (active; by 10 March 2026)",
-        "- The user is called Mia Berg",
-        "- The user travels to Norway in June (from 1 March 2026)",
-        "- shop search, 1 March 2026: The shop has a tent for two for 99 euros.",
+        "- buy a stove (by 10 Mar 2026)",
+        "- name: Mia Berg",
+        "- home: none known since 20 Feb 2026 (before: Bern)",
+        "- Ann (sibling)",
+        "- flight to Oslo, 9 June, SK 1472",
+        "- The user travels to Norway in June (from 1 Mar 2026)",
+        "- shop search, 1 Mar 2026: The shop has a tent for two for 99 euros.",
     ):
         assert sum(each.startswith(line) for each in lines) == 1, line
     assert context.tokens <= DEFAULT_CONTEXT_TOKENS == 4_000
+    assert "0151" not in context.text  # private, and not asked for
+
+
+@pytest.mark.parametrize("query", ["What is my phone number?", "How can you reach me?", "0151 2345?"])
+def test_tells_what_is_private_when_it_is_asked_for(memory: AgentMemory, query: str) -> None:
+    assert "- phone: 0151 2345" in memory.context(query).text.splitlines()
 
 
 def test_holds_the_last_ten_turns_of_the_conversation(memory: AgentMemory) -> None:
@@ -100,8 +118,9 @@ def test_says_what_was_left_out_and_what_was_saved(memory: AgentMemory) -> None:
     assert small.left_out == sum(small.omitted.values())
     assert "Procedure" not in small.omitted
     assert held.count("Turn") > 0
-    assert large.omitted == {}
-    turns = sum(len(line.partition(": ")[2]) for line in large.text.splitlines() if line[:1].isdigit())
+    assert large.omitted == {"Turn": 1, "Fact": 1}  # "Noted.", and what is private
+    said = [line for part in large.parts if part.section == "turns" for line in part.lines]
+    turns = sum(len(line.partition(": ")[2]) for line in said) + len("Noted.")
     assert large.full_tokens == estimate_tokens("x" * turns)
     assert small.full_tokens == pytest.approx(large.full_tokens, rel=0.2)  # by the words of fewer turns
     assert small.savings == pytest.approx(1 - small.tokens / small.full_tokens)

@@ -81,4 +81,4 @@ def test_open_goals_stand_in_the_bundle_however_many_have_ended(memory: AgentMem
     bundle = here.remember("tickets", top_k=2)
     assert [goal.id for goal in bundle.goals] == [other.id, waiting.id]
     assert waiting.id in bundle_ids(bundle)
-    assert "Sleep (active)" in str(bundle)
+    assert "- Sleep" in str(bundle).splitlines()

@@ -66,7 +66,7 @@ def test_a_stale_fact_ranks_below_and_is_marked_in_the_context(memory: AgentMemo
     assert [fact.id for fact in after.facts[:2]] == [ferry.id, train.id]
     assert "stale x0.50" in {item.record.id: item.why for item in after.items}[train.id]
     text = memory.context(query).text
-    assert f'- Ann commutes to Oslo by train (stale since 1 March 2026: it rested on "{WORK}")' in text
+    assert f'- Ann commutes to Oslo by train (stale since 1 Mar 2026: it rested on "{WORK}")' in text
     assert "unknown since" not in text
 
 
@@ -75,7 +75,7 @@ def test_where_nothing_current_is_left_the_answer_is_unknown_since(memory: Agent
     clock.advance(days=1)
     memory.forget(work.id)
     bundle = memory.remember(ASKED)
-    said = f'unknown since 2 March 2026: {COMMUTE} (stale since 2 March 2026: it rested on "{WORK}")'
+    said = f'unknown since 2 Mar 2026: {COMMUTE} (stale since 2 Mar 2026: it rested on "{WORK}")'
     assert any(notice.startswith(said) for notice in bundle.notices)
     assert f"- {said}" in str(bundle)
     memory.learn_fact("Ann takes the ferry to Nesodden")

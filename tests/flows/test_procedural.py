@@ -253,14 +253,16 @@ def test_a_wrong_strategy_is_refused(memory: AgentMemory, given: dict[str, Any],
 
 def test_strategies_are_ranked_by_relevance_and_the_lower_bound_of_success(memory: AgentMemory) -> None:
     lucky = learn(memory, "Deploy the staging server with rsync", 1)
-    proven = learn(memory, "Deploy the staging server with docker", 9, 1)
+    proven = learn(memory, "Deploy the staging server with docker", 8, 1)
+    proven = memory.procedural.reinforce_strategy(proven.id, True)
     failing = learn(memory, "Deploy the staging server by hand", 0, 3)
     learn(memory, "Bake a chocolate cake", 20)
+    broken = learn(memory, "Deploy the staging server with docker swarm", 9, 1)  # failed the last time
     found = memory.procedural.find_strategies("deploy the staging server")
-    assert [item.strategy.id for item in found] == [proven.id, lucky.id, failing.id]
+    assert [item.strategy.id for item in found] == [proven.id, lucky.id, broken.id, failing.id]
     assert found[0].success_low == pytest.approx(wilson_interval(9, 10).low)
     assert found[0].score == pytest.approx(found[0].relevance * found[0].success_low, abs=1e-5)
-    assert found[2].score == 0.0
+    assert found[3].score == 0.0
     assert "worked 9 of 10 times (at least 0.60)" in found[0].why
     assert "words 1.00" in found[0].why
     assert memory.procedural.find_strategies("deploy the staging server", top_k=1) == found[:1]
@@ -288,13 +290,16 @@ def test_a_wrong_question_for_strategies_is_refused(memory: AgentMemory, task: s
 
 
 def test_strategies_are_in_bundles_and_contexts_unless_left_out(memory: AgentMemory) -> None:
-    learned = learn(memory, "Deploy the server", 2, 1, tool_sequence=["build", "push"], context_pattern="on Fridays")
+    learned = learn(memory, "Deploy the server", 3, 1, tool_sequence=["build", "push"], context_pattern="on Fridays")
+    learned = memory.procedural.reinforce_strategy(learned.id, True)
     found = memory.remember("how do I deploy the server?")
     assert found.strategies == (learned,)
     assert found.items[0].record == learned
-    line = f"- Deploy the server: build, then push (on Fridays; worked in 2 of 3) [{learned.id[-8:]}]"
-    assert f"# What has worked\n{line}" in str(found)
+    line = "- Deploy the server: build, then push (on Fridays; worked in 4 of 5)"
+    assert f"## What has worked\n{line}" in str(found)
     assert line in memory.context("how do I deploy the server?").text
+    memory.procedural.reinforce_strategy(learned.id, False)
+    assert "## What failed before\n- Deploy the server" in memory.context("how do I deploy the server?").text
     assert memory.remember("how do I deploy the server?", include=("episodic", "semantic")).strategies == ()
 
 

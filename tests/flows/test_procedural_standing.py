@@ -59,7 +59,8 @@ def test_in_force_it_stands_in_every_context(memory: AgentMemory) -> None:
     french = accepted(memory, "Always answer in French")
     accepted(memory, "Add type hints", trigger="when I ask for code")
     text = memory.context(ASKED).text
-    assert text.startswith(f"# Standing instructions\n- Always answer in French [{french.id[-8:]}]\n")
+    assert text.splitlines()[2:4] == ["## How to answer", "- Always answer in French"]
+    assert f"[{french.id[-8:]}]" in memory.context(ASKED, ids=True)
     assert memory.context(ASKED).records.count(french.key) == 1
     assert {record.instruction for record in memory.remember(ASKED).procedures} == {
         "Always answer in French",
@@ -75,9 +76,9 @@ def test_what_stands_in_every_context_is_bounded(memory: AgentMemory) -> None:
     strong = memory.procedural.stage_candidate("Always mention the colour of house number 11 " + "x" * 60)
     memory.store_turn("The train to Oslo leaves at nine.")
     roomy, tight = memory.context("train Oslo", max_tokens=4000), memory.context("train Oslo", max_tokens=300)
-    lines = tight.text.splitlines()
-    assert lines[0] == "# Standing instructions"
-    assert strong.id[-8:] in lines[1]
+    lines = tight.text.splitlines()[2:]
+    assert lines[0] == "## How to answer"
+    assert lines[1] == f"- {strong.instruction}"
     assert sum("house number" in line for line in lines[: lines.index(next(x for x in lines if "train" in x))]) <= 5
     assert tight.tokens <= 300
     assert "The train to Oslo leaves at nine." in tight.text

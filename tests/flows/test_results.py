@@ -44,7 +44,7 @@ def test_a_goal_that_ended_does_not_stand_among_the_open_ones(home: Path) -> Non
         memory.complete_goal(done.id)
         memory.add_goal("Visit the peanut factory")
         text = memory.context("visit the peanut museum")
-    ended, going = text.index("# Goals that ended"), text.index("# Goals\n")
+    ended, going = text.index("## Goals that ended"), text.index("## Goals\n")
     assert going < text.index("factory") < ended < text.index("museum")
 
 

@@ -83,7 +83,6 @@ def test_says_who_the_user_is_and_what_goes_on(memory: AgentMemory) -> None:
         "- The user prefers tea",
         "# What the user is up to",
         "- Goal: learn Norwegian (by 31 March 2026)",
-        "- On 1 March 2026: user: We packed the tent and the stove for Norway.",
         "- The user has a cold",
     ]
 
@@ -156,15 +155,17 @@ def test_times_to_live_begin_anew_with_each_access(memory: AgentMemory, clock: M
     assert cached(memory) == set()
 
 
-def test_talk_of_late_is_as_old_as_the_time_to_live_at_most(memory: AgentMemory, clock: ManualClock) -> None:
-    memory.store_turn("We packed the tent for Norway.")
-    assert "tent" in str(memory.synopsis())
-    turn = memory.scoped(conversation_id="second").store_turn("The piano needs tuning before the concert.")
-    assert "piano" not in str(memory.synopsis())
-    clock.advance(minutes=61)
-    assert "piano" in str(memory.synopsis())
-    memory.forget(turn.id)
-    assert "piano" not in str(memory.synopsis())
+def test_is_the_profile_without_a_model(memory: AgentMemory) -> None:
+    memory.store_turn("The piano needs tuning before the concert.")
+    memory.learn_fact("The user lives in Graz", slot="home", value="Graz", valid_from=START - timedelta(days=30))
+    memory.learn_fact("The user lives in Oslo", slot="home", value="Oslo", valid_from=START)
+    memory.learn_fact("The user's bank is Wise", slot="bank", value="Wise")
+    memory.learn_fact("Nora is the user's sister", slot="siblings", value="Nora")
+    memory.learn_fact("Nora lives in Bern", subject="Nora", slot="home", value="Bern")
+    lines = str(memory.synopsis()).splitlines()
+    assert "- home: Oslo (since 1 Mar 2026; before: Graz)" in lines
+    assert "- Nora (sibling): home Bern" in lines
+    assert not any("Wise" in line or "piano" in line for line in lines)
 
 
 def test_the_job_writes_once_and_when_something_changed(memory: AgentMemory) -> None:

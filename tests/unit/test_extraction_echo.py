@@ -42,10 +42,20 @@ def test_every_line_of_a_context_is_known_again() -> None:
 
 def test_a_line_of_its_own_is_known_by_its_id() -> None:
     for record in RECORDS[:4]:
-        line = render_record(record)
+        line = render_record(record, with_id=True)
         assert recalled_lines(f"You said:\n{line}\nIs it so?") == [(10, 10 + len(line))]
     doubtful = render_record(RECORDS[1], is_unknown=True)
     assert recalled_lines(doubtful) == [(0, len(doubtful))]
+
+
+def test_sections_without_their_markers_are_known_again() -> None:
+    lines = shown(*RECORDS).splitlines()[2:-1]
+    assert [end for _, end in recalled_lines("\n".join(lines))][-1] == len("\n".join(lines))
+    assert len(recalled_lines("\n".join(lines))) == len(lines)
+
+
+def test_a_marker_that_is_never_closed_hides_nothing() -> None:
+    assert recalled_lines('<memory as_of="2026-05-07">\nI moved to Milan.') == []
 
 
 def test_what_people_write_is_not_ours() -> None:

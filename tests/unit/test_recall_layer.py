@@ -228,7 +228,7 @@ async def test_goals_profile_and_thread_leads_come_along(memory: AsyncAgentMemor
     (lead,) = bundle.thread_leads
     assert (lead.conversation_id, lead.center_turn in ids, lead.matches) == ("c1", True, 2)
     assert "- preferences: language English" in str(bundle)
-    assert "0 Ann: I play the cello." in bundle.to_context(max_tokens=100)
+    assert "Ann: I play the cello." in bundle.to_context(max_tokens=100)
 
 
 async def test_top_k_bounds_every_kind_and_the_items(memory: AsyncAgentMemory) -> None:

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentmem.core.procedural_records import Strategy
+from agentmem.memory.procedural.strategies import has_worked
 from agentmem.memory.procedural.tools import quantiles, term_overlap, wilson_interval
 
 
@@ -59,3 +61,24 @@ def test_a_rare_word_counts_more_than_a_common_one() -> None:
 def test_quantiles_lie_between_values() -> None:
     assert quantiles([10.0, 20.0, 30.0, 40.0], (0.5, 0.95)) == pytest.approx([25.0, 38.5])
     assert quantiles([], (0.5, 0.95)) == [None, None]
+
+
+@pytest.mark.parametrize(
+    "successes, failures, last_failed, worked",
+    [
+        (0, 0, False, False),
+        (1, 0, False, True),
+        (1, 4, False, False),
+        (3, 3, False, False),
+        (9, 3, False, True),
+        (9, 3, True, False),
+        (0, 5, True, False),
+    ],
+)
+def test_a_strategy_has_worked_often_enough_and_the_last_time(
+    successes: int, failures: int, last_failed: bool, worked: bool
+) -> None:
+    strategy = Strategy(
+        id="s", description="d", success_count=successes, failure_count=failures, last_failed=last_failed
+    )
+    assert has_worked(strategy) is worked

@@ -25,6 +25,7 @@ from agentmem.stores.values import WHOLE, Where
 from agentmem.text.normalization import normalize_claim
 from agentmem.text.tokenizer import tokenize
 
+MIN_SUCCESS_LOW = 0.2  # of what is told to have worked; 1 of 1 has .21
 MAX_TOOLS = 64  # in one sequence
 MAX_TOP_K = 100
 MAX_TASK_CHARS = 10_000  # characters of a task that are looked for
@@ -61,8 +62,23 @@ def record_outcome(strategy: Strategy, success: bool, write: WriteAttempt, conve
     places = strategy.conversation_ids
     if success and conversation_id:
         places = tuple(dict.fromkeys((*places, conversation_id)))[-MAX_REFERENCES:]
-    more = {counted: getattr(strategy, counted) + 1, "last_used": write.now, "conversation_ids": places}
+    more = {
+        counted: getattr(strategy, counted) + 1,
+        "last_failed": not success,
+        "last_used": write.now,
+        "conversation_ids": places,
+    }
     return strategy.model_copy(update=more)
+
+
+def has_worked(strategy: Strategy) -> bool:
+    """Whether a strategy may be told as one that works: not when it failed last, or works in too few tries.
+
+    Too few are those whose rate of success may be below .2, by the lower bound of its 95 % interval.
+    """
+    tries = strategy.success_count + strategy.failure_count
+    low = wilson_interval(strategy.success_count, tries).low
+    return strategy.success_count > 0 and not strategy.last_failed and low >= MIN_SUCCESS_LOW
 
 
 @dataclass
@@ -195,6 +211,8 @@ class Strategies:
     async def find_strategies(self, task: str, top_k: int = 5) -> list[StrategyMatch]:
         """The strategies of the readable channels for a task, best first by relevance × lower bound of success.
 
+        Those that have not worked (`has_worked`) come after all others.
+
         Relevance is the mean of the cosine with the task and of the share of its words, rare ones counting more; of the
         words alone where no embedder answers. [] when nothing is relevant. The first one counts as followed here until
         `reflect` says how it went.
@@ -243,7 +261,9 @@ class Strategies:
                 found.append(
                     StrategyMatch(record, round(relevances[ordinal] * low, 6), round(relevances[ordinal], 6), low, why)
                 )
-        return sorted(found, key=lambda item: (-item.score, -item.relevance, item.strategy.id))
+        return sorted(
+            found, key=lambda item: (not has_worked(item.strategy), -item.score, -item.relevance, item.strategy.id)
+        )
 
     async def _score_by_vector(self, task: str, ordinals: set[int]) -> dict[int, float] | None:
         """Cosines with the task by ordinal; None without an embedder that answers."""

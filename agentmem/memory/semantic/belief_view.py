@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from agentmem.beliefs.belief import Belief, BeliefSet
-from agentmem.beliefs.slots import NamedSlot, find_slot
+from agentmem.beliefs.slots import NamedSlot, Slot, find_slot
 from agentmem.core.clock import to_utc
 from agentmem.core.record import Record, Status
 from agentmem.core.records import SLOT_KEY_PREFIX, Fact
@@ -15,6 +16,7 @@ from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.semantic.beliefs import order_by_word, to_belief
 from agentmem.stores.values import Where
+from agentmem.text.plain_line import to_plain_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,10 @@ class SlotBeliefs:
     stale: tuple[Fact, ...] = ()
     guesses: tuple[Fact, ...] = ()
     denied: tuple[Fact, ...] = ()
+
+    def facts(self) -> tuple[Fact, ...]:
+        """The facts of all standings."""
+        return (*self.current, *self.planned, *self.former, *self.stale, *self.guesses, *self.denied)
 
     def to_dict(self) -> dict[str, Any]:
         """Subject and slot, and under each standing the values with their facts' ids, times and sources."""
@@ -55,7 +61,8 @@ class SlotBeliefs:
             )
             if facts
         ]
-        return f"{self.subject}.{self.slot}: {values[0]}" + (f" ({'; '.join(notes)})" if notes else "")
+        line = f"{self.subject}.{self.slot}: {values[0]}" + (f" ({'; '.join(notes)})" if notes else "")
+        return to_plain_line(line)
 
 
 @dataclass
@@ -84,29 +91,7 @@ class BeliefView:
         moment = now if as_of is None else to_utc(as_of, "as_of")
         facts = await (self._read_stored() if known_at is None else self._read_known(to_utc(known_at, "known_at")))
         asked = [fact for fact in facts if subject is None or fact.subject.casefold() == subject.casefold()]
-        found = {fact.id: fact for fact in sorted(asked, key=order_by_word)}
-        beliefs = list(map(to_belief, found.values()))
-        known = BeliefSet(beliefs, self._find_slots(beliefs))
-        return [
-            SlotBeliefs(state.subject, state.slot, *(tuple(found[each.key] for each in part) for part in parts))
-            for state in known.states(moment)
-            if slot in (None, state.slot)
-            and any(parts := (state.current, state.planned, state.former, state.stale, state.guesses, state.denied))
-        ]
-
-    def _find_slots(self, beliefs: list[Belief]) -> dict[str, NamedSlot]:
-        """The slots of these beliefs and those that they rest on. One that an application took away has one value."""
-        own, found = self._context.engine.settings.slots, dict[str, NamedSlot]()
-        wanted = [each.slot for each in beliefs]
-        while wanted:
-            name = wanted.pop()
-            if name not in found:
-                try:
-                    found[name] = find_slot(name, own)
-                except InvalidRecord:
-                    found[name] = NamedSlot(name=name)
-                wanted += found[name].rests_on
-        return found
+        return group_by_slot(asked, moment, self._context.engine.settings.slots, slot)
 
     async def _read_stored(self) -> list[Fact]:
         where = Where(kinds=("Fact",), channels=self._context.scope.readable_channels(), dedup_prefix=SLOT_KEY_PREFIX)
@@ -125,6 +110,39 @@ class BeliefView:
             if isinstance(version, Fact) and version.slot and version.status not in (Status.FORGOTTEN, Status.ARCHIVED):
                 out.append(version)
         return out
+
+
+def group_by_slot(
+    facts: Iterable[Fact], moment: datetime, own: Mapping[str, Slot] | None = None, only: str | None = None
+) -> list[SlotBeliefs]:
+    """What is believed by these facts at a moment, by subject and slot in the order in which they came up.
+
+    `own` are an application's own slots, `only` a slot that is asked for alone. [] where no fact fills a slot.
+    """
+    found = {fact.id: fact for fact in sorted(facts, key=order_by_word)}
+    beliefs = list(map(to_belief, found.values()))
+    known = BeliefSet(beliefs, _find_slots(beliefs, own))
+    return [
+        SlotBeliefs(state.subject, state.slot, *(tuple(found[each.key] for each in part) for part in parts))
+        for state in known.states(moment)
+        if only in (None, state.slot)
+        and any(parts := (state.current, state.planned, state.former, state.stale, state.guesses, state.denied))
+    ]
+
+
+def _find_slots(beliefs: Sequence[Belief], own: Mapping[str, Slot] | None) -> dict[str, NamedSlot]:
+    """The slots of these beliefs and those that they rest on. One that an application took away has one value."""
+    found = dict[str, NamedSlot]()
+    wanted = [each.slot for each in beliefs]
+    while wanted:
+        name = wanted.pop()
+        if name not in found:
+            try:
+                found[name] = find_slot(name, own)
+            except InvalidRecord:
+                found[name] = NamedSlot(name=name)
+            wanted += found[name].rests_on
+    return found
 
 
 def _describe(fact: Fact) -> dict[str, Any]:

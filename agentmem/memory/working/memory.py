@@ -20,6 +20,7 @@ from agentmem.memory.working import tool_outputs
 from agentmem.memory.working.session_page import get_session_pages, remove_page
 from agentmem.memory.working.tool_outputs import ToolOutput, ToolOutputMatch
 from agentmem.stores.values import Where
+from agentmem.text.plain_line import to_plain_line, to_plain_name
 from agentmem.text.tokenizer import rank_by_bm25
 
 T = TypeVar("T")
@@ -194,17 +195,20 @@ class WorkingMemory:
         scope = self._context.scope
         lines = ["# Agent Short-Term Memory Context", ""]
         if session := scope.session_id or scope.conversation_id:
-            lines.append(f"## Session: {session}")
+            lines.append(f"## Session: {to_plain_line(session)}")
         lines.append(f"## Last Updated: {self._context.engine.clock.now():%Y-%m-%d %H:%M:%S}")
         lines += ["", "### Recent Messages", ""]
         for turn in await self.turns(self._context.engine.settings.working_turns):
-            lines += [f"**{turn.speaker or _ROLE_LABELS.get(turn.role, turn.role.capitalize())}:** {turn.content}", ""]
+            role = _ROLE_LABELS.get(turn.role, turn.role.capitalize())
+            speaker = to_plain_name(turn.speaker or "", turn.role)
+            shown = role if speaker == turn.role else speaker
+            lines += [f"**{to_plain_line(shown)}:** {to_plain_line(turn.content)}", ""]
         for title, items in (
             ("Context", [f"{name}: {value}" for name, value in (await self.context()).items()]),
             ("Thoughts", await self.thoughts()),
         ):
             if items:
-                lines += [f"### {title}", "", *(f"- {item}" for item in items), ""]
+                lines += [f"### {title}", "", *(f"- {to_plain_line(str(item))}" for item in items), ""]
         return "\n".join(lines).rstrip() + "\n"
 
     async def write_current_markdown(self) -> Path:

@@ -67,6 +67,15 @@ class RecordReference(BaseModel):
     id: str
 
 
+class ContextPartAnswer(BaseModel):
+    """Lines of one section of a context."""
+
+    section: str
+    title: str
+    lines: list[str]
+    records: list[RecordReference]
+
+
 class ContextAnswer(BaseModel):
     """Text for a prompt, and the records that it holds whole; the other fields are those of `Context`."""
 
@@ -77,6 +86,7 @@ class ContextAnswer(BaseModel):
     omitted: dict[str, int]
     full_tokens: int
     notices: list[str]
+    parts: list[ContextPartAnswer]
 
 
 class WhyNotAnswer(BaseModel):
