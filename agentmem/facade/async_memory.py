@@ -502,7 +502,10 @@ class AsyncAgentMemory:
         return await self._erasure.forget_id(record_id, hard=hard, reason=reason, idempotency_key=idempotency_key)
 
     async def restore(self, record_id: str, *, idempotency_key: str | None = None) -> list[Record]:
-        """Bring back what was softly forgotten under this id."""
+        """Bring back what was softly forgotten or archived under this id; no job puts it away again until it is used.
+
+        Returns the restored records. Raises NotFound where nothing under this id was put away.
+        """
         return await self._erasure.restore(record_id, idempotency_key=idempotency_key)
 
     async def erase(self) -> ErasureReceipt:

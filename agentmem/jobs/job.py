@@ -74,9 +74,10 @@ class JobReport:
     notes: list[str] = field(default_factory=list)
 
     def add_counts(self, **more: int) -> None:
-        """Add to the counts."""
+        """Add to the counts; what did not happen is left out."""
         for name, number in more.items():
-            self.counts[name] = self.counts.get(name, 0) + number
+            if number:
+                self.counts[name] = self.counts.get(name, 0) + number
 
 
 def list_jobs() -> dict[str, ModuleType]:

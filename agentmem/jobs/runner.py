@@ -195,7 +195,7 @@ async def _run_for_users(
     seen: set[str] = set()
     left = options.limit
     for _ in range(MAX_USER_BATCHES):
-        users = [user for user in await _eligible_users(engine, module) if user not in seen]
+        users = await _eligible_users(engine, module, seen)
         if not users:
             return
         for number, user_id in enumerate(users):
@@ -209,15 +209,22 @@ async def _run_for_users(
     report.has_more = True
 
 
-async def _eligible_users(engine: Engine, module: ModuleType) -> list[str]:
-    """The users to serve now, the one who waits longest first."""
+async def _eligible_users(engine: Engine, module: ModuleType, seen: Collection[str]) -> list[str]:
+    """The users to serve now who were not seen in this run, the one who waits longest first."""
     jobs, name, now = engine.job_queue, module.NAME, engine.clock.now()
+    limit = USER_BATCH_SIZE + len(seen)  # who was seen may still be due: everybody in a dry run
     if trigger_of(module) == "due":
-        due = await jobs.due_users(name, now, OPERATOR, USER_BATCH_SIZE)
-        states = [await jobs.state(name, Scope(user)) for user in due]
+        due = [
+            user
+            for job in (name, *getattr(module, "ALSO_DUE", ()))
+            for user in await jobs.due_users(job, now, OPERATOR, limit)
+        ]
+        waiting = [user for user in dict.fromkeys(due) if user not in seen][:USER_BATCH_SIZE]
+        states = [await jobs.state(name, Scope(user)) for user in waiting]
         return [state.user_id for state in states if state.due_at is None or state.due_at <= now]
     await _enqueue_changed_users(engine, name, frozenset(getattr(module, "WATCHES", ())))
-    return await jobs.pending_users(name, now, OPERATOR, USER_BATCH_SIZE)
+    pending = await jobs.pending_users(name, now, OPERATOR, limit)
+    return [user for user in pending if user not in seen][:USER_BATCH_SIZE]
 
 
 async def _enqueue_changed_users(engine: Engine, job: str, watched_kinds: Collection[str]) -> None:

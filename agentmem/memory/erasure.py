@@ -13,7 +13,7 @@ import numpy as np
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
 from agentmem.core.procedural_records import Outcome, Procedure, Strategy, ToolInvocation
 from agentmem.core.record import Key, Record, Status
-from agentmem.core.records import KINDS, Edge, Fact, Gloss, Goal, Review
+from agentmem.core.records import KINDS, Conversation, Edge, Fact, Gloss, Goal, Review
 from agentmem.engine.engine import MAX_WRITE_ATTEMPTS
 from agentmem.errors import Conflict, InvalidRecord, NotFound, StoreUnavailable
 from agentmem.memory.context import ErasureReceipt, ForgetReceipt, MemoryContext
@@ -88,8 +88,9 @@ class Erasure:
     async def restore(self, record_id: str, *, idempotency_key: str | None = None) -> list[Record]:
         """Bring back what was softly forgotten or archived under this id, as it was before; NotFound for nothing such.
 
-        With a conversation come the turns that were forgotten with it. A belief comes back as an older word: where its
-        slot has another value by now, it is over since that value began.
+        No job puts it away again until it is used. An archived conversation loses its mark. With a conversation come
+        the turns that were forgotten with it. A belief comes back as an older word: where its slot has another value by
+        now, it is over since that value began.
         """
         log, scope = self._context.engine.log, self._context.scope
         payload = hash_request(id=record_id)
@@ -103,8 +104,10 @@ class Erasure:
             for record in found:
                 versions = await log.versions(record.key, scope)
                 before = [version for version in versions if version.status not in _AWAY][-1:]
-                back = {"status": Status.ACTIVE, "superseded_at": None, "reason": ""}
+                back: dict[str, Any] = {"status": Status.ACTIVE, "superseded_at": None, "reason": ""}
                 back |= {name: getattr(version, name) for version in before for name in back}
+                if record.status not in _AWAY:  # a conversation that only bears the mark
+                    back |= {"archived": False, "reason": ""}
                 again = record.model_copy(update=back)  # sources that were erased meanwhile stay away
                 if isinstance(again, Fact) and again.slot:
                     again = await end_by_newer_word(self._context, again)
@@ -370,6 +373,8 @@ _AWAY = (Status.FORGOTTEN, Status.ARCHIVED)
 
 def _is_away(record: Record) -> bool:
     """Whether a record was forgotten or archived. A procedure that is not in force yet is archived, too."""
+    if isinstance(record, Conversation) and record.archived:
+        return True
     return record.status is Status.FORGOTTEN or (record.status is Status.ARCHIVED and not isinstance(record, Procedure))
 
 

@@ -244,3 +244,17 @@ async def test_wrong_names_and_intervals_are_refused(tmp_path: Path) -> None:
             ConsolidationWorker(memory.engine, jobs=["consolidation"])
     with pytest.raises(ConfigError, match="minutes"):
         AsyncAgentMemory("ann", home=tmp_path, worker={"minutes": {"consolidate": 0}})
+
+
+async def test_a_dry_run_of_gc_alone_finds_everybody_whom_decay_has_not_looked_at(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "USER_BATCH_SIZE", 2)
+    clock = ManualClock()
+    async with AsyncAgentMemory("operator", home=home, embedder="hash", clock=clock) as memory:
+        for number in range(5):
+            await memory.scoped(user_id=f"user {number}").learn_fact("The build is red", tier="short")
+        clock.advance(days=13)
+        tried = await ConsolidationWorker(memory.engine, jobs=("gc",), dry_run=True).run_once()
+        done = await ConsolidationWorker(memory.engine, jobs=("gc",)).run_once()
+        assert [report.counts for report in tried] == [report.counts for report in done] == [{"archived": 5}]

@@ -25,6 +25,7 @@ from agentmem.stores.values import RecordUsage, Where
 NAME = GC
 MINUTES = 1440.0
 TRIGGER = "due"
+ALSO_DUE = (DECAY,)  # jobs whose due records this one looks at, too
 OPEN_GOAL_STATUSES = ("active", "blocked")
 
 
