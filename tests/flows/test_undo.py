@@ -165,6 +165,17 @@ def test_another_users_or_agents_operation_is_not_found(memory: AgentMemory) -> 
         memory.undo(secret.operation_id)
 
 
+def test_what_a_job_did_in_a_project_is_undone_from_there_alone(memory: AgentMemory, clock: ManualClock) -> None:
+    project = memory.scoped(channel="roof")
+    fact = project.learn_fact("The roof is red", tier="short")
+    clock.advance(days=13)
+    (operation,) = memory.consolidate("gc")[0].operation_ids
+    with pytest.raises(NotFound):
+        memory.undo(operation)
+    project.undo(operation)
+    assert [each.id for each in project.semantic.facts()] == [fact.id]
+
+
 STEPS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 5)), min_size=3, max_size=14)
 
 
