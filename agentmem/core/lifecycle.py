@@ -28,6 +28,7 @@ DAYS_PER_WEEK = 7.0
 HALF_LIVES = {"fast": 1.0, "default": 3.0, "slow": 7.0}  # days
 BETAS = {"low": 0.3, "default": 0.6, "high": 1.0}
 INFERRED_CERTAINTIES = frozenset({"inferred", "uncertain"})  # certainties of what nobody said
+MIN_USES_TO_KEEP = 2  # uses from which the score may keep a fact for long
 FAMILIARITY_SATURATION = 101  # so many accesses, less one, make a record as familiar as it can be
 
 DECAY, GC, PROMOTE, CLEANUP, SCHEDULES = "decay", "gc", "promote", "cleanup", "schedules"
@@ -194,6 +195,8 @@ class UsageStats(Protocol):
     def conversations(self) -> int: ...
     @property
     def last_review_at(self) -> datetime | None: ...
+    @property
+    def review_count(self) -> int: ...
 
 
 class PromotionPolicy(Protocol):
@@ -253,7 +256,7 @@ class NextDue(NamedTuple):
 class _NeverUsed:
     """The usage of what was never used."""
 
-    access_count = use_count = conversations = 0
+    access_count = use_count = conversations = review_count = 0
     last_accessed = last_review_at = None
     strength = 1.0
 
@@ -278,8 +281,10 @@ def is_due(due: NextDue, job: str, now: datetime) -> bool:
     return due.due_for == job and due.due_at is not None and due.due_at <= now
 
 
-def next_due(record: Record, usage: UsageStats | None, now: datetime, policy: LifecyclePolicy) -> NextDue:
-    """When this record next crosses a threshold, seen from now.
+def next_due(
+    record: Record, usage: UsageStats | None, now: datetime, policy: LifecyclePolicy, *, may_spread: bool = True
+) -> NextDue:
+    """When this record next crosses a threshold, seen from now. `may_spread`: whether it may go to every channel.
 
     What a job has to do something about stays due since it was crossed, so that missed days are not lost: promotion,
     forgetting, putting away. Entering and leaving the danger zone is due only when it lies ahead.
@@ -289,7 +294,7 @@ def next_due(record: Record, usage: UsageStats | None, now: datetime, policy: Li
     if isinstance(record, Schedule):
         return NextDue(record.due_at, SCHEDULES) if record.due_at is not None else NextDue()
     if isinstance(record, Fact):
-        return _next_fact_due(record, usage, now, policy)
+        return _next_fact_due(record, usage, now, policy, may_spread)
     if isinstance(record, Entity):
         return _next_entity_due(record, usage, policy)
     if isinstance(record, Conversation):
@@ -297,17 +302,16 @@ def next_due(record: Record, usage: UsageStats | None, now: datetime, policy: Li
     return NextDue()
 
 
-def promotion_due(fact: Fact, usage: UsageStats | None, policy: LifecyclePolicy) -> datetime | None:
+def promotion_due(
+    fact: Fact, usage: UsageStats | None, policy: LifecyclePolicy, *, may_spread: bool = True
+) -> datetime | None:
     """From when on an active fact deserves to be kept for long, or for every channel; None for not by itself.
 
     What was kept for long may still be made known in every channel; what was made known there names its copy in
     `promoted_to` and is not asked for again.
     """
-    found = [
-        moment
-        for moment in (promotable_to_long_since(fact, usage, policy), promotable_to_global_since(fact, usage, policy))
-        if moment
-    ]
+    everywhere = promotable_to_global_since(fact, usage, policy) if may_spread else None
+    found = [moment for moment in (promotable_to_long_since(fact, usage, policy), everywhere) if moment]
     return min(found, default=None)
 
 
@@ -315,7 +319,8 @@ def promotable_to_long_since(fact: Fact, usage: UsageStats | None, policy: Lifec
     """From when on a short-lived fact deserves to be kept for long: used often soon after it came, or still present.
 
     Present is a score at the threshold or above when the fact is a half-life old; a new one scores 1. Only use counts
-    here: what was merely delivered fades later, but did not prove itself.
+    here: what was merely delivered fades later, but did not prove itself. One use proves nothing, unless it was made on
+    purpose (`touch`) or in another field than the fact's own.
     """
     if fact.tier != "short" or not _is_active(fact):
         return None
@@ -326,6 +331,8 @@ def promotable_to_long_since(fact: Fact, usage: UsageStats | None, policy: Lifec
     window = fact.recorded_at + timedelta(days=wanted.within_days)
     if used.use_count >= wanted.use_count and last_use is not None and last_use <= window:
         found.append(last_use)
+    if used.use_count < MIN_USES_TO_KEEP and used.use_count <= used.review_count and used.strength <= 1:
+        return min(found, default=None)
     since = last_use or fact.recorded_at
     aged = max(fact.recorded_at + timedelta(days=decay.half_life_days), since)
     if decay_score(used.use_count, since, used.strength, aged, decay) >= wanted.score:
@@ -348,9 +355,11 @@ def _is_active(record: Record) -> bool:
     return record.status is Status.ACTIVE and record.superseded_at is None
 
 
-def _next_fact_due(fact: Fact, usage: UsageStats | None, now: datetime, policy: LifecyclePolicy) -> NextDue:
+def _next_fact_due(
+    fact: Fact, usage: UsageStats | None, now: datetime, policy: LifecyclePolicy, may_spread: bool
+) -> NextDue:
     over = fact.valid_to is not None and fact.valid_to <= now  # a fact that ended is kept for no one else
-    promote = None if over else promotion_due(fact, usage, policy)
+    promote = None if over else promotion_due(fact, usage, policy, may_spread=may_spread)
     spared = (fact.importance or 0.0) >= policy.decay.spare_importance
     if fact.tier != "short":
         days = None if spared else policy.retention.ltm_retention_days

@@ -60,6 +60,7 @@ class Reconciler:
     by_rules: bool = False
     classifier: ContradictionClassifier | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    confirmed: Sequence[Key] = ()  # facts known before that these turns say again
     retired_summary_seqs: dict[str, int] = field(default_factory=dict)  # where forgotten glosses of these turns stand
 
     async def build_change(self, write: WriteAttempt) -> Change | None:
@@ -72,7 +73,7 @@ class Reconciler:
         await work.add_facts()
         await work.add_relations()
         await work.add_summaries()
-        self.counts = work.count_by_kind()
+        self.counts, self.confirmed = work.count_by_kind(), work.find_confirmed()
         return work.build_change()
 
     async def _read_pending_turns(self) -> dict[str, Turn]:
@@ -469,6 +470,17 @@ class _ChangeBuilder:
         for record in self.upserts.values():
             counts[record.kind] = counts.get(record.kind, 0) + 1
         return counts
+
+    def find_confirmed(self) -> list[Key]:
+        """The facts known before that hold and gained one of these turns as a source."""
+        return [
+            record.key
+            for record in self.upserts.values()
+            if isinstance(record, Fact)
+            and record.seq
+            and record.superseded_at is None
+            and not self.turns.keys().isdisjoint(record.source_turn_ids)
+        ]
 
     def _upsert(self, record: Record, seq: int | None) -> None:
         self.upserts[record.key] = record

@@ -445,24 +445,35 @@ class AsyncAgentMemory:
             raise
         trail.publish(bundle)
         if reinforce and bundle.receipt.delivered:
-            bundle = await trail.reinforce(bundle)
+            shown = [item.record for item in bundle.items] + list(bundle.facts) + list(bundle.entities)
+            if notice := await trail.reinforce(bundle.receipt.fitting, shown):
+                bundle = replace(bundle, notices=(*bundle.notices, notice))
         await trail.write_row(bundle.receipt)
         return bundle
 
     async def context(
-        self, query: str, max_tokens: int = 4000, *, counter: TokenCounter | None = None, ids: bool = False
+        self,
+        query: str,
+        max_tokens: int = 4000,
+        *,
+        counter: TokenCounter | None = None,
+        ids: bool = False,
+        reinforce: bool = True,
     ) -> Context:
         """As much of what matters for a query as fits into `max_tokens`, ready for a prompt, between markers.
 
         Of all tiers: how to answer, what is believed, open goals, the last turns of the conversation, and what is
         found. Tokens are characters / 4, rounded up, unless `counter` (text to number of tokens) is given. `ids` shows
-        the ids of records. `parts` of what is returned holds the same by section. Empty when nothing is known.
+        the ids of records. `parts` of what is returned holds the same by section. Empty when nothing is known. What is
+        shown and fits the query counts as accessed, as in `remember`, unless `reinforce=False`.
         """
         request = RecallRequest(query=query)
         engine, layer = self._opening.get()
         scope, others = self._context.scope, partial(gather_sources, self._context, query)
         trail = await RecallAudit.begin(engine, scope, "context", request)
         packed = await layer.context(request, scope, max_tokens, counter, engine.notices, others, with_ids=ids)
+        if reinforce and (notice := await trail.reinforce(packed.fitting, packed.shown)):
+            packed.notices = (*packed.notices, notice)
         await trail.write_row(None)
         return packed
 

@@ -89,7 +89,7 @@ class Curation:
     async def touch(
         self, fact_id: str, *, boost: float = 0.0, idempotency_key: str | None = None
     ) -> tuple[float, float]:
-        """Count a use of a fact and return its score before and after.
+        """Count a use of a fact, made on purpose to keep it, and return its score before and after.
 
         It is last used now, and once more; `boost` (0 to 1) is added to its strength, which stays at 2.0 or below.
         NotFound when this scope has no such fact.
@@ -102,7 +102,7 @@ class Curation:
         before = (await engine.log.usage([fact.key], scope)).get(fact.key)
         key = idempotency_key
         use_id = engine.ids.new_id() if key is None else derive_change_id(scope, "touch", key)
-        await engine.log.record_usage([fact.key], scope, use_id, used=True, used_at=now, boost=boost)
+        await engine.log.record_usage([fact.key], scope, use_id, used=True, used_at=now, boost=boost, touched=True)
         after = (await engine.log.usage([fact.key], scope)).get(fact.key)
         row = engine.auditor.build_write_entry(
             "touch", scope, memory_type="semantic", count=1, metadata={"ids": [fact_id]}

@@ -17,6 +17,7 @@ from agentmem.core.scope import check_identifier
 from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.memory.announcements import CommitChanges, commit_with_announcements
 from agentmem.memory.context import ForgetReceipt, MemoryContext
+from agentmem.memory.evidence import record_answers
 from agentmem.stores.values import Where
 
 MAX_TURNS_PER_WRITE = 1000  # turns in one transaction
@@ -125,7 +126,9 @@ class EpisodicMemory:
                 self._context, list(missing.values()), commit, silent_mark=IMPORTED_MARK
             )
         by_change = {**stored, **{entry.change_id: entry for entry in entries}}
-        return _collect_turns([by_change[change.change_id] for change in changes])
+        turns = _collect_turns([by_change[change.change_id] for change in changes])
+        await record_answers(self._context.engine, self._context.scope, turns)
+        return turns
 
     async def _find_taken(self, prepared: Sequence[PreparedTurn]) -> tuple[dict[str, JournalEntry], dict[str, str]]:
         """Find out which of the given turn ids name turns of other channels.

@@ -20,7 +20,7 @@ from agentmem.memory.context import ErasureReceipt, ForgetReceipt, MemoryContext
 from agentmem.memory.semantic.beliefs import end_by_newer_word
 from agentmem.memory.semantic.entities import merge_target_id
 from agentmem.memory.semantic.facts import find_global_copies
-from agentmem.memory.semantic.revive_beliefs import revive_beliefs
+from agentmem.memory.semantic.revive_beliefs import join_restated, revive_beliefs
 from agentmem.memory.synopsis import list_synopsis_keys
 from agentmem.memory.vault import remove_notes
 from agentmem.memory.working.session_page import remove_pages
@@ -89,8 +89,9 @@ class Erasure:
         """Bring back what was softly forgotten or archived under this id, as it was before; NotFound for nothing such.
 
         No job puts it away again until it is used. An archived conversation loses its mark. With a conversation come
-        the turns that were forgotten with it. A belief comes back as an older word: where its slot has another value by
-        now, it is over since that value began.
+        the turns that were forgotten with it. Where another current fact says the same by now, that one gains the
+        sources and is returned. A belief comes back as an older word: where its slot has another value by now, it is
+        over since that value began.
         """
         log, scope = self._context.engine.log, self._context.scope
         payload = hash_request(id=record_id)
@@ -112,7 +113,9 @@ class Erasure:
                 if isinstance(again, Fact) and again.slot:
                     again = await end_by_newer_word(self._context, again)
                 restored.append(again)
-            return write.build_change(*restored, expected_versions={record.key: record.seq for record in found})
+            restored = await join_restated(self._context, restored)
+            expects = {record.key: record.seq for record in (*found, *restored)}
+            return write.build_change(*restored, expected_versions=expects)
 
         entry = await self._context.engine.write(
             scope,

@@ -16,6 +16,7 @@ from agentmem.engine.vector_projection import CHANGE_BATCH_SIZE
 from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.memory.context import Diff, MemoryContext
 from agentmem.memory.goals import check_cycles
+from agentmem.memory.semantic.revive_beliefs import join_restated
 from agentmem.stores.values import Where
 
 
@@ -52,7 +53,8 @@ class History:
     async def undo(self, operation_id: str, *, idempotency_key: str | None = None) -> str:
         """Give every record the operation touched its state from before, and return the id of the undoing operation.
 
-        Raises NotFound for an unknown operation, and Conflict where a later operation touched one of its records or
+        A fact that another current one says by now gives that one its sources instead of coming back. Raises NotFound
+        for an unknown operation, and Conflict where a later operation touched one of its records or
         where it erased: what is erased cannot come back.
         """
         attempts = count(1)
@@ -98,12 +100,14 @@ class History:
         gone = [key for key in keys if key not in before and key in now]
         # A conversation goes because nobody else's turns are in it; the last attempt comes through beside anybody.
         alone = any(kind == "Conversation" for kind, _ in gone) and not is_last_attempt
+        back = await join_restated(self._context, list(before.values()), {*keys, *gone})
+        joined = {record.key: record.seq for record in back if record.key not in before}
         return write.build_change(
-            *before.values(),
+            *back,
             deletes=gone,
             no_new_since={"Turn": head} if alone else {},
             cause=operation_id,
-            expected_versions={**goals, **{key: now[key].seq if key in now else None for key in keys}},
+            expected_versions={**goals, **joined, **{key: now[key].seq if key in now else None for key in keys}},
         )
 
     def _filter_readable(self, states: Mapping[Key, Record]) -> dict[Key, Record]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from agentmem.core.clock import Stopwatch, to_utc
+from agentmem.core.record import Key, Record
 from agentmem.core.scope import Scope, check_identifier, is_self_channel, self_channel
 from agentmem.core.telemetry import DEBUG, WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, NotFound, StoreUnavailable
 from agentmem.memory.context import MemoryContext
+from agentmem.memory.evidence import record_access, track_shown
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.pipeline import RecallLayer
 from agentmem.recall.receipt import Receipt, WhyNot, from_json, to_json
@@ -57,14 +60,17 @@ class RecallAudit:
             ms=receipt.milliseconds,
         )
 
-    async def reinforce(self, bundle: MemoryBundle) -> MemoryBundle:
-        """Count what was delivered; where that cannot be written, the answer is given all the same, with a notice."""
-        engine, receipt = self.engine, bundle.receipt
+    async def reinforce(self, fitting: Sequence[Key], shown: Iterable[Record]) -> str:
+        """Count what fits as accessed, and wait for what the answer says of what was shown.
+
+        Where that cannot be written the answer is given all the same: the notice that tells so, else "".
+        """
+        track_shown(self.engine, self.scope, self.request.query, shown)
         try:
-            await engine.log.record_usage(receipt.delivered, self.scope, receipt.id, used_at=engine.clock.now())
+            await record_access(self.engine, self.scope, fitting)
         except StoreUnavailable as error:
-            return replace(bundle, notices=(*bundle.notices, f"That this was recalled could not be noted: {error}"))
-        return bundle
+            return f"That this was recalled could not be noted: {error}"
+        return ""
 
     async def write_row(self, receipt: Receipt | None, *, error: str | None = None) -> None:
         """Write the row: what was delivered, from where, how long it took."""

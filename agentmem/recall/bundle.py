@@ -13,6 +13,7 @@ from agentmem.core.jsonable import to_jsonable
 from agentmem.core.record import Key, Record
 from agentmem.core.records import Entity, Fact, Goal, R, Synopsis, SynopsisSection, Turn, User
 from agentmem.core.truth_maintenance import find_unreplaced_stale
+from agentmem.memory.semantic.belief_digest import BeliefDigest
 from agentmem.memory.semantic.belief_lines import build_belief_lines
 from agentmem.memory.semantic.belief_view import group_by_slot
 from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, ContextSources, pack
@@ -128,11 +129,10 @@ class MemoryBundle:
         """
         known = (*self.goals, *self.facts, *self.entities, *self.strategies, *self.procedures)
         profile = {name: value for name, value in self.user_context.items() if name != SYNOPSIS_KEY}
-        beliefs = build_belief_lines(
-            group_by_slot((fact for fact in self.facts if fact.slot), self.receipt.at), self.receipt.at
-        )
-        held = frozenset(fact.key for fact in self.facts if fact.slot)
-        beside = ContextSources(synopsis=self.user_context.get(SYNOPSIS_KEY), beliefs=beliefs, belief_keys=held)
+        held = [fact for fact in self.facts if fact.slot]
+        lines = build_belief_lines(group_by_slot(held, self.receipt.at), self.receipt.at)
+        digest = BeliefDigest(lines, frozenset(fact.key for fact in held))
+        beside = ContextSources(synopsis=self.user_context.get(SYNOPSIS_KEY), beliefs=digest)
         return pack(
             (*known, *self.turns),
             query=self.query,

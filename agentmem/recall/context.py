@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from agentmem.beliefs.slots import Slot, builtin_slots
 from agentmem.core.clock import EPOCH
 from agentmem.core.procedural_records import Procedure, Strategy
 from agentmem.core.record import Key, Record
@@ -23,8 +22,7 @@ from agentmem.core.records import PROFILE_ID, Entity, Goal, Synopsis, Turn
 from agentmem.core.truth_maintenance import find_unreplaced_stale
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext
-from agentmem.memory.procedural.strategies import has_worked
-from agentmem.memory.semantic.belief_lines import BeliefLine, build_belief_lines
+from agentmem.memory.semantic.belief_digest import BeliefDigest, get_belief_digests
 from agentmem.recall.context_builder import ContextBuilder, ContextLine, ContextPart
 from agentmem.recall.notebook import render_html
 from agentmem.recall.options import ContextOptions
@@ -40,7 +38,6 @@ from agentmem.text.plain_line import to_plain_line
 from agentmem.text.tokenizer import CHARS_PER_TOKEN, TokenCounter, estimate_tokens, tokenize
 
 if TYPE_CHECKING:
-    from agentmem.memory.semantic.belief_view import SlotBeliefs
     from agentmem.memory.working.tool_outputs import ToolOutputMatch
 
 
@@ -49,6 +46,7 @@ MAX_PROCEDURES_READ = 200  # the latest
 DEFAULT_CONTEXT_TOKENS = 4_000
 MAX_MISSES = 20  # records that may fail to fit before packing ends
 RECORDS_BEFORE_OUTPUTS = 10
+MAX_UNRANKED_BELIEFS = 200  # lines of beliefs that are considered though nothing found them
 MIN_REPLY_TERMS = 3  # content words below which a reply is shown with the question before it
 _COURTESIES = frozenset(
     tokenize(
@@ -86,15 +84,12 @@ class ContextSources:
     synopsis: Synopsis | None = None
     goals: Sequence[Goal] = ()
     outputs: Sequence[ToolOutputMatch] = ()
-    beliefs: Sequence[BeliefLine] = ()
-    belief_keys: frozenset[Key] = frozenset()  # every fact that fills a slot
-    instruction_turn_ids: frozenset[str] = frozenset()  # turns that gave instructions kept as beliefs
+    beliefs: BeliefDigest = field(default_factory=BeliefDigest)
 
 
 async def gather_sources(context: MemoryContext, query: str, options: ContextOptions) -> ContextSources:
     """Read the other tiers, side by side; each empty where there is nothing."""
     from agentmem.memory.goals import Goals
-    from agentmem.memory.semantic.belief_view import BeliefView
     from agentmem.memory.synopsis import Synopses
     from agentmem.memory.working.memory import WorkingMemory
 
@@ -106,28 +101,11 @@ async def gather_sources(context: MemoryContext, query: str, options: ContextOpt
     async def synopsis() -> Synopsis | None:
         return await Synopses(context).read() if options.synopsis_room else None
 
-    recent, known, goals, found, states = await asyncio.gather(
-        working.turns(options.recent), synopsis(), Goals(context).active(), outputs(), BeliefView(context).beliefs()
+    digests = get_belief_digests(context.engine)
+    recent, known, goals, found, beliefs = await asyncio.gather(
+        working.turns(options.recent), synopsis(), Goals(context).active(), outputs(), digests.read(context)
     )
-    moment, slots = await context.engine.now(context.scope), context.engine.settings.slots
-    return ContextSources(
-        recent,
-        known,
-        goals[: options.goals],
-        found,
-        build_belief_lines(states, moment, slots),
-        frozenset(fact.key for state in states for fact in state.facts()),
-        frozenset(_instruction_turns(states, slots)),
-    )
-
-
-def _instruction_turns(states: Sequence[SlotBeliefs], slots: Mapping[str, Slot]) -> Iterator[str]:
-    """The turns from which an instruction was taken as a belief, also one that is over."""
-    for state in states:
-        own = slots.get(state.slot) or builtin_slots().get(state.slot)
-        if own is not None and own.is_instruction:
-            for fact in state.facts():
-                yield from fact.source_turn_ids
+    return ContextSources(recent, known, goals[: options.goals], found, beliefs)
 
 
 class Context(str):
@@ -146,6 +124,8 @@ class Context(str):
     omitted: Mapping[str, int]
     full_tokens: int
     parts: tuple[ContextPart, ...]
+    shown: tuple[Record, ...] = ()  # those of `records` that were found for the query
+    fitting: tuple[Key, ...] = ()  # those of them that fit it, which count as accessed
 
     def __new__(
         cls,
@@ -281,8 +261,10 @@ class _Packing:
     _unsure: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        asked = set(tokenize(self.query))
-        for number, line in enumerate(self.sources.beliefs):
+        asked, ranked = set(tokenize(self.query)), {record.key for record in self.order}
+        for number, line in enumerate(self.sources.beliefs.lines):
+            if number >= MAX_UNRANKED_BELIEFS and ranked.isdisjoint(line.keys):
+                continue
             if not line.is_private or not asked.isdisjoint(line.terms()):
                 entry = ContextLine(line.section, f"- {line.text}", (1, number), line.keys)
                 self._beliefs.update(dict.fromkeys(line.keys, entry))
@@ -295,7 +277,9 @@ class _Packing:
         page, sources = self.page, self.sources
         lines = list(dict.fromkeys(self._beliefs.values()))
         own = [entry for entry in lines if entry.section == "instructions"]
-        asked_for = [each for each in instructions if sources.instruction_turn_ids.isdisjoint(each.source_turn_ids)]
+        asked_for = [
+            each for each in instructions if sources.beliefs.instruction_turn_ids.isdisjoint(each.source_turn_ids)
+        ]
         page.add_within_share([*own, *(self._build_line(each, n) for n, each in enumerate(asked_for))], share)
         self._add_profile(profile)
         rank = {key: number for number, key in enumerate(record.key for record in self.order[:RECORDS_BEFORE_OUTPUTS])}
@@ -315,7 +299,7 @@ class _Packing:
         """The sentences of both parts in turn, those that say most first; lines of beliefs are told by themselves."""
         if self.sources.synopsis is None:
             return []
-        told = self.sources.belief_keys
+        told = self.sources.beliefs.keys
         tiers = (("user", self.sources.synopsis.identity), ("lately", self.sources.synopsis.context))
         found = [
             (
@@ -344,7 +328,7 @@ class _Packing:
         """The line of a ranked record; None where it says nothing by itself."""
         if record.key in self.page.included_keys:
             return None
-        if record.key in self.sources.belief_keys:
+        if record.key in self.sources.beliefs.keys:
             return self._beliefs.get(record.key)
         if isinstance(record, Entity) and not has_content(record.description):
             return None
@@ -398,6 +382,8 @@ class _Packing:
 
 def _find_section(record: Record) -> str:
     if isinstance(record, Strategy):
+        from agentmem.memory.procedural.strategies import has_worked
+
         return "worked" if has_worked(record) else "failed"
     if isinstance(record, Goal) and not record.is_open:
         return "ended"

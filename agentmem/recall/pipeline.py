@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from agentmem.models.protocols import Reranker, TokenVectors
 from agentmem.recall.bundle import DeliveredRecords, MemoryBundle, read_profile, read_user_context
 from agentmem.recall.cache import RankingCache
 from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, Context, ContextSources, pack, read_standing_instructions
+from agentmem.recall.evidence import find_fitting
 from agentmem.recall.executor import Deadline, RecallMetrics, build_notices, run_techniques
 from agentmem.recall.late_interaction import rerank_late_interaction
 from agentmem.recall.llm_client import CachedLLM
@@ -175,7 +176,7 @@ class RecallLayer:
         asked = _find_questions(context, order)
         records = await _read_records(ranking, np.concatenate([order, list(asked.values())]).astype(np.int64))
         standing = await read_standing_instructions(context, options.standing)
-        return await asyncio.to_thread(
+        packed = await asyncio.to_thread(
             pack,
             _select_present(order, records),
             query=request.query,
@@ -194,6 +195,10 @@ class RecallLayer:
             history_chars=_estimate_history_chars(context, records),
             with_ids=with_ids,
         )
+        held = {record.key: record for record in records.values()}
+        packed.shown = tuple(held[key] for key in packed.records if key in held)
+        packed.fitting = await _find_fitting_keys(ranking, packed.shown)
+        return packed
 
     async def why_not(self, receipt: Receipt, record_id: str) -> WhyNot:
         """Why a record was delivered or not: by the receipt, and where that says too little by asking again.
@@ -321,11 +326,20 @@ class RecallLayer:
             relevant=ranking.relevant,
             trace=count_contributions(ranking.trace, pool, delivery.item_scores(), request.top_k),
             delivered=delivery.keys(),
+            fitting=await _find_fitting_keys(ranking, delivery.records()),
             items=delivery.item_scores(),
             leads=delivery.thread_leads,
             elsewhere={key: channel for key, channel in keys.items() if channel != context.scope.channel},
             notices=ranking.notices,
         )
+
+
+async def _find_fitting_keys(ranking: RankedRecall, records: Iterable[Record]) -> tuple[Key, ...]:
+    """The keys of the records among these that fit the query; see `find_fitting`."""
+    places = ranking.context.columns.ordinals_by_key
+    given = {places[record.key]: record for record in records if record.key in places}
+    fits = await find_fitting(ranking.query, ranking.context, ranking.fusion, given)
+    return tuple(record.key for ordinal, record in given.items() if ordinal in fits)
 
 
 def _candidate_keys(ranking: RankedRecall) -> list[Key]:

@@ -129,7 +129,8 @@ class Receipt:
     """The record of one recall. `seq` is the journal position it saw, `settings` a digest of what was in force.
 
     `delivered` are the keys of every record in the bundle, each once; `items` those of the ranking over all kinds with
-    their scores, best first. `elsewhere` maps delivered records of another than the active channel to their channel.
+    their scores, best first. `fitting` are those delivered that fit the question; only they count as accessed.
+    `elsewhere` maps delivered records of another than the active channel to their channel.
     `relevant` is False when nothing was found that the question is about.
     """
 
@@ -146,6 +147,7 @@ class Receipt:
     pool: CandidatePool
     delivered: tuple[Key, ...]
     items: Mapping[Key, float]
+    fitting: tuple[Key, ...] = ()
     leads: tuple[ThreadLead, ...] = ()
     elsewhere: Mapping[Key, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
@@ -179,6 +181,7 @@ class Receipt:
             "candidates": [_dump_candidate(candidate) for candidate in self.pool],
             "delivered": [list(key) for key in self.delivered],
             "items": [[*key, score] for key, score in self.items.items()],
+            "fitting": [list(key) for key in self.fitting],
             "elsewhere": [[*key, channel] for key, channel in self.elsewhere.items()],
         }
 
@@ -332,6 +335,7 @@ def from_json(text: str) -> Receipt:
             pool=_parse_pool(value["pool"]),
             delivered=tuple(_parse_key(key) for key in value["delivered"]),
             items={_parse_key(key): score for *key, score in value["items"]},
+            fitting=tuple(_parse_key(key) for key in value.get("fitting", ())),
             leads=tuple(ThreadLead(**_known_fields(lead, _LEAD_FIELDS)) for lead in value["leads"]),
             elsewhere={_parse_key(key): channel for *key, channel in value["elsewhere"]},
             notices=tuple(value["notices"]),

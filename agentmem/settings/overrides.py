@@ -57,6 +57,7 @@ class PromotionOverrides(TypedDict, total=False):
     confidence: float
     access_count: int
     conversations: int
+    portable_only: bool
 
 
 class ClusterOverrides(TypedDict, total=False):

@@ -79,7 +79,8 @@ class PromotionOptions(_Section):
     """When a memory is kept for long, or for every channel.
 
     A short-lived one with this `score` at the age of a half-life, or used `use_count` times within so many days of its
-    creation; one of a project with this `confidence`, delivered `access_count` times in so many `conversations`.
+    creation; one of a project with this `confidence`, delivered `access_count` times in so many `conversations`, if it
+    fills a portable slot of the user or was said in two projects. `portable_only`: said in two projects is not enough.
     """
 
     score: float = Field(default=0.65, gt=0, allow_inf_nan=False)
@@ -88,6 +89,7 @@ class PromotionOptions(_Section):
     confidence: float = Field(default=0.85, ge=0, le=1)
     access_count: int = Field(default=5, ge=1)
     conversations: int = Field(default=2, ge=1)
+    portable_only: bool = False
 
 
 class ClusterOptions(_Section):

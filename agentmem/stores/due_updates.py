@@ -23,13 +23,17 @@ DEFAULT_POLICY: LifecyclePolicy = LifecycleSettings()
 
 
 class UsageEvent(NamedTuple):
-    """One delivery or use. `boost` is added to the strength, as is the settings' own where the field is another one."""
+    """One delivery or use. `boost` is added to the strength, as is the settings' own where the field is another one.
+
+    `touched`: the use is counted on purpose, to keep it.
+    """
 
     receipt_id: str
     used: bool
     used_at: datetime
     context_tags: tuple[str, ...] = ()
     boost: float = 0.0
+    touched: bool = False
 
 
 def build_due_date(record: Record, usage: RecordUsage | None, now: datetime, policy: LifecyclePolicy) -> DueDate:

@@ -158,10 +158,12 @@ class LogStore(RecordReader, TermIndex, Protocol):
         used_at: datetime,
         context_tags: Sequence[str] = (),
         boost: float = 0.0,
+        touched: bool = False,
     ) -> None:
         """Count a delivery (or a use) of each record, once per receipt, and note when it is due next.
 
-        A use with tags that have little in common with the record's own makes it stronger, as does `boost`.
+        A use with tags that have little in common with the record's own makes it stronger, as does `boost`. `touched`:
+        somebody counts a use on purpose, to keep it; every other use is a review, too.
         """
         ...
 

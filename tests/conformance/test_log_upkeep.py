@@ -170,6 +170,17 @@ async def test_a_lease_is_one_owners_until_it_ends(open_log: OpenLog) -> None:
     assert third > second
 
 
+async def test_an_owner_whose_lease_ran_out_keeps_its_token_while_nobody_took_it(open_log: OpenLog) -> None:
+    log, other = await open_log(), await open_log()
+    first = await log.acquire_lease("job", 0.05, "one")
+    await asyncio.sleep(0.1)  # as a machine that sleeps
+    assert await log.acquire_lease("job", 0.05, "one") == first
+    await asyncio.sleep(0.1)
+    taken = await other.acquire_lease("job", 30.0, "two")
+    assert taken is not None
+    assert await log.acquire_lease("job", 30.0, "one") is None
+
+
 async def test_a_lease_follows_the_database_and_not_our_clock(log: LogStore, clock: SettableClock) -> None:
     await log.acquire_lease("job", 30.0, "one")
     clock.advance(days=2)

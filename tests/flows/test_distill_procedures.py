@@ -51,7 +51,8 @@ def test_asked_once_is_a_candidate_and_asked_twice_is_in_force(memory: AgentMemo
 def test_a_standing_order_is_in_force_at_once(memory: AgentMemory, text: str) -> None:
     (status,) = said(memory, text).values()
     assert status == ("active", 1)
-    assert "nswer in French" in memory.context("Which train goes to Oslo?").text.splitlines()[1]
+    first = memory.context("Which train goes to Oslo?").parts[0]
+    assert (first.section, "French" in first.lines[0]) == ("instructions", True)
 
 
 def test_the_same_in_other_words_is_one(memory: AgentMemory) -> None:

@@ -66,7 +66,8 @@ def test_what_nobody_used_is_archived_and_undo_brings_it_back(memory: AgentMemor
     assert read_state(memory) == before
     clock.advance(days=100)
     assert job(memory).counts == {}  # who brought it back wants it
-    memory.observe_usage([fact.id])
+    for _ in range(2):
+        memory.observe_usage([fact.id])
     clock.advance(days=20)
     assert job(memory, "promote").counts == {"kept": 1}
 

@@ -76,13 +76,13 @@ def test_ten_thousand_nearer_records_of_others_change_nothing(home: Path) -> Non
             visible_content(memory.remember(query, techniques=techniques, reinforce=False))
             for query, techniques in asked
         ]
-        contexts = [memory.context(query) for query in QUERIES]
+        contexts = [memory.context(query, reinforce=False) for query in QUERIES]
         crowd(memory, OTHERS)
         assert [
             visible_content(memory.remember(query, techniques=techniques, reinforce=False))
             for query, techniques in asked
         ] == before
-        assert [memory.context(query) for query in QUERIES] == contexts
+        assert [memory.context(query, reinforce=False) for query in QUERIES] == contexts
         other = memory.scoped(user_id="other 0").remember(QUERIES[0])
         assert other.items, "they are there, and found by their owner"
         assert not bundle_ids(other) & bundle_ids(memory.remember(QUERIES[0], reinforce=False))

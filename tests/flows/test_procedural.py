@@ -317,17 +317,80 @@ def test_an_outcome_counts_for_the_strategies_it_names(memory: AgentMemory) -> N
     assert read_state(memory) == before
 
 
-def test_what_was_found_first_in_the_conversation_is_credited(memory: AgentMemory) -> None:
-    talk, other = memory.scoped(conversation_id="c"), memory.scoped(conversation_id="d")
-    deploy, bake = learn(talk, "Deploy the server", 1), learn(talk, "Bake a chocolate cake", 1)
-    assert talk.reflect(True).strategy_ids == ()
+def call(memory: AgentMemory, *names: str, success: bool = True) -> None:
+    for name in names:
+        memory.procedural.record_invocation(name, {}, "x", success=success)
+
+
+FOLLOWED = [
+    ("in its order", ["build", "push"], True, True),
+    ("one tool twice in a row", ["build", "build", "push"], True, True),
+    ("in another order", ["push", "build"], True, False),
+    ("with another tool between", ["build", "test", "push"], True, False),
+    ("in part", ["build"], True, False),
+    ("not at all", ["bake"], True, False),
+    ("without a call", [], True, False),
+    ("tried in part and failed", ["build"], False, True),
+    ("not tried and failed", ["bake"], False, False),
+]
+
+
+@pytest.mark.parametrize("tools, success, counts", [row[1:] for row in FOLLOWED], ids=[row[0] for row in FOLLOWED])
+def test_what_was_found_counts_only_if_it_was_followed_or_tried(
+    memory: AgentMemory, tools: list[str], success: bool, counts: bool
+) -> None:
+    talk = memory.scoped(conversation_id="c")
+    deploy = learn(talk, "Deploy the server", 1, tool_sequence=["build", "push"])
     assert talk.remember("how do I deploy the server?").strategies[0] == deploy
-    assert talk.reflect(True, idempotency_key="k").strategy_ids == (deploy.id,)
-    assert talk.reflect(True, idempotency_key="k").strategy_ids == (deploy.id,)
-    other.procedural.find_strategies("a chocolate cake")
-    assert other.reflect("failure: burnt").strategy_ids == (bake.id,)
-    found = {item.strategy.id: item.strategy for item in memory.procedural.find_strategies("deploy server, bake cake")}
-    assert (found[deploy.id].success_count, found[bake.id].failure_count) == (2, 1)
+    call(talk, *tools)
+    call(talk, "push", success=False) if success else None  # a failed try in between changes nothing
+    assert talk.reflect(success, idempotency_key="k").strategy_ids == ((deploy.id,) if counts else ())
+    assert talk.reflect(success, idempotency_key="k").strategy_ids == ((deploy.id,) if counts else ())
+    (found,) = memory.procedural.find_strategies("deploy server")
+    wanted = (1 + (success and counts), int(not success and counts))
+    assert (found.strategy.success_count, found.strategy.failure_count) == wanted
+
+
+def test_each_outcome_looks_at_the_calls_since_the_one_before(memory: AgentMemory) -> None:
+    talk = memory.scoped(conversation_id="c")
+    deploy = learn(talk, "Deploy the server", 1, tool_sequence=["build", "push"])
+    talk.procedural.find_strategies("deploy the server")
+    call(talk, "build", "push")
+    assert talk.reflect(True).strategy_ids == (deploy.id,)
+    assert talk.reflect(True).strategy_ids == ()
+    call(talk, "push")
+    assert talk.reflect(False).strategy_ids == (deploy.id,)
+
+
+def test_a_strategy_without_tools_counts_only_where_it_is_named(memory: AgentMemory) -> None:
+    talk = memory.scoped(conversation_id="c")
+    bake = learn(talk, "Bake a chocolate cake", 1)
+    talk.procedural.find_strategies("a chocolate cake")
+    assert talk.reflect(False).strategy_ids == ()
+    assert talk.reflect({"success": False, "strategy_ids": [bake.id]}).strategy_ids == (bake.id,)
+
+
+def test_the_type_of_task_reaches_the_calls_of_the_attempt(memory: AgentMemory) -> None:
+    talk = memory.scoped(conversation_id="c")
+    call(talk, "build")
+    talk.reflect({"success": True, "task_type": "compile"})
+    talk.procedural.record_invocation("push", {}, "x", success=True, task_type="upload")
+    call(talk, "check")
+    memory.consolidate("patterns")
+    said = talk.reflect({"success": True, "task_type": "deploy"})
+    memory.scoped(conversation_id="d").procedural.record_invocation("other", {}, "x", success=True)
+
+    def tools(task_type: str | None) -> list[str]:
+        return [stats.tool_name for stats in memory.procedural.tool_stats(task_type)]
+
+    assert (tools("compile"), tools("upload"), tools("deploy")) == (["build"], ["push"], ["check"])
+    memory.undo(said.operation_id)
+    assert tools("deploy") == []
+    talk.reflect({"success": True, "task_type": "deploy"})
+    memory.consolidate("patterns")
+    assert {record.name: record.usage_count for record in memory.list_records(("Tool",))} == dict.fromkeys(  # type: ignore[attr-defined]
+        ("build", "push", "check", "other"), 1
+    )
 
 
 @pytest.mark.parametrize(

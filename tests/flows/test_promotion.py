@@ -22,10 +22,11 @@ def job(memory: AgentMemory, name: str = "promote", *, dry_run: bool = False) ->
 
 
 def known_well(memory: AgentMemory, claim: str = "The roof is blue", **fields: Any) -> Fact:
-    """A fact of a project that reached the thresholds of document 002: recalled five times in two conversations."""
+    """A fact of two projects that reached the thresholds of document 002 in one: recalled in five conversations."""
+    memory.scoped(channel="shed").learn_fact(claim, confidence=0.5)
     roof = memory.scoped(channel=ROOF)
     fact = roof.learn_fact(claim, **{"confidence": 0.85, **fields})
-    for conversation in "ababa":
+    for conversation in "abcde":
         roof.scoped(conversation_id=conversation).remember(claim)
     return fact
 
@@ -52,6 +53,7 @@ def test_the_thresholds_are_those_of_the_documents() -> None:
         "confidence": 0.85,
         "access_count": 5,
         "conversations": 2,
+        "portable_only": False,
     }
 
 
@@ -107,11 +109,11 @@ def test_a_project_s_fact_is_made_known_with_its_thresholds_in_the_audit(memory:
     assert (copy.claim, copy.source_turn_ids, copy.tags) == (fact.claim, (turn.id,), ("house",))
     assert (copy.promoted_from, copy.tier, copy.status) == (fact.id, "long", Status.ACTIVE)
     assert (original.promoted_to, original.status) == (copy.id, Status.PROMOTED)
-    assert original.reason == "confidence 0.85, recalled 5 times in 2 conversations"
+    assert original.reason == "confidence 0.85, recalled 5 times in 5 conversations"
     row = memory.audit.query(operation="promote")[0]
     assert (row["source_channel"], row["target_channels"]) == (ROOF, ["_global"])
     names = ("promoted_from_channel", "promotion_confidence", "promotion_access_count", "promotion_conversation_count")
-    assert [row[name] for name in names] == [ROOF, 0.85, 5, 2]
+    assert [row[name] for name in names] == [ROOF, 0.85, 5, 5]
     assert row["config_snapshot"]["promotion"] == {"confidence": 0.85, "access_count": 5, "conversations": 2}
     assert row["metadata"]["reason"] == original.reason
     assert row["operation_id"] == report.operation_ids[0]
@@ -121,11 +123,13 @@ def test_a_project_s_fact_is_made_known_with_its_thresholds_in_the_audit(memory:
 
 @pytest.mark.parametrize("confidence, times, conversations", [(0.84, "ababa", 2), (0.9, "abab", 2), (0.9, "aaaaa", 1)])
 def test_below_any_of_the_three_thresholds_it_stays_in_its_project(
-    memory: AgentMemory, confidence: float, times: str, conversations: int
+    memory: AgentMemory, clock: ManualClock, confidence: float, times: str, conversations: int
 ) -> None:
     roof = memory.scoped(channel=ROOF)
+    memory.scoped(channel="shed").learn_fact("The roof is blue", confidence=confidence)
     roof.learn_fact("The roof is blue", confidence=confidence)
     for conversation in times:
+        clock.advance(days=1)
         roof.scoped(conversation_id=conversation).remember("roof")
     assert job(memory).counts == {}, conversations
     assert global_facts(memory) == []
@@ -136,12 +140,68 @@ def test_private_and_shared_channels_are_never_promoted(memory: AgentMemory) -> 
     swarm = memory.scoped(channel="_swarm")
     for face in (bot, swarm):
         fact = face.learn_fact("The safe is behind the picture", confidence=1.0)
-        for conversation in "ababab":
+        for conversation in "abcdef":
             face.scoped(conversation_id=conversation).remember("Where is the safe?")
         with pytest.raises(InvalidRecord, match="cannot be promoted"):
             face.semantic.promote_to_global(fact.id, "why not")
     assert job(memory).counts == {}
     assert global_facts(memory) == []
+
+
+FLOWS = [
+    ("a portable slot of the user", {"slot": "spelling", "value": "British"}, "", True),
+    ("a portable slot of somebody else", {"slot": "diet", "value": "vegan", "subject": "Bo"}, "", False),
+    ("a slot that is not portable", {"slot": "boss", "value": "Ingrid"}, "", False),
+    ("a private slot", {"slot": "phone", "value": "0151 2345"}, "", False),
+    ("a private slot said in two projects", {"slot": "phone", "value": "0151 2345"}, "shed", False),
+    ("an open claim", {}, "", False),
+    ("an open claim said in two projects", {}, "shed", True),
+    ("an open claim said in an agent's private channel", {}, "_self_bot", False),
+    ("a slot said in two projects", {"slot": "boss", "value": "Ingrid"}, "shed", True),
+]
+
+
+@pytest.mark.parametrize("fields, elsewhere, flows", [row[1:] for row in FLOWS], ids=[row[0] for row in FLOWS])
+def test_only_what_may_flow_is_made_known_everywhere(
+    memory: AgentMemory, fields: dict[str, Any], elsewhere: str, flows: bool
+) -> None:
+    claim = "The heron likes it so"
+    if elsewhere:
+        agent = "bot" if elsewhere.startswith("_self") else None
+        memory.scoped(channel=elsewhere, agent_id=agent).learn_fact(claim, **fields)
+    roof = memory.scoped(channel=ROOF)
+    fact = roof.learn_fact(claim, tier="short", confidence=0.9, **fields)
+    for conversation in "abcde":
+        roof.scoped(conversation_id=conversation).remember(f"{claim} {fields.get('value', '')}")
+    assert job(memory, dry_run=True).counts == ({"spread": 1} if flows else {})
+    assert job(memory).counts == ({"spread": 1} if flows else {})
+    assert [each.claim for each in global_facts(memory)] == ([claim] if flows else [])
+    assert due(memory) == [], "what may not flow is not looked at again and again"
+    if not flows:
+        assert roof.semantic.promote_to_global(fact.id, "by hand").channel == "_global"
+
+
+@pytest.mark.parametrize(
+    "said", ["Between us: I like British spelling.", "Das ist vertraulich.", "This is confidential."]
+)
+def test_what_was_told_in_confidence_stays_where_it_was_told(memory: AgentMemory, said: str) -> None:
+    roof = memory.scoped(channel=ROOF)
+    turn = roof.store_turn(said)
+    roof.learn_fact("spelling", slot="spelling", value="British", confidence=0.9, source_turn_ids=[turn.id])
+    for conversation in "abcde":
+        roof.scoped(conversation_id=conversation).remember("British spelling")
+    assert job(memory).counts == {}
+
+
+def test_what_may_not_flow_fades_all_the_same(memory: AgentMemory, clock: ManualClock) -> None:
+    roof = memory.scoped(channel=ROOF)
+    fact = roof.learn_fact("The roof is blue", tier="short", confidence=0.9)
+    for conversation in "abcde":
+        roof.scoped(conversation_id=conversation).remember("roof")
+    memory.consolidate("promote")
+    clock.advance(days=20)
+    memory.consolidate("gc")
+    assert roof.semantic.get_fact(fact.id).status is Status.ARCHIVED
 
 
 def test_a_claim_that_is_known_everywhere_gains_the_sources(memory: AgentMemory) -> None:

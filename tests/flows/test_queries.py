@@ -104,9 +104,12 @@ def test_any_text_gives_a_bundle(told: AgentMemory, empty: AgentMemory, query: s
 def test_a_bundle_reads_as_a_context_with_dates_speakers_and_ids(memory: AgentMemory) -> None:
     turn = memory.store_turn("My sister's name is Ann.", speaker="Lee")
     fact = memory.learn_fact("Lee's sister is called Ann")
-    text = str(memory.remember("what is the name of the sister?"))
-    for part in ("Lee: My sister's name is Ann.", "1 March 2026", fact.claim, fact.id[-8:], turn.conversation_id[-8:]):
-        assert part in text
+    bundle = memory.remember("what is the name of the sister?")
+    for part in ("Lee: My sister's name is Ann.", "1 Mar 2026", fact.claim):
+        assert part in str(bundle)
+    for part in (fact.id[-8:], turn.conversation_id[-8:]):
+        assert part in bundle.to_context(ids=True)
+        assert part not in str(bundle)
 
 
 def test_at_most_top_k_of_a_kind_and_in_the_common_ranking(memory: AgentMemory) -> None:

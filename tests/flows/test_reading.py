@@ -38,7 +38,7 @@ def test_a_recall_without_reinforcement_changes_no_row_but_an_audit_row(home: Pa
             memory.remember("garden", reinforce=False, techniques=None if technique is None else [technique])
         memory.remember("garden", reinforce=False, as_of=engine_of(memory).clock.now(), top_k=100)
         memory.remember("garden", reinforce=False, known_at=engine_of(memory).clock.now())
-        memory.context("garden")
+        memory.context("garden", reinforce=False)
         after = read_tables(memory)
         if level in ("off", "writes"):
             assert after == before
@@ -73,18 +73,17 @@ def test_reading_verbs_change_no_row(home: Path) -> None:
         assert read_tables(memory) == before
 
 
-def test_what_was_delivered_is_counted_once_per_recall_and_nothing_else(memory: AgentMemory) -> None:
+def test_what_was_delivered_and_fits_is_counted_once_and_nothing_else(memory: AgentMemory) -> None:
     filled(memory)
     assert usage_of(memory) == {}
     bundle = memory.remember("garden", top_k=3)
     delivered = {name for _, name in bundle.receipt.delivered}
     assert delivered == bundle_ids(bundle)
-    assert usage_of(memory) == dict.fromkeys(delivered, 1), "a record in two lists is delivered once"
-    second = memory.remember("garden", top_k=1)
-    assert usage_of(memory) == {name: 1 + (name in bundle_ids(second)) for name in delivered | bundle_ids(second)}
-    scope, inside = context_of(memory).scope, engine_of(memory)
-    run(inside.log.record_usage(bundle.receipt.delivered, scope, bundle.receipt.id, used_at=inside.clock.now()))
-    assert usage_of(memory)[bundle.turns[0].id] == 2, "a receipt sent again counts no more"
+    fitting = {name for _, name in bundle.receipt.fitting}
+    assert fitting <= delivered
+    assert usage_of(memory) == dict.fromkeys(fitting, 1), "a record in two lists is counted once"
+    second = {name for _, name in memory.remember("garden", top_k=1).receipt.fitting}
+    assert usage_of(memory) == dict.fromkeys(fitting | second, 1), "and once in a conversation and day"
 
 
 def test_a_delivery_counts_the_conversation_it_went_into(memory: AgentMemory, clock: ManualClock) -> None:
@@ -95,7 +94,7 @@ def test_a_delivery_counts_the_conversation_it_went_into(memory: AgentMemory, cl
     memory.store_turn("begins a conversation of its own")
     memory.remember("garden")
     usage = run(engine_of(memory).log.usage([fact.key], context_of(memory).scope))[fact.key]
-    assert (usage.access_count, usage.conversations, usage.last_accessed) == (4, 3, clock.time)
+    assert (usage.access_count, usage.conversations, usage.last_accessed) == (3, 3, clock.time)
 
 
 def test_a_recall_moves_no_journal(memory: AgentMemory) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmem import AgentMemError, AgentMemory, Conflict, NotFound
+from agentmem import AgentMemError, AgentMemory, Conflict, NotFound, Status
 from tests.flows.given import (
     ManualClock,
     context_of,
@@ -92,12 +92,27 @@ def test_undo_is_refused_where_a_later_operation_touched(memory: AgentMemory) ->
     assert memory.semantic.facts() == []
 
 
-def test_undo_brings_no_second_fact_of_one_claim_and_no_second_turn_of_one_place(memory: AgentMemory) -> None:
-    fact = memory.learn_fact("Ann sings")
-    undone = memory.undo(fact.operation_id)
-    memory.learn_fact("Ann sings")
-    with pytest.raises(Conflict):
-        memory.undo(undone)
+@pytest.mark.parametrize("fields", [{}, {"slot": "home", "value": "Bern"}], ids=["open claim", "belief"])
+@pytest.mark.parametrize("way", ["undo", "restore"])
+def test_what_was_said_again_since_gains_the_sources(memory: AgentMemory, fields: dict[str, Any], way: str) -> None:
+    first, second = memory.store_turns(["Ann sings, they say.", "She sings indeed."])
+    fact = memory.learn_fact("Ann sings", source_turn_ids=[first.id], tags=["old"], **fields)
+    gone = memory.forget(fact.id)
+    again = memory.learn_fact("Ann sings", source_turn_ids=[second.id], **fields)
+    before = read_state(memory)
+    if way == "undo":
+        operation = memory.undo(gone.operation_id)
+    else:
+        (joined,) = memory.restore(fact.id)
+        operation = joined.operation_id
+    (found,) = memory.semantic.facts()
+    assert (found.id, found.source_turn_ids, found.tags) == (again.id, (second.id, first.id), ("old",))
+    assert memory.semantic.get_fact(fact.id).status is Status.FORGOTTEN
+    memory.undo(operation)
+    assert read_state(memory) == before
+
+
+def test_undo_brings_no_second_turn_of_one_place(memory: AgentMemory) -> None:
     turn = memory.store_turn({"content": "one", "conversation_id": "c"})
     undone = memory.undo(turn.operation_id)
     memory.store_turn({"content": "two", "conversation_id": "c"})

@@ -35,10 +35,7 @@ PAGE = """\
 
 **User:** What files are in my Downloads folder?
 
-**Agent:** I found 15 files in your Downloads folder:
-- report.pdf
-- image.png
-- ...
+**Agent:** I found 15 files in your Downloads folder: - report.pdf - image.png - ...
 
 **User:** Can you open the PDF?
 

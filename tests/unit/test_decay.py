@@ -196,12 +196,16 @@ def test_review_is_most_urgent_in_the_middle_of_the_zone() -> None:
 
 
 def test_what_is_used_soon_is_kept_for_long_when_it_is_a_half_life_old() -> None:
-    once = used(use_count=1, last_accessed=START, last_review_at=START)
-    assert next_due(fact(), once, START, LAWS)[:2] == (day(3), PROMOTE)  # 2^.6 / 2 = .76
+    twice = used(use_count=2, last_accessed=START, last_review_at=START)
+    assert next_due(fact(), twice, START, LAWS)[:2] == (day(3), PROMOTE)  # 3^.6 / 2 = .97
+    once = used(use_count=1, review_count=1, last_accessed=START, last_review_at=START)
+    assert next_due(fact(), once, START, LAWS).due_for == DECAY  # 2^.6 / 2 = .76, but one use proves nothing
+    meant = used(use_count=1, last_accessed=START, last_review_at=START)
+    assert next_due(fact(), meant, START, LAWS)[:2] == (day(3), PROMOTE)
     assert next_due(fact(), None, START, LAWS).due_for == DECAY  # 1 / 2 = .5
     delivered = used(access_count=9, last_accessed=day(2.9))
     assert next_due(fact(), delivered, day(2.9), LAWS).due_for == DECAY  # which proves nothing
-    late = used(use_count=1, last_accessed=day(5), last_review_at=day(5))
+    late = used(use_count=2, last_accessed=day(5), last_review_at=day(5))
     assert next_due(fact(), late, day(5), LAWS)[:2] == (day(5), PROMOTE)
     assert next_due(fact(valid_to=day(4)), late, day(5), LAWS).due_for == DECAY  # it ended
 

@@ -32,6 +32,7 @@ from agentmem.jobs.due_records import read_dead_letter_seqs, record_failures
 from agentmem.jobs.job import JobOptions, JobReport
 from agentmem.jobs.runner import hold_lease, publish_lock
 from agentmem.memory.context import MemoryContext
+from agentmem.memory.evidence import record_confirmation
 from agentmem.memory.premises import read_grounds
 from agentmem.models.structured_llm import Budget
 from agentmem.stores.values import Where
@@ -373,6 +374,7 @@ class _ConsolidateRun:
             self.report.add_counts(
                 turns=len(window.turns), **{kind.lower(): n for kind, n in reconciler.counts.items()}
             )
+            await record_confirmation(self.engine, leased.context.scope, reconciler.confirmed, operation_id)
         self.report.notes += draft.notes
 
     async def _extract(self, window: Window) -> ExtractionResult:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from agentmem.core.lifecycle import DECAY, GC, decay_score_now, decay_start, is_due, next_due
+from agentmem.core.lifecycle import DECAY, GC, NextDue, decay_score_now, decay_start, is_due, next_due
 from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import Fact, Goal, Turn
 from agentmem.core.scope import Scope
@@ -44,7 +44,7 @@ async def _collect_page(work: DueRecordsRun, records: Sequence[Record]) -> list[
     """Collect what faded; what did not is returned."""
     used, settings = await work.read_usage(records), work.engine.settings
     faded, others = list[Fact](), list[Record]()
-    dues = {record.key: next_due(record, used.get(record.key), work.now, settings) for record in records}
+    dues = {record.key: _find_next_due(work, record, used) for record in records}
     for record in records:
         if isinstance(record, Fact) and is_due(dues[record.key], GC, work.now):
             faded.append(record)
@@ -62,6 +62,11 @@ async def _collect_page(work: DueRecordsRun, records: Sequence[Record]) -> list[
     else:
         await work.write_records("archived", [fact.model_copy(update={"status": Status.ARCHIVED}) for fact in faded])
     return others
+
+
+def _find_next_due(work: DueRecordsRun, record: Record, used: dict[Key, RecordUsage]) -> NextDue:
+    """When a record is due next, promotion to every channel aside: what could go there by itself went in time."""
+    return next_due(record, used.get(record.key), work.now, work.engine.settings, may_spread=False)
 
 
 def _add_reason(fact: Fact, used: dict[Key, RecordUsage], work: DueRecordsRun) -> Fact:
@@ -114,5 +119,4 @@ async def _delete(work: DueRecordsRun, facts: Sequence[Fact]) -> None:
 
 async def _is_still_faded(work: DueRecordsRun, fact: Fact) -> bool:
     used = await work.read_usage([fact])
-    due = next_due(fact, used.get(fact.key), work.now, work.engine.settings)
-    return is_due(due, GC, work.now) and not await _find_protected(work, [fact])
+    return is_due(_find_next_due(work, fact, used), GC, work.now) and not await _find_protected(work, [fact])

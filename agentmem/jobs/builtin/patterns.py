@@ -25,6 +25,7 @@ from agentmem.jobs.due_records import read_dead_letter_seqs, record_failure
 from agentmem.jobs.job import JobOptions, JobReport
 from agentmem.jobs.runner import hold_lease
 from agentmem.memory.context import MemoryContext
+from agentmem.memory.procedural.attempts import collapse_repeats
 from agentmem.memory.procedural.memory import ProceduralMemory
 from agentmem.memory.procedural.strategies import MAX_TOOLS, record_outcome, strategy_hash
 from agentmem.memory.procedural.tools import build_tool
@@ -288,8 +289,7 @@ class _PatternsRun:
         task = await self._find_task_turn(columns, here) if calls else None
         if task is None:
             return None
-        names = [call.tool_name for call in calls]
-        sequence = [name for at, name in enumerate(names) if at == 0 or names[at - 1] != name]
+        sequence = collapse_repeats([call.tool_name for call in calls])
         types = {kind for kind in (outcome.task_type, *(call.task_type for call in calls)) if kind}
         return build_record(
             Strategy,

@@ -1,15 +1,18 @@
 """Facts that proved themselves: short-lived ones are kept for long, a project's are made known in every channel.
 
-What a person took back by `undo` is not promoted again by itself.
+What a person took back by `undo` is not promoted again by itself. To every channel go only facts that may flow: of a
+portable slot of the user, or said in two channels; never those of private slots, or told in confidence.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from agentmem.beliefs.slots import USER_SUBJECT, find_slot
 from agentmem.core.lifecycle import (
     PROMOTE,
     NextDue,
@@ -19,20 +22,28 @@ from agentmem.core.lifecycle import (
     promotable_to_long_since,
 )
 from agentmem.core.record import Key
-from agentmem.core.records import Fact
+from agentmem.core.records import Fact, slot_prefix
 from agentmem.core.scope import Scope
 from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.jobs.job import JobOptions, JobReport, context_for
 from agentmem.jobs.runner import leased_job
+from agentmem.memory.semantic.facts import is_current
 from agentmem.memory.semantic.promotion import FactPromotion, PromotionAuthority, PromotionResult
 from agentmem.stores.job_queue import DueDate
-from agentmem.stores.values import RecordUsage
+from agentmem.stores.values import RecordUsage, Where
 
 NAME = PROMOTE
 MINUTES = 60.0
 TRIGGER = "due"
 MAX_FACTS = 500  # facts looked at in one run
+MAX_SAME_FACTS = 100  # of one belief that are looked at
+_CONFIDENCE = re.compile(
+    r"\b(?:confidential\w*|in confidence|between (?:us|you and me)|(?:keep|stays?) (?:this|that|it) (?:private|secret"
+    r"|to yourself|between us)|(?:do not|don['\u2019]t) (?:tell|share|mention)|nobody (?:knows|must know)|under nda"
+    r"|off the record|my secret|vertraulich|unter uns|confidencial|confidentiel|entre nous|entre nosotros)\b",
+    re.IGNORECASE,
+)
 LONG_TERM_THRESHOLDS = ("score", "use_count", "within_days")
 GLOBAL_THRESHOLDS = ("confidence", "access_count", "conversations")
 
@@ -50,6 +61,34 @@ async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobRepo
     for number, (fact, usage) in enumerate(await work.read_due_facts(keys[:MAX_FACTS])):
         options.progress(NAME, number, len(keys[:MAX_FACTS]))
         await work.promote_fact(fact, usage)
+
+
+async def may_flow(engine: Engine, scope: Scope, fact: Fact) -> bool:
+    """Whether a project's fact may be made known in every channel by itself; by hand any may."""
+    slot = find_slot(fact.slot, engine.settings.slots) if fact.slot else None
+    if slot is not None and slot.is_private:
+        return False
+    turns = await engine.log.read_records("Turn", fact.source_turn_ids, scope) if fact.source_turn_ids else []
+    if any(_CONFIDENCE.search(turn.search_text()) for turn in turns):
+        return False
+    if slot is not None and slot.is_portable and fact.subject == USER_SUBJECT:
+        return True
+    return not engine.settings.promotion.portable_only and await _is_said_elsewhere(engine, scope, fact)
+
+
+async def _is_said_elsewhere(engine: Engine, scope: Scope, fact: Fact) -> bool:
+    """Whether another project's channel has a fact of the same belief that holds."""
+    prefix = slot_prefix(fact.subject, fact.slot) if fact.slot else fact.identity()
+    where = Where(kinds=("Fact",), dedup_prefix=prefix)
+    found = await engine.log.find(scope, where, limit=MAX_SAME_FACTS)
+    return any(
+        isinstance(each, Fact)
+        and each.channel != fact.channel
+        and not each.channel.startswith("_")
+        and each.identity() == fact.identity()
+        and is_current(each, engine.clock.now())
+        for each in found
+    )
 
 
 @dataclass
@@ -81,6 +120,8 @@ class _PromoteRun:
             self._is_reached(since(fact, usage, settings))
             for since in (promotable_to_long_since, promotable_to_global_since)
         )
+        may_spread = not everywhere or await may_flow(self.engine, self.scope, fact)
+        everywhere = everywhere and may_spread
         if (lasting or everywhere) and await self._was_undone(fact):
             await self._set_due_date(fact, None, unscheduled=True)
             return
@@ -97,13 +138,20 @@ class _PromoteRun:
             self.report.notes.append(str(error))
             await self._set_due_date(fact, None, unscheduled=True)
             return
-        await self._set_due_date(fact, usage)
+        await self._set_due_date(fact, usage, may_spread=may_spread)
 
-    async def _set_due_date(self, fact: Fact, usage: RecordUsage | None, *, unscheduled: bool = False) -> None:
-        """Note when the fact is due next; `unscheduled` by itself, until it is used again."""
+    async def _set_due_date(
+        self, fact: Fact, usage: RecordUsage | None, *, unscheduled: bool = False, may_spread: bool = True
+    ) -> None:
+        """Note when the fact is due next; `unscheduled` by itself, until it is used again.
+
+        One that may not go to every channel is asked about again when it is used.
+        """
         if self.report.dry_run:
             return
-        due = NextDue() if unscheduled else next_due(fact, usage, self.now, self.engine.settings)
+        due = NextDue()
+        if not unscheduled:
+            due = next_due(fact, usage, self.now, self.engine.settings, may_spread=may_spread)
         await self.engine.job_queue.set_due_dates(
             self.scope, [DueDate(*fact.key, due.due_at, due.due_for, due.review_priority)]
         )

@@ -13,13 +13,14 @@ import numpy as np
 
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.columns import RecordColumns
-from agentmem.core.procedural_records import MAX_REFERENCES, Outcome, Strategy
+from agentmem.core.procedural_records import MAX_REFERENCES, Outcome, Strategy, ToolInvocation
 from agentmem.core.record import Key, Status
 from agentmem.core.records import build_record, extract_fields
 from agentmem.core.scope import Scope, check_identifier
 from agentmem.engine.engine import Engine
 from agentmem.errors import InvalidRecord, ModelError, NotFound
 from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.procedural.attempts import is_followed, is_tried, read_attempt_calls
 from agentmem.memory.procedural.tools import build_tool, term_overlap, tool_id, wilson_interval
 from agentmem.stores.values import WHOLE, Where
 from agentmem.text.normalization import normalize_claim
@@ -214,8 +215,8 @@ class Strategies:
         Those that have not worked (`has_worked`) come after all others.
 
         Relevance is the mean of the cosine with the task and of the share of its words, rare ones counting more; of the
-        words alone where no embedder answers. [] when nothing is relevant. The first one counts as followed here until
-        `reflect` says how it went.
+        words alone where no embedder answers. [] when nothing is relevant. `reflect` counts for the first one if it was
+        followed.
         """
         said: object = task
         if not isinstance(said, str) or not said.strip():
@@ -326,7 +327,12 @@ class Outcomes:
     async def reflect(
         self, outcome: bool | str | Mapping[str, Any] | Outcome, *, idempotency_key: str | None = None
     ) -> Outcome:
-        """Store how it ended, and strengthen or weaken the strategies that were followed, in one operation."""
+        """Store how it ended, and strengthen or weaken the strategies that were followed, in one operation.
+
+        These are the `strategy_ids` named. Without any, of those found first in the conversation, a success counts for
+        one whose tools were called in its order and no others, a failure for one of which any tool was called. A
+        `task_type` is noted at the calls of this attempt that have none.
+        """
         draft = parse_outcome(outcome)
         fields = draft.model_dump(mode="json", exclude_unset=True)
 
@@ -352,7 +358,8 @@ class Outcomes:
         if draft.conversation_id:
             seen |= await self._context.require_conversation(draft.conversation_id)
         place = draft.conversation_id or scope.conversation_id or ""
-        strategies = await self._list_followed_strategies(draft, place)
+        calls = await read_attempt_calls(self._context, place)
+        strategies = await self._list_followed_strategies(draft, place, calls)
         new = draft.model_copy(
             update={
                 "id": self._context.engine.ids.new_id(),
@@ -365,20 +372,24 @@ class Outcomes:
             }
         )
         counted = [record_outcome(strategy, draft.success, write, place) for strategy in strategies]
-        seen |= {strategy.key: strategy.seq for strategy in strategies}
-        return write.build_change(new, *counted, expected_versions={new.key: None, **seen})
+        typed = [call for call in calls if draft.task_type and not call.task_type]
+        seen |= {record.key: record.seq for record in (*strategies, *typed)}
+        named = [call.model_copy(update={"task_type": draft.task_type}) for call in typed]
+        return write.build_change(new, *counted, *named, expected_versions={new.key: None, **seen})
 
-    async def _list_followed_strategies(self, draft: Outcome, conversation_id: str) -> list[Strategy]:
-        """The strategies named, or else those that were found first in the conversation and are still there."""
+    async def _list_followed_strategies(
+        self, draft: Outcome, conversation_id: str, calls: Sequence[ToolInvocation]
+    ) -> list[Strategy]:
+        """The strategies named, or else those found first in the conversation that these calls followed, or tried."""
         engine, scope, named = self._context.engine, self._context.scope, draft.strategy_ids
         if named:
             await self._context.require_existing("strategy_ids", "Strategy", named)
-        elif conversation_id:
-            named = tuple(list_suggestions(engine, scope, conversation_id))
-        readable = scope.readable_channels()
-        found = await engine.log.read_records("Strategy", list(dict.fromkeys(named)), scope) if named else []
+        ids = named or tuple(list_suggestions(engine, scope, conversation_id) if conversation_id else ())
+        found = await engine.log.read_records("Strategy", list(dict.fromkeys(ids)), scope) if ids else []
         current = [record for record in found if isinstance(record, Strategy) and record.superseded_at is None]
-        return [record for record in current if record.channel in readable]
+        here = [record for record in current if record.channel in scope.readable_channels()]
+        counts = is_followed if draft.success else is_tried
+        return [record for record in here if named or counts(record, calls)]
 
 
 def parse_outcome(outcome: bool | str | Mapping[str, Any] | Outcome) -> Outcome:

@@ -1,13 +1,16 @@
-"""Beliefs that come back when what took their place is erased: nothing is over because of words that are gone."""
+"""Facts that come back: beliefs whose successor is erased, and what is restored although it was said again since."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from agentmem.beliefs.slots import Slot, find_slot
-from agentmem.core.record import Key, Status
+from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import Fact
+from agentmem.memory.context import MemoryContext
 from agentmem.memory.semantic.beliefs import order_by_word, to_belief
+from agentmem.memory.semantic.facts import merge_sources
+from agentmem.stores.values import Where
 
 
 def revive_beliefs(facts: Iterable[Fact], erased_keys: Collection[Key], slots: Mapping[str, Slot]) -> list[Fact]:
@@ -47,3 +50,36 @@ def _takes_place(other: Fact, fact: Fact) -> bool:
     belief = to_belief(other)
     counts = not (belief.retired or belief.is_planned or belief.is_denied)
     return counts and belief.first_said_at > to_belief(fact).said_at
+
+
+async def join_restated(context: MemoryContext, back: Sequence[Record], leaving: Collection[Key] = ()) -> list[Record]:
+    """Records as they come back; one that another current fact says by now gives that fact its sources instead.
+
+    `leaving` are the keys of records that will not stand there any more.
+    """
+    out: list[Record] = []
+    own = {record.key for record in back}
+    for record in back:
+        known = await _find_same(context, record) if isinstance(record, Fact) else None
+        if known is None or known.key in own or known.key in leaving:
+            out.append(record)
+        else:
+            assert isinstance(record, Fact)
+            out.append(_give_sources(known, record))
+    return out
+
+
+async def _find_same(context: MemoryContext, fact: Fact) -> Fact | None:
+    """Another current fact that says the same in the same channel."""
+    if not (key := fact.dedup_key()):
+        return None
+    where = Where(kinds=("Fact",), channels=(fact.channel,), dedup_keys=(key,))
+    found = await context.engine.log.find(context.scope, where, limit=2)
+    return next((each for each in found if isinstance(each, Fact) and each.id != fact.id), None)
+
+
+def _give_sources(known: Fact, fact: Fact) -> Fact:
+    """A fact with the sources of an older one that says the same; it rests on what it rested on."""
+    said = [each.first_said_at for each in (known, fact) if each.first_said_at is not None]
+    kept = {"depends_on": known.depends_on, "stale_since": known.stale_since, "first_said_at": min(said, default=None)}
+    return merge_sources(known, fact).model_copy(update=kept)

@@ -140,10 +140,11 @@ class PostgresLog:
         used_at: datetime,
         context_tags: Sequence[str] = (),
         boost: float = 0.0,
+        touched: bool = False,
     ) -> None:
         """See LogStore. That it was delivered may be lost with the server's machine; that it was used may not."""
         write = self.database.write if used else self.database.write_relaxed
-        touch = UsageEvent(receipt_id, used, used_at, tuple(context_tags), boost)
+        touch = UsageEvent(receipt_id, used, used_at, tuple(context_tags), boost, touched)
         await write(scope, lambda db: usage.record_usage(db, scope, keys, touch, self._policy))
 
     # -- reading the journal

@@ -50,7 +50,11 @@ async def increment_openings(db: Connection) -> int:
 
 
 async def acquire_lease(db: Connection, name: str, ttl: float, owner: str) -> int | None:
-    """A fencing token, or None while another holds the lease. Tokens grow over all leases; a renewal keeps its own."""
+    """A fencing token, or None while another holds the lease.
+
+    Tokens grow over all leases. A renewal keeps its own, also after the end of the lease while nobody took it: nothing
+    came between on a machine that slept.
+    """
     if ttl <= 0:
         raise InvalidRecord(f"ttl must be more than 0 seconds, got {ttl}", field="ttl")
     await db.execute(_SQL["lease_turn"], {"name": name})  # so that tokens of one lease grow in the order given

@@ -24,7 +24,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('agentmem lease ' || %(name)s, 0))
 INSERT INTO leases AS l (name, owner, token, until)
 VALUES (%(name)s, %(owner)s, nextval('lease_tokens'), clock_timestamp() + make_interval(secs => %(ttl)s))
 ON CONFLICT (user_id, name) DO UPDATE SET owner = excluded.owner, until = excluded.until,
-    token = CASE WHEN l.owner = excluded.owner AND l.until > clock_timestamp() THEN l.token ELSE excluded.token END
+    token = CASE WHEN l.owner = excluded.owner THEN l.token ELSE excluded.token END
 WHERE l.owner = excluded.owner OR l.until <= clock_timestamp()
 RETURNING token
 

@@ -48,6 +48,7 @@ async def record_usage(
     counts = {
         "accesses": int(not event.used),
         "uses": int(event.used),
+        "reviews": int(event.used and not event.touched),
         "most": MAX_CONVERSATIONS,
         "at": at,
         "conversations": conversations,

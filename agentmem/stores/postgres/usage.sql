@@ -25,7 +25,7 @@ WHERE user_id = %(user_id)s AND receipt_id = %(receipt_id)s AND used = %(used)s 
 INSERT INTO memory_usage AS u (user_id, kind, id, access_count, use_count, last_accessed, conversations, strength,
     last_review_at, review_count, cross_domain_count)
 SELECT %(user_id)s, j.kind, j.id, %(accesses)s, %(uses)s, %(at)s, %(conversations)s::text[],
-       least(1.0 + j.boost, %(strongest)s::float8), CASE WHEN %(uses)s > 0 THEN %(at)s::bigint END, %(uses)s, j.crossed
+       least(1.0 + j.boost, %(strongest)s::float8), CASE WHEN %(uses)s > 0 THEN %(at)s::bigint END, %(reviews)s, j.crossed
 FROM unnest(%(kinds)s::text[], %(ids)s::text[], %(boosts)s::float8[], %(crossed)s::bigint[])
     AS j(kind, id, boost, crossed) ORDER BY j.kind, j.id
 ON CONFLICT (user_id, kind, id) DO UPDATE SET

@@ -113,9 +113,10 @@ class SqliteLog:
         used_at: datetime,
         context_tags: Sequence[str] = (),
         boost: float = 0.0,
+        touched: bool = False,
     ) -> None:
         """See LogStore. In a power cut the last counts may be lost, so it waits for no disk."""
-        touch = UsageEvent(receipt_id, used, used_at, tuple(context_tags), boost)
+        touch = UsageEvent(receipt_id, used, used_at, tuple(context_tags), boost, touched)
         await self._write(usage.record_usage, scope, keys, touch, self._policy, durable=False)
 
     # -- reading the journal

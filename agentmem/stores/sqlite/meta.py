@@ -37,10 +37,14 @@ def increment_openings(db: Connection) -> int:
 
 
 def acquire_lease(db: Connection, name: str, ttl: float, owner: str) -> int | None:
-    """A fencing token, or None while another holds the lease. Tokens grow over all leases; a renewal keeps its own."""
+    """A fencing token, or None while another holds the lease.
+
+    Tokens grow over all leases. A renewal keeps its own, also after the end of the lease while nobody took it: nothing
+    came between on a machine that slept.
+    """
     if ttl <= 0:
         raise InvalidRecord(f"ttl must be more than 0 seconds, got {ttl}", field="ttl")
-    row = db.execute(_SQL["held"], (name,)).fetchone()
+    row = db.execute(_SQL["held"], (name, owner)).fetchone()
     if row is not None:
         holder, token = row
         if holder != owner:

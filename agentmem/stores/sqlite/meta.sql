@@ -16,7 +16,7 @@ UPDATE store_meta SET value = value + 1 WHERE name = 'openings' RETURNING CAST(v
 UPDATE store_meta SET value = value + 1 WHERE name = 'lease_token' RETURNING CAST(value AS INTEGER)
 
 -- name: held
-SELECT owner, token FROM leases WHERE name = ? AND until > unixepoch('subsec')
+SELECT owner, token FROM leases WHERE name = ? AND (owner = ? OR until > unixepoch('subsec'))
 
 -- name: prolong
 UPDATE leases SET until = unixepoch('subsec') + ? WHERE name = ?

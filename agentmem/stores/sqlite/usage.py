@@ -41,6 +41,7 @@ def record_usage(db: Connection, scope: Scope, keys: Sequence[Key], event: Usage
             "id": record_id,
             "accesses": int(not event.used),
             "uses": int(event.used),
+            "reviews": int(event.used and not event.touched),
             "at": moment,
             "conversation": scope.conversation_id,
             "most": MAX_CONVERSATIONS,

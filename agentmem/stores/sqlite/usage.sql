@@ -18,7 +18,7 @@ ON CONFLICT (user_id, receipt_id, used) DO UPDATE SET slots = excluded.slots
 INSERT INTO memory_usage (user_id, kind, id, access_count, use_count, last_accessed, conversations, strength,
     last_review_at, review_count, cross_domain_count)
 VALUES (:user_id, :kind, :id, :accesses, :uses, :at, json_array(), min(1.0 + :boost, :strongest),
-    iif(:uses, :at, NULL), :uses, :crossed)
+    iif(:uses, :at, NULL), :reviews, :crossed)
 ON CONFLICT (user_id, kind, id) DO UPDATE SET
     access_count = access_count + excluded.access_count,
     use_count = use_count + excluded.use_count,

@@ -1,0 +1,122 @@
+"""What counts as use: what was shown and fits is accessed, what an answer then says is used.
+
+Shown records are kept in the process, by conversation, until the assistant's next turn is stored.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from agentmem.core.clock import derive_id
+from agentmem.core.record import Key, Record
+from agentmem.core.records import Entity, Fact, Turn
+from agentmem.core.scope import Scope
+from agentmem.engine.engine import Engine
+from agentmem.errors import StoreUnavailable
+from agentmem.text.tokenizer import tokenize
+
+SHOWN_KEY = "records shown"  # by conversation, in the process
+MAX_TRACKED_CONVERSATIONS = 1_000
+MAX_SHOWN_RECORDS = 200  # of a conversation that wait for an answer
+MIN_USED_SHARE = 1 / 3  # of the words of a claim that an answer must say
+USED_KINDS = (Fact, Entity)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRecord:
+    """A record that was shown, and the words of its value that the question lacked."""
+
+    key: Key
+    terms: frozenset[str]
+
+    def is_used_in(self, text: str, terms: set[str]) -> bool:
+        """Whether a text of these words says its value, or cites it by its id."""
+        said = len(self.terms & terms)
+        return self.key[1] in text or (said > 0 and said >= MIN_USED_SHARE * len(self.terms))
+
+
+@dataclass
+class ShownRecords:
+    """What was shown by user and conversation, in one process, and no assistant's turn followed yet."""
+
+    _kept: OrderedDict[tuple[str, str], dict[Key, ShownRecord]] = field(default_factory=OrderedDict)
+
+    def add(self, user_id: str, conversation_id: str, shown: Iterable[ShownRecord]) -> None:
+        """Add records; the oldest of the conversation, and the conversation heard of longest ago, make room."""
+        place = (user_id, conversation_id)
+        merged = {**self._kept.pop(place, {}), **{each.key: each for each in shown}}
+        self._kept[place] = dict(list(merged.items())[-MAX_SHOWN_RECORDS:])
+        while len(self._kept) > MAX_TRACKED_CONVERSATIONS:
+            self._kept.popitem(last=False)
+
+    def take(self, user_id: str, conversation_id: str) -> Iterable[ShownRecord]:
+        """What was shown in a conversation, which is kept no longer; empty for nothing."""
+        return self._kept.pop((user_id, conversation_id), {}).values()
+
+    def forget(self, user_id: str) -> None:
+        """Forget what was shown to a user."""
+        for place in [place for place in self._kept if place[0] == user_id]:
+            del self._kept[place]
+
+
+def get_shown_records(engine: Engine) -> ShownRecords:
+    """Those of this process; erasures empty them."""
+    found: ShownRecords | None = engine.process_state.get(SHOWN_KEY)
+    if found is None:
+        found = engine.process_state[SHOWN_KEY] = ShownRecords()
+        engine.erasure_callbacks.append(found.forget)
+    return found
+
+
+async def record_access(engine: Engine, scope: Scope, keys: Sequence[Key]) -> None:
+    """Count an access of these records: once per record, conversation and day. Raises StoreUnavailable."""
+    if keys:
+        now = engine.clock.now()
+        place = scope.conversation_id or f"session {scope.session_id or ''}"
+        access_id = derive_id(scope.user_id, "accessed", place, now.date().isoformat())
+        await engine.log.record_usage(keys, scope, access_id, used_at=now)
+
+
+async def record_confirmation(engine: Engine, scope: Scope, keys: Sequence[Key], operation_id: str) -> None:
+    """Count an access and a use of records that were said again, by the operation that read it; best effort."""
+    if keys:
+        access_id, use_id = (derive_id(scope.user_id, word, operation_id) for word in ("accessed", "confirmed"))
+        with suppress(StoreUnavailable):
+            await engine.log.record_usage(keys, scope, access_id, used_at=engine.clock.now())
+            await engine.log.record_usage(keys, scope, use_id, used=True, used_at=engine.clock.now())
+
+
+def track_shown(engine: Engine, scope: Scope, query: str, records: Iterable[Record]) -> None:
+    """Keep what was shown in a conversation until its next answer; nothing outside of conversations."""
+    if scope.conversation_id is not None:
+        asked = set(tokenize(query))
+        shown = [
+            ShownRecord(record.key, frozenset(set(tokenize(_get_value(record))) - asked))
+            for record in records
+            if isinstance(record, USED_KINDS)
+        ]
+        get_shown_records(engine).add(scope.user_id, scope.conversation_id, shown)
+
+
+async def record_answers(engine: Engine, scope: Scope, turns: Sequence[Turn]) -> None:
+    """Count a use of what was shown before and is said in an assistant's turn among these.
+
+    Where that cannot be written the turns are stored all the same.
+    """
+    for turn in turns:
+        shown = get_shown_records(engine).take(scope.user_id, turn.conversation_id) if turn.role == "assistant" else ()
+        terms = set(tokenize(turn.content)) if shown else set[str]()
+        if used := [each.key for each in shown if each.is_used_in(turn.content, terms)]:
+            use_id = derive_id(scope.user_id, "said in", turn.id)
+            with suppress(StoreUnavailable):
+                await engine.log.record_usage(used, scope, use_id, used=True, used_at=engine.clock.now())
+
+
+def _get_value(record: Fact | Entity) -> str:
+    """What an answer says when it uses a record: a value, a name, or a claim without its subject."""
+    if isinstance(record, Entity):
+        return record.name
+    return record.value or record.claim.removeprefix(record.subject)

@@ -1,0 +1,105 @@
+"""What is believed, ready for a prompt, kept in the process while nothing that it rests on changes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from agentmem.beliefs.slots import Slot, builtin_slots
+from agentmem.core.record import Key
+from agentmem.core.records import Fact
+from agentmem.engine.engine import Engine
+from agentmem.memory.context import MemoryContext
+from agentmem.memory.semantic.belief_lines import BeliefLine, build_belief_lines
+from agentmem.memory.semantic.belief_view import BeliefView, SlotBeliefs
+
+DIGESTS_KEY = "belief digests"  # in the process
+MAX_DIGESTS = 256  # scopes that are kept, those used last
+EVENT_LENGTH = timedelta(days=1)  # after its beginning the day of an event is over
+
+
+@dataclass(frozen=True, slots=True)
+class BeliefDigest:
+    """The lines of all that is believed in some channels. `keys` are the facts behind it, those that ended, too.
+
+    `instruction_turn_ids` are the turns that gave instructions which are kept as beliefs, also ones that are over.
+    """
+
+    lines: Sequence[BeliefLine] = ()
+    keys: frozenset[Key] = frozenset()
+    instruction_turn_ids: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptDigest:
+    """A digest, the journal position it was made at, and the time in which no belief begins or ends."""
+
+    digest: BeliefDigest
+    seq: int
+    start: datetime
+    end: datetime | None
+
+    def holds(self, seq: int, moment: datetime) -> bool:
+        return self.seq == seq and self.start <= moment and (self.end is None or moment < self.end)
+
+
+@dataclass
+class BeliefDigests:
+    """The digests of this process by user and readable channels."""
+
+    _kept: OrderedDict[tuple[str, tuple[str, ...]], _KeptDigest] = field(default_factory=OrderedDict)
+
+    async def read(self, context: MemoryContext) -> BeliefDigest:
+        """What is believed now in the channels that a scope may read; empty where nothing is."""
+        scope, slots = context.scope, context.engine.settings.slots
+        place = (scope.user_id, tuple(scope.readable_channels()))
+        seq, now = (await context.engine.read_columns(scope)).seq, await context.engine.now(scope)
+        known = self._kept.get(place)
+        if known is None or not known.holds(seq, now):
+            states = await BeliefView(context).beliefs()
+            lines = build_belief_lines(states, now, slots)
+            facts = [fact for state in states for fact in state.facts()]
+            digest = BeliefDigest(
+                lines, frozenset(fact.key for fact in facts), frozenset(_list_instruction_turns(states, slots))
+            )
+            end = min((each for each in _list_boundaries(facts) if each > now), default=None)
+            known = _KeptDigest(digest, seq, now, end)
+            self._kept[place] = known
+        self._kept.move_to_end(place)
+        while len(self._kept) > MAX_DIGESTS:
+            self._kept.popitem(last=False)
+        return known.digest
+
+    def forget(self, user_id: str) -> None:
+        """Forget what a user believes."""
+        for place in [place for place in self._kept if place[0] == user_id]:
+            del self._kept[place]
+
+
+def get_belief_digests(engine: Engine) -> BeliefDigests:
+    """Those of this process; erasures empty them."""
+    found: BeliefDigests | None = engine.process_state.get(DIGESTS_KEY)
+    if found is None:
+        found = engine.process_state[DIGESTS_KEY] = BeliefDigests()
+        engine.erasure_callbacks.append(found.forget)
+    return found
+
+
+def _list_boundaries(facts: Iterable[Fact]) -> Iterator[datetime]:
+    """The moments at which a belief begins, ends, or its day is over."""
+    for fact in facts:
+        if fact.valid_from is not None:
+            yield fact.valid_from
+            yield fact.valid_from + EVENT_LENGTH
+        if fact.valid_to is not None:
+            yield fact.valid_to
+
+
+def _list_instruction_turns(states: Sequence[SlotBeliefs], slots: Mapping[str, Slot]) -> Iterator[str]:
+    for state in states:
+        own = slots.get(state.slot) or builtin_slots().get(state.slot)
+        if own is not None and own.is_instruction:
+            for fact in state.facts():
+                yield from fact.source_turn_ids
