@@ -46,7 +46,7 @@ def test_a_dry_run_counts_what_the_run_then_does(keeper: AgentMemory, clock: Man
     for number in range(24):
         fact = keeper.learn_fact(f"Claim number {number}", tier="short" if number % 3 else "long")
         if number % 5 == 0:
-            keeper.observe_usage([fact.id])
+            keeper.curation.touch(fact.id)
         clock.advance(days=3)
     tried = {report.job: report.counts for report in keeper.consolidate(job, dry_run=True)}
     assert any(tried.values())
