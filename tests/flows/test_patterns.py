@@ -125,6 +125,17 @@ def test_each_outcome_looks_at_its_own_stretch_of_the_conversation(memory: Agent
     assert letter.tool_sequence == ("mail",)
 
 
+def test_a_strategy_of_many_tools_is_credited_by_the_latest_of_them(memory: AgentMemory) -> None:
+    tools = [f"tool{number}" for number in range(70)]
+    work(memory, "a", tools).reflect(True)
+    learn(memory)
+    talk = memory.scoped(conversation_id="b")
+    known = found(talk)[0].strategy
+    assert known.tool_sequence == tuple(tools[-64:])
+    work(memory, "b", tools)
+    assert talk.reflect(True).strategy_ids == (known.id,)
+
+
 def test_nothing_is_learned_where_no_tool_was_called_or_nothing_was_asked(memory: AgentMemory) -> None:
     work(memory, "c", []).reflect(True)
     silent = memory.scoped(conversation_id="d")

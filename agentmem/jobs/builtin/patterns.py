@@ -25,9 +25,9 @@ from agentmem.jobs.due_records import read_dead_letter_seqs, record_failure
 from agentmem.jobs.job import JobOptions, JobReport
 from agentmem.jobs.runner import hold_lease
 from agentmem.memory.context import MemoryContext
-from agentmem.memory.procedural.attempts import collapse_repeats
+from agentmem.memory.procedural.attempts import list_tool_sequence
 from agentmem.memory.procedural.memory import ProceduralMemory
-from agentmem.memory.procedural.strategies import MAX_TOOLS, record_outcome, strategy_hash
+from agentmem.memory.procedural.strategies import record_outcome, strategy_hash
 from agentmem.memory.procedural.tools import build_tool
 from agentmem.stores.values import Where
 from agentmem.text.chunking import chunk_text
@@ -289,14 +289,13 @@ class _PatternsRun:
         task = await self._find_task_turn(columns, here) if calls else None
         if task is None:
             return None
-        sequence = collapse_repeats([call.tool_name for call in calls])
         types = {kind for kind in (outcome.task_type, *(call.task_type for call in calls)) if kind}
         return build_record(
             Strategy,
             description=_truncate_task(task.content),
             channel=outcome.channel,
             source_turn_ids=(task.id,),
-            tool_sequence=tuple(sequence[-MAX_TOOLS:]),
+            tool_sequence=tuple(list_tool_sequence(calls)),
             task_type=outcome.task_type or (types.pop() if len(types) == 1 else ""),
         )
 
@@ -321,7 +320,8 @@ class _PatternsRun:
                 [int(ordinal) for ordinal in ordinals[start : start + PAGE_SIZE]], self.scope
             )
             found += [call for call in page if isinstance(call, ToolInvocation) and call.success is not False]
-        return sorted(found, key=lambda call: (str(call.timestamp), call.seq))
+        # Those of one moment stay as they were stored: `reflect` gives calls a type, and with it a later `seq`.
+        return sorted(found, key=lambda call: str(call.timestamp))
 
     async def _find_task_turn(self, columns: RecordColumns, mask: Bools) -> Turn | None:
         """The first turn of the user that says anything."""

@@ -9,6 +9,7 @@ import numpy as np
 from agentmem.core.procedural_records import Outcome, Strategy, ToolInvocation
 from agentmem.memory.context import MemoryContext
 
+MAX_TOOLS = 64  # in one sequence, the latest
 MAX_CALLS = 500  # of one attempt that are looked at, the latest
 
 
@@ -34,13 +35,17 @@ def is_followed(strategy: Strategy, calls: Sequence[ToolInvocation]) -> bool:
 
     A tool called several times in a row counts once. False for a strategy without tools: nothing tells.
     """
-    done = collapse_repeats([call.tool_name for call in calls if call.success is not False])
-    return bool(strategy.tool_sequence) and done == collapse_repeats(strategy.tool_sequence)
+    return bool(strategy.tool_sequence) and list_tool_sequence(calls) == collapse_repeats(strategy.tool_sequence)
 
 
 def is_tried(strategy: Strategy, calls: Sequence[ToolInvocation]) -> bool:
     """Whether a tool of a strategy was called at all."""
     return not set(strategy.tool_sequence).isdisjoint(call.tool_name for call in calls)
+
+
+def list_tool_sequence(calls: Sequence[ToolInvocation]) -> list[str]:
+    """The tools of the calls that did not fail, in their order, repeats aside; at most `MAX_TOOLS`, the latest."""
+    return collapse_repeats([call.tool_name for call in calls if call.success is not False])[-MAX_TOOLS:]
 
 
 def collapse_repeats(names: Sequence[str]) -> list[str]:

@@ -20,14 +20,13 @@ from agentmem.core.scope import Scope, check_identifier
 from agentmem.engine.engine import Engine
 from agentmem.errors import InvalidRecord, ModelError, NotFound
 from agentmem.memory.context import MemoryContext, get_written_record
-from agentmem.memory.procedural.attempts import is_followed, is_tried, read_attempt_calls
+from agentmem.memory.procedural.attempts import MAX_TOOLS, is_followed, is_tried, read_attempt_calls
 from agentmem.memory.procedural.tools import build_tool, term_overlap, tool_id, wilson_interval
 from agentmem.stores.values import WHOLE, Where
 from agentmem.text.normalization import normalize_claim
 from agentmem.text.tokenizer import tokenize
 
 MIN_SUCCESS_LOW = 0.2  # of what is told to have worked; 1 of 1 has .21
-MAX_TOOLS = 64  # in one sequence
 MAX_TOP_K = 100
 MAX_TASK_CHARS = 10_000  # characters of a task that are looked for
 SUGGESTIONS_KEY = "strategies found"  # by conversation, in the process
@@ -331,7 +330,7 @@ class Outcomes:
 
         These are the `strategy_ids` named. Without any, of those found first in the conversation, a success counts for
         one whose tools were called in its order and no others, a failure for one of which any tool was called. A
-        `task_type` is noted at the calls of this attempt that have none.
+        `task_type` is noted at the calls of this attempt in the active channel that have none.
         """
         draft = parse_outcome(outcome)
         fields = draft.model_dump(mode="json", exclude_unset=True)
@@ -372,7 +371,8 @@ class Outcomes:
             }
         )
         counted = [record_outcome(strategy, draft.success, write, place) for strategy in strategies]
-        typed = [call for call in calls if draft.task_type and not call.task_type]
+        # Only in this channel: what an agent does in private is not told in calls that others read.
+        typed = [call for call in calls if draft.task_type and not call.task_type and call.channel == scope.channel]
         seen |= {record.key: record.seq for record in (*strategies, *typed)}
         named = [call.model_copy(update={"task_type": draft.task_type}) for call in typed]
         return write.build_change(new, *counted, *named, expected_versions={new.key: None, **seen})
