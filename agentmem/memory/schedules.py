@@ -237,7 +237,8 @@ class Schedules:
     async def on_due(self, callback: DueCallback | None) -> None:
         """Have due schedules handed to this function (or coroutine) by the worker of this process; None for nobody.
 
-        Without one they go to the setting `worker.webhook`, else into the session store.
+        Without one they go to the setting `worker.webhook`; where that is not set either, they stay due until somebody
+        claims them.
         """
         kept = self._context.engine.process_state
         if callback is None:

@@ -37,6 +37,7 @@ TURNS = [
 # What must be done before an example makes sense.
 BEFORE = {
     "restore": "agentmem forget trip-2",
+    "schedules take": "agentmem schedules add summary --every 1; sleep 2",
     "schedules pause": "agentmem schedules add summary --every 60",
     "schedules resume": "agentmem schedules add summary --every 60; agentmem schedules pause summary",
     "schedules remove": "agentmem schedules add summary --every 60",

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentmem.cli.context import CliContext, memory_options
-from agentmem.cli.render import dim, echo, format_time, show_json_lines, to_one_line
+from agentmem.cli.render import dim, echo, format_time, sanitize, show_json_lines, to_one_line
 from agentmem.cli.verbs import VerbGroup
+from agentmem.errors import Conflict
 
 if TYPE_CHECKING:
     from agentmem.core.procedural_records import Schedule
+    from agentmem.facade.async_memory import AsyncAgentMemory
 
 
 @click.command("list", short_help="List scheduled prompts.")
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 def list_schedules_command(cli: CliContext, *, due: bool) -> None:
     """List the schedules by name. With --json one JSON document per line.
 
-    A worker hands due ones over: see docs/schedules.md.
+    A worker hands due ones over; where nobody is there to get them they stay due: see docs/schedules.md.
 
     \b
     Examples:
@@ -64,6 +66,31 @@ def add_schedule_command(cli: CliContext, *, name: str, cron: str, prompt: str, 
       agentmem schedules add pulse --every 300
     """
     _show_changed(cli, cli.run(lambda memory: memory.schedules.add(name, cron, prompt, source, **options)))
+
+
+@click.command("take", short_help="Take a due prompt.")
+@click.argument("name", metavar="NAME")
+@memory_options()
+def take_schedule_command(cli: CliContext, *, name: str) -> None:
+    """Take the due run of the schedule NAME, print its prompt, and report it as done.
+
+    Nobody else gets the run. Fails where it is not due.
+
+    \b
+    Examples:
+      agentmem schedules take summary
+    """
+    taken = cli.run(lambda memory: _take_due(memory, name))
+    cli.show(taken, sanitize(taken.prompt) or f"{to_one_line(taken.name)}: no prompt")
+
+
+async def _take_due(memory: AsyncAgentMemory, name: str) -> Schedule:
+    schedule = await memory.schedules.get(name)
+    claimed = await memory.schedules.claim(schedule)
+    if claimed is None:
+        raise Conflict(f"schedule {name!r} is not due; it is next {format_time(schedule.next_at)}")
+    await memory.schedules.mark_done(claimed)
+    return claimed
 
 
 @click.command("pause", short_help="Let a schedule rest.")
@@ -119,6 +146,7 @@ schedules_group = VerbGroup(
     (
         list_schedules_command,
         add_schedule_command,
+        take_schedule_command,
         pause_schedule_command,
         resume_schedule_command,
         remove_schedule_command,

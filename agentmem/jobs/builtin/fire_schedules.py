@@ -1,5 +1,6 @@
-"""Due schedules are handed over: to a function of this program, to a service on this machine, or to the session store.
+"""Due schedules are handed over: to a function of this program, or to a service on this machine.
 
+Where there is neither, a run stays due until somebody takes it: `schedules.due()` and the command line show it.
 Exactly one worker takes on a run, before it hands it over. What could not be handed over, and what a worker took on and
 died with, leaves an audit row that says so; it is not handed over twice.
 """
@@ -33,12 +34,11 @@ BATCH_SIZE = 100  # schedules of one user in one run
 MAX_CONCURRENT = 8  # handed over side by side
 DELIVERY_TIMEOUT_SECONDS = 30.0  # seconds for one; half of what a run may take before it counts as lost
 WEBHOOK_TIMEOUT_SECONDS = 10.0
-SESSION_TTL_SECONDS = 86_400.0  # in the session store
 
 
 @leased_job(NAME)
 async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int) -> None:
-    """Hand over what is due of this user, and note what was lost."""
+    """Hand over what is due of this user, and note what was lost. Counts `waiting` what nobody is there to take."""
     now = engine.clock.now()
     keys = await engine.job_queue.due_records(NAME, now, scope, BATCH_SIZE)
     found = await engine.log.read_records("Schedule", [name for _, name in keys], scope)
@@ -75,6 +75,9 @@ class _ScheduleDelivery:
                 else:  # reported by now
                     self.report.add_counts(skipped=1)
                 return
+            if not has_receiver(self.engine):
+                self.report.add_counts(waiting=1)
+                return
             claimed = await schedules.claim(schedule, fence=self.fence)
             if claimed is None:
                 self.report.add_counts(skipped=1)
@@ -82,7 +85,7 @@ class _ScheduleDelivery:
             self.report.operation_ids.append(claimed.operation_id)
             try:
                 async with asyncio.timeout(DELIVERY_TIMEOUT_SECONDS):
-                    await deliver(self.engine, scope, claimed)
+                    await deliver(self.engine, claimed)
                 self.report.add_counts(delivered=1)
             except Exception as error:  # noqa: BLE001 - a function of the program may raise anything
                 await self._record_failure(scope, claimed, _describe_error(error))
@@ -104,8 +107,13 @@ class _ScheduleDelivery:
         await self.engine.write_audit(row)
 
 
-async def deliver(engine: Engine, scope: Scope, schedule: Schedule) -> None:
-    """Hand a run over to the function of `on_due`, else to `worker.webhook`, else into the session store.
+def has_receiver(engine: Engine) -> bool:
+    """Whether there is a function of `on_due` in this process, or a `worker.webhook`."""
+    return CALLBACK_KEY in engine.process_state or engine.settings.worker.webhook is not None
+
+
+async def deliver(engine: Engine, schedule: Schedule) -> None:
+    """Hand a run over to the function of `on_due`, else to `worker.webhook`.
 
     Raises whatever goes wrong there; from a service that answers with anything but 200 to 299, an OSError.
     """
@@ -118,10 +126,6 @@ async def deliver(engine: Engine, scope: Scope, schedule: Schedule) -> None:
             await later
     elif webhook is not None:
         await asyncio.to_thread(_post, webhook, build_payload(schedule))
-    else:
-        await engine.session.set(
-            scope, f"schedule:{schedule.channel}:{schedule.name}", build_payload(schedule), ttl=SESSION_TTL_SECONDS
-        )
 
 
 def build_payload(schedule: Schedule) -> dict[str, Any]:
