@@ -59,6 +59,9 @@ def test_prompts_are_scheduled_paused_and_removed(cli: Any) -> None:
     assert "summary (0 9 * * * Europe/Oslo; next 2026-03-02 08:00) Sum up\n    by user, last -, " in cli("schedules")
     assert cli("schedules", "--due", *NOW) == "nothing is due\n"
     assert [row["name"] for row in cli.lines("schedules", "--due", "--now", "2026-03-01T12:05:00Z")] == ["pulse"]
+    assert "not due" in cli.run("schedules", "take", "summary", *NOW).stderr
+    assert cli("schedules", "take", "summary", "--now", "2026-03-02T08:00:00Z") == "Sum up\n"
+    assert "not due" in cli.run("schedules", "take", "summary", "--now", "2026-03-02T08:00:00Z").stderr
     assert cli("schedules", "pause", "pulse") == "pulse: paused\n"
     assert cli("schedules", "resume", "pulse", *NOW) == "pulse: next 2026-03-01 12:05\n"
     assert cli("schedules", "remove", "pulse") == "pulse: removed\n"
