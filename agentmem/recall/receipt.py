@@ -309,6 +309,7 @@ def to_json(receipt: Receipt) -> str:
         "pool": _dump_pool(receipt.pool),
         "delivered": receipt.delivered,
         "items": [[*key, score] for key, score in receipt.items.items()],
+        "fitting": receipt.fitting,
         "leads": [_dump_fields(lead, _LEAD_FIELDS) for lead in receipt.leads],
         "elsewhere": [[*key, channel] for key, channel in receipt.elsewhere.items()],
         "notices": receipt.notices,

@@ -72,6 +72,8 @@ async def test_a_delivery_and_a_use_put_off_what_is_due(log: LogStore, scope: Sc
     assert await due_by(log, scope, 6.6) == {"decay": [("Fact", "s")]}
     assert await due_by(log, scope, 33) == {"decay": [("Fact", "s")]}
     await log.record_usage([("Fact", "s")], scope, "r2", used=True, used_at=START + timedelta(days=2))
+    assert await due_by(log, scope, 3) == {}, "one use proves nothing"
+    await log.record_usage([("Fact", "s")], scope, "r3", used=True, used_at=START + timedelta(days=2))
     assert await due_by(log, scope, 2.9) == {}
     assert await due_by(log, scope, 3) == {"promote": [("Fact", "s")]}
 

@@ -36,11 +36,11 @@ def test_many_nearer_passages_of_others_change_nothing(home: Path, stack: Stack)
     with open_memory(home, stack.user(), **given) as memory:
         fill(memory)
         before = [visible_content(memory.remember(query, techniques=named, reinforce=False)) for query, named in ASKED]
-        contexts = [memory.context(query) for query in QUERIES]
+        contexts = [memory.context(query, reinforce=False) for query in QUERIES]
         crowd(memory, OTHERS, f" {stack.user_suffix}", linked=LINKED)
         after = [visible_content(memory.remember(query, techniques=named, reinforce=False)) for query, named in ASKED]
         assert after == before
-        assert [memory.context(query) for query in QUERIES] == contexts
+        assert [memory.context(query, reinforce=False) for query in QUERIES] == contexts
         other = memory.scoped(user_id=f"other 0 {stack.user_suffix}").remember(QUERIES[0], reinforce=False)
         assert other.items, "they are there, and found by their owner"
         assert not bundle_ids(other) & bundle_ids(memory.remember(QUERIES[0], reinforce=False))

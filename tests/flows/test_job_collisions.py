@@ -118,8 +118,9 @@ async def test_a_fact_doubted_while_facts_are_promoted_is_not_spread(
     memory: AsyncAgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     roof = memory.scoped(channel="roof")
+    await memory.scoped(channel="shed").learn_fact("The roof is blue", confidence=0.1)  # so that it may flow
     fact = await roof.learn_fact("The roof is blue", confidence=0.9)
-    for conversation in "ababa":
+    for conversation in "abcde":
         await roof.scoped(conversation_id=conversation).remember("The roof is blue")
     done = run_once_before_append(
         monkeypatch, memory.engine, "promote", lambda: roof.semantic.update_fact(fact.id, confidence=0.1)
