@@ -472,7 +472,7 @@ class AsyncAgentMemory:
         scope, others = self._context.scope, partial(gather_sources, self._context, query)
         trail = await RecallAudit.begin(engine, scope, "context", request)
         packed = await layer.context(request, scope, max_tokens, counter, engine.notices, others, with_ids=ids)
-        if reinforce and (notice := await trail.reinforce(packed.fitting, packed.shown)):
+        if reinforce and (notice := await trail.reinforce(packed.fitting, packed.shown, packed.values)):
             packed.notices = (*packed.notices, notice)
         await trail.write_row(None)
         return packed

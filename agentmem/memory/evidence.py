@@ -89,15 +89,22 @@ async def record_confirmation(engine: Engine, scope: Scope, keys: Sequence[Key],
             await engine.log.record_usage(keys, scope, use_id, used=True, used_at=engine.clock.now())
 
 
-def track_shown(engine: Engine, scope: Scope, query: str, records: Iterable[Record]) -> None:
-    """Keep what was shown in a conversation until its next answer; nothing outside of conversations."""
+def track_shown(
+    engine: Engine,
+    scope: Scope,
+    query: str,
+    records: Iterable[Record],
+    values: Iterable[tuple[Key, str]] = (),
+) -> None:
+    """Keep what was shown in a conversation until its next answer; nothing outside of conversations.
+
+    `values` are those of beliefs that were told besides the records, with the keys of their facts.
+    """
     if scope.conversation_id is not None:
         asked = set(tokenize(query))
-        shown = [
-            ShownRecord(record.key, frozenset(set(tokenize(_get_value(record))) - asked))
-            for record in records
-            if isinstance(record, USED_KINDS)
-        ]
+        told = dict(values)
+        told |= {record.key: _get_value(record) for record in records if isinstance(record, USED_KINDS)}
+        shown = [ShownRecord(key, frozenset(set(tokenize(value)) - asked)) for key, value in told.items()]
         get_shown_records(engine).add(scope.user_id, scope.conversation_id, shown)
 
 

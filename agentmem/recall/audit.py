@@ -60,12 +60,15 @@ class RecallAudit:
             ms=receipt.milliseconds,
         )
 
-    async def reinforce(self, fitting: Sequence[Key], shown: Iterable[Record]) -> str:
+    async def reinforce(
+        self, fitting: Sequence[Key], shown: Iterable[Record], values: Iterable[tuple[Key, str]] = ()
+    ) -> str:
         """Count what fits as accessed, and wait for what the answer says of what was shown.
 
-        Where that cannot be written the answer is given all the same: the notice that tells so, else "".
+        `values` are those of beliefs that were told besides, with the keys of their facts. Where that cannot be written
+        the answer is given all the same: the notice that tells so, else "".
         """
-        track_shown(self.engine, self.scope, self.request.query, shown)
+        track_shown(self.engine, self.scope, self.request.query, shown, values)
         try:
             await record_access(self.engine, self.scope, fitting)
         except StoreUnavailable as error:

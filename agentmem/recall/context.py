@@ -125,6 +125,7 @@ class Context(str):
     full_tokens: int
     parts: tuple[ContextPart, ...]
     shown: tuple[Record, ...] = ()  # those of `records` that were found for the query
+    values: tuple[tuple[Key, str], ...] = ()  # of beliefs told: the fact and its value
     fitting: tuple[Key, ...] = ()  # those of them that fit it, which count as accessed
 
     def __new__(

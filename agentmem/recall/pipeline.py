@@ -19,6 +19,7 @@ from agentmem.core.record import Key, Record
 from agentmem.core.records import Turn
 from agentmem.core.scope import Scope
 from agentmem.errors import InvalidRecord
+from agentmem.memory.semantic.belief_digest import BeliefDigest
 from agentmem.models.protocols import Reranker, TokenVectors
 from agentmem.recall.bundle import DeliveredRecords, MemoryBundle, read_profile, read_user_context
 from agentmem.recall.cache import RankingCache
@@ -197,6 +198,7 @@ class RecallLayer:
         )
         held = {record.key: record for record in records.values()}
         packed.shown = tuple(held[key] for key in packed.records if key in held)
+        packed.values = _list_told_values(others.beliefs, packed)
         packed.fitting = await _find_fitting_keys(ranking, packed.shown)
         return packed
 
@@ -340,6 +342,13 @@ async def _find_fitting_keys(ranking: RankedRecall, records: Iterable[Record]) -
     given = {places[record.key]: record for record in records if record.key in places}
     fits = await find_fitting(ranking.query, ranking.context, ranking.fusion, given)
     return tuple(record.key for ordinal, record in given.items() if ordinal in fits)
+
+
+def _list_told_values(beliefs: BeliefDigest, packed: Context) -> tuple[tuple[Key, str], ...]:
+    """The facts and values of the lines of beliefs that a context holds."""
+    held = set(packed.records)
+    pairs = (pair for line in beliefs.lines for pair in zip(line.keys, line.values, strict=True))
+    return tuple(pair for pair in pairs if pair[0] in held)
 
 
 def _candidate_keys(ranking: RankedRecall) -> list[Key]:

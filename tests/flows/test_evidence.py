@@ -120,3 +120,12 @@ def test_what_is_said_again_is_confirmed(memory: AgentMemory) -> None:
     memory.scoped(conversation_id="c2").store_turn("I live in Leipzig.")
     memory.consolidate("consolidate")
     assert usage(memory, home) == (1, 1)
+
+
+def test_a_line_that_is_always_told_counts_only_when_it_is_used(memory: AgentMemory) -> None:
+    memory.store_turns([f"The kettle whistles, day {number}." for number in range(30)])
+    diet = memory.learn_fact("The user eats no meat", slot="diet", value="vegetarian")
+    assert "diet: vegetarian" in memory.context("What about the kettle?")
+    assert usage(memory, diet) == (0, 0)
+    memory.store_turn("It whistles. By the way, there is a vegetarian soup on it.", role="assistant")
+    assert usage(memory, diet) == (0, 1)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from agentmem.beliefs.slots import PEOPLE_SLOTS, THING_SUBJECT, USER_SUBJECT, NamedSlot, find_slot
-from agentmem.beliefs.slots import Slot as SlotOptions
+from agentmem.beliefs.slots import PEOPLE_SLOTS, THING_SUBJECT, USER_SUBJECT, NamedSlot, Slot, find_slot
 from agentmem.core.record import Key
 from agentmem.core.records import Fact
 from agentmem.errors import InvalidRecord
@@ -21,7 +20,7 @@ BeliefSection = Literal["instructions", "user", "people", "planned", "unknown", 
 FIRST_SLOTS = ("name", "call_me", "allergies", "home", "employer", "role", "diet", "partner", "children")
 """Slots of the user that are told before others where nothing that was asked decides."""
 
-Relations = Mapping[str, tuple[str, tuple[Key, ...]]]
+Relations = Mapping[str, tuple[str, tuple[Fact, ...]]]
 """What each named person is to the user, with the facts that say so."""
 
 MAX_VALUES = 12  # of one slot in a line; the newest count
@@ -32,7 +31,7 @@ _KNOWN_KEYS = ("the", "version", "about", "tool")  # open keys of things
 
 @dataclass(frozen=True, slots=True)
 class BeliefLine:
-    """One line. `keys` are the facts that it tells, `names` the subject and people in it.
+    """One line. `keys` are the facts that it tells, `values` what each of them says.
 
     `place` orders lines where nothing that was asked decides: the lowest first. `is_private` lines are told only where
     they are asked for; `cues` are words that do so beside those of the line.
@@ -42,7 +41,7 @@ class BeliefLine:
     text: str
     keys: tuple[Key, ...]
     place: tuple[int, float]
-    names: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
     is_private: bool = False
     cues: tuple[str, ...] = ()
 
@@ -52,7 +51,7 @@ class BeliefLine:
 
 
 def build_belief_lines(
-    states: Sequence[SlotBeliefs], moment: datetime, slots: Mapping[str, SlotOptions] | None = None
+    states: Sequence[SlotBeliefs], moment: datetime, slots: Mapping[str, Slot] | None = None
 ) -> list[BeliefLine]:
     """The lines of all that is believed at a moment, by section; [] where nothing is.
 
@@ -74,7 +73,7 @@ def build_belief_lines(
     return sorted(lines, key=lambda line: line.place)
 
 
-def _find_slot(name: str, slots: Mapping[str, SlotOptions] | None) -> NamedSlot:
+def _find_slot(name: str, slots: Mapping[str, Slot] | None) -> NamedSlot:
     try:
         return find_slot(name, slots)
     except InvalidRecord:  # one that an application took away
@@ -99,12 +98,11 @@ def _build_user_lines(state: SlotBeliefs, slot: NamedSlot, moment: datetime) -> 
     section: BeliefSection = "instructions" if slot.is_instruction else "user"
     told = _render_values(state, moment)
     if told:
-        keys = tuple(fact.key for fact in (*state.current, *state.guesses, *state.denied))
-        yield _line(section, f"{label_slot(slot.name)}: {told}", keys, state, slot)
+        yield _build_line(section, f"{label_slot(slot.name)}: {told}", _list_told(state), state, slot)
     elif slot.is_instruction:
         return
     elif gone := _render_unknown(state, slot):
-        yield _line("unknown", gone, tuple(fact.key for fact in (*state.stale, *state.former)), state, slot)
+        yield _build_line("unknown", gone, (*state.stale, *state.former), state, slot)
 
 
 def _build_thing_lines(state: SlotBeliefs, slot: NamedSlot, moment: datetime) -> Iterator[BeliefLine]:
@@ -112,8 +110,7 @@ def _build_thing_lines(state: SlotBeliefs, slot: NamedSlot, moment: datetime) ->
     if not told:
         return
     owner = "" if state.subject in (THING_SUBJECT, USER_SUBJECT) else f"{to_plain_line(state.subject)}, "
-    keys = tuple(fact.key for fact in (*state.current, *state.guesses, *state.denied))
-    yield _line("known", f"{owner}{label_slot(slot.name)}: {told}", keys, state, slot)
+    yield _build_line("known", f"{owner}{label_slot(slot.name)}: {told}", _list_told(state), state, slot)
 
 
 def _build_planned_lines(state: SlotBeliefs, slot: NamedSlot) -> Iterator[BeliefLine]:
@@ -124,7 +121,7 @@ def _build_planned_lines(state: SlotBeliefs, slot: NamedSlot) -> Iterator[Belief
         whose = "" if state.subject in (USER_SUBJECT, THING_SUBJECT) else f"{to_plain_line(state.subject)}: "
         day = f"{render_day(fact.valid_from)}: " if fact.valid_from else ""
         what = _render_event(fact, slot) if slot.kind == "event" else f"{label_slot(slot.name)} {_value(fact)}"
-        yield _line("planned", f"{day}{whose}{what}", (fact.key,), state, slot)
+        yield _build_line("planned", f"{day}{whose}{what}", (fact,), state, slot)
 
 
 def _render_event(fact: Fact, slot: NamedSlot) -> str:
@@ -142,35 +139,35 @@ def _build_people_lines(
     named = {name.casefold(): name for name in people}
     for name, relation in relations.items():
         if name.casefold() not in named:
-            yield BeliefLine("people", f"{to_plain_line(name)} ({relation[0]})", relation[1], (4, 0.0), (name,))
+            yield _to_line("people", f"{to_plain_line(name)} ({relation[0]})", relation[1], (4, 0.0))
     for name, states in people.items():
         known = next((found for other, found in relations.items() if other.casefold() == name.casefold()), None)
         head = f"{to_plain_line(name)} ({known[0]})" if known else to_plain_line(name)
         for private in (False, True):
             parts, cues = list[str](), list[str]()
-            keys = list[Key](known[1] if known and not private else ())
+            facts = list[Fact](known[1] if known and not private else ())
             said = 0.0
             for state, slot in states:
                 if slot.is_private == private and (told := _render_values(state, moment)):
                     parts.append(f"{label_slot(slot.name)} {told}")
                     cues += slot.cues
-                    keys += [fact.key for fact in (*state.current, *state.guesses, *state.denied)]
-                    said = max(said, *(_get_said_at(fact) for fact in (*state.current, *state.guesses, *state.denied)))
+                    facts += _list_told(state)
+                    said = max(said, *map(_get_said_at, _list_told(state)))
             if parts or (known and not private):
                 text = f"{head}: {'; '.join(parts)}" if parts else head
                 place = (2 if known else 5, -said)
-                yield BeliefLine("people", text, tuple(keys), place, (name,), private, tuple(cues))
+                yield _to_line("people", text, facts, place, private, cues)
 
 
-def _name_relations(states: Sequence[SlotBeliefs]) -> dict[str, tuple[str, tuple[Key, ...]]]:
+def _name_relations(states: Sequence[SlotBeliefs]) -> dict[str, tuple[str, tuple[Fact, ...]]]:
     """What each named person is to the user, with the facts that say so."""
-    found: dict[str, tuple[str, tuple[Key, ...]]] = {}
+    found: dict[str, tuple[str, tuple[Fact, ...]]] = {}
     for state in states:
         if state.subject == USER_SUBJECT and state.slot in PEOPLE_SLOTS - {"boss", "landlord"}:
             for fact in state.current:
                 name, _, more = fact.value.partition(" (")
                 kind = more.removesuffix(")") if more else _singular(state.slot)
-                found[name] = (to_plain_line(kind), (*found.get(name, ("", ()))[1], fact.key))
+                found[name] = (to_plain_line(kind), (*found.get(name, ("", ()))[1], fact))
     return found
 
 
@@ -215,17 +212,34 @@ def _render_unknown(state: SlotBeliefs, slot: NamedSlot) -> str:
     return ""
 
 
-def _line(section: BeliefSection, text: str, keys: tuple[Key, ...], state: SlotBeliefs, slot: NamedSlot) -> BeliefLine:
-    facts = state.facts()
-    newest = max(map(_get_said_at, facts), default=0.0)
-    order = float(FIRST_SLOTS.index(slot.name)) if slot.name in FIRST_SLOTS else 1e12 - newest
+def _list_told(state: SlotBeliefs) -> tuple[Fact, ...]:
+    """The facts that the line of a slot tells, but for what was before."""
+    return (*state.current, *state.guesses, *state.denied)
+
+
+def _build_line(
+    section: BeliefSection, text: str, facts: Sequence[Fact], state: SlotBeliefs, slot: NamedSlot
+) -> BeliefLine:
     if section == "planned":
-        days = [fact.valid_from.timestamp() for fact in facts if fact.valid_from and fact.key in keys]
-        return BeliefLine(
-            section, text, keys, (3, min(days, default=float("inf"))), (state.subject,), slot.is_private, slot.cues
-        )
-    rank = {"instructions": 0, "user": 1, "unknown": 6}.get(section, 7)
-    return BeliefLine(section, text, keys, (rank, order), (state.subject,), slot.is_private, slot.cues)
+        days = [fact.valid_from.timestamp() for fact in facts if fact.valid_from]
+        place = (3, min(days, default=float("inf")))
+    else:
+        newest = max(map(_get_said_at, state.facts()), default=0.0)
+        order = float(FIRST_SLOTS.index(slot.name)) if slot.name in FIRST_SLOTS else 1e12 - newest
+        place = ({"instructions": 0, "user": 1, "unknown": 6}.get(section, 7), order)
+    return _to_line(section, text, facts, place, slot.is_private, slot.cues)
+
+
+def _to_line(
+    section: BeliefSection,
+    text: str,
+    facts: Sequence[Fact],
+    place: tuple[int, float],
+    is_private: bool = False,
+    cues: Sequence[str] = (),
+) -> BeliefLine:
+    keys, values = tuple(fact.key for fact in facts), tuple(fact.value for fact in facts)
+    return BeliefLine(section, text, keys, place, values, is_private, tuple(cues))
 
 
 def _get_said_at(fact: Fact) -> float:
