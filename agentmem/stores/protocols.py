@@ -385,12 +385,7 @@ class SessionStore(Protocol):
 
     async def set(self, scope: Scope, key: str, value: Any, *, ttl: float) -> None: ...
 
-    async def get(self, scope: Scope, key: str, *, renew: bool = False) -> Any:
-        """The value of a key, None when there is none.
-
-        `renew` begins its time to live anew, at most once in a tenth of it.
-        """
-        ...
+    async def get(self, scope: Scope, key: str) -> Any: ...
 
     async def delete(self, scope: Scope, key: str) -> None: ...
 

@@ -84,20 +84,6 @@ async def test_values_expire_by_the_given_clock(session: SessionStore, clock: Ma
     assert await session.items(ANN, "") == {"l": 1}
 
 
-async def test_a_read_may_begin_the_time_to_live_anew(session: SessionStore, clock: ManualClock) -> None:
-    await session.set(ANN, "k", 1, ttl=10)
-    await session.set(ANN, "l", 1, ttl=10)
-    for _ in range(5):
-        clock.advance(9)
-        assert await session.get(ANN, "k", renew=True) == 1
-        assert await session.get(ANN, "missing", renew=True) is None
-    assert await session.get(ANN, "l") is None, "a plain read begins nothing"
-    clock.advance(0.5)
-    await session.get(ANN, "k", renew=True)  # not a tenth of the time has passed: nothing is written
-    clock.advance(9.5)
-    assert await session.get(ANN, "k", renew=True) is None, "what ended does not come back"
-
-
 async def test_lists_keep_their_last_values(session: SessionStore, clock: ManualClock) -> None:
     for n in range(5):
         await session.push(ANN, "turns", {"n": n}, keep=3, ttl=10)

@@ -92,18 +92,16 @@ class WorkingMemory:
         return [turns[at] for at in rank_by_bm25(query, [turn.content for turn in turns], limit)]
 
     async def set(self, key: str, value: Any, ttl: float | None = None) -> None:
-        """Keep a JSON value for `ttl` seconds (the setting `working_ttl` when None) after it was last set or read."""
+        """Keep a JSON value for `ttl` seconds (the setting `working_ttl` when None)."""
         if ttl is not None and ttl <= 0:
             raise InvalidRecord(f"ttl must be positive seconds, got {ttl}", field="ttl")
         name = self._session_key(f"context:{check_identifier(key, 'key')}")
         await self._context.engine.session.set(self._context.scope, name, value, ttl=ttl or self._ttl)
 
     async def get(self, key: str) -> Any:
-        """The value kept under a key, whose time begins anew; None when there is none, or its time is over."""
+        """The value kept under a key; None when there is none, or its time is over."""
         name = self._session_key(f"context:{check_identifier(key, 'key')}")
-        return await self._read_or_default(
-            self._context.engine.session.get(self._context.scope, name, renew=True), None
-        )
+        return await self._read_or_default(self._context.engine.session.get(self._context.scope, name), None)
 
     async def delete(self, key: str) -> None:
         """Drop a value; nothing happens when there is none."""

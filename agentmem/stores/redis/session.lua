@@ -10,20 +10,11 @@ local function lives(key)
     return ends and tonumber(ends) > tonumber(now)
 end
 
--- A second sorted set of the user's keys, by their time to live in milliseconds: what a read may begin anew.
-local ttls = string.gsub(index, ':index$', ':ttls')
-
 local function enrol(key, ends, ttl)
-    for _, gone in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', now)) do
-        redis.call('ZREM', ttls, gone)
-    end
     redis.call('ZREMRANGEBYSCORE', index, '-inf', now)
     redis.call('ZADD', index, ends, key)
-    redis.call('ZADD', ttls, ttl, key)
-    for _, set in ipairs({index, ttls}) do
-        if redis.call('PTTL', set) < tonumber(ttl) then
-            redis.call('PEXPIRE', set, ttl)
-        end
+    if redis.call('PTTL', index) < tonumber(ttl) then
+        redis.call('PEXPIRE', index, ttl)
     end
 end
 
@@ -43,17 +34,6 @@ for i = 2, #KEYS do
     found[i - 1] = value
 end
 return found
-
--- name: renew
--- Begins the time to live of a key anew where the share ARGV[2] of it has passed.
-local ttl = redis.call('ZSCORE', ttls, KEYS[2])
-if lives(KEYS[2]) and ttl then
-    local left = (tonumber(redis.call('ZSCORE', index, KEYS[2])) - tonumber(now)) / 1000
-    if left < (1 - tonumber(ARGV[2])) * tonumber(ttl) then
-        redis.call('PEXPIRE', KEYS[2], ttl)
-        enrol(KEYS[2], string.format('%.0f', tonumber(now) + tonumber(ttl) * 1000), ttl)
-    end
-end
 
 -- name: set
 local ends, ttl, value = ARGV[2], ARGV[3], ARGV[4]
@@ -86,5 +66,4 @@ return 1
 for i = 2, #KEYS do
     redis.call('UNLINK', KEYS[i])
     redis.call('ZREM', index, KEYS[i])
-    redis.call('ZREM', ttls, KEYS[i])
 end

@@ -33,7 +33,6 @@ Request = Callable[[Any], Awaitable[T]]
 MAX_CONNECTIONS = 16
 IO_TIMEOUT_SECONDS = 0.5  # seconds to connect, for a free connection, for an answer: a cache must not hold up a write
 REQUEST_TIMEOUT_SECONDS = 1.0
-RENEW_AFTER_TTL_FRACTION = 0.1  # of its time to live has passed before a read begins it anew
 HEALTH_CHECK_SECONDS = 30  # seconds after which a connection is tried before it is trusted with a request
 
 KEY_BATCH_SIZE = 500  # keys in one request: a longer one would hold up the server
@@ -185,12 +184,9 @@ class RedisSession:
         text, times = _encode_json(key, value), self._expiry(ttl)
         await self._run_script("set", scope, [_build_redis_key(scope, key)], *times, text)
 
-    async def get(self, scope: Scope, key: str, *, renew: bool = False) -> Any:
-        """The value of a key, None when there is none. `renew` begins its time to live anew."""
-        places = [_build_redis_key(scope, key)]
-        (found,) = await self._run_script("read", scope, places, 0)
-        if renew and found is not None:
-            await self._run_script("renew", scope, places, RENEW_AFTER_TTL_FRACTION)
+    async def get(self, scope: Scope, key: str) -> Any:
+        """The value of a key, None when there is none."""
+        (found,) = await self._run_script("read", scope, [_build_redis_key(scope, key)], 0)
         return _decode_value(found)
 
     async def delete(self, scope: Scope, key: str) -> None:

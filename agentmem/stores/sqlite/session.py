@@ -18,7 +18,6 @@ from agentmem.text.templates import load_templates
 _SQL = load_templates(__package__, "session.sql")
 
 T = TypeVar("T")
-RENEW_AFTER_TTL_FRACTION = 0.1  # of its time to live has passed before a read begins it anew
 SESSION_BUSY_TIMEOUT_MS = 500  # for another process's lock: a cache must not hold up a write
 SWEEP_INTERVAL_MICROS = timedelta(minutes=1) // timedelta(microseconds=1)
 
@@ -52,14 +51,14 @@ class SqliteSession:
 
     async def push(self, scope: Scope, key: str, value: Any, *, keep: int, ttl: float) -> None:
         """Append to a list, of which the last `keep` values stay; every push renews the time to live (seconds)."""
-        text, times = _encode_json(key, value), self._expiry(ttl)
+        text, until = _encode_json(key, value), self._expiry(ttl)
         if keep < 1:
             raise InvalidRecord(f"keep must be at least 1, got {keep}", field="keep")
 
         def write(db: Connection) -> None:
             values = self._read_value(db, scope, key)
             kept = values[1 - keep :] if isinstance(values, list) and keep > 1 else []
-            self._write_value(db, scope, key, json.dumps([*kept, json.loads(text)], ensure_ascii=False), *times)
+            self._write_value(db, scope, key, json.dumps([*kept, json.loads(text)], ensure_ascii=False), until)
 
         await self._write(write)
 
@@ -70,19 +69,14 @@ class SqliteSession:
 
     async def set(self, scope: Scope, key: str, value: Any, *, ttl: float) -> None:
         """Keep a JSON value for `ttl` seconds."""
-        text, times = _encode_json(key, value), self._expiry(ttl)
-        await self._write(lambda db: self._write_value(db, scope, key, text, *times))
+        text, until = _encode_json(key, value), self._expiry(ttl)
+        await self._write(lambda db: self._write_value(db, scope, key, text, until))
 
-    async def get(self, scope: Scope, key: str, *, renew: bool = False) -> Any:
-        """The value of a key, None when there is none. `renew` begins its time to live anew."""
-        now = self._now()
-        asked: dict[str, str | int] = {"user_id": scope.user_id, "key": key, "now": now}
-        row: Any = await self._run_with_recovery(
-            lambda database: database.read(lambda db: db.execute(_SQL["get"], asked).fetchone())
+    async def get(self, scope: Scope, key: str) -> Any:
+        """The value of a key, None when there is none."""
+        return await self._run_with_recovery(
+            lambda database: database.read(lambda db: self._read_value(db, scope, key))
         )
-        if renew and row is not None and row[1] - now < (1 - RENEW_AFTER_TTL_FRACTION) * row[2]:
-            await self._write(lambda db: _execute(db, "renew", **asked))
-        return None if row is None else json.loads(row[0])
 
     async def delete(self, scope: Scope, key: str) -> None:
         """Forget a key."""
@@ -105,13 +99,13 @@ class SqliteSession:
 
     async def increment(self, scope: Scope, key: str, *, ttl: float) -> int:
         """Add one and return the sum. The time to live (seconds) begins with the first one and is not renewed."""
-        until, length = self._expiry(ttl)
+        until = self._expiry(ttl)
 
         def write(db: Connection) -> int:
             row = db.execute(_SQL["get"], {"user_id": scope.user_id, "key": key, "now": self._now()}).fetchone()
             value = json.loads(row[0]) if row is not None else 0
             count = value + 1 if type(value) is int else 1
-            self._write_value(db, scope, key, str(count), until if count == 1 or row is None else row[1], length)
+            self._write_value(db, scope, key, str(count), until if count == 1 or row is None else row[1])
             return count
 
         return await self._write(write)
@@ -125,19 +119,17 @@ class SqliteSession:
     def _now(self) -> int:
         return to_micros(self._clock.now())
 
-    def _expiry(self, ttl: float) -> tuple[int, int]:
-        """When a value ends, and its time to live, in microseconds."""
+    def _expiry(self, ttl: float) -> int:
         if not 0 < ttl < float("inf"):
             raise InvalidRecord(f"ttl must be a positive number of seconds, got {ttl}", field="ttl")
-        length = round(ttl * 1_000_000)
-        return self._now() + length, length
+        return self._now() + round(ttl * 1_000_000)
 
     def _read_value(self, db: Connection, scope: Scope, key: str) -> Any:
         row = db.execute(_SQL["get"], {"user_id": scope.user_id, "key": key, "now": self._now()}).fetchone()
         return None if row is None else json.loads(row[0])
 
-    def _write_value(self, db: Connection, scope: Scope, key: str, text: str, expires_at: int, length: int) -> None:
-        _execute(db, "set", user_id=scope.user_id, key=key, value=text, until=expires_at, ttl=length)
+    def _write_value(self, db: Connection, scope: Scope, key: str, text: str, expires_at: int) -> None:
+        _execute(db, "set", user_id=scope.user_id, key=key, value=text, until=expires_at)
 
     async def _write(self, function: Callable[[Connection], T]) -> T:
         def swept(db: Connection) -> T:

@@ -1,5 +1,4 @@
--- The session cache, in a file of its own, made anew when it is of another version. `until` is in microseconds since
--- 1970, by the injected clock.
+-- The session cache, in a file of its own. `until` is in microseconds since 1970, by the injected clock.
 
 -- name: create
 CREATE TABLE IF NOT EXISTS kv (
@@ -7,19 +6,15 @@ CREATE TABLE IF NOT EXISTS kv (
     key TEXT NOT NULL,
     value TEXT NOT NULL,                   -- JSON
     until INTEGER NOT NULL,
-    ttl INTEGER NOT NULL,                  -- microseconds that a read may begin anew
     PRIMARY KEY (user_id, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS kv_until ON kv (until);
 
 -- name: get
-SELECT value, until, ttl FROM kv WHERE user_id = :user_id AND key = :key AND until > :now;
+SELECT value, until FROM kv WHERE user_id = :user_id AND key = :key AND until > :now;
 
 -- name: set
-INSERT OR REPLACE INTO kv (user_id, key, value, until, ttl) VALUES (:user_id, :key, :value, :until, :ttl);
-
--- name: renew
-UPDATE kv SET until = :now + ttl WHERE user_id = :user_id AND key = :key AND until > :now;
+INSERT OR REPLACE INTO kv (user_id, key, value, until) VALUES (:user_id, :key, :value, :until);
 
 -- name: delete
 DELETE FROM kv WHERE user_id = :user_id AND key = :key;
