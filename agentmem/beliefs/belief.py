@@ -54,7 +54,8 @@ class Belief:
     """A value of a slot with its world interval [since, until). `key` names it, "" for one that is not stored yet.
 
     `retired` says why it never counted or counts no more in record time: `wrong`, `refined`, `given up` or `came true`.
-    `said_at` is when it was last said, `first_said_at` when it was first.
+    `said_at` is when it was last said, `first_said_at` when it was first. `named_premises` are the slots of which it
+    was said on what value it rests, in place of the value that they had; `is_fallen` where such a value holds no more.
     """
 
     key: str = ""
@@ -69,6 +70,8 @@ class Belief:
     is_denied: bool = False
     ground: Ground = Ground.SAID
     retired: Literal["", "wrong", "refined", "given up", "came true"] = ""
+    named_premises: frozenset[str] = frozenset()
+    is_fallen: bool = False
 
     def standing(self, moment: datetime) -> Standing:
         """Where it stands at a moment of the world."""
@@ -163,7 +166,11 @@ class BeliefSet:
 
     def _is_stale(self, belief: Belief, moment: datetime, asked: frozenset[str]) -> bool:
         """Whether a slot that it rests on has changed since it was last said. Changed back, the belief holds."""
+        if belief.is_fallen:
+            return True
         for premise in self.slots[belief.slot].rests_on:
+            if premise in belief.named_premises:
+                continue
             now = {normalize_value(each.value) for each in self._state(belief.subject, premise, moment, asked).current}
             then = self._values_at(belief.subject, premise, belief.said_at)
             if belief.since and belief.since > belief.said_at:

@@ -8,15 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from agentmem.beliefs.belief import Tense
-from agentmem.beliefs.slots import PREFERENCE_SLOTS, USER_SUBJECT, find_slot
+from agentmem.beliefs.slots import PREFERENCE_SLOTS, USER_SUBJECT, NamedSlot, find_slot
+from agentmem.beliefs.values import has_digit
 from agentmem.core.records import RELATION_KINDS, Fact, Turn
 from agentmem.core.scope import is_self_channel
 from agentmem.errors import InvalidRecord
 from agentmem.extraction.claims import expand_to_clauses, is_hypothetical, is_negated, is_only_question, nearest_clauses
 from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, RelationDraft, TurnSummaryDraft, Window
 from agentmem.extraction.frames.dates import parse_said_range
+from agentmem.extraction.frames.frame_set import LANGUAGES, load_frames
 from agentmem.extraction.frames.sentences import write_sentence
 from agentmem.extraction.frames.slot_claim import SlotClaim
 from agentmem.extraction.grounding import (
@@ -193,8 +196,10 @@ class _ReplyParser:
             return draft, reason
         slot = find_slot(draft.slot, self.grounding.window.slots)
         checked, reason = self.slots.check(draft, slot, turn)
+        checked = _resolve_day(checked, slot, turn_time(turn))
         # the sentence of the model may name times and circumstances, too; where it says more than its words, ours does
-        is_changed = (checked.temporal_context, checked.operation) != (draft.temporal_context, draft.operation)
+        parts = ("temporal_context", "operation", "value")
+        is_changed = any(getattr(checked, name) != getattr(draft, name) for name in parts)
         if is_changed or claim_reason(draft, self.grounding):
             checked = replace(checked, claim=_write_claim(checked))
         if checked.operation == "over" and checked.temporal_context in ("", "current"):
@@ -231,6 +236,7 @@ class _ReplyParser:
         """The fact with the known facts that it names, those that hold."""
         if draft.review_reason:
             return draft
+        draft = self._take_known_value(draft, item)
         ended = [name for label in item.ends if (name := self._resolve_ended(label, draft))]
         takes_place = bool(ended) and draft.operation == "is" and item.tense != "past"
         premises = [self.names_by_label.get(label) or self._resolve_fact_label(label) for label in item.rests_on]
@@ -241,6 +247,15 @@ class _ReplyParser:
             is_correction=takes_place and item.mark == "correct",
             depends_on=tuple(dict.fromkeys(name for name in premises if name and name not in (*ended, draft.name))),
         )
+
+    def _take_known_value(self, draft: FactDraft, item: FactItem) -> FactDraft:
+        """An end with the value that the memory holds: "keine Stichpunkte mehr" ends "bullet points"."""
+        if draft.operation == "is" or not draft.slot:
+            return draft
+        known = (self.labels.facts.get(label) for label in item.ends)
+        same = (fact for fact in known if fact and (fact.slot, fact.subject) == (draft.slot, draft.subject))
+        value = next((fact.value for fact in same if not fact.is_denied), draft.value)
+        return replace(draft, value=value)
 
     def _resolve_fact_label(self, label: str) -> str:
         """The id of a known fact; "" with a note for a label that was not given."""
@@ -421,8 +436,26 @@ def _write_claim(draft: FactDraft) -> str:
         value=draft.value,
         tense=_TENSES.get(draft.temporal_context, "current"),
         operation=draft.operation,
+        noun=_find_noun(draft),
     )
-    return write_sentence(claim, "The user" if draft.subject == USER_SUBJECT else draft.subject)
+    sentence = write_sentence(claim, "The user" if draft.subject == USER_SUBJECT else draft.subject)
+    return f"{sentence}, perhaps" if draft.certainty == "uncertain" else sentence  # a guess is told as one
+
+
+def _resolve_day(draft: FactDraft, slot: NamedSlot, at: datetime | None) -> FactDraft:
+    """The draft with a date for a day that depends on when it was said, such as "today" or "next Friday"."""
+    is_birthday = slot.name == "birthday"
+    if at is None or has_digit(draft.value) or not (is_birthday or slot.kind == "event"):
+        return draft
+    said = parse_said_range(draft.value, at)
+    day = said and f"{said[0].day} {said[0]:%B}" + ("" if is_birthday else f" {said[0].year}")
+    return replace(draft, value=day) if day else draft
+
+
+def _find_noun(draft: FactDraft) -> str:
+    """The English word in the quote for what somebody is to the subject, such as "sister"; "" for none."""
+    nouns = load_frames(LANGUAGES[0]).nouns
+    return next((word for word in re.findall(r"[\w-]+", draft.quote.lower()) if nouns.get(word) == draft.slot), "")
 
 
 def _find_relation_kind(kind: str) -> str:

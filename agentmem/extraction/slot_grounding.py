@@ -26,6 +26,8 @@ from agentmem.extraction.frames.slot_claim import SlotClaim
 from agentmem.extraction.frames.window_claims import find_known_kin, list_known_people, read_slot_claims
 from agentmem.extraction.person_grounding import check_owner, check_relation_words
 from agentmem.extraction.value_words import (
+    ADDRESSEE,
+    PRONOUN_OWNERS,
     SOMEBODY,
     ValueReading,
     find_possessors,
@@ -33,7 +35,10 @@ from agentmem.extraction.value_words import (
     read_value_words,
 )
 from agentmem.text.normalization import claimed_numbers, quotable_numbers
+from agentmem.text.tokenizer import tokenize
 
+_WRONG_PERSON = "person: the words say it of somebody else"
+_NAMED_TURNS = 6  # turns before in which somebody was named whom a pronoun may mean
 _TENSES = {"current": "current", "past": "past", "planned": "future"}
 # Slots whose values may deny something themselves: "does not eat meat", "no emojis", "cannot climb stairs".
 _DENYING_SLOTS = frozenset({"diet", "restriction", "dislikes", "emoji", "answer_format", "tone", "smoking", "drinking"})
@@ -78,19 +83,21 @@ class SlotGrounding:
         self._sentences: dict[str, list[PlainSentence]] = {}
 
     def check(self, draft: FactDraft, slot: NamedSlot, turn: Turn) -> tuple[FactDraft, str]:
-        """The draft with its tense as the words have it, and why it does not count; "" when it does."""
+        """The draft with value and tense as the words have them, and why it does not count; "" when it does."""
         subject = USER_SUBJECT if _is_own(draft, turn) else draft.subject
-        reason = ""
-        for read in self._readings.get(turn.id, ()):
-            if read.slot != slot.name or not _has_same_value(slot, read, draft):
-                continue
-            if not _is_same_subject(read.subject, subject):
-                reason = "person: the words say it of somebody else"
-            elif read.operation != draft.operation and not _is_end(read, draft):
-                reason = "polarity: the words say the opposite"
-            else:
-                return replace(draft, temporal_context=_TENSES[read.tense], operation=read.operation), ""
-        return (draft, reason) if reason else self._check_words(draft, slot, turn, subject)
+        readings = [each for each in self._readings.get(turn.id, ()) if each.slot == slot.name]
+        alike = [each for each in readings if _has_same_value(slot, each, draft)]
+        own = [each for each in alike if _is_same_subject(each.subject, subject)]
+        agreed = [each for each in own if each.operation == draft.operation or _is_end(each, draft)]
+        agreed = [each for each in agreed if _is_quoted(each, draft)] or agreed
+        if agreed:
+            same_tense = [each for each in agreed if _TENSES[each.tense] == draft.temporal_context]
+            return _adopt(draft, slot, (same_tense or agreed)[-1], turn), ""
+        if own:
+            return draft, "polarity: the words say the opposite"
+        if alike:
+            return draft, _WRONG_PERSON
+        return self._check_words(draft, slot, turn, subject)
 
     def check_owner(self, draft: FactDraft, turn: Turn) -> str:
         """Why an open claim is about the wrong person; "" when it is not."""
@@ -119,12 +126,12 @@ class SlotGrounding:
         checks = (
             _check_hypothetical(draft, reading),
             self._check_person(draft, slot, sentence, span, reading, subject),
-            _check_cue(slot, reading),
+            _check_cue(slot, reading, sentence if draft.operation == "deny" else None),
             _check_polarity(draft, slot, reading),
         )
         if reason := next(filter(None, checks), ""):
             return draft, reason
-        return _correct_tense(draft, slot, reading)
+        return _correct_tense(_name_in_english(draft, slot), slot, reading)
 
     def _check_end(self, draft: FactDraft, sentences: Sequence[PlainSentence], subject: str) -> tuple[FactDraft, str]:
         """A claim without a value says that whatever the slot holds is over: "I got laid off"."""
@@ -133,7 +140,7 @@ class SlotGrounding:
             reading = read_value_words(sentence, (end, end), self._people)
             if (reading.is_over or reading.is_denied) and not reading.is_hypothetical and not sentence.is_question:
                 wrong = bool(reading.owners) and not _names(subject, reading.owners)
-                return draft, "person: the words say it of somebody else" if wrong else ""
+                return draft, _WRONG_PERSON if wrong else ""
         return draft, "polarity: the words do not say that it is over"
 
     def _list_quoted_sentences(self, draft: FactDraft, turn: Turn) -> list[PlainSentence]:
@@ -160,17 +167,39 @@ class SlotGrounding:
         reading: ValueReading,
         subject: str,
     ) -> str:
-        wrong = "person: the words say it of somebody else"
         if slot.name in PEOPLE_SLOTS:
             return self._check_relation(draft, slot, sentence, reading, subject)
         if subject == THING_SUBJECT or slot.name.startswith(("the:", "version:", "about:", "date:")):
-            return wrong if SOMEBODY in reading.owners and subject == USER_SUBJECT else ""
+            return _WRONG_PERSON if SOMEBODY in reading.owners and subject == USER_SUBJECT else ""
         if not reading.owners:
-            return "" if subject == USER_SUBJECT or _stands_in(subject, sentence.plain) else wrong
+            return "" if subject == USER_SUBJECT or _stands_in(subject, sentence.plain) else _WRONG_PERSON
+        if slot.is_instruction and subject == USER_SUBJECT and reading.owners == {ADDRESSEE}:
+            return ""
         cue = _cues().get(slot.name)
         if reading.owned and cue is not None and not cue.search(reading.owned):
             return "person: the words say it of something of theirs"
-        return "" if _names(subject, reading.owners) else wrong
+        is_named = _names(subject, reading.owners) or self._is_meant(subject, reading.owners, sentence, draft)
+        return "" if is_named else _WRONG_PERSON
+
+    def _is_meant(self, subject: str, owners: frozenset[str], sentence: PlainSentence, draft: FactDraft) -> bool:
+        """Whether a pronoun that is not resolved, or "a colleague", may be somebody who was named beside it.
+
+        The name has to stand in the turns just before, or to be all that the next sentence says: "Nora Lind, I mean."
+        """
+        if subject == USER_SUBJECT:
+            return False
+        if owners == {SOMEBODY}:
+            said = self._sentences[draft.turn_id]
+            following = said[said.index(sentence) + 1 :][:1]
+            return any(_is_name_alone(subject, each.plain) for each in following)
+        if len(owners) != 1 or not owners <= set(PRONOUN_OWNERS.values()):
+            return False
+        gender = self._people.talk.gender.get(subject, "")
+        if gender and owners != {"they?"} and owners != {"she?" if gender == "f" else "he?"}:
+            return False
+        turns = [*self.window.context_turns, *self.window.turns]
+        at = next(n for n, each in enumerate(turns) if each.id == draft.turn_id)
+        return any(_stands_in(subject, each.content.casefold()) for each in turns[max(0, at - _NAMED_TURNS) : at + 1])
 
     def _check_relation(
         self, draft: FactDraft, slot: NamedSlot, sentence: PlainSentence, reading: ValueReading, subject: str
@@ -217,8 +246,45 @@ def _has_same_value(slot: NamedSlot, read: SlotClaim, draft: FactDraft) -> bool:
     if not (read.value and draft.value):
         return bool(read.value) == bool(draft.value)
     one, other = read.value, draft.value
-    alike = is_same_value(one, other) or is_refinement(slot, one, other)
+    if slot.name in _DENYING_SLOTS and one in _NONE_VALUES:
+        return _is_denial(other)
+    alike = is_same_value(one, other) or is_refinement(slot, one, other) or _has_same_words(one, other)
     return alike or is_same_value(re.sub(r"\s*\([^)]*\)", "", one), re.sub(r"\s*\([^)]*\)", "", other))
+
+
+def _is_quoted(read: SlotClaim, draft: FactDraft) -> bool:
+    """Whether the rules read it in the words that are quoted, not elsewhere in the turn."""
+    return draft.span is not None and read.span[0] < draft.span[1] and draft.span[0] < read.span[1]
+
+
+def _has_same_words(one: str, other: str) -> bool:
+    return set(tokenize(one)) == set(tokenize(other)) != set()
+
+
+def _is_denial(value: str) -> bool:
+    """Whether a value says that there is none: "no emojis", "none"."""
+    return _DENIAL_IN_VALUE.search(value.casefold()) is not None or value.casefold() in _NONE_VALUES
+
+
+def _adopt(draft: FactDraft, slot: NamedSlot, read: SlotClaim, turn: Turn) -> FactDraft:
+    """The draft in the words of the rules, which know the form of a slot ("eats everything"), and with their tense.
+
+    A day that lies ahead keeps a plan a plan: "we found a flat … from 1 April".
+    """
+    at = turn.timestamp or turn.recorded_at
+    is_ahead = draft.valid_from is not None and at is not None and draft.valid_from > at
+    tense = _TENSES[read.tense]
+    if draft.temporal_context == "future" and tense == "current" and is_ahead and read.operation == "is":
+        tense = "future"
+    is_own = draft.operation == "is" and not is_refinement(slot, draft.value, read.value)
+    value = read.value if read.value and (is_own or _has_same_words(draft.value, read.value)) else draft.value
+    return replace(draft, value=value, temporal_context=tense, operation=read.operation)
+
+
+def _is_name_alone(subject: str, plain: str) -> bool:
+    """Whether a sentence only says who was meant: "Nora Lind, I mean", "my sister Nora, obviously"."""
+    name = rf"(?:my )?(?:[\w-]+ )?{re.escape(subject.casefold())}"
+    return re.fullmatch(rf"{name}(?:,? (?:i mean|i meant|that is|obviously|of course))?\W*", plain) is not None
 
 
 def _is_end(read: SlotClaim, draft: FactDraft) -> bool:
@@ -236,6 +302,18 @@ def _names(subject: str, owners: frozenset[str]) -> bool:
 
 def _stands_in(subject: str, plain: str) -> bool:
     return any(re.search(rf"\b{re.escape(word)}\b", plain) for word in subject.casefold().split())
+
+
+def _name_in_english(draft: FactDraft, slot: NamedSlot) -> FactDraft:
+    """The draft with what the slots write alike in every language: a language by its name, "none" for no such thing."""
+    if slot.name in ("answer_language", "languages"):
+        for language in LANGUAGES:
+            if name := load_frames(language).language_names.get(draft.value.casefold()):
+                return replace(draft, value=name)
+    word = slot.name.partition("_")[0]
+    if draft.operation == "is" and re.fullmatch(rf"(?:no|kein\w*|sin|sans|sem) {word}s?", draft.value.casefold()):
+        return replace(draft, value=slot.none_value or "none")
+    return draft
 
 
 def _find_place(sentence: PlainSentence, draft: FactDraft) -> tuple[int, int] | None:
@@ -262,10 +340,12 @@ def _check_hypothetical(draft: FactDraft, reading: ValueReading) -> str:
     return ""
 
 
-def _check_cue(slot: NamedSlot, reading: ValueReading) -> str:
-    """English alone has cues: a town in a sentence is no home."""
+def _check_cue(slot: NamedSlot, reading: ValueReading, whole: PlainSentence | None) -> str:
+    """English alone has cues: a town in a sentence is no home. `whole` is searched for what a contrast leaves out:
+    "the rent is 1,360, not 1,380".
+    """
     cue = _cues().get(slot.name)
-    if cue is None or reading.language != "english" or cue.search(reading.clause):
+    if cue is None or reading.language != "english" or cue.search(whole.plain if whole else reading.clause):
         return ""
     return "relation: the words do not speak of this"
 
@@ -273,13 +353,15 @@ def _check_cue(slot: NamedSlot, reading: ValueReading) -> str:
 def _check_polarity(draft: FactDraft, slot: NamedSlot, reading: ValueReading) -> str:
     if not reading.language:
         return ""
+    if draft.operation == "over" and slot.kind == "event" and not (reading.is_planned or reading.is_present):
+        return ""  # an event is over once it took place
     if draft.operation != "is":
         cue = reading.is_over or reading.is_denied if draft.operation == "over" else reading.is_denied
         return "" if cue else "polarity: the words do not deny it"
     if slot.name in ("likes", "dislikes"):
         return _check_taste(slot.name, reading)
     value = draft.value.casefold()
-    denies_itself = _DENIAL_IN_VALUE.search(value) is not None or value in (*_NONE_VALUES, slot.none_value)
+    denies_itself = _is_denial(value) or value == slot.none_value
     may_deny = denies_itself or slot.name == "restriction"
     if reading.is_denied and not may_deny:
         return "polarity: what was said is a denial, the claim is none"

@@ -18,18 +18,27 @@ from agentmem.text.tokenizer import tokenize
 
 SOMEBODY = "?"
 """The owner of a value that belongs to somebody who is not known, or cannot be told from the words."""
+PRONOUN_OWNERS = {"he": "he?", "his": "he?", "she": "she?", "her": "she?", "they": "they?", "their": "they?"}
+"""The owners that a pronoun stands for where the words before do not tell whom it means."""
+ADDRESSEE = "you?"
+"""The owner in words to the one who listens: "you need not use bullet points"."""
 
-_WORD = re.compile(r"[^\W_](?:[\w.@+'-]*\w)?")
+_WORD = re.compile(r"\d+(?:,\d{3})+\b|[^\W_](?:[\w.@+'-]*\w)?")
+_OPINION = re.compile(r"(?:i|we) (?:think|guess|believe|suppose|reckon|assume)(?: that)? ")
 _PARENTHESIS = re.compile(r"\s*\([^)]*\)")
 
 # Words that tell the language of a sentence apart; one of another language is not doubted.
 _FUNCTION_WORDS = {
     "english": "the i my we our is am are was have has to of and a an in on at for with not you she he they it"
     " by from this that will can do does did been who what but so then now his her their me us up out over got",
-    "german": "ich wir mein meine meinen unser unsere der die das ist bin sind nicht kein keine und ein eine auf mit",
-    "spanish": "yo mi mis el la los las es soy somos estoy no y en con un una de que nos por para vivo trabajo tengo",
-    "french": "je j'ai mon ma mes nous notre le la les est suis ne pas et un une de des dans avec pour que",
-    "portuguese": "eu meu minha meus o os as é sou estou não e em com um uma de que nós nosso moro trabalho tenho",
+    "german": "ich wir er sie es du mein meine meinen meiner unser unsere der die das dem den ist bin sind war hat"
+    " nicht kein keine keinen und oder ein eine einen auf mit aus bei von zu zum im am seit jetzt bitte mir auch wenn",
+    "spanish": "yo él ella tú mi mis el la los las es soy somos estoy está no y en con un una de del que nos por para"
+    " vivo vive trabajo trabaja tengo tiene se ya desde pero muy",
+    "french": "je j'ai il elle tu vous mon ma mes nous notre le la les est suis a ne pas et un une de des du dans avec"
+    " pour que qui au chez depuis mais habite travaille",
+    "portuguese": "eu ele ela você meu minha meus o os as é sou estou está não e em no na com um uma de do da que nós"
+    " nosso moro mora trabalho trabalha tenho tem já desde mas",
 }
 _LANGUAGE_WORDS = {name: frozenset(words.split()) for name, words in _FUNCTION_WORDS.items()}
 
@@ -52,7 +61,8 @@ _PLANNED = re.compile(
     r"|thinking (?:of|about)|considering|hop(?:e|es|ing) to|wants? to|would like to|looking to|looking at|trying to"
     r"|might|may|maybe|perhaps|possibly|soon|tomorrow|dream of|dreaming of|wish to"
     r"|next (?:week|weekend|month|year|spring|summer|autumn|winter|monday|tuesday|wednesday|thursday|friday)"
-    r"|(?:am|is|are) (?:moving|starting|joining|switching|getting|buying|flying|travel\w*|becoming|marrying|visiting"
+    r"|(?:am|is|are) (?:\w+ly |also |now |soon )?(?:moving|starting|joining|switching|getting|buying|flying"
+    r"|travel\w*|becoming|marrying|visiting"
     r"|leaving|adopting|taking up|heading|relocating|changing|going)"
     r"|werde|werden|wird|will|vorhaben|voy a|vamos a|va a|vais|allons|vais|vou|vamos)\b"
 )
@@ -96,9 +106,9 @@ _VERB_LIKE = re.compile(
 class ValueReading:
     """What the words around a value say.
 
-    `owners` are whom it may belong to: `user`, names in small letters, `?` for somebody else; empty where the words
-    name nobody. `owned` is the thing of theirs that is the subject ("my diet"). `language` is "" for one that is not
-    known, of which nothing is doubted.
+    `owners` are whom it may belong to: `user`, names in small letters, SOMEBODY, one of PRONOUN_OWNERS for a pronoun
+    that is not resolved, ADDRESSEE; empty where the words name nobody. `owned` is the thing of theirs that is the
+    subject ("my diet"). `language` is "" for one that is not known, of which nothing is doubted.
     """
 
     clause: str
@@ -148,13 +158,16 @@ def read_value_words(sentence: PlainSentence, span: tuple[int, int], people: Peo
     owned = _POSSESSIVE.match(sentence.plain, lead.end() if lead else start)
     is_inner = owned is not None and _NOMINATIVE.search(sentence.plain, owned.end(), span[0])
     language = detect_language(sentence.plain)
+    frames = load_frames(language or LANGUAGES[0])
+    if owned is not None and owned["thing"] in frames.nouns:
+        owned = None  # "my sister is in Vienna" is about her
     reported = REPORTED.search(sentence.plain, 0, span[0])
     own_word = reported and re.search(
         r"\b(?:i|we|doctors?) (?:have |had |just )?\Z", sentence.plain[: reported.start()]
     )
     return ValueReading(
         clause=clause,
-        owners=_find_owners(sentence, start, span, people, load_frames(language or LANGUAGES[0])),
+        owners=_find_owners(sentence, start, span, people, frames),
         owned=owned["thing"] if owned and not is_inner and owned.end() <= span[0] else "",
         language=language,
         is_denied=_NEGATION.search(clause) is not None,
@@ -231,6 +244,8 @@ def _find_subject(
     plain = sentence.plain
     lead = LEAD.match(plain, start)
     at = lead.end() if lead else start
+    if opinion := _OPINION.match(plain, at):
+        at = opinion.end()
     if at >= span[0]:
         return None
     first = [word for word in frames.first if word]
@@ -239,15 +254,41 @@ def _find_subject(
     owned = _POSSESSIVE.match(plain, at)
     if owned is not None and (owners := _read_possessive(plain, owned, people, frames)):
         return owners
-    name, _ = people.find_subject(sentence, at)
-    if name is not None:
-        return frozenset({name.lower() or SOMEBODY})
+    if pronoun := re.match(rf"(?:{'|'.join(frames.pronouns) or '(?!)'}|he|she|they|you|du|tú|tu|vous)\b", plain[at:]):
+        return _resolve_pronoun(pronoun[0], plain, at, people, frames)
+    if frames is people.frames:
+        name, end = people.find_subject(sentence, at)
+        if name is not None and not plain[end : end + 1].isdigit():  # "Elm Street 12" is an address
+            return frozenset({name.lower() or SOMEBODY})
+    elif owners := _find_foreign_subject(sentence, at, people, frames):
+        return owners
     words = plain[at : span[0]]
-    if _OTHER_PEOPLE.search(" ".join(words.split()[:4])) or re.match(r"(?:you|your|his|her|their)\b", words):
-        return frozenset({SOMEBODY})
-    is_kin = re.match(rf"(?:{frames.owner} )(?:{frames.noun_pattern})\b", words)
-    is_pronoun = frames.pronouns and re.match(rf"(?:{'|'.join(frames.pronouns)})\b", words)
-    return frozenset({SOMEBODY}) if is_kin or is_pronoun or owned is not None else None
+    is_other = _OTHER_PEOPLE.search(" ".join(words.split()[:4])) or re.match(r"(?:your|his|her|their)\b", words)
+    return frozenset({SOMEBODY}) if is_other or owned is not None else None
+
+
+def _resolve_pronoun(word: str, plain: str, at: int, people: PeopleReader, frames: FrameSet) -> frozenset[str]:
+    """Whom a pronoun of any language means."""
+    who = {"f": "she", "m": "he"}.get(frames.pronouns.get(word, ""), word)
+    return _resolve_nominative(who, plain, at, people, frozenset())
+
+
+def _find_foreign_subject(
+    sentence: PlainSentence, at: int, people: PeopleReader, frames: FrameSet
+) -> frozenset[str] | None:
+    """The person at the beginning of a clause that is not English: a known name, "mi hermana Ana"."""
+    plain = sentence.plain
+    if kin := re.match(rf"(?:{frames.owner} )(?P<noun>{frames.noun_pattern})\b,? ?", plain[at:]):
+        end = at + kin.end()
+        name = re.match(r"[^\W\d_][\w-]*", plain[end:])
+        if name and sentence.is_capitalized(end) and name[0] not in frames.nouns:
+            return frozenset({name[0].lower()})
+        return frozenset({people.find_kin(frames, kin["noun"]).lower() or SOMEBODY})
+    other = re.match(rf"{frames.owner} [^\W\d_][\w-]* (?P<name>[^\W\d_][\w-]*)", plain[at:])
+    if other and sentence.is_capitalized(at + other.start("name")):  # "mi cuñada Lola", "meine Kollegin Anna"
+        return frozenset({other["name"].lower()})
+    known = people.find_named_last(plain[at:])
+    return frozenset({known.lower()}) if known else None
 
 
 def _read_possessive(plain: str, found: re.Match[str], people: PeopleReader, frames: FrameSet) -> frozenset[str] | None:
@@ -260,7 +301,10 @@ def _read_possessive(plain: str, found: re.Match[str], people: PeopleReader, fra
         return frozenset({known.lower() or SOMEBODY})
     if is_person:
         return None
-    return find_possessors(plain, found.start("thing"), people, frames) or None
+    owners = find_possessors(plain, found.start("thing"), people, frames)
+    if owners == {SOMEBODY} and found["owner"] in PRONOUN_OWNERS:
+        return frozenset({PRONOUN_OWNERS[found["owner"]]})
+    return owners or None
 
 
 def _resolve_nominative(who: str, plain: str, at: int, people: PeopleReader, owners: frozenset[str]) -> frozenset[str]:
@@ -268,9 +312,9 @@ def _resolve_nominative(who: str, plain: str, at: int, people: PeopleReader, own
         return frozenset({USER_SUBJECT})
     if who in ("he", "she", "they"):
         named = people.find_pronoun(who, plain[:at])
-        return frozenset({named.lower() if named else SOMEBODY})
+        return frozenset({named.lower() if named else PRONOUN_OWNERS[who]})
     if who == "who":
         before = re.search(r"([^\W\d_][\w-]*),? \Z", plain[:at])
         known = people.find_whose(before[1]) if before else ""
         return frozenset({known.lower() or SOMEBODY})
-    return frozenset({SOMEBODY})
+    return frozenset({ADDRESSEE})

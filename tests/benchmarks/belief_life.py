@@ -117,6 +117,8 @@ def _fits(belief: Mapping[str, Any], held: tuple[str, str, str], *, is_exact: bo
         plain = re.sub(r" 20\d\d\b", "", wanted)
         if is_same_value(value, wanted) or is_same_value(value, plain):
             return True
+        if not is_exact and re.search(belief.get("key") or "(?!)", value, re.IGNORECASE):
+            return True
         if not is_exact and (is_refinement(kind, value, wanted) or is_refinement(kind, wanted, value)):
             return True
     return False

@@ -52,10 +52,12 @@ _EXPRESSION = re.compile(
     rf"|(?P<year>(?:19|20)\d\d)\b"
     rf"|(?P<rel>last|this|next) (?P<unit>week|weekend|month|year|{'|'.join(WEEKDAYS)}|{_MONTH}"
     rf"|spring|summer|autumn|winter)\b"
-    rf"|(?P<word>yesterday|today|tonight|tomorrow|this morning|this afternoon|last night)\b"
+    rf"|(?P<word>yesterday|today|tonight|tomorrow|this morning|this afternoon|last night"
+    rf"|heute|gestern|hoy|ayer|aujourd'hui|hoje|ontem)\b"
     rf"|(?P<count>\d{{1,3}}|{'|'.join(_COUNT)}) (?P<ago>day|week|month|year)s? (?:ago|back)\b"
     rf"|(?P<weekday>{'|'.join(WEEKDAYS)})\b(?!s))",
 )
+_DAYS_FROM_TODAY = {"yesterday": -1, "last night": -1, "gestern": -1, "ayer": -1, "ontem": -1, "tomorrow": 1}
 # "may" and "march" are verbs, too: a bare month needs a word before it that goes with dates.
 _NEEDS_PREPOSITION = re.compile(
     r"(?:since|from|until|till|by|in|of|on|as of|im|en|em|ab|seit|bis|desde|hasta|a partir de|depuis|d\u00e8s)\b"
@@ -157,7 +159,7 @@ def _resolve(found: re.Match[str], now: datetime) -> datetime | None:
         if found["year"]:
             return datetime(int(found["year"]), 1, 1, tzinfo=UTC)
         if found["word"]:
-            days = {"yesterday": -1, "last night": -1, "tomorrow": 1}.get(found["word"], 0)
+            days = _DAYS_FROM_TODAY.get(found["word"], 0)
             return today + timedelta(days=days)
         if found["ago"]:
             count = int(found["count"]) if found["count"].isdigit() else _COUNT[found["count"]]

@@ -325,8 +325,12 @@ class PeopleReader:
     def find_whose(self, word: str) -> str:
         """The known person of "Mum's" or "Dean's"; "" for anybody else."""
         if word in self.frames.nouns:
-            return self.talk.kin.get(_kin_key(self.frames, word), "")
+            return self.find_kin(self.frames, word)
         return self.talk.people.get(word, "")
+
+    def find_kin(self, frames: FrameSet, noun: str) -> str:
+        """The user's person of this noun ("Schwester", "mum"), where there is one alone; "" otherwise."""
+        return self.talk.kin.get(_kin_key(frames, noun), "") if noun in frames.nouns else ""
 
     def find_who(self, sentence: PlainSentence, found: re.Match[str], frames: FrameSet) -> str:
         """The subject of a phrase of another language; "" where it is not clear, the user where it names nobody."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,11 +12,16 @@ from agentmem.beliefs.slots import NamedSlot, Slot, find_slot
 from agentmem.core.clock import to_utc
 from agentmem.core.record import Record, Status
 from agentmem.core.records import SLOT_KEY_PREFIX, Fact
+from agentmem.core.truth_maintenance import find_stale
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext
+from agentmem.memory.premises import read_grounds
 from agentmem.memory.semantic.beliefs import order_by_word, to_belief
 from agentmem.stores.values import Where
 from agentmem.text.plain_line import to_plain_line
+
+Premises = tuple[frozenset[str], bool]
+"""The slots that a belief was said to rest on, and whether one of these premises fell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +95,25 @@ class BeliefView:
         now = await self._context.engine.now(self._context.scope)
         moment = now if as_of is None else to_utc(as_of, "as_of")
         facts = await (self._read_stored() if known_at is None else self._read_known(to_utc(known_at, "known_at")))
+        rests = await self._read_premises(facts, moment) if known_at is None else {}
         asked = [fact for fact in facts if subject is None or fact.subject.casefold() == subject.casefold()]
-        return group_by_slot(asked, moment, self._context.engine.settings.slots, slot)
+        return group_by_slot(asked, moment, self._context.engine.settings.slots, slot, rests)
+
+    async def _read_premises(self, facts: Sequence[Fact], moment: datetime) -> dict[str, Premises]:
+        """For the facts that were said to rest on others, by id: on which slots, and whether one fell."""
+        resting = [fact for fact in facts if fact.depends_on]
+        if not resting:
+            return {}
+        engine, scope = self._context.engine, self._context.scope
+        known = await read_grounds(resting, engine.log, scope, scope.readable_channels())
+        fallen = find_stale(known, moment)
+        return {
+            fact.id: (
+                frozenset(known[name].slot for name in fact.depends_on if name in known and known[name].slot),
+                fact.id in fallen,
+            )
+            for fact in resting
+        }
 
     async def _read_stored(self) -> list[Fact]:
         where = Where(kinds=("Fact",), channels=self._context.scope.readable_channels(), dedup_prefix=SLOT_KEY_PREFIX)
@@ -113,14 +135,21 @@ class BeliefView:
 
 
 def group_by_slot(
-    facts: Iterable[Fact], moment: datetime, own: Mapping[str, Slot] | None = None, only: str | None = None
+    facts: Iterable[Fact],
+    moment: datetime,
+    own: Mapping[str, Slot] | None = None,
+    only: str | None = None,
+    rests: Mapping[str, Premises] | None = None,
 ) -> list[SlotBeliefs]:
     """What is believed by these facts at a moment, by subject and slot in the order in which they came up.
 
-    `own` are an application's own slots, `only` a slot that is asked for alone. [] where no fact fills a slot.
+    `own` are an application's own slots, `only` a slot that is asked for alone, `rests` the premises that facts were
+    said to have, by id. [] where no fact fills a slot.
     """
     found = {fact.id: fact for fact in sorted(facts, key=order_by_word)}
     beliefs = list(map(to_belief, found.values()))
+    if rests:
+        beliefs = [_with_premises(each, rests) for each in beliefs]
     known = BeliefSet(beliefs, _find_slots(beliefs, own))
     return [
         SlotBeliefs(state.subject, state.slot, *(tuple(found[each.key] for each in part) for part in parts))
@@ -128,6 +157,11 @@ def group_by_slot(
         if only in (None, state.slot)
         and any(parts := (state.current, state.planned, state.former, state.stale, state.guesses, state.denied))
     ]
+
+
+def _with_premises(belief: Belief, rests: Mapping[str, Premises]) -> Belief:
+    named, is_fallen = rests.get(belief.key, (frozenset(), False))
+    return replace(belief, named_premises=named, is_fallen=is_fallen)
 
 
 def _find_slots(beliefs: Sequence[Belief], own: Mapping[str, Slot] | None) -> dict[str, NamedSlot]:
