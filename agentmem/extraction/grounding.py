@@ -115,10 +115,13 @@ def align_quote(text: str, quote: str) -> tuple[int, int] | None:
     """Where a quote stands in a text, in characters; None when it is not there, or says too little to be one.
 
     First as it is, then with white space, quotation marks, dashes, case and the forms of characters made alike. It
-    begins and ends with whole words, has three letters or digits, and more than stop words. Marks and white space
-    around it count for nothing.
+    begins and ends with whole words, has three letters or digits, and more than stop words, unless it is a number or
+    all that was said. Marks and white space around it count for nothing.
     """
     quote = quote.strip(_EDGE_CHARACTERS)
+    if quote and (quote == text.strip(_EDGE_CHARACTERS) or quote.isdigit()):  # "57", asked for an age
+        at = _find_whole_words(text, quote)
+        return None if at is None else (at, at + len(quote))
     if len(_WORD_CHARACTER.findall(quote)) < _MIN_WORD_CHARACTERS or not tokenize(quote):
         return None
     if (at := _find_whole_words(text, quote)) is not None:

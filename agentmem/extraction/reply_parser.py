@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from agentmem.beliefs.belief import Tense
-from agentmem.beliefs.slots import PREFERENCE_SLOTS, USER_SUBJECT, NamedSlot, find_slot
+from agentmem.beliefs.slots import PEOPLE_SLOTS, PREFERENCE_SLOTS, USER_SUBJECT, NamedSlot, find_slot
 from agentmem.beliefs.values import has_digit
 from agentmem.core.records import RELATION_KINDS, Fact, Turn
 from agentmem.core.scope import is_self_channel
 from agentmem.errors import InvalidRecord
 from agentmem.extraction.claims import expand_to_clauses, is_hypothetical, is_negated, is_only_question, nearest_clauses
 from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, RelationDraft, TurnSummaryDraft, Window
-from agentmem.extraction.frames.dates import parse_said_range
+from agentmem.extraction.frames.dates import find_dates, parse_said_range
 from agentmem.extraction.frames.frame_set import LANGUAGES, load_frames
 from agentmem.extraction.frames.sentences import write_sentence
 from agentmem.extraction.frames.slot_claim import SlotClaim
@@ -44,7 +44,7 @@ from agentmem.extraction.reply_schema import (
     TurnItem,
 )
 from agentmem.extraction.slot_grounding import SlotGrounding
-from agentmem.text.normalization import normalize_claim, slugify
+from agentmem.text.normalization import MONTHS, normalize_claim, slugify
 from agentmem.text.temporal import TimeRange, parse_date_range
 from agentmem.text.tokenizer import tokenize
 
@@ -74,6 +74,10 @@ _NON_ENTITY_SLUGS = frozenset(
 _ENTITY_TYPE = re.compile(r"[a-z][a-z _-]{0,29}")
 _RESERVED_TYPES = frozenset(("agent", "user", "assistant"))
 _RELATION_KIND = re.compile(r"[A-Za-z][A-Za-z _-]{0,39}")
+_FREE_INSTRUCTIONS = frozenset({"code_style", "answer_format", "tone"})  # a turn may ask for several at once
+_DAY_WORDS = re.compile(
+    r"\b(?:on|the|at|am|den|dem|el|le|(?:mon|tues|wednes|thurs|fri|satur|sun)day(?: week)?|easter)\b", re.IGNORECASE
+)
 _GENERIC_TERMS = frozenset(
     tokenize(
         "user agent assistant every also still just really always never often time day week month year today new old "
@@ -131,6 +135,8 @@ class _ReplyParser:
     def parse_facts(self, items: Iterable[FactItem]) -> tuple[FactDraft, ...]:
         """Each claim of a turn once; what is refused leaves a note."""
         kept: dict[tuple[str, str], FactDraft] = {}
+        items = list(items)
+        self.slots.note_people((item.value, item.slot) for item in items if item.slot in PEOPLE_SLOTS)
         for number, item in enumerate(items, 1):
             turn = self._find_turn(item.turn, "fact")
             if turn is None:
@@ -141,7 +147,7 @@ class _ReplyParser:
                 continue
             self.names_by_label[f"N{number}"] = draft.name
             kept.setdefault((turn.id, normalize_claim(draft.claim)), self._link(draft, item))
-        return tuple(kept.values())
+        return tuple(_join_instructions(kept.values()))
 
     def _parse_fact(self, item: FactItem, turn: Turn, number: int) -> FactDraft:
         """The claim with its quote looked up and its times resolved; not yet judged."""
@@ -442,14 +448,46 @@ def _write_claim(draft: FactDraft) -> str:
     return f"{sentence}, perhaps" if draft.certainty == "uncertain" else sentence  # a guess is told as one
 
 
+def _join_instructions(drafts: Iterable[FactDraft]) -> Iterator[FactDraft]:
+    """The drafts with the parts of one wish of a turn in one value: "type hints everywhere, snake_case"."""
+    waiting: FactDraft | None = None
+    for draft in drafts:
+        is_part = draft.slot in _FREE_INSTRUCTIONS and draft.operation == "is"
+        if waiting is not None and is_part and _instruction_key(draft) == _instruction_key(waiting):
+            joined = replace(waiting, value=f"{waiting.value}, {draft.value}")
+            waiting = replace(joined, claim=_write_claim(joined))
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = draft if is_part else None
+        if not is_part:
+            yield draft
+    if waiting is not None:
+        yield waiting
+
+
+def _instruction_key(draft: FactDraft) -> tuple[str, str, str, str]:
+    return draft.turn_id, draft.slot, draft.subject, draft.temporal_context
+
+
 def _resolve_day(draft: FactDraft, slot: NamedSlot, at: datetime | None) -> FactDraft:
-    """The draft with a date for a day that depends on when it was said, such as "today" or "next Friday"."""
+    """The draft of an event with its date in one form: "Thursday, 19th March" as "19 March", "today" by the turn."""
     is_birthday = slot.name == "birthday"
-    if at is None or has_digit(draft.value) or not (is_birthday or slot.kind == "event"):
+    if at is None or not (is_birthday or slot.kind == "event"):
         return draft
-    said = parse_said_range(draft.value, at)
-    day = said and f"{said[0].day} {said[0]:%B}" + ("" if is_birthday else f" {said[0].year}")
-    return replace(draft, value=day) if day else draft
+    said = find_dates(draft.value.casefold(), at)
+    if not has_digit(draft.value):
+        found = parse_said_range(draft.value, at)
+        day = found and f"{found[0].day} {found[0]:%B}" + ("" if is_birthday else f" {found[0].year}")
+        return replace(draft, value=day) if day else draft
+    dates = [each for each in said if re.search(r"\d", draft.value[slice(*each.core)])]
+    if len(dates) != 1 or not re.search("|".join(MONTHS), draft.value[slice(*dates[0].core)].lower()):
+        return draft  # a month of another language, or none, stays as it was said
+    date = dates[0]
+    year = f" {date.moment.year}" if re.search(r"\b\d{4}\b", draft.value[slice(*date.core)]) else ""
+    rest = _DAY_WORDS.sub(" ", draft.value[: date.core[0]] + " " + draft.value[date.core[1] :])
+    rest = " ".join(rest.strip(" ,.;").split()).removeprefix(", ")
+    return replace(draft, value=f"{date.moment.day} {date.moment:%B}{year}" + (f", {rest}" if rest else ""))
 
 
 def _find_noun(draft: FactDraft) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -24,41 +24,46 @@ from agentmem.extraction.frames.people import PeopleReader
 from agentmem.extraction.frames.plain_text import PlainSentence, split_plain_sentences
 from agentmem.extraction.frames.slot_claim import SlotClaim
 from agentmem.extraction.frames.window_claims import find_known_kin, list_known_people, read_slot_claims
+from agentmem.extraction.mentions import Mentions, group_pattern, relation_words
 from agentmem.extraction.person_grounding import check_owner, check_relation_words
 from agentmem.extraction.value_words import (
     ADDRESSEE,
+    PAST_VERB,
     PRONOUN_OWNERS,
     SOMEBODY,
+    VERB_LIKE,
     ValueReading,
     find_possessors,
     find_value,
     read_value_words,
+    says_over,
 )
 from agentmem.text.normalization import claimed_numbers, quotable_numbers
 from agentmem.text.tokenizer import tokenize
 
 _WRONG_PERSON = "person: the words say it of somebody else"
-_NAMED_TURNS = 6  # turns before in which somebody was named whom a pronoun may mean
+_SHORT_CLAUSE_WORDS = 4  # up to which a clause is read with the question and the sentences beside it
 _TENSES = {"current": "current", "past": "past", "planned": "future"}
 # Slots whose values may deny something themselves: "does not eat meat", "no emojis", "cannot climb stairs".
 _DENYING_SLOTS = frozenset({"diet", "restriction", "dislikes", "emoji", "answer_format", "tone", "smoking", "drinking"})
+_TAKEN_BACK = re.compile(
+    r"\b(?:i meant?|i was wrong|no,? wait|wait,? no|correction|misread|misspoke|mixed up|typo|ich meinte?|quise decir"
+    r"|quería decir|je voulais dire|queria dizer)\b"
+)
 _NONE_VALUES = frozenset({"none", "no", "off", "never"})
 _AVERSION = re.compile(
     r"\b(?:hat(?:e|es|ed)|dislik\w*|detest\w*|loath\w*|despis\w*|can not (?:stand|bear)|avoid\w*|worst|awful|disgust\w*"
     r"|sick of|gross)\b"
 )
 _FONDNESS = re.compile(r"\b(?:lik(?:e|es|ed)|lov(?:e|es|ed)|enjoy\w*|ador\w+|fond|favou?rite|prefer\w*)\b")
-_DENIAL_IN_VALUE = re.compile(r"\b(?:no|not|never|none|without|n't|doesn't|don't|kein\w*|nicht|sin|sans|sem)\b|-free\b")
-_MORE_RELATION_WORDS = {
-    "partner": r"married|marry|marrying|dating|engaged|seeing|wedding",
-    "boss": r"reports? to|reporting to|works? under",
-    "pets": r"adopted|puppy|kitten|pets?|dogs|cats|rabbits|horses",
-    "friends": r"friends|mates",
-    "children": r"kids|children|sons|daughters|boys|girls|gave birth",
-    "siblings": r"sisters|brothers|siblings|twins",
-    "parents": r"parents",
-    "landlord": r"rent(?:ing)? from",
-}
+_DENIAL_IN_VALUE = re.compile(
+    r"\b(?:no|not|nae|never|none|without|n't|doesn't|don't|kein\w*|nicht|nie|niemals|ohne|sin|nunca|sans|jamais|sem)\b"
+    r"|-free\b"
+)
+_LIFTED = re.compile(
+    r"\b(?:can|may|could|allowed to) (?:\w+ ){1,4}(?:again|now)\b|\bgiven the all-clear\b|\ball clear\b"
+)
+_OWN = r"\b(?:my|our|me|mein\w*|unser\w*|mi|nuestr[oa]|mon|ma|notre|meu|minha)"
 _OWN_GROUP = re.compile(r"\b(?:i|we)\b[^.;]*\b(?:have|has|had|got|am|are|adopted|report|work|rent|gave)\b")
 
 
@@ -80,14 +85,15 @@ class SlotGrounding:
         self._asked = _questions_before(self.window)
         people = [*list_known_people(self.window), *(turn.speaker for turn in self.window.turns if turn.speaker)]
         self._people = PeopleReader(load_frames(LANGUAGES[0]), people, find_known_kin(self.window.known_facts))
-        self._sentences: dict[str, list[PlainSentence]] = {}
+        self._mentions = Mentions(self.window)
+        self._sentences: dict[str, tuple[list[PlainSentence], list[PlainSentence]]] = {}
 
     def check(self, draft: FactDraft, slot: NamedSlot, turn: Turn) -> tuple[FactDraft, str]:
         """The draft with value and tense as the words have them, and why it does not count; "" when it does."""
         subject = USER_SUBJECT if _is_own(draft, turn) else draft.subject
         readings = [each for each in self._readings.get(turn.id, ()) if each.slot == slot.name]
         alike = [each for each in readings if _has_same_value(slot, each, draft)]
-        own = [each for each in alike if _is_same_subject(each.subject, subject)]
+        own = [each for each in alike if _is_of_thing(slot) or _is_same_subject(each.subject, subject)]
         agreed = [each for each in own if each.operation == draft.operation or _is_end(each, draft)]
         agreed = [each for each in agreed if _is_quoted(each, draft)] or agreed
         if agreed:
@@ -95,9 +101,14 @@ class SlotGrounding:
             return _adopt(draft, slot, (same_tense or agreed)[-1], turn), ""
         if own:
             return draft, "polarity: the words say the opposite"
-        if alike:
+        if any(_is_quoted(each, draft) for each in alike):
             return draft, _WRONG_PERSON
         return self._check_words(draft, slot, turn, subject)
+
+    def note_people(self, people: Iterable[tuple[str, str]]) -> None:
+        """Remember names with the slots under which the same reply has them, before its claims are checked."""
+        for name, slot in people:
+            self._mentions.note(name, slot)
 
     def check_owner(self, draft: FactDraft, turn: Turn) -> str:
         """Why an open claim is about the wrong person; "" when it is not."""
@@ -114,109 +125,172 @@ class SlotGrounding:
         sentences = self._list_quoted_sentences(draft, turn)
         if not sentences:
             return draft, "quote: the words are pasted, quoted or handed over for work"
-        if not draft.value:
-            return self._check_end(draft, sentences, subject)
-        placed = [(each, span) for each in sentences if (span := _find_place(each, draft))]
+        if slot.value_type == "place" and draft.value and not any(map(str.isalpha, draft.value)):
+            return draft, "value: it is no place"
+        placed = [(each, span) for each in sentences if draft.value and (span := _find_place(each, draft))]
+        if not placed and draft.operation != "is" and (not draft.value or self._is_known(draft, subject)):
+            return self._check_end(draft, slot, sentences, subject, turn)
         if not placed:
-            return draft, "value: it does not stand in the quote"
+            is_named_before = self._is_person_named_before(draft, slot, sentences, turn, subject)
+            return draft, "" if is_named_before else "value: it does not stand in the quote"
         sentence, span = placed[-1]
         if sentence.is_question:
             return draft, "question: what it rests on is asked, not said"
         reading = read_value_words(sentence, span, self._people)
+        beside = self._list_beside(sentence, reading, turn)
+        is_contrast = draft.operation == "deny" or draft.mark == "correct"
+        more = [each.plain for each in self._list_sentences(turn)[0]] if is_contrast else [sentence.plain, *beside]
         checks = (
             _check_hypothetical(draft, reading),
-            self._check_person(draft, slot, sentence, span, reading, subject),
-            _check_cue(slot, reading, sentence if draft.operation == "deny" else None),
-            _check_polarity(draft, slot, reading),
+            self._check_relation(draft, slot, sentence, reading, subject, beside)
+            if slot.name in PEOPLE_SLOTS
+            else self._check_person(draft, slot, sentence, reading, subject, turn),
+            "" if slot.name in PEOPLE_SLOTS else _check_cue(slot, reading, more),
+            _check_polarity(draft, slot, reading, sentence, self._is_known(draft, subject)),
         )
         if reason := next(filter(None, checks), ""):
             return draft, reason
         return _correct_tense(_name_in_english(draft, slot), slot, reading)
 
-    def _check_end(self, draft: FactDraft, sentences: Sequence[PlainSentence], subject: str) -> tuple[FactDraft, str]:
+    def _check_end(
+        self, draft: FactDraft, slot: NamedSlot, sentences: Sequence[PlainSentence], subject: str, turn: Turn
+    ) -> tuple[FactDraft, str]:
         """A claim without a value says that whatever the slot holds is over: "I got laid off"."""
         for sentence in sentences:
             end = len(sentence.plain)
             reading = read_value_words(sentence, (end, end), self._people)
-            if (reading.is_over or reading.is_denied) and not reading.is_hypothetical and not sentence.is_question:
-                wrong = bool(reading.owners) and not _names(subject, reading.owners)
-                return draft, _WRONG_PERSON if wrong else ""
+            is_done = slot.kind == "event" and not (reading.is_planned or reading.is_present)
+            is_lifted = slot.name == "restriction" and _LIFTED.search(sentence.plain) is not None
+            is_end = reading.is_over or reading.is_denied or is_done or is_lifted
+            if is_end and not reading.is_hypothetical and not sentence.is_question:
+                return draft, "" if slot.kind == "event" or self._is_owner(
+                    draft, sentence, reading, subject, turn
+                ) else (_WRONG_PERSON)
         return draft, "polarity: the words do not say that it is over"
 
     def _list_quoted_sentences(self, draft: FactDraft, turn: Turn) -> list[PlainSentence]:
         """The sentences of the turn that its author says and the quote touches; an answer comes with its question."""
-        if turn.id not in self._sentences:
-            answer = complete_answer(turn.content, find_question(self._asked.get(turn.id, "")))
-            parts = (answer.statement, turn.content[answer.end :]) if answer else (turn.content,)
-            self._sentences[turn.id] = [each for part in parts for each in split_plain_sentences(part)]
-            for sentence in self._sentences[turn.id]:
-                self._people.note_people(sentence)
-        found = self._sentences[turn.id]
-        if draft.span is None or (found and found[0].source != turn.content):
-            return found
+        found, answer = self._list_sentences(turn)
+        if draft.span is None:
+            return [*answer, *found]
         begin, end = draft.span
         spans = [(each, each.span(0, len(each.plain))) for each in found if each.plain]
-        return [each for each, (start, stop) in spans if start < end and begin < stop]
+        return [*answer, *(each for each, (start, stop) in spans if start < end and begin < stop)]
+
+    def _list_sentences(self, turn: Turn) -> tuple[list[PlainSentence], list[PlainSentence]]:
+        """The sentences of a turn, and the statement that its first words make with the question before them."""
+        if turn.id not in self._sentences:
+            answer = complete_answer(turn.content, find_question(self._asked.get(turn.id, "")))
+            said = list(split_plain_sentences(turn.content))
+            completed = list(split_plain_sentences(answer.statement)) if answer else []
+            for sentence in (*completed, *said):
+                self._people.note_people(sentence)
+            self._sentences[turn.id] = (said, completed)
+        return self._sentences[turn.id]
+
+    def _list_beside(self, sentence: PlainSentence, reading: ValueReading, turn: Turn) -> list[str]:
+        """What a short clause is read with: the question that it answers and the rest of its turn; [] for others."""
+        is_short = len(reading.clause.split()) <= _SHORT_CLAUSE_WORDS or not VERB_LIKE.search(reading.clause)
+        if not is_short:
+            return []
+        rest = [each.plain for each in self._list_sentences(turn)[0] if each is not sentence]
+        return [self._asked.get(turn.id, "").casefold(), *rest, *self._mentions.list_before(turn)]
+
+    def _is_known(self, draft: FactDraft, subject: str) -> bool:
+        """Whether the memory holds the value of a claim already."""
+        known = (fact for fact in self.window.known_facts if fact.slot == draft.slot)
+        same = (fact for fact in known if _is_same_subject(fact.subject, subject))
+        return any(is_same_value(_drop_brackets(fact.value), _drop_brackets(draft.value)) for fact in same)
 
     def _check_person(
         self,
         draft: FactDraft,
         slot: NamedSlot,
         sentence: PlainSentence,
-        span: tuple[int, int],
         reading: ValueReading,
         subject: str,
+        turn: Turn,
     ) -> str:
-        if slot.name in PEOPLE_SLOTS:
-            return self._check_relation(draft, slot, sentence, reading, subject)
-        if subject == THING_SUBJECT or slot.name.startswith(("the:", "version:", "about:", "date:")):
+        if subject == THING_SUBJECT or _is_of_thing(slot):
             return _WRONG_PERSON if SOMEBODY in reading.owners and subject == USER_SUBJECT else ""
-        if not reading.owners:
-            return "" if subject == USER_SUBJECT or _stands_in(subject, sentence.plain) else _WRONG_PERSON
-        if slot.is_instruction and subject == USER_SUBJECT and reading.owners == {ADDRESSEE}:
+        if slot.is_instruction and subject == USER_SUBJECT and reading.owners <= {ADDRESSEE}:
             return ""
         cue = _cues().get(slot.name)
-        if reading.owned and cue is not None and not cue.search(reading.owned):
+        if reading.owners and reading.owned and cue is not None and not cue.search(reading.owned):
             return "person: the words say it of something of theirs"
-        is_named = _names(subject, reading.owners) or self._is_meant(subject, reading.owners, sentence, draft)
-        return "" if is_named else _WRONG_PERSON
+        return "" if self._is_owner(draft, sentence, reading, subject, turn) else _WRONG_PERSON
 
-    def _is_meant(self, subject: str, owners: frozenset[str], sentence: PlainSentence, draft: FactDraft) -> bool:
-        """Whether a pronoun that is not resolved, or "a colleague", may be somebody who was named beside it.
+    def _is_owner(
+        self, draft: FactDraft, sentence: PlainSentence, reading: ValueReading, subject: str, turn: Turn
+    ) -> bool:
+        """Whether the words may be about the subject. Where they name nobody clearly, who was spoken of counts.
 
-        The name has to stand in the turns just before, or to be all that the next sentence says: "Nora Lind, I mean."
+        "A colleague" may be somebody who is all that the next sentence names: "Nora Lind, I mean."
         """
-        if subject == USER_SUBJECT:
-            return False
-        if owners == {SOMEBODY}:
-            said = self._sentences[draft.turn_id]
-            following = said[said.index(sentence) + 1 :][:1]
+        if not reading.owners:
+            return subject == USER_SUBJECT or self._mentions.is_spoken_of(subject, turn)
+        if _names(subject, reading.owners) or subject == USER_SUBJECT:
+            return _names(subject, reading.owners)
+        if self._is_told_of(subject, reading.clause):
+            return True
+        if reading.owners == {SOMEBODY}:
+            said = self._list_sentences(turn)[0]
+            following = said[said.index(sentence) + 1 :][:1] if sentence in said else []
             return any(_is_name_alone(subject, each.plain) for each in following)
-        if len(owners) != 1 or not owners <= set(PRONOUN_OWNERS.values()):
+        if len(reading.owners) != 1 or not reading.owners <= set(PRONOUN_OWNERS.values()):
             return False
         gender = self._people.talk.gender.get(subject, "")
-        if gender and owners != {"they?"} and owners != {"she?" if gender == "f" else "he?"}:
+        is_fitting = not gender or reading.owners <= {"they?", "she?" if gender == "f" else "he?"}
+        return is_fitting and self._mentions.is_spoken_of(subject, turn)
+
+    def _is_told_of(self, subject: str, clause: str) -> bool:
+        """Whether a clause begins with somebody, or has them before a verb: "did I say Mum was 84"."""
+        found = self._mentions.find(subject, clause)
+        if found is None or found[0].endswith("'s"):
             return False
-        turns = [*self.window.context_turns, *self.window.turns]
-        at = next(n for n, each in enumerate(turns) if each.id == draft.turn_id)
-        return any(_stands_in(subject, each.content.casefold()) for each in turns[max(0, at - _NAMED_TURNS) : at + 1])
+        is_first = not clause[: found.start()].strip(" ,").removeprefix("our").removeprefix("my")
+        return is_first or re.match(rf" {VERB_LIKE.pattern}", clause[found.end() :]) is not None
 
     def _check_relation(
-        self, draft: FactDraft, slot: NamedSlot, sentence: PlainSentence, reading: ValueReading, subject: str
+        self,
+        draft: FactDraft,
+        slot: NamedSlot,
+        sentence: PlainSentence,
+        reading: ValueReading,
+        subject: str,
+        beside: Sequence[str],
     ) -> str:
         """Whether a word for this relation stands there, and belongs to the subject."""
         frames = load_frames(reading.language or LANGUAGES[0])
-        nouns = [noun for noun, kind in frames.nouns.items() if kind == slot.name]
-        for found in re.finditer(rf"\b(?:{'|'.join(map(re.escape, nouns)) or '(?!)'})\b(?!'s)", sentence.plain):
+        nouns = re.compile(rf"\b(?:{relation_words(slot.name)})\b(?!'s)")
+        for found in nouns.finditer(sentence.plain):
             owners = find_possessors(sentence.plain, found.start(), self._people, frames) or reading.owners
             if _names(subject, owners) or (not owners and subject == USER_SUBJECT):
                 return ""
-        more = _MORE_RELATION_WORDS.get(slot.name)
-        if more and re.search(rf"\b(?:{more})\b", sentence.plain):
+        more = group_pattern(slot.name)
+        if more.search(sentence.plain):
             is_own = _OWN_GROUP.search(sentence.plain) is not None
+            is_own = is_own or (slot.name == "landlord" and not reading.owners)
             if (subject == USER_SUBJECT and is_own) or _names(subject, reading.owners):
                 return ""
-        return "relation: the words do not say what they are to each other"
+        others = reading.owners - {draft.value.casefold(), draft.value.casefold().split()[0]}
+        is_unowned = not others or _names(subject, others)
+        if is_unowned and any(nouns.search(text) or more.search(text) for text in beside):
+            return ""
+        is_end = draft.operation != "is" and self._is_known(draft, subject)
+        return "" if is_end else "relation: the words do not say what they are to each other"
+
+    def _is_person_named_before(
+        self, draft: FactDraft, slot: NamedSlot, sentences: Sequence[PlainSentence], turn: Turn, subject: str
+    ) -> bool:
+        """Whether somebody who was named in the turns before is told to be the user's: "She is my best friend"."""
+        if slot.name not in PEOPLE_SLOTS or subject != USER_SUBJECT or draft.operation != "is":
+            return False
+        is_said = any(
+            re.search(rf"{_OWN} (?:[\w-]+ )?(?:{relation_words(slot.name)})\b", each.plain) and not each.is_question
+            for each in sentences
+        )
+        return is_said and self._mentions.is_named(draft.value, turn)
 
 
 def _questions_before(window: Window) -> dict[str, str]:
@@ -235,6 +309,11 @@ def _is_own(draft: FactDraft, turn: Turn) -> bool:
     return draft.subject == USER_SUBJECT or bool(turn.speaker and draft.subject.casefold() == turn.speaker.casefold())
 
 
+def _is_of_thing(slot: NamedSlot) -> bool:
+    """Whether a slot tells of a thing or an event, whosever it is."""
+    return slot.name.startswith(("the:", "version:", "about:", "date:"))
+
+
 def _is_same_subject(read: str, subject: str) -> bool:
     if read == USER_SUBJECT or subject == USER_SUBJECT:
         return read == subject
@@ -249,7 +328,12 @@ def _has_same_value(slot: NamedSlot, read: SlotClaim, draft: FactDraft) -> bool:
     if slot.name in _DENYING_SLOTS and one in _NONE_VALUES:
         return _is_denial(other)
     alike = is_same_value(one, other) or is_refinement(slot, one, other) or _has_same_words(one, other)
-    return alike or is_same_value(re.sub(r"\s*\([^)]*\)", "", one), re.sub(r"\s*\([^)]*\)", "", other))
+    return alike or is_same_value(_drop_brackets(one), _drop_brackets(other))
+
+
+def _drop_brackets(value: str) -> str:
+    """ "Miso" of "Miso (cat)"."""
+    return re.sub(r"\s*\([^)]*\)", "", value)
 
 
 def _is_quoted(read: SlotClaim, draft: FactDraft) -> bool:
@@ -300,10 +384,6 @@ def _names(subject: str, owners: frozenset[str]) -> bool:
     )
 
 
-def _stands_in(subject: str, plain: str) -> bool:
-    return any(re.search(rf"\b{re.escape(word)}\b", plain) for word in subject.casefold().split())
-
-
 def _name_in_english(draft: FactDraft, slot: NamedSlot) -> FactDraft:
     """The draft with what the slots write alike in every language: a language by its name, "none" for no such thing."""
     if slot.name in ("answer_language", "languages"):
@@ -340,24 +420,21 @@ def _check_hypothetical(draft: FactDraft, reading: ValueReading) -> str:
     return ""
 
 
-def _check_cue(slot: NamedSlot, reading: ValueReading, whole: PlainSentence | None) -> str:
-    """English alone has cues: a town in a sentence is no home. `whole` is searched for what a contrast leaves out:
-    "the rent is 1,360, not 1,380".
-    """
+def _check_cue(slot: NamedSlot, reading: ValueReading, more: Sequence[str]) -> str:
+    """English alone has cues: a town in a sentence is no home. `more` are the words that its clause is read with."""
     cue = _cues().get(slot.name)
-    if cue is None or reading.language != "english" or cue.search(whole.plain if whole else reading.clause):
+    if cue is None or reading.language != "english" or any(cue.search(text) for text in (reading.clause, *more)):
         return ""
     return "relation: the words do not speak of this"
 
 
-def _check_polarity(draft: FactDraft, slot: NamedSlot, reading: ValueReading) -> str:
+def _check_polarity(
+    draft: FactDraft, slot: NamedSlot, reading: ValueReading, sentence: PlainSentence, is_known: bool
+) -> str:
+    if draft.operation != "is":
+        return _check_denial(draft, slot, reading, sentence, is_known)
     if not reading.language:
         return ""
-    if draft.operation == "over" and slot.kind == "event" and not (reading.is_planned or reading.is_present):
-        return ""  # an event is over once it took place
-    if draft.operation != "is":
-        cue = reading.is_over or reading.is_denied if draft.operation == "over" else reading.is_denied
-        return "" if cue else "polarity: the words do not deny it"
     if slot.name in ("likes", "dislikes"):
         return _check_taste(slot.name, reading)
     value = draft.value.casefold()
@@ -371,6 +448,24 @@ def _check_polarity(draft: FactDraft, slot: NamedSlot, reading: ValueReading) ->
     if reading.is_over and not (may_deny or is_change or draft.temporal_context == "past"):
         return "polarity: what was said is over, the claim is current"
     return ""
+
+
+def _check_denial(
+    draft: FactDraft, slot: NamedSlot, reading: ValueReading, sentence: PlainSentence, is_known: bool
+) -> str:
+    """Whether the words end or deny a value. What is known may also end by a past verb: "Bess went this morning"."""
+    if not reading.language and not is_known:
+        return ""
+    if draft.operation == "deny":
+        is_taken_back = draft.mark == "correct" and _TAKEN_BACK.search(sentence.source.casefold()) is not None
+        return "" if reading.is_denied or is_taken_back else "polarity: the words do not deny it"
+    is_bare = VERB_LIKE.search(reading.clause) is None  # "LaTeX and I broke up"
+    is_over = reading.is_over or reading.is_denied or (is_bare and says_over(sentence.plain))
+    is_past = is_known and PAST_VERB.search(reading.clause) is not None
+    is_done = slot.kind == "event" or is_past
+    if is_over or (is_done and not (reading.is_planned or reading.is_present)):
+        return ""
+    return "polarity: the words do not deny it"
 
 
 def _check_taste(slot: str, reading: ValueReading) -> str:
@@ -398,7 +493,8 @@ def _correct_tense(draft: FactDraft, slot: NamedSlot, reading: ValueReading) -> 
         return replace(draft, temporal_context="future"), ""
     if draft.temporal_context == "future":
         is_dated = draft.valid_from is not None
-        return draft, "" if reading.is_planned or is_dated else "tense: the words do not say that it is planned"
+        is_so = reading.is_present and not (reading.is_planned or is_dated)
+        return draft, "tense: the words do not say that it is planned" if is_so else ""
     if reading.is_past and draft.temporal_context != "past" and slot.name not in PEOPLE_SLOTS:
         return replace(draft, temporal_context="past"), ""
     if draft.temporal_context == "past" and reading.is_present and not (reading.is_past or reading.is_over):

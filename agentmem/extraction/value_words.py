@@ -25,6 +25,7 @@ ADDRESSEE = "you?"
 
 _WORD = re.compile(r"\d+(?:,\d{3})+\b|[^\W_](?:[\w.@+'-]*\w)?")
 _OPINION = re.compile(r"(?:i|we) (?:think|guess|believe|suppose|reckon|assume)(?: that)? ")
+_ELISION = re.compile(r"^\w{1,2}'")  # "l'Isère"
 _PARENTHESIS = re.compile(r"\s*\([^)]*\)")
 
 # Words that tell the language of a sentence apart; one of another language is not doubted.
@@ -32,28 +33,31 @@ _FUNCTION_WORDS = {
     "english": "the i my we our is am are was have has to of and a an in on at for with not you she he they it"
     " by from this that will can do does did been who what but so then now his her their me us up out over got",
     "german": "ich wir er sie es du mein meine meinen meiner unser unsere der die das dem den ist bin sind war hat"
-    " nicht kein keine keinen und oder ein eine einen auf mit aus bei von zu zum im am seit jetzt bitte mir auch wenn",
-    "spanish": "yo él ella tú mi mis el la los las es soy somos estoy está no y en con un una de del que nos por para"
-    " vivo vive trabajo trabaja tengo tiene se ya desde pero muy",
+    " nicht kein keine keinen und oder ein eine einen auf mit aus bei von zu zum im am in an als so was da seit jetzt"
+    " bitte mir auch wenn fange steht",
+    "spanish": "yo él ella tú mi mis el la los las es soy somos estoy está no y en con un una de del al que nos por"
+    " para me a vivo vive trabajo trabaja tengo tiene se ya desde pero muy",
     "french": "je j'ai il elle tu vous mon ma mes nous notre le la les est suis a ne pas et un une de des du dans avec"
-    " pour que qui au chez depuis mais habite travaille",
+    " pour que qui au chez depuis mais habite travaille on ont en as cette ce",
     "portuguese": "eu ele ela você meu minha meus o os as é sou estou está não e em no na com um uma de do da que nós"
     " nosso moro mora trabalho trabalha tenho tem já desde mas",
 }
 _LANGUAGE_WORDS = {name: frozenset(words.split()) for name, words in _FUNCTION_WORDS.items()}
 
 _NEGATION = re.compile(
-    r"\b(?:not|never|cannot|nobody|nothing|none|neither|nor|without|no|nope|hardly|barely|nicht|kein\w*|nie|niemals"
+    r"\b(?:not|nae|never|cannot|nobody|nothing|none|neither|nor|without|no|nope|hardly|barely|nicht|kein\w*|nie|niemals"
     r"|ohne|jamais|nunca|jamás|tampoco|sin|sans|sem|não|nem|pas|aucune?|nada|nadie)\b"
 )
 _BODY = "knee|hand|side|arm|leg|foot|eye|ear|shoulder|hip|ankle|wrist|handed|elbow|lane|turn|wing"
 _OVER = re.compile(
-    r"\b(?:no longer|any ?more|any longer|used to|stopp?ed|stop|quit|quitting|gave up|given up|giving up|packed in"
+    r"\b(?:no longer|any ?more|any longer|used to|stopp?ed|stop|quit|quitting|gave up|given up|giving up"
     rf"|left(?![ -](?:{_BODY})\b)|leaving|sold|selling|lost|losing|cancel\w*|called off|calling off|fell through"
-    r"|fallen through|off the table|ended|(?:is|are|was|were) (?:all )?over|over and done|finished|done with|broke up"
+    r"|packed (?:it )?in|(?:is|are) off|got shot of?|is dead|is history|fallen through|off the table|ended"
+    r"|(?:is|are|was|were) (?:all )?over|over and done|finished|done with|broke up"
     r"|broken up|split up|divorced|separated|resigned|retired|fired|sacked|laid off|let go|former\w*|ex|dropped|ditched"
     r"|got rid of|given away|gave away|moved out|died|passed away|cut out|handed in|scrapped|shelved|instead of"
-    r"|nicht mehr|kein\w* \w+ mehr|aufgehört|gekündigt|verkauft|verlassen|abgesagt|ya no|dejé|dejado|vendí|vendido"
+    r"|ist tot|hör\w* auf|se acab\w+|est mort\w*|nicht mehr|kein\w* \w+ mehr|aufgehört|gekündigt|verkauft|verlassen"
+    r"|abgesagt|ya no|dejé|dejado|vendí|vendido"
     r"|ne \w+ plus|n'\w+ plus|arrêté|quitté|vendu|já não|não \w+ mais|deixei|larguei|vendi|parei)\b"
 )
 _PLANNED = re.compile(
@@ -62,7 +66,7 @@ _PLANNED = re.compile(
     r"|might|may|maybe|perhaps|possibly|soon|tomorrow|dream of|dreaming of|wish to"
     r"|next (?:week|weekend|month|year|spring|summer|autumn|winter|monday|tuesday|wednesday|thursday|friday)"
     r"|(?:am|is|are) (?:\w+ly |also |now |soon )?(?:moving|starting|joining|switching|getting|buying|flying"
-    r"|travel\w*|becoming|marrying|visiting"
+    r"|travel\w*|becoming|marrying|visiting|flitt?in\w*"
     r"|leaving|adopting|taking up|heading|relocating|changing|going)"
     r"|werde|werden|wird|will|vorhaben|voy a|vamos a|va a|vais|allons|vais|vou|vamos)\b"
 )
@@ -77,8 +81,8 @@ _PAST = re.compile(
     r"|trabalhava)\b"
 )
 _PRESENT = re.compile(
-    r"\b(?:am|is|are|live|lives|work|works|have|has|like|likes|love|loves|drive|drives|take|takes|speak|speaks|eat|eats"
-    r"|drink|drinks|smoke|smokes|play|plays|prefer|prefers|bin|ist|wohne|arbeite|soy|es|vivo|trabajo|suis|est|habite"
+    r"\b(?:am(?! \d)|is|are|live|lives|work|works|have|has|like|likes|love|loves|drive|drives|take|takes|speak|speaks"
+    r"|eat|eats|drink|drinks|smoke|smokes|play|plays|prefer|prefers|bin|ist|wohne|arbeite|soy|es|vivo|trabajo|suis|est|habite"
     r"|travaille|sou|moro|trabalho)\b"
 )
 _HYPOTHETICAL = re.compile(
@@ -86,7 +90,10 @@ _HYPOTHETICAL = re.compile(
     r"|as though|could have|should have|almost|nearly|wenn|falls|würde|hätte|si|sería|ojalá|se eu|seria)\b"
 )
 _NOMINATIVE = re.compile(r"\b(?P<who>i|we|he|she|they|you|who)\b")
-_POSSESSIVE = re.compile(rf"(?P<owner>my|our|me|his|her|their|your|[^\W\d_][\w-]*'s?) {ADJECTIVES}(?P<thing>[\w-]+)")
+_POSSESSIVE = re.compile(
+    rf"(?P<owner>my|our|me|his|her|their|your|[^\W\d_][\w-]*'s?) {ADJECTIVES}"
+    r"(?P<thing>(?!(?:no|not|yes|too|and|or)\b)[\w-]+)"
+)
 _AND_I = re.compile(r"\band (?:i|me)\b")
 _OTHER_PEOPLE = re.compile(
     r"\b(?:neighbou?rs?|colleagues?|coworkers?|co-workers?|teachers?|doctors?|dentists?|grand(?:father|mother|pa|ma|dad"
@@ -95,11 +102,24 @@ _OTHER_PEOPLE = re.compile(
     r"|guests?|visitors?|kids?|children|parents|siblings|sisters|brothers|sons|daughters|nachbar\w*|kollege\w*|kollegin"
     r"|vecin[oa]s?|amig[oa]s?|voisine?s?|collègues?|vizinh[oa]s?|colegas?)\b"
 )
+_ANSWERS = frozenset(["yes", "yeah", "aye", "no", "ja", "nein", "doch", "oui", "non", "si", "sí", "sim", "não"])
+_INSTEAD = re.compile(r" (?:instead of|rather than|statt|en vez de|au lieu de|em vez de) ")
+_OTHER_SUBJECT_START = re.compile(
+    rf"(?:(?:the|an?|my|our|me|this|that|some|two|three|every|each|el|la|los|las|un|una|le|les|une|der|die|das|ein|eine"
+    rf"|meine?|unsere?|mi|mon|ma|o|os|as|um|uma|minha|meu) (?:[\w-]+ ){{0,2}})?(?:{_OTHER_PEOPLE.pattern})"
+)
+_ANSWERED_NO = re.compile(
+    r"^(?:ha |oh |well )*(?:no|nope|nah|nein|non|não)"
+    r"(?:[,.] ?| (?=(?:i|we|he|she|they|it|there|theres|its|my|our|me)\b))"
+)
 _BARE_ITEM_WORDS = 4  # words up to which a clause without a verb is an item of a list
-_VERB_LIKE = re.compile(
+VERB_LIKE = re.compile(
     r"\b(?:am|is|are|was|were|be|been|have|has|had|do|does|did|will|would|can|could|live|work|eat|drink|like|love|hate"
     rf"|prefer|take|use|\w+ed|\w+ing|{'|'.join(sorted(IRREGULAR_PAST))})\b"
 )
+
+
+PAST_VERB = re.compile(rf"\b(?:\w{{2,}}ed|{'|'.join(sorted(IRREGULAR_PAST))})\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +144,20 @@ class ValueReading:
     is_reported: bool
 
 
+def says_over(plain: str) -> bool:
+    """Whether words say that something came to its end."""
+    return _OVER.search(plain) is not None
+
+
 def detect_language(plain: str) -> str:
-    """The language of a sentence of which most function words are; "" where there is none of those we know."""
-    words = plain.split()
-    counts = {name: sum(word.strip(".,;:!?") in known for word in words) for name, known in _LANGUAGE_WORDS.items()}
-    best = max(LANGUAGES, key=lambda name: counts[name])
-    return best if counts[best] else ""
+    """The language of a sentence of which most function words are; "" where none or several are likely."""
+    counts = dict.fromkeys(LANGUAGES, 0.0)
+    for word in plain.split():
+        languages = [name for name in LANGUAGES if word.strip(".,;:!?") in _LANGUAGE_WORDS[name]]
+        for name in languages:
+            counts[name] += 1 / len(languages)  # a word of several languages says less
+    first, second = sorted(LANGUAGES, key=lambda name: counts[name], reverse=True)[:2]
+    return first if counts[first] > counts[second] else ""
 
 
 def find_value(sentence: PlainSentence, value: str) -> tuple[int, int] | None:
@@ -138,11 +166,10 @@ def find_value(sentence: PlainSentence, value: str) -> tuple[int, int] | None:
     What stands in parentheses behind a value ("Miso (cat)") says what it is, and need not be there.
     """
     bare = _PARENTHESIS.sub("", value) or value
-    wanted = normalize_value(bare.replace("\u2019", "'")).split()
-    words = [(normalize_value(found[0]), found.span()) for found in _WORD.finditer(sentence.plain)]
-    bare_words = [word.removesuffix("'s") for word, _ in words]
+    wanted = [_to_bare_word(found[0]) for found in _WORD.finditer(bare.replace("\u2019", "'"))]
+    words = [(_to_bare_word(found[0]), found.span()) for found in _WORD.finditer(sentence.plain)]
     for at in range(len(words) - len(wanted) + 1):
-        if wanted and all(want in (words[at + n][0], bare_words[at + n]) for n, want in enumerate(wanted)):
+        if wanted and all(want == words[at + n][0] for n, want in enumerate(wanted)):
             return words[at][1][0], words[at + len(wanted) - 1][1][1]
     stems = set(tokenize(bare))
     places = [span for word, span in words if stems & set(tokenize(word))]
@@ -150,10 +177,16 @@ def find_value(sentence: PlainSentence, value: str) -> tuple[int, int] | None:
     return (places[0][0], places[-1][1]) if stems and stems <= said else None
 
 
+def _to_bare_word(word: str) -> str:
+    """A word as values are compared, without the "l'" and "'s" around it."""
+    return normalize_value(_ELISION.sub("", word.removesuffix("'s")))
+
+
 def read_value_words(sentence: PlainSentence, span: tuple[int, int], people: PeopleReader) -> ValueReading:
     """Read the clause in which a value stands at a span of the plain form."""
     start, end = _find_clause(sentence.plain, span)
-    clause = drop_idioms(sentence.plain[start:end])
+    end = _find_contrast(sentence.plain, span[1], end)
+    clause = drop_idioms(_ANSWERED_NO.sub("", sentence.plain[start:end]))
     lead = LEAD.match(sentence.plain, start)
     owned = _POSSESSIVE.match(sentence.plain, lead.end() if lead else start)
     is_inner = owned is not None and _NOMINATIVE.search(sentence.plain, owned.end(), span[0])
@@ -208,10 +241,16 @@ def _find_clause(plain: str, span: tuple[int, int]) -> tuple[int, int]:
     return starts[-1], end
 
 
+def _find_contrast(plain: str, at: int, end: int) -> int:
+    """Where a clause ends before what it is not: "Dalston not Carlisle", "88 instead of 75"."""
+    contrast = re.match(r",? (?:and |but )?not (?!any)", plain[at:end]) or _INSTEAD.search(plain[at:end])
+    return at + contrast.start() if contrast and at < end else end
+
+
 def _is_list_item(plain: str, start: int, end: int) -> bool:
     item = plain[start:end].strip()
     is_contrast = re.search(r"\b(?:but|then|now)\s+\Z", plain[:start]) or item.startswith(("not ", "no ", "now "))
-    return not is_contrast and len(item.split()) <= _BARE_ITEM_WORDS and _VERB_LIKE.search(item) is None
+    return not is_contrast and len(item.split()) <= _BARE_ITEM_WORDS and VERB_LIKE.search(item) is None
 
 
 def _find_owners(
@@ -223,7 +262,10 @@ def _find_owners(
     for at in (*(each for each in _clause_starts(plain) if each < start), start):
         found = _find_subject(sentence, at, span, people, frames)
         owners = owners if found is None else found
-    inner = [found for found in _NOMINATIVE.finditer(plain, start, span[0]) if found.start() > start]
+    lead = LEAD.match(plain, start)
+    begin = max(start + 1, lead.end() if lead else 0)
+    inner = [found for found in _NOMINATIVE.finditer(plain, start, span[0]) if found.start() >= begin]
+    inner = [found for found in inner if not re.match(r" (?:mean|meant)\b", plain[found.end() :])]
     if inner:
         owners = _resolve_nominative(inner[-1]["who"], plain, inner[-1].start(), people, owners)
     if _AND_I.search(plain, start, max(start, span[0])):
@@ -258,13 +300,23 @@ def _find_subject(
         return _resolve_pronoun(pronoun[0], plain, at, people, frames)
     if frames is people.frames:
         name, end = people.find_subject(sentence, at)
-        if name is not None and not plain[end : end + 1].isdigit():  # "Elm Street 12" is an address
+        if name is not None and _is_subject(name, plain, end, people):
             return frozenset({name.lower() or SOMEBODY})
     elif owners := _find_foreign_subject(sentence, at, people, frames):
         return owners
     words = plain[at : span[0]]
-    is_other = _OTHER_PEOPLE.search(" ".join(words.split()[:4])) or re.match(r"(?:your|his|her|their)\b", words)
+    is_other = _OTHER_SUBJECT_START.match(words) or re.match(r"(?:your|his|her|their)\b", words)
     return frozenset({SOMEBODY}) if is_other or owned is not None else None
+
+
+def _is_subject(name: str, plain: str, end: int, people: PeopleReader) -> bool:
+    """Whether a name begins a statement: not the "Elm Street" of "Elm Street 12", not the first word of a fragment."""
+    if plain[end : end + 1].isdigit() or name.lower() in _ANSWERS:
+        return False
+    is_known = name in ("", USER_SUBJECT) or name.lower() in people.talk.people
+    return (
+        is_known or bool(detect_language(plain)) or re.match(rf"{VERB_LIKE.pattern}|[a-z]+s\b", plain[end:]) is not None
+    )
 
 
 def _resolve_pronoun(word: str, plain: str, at: int, people: PeopleReader, frames: FrameSet) -> frozenset[str]:
@@ -295,6 +347,9 @@ def _read_possessive(plain: str, found: re.Match[str], people: PeopleReader, fra
     """The owners of "my diet", "her mother", "my sister's diet"; None for a person of the user's, who is a subject."""
     thing = found["thing"]
     base = thing.removesuffix("'s")
+    known = people.talk.people.get(base) or people.talk.people.get(base.removesuffix("s"))
+    if known and found["owner"] in ("my", "our", "me"):  # "our gemma", "our gemmas a nurse"
+        return frozenset({known.lower()})
     is_person = base in frames.nouns or _OTHER_PEOPLE.fullmatch(base) is not None
     if is_person and (thing != base or found["owner"] not in ("my", "our", "me")):
         known = people.find_whose(base) if found["owner"] in ("my", "our", "me") else ""

@@ -52,7 +52,7 @@ _COURTESIES = frozenset(
     tokenize(
         "ok okay thanks thank great sure noted got yes yeah yep exactly correct right perfect cheers good nice cool"
         " fine hello hi hey bye goodbye welcome sorry please lol haha hmm oh wow understood lovely awesome course"
-        " worries danke bitte genau gerne klar hallo merci oui bonjour gracias vale hola obrigado"
+        " worries ah ha true ugh ouch brb saved updated congratulations congrats danke bitte genau gerne klar hallo merci oui bonjour gracias vale hola obrigado"
     )
 )
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
@@ -241,8 +241,9 @@ def pack(
 
 
 def has_content(text: str) -> bool:
-    """Whether a text has a word that says something: not "Thanks!", "<3" or a number alone."""
-    return any(len(term) > 1 and term not in _COURTESIES and not term.isdecimal() for term in tokenize(text))
+    """Whether a text has a word that says something: not "Thanks!", "perfect 👍", "<3" or a number alone."""
+    terms = (term for term in tokenize(text) if len(term) > 1 and not term.isdecimal())
+    return any(term not in _COURTESIES and any(map(str.isalnum, term)) for term in terms)
 
 
 @dataclass

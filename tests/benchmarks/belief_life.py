@@ -19,10 +19,18 @@ from typing import Any
 from agentmem import AsyncAgentMemory, ConsolidationWorker
 from agentmem.beliefs.slots import find_slot
 from agentmem.beliefs.values import is_refinement, is_same_value
+from agentmem.text.tokenizer import tokenize
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 CHANNELS = ("_global", "heron")
 NIGHT = timedelta(hours=23)
+ASKED_DAYS = (9, 30, 44)
+CONTEXT_TOKENS = 1_000
+_COURTESY = re.compile(
+    r"(?:\W|\b(?:ok|okay|thanks?|thank you|great|sure|noted|got it|lol|haha|yes|yep|no|exactly|correct|perfect"
+    r"|nice|cheers|right|never mind|you're welcome|danke|gerne|genau|super)\b)*",
+    re.IGNORECASE,
+)
 _IN_BRACKETS = re.compile(r" \((?!cat|dog)[^)]*\)")
 
 
@@ -90,6 +98,8 @@ async def _check(
         out["outdated"] += bool(told) and not is_again
         if show and told and not is_again:
             print(f"day {check['day']} outdated: {told[0]}")
+    if check["day"] in ASKED_DAYS:
+        out += await _ask(memory, [beliefs[number] for number in (*check["current"], *check["planned"])], show=show)
     for number in check["must_not"]:
         rule = truth["must_not"][number]
         wrong = [claim for claim in claims if re.search(rule["match"], claim, re.IGNORECASE)]
@@ -97,6 +107,25 @@ async def _check(
         out["believed anyway"] += bool(wrong)
         if show and wrong:
             print(f"day {check['day']} must not: {wrong[0]} ({rule['why']})")
+    return out
+
+
+async def _ask(memory: AsyncAgentMemory, beliefs: Sequence[Mapping[str, Any]], *, show: bool) -> Counter[str]:
+    """How many of the beliefs with a question stand in the context for it, and how many of its lines say nothing."""
+    out = Counter[str]()
+    for belief in beliefs:
+        if belief.get("ask"):
+            text = (await memory.context(belief["ask"], max_tokens=CONTEXT_TOKENS)).text
+            lines = [line for line in text.splitlines() if line and not line.startswith(("#", "<", "["))]
+            is_answered = re.search(belief["key"], text, re.IGNORECASE) is not None
+            out["asked"] += 1
+            out["answered"] += is_answered
+            out["lines"] += len(lines)
+            out["empty lines"] += sum(
+                _COURTESY.fullmatch(line.partition(": ")[2] or line) is not None for line in lines
+            )
+            if show and not is_answered:
+                print(f"not answerable: {belief['ask']} ({belief['value']})")
     return out
 
 
@@ -110,12 +139,14 @@ def _fits(belief: Mapping[str, Any], held: tuple[str, str, str], *, is_exact: bo
     named = {belief["subject"].casefold(), _IN_BRACKETS.sub("", belief["subject"]).casefold()}
     slots = {belief["slot"].casefold(), f"the:{belief['slot']}".casefold()}
     things = {"-", "user"} if ":" in slot else set()
-    if subject.casefold() not in named | things or slot.casefold() not in slots:
+    if subject.casefold() not in named | things or not any(_is_same_slot(slot, each) for each in slots):
         return False
     for wanted in (belief["value"], _IN_BRACKETS.sub("", belief["value"]), *(belief.get("also") or ())):
         kind = find_slot(slot)
         plain = re.sub(r" 20\d\d\b", "", wanted)
         if is_same_value(value, wanted) or is_same_value(value, plain):
+            return True
+        if not is_exact and _stem(value) == _stem(plain):
             return True
         if not is_exact and re.search(belief.get("key") or "(?!)", value, re.IGNORECASE):
             return True
@@ -124,12 +155,26 @@ def _fits(belief: Mapping[str, Any], held: tuple[str, str, str], *, is_exact: bo
     return False
 
 
+def _is_same_slot(slot: str, wanted: str) -> bool:
+    """Whether two slots are one: open keys may name their thing by more words ("date:MRI of the wrist")."""
+    kind, _, name = slot.casefold().partition(":")
+    wanted_kind, _, wanted_name = wanted.partition(":")
+    one, other = _stem(name), _stem(wanted_name)
+    return kind == wanted_kind and (name == wanted_name or bool(one and other and (one <= other or other <= one)))
+
+
+def _stem(text: str) -> frozenset[str]:
+    return frozenset(tokenize(text))
+
+
 def _shares(total: Counter[str]) -> dict[str, float]:
     pairs = {
         "current": ("current held", "current"),
         "planned": ("planned held", "planned"),
         "outdated": ("outdated", "over"),
         "must not": ("believed anyway", "must not"),
+        "answerable": ("answered", "asked"),
+        "empty lines": ("empty lines", "lines"),
     }
     return {name: total[part] / max(1, total[whole]) for name, (part, whole) in pairs.items()} | {
         "reviews": float(total["reviews"])
@@ -139,7 +184,7 @@ def _shares(total: Counter[str]) -> dict[str, float]:
 def render(shares: Mapping[str, float]) -> Iterator[str]:
     """The shares, a line each."""
     for name, value in shares.items():
-        yield f"{name:10} {value:.2f}"
+        yield f"{name:11} {value:.2f}"
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -32,7 +32,7 @@ _MONTH_NUMBERS = {
 _MONTH = "|".join(sorted(_MONTH_NUMBERS, key=len, reverse=True))
 _DAY = r"(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th|er|\.)?"
 DATE = (
-    rf"(?:{_DAY}(?: of| de)? (?:{_MONTH})\b(?:,? \d{{4}})?|(?:{_MONTH}) {_DAY}\b(?:,? \d{{4}})?|\d{{4}}-\d\d-\d\d"
+    rf"(?:{_DAY}(?: of| o'?| de)? (?:{_MONTH})\b(?:,? \d{{4}})?|(?:{_MONTH}) {_DAY}\b(?:,? \d{{4}})?|\d{{4}}-\d\d-\d\d"
     rf"|\d{{1,2}}[./]\d{{1,2}}[./]\d{{2,4}}"
     rf"|(?<=the )\d{{1,2}}(?:st|nd|rd|th)\b"
     r"(?! (?:of|floor|birthday|century|time|grade|place|avenue|street|anniversary)))"
