@@ -52,7 +52,8 @@ _COURTESIES = frozenset(
     tokenize(
         "ok okay thanks thank great sure noted got yes yeah yep exactly correct right perfect cheers good nice cool"
         " fine hello hi hey bye goodbye welcome sorry please lol haha hmm oh wow understood lovely awesome course"
-        " worries ah ha true ugh ouch brb saved updated congratulations congrats danke bitte genau gerne klar hallo merci oui bonjour gracias vale hola obrigado"
+        " worries ah ha true ugh ouch brb saved updated"
+        " congratulations congrats danke bitte genau gerne klar hallo merci oui bonjour gracias vale hola obrigado"
     )
 )
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
