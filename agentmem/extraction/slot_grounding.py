@@ -28,11 +28,11 @@ from agentmem.extraction.mentions import Mentions, group_pattern, relation_words
 from agentmem.extraction.person_grounding import check_owner, check_relation_words
 from agentmem.extraction.value_words import (
     ADDRESSEE,
-    PAST_VERB,
     PRONOUN_OWNERS,
     SOMEBODY,
     VERB_LIKE,
     ValueReading,
+    detect_language,
     find_possessors,
     find_value,
     read_value_words,
@@ -42,10 +42,13 @@ from agentmem.text.normalization import claimed_numbers, quotable_numbers
 from agentmem.text.tokenizer import tokenize
 
 _WRONG_PERSON = "person: the words say it of somebody else"
-_SHORT_CLAUSE_WORDS = 4  # up to which a clause is read with the question and the sentences beside it
 _TENSES = {"current": "current", "past": "past", "planned": "future"}
 # Slots whose values may deny something themselves: "does not eat meat", "no emojis", "cannot climb stairs".
 _DENYING_SLOTS = frozenset({"diet", "restriction", "dislikes", "emoji", "answer_format", "tone", "smoking", "drinking"})
+_GONE = re.compile(
+    r"\b(?:went|slipped away|was put down|was put to sleep)(?: peacefully| quietly| in \w+ sleep)?"
+    r"(?=\s*(?:[.!,;]|$)| (?:this|last|yesterday|today|on \w+day|at \d))"
+)
 _TAKEN_BACK = re.compile(
     r"\b(?:i meant?|i was wrong|no,? wait|wait,? no|correction|misread|misspoke|mixed up|typo|ich meinte?|quise decir"
     r"|quería decir|je voulais dire|queria dizer)\b"
@@ -64,6 +67,7 @@ _LIFTED = re.compile(
     r"\b(?:can|may|could|allowed to) (?:\w+ ){1,4}(?:again|now)\b|\bgiven the all-clear\b|\ball clear\b"
 )
 _OWN = r"\b(?:my|our|me|mein\w*|unser\w*|mi|nuestr[oa]|mon|ma|notre|meu|minha)"
+_YOUR = r"\b(?:your|tu|dein\w*|ihr\w*|ta|ton|votre|tua|teu|sua|seu)"
 _OWN_GROUP = re.compile(r"\b(?:i|we)\b[^.;]*\b(?:have|has|had|got|am|are|adopted|report|work|rent|gave)\b")
 
 
@@ -138,14 +142,12 @@ class SlotGrounding:
             return draft, "question: what it rests on is asked, not said"
         reading = read_value_words(sentence, span, self._people)
         beside = self._list_beside(sentence, reading, turn)
-        is_contrast = draft.operation == "deny" or draft.mark == "correct"
-        more = [each.plain for each in self._list_sentences(turn)[0]] if is_contrast else [sentence.plain, *beside]
         checks = (
             _check_hypothetical(draft, reading),
             self._check_relation(draft, slot, sentence, reading, subject, beside)
             if slot.name in PEOPLE_SLOTS
-            else self._check_person(draft, slot, sentence, reading, subject, turn),
-            "" if slot.name in PEOPLE_SLOTS else _check_cue(slot, reading, more),
+            else self._check_person(draft, slot, sentence, reading, subject, turn)
+            or self._check_cue(draft, slot, reading, beside, turn),
             _check_polarity(draft, slot, reading, sentence, self._is_known(draft, subject)),
         )
         if reason := next(filter(None, checks), ""):
@@ -189,12 +191,15 @@ class SlotGrounding:
         return self._sentences[turn.id]
 
     def _list_beside(self, sentence: PlainSentence, reading: ValueReading, turn: Turn) -> list[str]:
-        """What a short clause is read with: the question that it answers and the rest of its turn; [] for others."""
-        is_short = len(reading.clause.split()) <= _SHORT_CLAUSE_WORDS or not VERB_LIKE.search(reading.clause)
-        if not is_short:
+        """What a clause without a verb is read with: the question that it answers and what stands around it."""
+        if not _is_elliptic(reading.clause):
             return []
         rest = [each.plain for each in self._list_sentences(turn)[0] if each is not sentence]
-        return [self._asked.get(turn.id, "").casefold(), *rest, *self._mentions.list_before(turn)]
+        return [self._find_question(turn), sentence.plain, *rest, *self._mentions.list_before(turn)]
+
+    def _find_question(self, turn: Turn) -> str:
+        """What the assistant said just before a turn, in small letters."""
+        return self._asked.get(turn.id, "").casefold()
 
     def _is_known(self, draft: FactDraft, subject: str) -> bool:
         """Whether the memory holds the value of a claim already."""
@@ -227,8 +232,11 @@ class SlotGrounding:
 
         "A colleague" may be somebody who is all that the next sentence names: "Nora Lind, I mean."
         """
-        if not reading.owners:
-            return subject == USER_SUBJECT or self._mentions.is_spoken_of(subject, turn)
+        question = self._find_question(turn) if _is_elliptic(reading.clause) else ""
+        if not reading.owners and subject == USER_SUBJECT:
+            return not self._asks_of_other(question)
+        if not reading.owners or (subject != USER_SUBJECT and self._mentions.find(subject, question)):
+            return self._mentions.is_spoken_of(subject, turn) and not self._is_known_owner(subject, reading)
         if _names(subject, reading.owners) or subject == USER_SUBJECT:
             return _names(subject, reading.owners)
         if self._is_told_of(subject, reading.clause):
@@ -243,6 +251,24 @@ class SlotGrounding:
         is_fitting = not gender or reading.owners <= {"they?", "she?" if gender == "f" else "he?"}
         return is_fitting and self._mentions.is_spoken_of(subject, turn)
 
+    def _is_known_owner(self, subject: str, reading: ValueReading) -> bool:
+        """Whether the words name somebody else who is known, or the speaker."""
+        known = {*map(str.casefold, self._people.talk.people), USER_SUBJECT}
+        return bool(reading.owners & known) and not _names(subject, reading.owners)
+
+    def _asks_of_other(self, question: str) -> bool:
+        """Whether a question is about somebody else than who answers: "Where does your sister live?"."""
+        asked = find_question(question).casefold()
+        kin = "|".join(relation_words(slot) for slot in sorted(PEOPLE_SLOTS))
+        if re.search(
+            rf"\b(?:your|tu|dein\w*|ihr\w*|ta|ton|votre|tua|teu|sua|seu) (?:[\w-]+ )?(?:{kin})\b(?! are you)", asked
+        ):
+            return not re.search(r"\b(?:name|called|hei\u00dft|llama|appelle|chama)\b", asked)
+        is_named = any(re.search(rf"\b{re.escape(name)}\b", asked) for name in self._people.talk.people)
+        return (is_named or re.search(r"\b(?:she|he|her|his)\b", asked) is not None) and not re.search(
+            r"\byou\b", asked
+        )
+
     def _is_told_of(self, subject: str, clause: str) -> bool:
         """Whether a clause begins with somebody, or has them before a verb: "did I say Mum was 84"."""
         found = self._mentions.find(subject, clause)
@@ -250,6 +276,25 @@ class SlotGrounding:
             return False
         is_first = not clause[: found.start()].strip(" ,").removeprefix("our").removeprefix("my")
         return is_first or re.match(rf" {VERB_LIKE.pattern}", clause[found.end() :]) is not None
+
+    def _check_cue(
+        self, draft: FactDraft, slot: NamedSlot, reading: ValueReading, beside: Sequence[str], turn: Turn
+    ) -> str:
+        """English alone has cues: a town in a sentence is no home. `beside` is what a clause without a verb is read
+        with; a correction is read with its whole turn.
+        """
+        cue = _cues().get(slot.name)
+        texts = (turn.content.casefold(), self._find_question(turn))
+        language = reading.language or next(filter(None, map(detect_language, texts)), LANGUAGES[0])
+        is_contrast = draft.operation == "deny" or draft.mark == "correct"
+        whole = [each.plain for each in self._list_sentences(turn)[0]] if is_contrast else []
+        if (
+            cue is None
+            or language != LANGUAGES[0]
+            or any(cue.search(text) for text in (reading.clause, *beside, *whole))
+        ):
+            return ""
+        return "relation: the words do not speak of this"
 
     def _check_relation(
         self,
@@ -420,12 +465,11 @@ def _check_hypothetical(draft: FactDraft, reading: ValueReading) -> str:
     return ""
 
 
-def _check_cue(slot: NamedSlot, reading: ValueReading, more: Sequence[str]) -> str:
-    """English alone has cues: a town in a sentence is no home. `more` are the words that its clause is read with."""
-    cue = _cues().get(slot.name)
-    if cue is None or reading.language != "english" or any(cue.search(text) for text in (reading.clause, *more)):
-        return ""
-    return "relation: the words do not speak of this"
+def _is_elliptic(clause: str) -> bool:
+    """Whether a clause has no verb of its own: "nurse at the infirmary", "never has", "there is Christine"."""
+    bare = re.sub(r"^(?:\w+,? )?there(?:'s|s| is| are) ", "", clause)
+    bare = re.sub(r"\b(?:has|have|does|do|did|am|is|are)\W*$", "", bare)
+    return VERB_LIKE.search(bare) is None and re.search(r"\b(?:i|we|he|she|they|you) \w", bare) is None
 
 
 def _check_polarity(
@@ -453,7 +497,7 @@ def _check_polarity(
 def _check_denial(
     draft: FactDraft, slot: NamedSlot, reading: ValueReading, sentence: PlainSentence, is_known: bool
 ) -> str:
-    """Whether the words end or deny a value. What is known may also end by a past verb: "Bess went this morning"."""
+    """Whether the words end or deny a value. Whom the memory knows may also go: "Bess went this morning"."""
     if not reading.language and not is_known:
         return ""
     if draft.operation == "deny":
@@ -461,8 +505,8 @@ def _check_denial(
         return "" if reading.is_denied or is_taken_back else "polarity: the words do not deny it"
     is_bare = VERB_LIKE.search(reading.clause) is None  # "LaTeX and I broke up"
     is_over = reading.is_over or reading.is_denied or (is_bare and says_over(sentence.plain))
-    is_past = is_known and PAST_VERB.search(reading.clause) is not None
-    is_done = slot.kind == "event" or is_past
+    is_gone = is_known and slot.name in PEOPLE_SLOTS and _GONE.search(sentence.plain) is not None
+    is_done = slot.kind == "event" or is_gone
     if is_over or (is_done and not (reading.is_planned or reading.is_present)):
         return ""
     return "polarity: the words do not deny it"

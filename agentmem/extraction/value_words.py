@@ -31,7 +31,8 @@ _PARENTHESIS = re.compile(r"\s*\([^)]*\)")
 # Words that tell the language of a sentence apart; one of another language is not doubted.
 _FUNCTION_WORDS = {
     "english": "the i my we our is am are was have has to of and a an in on at for with not you she he they it"
-    " by from this that will can do does did been who what but so then now his her their me us up out over got",
+    " by from this that will can do does did been who what but so then now his her their me us up out over got as there there's"
+    " well also or any some more just",
     "german": "ich wir er sie es du mein meine meinen meiner unser unsere der die das dem den ist bin sind war hat"
     " nicht kein keine keinen und oder ein eine einen auf mit aus bei von zu zum im am in an als so was da seit jetzt"
     " bitte mir auch wenn fange steht",
@@ -91,7 +92,7 @@ _HYPOTHETICAL = re.compile(
 )
 _NOMINATIVE = re.compile(r"\b(?P<who>i|we|he|she|they|you|who)\b")
 _POSSESSIVE = re.compile(
-    rf"(?P<owner>my|our|me|his|her|their|your|[^\W\d_][\w-]*'s?) {ADJECTIVES}"
+    rf"(?P<owner>my|our|me|his|her|their|your|(?!(?:there|that|it|he|she|who|what|here|let)'s)[^\W\d_][\w-]*'s?) {ADJECTIVES}"
     r"(?P<thing>(?!(?:no|not|yes|too|and|or)\b)[\w-]+)"
 )
 _AND_I = re.compile(r"\band (?:i|me)\b")
@@ -102,7 +103,9 @@ _OTHER_PEOPLE = re.compile(
     r"|guests?|visitors?|kids?|children|parents|siblings|sisters|brothers|sons|daughters|nachbar\w*|kollege\w*|kollegin"
     r"|vecin[oa]s?|amig[oa]s?|voisine?s?|collègues?|vizinh[oa]s?|colegas?)\b"
 )
-_ANSWERS = frozenset(["yes", "yeah", "aye", "no", "ja", "nein", "doch", "oui", "non", "si", "sí", "sim", "não"])
+_NO_NAMES = frozenset(
+    ["there", "there's", "yes", "yeah", "aye", "no", "ja", "nein", "doch", "oui", "non", "si", "sí", "sim", "não"]
+)
 _INSTEAD = re.compile(r" (?:instead of|rather than|statt|en vez de|au lieu de|em vez de) ")
 _OTHER_SUBJECT_START = re.compile(
     rf"(?:(?:the|an?|my|our|me|this|that|some|two|three|every|each|el|la|los|las|un|una|le|les|une|der|die|das|ein|eine"
@@ -117,9 +120,6 @@ VERB_LIKE = re.compile(
     r"\b(?:am|is|are|was|were|be|been|have|has|had|do|does|did|will|would|can|could|live|work|eat|drink|like|love|hate"
     rf"|prefer|take|use|\w+ed|\w+ing|{'|'.join(sorted(IRREGULAR_PAST))})\b"
 )
-
-
-PAST_VERB = re.compile(rf"\b(?:\w{{2,}}ed|{'|'.join(sorted(IRREGULAR_PAST))})\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ def _find_subject(
 
 def _is_subject(name: str, plain: str, end: int, people: PeopleReader) -> bool:
     """Whether a name begins a statement: not the "Elm Street" of "Elm Street 12", not the first word of a fragment."""
-    if plain[end : end + 1].isdigit() or name.lower() in _ANSWERS:
+    if plain[end : end + 1].isdigit() or name.lower() in _NO_NAMES:
         return False
     is_known = name in ("", USER_SUBJECT) or name.lower() in people.talk.people
     return (

@@ -80,7 +80,35 @@ Mateo's phone answers him in German. | me.answer_language=German | refused
 You are allergic to nuts, you said. | me.allergies=nuts | refused
 """
 
+ANSWERS = """
+asked: Where does your sister live? Graz. | me.home=Graz | refused
+asked: Where does Nora live? Graz, in her own flat. | Nora.home=Graz | kept
+asked: Where does Nora live? Graz, in her own flat. | Ida.home=Graz | refused
+asked: Where do you live? I saw Paris last week. | me.home=Paris | refused
+asked: Where do you live? Near Anna's bakery. | me.likes=Anna | refused
+asked: How old is Ida? 6. | Ida.age=6 | kept
+asked: How old is Ida? 6. | me.age=6 | refused
+asked: How old is Ida? 6. | Nora.age=6 | refused
+asked: How old are you? 57 | me.age=57 | kept
+asked: Who is your boss? Priya told me about Anna. | me.boss=Anna | refused
+asked: What does Mateo do? Nurse at the infirmary. | Mateo.employer=the infirmary | kept
+asked: What does Mateo do? Nurse at the infirmary. | me.employer=the infirmary | refused
+asked: Do you drink? Three pints on Fridays. | me.drinking=Three pints on Fridays | kept
+asked: Do you drink? I told Anna about it. | me.drinking=Anna | refused
+asked: Any pets? Nip, a whippet. | me.pets=Nip | kept
+asked: Any pets? No, my neighbor has a whippet called Nip. | me.pets=Nip | refused
+asked: Do you have siblings? No, there's Christine as well. | me.siblings=Christine | kept
+"""
+
 POLARITY = """
+Mateo went to Lisbon. | me.partner=Mateo [over] | refused
+Mateo went this morning. | me.partner=Mateo [over] | kept
+We drove to Rome with Ida. | me.children=Ida [over] | refused
+It's 88 micrograms from now on instead of 75. | me.medications=88 micrograms | kept
+It's 88 micrograms from now on instead of 75. | me.medications=75 | refused
+Dalston not Carlisle, that's where I live. | me.home=Dalston | kept
+Dalston not Carlisle, that's where I live. | me.home=Carlisle | refused
+I was wrong, my age is 57. | me.age=57 [deny] | refused
 The rent is 1,360, not 1,380. | me.rent=1,380 [deny] | kept
 The rent is 1,360, not 1,380. | me.rent=1,360 [deny] | refused
 Confidential: my budget is 80,000 euros for this quarter. | me.budget=80,000 euros | kept
@@ -263,6 +291,7 @@ Antworte mir bitte auf Deutsch. | me.answer_language=French | refused
 
 GROUPS = {
     "person": PERSON,
+    "answers": ANSWERS,
     "polarity": POLARITY,
     "tense": TENSE,
     "relation": RELATION,
