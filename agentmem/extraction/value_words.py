@@ -31,8 +31,8 @@ _PARENTHESIS = re.compile(r"\s*\([^)]*\)")
 # Words that tell the language of a sentence apart; one of another language is not doubted.
 _FUNCTION_WORDS = {
     "english": "the i my we our is am are was have has to of and a an in on at for with not you she he they it"
-    " by from this that will can do does did been who what but so then now his her their me us up out over got as there there's"
-    " well also or any some more just",
+    " by from this that will can do does did been who what but so then now his her their me us up out over got as"
+    " there there's well also or any some more just",
     "german": "ich wir er sie es du mein meine meinen meiner unser unsere der die das dem den ist bin sind war hat"
     " nicht kein keine keinen und oder ein eine einen auf mit aus bei von zu zum im am in an als so was da seit jetzt"
     " bitte mir auch wenn fange steht",
@@ -92,7 +92,8 @@ _HYPOTHETICAL = re.compile(
 )
 _NOMINATIVE = re.compile(r"\b(?P<who>i|we|he|she|they|you|who)\b")
 _POSSESSIVE = re.compile(
-    rf"(?P<owner>my|our|me|his|her|their|your|(?!(?:there|that|it|he|she|who|what|here|let)'s)[^\W\d_][\w-]*'s?) {ADJECTIVES}"
+    r"(?P<owner>my|our|me|his|her|their|your|(?!(?:there|that|it|he|she|who|what|here|let)'s)[^\W\d_][\w-]*'s?)"
+    rf" {ADJECTIVES}"
     r"(?P<thing>(?!(?:no|not|yes|too|and|or)\b)[\w-]+)"
 )
 _AND_I = re.compile(r"\band (?:i|me)\b")
