@@ -54,21 +54,20 @@ class LabelMap:
             return turn.speaker or USER_SUBJECT
         return name
 
-    def describe_people(self) -> list[dict[str, str]]:
-        """The people as a prompt shows them: label, name, and what they are to the user where that is known."""
+    def describe_people(self) -> dict[str, str]:
+        """The people as a prompt shows them, by label: the name, and what they are to the user where that is known."""
         kin = {fact.value.casefold(): fact.slot for fact in self.facts.values() if fact.subject == USER_SUBJECT}
-        out = []
+        out = {}
         for label, name in self.people.items():
-            shown = {"label": label, "name": "the user" if name == USER_SUBJECT else name}
-            if relation := kin.get(name.casefold()):
-                shown["relation"] = relation
-            out.append(shown)
+            relation = kin.get(name.casefold())
+            shown = "the user" if name == USER_SUBJECT else name
+            out[label] = f"{shown} ({relation})" if relation else shown
         return out
 
-    def describe_facts(self) -> list[dict[str, str]]:
-        """The known facts as a prompt shows them: those of slots as "P1.employer = Kestrel Labs", others as claims."""
+    def describe_facts(self) -> dict[str, str]:
+        """The known facts by label: those of slots as "P1.employer = Kestrel Labs", others as claims."""
         labels = {name.casefold(): label for label, name in self.people.items()}
-        return [{"label": label, "known": _describe(fact, labels)} for label, fact in self.facts.items()]
+        return {label: _describe(fact, labels) for label, fact in self.facts.items()}
 
 
 def _number(letter: str, items: Iterable[T]) -> dict[str, T]:

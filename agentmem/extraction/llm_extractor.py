@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from agentmem.core.records import Turn
+from agentmem.core.records import Entity, Turn
 from agentmem.errors import InvalidModelOutput
 from agentmem.extraction.drafts import ExtractionDraft, TurnSummaryDraft, Window
 from agentmem.extraction.grounding import MAX_TURN_CHARS, is_assistant_turn, turn_time
@@ -26,7 +26,7 @@ from agentmem.text.tokenizer import estimate_tokens
 
 PURPOSE = "extract"
 PURPOSE_AGENT = "extract agent"
-PROMPT_VERSION = 2
+PROMPT_VERSION = 3
 """Of the prompts: stands in the name of the extractor, so that glosses tell what made them."""
 
 _MAX_CONTEXT_TURN_CHARS = 800
@@ -127,7 +127,7 @@ def _build_payload(window: Window) -> dict[str, object]:
     return {
         "participants": list(window.participants),
         "people": labels.describe_people(),
-        "known_entities": [{"name": one.name, "type": one.type, "also": list(one.aliases)} for one in entities],
+        "known_entities": [_describe_entity(one) for one in entities],
         "known_facts": labels.describe_facts(),
         **slots,
         "earlier": [_render_turn(label, turn, _MAX_CONTEXT_TURN_CHARS) for label, turn in labels.context_turns.items()],
@@ -135,9 +135,17 @@ def _build_payload(window: Window) -> dict[str, object]:
     }
 
 
+def _describe_entity(entity: Entity) -> str:
+    also = f"; also {', '.join(entity.aliases)}" if entity.aliases else ""
+    return f"{entity.name} ({entity.type}{also})"
+
+
 def _render_turn(label: str, turn: Turn, max_chars: int) -> dict[str, str]:
     at = turn_time(turn)
-    shown = {"label": label, "role": turn.role, "speaker": turn.speaker or "", "text": turn.content[:max_chars]}
+    shown = {"label": label, "role": turn.role}
+    if turn.speaker:
+        shown["speaker"] = turn.speaker
+    shown["text"] = turn.content[:max_chars]
     if at is not None:
         shown["date"] = f"{at:%A} {at.date().isoformat()}"
     if turn.search_text() != turn.content:

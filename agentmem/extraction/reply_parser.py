@@ -163,8 +163,8 @@ class _ReplyParser:
             quote=item.quote,
             span=align_quote(self.grounding.text_of(turn), item.quote),
             subject=self.labels.find_subject(item.about, turn, agent_private=self.agent_private),
-            certainty=item.certainty or "",
-            temporal_context=_TEMPORAL_CONTEXTS.get(item.tense or "", ""),
+            certainty=item.certainty,
+            temporal_context=_TEMPORAL_CONTEXTS.get(item.tense, ""),
             memory_type="preference" if item.slot.partition(":")[0] in PREFERENCE_SLOTS else "fact",
             negated=item.op == "deny",
             valid_from=begins,
@@ -173,7 +173,7 @@ class _ReplyParser:
             slot=self._find_slot(item.slot),
             value=" ".join(item.value.split()),
             operation=item.op or "is",
-            mark=item.mark or "",
+            mark=item.mark,
             name=f"{turn.id}/{number}",
         )
         draft = draft if draft.claim else replace(draft, claim=_write_claim(draft))
@@ -212,9 +212,9 @@ class _ReplyParser:
             checked = replace(checked, temporal_context="past")
         return replace(checked, review_reason=order_reason(turn, self.grounding)), reason
 
-    def _resolve_time(self, words: str | None, turn: Turn) -> TimeRange | None:
+    def _resolve_time(self, words: str, turn: Turn) -> TimeRange | None:
         """The range of time that words of the turn stand for, None with a note for one that nobody said."""
-        if words is None or words.strip().lower() in ("", "null", "none"):
+        if words.strip().lower() in ("", "null", "none"):
             return None
         at = turn_time(turn)
         is_said = normalize_claim(words) in normalize_claim(self.grounding.text_of(turn))

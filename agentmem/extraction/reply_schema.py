@@ -58,12 +58,12 @@ def fold_label(value: object) -> object:
     return value.strip().casefold() if isinstance(value, str) else value
 
 
-def _choice_or_none(*words: str) -> BeforeValidator:
-    """One of the words in any case, None for anything else: an unknown label is no reason to lose what is labeled."""
+def _choice(*words: str) -> BeforeValidator:
+    """One of the words in any case, "" for anything else: an unknown label is no reason to lose what is labeled."""
 
-    def choose(value: object) -> str | None:
+    def choose(value: object) -> str:
         label = fold_label(value)
-        return label if isinstance(label, str) and label in words else None
+        return label if isinstance(label, str) and label in words else ""
 
     return BeforeValidator(choose)
 
@@ -86,7 +86,7 @@ def _or_default(default: object, kind: type) -> BeforeValidator:
 _SingleLine = Annotated[str, AfterValidator(_to_one_line)]
 _Labels = Annotated[list[str], _string_list(MAX_NAMES, 8)]
 _Names = Annotated[list[str], _string_list(MAX_NAMES, MAX_NAME_CHARS)]
-_Words = Annotated[str | None, _or_default(None, str)]
+_Words = Annotated[str, _or_default("", str)]
 _CERTAINTIES = ("explicit", "implied", "inferred", "uncertain")
 _TENSES = ("current", "past", "planned")
 _OPERATIONS = ("is", "over", "deny")
@@ -115,14 +115,12 @@ class FactItem(BaseModel):
     about: Annotated[str, _or_default("", str)] = Field("", max_length=MAX_NAME_CHARS)
     slot: Annotated[str, _or_default("", str)] = Field("", max_length=MAX_SLOT_CHARS)
     value: Annotated[str, _or_default("", str)] = Field("", max_length=MAX_VALUE_CHARS)
-    tense: Annotated[Literal["current", "past", "planned"] | None, _choice_or_none(*_TENSES)] = None
-    op: Annotated[Literal["is", "over", "deny"] | None, _choice_or_none(*_OPERATIONS)] = None
-    mark: Annotated[Literal["change", "correct"] | None, _choice_or_none(*_MARKS)] = None
-    since: _Words = None
-    until: _Words = None
-    certainty: Annotated[
-        Literal["explicit", "implied", "inferred", "uncertain"] | None, _choice_or_none(*_CERTAINTIES)
-    ] = None
+    tense: Annotated[Literal["current", "past", "planned", ""], _choice(*_TENSES)] = ""
+    op: Annotated[Literal["is", "over", "deny", ""], _choice(*_OPERATIONS)] = ""
+    mark: Annotated[Literal["change", "correct", ""], _choice(*_MARKS)] = ""
+    since: _Words = ""
+    until: _Words = ""
+    certainty: Annotated[Literal["explicit", "implied", "inferred", "uncertain", ""], _choice(*_CERTAINTIES)] = ""
     claim: Annotated[str, _or_default("", str), AfterValidator(_to_optional_line)] = Field(
         "", max_length=MAX_CLAIM_CHARS
     )

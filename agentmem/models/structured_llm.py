@@ -73,6 +73,8 @@ def _to_strict(schema: Mapping[str, Any], defs: _Defs, ancestors: tuple[str, ...
         schema = defs[name]
     found: dict[str, Any] = {}
     description = [left.pop("description")] if "description" in left else []
+    if left.get("type") == "object":
+        description = []  # the docstring of a class is for who reads the code; prompts say it in their own words
     if (kind := left.pop("type", None)) is not None:
         found["type"] = kind
     if choices := left.pop("anyOf", None) or left.pop("oneOf", None):

@@ -121,12 +121,15 @@ async def _ask(memory: AsyncAgentMemory, beliefs: Sequence[Mapping[str, Any]], *
             out["asked"] += 1
             out["answered"] += is_answered
             out["lines"] += len(lines)
-            out["empty lines"] += sum(
-                _COURTESY.fullmatch(line.partition(": ")[2] or line) is not None for line in lines
-            )
+            out["empty lines"] += sum(map(_is_empty, lines, ["", *lines]))
             if show and not is_answered:
                 print(f"not answerable: {belief['ask']} ({belief['value']})")
     return out
+
+
+def _is_empty(line: str, before: str) -> bool:
+    """Whether a line is a courtesy alone. "Yes." below the question that it answers says something."""
+    return not before.endswith("?") and _COURTESY.fullmatch(line.partition(": ")[2] or line) is not None
 
 
 def _is_same_belief(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

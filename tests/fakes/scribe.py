@@ -48,7 +48,7 @@ class FakeExtractionLLM:
         return None
 
     def _read(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        known = {fact["known"]: fact["label"] for fact in data["known_facts"]}
+        known = {text: label for label, text in data["known_facts"].items()}
         reply: dict[str, Any] = {"turns": [], "facts": [], "entities": [], "relations": []}
         for turn in data["turns"]:
             said = self.replies_by_text.get(turn["text"], {})

@@ -52,11 +52,11 @@ async def test_the_model_is_given_labels_and_words_but_no_ids() -> None:
     assert "data" in lead
     assert json.loads(data) == {
         "participants": ["Ann", "Bob"],
-        "known_entities": [{"name": "Thames", "type": "place", "also": []}],
-        "people": [{"label": "P1", "name": "the user"}],
-        "known_facts": [{"label": "F1", "known": "Ann rows."}],
+        "known_entities": ["Thames (place)"],
+        "people": {"P1": "the user"},
+        "known_facts": {"F1": "Ann rows."},
         "earlier": [{"label": "C1", "role": "user", "speaker": "Bob", "text": "Where do you row?", "date": DAY}],
-        "turns": [{"label": "T1", "role": "user", "speaker": "", "text": "I row on the Thames.", "date": DAY}],
+        "turns": [{"label": "T1", "role": "user", "text": "I row on the Thames.", "date": DAY}],
     }
     assert "0190" not in request.system + request.content
 
@@ -176,4 +176,4 @@ async def test_a_hundred_turns_cost_a_tenth_of_a_call_for_each_turn_and_kind() -
 
 
 def test_the_extractor_is_named_after_its_model_and_its_prompts() -> None:
-    assert extractor_name("anthropic:claude-haiku-4-5") == "anthropic:claude-haiku-4-5/2"
+    assert extractor_name("anthropic:claude-haiku-4-5") == "anthropic:claude-haiku-4-5/3"
