@@ -147,7 +147,7 @@ class SlotGrounding:
             self._check_relation(draft, slot, sentence, reading, subject, beside)
             if slot.name in PEOPLE_SLOTS
             else self._check_person(draft, slot, sentence, reading, subject, turn)
-            or self._check_cue(draft, slot, reading, beside, turn),
+            or self._check_cue(draft, slot, sentence, reading, beside, turn),
             _check_polarity(draft, slot, reading, sentence, self._is_known(draft, subject)),
         )
         if reason := next(filter(None, checks), ""):
@@ -278,23 +278,33 @@ class SlotGrounding:
         return is_first or re.match(rf" {VERB_LIKE.pattern}", clause[found.end() :]) is not None
 
     def _check_cue(
-        self, draft: FactDraft, slot: NamedSlot, reading: ValueReading, beside: Sequence[str], turn: Turn
+        self,
+        draft: FactDraft,
+        slot: NamedSlot,
+        sentence: PlainSentence,
+        reading: ValueReading,
+        beside: Sequence[str],
+        turn: Turn,
     ) -> str:
         """English alone has cues: a town in a sentence is no home. `beside` is what a clause without a verb is read
         with; a correction is read with its whole turn.
         """
-        cue = _cues().get(slot.name)
         texts = (turn.content.casefold(), self._find_question(turn))
         language = reading.language or next(filter(None, map(detect_language, texts)), LANGUAGES[0])
-        is_contrast = draft.operation == "deny" or draft.mark == "correct"
-        whole = [each.plain for each in self._list_sentences(turn)[0]] if is_contrast else []
-        if (
-            cue is None
-            or language != LANGUAGES[0]
-            or any(cue.search(text) for text in (reading.clause, *beside, *whole))
-        ):
+        if language != LANGUAGES[0]:
             return ""
-        return "relation: the words do not speak of this"
+        kind, _, thing = slot.name.partition(":")
+        if kind in ("the", "version"):  # what stands behind the colon is named, or known
+            is_named = not set(tokenize(thing)).isdisjoint(tokenize(" ".join(texts))) or self._is_slot_known(slot)
+            return "" if is_named else "relation: the words do not name this"
+        cue = _cues().get(slot.name)
+        is_taken_back = draft.mark == "correct" and _TAKEN_BACK.search(texts[0])
+        whole = texts[:1] if is_taken_back else [sentence.plain] if draft.operation == "deny" else ()
+        is_spoken_of = cue is None or any(cue.search(text) for text in (reading.clause, *beside, *whole))
+        return "" if is_spoken_of else "relation: the words do not speak of this"
+
+    def _is_slot_known(self, slot: NamedSlot) -> bool:
+        return any(fact.slot == slot.name for fact in self.window.known_facts)
 
     def _check_relation(
         self,

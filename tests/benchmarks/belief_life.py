@@ -1,7 +1,8 @@
 """A scripted life, turn by turn with the jobs of each night, and what is believed of it on days with known answers.
 
-`python -m tests.benchmarks.belief_life FOLDER [--show]` reads `life.jsonl` and `truth.json` of a folder: turns with a
-day and a moment, beliefs with the days on which they hold, and things that must never be believed.
+`python -m tests.benchmarks.belief_life FOLDER [--show] [--careful]` reads `life.jsonl` and `truth.json` of a folder:
+turns with a day and a moment, beliefs with the days on which they hold, and things that must never be believed. With
+`--careful` the turns are read as `reading.jsonl` says, in place of the rules.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from typing import Any
 from agentmem import AsyncAgentMemory, ConsolidationWorker
 from agentmem.beliefs.slots import find_slot
 from agentmem.beliefs.values import is_refinement, is_same_value
+from agentmem.models.registry import LLMRegistry
 from agentmem.text.tokenizer import tokenize
+from tests.benchmarks.careful_reader import CarefulReader
+from tests.fakes.scribe import SPEC
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 CHANNELS = ("_global", "heron")
@@ -45,7 +49,7 @@ class DayClock:
         return self.at
 
 
-async def play_life(folder: Path, home: Path, *, show: bool, llm: str | None = None) -> dict[str, float]:
+async def play_life(folder: Path, home: Path, *, show: bool = False, is_careful: bool = False) -> dict[str, float]:
     """Play the life into a new memory and score what it believes; the shares by name.
 
     `current` is weighted as the truth says. `outdated` are values that are over and still told as current.
@@ -53,8 +57,11 @@ async def play_life(folder: Path, home: Path, *, show: bool, llm: str | None = N
     life = [json.loads(line) for line in (folder / "life.jsonl").read_text(encoding="utf-8").splitlines() if line]
     truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
     clock, total = DayClock(), Counter[str]()
-    more: dict[str, Any] = {"llm": llm} if llm else {}
+    reader = CarefulReader(folder, life) if is_careful else None
+    more: dict[str, Any] = {"llm": SPEC, "synopsis_llm": "none"} if reader else {}
     async with AsyncAgentMemory("lena", home=home, embedder="hash", clock=clock, seed=1, **more) as memory:
+        if reader:
+            memory.engine.llms = LLMRegistry(memory.engine.settings, {SPEC: reader})
         worker = ConsolidationWorker(memory.engine)
         for day in sorted({row["day"] for row in life}):
             for row in life:
@@ -68,7 +75,9 @@ async def play_life(folder: Path, home: Path, *, show: bool, llm: str | None = N
                 if check["day"] == day:
                     total.update(await _check(memory, truth, check, show=show))
         total["reviews"] = len(await memory.semantic.reviews())
-    return _shares(total)
+    tokens = [sum(part) / len(reader.tokens) for part in zip(*reader.tokens, strict=True)] if reader else []
+    named = dict(zip(("fixed tokens", "window tokens", "reply tokens"), tokens, strict=False))
+    return _shares(total) | named
 
 
 async def _check(
@@ -187,14 +196,15 @@ def _shares(total: Counter[str]) -> dict[str, float]:
 def render(shares: Mapping[str, float]) -> Iterator[str]:
     """The shares, a line each."""
     for name, value in shares.items():
-        yield f"{name:11} {value:.2f}"
+        yield f"{name:13} {value:.2f}"
 
 
 def main(arguments: Sequence[str]) -> None:
     """Play the life of a folder."""
     folder = Path(next(each for each in arguments if not each.startswith("-")))
     with tempfile.TemporaryDirectory() as home:
-        shares = asyncio.run(play_life(folder, Path(home), show="--show" in arguments))
+        options = {"show": "--show" in arguments, "is_careful": "--careful" in arguments}
+        shares = asyncio.run(play_life(folder, Path(home), **options))
     print(*render(shares), sep="\n")
 
 

@@ -20,3 +20,12 @@ async def test_a_life_is_believed_as_it_was(name: str, tmp_path: Path) -> None:
     assert shares["current"] >= MIN_CURRENT[name.partition("_")[0]]
     assert shares["outdated"] <= MAX_OUTDATED
     assert (shares["must not"], shares["reviews"]) == (0, 0)
+
+
+@pytest.mark.parametrize("name", ["craftsman_7", pytest.param("researcher_6", marks=pytest.mark.nightly)])
+async def test_what_a_careful_model_reads_is_believed(name: str, tmp_path: Path) -> None:
+    shares = await play_life(LIVES / name, tmp_path, is_careful=True)
+    assert shares["current"] >= 0.85
+    assert shares["planned"] >= 0.6
+    assert shares["outdated"] <= 0.05
+    assert (shares["must not"], shares["reviews"]) == (0, 0)

@@ -261,6 +261,11 @@ $ echo I live in Rome | me.home=Rome | refused
 """
 
 VALUE = """
+The staging server is stg-3. | -.the:staging server=stg-3 | kept
+I moved to Oslo and have 3 cats. | -.the:list=cats | refused
+I moved to Oslo and have 3 cats. | me.home=cats | refused
+It's built with React 17. | Heron.version:React=17 | kept
+It's built with React 17. | Heron.version:Vue=17 | refused
 I live in Porto. | me.home=Lisbon | refused
 I live in Porto. | me.home=Porto, Portugal | refused
 My rent is 1,240 euros. | me.rent=1,420 euros | refused

@@ -99,13 +99,12 @@ def test_the_schema_is_one_that_both_vendors_follow() -> None:
         "required": ["city", "kind"],
         "additionalProperties": False,
     }
-    described = {**place, "description": "Where somebody is."}
     assert to_strict_schema(Person) == {
         "type": "object",
         "properties": {
             "name": {"type": "string"},
-            "places": {"type": "array", "items": described, "description": '{"maxItems": 3}'},
-            "last": {"anyOf": [described, {"type": "null"}], "description": "the latest"},
+            "places": {"type": "array", "items": place, "description": '{"maxItems": 3}'},
+            "last": {"anyOf": [place, {"type": "null"}], "description": "the latest"},
             "sure": {"type": "number", "description": '{"minimum": 0}'},
         },
         "required": ["name", "places", "last", "sure"],
