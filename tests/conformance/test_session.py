@@ -84,6 +84,23 @@ async def test_values_expire_by_the_given_clock(session: SessionStore, clock: Ma
     assert await session.items(ANN, "") == {"l": 1}
 
 
+async def test_the_time_to_live_of_a_key_may_begin_anew(session: SessionStore, clock: ManualClock) -> None:
+    await session.set(ANN, "k", 1, ttl=10)
+    await session.set(ANN, "l", 1, ttl=10)
+    for _ in range(5):
+        clock.advance(9)
+        assert await session.get(ANN, "k") == 1
+        await session.renew(ANN, "k", ttl=10)
+        await session.renew(ANN, "missing", ttl=10)
+    assert await session.get(ANN, "l") is None, "a read alone begins nothing"
+    assert await session.get(ANN, "missing") is None
+    clock.advance(0.5)
+    await session.renew(ANN, "k", ttl=10)  # nine tenths of the time are left: nothing is written
+    clock.advance(9.5)
+    await session.renew(ANN, "k", ttl=10)
+    assert await session.get(ANN, "k") is None, "what ended does not come back"
+
+
 async def test_lists_keep_their_last_values(session: SessionStore, clock: ManualClock) -> None:
     for n in range(5):
         await session.push(ANN, "turns", {"n": n}, keep=3, ttl=10)

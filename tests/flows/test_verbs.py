@@ -266,6 +266,9 @@ def test_working_memory_keeps_what_the_session_has_at_hand(memory: AgentMemory, 
     assert memory.working.thoughts() == ["ask about the invoice"]
     page = memory.working.current_markdown()
     assert all(part in page for part in ("The invoice is late.", "city", "ask about the invoice"))
+    for _ in range(3):
+        clock.advance(seconds=50)
+        assert memory.working.get("city") == {"name": "Oslo"}, "a read begins its time anew"
     clock.advance(seconds=61)
     assert memory.working.get("city") is None, "its time is over"
     memory.working.clear()

@@ -92,22 +92,41 @@ class WorkingMemory:
         return [turns[at] for at in rank_by_bm25(query, [turn.content for turn in turns], limit)]
 
     async def set(self, key: str, value: Any, ttl: float | None = None) -> None:
-        """Keep a JSON value for `ttl` seconds (the setting `working_ttl` when None)."""
+        """Keep a JSON value for `ttl` seconds (the setting `working_ttl` when None) after it was last set or read."""
         if ttl is not None and ttl <= 0:
             raise InvalidRecord(f"ttl must be positive seconds, got {ttl}", field="ttl")
-        name = self._session_key(f"context:{check_identifier(key, 'key')}")
-        await self._context.engine.session.set(self._context.scope, name, value, ttl=ttl or self._ttl)
+        session, scope = self._context.engine.session, self._context.scope
+        name, own = self._value_keys(key)
+        await session.set(scope, name, value, ttl=ttl or self._ttl)
+        if ttl is None:
+            await session.delete(scope, own)
+        else:
+            await session.set(scope, own, ttl, ttl=ttl)
 
     async def get(self, key: str) -> Any:
-        """The value kept under a key; None when there is none, or its time is over."""
-        name = self._session_key(f"context:{check_identifier(key, 'key')}")
-        return await self._read_or_default(self._context.engine.session.get(self._context.scope, name), None)
+        """The value kept under a key, whose time begins anew; None when there is none, or its time is over."""
+        name, own = self._value_keys(key)
+        return await self._read_or_default(self._read_and_renew(name, own), None)
 
     async def delete(self, key: str) -> None:
         """Drop a value; nothing happens when there is none."""
-        await self._context.engine.session.delete(
-            self._context.scope, self._session_key(f"context:{check_identifier(key, 'key')}")
-        )
+        for name in self._value_keys(key):
+            await self._context.engine.session.delete(self._context.scope, name)
+
+    def _value_keys(self, key: str) -> tuple[str, str]:
+        """Where a value stands, and its time to live where it has one of its own."""
+        checked = check_identifier(key, "key")
+        return self._session_key(f"context:{checked}"), self._session_key(f"ttl:{checked}")
+
+    async def _read_and_renew(self, name: str, own: str) -> Any:
+        session, scope = self._context.engine.session, self._context.scope
+        value = await session.get(scope, name)
+        if value is not None:
+            ttl = await session.get(scope, own)
+            await session.renew(scope, name, ttl=ttl or self._ttl)
+            if ttl is not None:
+                await session.renew(scope, own, ttl=ttl)
+        return value
 
     async def context(self) -> dict[str, Any]:
         """All context values of the current conversation by key."""

@@ -40,6 +40,14 @@ local ends, ttl, value = ARGV[2], ARGV[3], ARGV[4]
 redis.call('SET', KEYS[2], value, 'PX', ttl)
 enrol(KEYS[2], ends, ttl)
 
+-- name: renew
+-- Lets a key end at ARGV[2] in place of sooner, unless it lives until ARGV[4] anyway.
+local ends, ttl, enough = ARGV[2], ARGV[3], ARGV[4]
+if lives(KEYS[2]) and tonumber(redis.call('ZSCORE', index, KEYS[2])) < tonumber(enough) then
+    redis.call('PEXPIRE', KEYS[2], ttl)
+    enrol(KEYS[2], ends, ttl)
+end
+
 -- name: push
 local ends, ttl, value, keep = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 if not lives(KEYS[2]) or redis.call('TYPE', KEYS[2]).ok ~= 'list' then

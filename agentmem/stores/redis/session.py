@@ -33,6 +33,7 @@ Request = Callable[[Any], Awaitable[T]]
 MAX_CONNECTIONS = 16
 IO_TIMEOUT_SECONDS = 0.5  # seconds to connect, for a free connection, for an answer: a cache must not hold up a write
 REQUEST_TIMEOUT_SECONDS = 1.0
+RENEW_BELOW_TTL_FRACTION = 0.9  # of its time to live that a key has left before a read begins it anew
 HEALTH_CHECK_SECONDS = 30  # seconds after which a connection is tried before it is trusted with a request
 
 KEY_BATCH_SIZE = 500  # keys in one request: a longer one would hold up the server
@@ -188,6 +189,11 @@ class RedisSession:
         """The value of a key, None when there is none."""
         (found,) = await self._run_script("read", scope, [_build_redis_key(scope, key)], 0)
         return _decode_value(found)
+
+    async def renew(self, scope: Scope, key: str, *, ttl: float) -> None:
+        """Let a key that is there live for `ttl` seconds from now, unless it has nine tenths of that left."""
+        enough = self._expiry(ttl * RENEW_BELOW_TTL_FRACTION)[0]
+        await self._run_script("renew", scope, [_build_redis_key(scope, key)], *self._expiry(ttl), enough)
 
     async def delete(self, scope: Scope, key: str) -> None:
         """Forget a key."""

@@ -18,6 +18,7 @@ from agentmem.text.templates import load_templates
 _SQL = load_templates(__package__, "session.sql")
 
 T = TypeVar("T")
+RENEW_BELOW_TTL_FRACTION = 0.9  # of its time to live that a key has left before a read begins it anew
 SESSION_BUSY_TIMEOUT_MS = 500  # for another process's lock: a cache must not hold up a write
 SWEEP_INTERVAL_MICROS = timedelta(minutes=1) // timedelta(microseconds=1)
 
@@ -77,6 +78,16 @@ class SqliteSession:
         return await self._run_with_recovery(
             lambda database: database.read(lambda db: self._read_value(db, scope, key))
         )
+
+    async def renew(self, scope: Scope, key: str, *, ttl: float) -> None:
+        """Let a key that is there live for `ttl` seconds from now, unless it has nine tenths of that left."""
+        until, enough = self._expiry(ttl), self._expiry(ttl * RENEW_BELOW_TTL_FRACTION)
+        asked: dict[str, str | int] = {"user_id": scope.user_id, "key": key, "now": self._now()}
+        row: Any = await self._run_with_recovery(
+            lambda database: database.read(lambda db: db.execute(_SQL["get"], asked).fetchone())
+        )
+        if row is not None and row[1] < enough:
+            await self._write(lambda db: _execute(db, "renew", until=until, **asked))
 
     async def delete(self, scope: Scope, key: str) -> None:
         """Forget a key."""

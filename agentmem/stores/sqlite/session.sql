@@ -16,6 +16,9 @@ SELECT value, until FROM kv WHERE user_id = :user_id AND key = :key AND until > 
 -- name: set
 INSERT OR REPLACE INTO kv (user_id, key, value, until) VALUES (:user_id, :key, :value, :until);
 
+-- name: renew
+UPDATE kv SET until = :until WHERE user_id = :user_id AND key = :key AND until > :now;
+
 -- name: delete
 DELETE FROM kv WHERE user_id = :user_id AND key = :key;
 
