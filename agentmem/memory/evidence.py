@@ -5,6 +5,7 @@ Shown records are kept in the process, by conversation, until the assistant's ne
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -23,6 +24,15 @@ MAX_TRACKED_CONVERSATIONS = 1_000
 MAX_SHOWN_RECORDS = 200  # of a conversation that wait for an answer
 MIN_USED_SHARE = 1 / 3  # of the words of a claim that an answer must say
 USED_KINDS = (Fact, Entity)
+# The user's word that what the assistant stated is so, and a question that states something.
+_CONFIRMATION = re.compile(
+    r"(?:(?:yes|yep|yeah|exactly|correct|that(?:'s| is) (?:right|correct|true|it)|right|true|precisely|ja|genau|richtig"
+    r"|stimmt|sí|exacto|correcto|oui|exactement|c'est ça|sim|exato|isso)[\s,.!]*)+",
+    re.IGNORECASE,
+)
+_ASKS_BACK = re.compile(
+    r"\b(?:right|correct|isn't it|aren't you|is that so|stimmt's|oder|¿no|verdad|n'est-ce pas)\?\s*\Z"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,7 @@ class ShownRecords:
     """What was shown by user and conversation, in one process, and no assistant's turn followed yet."""
 
     _kept: OrderedDict[tuple[str, str], dict[Key, ShownRecord]] = field(default_factory=OrderedDict)
+    _stated: OrderedDict[tuple[str, str], list[Key]] = field(default_factory=OrderedDict)
 
     def add(self, user_id: str, conversation_id: str, shown: Iterable[ShownRecord]) -> None:
         """Add records; the oldest of the conversation, and the conversation heard of longest ago, make room."""
@@ -56,10 +67,21 @@ class ShownRecords:
         """What was shown in a conversation, which is kept no longer; empty for nothing."""
         return self._kept.pop((user_id, conversation_id), {}).values()
 
+    def add_stated(self, user_id: str, conversation_id: str, keys: list[Key]) -> None:
+        """Keep what the last turn of the assistant stated, until the next turn of the conversation."""
+        self._stated[(user_id, conversation_id)] = keys
+        while len(self._stated) > MAX_TRACKED_CONVERSATIONS:
+            self._stated.popitem(last=False)
+
+    def take_stated(self, user_id: str, conversation_id: str) -> list[Key]:
+        """What was stated just before, which is kept no longer; [] for nothing."""
+        return self._stated.pop((user_id, conversation_id), [])
+
     def forget(self, user_id: str) -> None:
         """Forget what was shown to a user."""
-        for place in [place for place in self._kept if place[0] == user_id]:
-            del self._kept[place]
+        for kept in (self._kept, self._stated):
+            for place in [place for place in kept if place[0] == user_id]:
+                del kept[place]
 
 
 def get_shown_records(engine: Engine) -> ShownRecords:
@@ -109,17 +131,24 @@ def track_shown(
 
 
 async def record_answers(engine: Engine, scope: Scope, turns: Sequence[Turn]) -> None:
-    """Count a use of what was shown before and is said in an assistant's turn among these.
+    """Count a use of what was shown before and is said in an assistant's turn among these, and once more what the user
+    confirms right after it ("exactly").
 
     Where that cannot be written the turns are stored all the same.
     """
+    records = get_shown_records(engine)
     for turn in turns:
-        shown = get_shown_records(engine).take(scope.user_id, turn.conversation_id) if turn.role == "assistant" else ()
+        stated = records.take_stated(scope.user_id, turn.conversation_id)
+        if turn.role == "user" and stated and _CONFIRMATION.fullmatch(turn.content.strip()):
+            await record_confirmation(engine, scope, stated, turn.id)
+        shown = records.take(scope.user_id, turn.conversation_id) if turn.role == "assistant" else ()
         terms = set(tokenize(turn.content)) if shown else set[str]()
         if used := [each.key for each in shown if each.is_used_in(turn.content, terms)]:
             use_id = derive_id(scope.user_id, "said in", turn.id)
             with suppress(StoreUnavailable):
                 await engine.log.record_usage(used, scope, use_id, used=True, used_at=engine.clock.now())
+            if not turn.content.rstrip().endswith("?") or _ASKS_BACK.search(turn.content):
+                records.add_stated(scope.user_id, turn.conversation_id, used)
 
 
 def _get_value(record: Fact | Entity) -> str:

@@ -80,6 +80,29 @@ def test_what_an_answer_says_is_used(memory: AgentMemory, verb: str, answer: str
     assert usage(memory, key) == (1, int(used))
 
 
+@pytest.mark.parametrize(
+    "answer, reply, confirmed",
+    [
+        ("It is in the safe.", "Yes, exactly!", True),
+        ("In the safe, right?", "genau", True),
+        ("It is in the safe.", "Yes, but open it first.", False),
+        ("Shall I look in the safe?", "yes", False),
+        ("I do not know.", "exactly", False),
+    ],
+)
+def test_a_yes_to_what_an_answer_stated_confirms_it(
+    memory: AgentMemory, answer: str, reply: str, confirmed: bool
+) -> None:
+    key = memory.learn_fact("The deploy key lies in the safe", tier="short")
+    memory.context(ASKED)
+    memory.store_turns([ASKED, {"role": "assistant", "content": answer}])
+    before = usage(memory, key)
+    memory.store_turn(reply)
+    assert usage(memory, key) == (before[0] + confirmed, before[1] + confirmed)
+    memory.store_turn("exactly")  # to nothing that was stated
+    assert usage(memory, key) == (before[0] + confirmed, before[1] + confirmed)
+
+
 def test_a_users_own_words_and_another_conversation_use_nothing(memory: AgentMemory) -> None:
     key = memory.learn_fact("The deploy key lies in the safe", tier="short")
     memory.context(ASKED)
