@@ -66,6 +66,7 @@ _DENIAL_IN_VALUE = re.compile(
 _LIFTED = re.compile(
     r"\b(?:can|may|could|allowed to) (?:\w+ ){1,4}(?:again|now)\b|\bgiven the all-clear\b|\ball clear\b"
 )
+_NAMES_ALONE = re.compile(r"[\w-]+(?:(?:,| and|, and| und| y| et| e) [\w-]+)+")
 _OWN = r"\b(?:my|our|me|mein\w*|unser\w*|mi|nuestr[oa]|mon|ma|notre|meu|minha)"
 _YOUR = r"\b(?:your|tu|dein\w*|ihr\w*|ta|ton|votre|tua|teu|sua|seu)"
 _OWN_GROUP = re.compile(r"\b(?:i|we)\b[^.;]*\b(?:have|has|had|got|am|are|adopted|report|work|rent|gave)\b")
@@ -329,6 +330,8 @@ class SlotGrounding:
             if (subject == USER_SUBJECT and is_own) or _names(subject, reading.owners):
                 return ""
         others = reading.owners - {draft.value.casefold(), draft.value.casefold().split()[0]}
+        if _NAMES_ALONE.fullmatch(reading.clause.strip(" .!")):  # "Luna and Oliver!"
+            others = frozenset()
         is_unowned = not others or _names(subject, others)
         if is_unowned and any(nouns.search(text) or more.search(text) for text in beside):
             return ""
@@ -366,7 +369,7 @@ def _is_own(draft: FactDraft, turn: Turn) -> bool:
 
 def _is_of_thing(slot: NamedSlot) -> bool:
     """Whether a slot tells of a thing or an event, whosever it is."""
-    return slot.name.startswith(("the:", "version:", "about:", "date:"))
+    return slot.name.startswith(("the:", "version:", "about:", "date:", "flight:"))
 
 
 def _is_same_subject(read: str, subject: str) -> bool:

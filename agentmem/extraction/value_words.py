@@ -119,7 +119,7 @@ _ANSWERED_NO = re.compile(
 _BARE_ITEM_WORDS = 4  # words up to which a clause without a verb is an item of a list
 VERB_LIKE = re.compile(
     r"\b(?:am|is|are|was|were|be|been|have|has|had|do|does|did|will|would|can|could|live|work|eat|drink|like|love|hate"
-    rf"|prefer|take|use|\w+ed|\w+ing|{'|'.join(sorted(IRREGULAR_PAST))})\b"
+    rf"|prefer|take|use|told|said|saw|met|heard|gave|made|\w+ed|\w+ing|{'|'.join(sorted(IRREGULAR_PAST))})\b"
 )
 
 

@@ -81,6 +81,9 @@ You are allergic to nuts, you said. | me.allergies=nuts | refused
 """
 
 ANSWERS = """
+asked: What are your pets called? Luna and Oliver! | me.pets=Oliver | kept
+Once my wife Sarah and I have had a look, we'll book it. | me.partner=Sarah | kept
+HND to KIX is flight JL101. | me.flight:KIX=JL101 [planned] | kept
 asked: Where does your sister live? Graz. | me.home=Graz | refused
 asked: Where does Nora live? Graz, in her own flat. | Nora.home=Graz | kept
 asked: Where does Nora live? Graz, in her own flat. | Ida.home=Graz | refused
