@@ -150,8 +150,11 @@ def _fits(belief: Mapping[str, Any], held: tuple[str, str, str], *, is_exact: bo
     subject, slot, value = held
     named = {belief["subject"].casefold(), _IN_BRACKETS.sub("", belief["subject"]).casefold()}
     slots = {belief["slot"].casefold(), f"the:{belief['slot']}".casefold()}
-    things = {"-", "user"} if ":" in slot else set()
-    if subject.casefold() not in named | things or not any(_is_same_slot(slot, each) for each in slots):
+    if ":" in slot:
+        slot_fits = any(_is_same_thing(subject, slot, belief["subject"], each) for each in slots)
+    else:
+        slot_fits = subject.casefold() in named and slot.casefold() in slots
+    if not slot_fits:
         return False
     for wanted in (belief["value"], _IN_BRACKETS.sub("", belief["value"]), *(belief.get("also") or ())):
         kind = find_slot(slot)
@@ -167,12 +170,14 @@ def _fits(belief: Mapping[str, Any], held: tuple[str, str, str], *, is_exact: bo
     return False
 
 
-def _is_same_slot(slot: str, wanted: str) -> bool:
-    """Whether two slots are one: open keys may name their thing by more words ("date:MRI of the wrist")."""
+def _is_same_thing(subject: str, slot: str, wanted_subject: str, wanted_slot: str) -> bool:
+    """Whether two open keys name one thing: one may use more words, or have them in its subject ("Ann's wedding")."""
     kind, _, name = slot.casefold().partition(":")
-    wanted_kind, _, wanted_name = wanted.partition(":")
-    one, other = _stem(name), _stem(wanted_name)
-    return kind == wanted_kind and (name == wanted_name or bool(one and other and (one <= other or other <= one)))
+    wanted_kind, _, wanted_name = wanted_slot.partition(":")
+    one = _stem(name) | _stem(subject.replace("user", ""))
+    other = _stem(wanted_name) | _stem(wanted_subject.replace("user", ""))
+    is_named = bool(_stem(name) & _stem(wanted_name)) or name == wanted_name
+    return kind == wanted_kind and is_named and (one <= other or other <= one)
 
 
 def _stem(text: str) -> frozenset[str]:
