@@ -14,7 +14,8 @@ _TURNS_BEFORE = 6  # in which somebody was named whom a pronoun, or words withou
 _MORE_RELATION_WORDS = {
     "partner": r"married|marry\w*|dating|engaged|seeing|wedding",
     "boss": r"reports? to|reporting to|works? under",
-    "pets": r"adopted|puppy|pup|kitten|pets?|dogs|cats|rabbits|horses",
+    "pets": r"adopted|puppy|pup|kitten|pets?|dogs|cats|rabbits|horses|schildkröte|kaninchen|wellensittich|tortuga"
+    r"|conejo|loro|tortue|lapin|perroquet|tartaruga|coelho|papagaio",
     "friends": r"friends|mates|marra|pals?|budd(?:y|ies)|besties?|amis|amies|amig[oa]s|freunde",
     "children": r"kids|children|bairns|sons|daughters|boys|girls|gave birth|enfants?|kinder|kind|hij[oa]s|filh[oa]s",
     "siblings": r"sisters|brothers|siblings|twins|geschwister|herman[oa]s|frères|s\u0153urs|irm\u00e3os|irm\u00e3s",
@@ -64,6 +65,10 @@ class Mentions:
     def _list_around(self, turn: Turn) -> list[str]:
         place = self._places[turn.id]
         return [each.content.casefold() for each in self._turns[max(0, place - _TURNS_BEFORE) : place + 1]]
+
+    def get_texts(self, turn: Turn) -> str:
+        """What was said in a turn and the few before it, in small letters."""
+        return " ".join(self._list_around(turn))
 
     def list_before(self, turn: Turn) -> list[str]:
         """The two turns before what a turn answers, in small letters: they tell whom an answer is about."""

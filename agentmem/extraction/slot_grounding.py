@@ -7,6 +7,7 @@ is put right. Everything else that the words do not bear out is refused: the tur
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from functools import cache
 from importlib.resources import files
 
 from agentmem.beliefs.slots import PEOPLE_SLOTS, THING_SUBJECT, USER_SUBJECT, NamedSlot
-from agentmem.beliefs.values import is_refinement, is_same_value
+from agentmem.beliefs.values import has_digit, is_refinement, is_same_value
 from agentmem.core.records import Turn
 from agentmem.extraction.drafts import FactDraft, Window
 from agentmem.extraction.frames.answers import complete_answer, find_question
@@ -26,6 +27,15 @@ from agentmem.extraction.frames.slot_claim import SlotClaim
 from agentmem.extraction.frames.window_claims import find_known_kin, list_known_people, read_slot_claims
 from agentmem.extraction.mentions import Mentions, group_pattern, relation_words
 from agentmem.extraction.person_grounding import check_owner, check_relation_words
+from agentmem.extraction.polarity import (
+    LIFTED,
+    NONE_VALUES,
+    TAKEN_BACK,
+    check_hypothetical,
+    check_polarity,
+    correct_tense,
+    is_denial,
+)
 from agentmem.extraction.value_words import (
     ADDRESSEE,
     PRONOUN_OWNERS,
@@ -36,7 +46,6 @@ from agentmem.extraction.value_words import (
     find_possessors,
     find_value,
     read_value_words,
-    says_over,
 )
 from agentmem.text.normalization import claimed_numbers, quotable_numbers
 from agentmem.text.tokenizer import tokenize
@@ -45,27 +54,9 @@ _WRONG_PERSON = "person: the words say it of somebody else"
 _TENSES = {"current": "current", "past": "past", "planned": "future"}
 # Slots whose values may deny something themselves: "does not eat meat", "no emojis", "cannot climb stairs".
 _DENYING_SLOTS = frozenset({"diet", "restriction", "dislikes", "emoji", "answer_format", "tone", "smoking", "drinking"})
-_GONE = re.compile(
-    r"\b(?:went|slipped away|was put down|was put to sleep)(?: peacefully| quietly| in \w+ sleep)?"
-    r"(?=\s*(?:[.!,;]|$)| (?:this|last|yesterday|today|on \w+day|at \d))"
-)
-_TAKEN_BACK = re.compile(
-    r"\b(?:i meant?|i was wrong|no,? wait|wait,? no|correction|misread|misspoke|mixed up|typo|ich meinte?|quise decir"
-    r"|quería decir|je voulais dire|queria dizer)\b"
-)
-_NONE_VALUES = frozenset({"none", "no", "off", "never"})
-_AVERSION = re.compile(
-    r"\b(?:hat(?:e|es|ed)|dislik\w*|detest\w*|loath\w*|despis\w*|can not (?:stand|bear)|avoid\w*|worst|awful|disgust\w*"
-    r"|sick of|gross)\b"
-)
-_FONDNESS = re.compile(r"\b(?:lik(?:e|es|ed)|lov(?:e|es|ed)|enjoy\w*|ador\w+|fond|favou?rite|prefer\w*)\b")
-_DENIAL_IN_VALUE = re.compile(
-    r"\b(?:no|not|nae|never|none|without|n't|doesn't|don't|kein\w*|nicht|nie|niemals|ohne|sin|nunca|sans|jamais|sem)\b"
-    r"|-free\b"
-)
-_LIFTED = re.compile(
-    r"\b(?:can|may|could|allowed to) (?:\w+ ){1,4}(?:again|now)\b|\bgiven the all-clear\b|\ball clear\b"
-)
+_NONE_SLOTS = frozenset({"car", "emoji"})  # besides the slots with a value for none
+_NONE_VALUE_WORDS = 3
+_WHERE = re.compile(r"\bthat(?:'s| is) (?:where|what|when|how)\b")  # "from Bilbao, that's where he lives"
 _NAMES_ALONE = re.compile(r"[\w-]+(?:(?:,| and|, and| und| y| et| e) [\w-]+)+")
 _OWN = r"\b(?:my|our|me|mein\w*|unser\w*|mi|nuestr[oa]|mon|ma|notre|meu|minha)"
 _YOUR = r"\b(?:your|tu|dein\w*|ihr\w*|ta|ton|votre|tua|teu|sua|seu)"
@@ -133,7 +124,9 @@ class SlotGrounding:
         if slot.value_type == "place" and draft.value and not any(map(str.isalpha, draft.value)):
             return draft, "value: it is no place"
         placed = [(each, span) for each in sentences if draft.value and (span := _find_place(each, draft))]
-        if not placed and draft.operation != "is" and (not draft.value or self._is_known(draft, subject)):
+        if not placed and has_digit(draft.value) and set(tokenize(draft.value)) <= set(tokenize(draft.quote)):
+            placed = [(sentences[-1], (0, len(sentences[-1].plain)))]  # "19. April 1987" looks like two sentences
+        if not placed and draft.operation != "is" and self._is_known_otherwise(draft, subject, turn):
             return self._check_end(draft, slot, sentences, subject, turn)
         if not placed:
             is_named_before = self._is_person_named_before(draft, slot, sentences, turn, subject)
@@ -144,16 +137,16 @@ class SlotGrounding:
         reading = read_value_words(sentence, span, self._people)
         beside = self._list_beside(sentence, reading, turn)
         checks = (
-            _check_hypothetical(draft, reading),
-            self._check_relation(draft, slot, sentence, reading, subject, beside)
+            check_hypothetical(reading),
+            self._check_relation(draft, slot, sentence, reading, subject, turn)
             if slot.name in PEOPLE_SLOTS
             else self._check_person(draft, slot, sentence, reading, subject, turn)
             or self._check_cue(draft, slot, sentence, reading, beside, turn),
-            _check_polarity(draft, slot, reading, sentence, self._is_known(draft, subject)),
+            check_polarity(draft, slot, reading, sentence, self._is_known(draft, subject)),
         )
         if reason := next(filter(None, checks), ""):
             return draft, reason
-        return _correct_tense(_name_in_english(draft, slot), slot, reading)
+        return correct_tense(_name_in_english(draft, slot), slot, reading)
 
     def _check_end(
         self, draft: FactDraft, slot: NamedSlot, sentences: Sequence[PlainSentence], subject: str, turn: Turn
@@ -163,12 +156,12 @@ class SlotGrounding:
             end = len(sentence.plain)
             reading = read_value_words(sentence, (end, end), self._people)
             is_done = slot.kind == "event" and not (reading.is_planned or reading.is_present)
-            is_lifted = slot.name == "restriction" and _LIFTED.search(sentence.plain) is not None
-            is_end = reading.is_over or reading.is_denied or is_done or is_lifted
+            is_lifted = slot.name == "restriction" and LIFTED.search(sentence.plain) is not None
+            is_taken_back = draft.mark == "correct" and TAKEN_BACK.search(turn.content.casefold()) is not None
+            is_end = reading.is_over or reading.is_denied or is_done or is_lifted or is_taken_back
             if is_end and not reading.is_hypothetical and not sentence.is_question:
-                return draft, "" if slot.kind == "event" or self._is_owner(
-                    draft, sentence, reading, subject, turn
-                ) else (_WRONG_PERSON)
+                is_own = slot.kind == "event" or self._is_owner(draft, sentence, reading, subject, turn)
+                return draft, "" if is_own else _WRONG_PERSON
         return draft, "polarity: the words do not say that it is over"
 
     def _list_quoted_sentences(self, draft: FactDraft, turn: Turn) -> list[PlainSentence]:
@@ -177,6 +170,8 @@ class SlotGrounding:
         if draft.span is None:
             return [*answer, *found]
         begin, end = draft.span
+        if turn.content[begin:end].strip().isdigit():
+            return [*answer, *found]  # a number alone is no sentence
         spans = [(each, each.span(0, len(each.plain))) for each in found if each.plain]
         return [*answer, *(each for each, (start, stop) in spans if start < end and begin < stop)]
 
@@ -207,6 +202,17 @@ class SlotGrounding:
         known = (fact for fact in self.window.known_facts if fact.slot == draft.slot)
         same = (fact for fact in known if _is_same_subject(fact.subject, subject))
         return any(is_same_value(_drop_brackets(fact.value), _drop_brackets(draft.value)) for fact in same)
+
+    def _is_known_otherwise(self, draft: FactDraft, subject: str, turn: Turn) -> bool:
+        """Whether the end of a value needs no value in its quote: none is named, it is known, or was said just before
+        and is taken back.
+        """
+        if not draft.value or self._is_known(draft, subject):
+            return True
+        before = itertools.takewhile(lambda each: each is not turn, self.window.turns)
+        own = [each for each in before if each.role.lower() in ("user", "human")]
+        was_said = any(find_value(said, draft.value) for each in own for said in self._list_sentences(each)[0])
+        return draft.mark == "correct" and was_said
 
     def _check_person(
         self,
@@ -296,11 +302,13 @@ class SlotGrounding:
             return ""
         kind, _, thing = slot.name.partition(":")
         if kind in ("the", "version"):  # what stands behind the colon is named, or known
-            is_named = not set(tokenize(thing)).isdisjoint(tokenize(" ".join(texts))) or self._is_slot_known(slot)
+            said = set(tokenize(self._mentions.get_texts(turn)))
+            is_named = not said.isdisjoint(tokenize(thing)) or self._is_slot_known(slot)
             return "" if is_named else "relation: the words do not name this"
         cue = _cues().get(slot.name)
-        is_taken_back = draft.mark == "correct" and _TAKEN_BACK.search(texts[0])
-        whole = texts[:1] if is_taken_back else [sentence.plain] if draft.operation == "deny" else ()
+        is_taken_back = draft.mark == "correct" and TAKEN_BACK.search(texts[0])
+        is_one = draft.operation == "deny" or _WHERE.search(sentence.plain)
+        whole = texts[:1] if is_taken_back else [sentence.plain] if is_one else ()
         is_spoken_of = cue is None or any(cue.search(text) for text in (reading.clause, *beside, *whole))
         return "" if is_spoken_of else "relation: the words do not speak of this"
 
@@ -314,7 +322,7 @@ class SlotGrounding:
         sentence: PlainSentence,
         reading: ValueReading,
         subject: str,
-        beside: Sequence[str],
+        turn: Turn,
     ) -> str:
         """Whether a word for this relation stands there, and belongs to the subject."""
         frames = load_frames(reading.language or LANGUAGES[0])
@@ -326,17 +334,38 @@ class SlotGrounding:
         more = group_pattern(slot.name)
         if more.search(sentence.plain):
             is_own = _OWN_GROUP.search(sentence.plain) is not None
-            is_own = is_own or (slot.name == "landlord" and not reading.owners)
+            is_own = is_own or (
+                reading.owners <= {USER_SUBJECT} and (slot.name == "landlord" or reading.language != LANGUAGES[0])
+            )
             if (subject == USER_SUBJECT and is_own) or _names(subject, reading.owners):
                 return ""
         others = reading.owners - {draft.value.casefold(), draft.value.casefold().split()[0]}
         if _NAMES_ALONE.fullmatch(reading.clause.strip(" .!")):  # "Luna and Oliver!"
             others = frozenset()
         is_unowned = not others or _names(subject, others)
+        beside = self._list_beside(sentence, reading, turn)
         if is_unowned and any(nouns.search(text) or more.search(text) for text in beside):
+            return ""
+        if subject == USER_SUBJECT and self._is_told_first(draft, slot, reading, turn):
             return ""
         is_end = draft.operation != "is" and self._is_known(draft, subject)
         return "" if is_end else "relation: the words do not say what they are to each other"
+
+    def _is_told_first(self, draft: FactDraft, slot: NamedSlot, reading: ValueReading, turn: Turn) -> bool:
+        """Whether a clause begins with somebody for whom the question has the word, or the next sentence alone.
+
+        "How was the new boss?" "Lorraine started today."; "Trevor is retiring. The boss."
+        """
+        nouns = relation_words(slot.name)
+        first = _drop_brackets(draft.value).casefold().split()[:1]
+        if not first or reading.clause.strip(" ,").split()[:1] != first:
+            return False
+        asked = re.search(
+            rf"\b(?:your|the|dein\w*|der|die|tu|el|la|votre|ton|ta|teu|tua|o|a) (?:[\w-]+ )?(?:{nouns})\b",
+            self._find_question(turn),
+        )
+        alone = rf"(?:the|my|me|our|mein\w*|mi|mon|ma|o meu|a minha) (?:[\w-]+ )?(?:{nouns})\W*"
+        return asked is not None or any(re.fullmatch(alone, each.plain) for each in self._list_sentences(turn)[0])
 
     def _is_person_named_before(
         self, draft: FactDraft, slot: NamedSlot, sentences: Sequence[PlainSentence], turn: Turn, subject: str
@@ -383,8 +412,8 @@ def _has_same_value(slot: NamedSlot, read: SlotClaim, draft: FactDraft) -> bool:
     if not (read.value and draft.value):
         return bool(read.value) == bool(draft.value)
     one, other = read.value, draft.value
-    if slot.name in _DENYING_SLOTS and one in _NONE_VALUES:
-        return _is_denial(other)
+    if slot.name in _DENYING_SLOTS and one in NONE_VALUES:
+        return is_denial(other)
     alike = is_same_value(one, other) or is_refinement(slot, one, other) or _has_same_words(one, other)
     return alike or is_same_value(_drop_brackets(one), _drop_brackets(other))
 
@@ -401,11 +430,6 @@ def _is_quoted(read: SlotClaim, draft: FactDraft) -> bool:
 
 def _has_same_words(one: str, other: str) -> bool:
     return set(tokenize(one)) == set(tokenize(other)) != set()
-
-
-def _is_denial(value: str) -> bool:
-    """Whether a value says that there is none: "no emojis", "none"."""
-    return _DENIAL_IN_VALUE.search(value.casefold()) is not None or value.casefold() in _NONE_VALUES
 
 
 def _adopt(draft: FactDraft, slot: NamedSlot, read: SlotClaim, turn: Turn) -> FactDraft:
@@ -448,9 +472,9 @@ def _name_in_english(draft: FactDraft, slot: NamedSlot) -> FactDraft:
         for language in LANGUAGES:
             if name := load_frames(language).language_names.get(draft.value.casefold()):
                 return replace(draft, value=name)
-    word = slot.name.partition("_")[0]
-    if draft.operation == "is" and re.fullmatch(rf"(?:no|kein\w*|sin|sans|sem) {word}s?", draft.value.casefold()):
-        return replace(draft, value=slot.none_value or "none")
+    is_none = is_denial(draft.value) and len(draft.value.split()) <= _NONE_VALUE_WORDS
+    if draft.operation == "is" and is_none and (slot.none_value or slot.name in _NONE_SLOTS):
+        return replace(draft, value=slot.none_value or "none")  # "no emojis", "carro nenhum", "ohne Alkohol"
     return draft
 
 
@@ -466,16 +490,10 @@ def _find_place(sentence: PlainSentence, draft: FactDraft) -> tuple[int, int] | 
         for word, name in load_frames(language).language_names.items():
             if name.casefold() == value and (found := re.search(rf"\b{word}\b", plain)):
                 return found.span()
-    if draft.slot in _DENYING_SLOTS and value in _NONE_VALUES:
+    if draft.slot in _DENYING_SLOTS and value in NONE_VALUES:
         found = re.search(rf"\b{re.escape(draft.slot.partition('_')[0])}", plain)
         return found.span() if found else None
     return None
-
-
-def _check_hypothetical(draft: FactDraft, reading: ValueReading) -> str:
-    if reading.language and reading.is_hypothetical:
-        return "hypothetical: it was not said as something that is so"
-    return ""
 
 
 def _is_elliptic(clause: str) -> bool:
@@ -483,77 +501,3 @@ def _is_elliptic(clause: str) -> bool:
     bare = re.sub(r"^(?:\w+,? )?there(?:'s|s| is| are) ", "", clause)
     bare = re.sub(r"\b(?:has|have|does|do|did|am|is|are)\W*$", "", bare)
     return VERB_LIKE.search(bare) is None and re.search(r"\b(?:i|we|he|she|they|you) \w", bare) is None
-
-
-def _check_polarity(
-    draft: FactDraft, slot: NamedSlot, reading: ValueReading, sentence: PlainSentence, is_known: bool
-) -> str:
-    if draft.operation != "is":
-        return _check_denial(draft, slot, reading, sentence, is_known)
-    if not reading.language:
-        return ""
-    if slot.name in ("likes", "dislikes"):
-        return _check_taste(slot.name, reading)
-    value = draft.value.casefold()
-    denies_itself = _is_denial(value) or value == slot.none_value
-    may_deny = denies_itself or slot.name == "restriction"
-    if reading.is_denied and not may_deny:
-        return "polarity: what was said is a denial, the claim is none"
-    if denies_itself and not (reading.is_denied or reading.is_over):
-        return "polarity: the claim is a denial, what was said is none"
-    is_change = draft.mark == "change" and re.search(r"\b(?:join|start|move|switch|buy|bought|got)", reading.clause)
-    if reading.is_over and not (may_deny or is_change or draft.temporal_context == "past"):
-        return "polarity: what was said is over, the claim is current"
-    return ""
-
-
-def _check_denial(
-    draft: FactDraft, slot: NamedSlot, reading: ValueReading, sentence: PlainSentence, is_known: bool
-) -> str:
-    """Whether the words end or deny a value. Whom the memory knows may also go: "Bess went this morning"."""
-    if not reading.language and not is_known:
-        return ""
-    if draft.operation == "deny":
-        is_taken_back = draft.mark == "correct" and _TAKEN_BACK.search(sentence.source.casefold()) is not None
-        return "" if reading.is_denied or is_taken_back else "polarity: the words do not deny it"
-    is_bare = VERB_LIKE.search(reading.clause) is None  # "LaTeX and I broke up"
-    is_over = reading.is_over or reading.is_denied or (is_bare and says_over(sentence.plain))
-    is_gone = is_known and slot.name in PEOPLE_SLOTS and _GONE.search(sentence.plain) is not None
-    is_done = slot.kind == "event" or is_gone
-    if is_over or (is_done and not (reading.is_planned or reading.is_present)):
-        return ""
-    return "polarity: the words do not deny it"
-
-
-def _check_taste(slot: str, reading: ValueReading) -> str:
-    """Whether the words like or dislike, English alone; "can't stand" has a denial and an aversion that mean one."""
-    if reading.language != "english":
-        return "polarity: what was said is a denial, the claim is none" if slot == "likes" and reading.is_denied else ""
-    is_fond = _FONDNESS.search(reading.clause) is not None
-    averse = (
-        _AVERSION.search(reading.clause) is not None
-        or (reading.is_denied and is_fond)
-        or (reading.is_denied and re.search(r"\b(?:fan|stand|bear|into|keen|fond)\b", reading.clause) is not None)
-    )
-    if slot == "likes":
-        return "polarity: what was said is a dislike" if averse or reading.is_denied else ""
-    return "" if averse else "polarity: what was said is no dislike"
-
-
-def _correct_tense(draft: FactDraft, slot: NamedSlot, reading: ValueReading) -> tuple[FactDraft, str]:
-    """The draft with the tense of the words; English and what has cues like it."""
-    if reading.is_reported:
-        draft = replace(draft, certainty="reported")
-    if not reading.language or slot.kind == "event" or draft.operation != "is":
-        return draft, ""
-    if reading.is_planned and draft.temporal_context != "future":
-        return replace(draft, temporal_context="future"), ""
-    if draft.temporal_context == "future":
-        is_dated = draft.valid_from is not None
-        is_so = reading.is_present and not (reading.is_planned or is_dated)
-        return draft, "tense: the words do not say that it is planned" if is_so else ""
-    if reading.is_past and draft.temporal_context != "past" and slot.name not in PEOPLE_SLOTS:
-        return replace(draft, temporal_context="past"), ""
-    if draft.temporal_context == "past" and reading.is_present and not (reading.is_past or reading.is_over):
-        return draft, "tense: the words say that it is so now"
-    return draft, ""

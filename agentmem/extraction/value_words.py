@@ -96,7 +96,7 @@ _POSSESSIVE = re.compile(
     rf" {ADJECTIVES}"
     r"(?P<thing>(?!(?:no|not|yes|too|and|or)\b)[\w-]+)"
 )
-_AND_I = re.compile(r"\band (?:i|me)\b")
+_AND_I = re.compile(r"\b(?:and (?:i|me)|und ich|y yo|et moi|e eu)\b")
 _OTHER_PEOPLE = re.compile(
     r"\b(?:neighbou?rs?|colleagues?|coworkers?|co-workers?|teachers?|doctors?|dentists?|grand(?:father|mother|pa|ma|dad"
     r"|mum|mom|parents?|son|daughter)|cousins?|uncles?|aunts?|nephews?|nieces?|clients?|customers?|guy|woman|man|lady"
@@ -107,19 +107,20 @@ _OTHER_PEOPLE = re.compile(
 _NO_NAMES = frozenset(
     ["there", "there's", "yes", "yeah", "aye", "no", "ja", "nein", "doch", "oui", "non", "si", "sí", "sim", "não"]
 )
+_FOREIGN_JOINT = re.compile(r"\s(?:und|aber|sondern|weil|y|pero|porque|et|mais|e|mas)\s")
 _INSTEAD = re.compile(r" (?:instead of|rather than|statt|en vez de|au lieu de|em vez de) ")
 _OTHER_SUBJECT_START = re.compile(
     rf"(?:(?:the|an?|my|our|me|this|that|some|two|three|every|each|el|la|los|las|un|una|le|les|une|der|die|das|ein|eine"
     rf"|meine?|unsere?|mi|mon|ma|o|os|as|um|uma|minha|meu) (?:[\w-]+ ){{0,2}})?(?:{_OTHER_PEOPLE.pattern})"
 )
 _ANSWERED_NO = re.compile(
-    r"^(?:ha |oh |well )*(?:no|nope|nah|nein|non|não)"
+    r"^(?:ha |oh |ah |well |wait,? |sorry,? )*(?:no|nope|nah|naw|nein|non|não)"
     r"(?:[,.] ?| (?=(?:i|we|he|she|they|it|there|theres|its|my|our|me)\b))"
 )
 _BARE_ITEM_WORDS = 4  # words up to which a clause without a verb is an item of a list
 VERB_LIKE = re.compile(
     r"\b(?:am|is|are|was|were|be|been|have|has|had|do|does|did|will|would|can|could|live|work|eat|drink|like|love|hate"
-    rf"|prefer|take|use|told|said|saw|met|heard|gave|made|\w+ed|\w+ing|{'|'.join(sorted(IRREGULAR_PAST))})\b"
+    rf"|prefer|take|use|told|said|saw|met|heard|gave|made|mean|meant|ist|sind|bin|habe|hat|est|sont|suis|soy|tiene|tengo|são|sou|tenho|\w+ed|\w+ing|{'|'.join(sorted(IRREGULAR_PAST))})\b"
 )
 
 
@@ -234,7 +235,7 @@ def find_possessors(plain: str, at: int, people: PeopleReader, frames: FrameSet)
 
 def _find_clause(plain: str, span: tuple[int, int]) -> tuple[int, int]:
     """The clause around a value: an item of a list belongs to the clause before it, unless it is denied itself."""
-    joints = list(JOINT.finditer(plain))
+    joints = sorted([*JOINT.finditer(plain), *_FOREIGN_JOINT.finditer(plain)], key=lambda joint: joint.start())
     starts = [0, *(joint.end() for joint in joints if joint.end() <= span[0])]
     end = min((joint.start() for joint in joints if joint.start() >= span[1]), default=len(plain))
     while len(starts) > 1 and _is_list_item(plain, starts[-1], end):
@@ -312,7 +313,7 @@ def _find_subject(
 
 def _is_subject(name: str, plain: str, end: int, people: PeopleReader) -> bool:
     """Whether a name begins a statement: not the "Elm Street" of "Elm Street 12", not the first word of a fragment."""
-    if plain[end : end + 1].isdigit() or name.lower() in _NO_NAMES:
+    if plain[end : end + 1].isdigit() or name.lower().partition(" ")[0] in _NO_NAMES:
         return False
     is_known = name in ("", USER_SUBJECT) or name.lower() in people.talk.people
     return (
