@@ -21,7 +21,7 @@ _AVERSION = re.compile(
 )
 _FONDNESS = re.compile(r"\b(?:lik(?:e|es|ed)|lov(?:e|es|ed)|enjoy\w*|ador\w+|fond|favou?rite|prefer\w*)\b")
 _DENIAL_IN_VALUE = re.compile(
-    r"\b(?:no|not|nae|never|none|without|n't|doesn't|don't|kein\w*|nicht|nie|niemals|ohne|sin|nunca|sans|jamais|sem"
+    r"\b(?:no|not|nae|quit|stop|ditch|never|none|without|n't|doesn't|don't|kein\w*|nicht|nie|niemals|ohne|sin|nunca|sans|jamais|pas|sem|não"
     r"|nenhum\w*|ningún|ninguna?|aucune?)\b|-free\b"
 )
 TAKEN_BACK = re.compile(

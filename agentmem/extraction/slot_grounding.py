@@ -56,6 +56,7 @@ _TENSES = {"current": "current", "past": "past", "planned": "future"}
 _DENYING_SLOTS = frozenset({"diet", "restriction", "dislikes", "emoji", "answer_format", "tone", "smoking", "drinking"})
 _NONE_SLOTS = frozenset({"car", "emoji"})  # besides the slots with a value for none
 _NONE_VALUE_WORDS = 3
+_WITH_ME = re.compile(r"\b(?:and (?:i|me)|und ich|y yo|et moi|e eu)\b")  # "Ben and I are moving" is about both
 _WHERE = re.compile(r"\bthat(?:'s| is) (?:where|what|when|how)\b")  # "from Bilbao, that's where he lives"
 _NAMES_ALONE = re.compile(r"[\w-]+(?:(?:,| and|, and| und| y| et| e) [\w-]+)+")
 _OWN = r"\b(?:my|our|me|mein\w*|unser\w*|mi|nuestr[oa]|mon|ma|notre|meu|minha)"
@@ -97,7 +98,7 @@ class SlotGrounding:
             return _adopt(draft, slot, (same_tense or agreed)[-1], turn), ""
         if own:
             return draft, "polarity: the words say the opposite"
-        if any(_is_quoted(each, draft) for each in alike):
+        if any(_is_quoted(each, draft) for each in alike) and not _WITH_ME.search(draft.quote.casefold()):
             return draft, _WRONG_PERSON
         return self._check_words(draft, slot, turn, subject)
 
@@ -225,7 +226,8 @@ class SlotGrounding:
     ) -> str:
         if subject == THING_SUBJECT or _is_of_thing(slot):
             return _WRONG_PERSON if SOMEBODY in reading.owners and subject == USER_SUBJECT else ""
-        if slot.is_instruction and subject == USER_SUBJECT and reading.owners <= {ADDRESSEE}:
+        is_request = slot.is_instruction or slot.name == "call_me"
+        if is_request and subject == USER_SUBJECT and reading.owners <= {ADDRESSEE}:
             return ""
         cue = _cues().get(slot.name)
         if reading.owners and reading.owned and cue is not None and not cue.search(reading.owned):
@@ -472,7 +474,8 @@ def _name_in_english(draft: FactDraft, slot: NamedSlot) -> FactDraft:
         for language in LANGUAGES:
             if name := load_frames(language).language_names.get(draft.value.casefold()):
                 return replace(draft, value=name)
-    is_none = is_denial(draft.value) and len(draft.value.split()) <= _NONE_VALUE_WORDS
+    is_short = len(draft.value.split()) <= _NONE_VALUE_WORDS or slot.name == "emoji"
+    is_none = is_denial(draft.value) and is_short
     if draft.operation == "is" and is_none and (slot.none_value or slot.name in _NONE_SLOTS):
         return replace(draft, value=slot.none_value or "none")  # "no emojis", "carro nenhum", "ohne Alkohol"
     return draft

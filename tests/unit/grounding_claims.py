@@ -81,6 +81,19 @@ You are allergic to nuts, you said. | me.allergies=nuts | refused
 """
 
 ANSWERS = """
+asked: How was the new boss? Lorraine started today. | me.boss=Lorraine | kept
+asked: How was the new boss? Anna met Lorraine. | me.boss=Lorraine | refused
+Trevor is retiring. The boss. | me.boss=Trevor | kept
+Trevor is retiring. The boss cried. | me.friends=Trevor | refused
+Tenho 38 anos e ainda não sei cozinhar. | me.age=38 anos | kept
+Uma correção: a renda não é 1.480, são 1.380 euros. | me.rent=1.380 euros | kept
+Uma correção: a renda não é 1.480, são 1.380 euros. | me.rent=1.480 | refused
+Agora não temos carro nenhum. | me.car=carro nenhum | kept
+Desde ayer tenemos una tortuga, se llama Bolota. | me.pets=Bolota | kept
+La vecina tiene una tortuga, se llama Bolota. | me.pets=Bolota | refused
+My brother Tomás comes from Bilbao, that's where he lives. | Tomás.home=Bilbao | kept
+Benedikt und ich ziehen im April um, nach Geidorf. | me.home=Geidorf [planned] | kept
+Du kannst mich Tatá nennen. | me.call_me=Tatá | kept
 asked: What are your pets called? Luna and Oliver! | me.pets=Oliver | kept
 Once my wife Sarah and I have had a look, we'll book it. | me.partner=Sarah | kept
 HND to KIX is flight JL101. | me.flight:KIX=JL101 [planned] | kept
