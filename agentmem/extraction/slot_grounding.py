@@ -269,9 +269,7 @@ class SlotGrounding:
         """Whether a question is about somebody else than who answers: "Where does your sister live?"."""
         asked = find_question(question).casefold()
         kin = "|".join(relation_words(slot) for slot in sorted(PEOPLE_SLOTS))
-        if re.search(
-            rf"\b(?:your|tu|dein\w*|ihr\w*|ta|ton|votre|tua|teu|sua|seu) (?:[\w-]+ )?(?:{kin})\b(?! are you)", asked
-        ):
+        if re.search(rf"{_YOUR} (?:[\w-]+ )?(?:{kin})\b(?! are you)", asked):
             return not re.search(r"\b(?:name|called|hei\u00dft|llama|appelle|chama)\b", asked)
         is_named = any(re.search(rf"\b{re.escape(name)}\b", asked) for name in self._people.talk.people)
         return (is_named or re.search(r"\b(?:she|he|her|his)\b", asked) is not None) and not re.search(
