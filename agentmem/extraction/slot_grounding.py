@@ -41,6 +41,7 @@ from agentmem.extraction.value_words import (
     PRONOUN_OWNERS,
     SOMEBODY,
     VERB_LIKE,
+    WITH_ME,
     ValueReading,
     detect_language,
     find_possessors,
@@ -56,8 +57,8 @@ _TENSES = {"current": "current", "past": "past", "planned": "future"}
 _DENYING_SLOTS = frozenset({"diet", "restriction", "dislikes", "emoji", "answer_format", "tone", "smoking", "drinking"})
 _NONE_SLOTS = frozenset({"car", "emoji"})  # besides the slots with a value for none
 _NONE_VALUE_WORDS = 3
-_WITH_ME = re.compile(r"\b(?:and (?:i|me)|und ich|y yo|et moi|e eu)\b")  # "Ben and I are moving" is about both
 _WHERE = re.compile(r"\bthat(?:'s| is) (?:where|what|when|how)\b")  # "from Bilbao, that's where he lives"
+_WHAT_THEY_SAID = re.compile(r"\b(?:he|she|they) (?:said|told you|mentioned|recommended|advised|suggested)\b")
 _NAMES_ALONE = re.compile(r"[\w-]+(?:(?:,| and|, and| und| y| et| e) [\w-]+)+")
 _OWN = r"\b(?:my|our|me|mein\w*|unser\w*|mi|nuestr[oa]|mon|ma|notre|meu|minha)"
 _YOUR = r"\b(?:your|tu|dein\w*|ihr\w*|ta|ton|votre|tua|teu|sua|seu)"
@@ -98,7 +99,7 @@ class SlotGrounding:
             return _adopt(draft, slot, (same_tense or agreed)[-1], turn), ""
         if own:
             return draft, "polarity: the words say the opposite"
-        if any(_is_quoted(each, draft) for each in alike) and not _WITH_ME.search(draft.quote.casefold()):
+        if any(_is_quoted(each, draft) for each in alike) and not WITH_ME.search(draft.quote.casefold()):
             return draft, _WRONG_PERSON
         return self._check_words(draft, slot, turn, subject)
 
@@ -267,7 +268,7 @@ class SlotGrounding:
 
     def _asks_of_other(self, question: str) -> bool:
         """Whether a question is about somebody else than who answers: "Where does your sister live?"."""
-        asked = find_question(question).casefold()
+        asked = _WHAT_THEY_SAID.sub(" ", find_question(question).casefold())
         kin = "|".join(relation_words(slot) for slot in sorted(PEOPLE_SLOTS))
         if re.search(rf"{_YOUR} (?:[\w-]+ )?(?:{kin})\b(?! are you)", asked):
             return not re.search(r"\b(?:name|called|hei\u00dft|llama|appelle|chama)\b", asked)

@@ -35,7 +35,7 @@ _FUNCTION_WORDS = {
     " there there's well also or any some more just",
     "german": "ich wir er sie es du mein meine meinen meiner unser unsere der die das dem den ist bin sind war hat"
     " nicht kein keine keinen und oder ein eine einen auf mit aus bei von zu zum im am in an als so was da seit jetzt"
-    " bitte mir auch wenn fange steht",
+    " bitte mir auch wenn fange steht um nach ziehe ziehen wohnen noch schon nur",
     "spanish": "yo él ella tú mi mis el la los las es soy somos estoy está no y en con un una de del al que nos por"
     " para me a vivo vive trabajo trabaja tengo tiene se ya desde pero muy",
     "french": "je j'ai il elle tu vous mon ma mes nous notre le la les est suis a ne pas et un une de des du dans avec"
@@ -49,6 +49,7 @@ _NEGATION = re.compile(
     r"\b(?:not|nae|never|cannot|nobody|nothing|none|neither|nor|without|no|nope|hardly|barely|nicht|kein\w*|nie|niemals"
     r"|ohne|jamais|nunca|jamás|tampoco|sin|sans|sem|não|nem|pas|aucune?|nada|nadie)\b"
 )
+_IN_THE = re.compile(r"\bno\b")  # Portuguese: "no Porto", "no dia 10"
 _BODY = "knee|hand|side|arm|leg|foot|eye|ear|shoulder|hip|ankle|wrist|handed|elbow|lane|turn|wing"
 _OVER = re.compile(
     r"\b(?:no longer|any ?more|any longer|used to|stopp?ed|stop|quit|quitting|gave up|given up|giving up"
@@ -96,7 +97,11 @@ _POSSESSIVE = re.compile(
     rf" {ADJECTIVES}"
     r"(?P<thing>(?!(?:no|not|yes|too|and|or)\b)[\w-]+)"
 )
-_AND_I = re.compile(r"\b(?:and (?:i|me)|und ich|y yo|et moi|e eu)\b")
+WITH_ME = re.compile(
+    r"(?P<who>[^\W\d_][\w-]*) (?:and (?:i|me)|und ich|y yo|et moi|e eu)\b"
+    r"|\b(?:(?:i|me) and|ich und|yo y|moi et|eu e) (?P<other>[^\W\d_][\w-]*)"
+)
+"""Two people as one subject, of whom the speaker is one: "Ben and I are moving"."""
 _OTHER_PEOPLE = re.compile(
     r"\b(?:neighbou?rs?|colleagues?|coworkers?|co-workers?|teachers?|doctors?|dentists?|grand(?:father|mother|pa|ma|dad"
     r"|mum|mom|parents?|son|daughter)|cousins?|uncles?|aunts?|nephews?|nieces?|clients?|customers?|guy|woman|man|lady"
@@ -205,7 +210,7 @@ def read_value_words(sentence: PlainSentence, span: tuple[int, int], people: Peo
         owners=_find_owners(sentence, start, span, people, frames),
         owned=owned["thing"] if owned and not is_inner and owned.end() <= span[0] else "",
         language=language,
-        is_denied=_NEGATION.search(clause) is not None,
+        is_denied=_NEGATION.search(_IN_THE.sub(" ", clause) if language == "portuguese" else clause) is not None,
         is_over=_OVER.search(clause) is not None,
         is_planned=_PLANNED.search(clause) is not None,
         is_past=_PAST.search(clause) is not None,
@@ -261,17 +266,21 @@ def _find_owners(
     """Whom a value belongs to: the subject of its clause, else that of the clause before."""
     plain = sentence.plain
     owners: frozenset[str] = frozenset()
+    named_at = start
     for at in (*(each for each in _clause_starts(plain) if each < start), start):
         found = _find_subject(sentence, at, span, people, frames)
-        owners = owners if found is None else found
+        owners, named_at = (owners, named_at) if found is None else (found, at)
     lead = LEAD.match(plain, start)
     begin = max(start + 1, lead.end() if lead else 0)
     inner = [found for found in _NOMINATIVE.finditer(plain, start, span[0]) if found.start() >= begin]
     inner = [found for found in inner if not re.match(r" (?:mean|meant)\b", plain[found.end() :])]
     if inner:
         owners = _resolve_nominative(inner[-1]["who"], plain, inner[-1].start(), people, owners)
-    if _AND_I.search(plain, start, max(start, span[0])):
-        owners |= {USER_SUBJECT}
+        named_at = inner[-1].start()
+    for joined in WITH_ME.finditer(plain, 0, span[0]):
+        if joined.end() > named_at:
+            other = joined["who"] or joined["other"]
+            owners |= {USER_SUBJECT, (people.find_whose(other) or other).lower()}
     return owners
 
 

@@ -149,7 +149,7 @@ def _fits(belief: Mapping[str, Any], held: tuple[str, str, str], *, is_exact: bo
     """Whether a held value is that of the truth: the same, or one says the other more exactly."""
     subject, slot, value = held
     named = {belief["subject"].casefold(), _IN_BRACKETS.sub("", belief["subject"]).casefold()}
-    slots = {belief["slot"].casefold(), f"the:{belief['slot']}".casefold()}
+    slots = {belief["slot"].casefold(), f"the:{belief['slot']}".casefold(), *belief.get("other_slots", ())}
     if ":" in slot:
         slot_fits = any(_is_same_thing(subject, slot, belief["subject"], each) for each in slots)
     else:

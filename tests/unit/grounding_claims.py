@@ -78,6 +78,14 @@ Ab jetzt antworte mir bitte auf Deutsch. | me.answer_language=Deutsch | kept
 You don't have to use emojis any more. | me.emoji=emojis [over] | kept
 Mateo's phone answers him in German. | me.answer_language=German | refused
 You are allergic to nuts, you said. | me.allergies=nuts | refused
+Mateo and I are moving to Leeds, near the station. | me.home=Leeds [planned] | kept
+Mateo and I are moving to Leeds, near the station. | Mateo.home=Leeds [planned] | kept
+Me and Mateo rent a flat in Leeds. | Mateo.home=Leeds | kept
+Mateo and I met Nora, who lives in Leeds. | Mateo.home=Leeds | refused
+Signed: Mateo und ich ziehen am 1. April um, nach Geidorf. | me.home=Geidorf [planned] | kept
+Signed: Mateo und ich ziehen am 1. April um, nach Geidorf. | Nora.home=Geidorf [planned] | refused
+Eu e o meu cachorro moramos no Porto. | me.home=Porto | kept
+Eu já não moro no Porto. | me.home=Porto | refused
 """
 
 ANSWERS = """
@@ -114,6 +122,8 @@ asked: Do you drink? I told Anna about it. | me.drinking=Anna | refused
 asked: Any pets? Nip, a whippet. | me.pets=Nip | kept
 asked: Any pets? No, my neighbor has a whippet called Nip. | me.pets=Nip | refused
 asked: Do you have siblings? No, there's Christine as well. | me.siblings=Christine | kept
+asked: Anything else he said? no more coffee for me | me.coffee=no more coffee | kept
+asked: And what does he drink? no more coffee, he says | me.coffee=no more coffee | refused
 """
 
 POLARITY = """
