@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
+from agentmem.core.plain_values import describe_value
 from agentmem.errors import InvalidRecord
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -74,7 +75,7 @@ class Stopwatch:
 def to_utc(moment: datetime, field: str | None = None) -> datetime:
     """The same moment in UTC; a naive datetime is taken as UTC. InvalidRecord, naming the field, for anything else."""
     if not isinstance(moment, datetime):
-        raise InvalidRecord(f"{field or 'a moment'} must be a datetime, got {moment!r}", field=field)
+        raise InvalidRecord(f"{field or 'a moment'} must be a datetime, got {describe_value(moment)}", field=field)
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
     try:

@@ -20,12 +20,12 @@ class Tool(Record):
     """
 
     name: str = Field(min_length=1, max_length=200)
-    usage_count: int = Field(default=0, ge=0)
-    success_count: int = Field(default=0, ge=0)
-    latency_ms_sum: float = Field(default=0.0, ge=0)
-    avg_latency_ms: float | None = Field(default=None, ge=0)
-    timed_count: int = Field(default=0, ge=0)  # calls of known latency
-    counted: int = Field(default=0, ge=0)
+    usage_count: int = Field(strict=True, default=0, ge=0)
+    success_count: int = Field(strict=True, default=0, ge=0)
+    latency_ms_sum: float = Field(strict=True, default=0.0, ge=0)
+    avg_latency_ms: float | None = Field(strict=True, default=None, ge=0)
+    timed_count: int = Field(strict=True, default=0, ge=0)  # calls of known latency
+    counted: int = Field(strict=True, default=0, ge=0)
 
     def dedup_key(self) -> str:
         """One per name."""
@@ -36,7 +36,7 @@ class ToolInvocation(Record):
     """One call of a tool: what went in, what came out, and whether it did what it should."""
 
     conversation_id: Identifier = ""
-    turn_index: int = Field(default=-1, ge=-1)
+    turn_index: int = Field(strict=True, default=-1, ge=-1)
     turn_id: Identifier = ""
     timestamp: UtcDatetime | None = None
     tool_name: str = Field(min_length=1, max_length=200)
@@ -44,7 +44,7 @@ class ToolInvocation(Record):
     tool_input: Any = None
     tool_output: Any = None
     success: bool | None = None
-    latency_ms: float | None = Field(default=None, ge=0)
+    latency_ms: float | None = Field(strict=True, default=None, ge=0)
     error_message: str = ""
     task_type: str = Field(default="", max_length=200)
     agent_id: Identifier | None = None
@@ -88,8 +88,8 @@ class Strategy(Record):
     context_pattern: str = ""
     task_type: str = Field(default="", max_length=200)
     tool_sequence: tuple[str, ...] = ()
-    success_count: int = Field(default=0, ge=0)
-    failure_count: int = Field(default=0, ge=0)
+    success_count: int = Field(strict=True, default=0, ge=0)
+    failure_count: int = Field(strict=True, default=0, ge=0)
     last_failed: bool = False  # how it went the last time
     created_at: UtcDatetime | None = None
     last_used: UtcDatetime | None = None
@@ -112,7 +112,7 @@ class Procedure(Record):
 
     instruction: Text
     trigger: str = ""  # when it applies; empty for always
-    strength: int = Field(default=1, ge=1)  # how often it was asked for
+    strength: int = Field(strict=True, default=1, ge=1)  # how often it was asked for
     confidence: UnitInterval = 0.8
     source: str = "user"
     source_turn_ids: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ class Schedule(Record):
 
     name: str = Field(min_length=1, max_length=200)
     cron: str = Field(default="", max_length=200)
-    every_seconds: float | None = Field(default=None, gt=0)
+    every_seconds: float | None = Field(strict=True, default=None, gt=0)
     timezone: str = Field(default="UTC", max_length=100)
     prompt: str = Field(default="", max_length=100_000)
     source: str = Field(default="user", max_length=200)

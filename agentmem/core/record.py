@@ -7,13 +7,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from agentmem.core.clock import to_utc
 from agentmem.core.scope import GLOBAL, check_identifier
 
-UtcDatetime = Annotated[datetime, AfterValidator(to_utc)]
-UnitInterval = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+UnitInterval = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
 Key = tuple[str, str]  # (kind, id); unique within a user
 MAX_TEXT_CHARS = 1_000_000
 TemporalContext = Literal["", "current", "past", "future"]
@@ -46,6 +45,16 @@ def _check_text(value: str) -> str:
     return value
 
 
+def _read_moment(value: object, info: ValidationInfo) -> object:
+    """A moment as a datetime or in ISO 8601: a bare number would silently count as seconds since 1970."""
+    if isinstance(value, datetime) or info.mode == "json":
+        return value
+    if isinstance(value, str):
+        return datetime.fromisoformat(value.strip())
+    raise ValueError("must be a datetime, or text in ISO 8601")
+
+
+UtcDatetime = Annotated[datetime, BeforeValidator(_read_moment), AfterValidator(to_utc)]
 Identifier = Annotated[str, AfterValidator(_check_id)]
 Text = Annotated[str, AfterValidator(_check_text)]
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agentmem.core.plain_values import JsonObject, check_text, describe_value
 from agentmem.core.procedural_records import Outcome, Procedure, Schedule, Strategy, Tool, ToolInvocation
 from agentmem.core.record import (
     MAX_TEXT_CHARS,
@@ -36,6 +37,21 @@ ANNOUNCEMENT_TAG = "announcement"  # the tag of a fact in `_swarm` that an agent
 SLOT_KEY_PREFIX = "slot:"  # of the dedup keys of beliefs
 
 PROFILE_ID = "profile"  # the id of the one User record of a user
+
+ROLE_ALIASES = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "agent": "assistant",
+    "ai": "assistant",
+    "model": "assistant",
+    "bot": "assistant",
+    "system": "system",
+    "developer": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+"""The roles of turns: user, assistant, system and tool, by the names that vendors have for them."""
 
 R = TypeVar("R", bound="Record")
 
@@ -99,17 +115,17 @@ class Turn(Record):
     """One utterance of a conversation, verbatim. True from its `timestamp`."""
 
     conversation_id: Identifier = ""
-    index: int = Field(default=-1, ge=-1)
+    index: int = Field(strict=True, default=-1, ge=-1)
     timestamp: UtcDatetime | None = None
     role: str = Field(default="user", min_length=1, max_length=20)
     content: Text
     speaker: str | None = Field(default=None, max_length=MAX_IDENTIFIER_CHARS)
     agent_id: Identifier | None = None
     session_id: Identifier | None = None
-    token_count: int | None = Field(default=None, ge=0)
+    token_count: int | None = Field(strict=True, default=None, ge=0)
     model: str | None = Field(default=None, max_length=100)
     embedding: tuple[float, ...] | None = Field(default=None, exclude=True, repr=False)
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: JsonObject = Field(default_factory=dict)
 
     def search_text(self) -> str:
         """The content, with what was shared beside it."""
@@ -261,7 +277,7 @@ class Review(Record):
 
     about: str = Field(pattern="^(ungrounded|doubtful|contradiction|correction|same_entity|same_fact)$")
     question: Text
-    proposed: dict[str, Any] = Field(default_factory=dict)
+    proposed: JsonObject = Field(default_factory=dict)
     record_ids: tuple[str, ...] = ()
     source_turn_ids: tuple[str, ...] = ()
     review_status: ReviewStatus = "open"
@@ -285,7 +301,7 @@ class Entity(Record):
     description: str = ""
     salience: UnitInterval = 0.5
     first_seen: UtcDatetime | None = None
-    properties: dict[str, Any] = Field(default_factory=dict)
+    properties: JsonObject = Field(default_factory=dict)
 
     def search_text(self) -> str:
         """Name, aliases and description."""
@@ -302,7 +318,7 @@ class Goal(Record):
 
     description: Text
     goal_status: GoalStatus = "active"
-    priority: int = Field(default=3, ge=1, le=5)
+    priority: int = Field(strict=True, default=3, ge=1, le=5)
     created_at: UtcDatetime | None = None
     completed_at: UtcDatetime | None = None
     deadline: UtcDatetime | None = None
@@ -338,10 +354,10 @@ class User(Record):
 
     created_at: UtcDatetime | None = None
     updated_at: UtcDatetime | None = None
-    preferences: dict[str, Any] = Field(default_factory=dict)
+    preferences: JsonObject = Field(default_factory=dict)
     expertise_areas: tuple[str, ...] = ()
-    communication_style: dict[str, Any] = Field(default_factory=dict)
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    communication_style: JsonObject = Field(default_factory=dict)
+    metadata: JsonObject = Field(default_factory=dict)
 
 
 class EdgeKind(StrEnum):
@@ -381,7 +397,7 @@ class Edge(Record):
     edge_kind: EdgeKind
     source: Identifier
     target: Identifier
-    properties: dict[str, Any] = Field(default_factory=dict)
+    properties: JsonObject = Field(default_factory=dict)
     confidence: UnitInterval = 1.0
     fact_id: Identifier | None = None
     valid_from: UtcDatetime | None = None
@@ -417,10 +433,38 @@ KINDS: Mapping[str, type[Record]] = {
 
 def build_record(cls: type[R], **fields: Any) -> R:
     """Make a record, raising InvalidRecord with the first wrong field's name instead of pydantic's own error."""
+    for name, value in fields.items():
+        _check_field(name, value)
     try:
         return cls(**fields)
     except ValidationError as error:
         raise to_invalid_record(error, cls.__name__) from error
+
+
+def _check_field(name: str, value: object) -> None:
+    """Refuse text that no store can hold, and lists without an order."""
+    if isinstance(value, str):
+        check_text(value, name)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            if isinstance(item, str):
+                check_text(item, name)
+    elif isinstance(value, (set, frozenset)):
+        raise InvalidRecord(f"{name} must be a list, got a {type(value).__name__}, which has no order", field=name)
+
+
+def parse_role(value: object) -> str:
+    """One of user, assistant, system, tool; the names that vendors have for them are translated.
+
+    Raises InvalidRecord, field `role`, for anything else.
+    """
+    known = ROLE_ALIASES.get(value.strip().lower()) if isinstance(value, str) else None
+    if known is None:
+        raise InvalidRecord(
+            f"role must be user, assistant, system or tool, got {describe_value(value)}; a name goes into `speaker`",
+            field="role",
+        )
+    return known
 
 
 def extract_fields(cls: type[R], source: R | Mapping[str, Any]) -> dict[str, Any]:
@@ -448,7 +492,4 @@ def to_invalid_record(error: ValidationError, label: str) -> InvalidRecord:
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or label
     message = first["msg"].removeprefix("Value error, ")
-    shown = repr(first["input"])
-    return InvalidRecord(
-        f"{label}.{field}: {message}, got {shown if len(shown) <= 80 else shown[:77] + '...'}", field=field
-    )
+    return InvalidRecord(f"{label}.{field}: {message}, got {describe_value(first['input'])}", field=field)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from agentmem.core.plain_values import describe_value
 from agentmem.errors import InvalidRecord, ScopeError
 
 GLOBAL = "_global"
@@ -23,7 +24,7 @@ def check_identifier(value: object, field: str) -> str:
     Raises InvalidRecord naming the field.
     """
     if not isinstance(value, str) or not value.strip():
-        raise InvalidRecord(f"{field} must be a non-empty string, got {value!r}", field=field)
+        raise InvalidRecord(f"{field} must be a non-empty string, got {describe_value(value)}", field=field)
     if len(value) > MAX_IDENTIFIER_CHARS:
         raise InvalidRecord(
             f"{field} must have at most {MAX_IDENTIFIER_CHARS} characters, got {len(value)}", field=field

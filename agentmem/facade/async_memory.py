@@ -9,6 +9,8 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from agentmem.core.arguments import check_arguments
+from agentmem.core.plain_values import describe_value
 from agentmem.core.procedural_records import Outcome
 from agentmem.core.record import FinalGoalStatus, MemoryType, Record, TemporalContext, Tier
 from agentmem.core.records import Entity, Fact, Goal, Synopsis, Turn, User
@@ -76,6 +78,7 @@ class EngineHandle:
         return self.opened
 
 
+@check_arguments
 class AsyncAgentMemory:
     """One memory of one user: episodic, semantic and working memory behind one object.
 
@@ -409,7 +412,7 @@ class AsyncAgentMemory:
         min_confidence: float | None = None,
         include: Sequence[RecallGroup] | RecallGroup = ("episodic", "semantic", "procedural"),
         techniques: Sequence[str] | None = None,
-        exclude: Sequence[str] | None = None,
+        exclude: Sequence[str] | str | None = None,
         reinforce: bool = True,
     ) -> MemoryBundle:
         """What matters for a query, of all kinds, ranked and explained; printing the bundle gives a readable context.
@@ -490,7 +493,9 @@ class AsyncAgentMemory:
         """The current record of this id, of any kind; NotFound when this scope has none."""
         found = await self._context.find_by_id(record_id)
         if not found:
-            raise NotFound(f"no record {record_id!r} in the channels {', '.join(self.scope.readable_channels())}")
+            raise NotFound(
+                f"no record {describe_value(record_id)} in the channels {', '.join(self.scope.readable_channels())}"
+            )
         return found[0]
 
     async def list_records(

@@ -8,22 +8,11 @@ from datetime import UTC, datetime
 from typing import Any, NotRequired, Required, TypedDict, cast
 
 from agentmem.core.clock import to_utc
+from agentmem.core.plain_values import copy_json, describe_value
 from agentmem.core.record import MAX_TEXT_CHARS
+from agentmem.core.records import parse_role
 from agentmem.core.scope import check_identifier
 from agentmem.errors import InvalidRecord
-
-ROLE_ALIASES = {
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "ai": "assistant",
-    "model": "assistant",
-    "bot": "assistant",
-    "system": "system",
-    "developer": "system",
-    "tool": "tool",
-    "function": "tool",
-}
 
 
 class TurnInput(TypedDict, total=False):
@@ -63,6 +52,15 @@ def parse_mapping(value: object, field: str, location: SourceLocation) -> Mappin
     if not isinstance(value, Mapping):
         raise location.build_error(field, f"must be an object, got {describe_value(value)}")
     return cast(Mapping[str, Any], value)
+
+
+def parse_metadata(value: object, location: SourceLocation) -> dict[str, Any]:
+    """The metadata of a turn: a JSON object at most 50 levels deep."""
+    given = parse_mapping(value, "metadata", location)
+    try:
+        return dict(copy_json(given, "metadata"))
+    except InvalidRecord as error:
+        raise location.build_error("metadata", str(error).removeprefix("metadata").strip()) from None
 
 
 def parse_list_field(source: Mapping[str, Any], field: str, location: SourceLocation) -> list[Any]:
@@ -109,12 +107,13 @@ def parse_identifier(value: object, field: str, location: SourceLocation) -> str
         raise location.build_error(field, str(error).removeprefix(field).strip()) from None
 
 
-def parse_role(value: object, field: str, location: SourceLocation) -> str:
-    """One of user, assistant, system, tool; the names that vendors use for them are translated."""
-    known = ROLE_ALIASES.get(value.strip().lower()) if isinstance(value, str) else None
-    if known is None:
-        raise location.build_error(field, f"must be user, assistant, system or tool, got {describe_value(value)}")
-    return known
+def read_role(value: object, field: str, location: SourceLocation) -> str:
+    """A role as `parse_role` reads it, with the place in the file in its error."""
+    try:
+        return parse_role(value)
+    except InvalidRecord:
+        known = "must be user, assistant, system or tool"
+        raise location.build_error(field, f"{known}, got {describe_value(value)}") from None
 
 
 def parse_datetime(value: object, field: str, location: SourceLocation) -> datetime:
@@ -127,15 +126,3 @@ def parse_datetime(value: object, field: str, location: SourceLocation) -> datet
     except (ValueError, OverflowError, OSError):
         pass  # the message below covers what cannot be parsed and what is no time at all
     raise location.build_error(field, f"must be an ISO 8601 time or seconds since 1970, got {describe_value(value)}")
-
-
-def describe_value(value: object) -> str:
-    """A value for an error message, cut at 60 characters; long lists and objects are only named."""
-    if isinstance(value, (list, tuple)):
-        return f"a list of {len(value)}"
-    if isinstance(value, Mapping):
-        return "an object"
-    if value is None:
-        return "nothing"
-    written = ascii(value[:61] if isinstance(value, str) else value)
-    return written if len(written) <= 60 else written[:57] + "..."

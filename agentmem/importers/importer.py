@@ -20,16 +20,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NoReturn, cast, get_args
 
 from agentmem.core.clock import derive_id
+from agentmem.core.plain_values import describe_value
 from agentmem.errors import ConfigError, InvalidRecord
 from agentmem.importers.fields import (
     SourceLocation,
     TurnInput,
-    describe_value,
     parse_datetime,
     parse_identifier,
     parse_mapping,
+    parse_metadata,
     parse_nonempty_text,
-    parse_role,
+    read_role,
 )
 from agentmem.importers.formats.locomo import is_locomo, parse_dialogues
 from agentmem.importers.formats.messages import is_message, parse_conversation, parse_message
@@ -77,7 +78,7 @@ def parse_turn(source: Mapping[str, Any], location: SourceLocation) -> TurnInput
                 name, f"is not a field of a turn ({', '.join(_TURN_FIELDS)}); put it into metadata"
             )
     turn = TurnInput(
-        role=parse_role(source.get("role"), "role", location),
+        role=read_role(source.get("role"), "role", location),
         content=parse_nonempty_text(source.get("content"), "content", location),
     )
     if source.get("turn_id") is not None:
@@ -89,7 +90,7 @@ def parse_turn(source: Mapping[str, Any], location: SourceLocation) -> TurnInput
     if source.get("conversation_id") is not None:
         turn["conversation_id"] = parse_identifier(source["conversation_id"], "conversation_id", location)
     if source.get("metadata") is not None:
-        turn["metadata"] = dict(parse_mapping(source["metadata"], "metadata", location))
+        turn["metadata"] = parse_metadata(source["metadata"], location)
     return turn
 
 
@@ -261,7 +262,7 @@ def is_export(path: Path) -> bool:
         line = file.readline(100_000)
     try:
         first: Any = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(first, dict) and first.get("format") == EXPORT_FORMAT
 

@@ -28,8 +28,6 @@ from agentmem.text.normalization import hash_claim
 
 ANNOUNCE_TAG = "[ANNOUNCE]"
 MAX_ANNOUNCEMENTS = 20  # announcements of one write of turns
-AGENT_ROLES = ("assistant", "agent")
-NON_AGENT_ROLES = ("user", "tool", "function", "system")  # whose words are data, whoever stored them
 
 _ANNOUNCEMENT_LINE = re.compile(r" {0,3}\[ANNOUNCE\][ \t]+(\S.*?)\s*$")
 _CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -77,7 +75,7 @@ def parse_announcement_lines(text: str) -> Iterator[AnnouncementLine]:
 
 def is_agent_turn(turn: Turn) -> bool:
     """Whether an agent says this turn."""
-    return turn.role in AGENT_ROLES or (turn.agent_id is not None and turn.role not in NON_AGENT_ROLES)
+    return turn.role == "assistant"
 
 
 async def announce(

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from agentmem.core.changes import JournalEntry, derive_change_id
 from agentmem.core.clock import derive_id
+from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Key, Record
 from agentmem.core.records import KINDS, R
 from agentmem.core.scope import Scope
@@ -208,7 +209,7 @@ class MemoryContext:
         found |= {name: record for (_, name), record in (await self._find_aliased([kind], missing)).items()}
         for name in missing:
             if name not in found:
-                raise InvalidRecord(f"{field}: no {kind} {name!r} is stored; store it first", field=field)
+                raise InvalidRecord(f"{field}: no {kind} {describe_value(name)} is stored; store it first", field=field)
         return [found[name].id for name in given_ids], {record.key: record.seq for record in found.values()}
 
     async def record_usage(

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, derive_change_id, hash_request
 from agentmem.core.lifecycle import decay_score_now, review_priority
 from agentmem.core.record import PromotionTarget
@@ -55,6 +56,7 @@ class ReviewItem:
     priority: float
 
 
+@check_arguments
 @dataclass
 class Curation:
     """The verbs over what fades and what stays. `signatures` say what facts must share to stand in one group."""

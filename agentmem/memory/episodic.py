@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, derive_change_id, hash_request
 from agentmem.core.clock import EPOCH, Stopwatch, derive_id, to_utc
+from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Record
-from agentmem.core.records import Conversation, Turn, build_record
+from agentmem.core.records import Conversation, Turn, build_record, parse_role
 from agentmem.core.scope import check_identifier
 from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.memory.announcements import CommitChanges, commit_with_announcements
@@ -57,6 +59,7 @@ class PreparedTurn:
     stored_id: str = ""
 
 
+@check_arguments
 @dataclass
 class EpisodicMemory:
     """What was said, when and by whom."""
@@ -233,6 +236,8 @@ class EpisodicMemory:
         turn_id = fields.pop("turn_id", None)
         if turn_id is not None:
             check_identifier(turn_id, "turn_id")
+        if "role" in fields:
+            fields["role"] = parse_role(fields["role"])
         scope = self._context.scope
         defaults = {"channel": scope.channel, "agent_id": scope.agent_id, "session_id": scope.session_id}
         record = build_record(Turn, **{**defaults, **fields})
@@ -283,7 +288,7 @@ class EpisodicMemory:
         for at, turn in enumerate(turns):
             if turn.id == center_turn:
                 return turns[max(0, at - radius) : at + radius + 1]
-        raise NotFound(f"no turn {center_turn!r} in conversation {conversation_id!r}")
+        raise NotFound(f"no turn {describe_value(center_turn)} in conversation {conversation_id!r}")
 
     async def conversations(self, limit: int = 100) -> list[Conversation]:
         """The conversations of the readable channels, latest first.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
+from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
 from agentmem.core.procedural_records import Outcome
 from agentmem.core.record import FinalGoalStatus, GoalStatus, Key
@@ -139,6 +140,7 @@ class GoalFields(TypedDict, total=False):
     parent_id: str | None
 
 
+@check_arguments
 @dataclass
 class Goals:
     """What is to be reached."""

@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
 from agentmem.core.clock import derive_id, to_utc
+from agentmem.core.plain_values import describe_value
 from agentmem.core.procedural_records import Schedule
 from agentmem.core.record import MissedRuns, Status
 from agentmem.core.records import build_record
@@ -74,6 +76,7 @@ def _import_cronsim() -> tuple[Any, type[Exception]]:
     return CronSim, CronSimError
 
 
+@check_arguments
 @dataclass
 class Schedules:
     """Prompts at their times. A name is unique among the schedules that a scope can read."""
@@ -142,7 +145,9 @@ class Schedules:
         for schedule in await self._find_by_name(name):
             if schedule.superseded_at is None:
                 return schedule
-        raise NotFound(f"no schedule {name!r} in the channels {', '.join(self._context.scope.readable_channels())}")
+        raise NotFound(
+            f"no schedule {describe_value(name)} in the channels {', '.join(self._context.scope.readable_channels())}"
+        )
 
     async def list(self) -> ScheduleList:
         """The schedules of the readable channels, by name; paused ones too."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from agentmem.core.arguments import check_arguments
 from agentmem.core.clock import Stopwatch, to_utc
 from agentmem.core.record import Key, Record
 from agentmem.core.scope import Scope, check_identifier, is_self_channel, self_channel
@@ -118,6 +119,7 @@ class RecallAudit:
             )
 
 
+@check_arguments
 @dataclass
 class AuditView:
     """What was done, and why a recall answered as it did."""

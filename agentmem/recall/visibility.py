@@ -18,8 +18,9 @@ from agentmem.core.clock import Clock, IdSource, from_micros, to_micros, to_utc
 from agentmem.core.columns import ENDS_WITH_QUESTION, MAX_TIME, MIN_TIME, Bools, Floats, RecordColumns
 from agentmem.core.event_loop import offload_if_large
 from agentmem.core.records import Turn
-from agentmem.core.scope import Scope
+from agentmem.core.scope import Scope, is_self_channel
 from agentmem.core.telemetry import CacheStats
+from agentmem.errors import InvalidRecord
 from agentmem.models.protocols import Embedder, TokenVectors
 from agentmem.recall.cache import RankingCache, TurnNeighbors, UserCache, context_window
 from agentmem.recall.llm_client import LLMSource
@@ -252,6 +253,16 @@ class PreparedSearch(NamedTuple):
     notices: tuple[str, ...]
 
 
+def _check_channels(asked: Sequence[str], active: Sequence[str], columns: RecordColumns) -> None:
+    """Refuse a channel in which nothing was ever stored: it is misspelled, and the answer would silently be empty."""
+    for name in asked:
+        if name not in active and not is_self_channel(name) and columns.channels.find_code(name) < 0:
+            raise InvalidRecord(
+                f"channels: nothing was ever stored in {name!r}; check its spelling, or leave `channels` out",
+                field="channels",
+            )
+
+
 async def open_search_context(
     source: RecallSource,
     request: RecallRequest,
@@ -267,14 +278,15 @@ async def open_search_context(
 
     `replay_at` is a journal position and the moment that counts as now, to repeat an earlier recall.
     """
-    scope = scope.with_channels(request.channels)
+    active, scope = scope.readable_channels(), scope.with_channels(request.channels)
     through, now = (None, source.clock.now()) if replay_at is None else replay_at
     if through is None and request.known_at is not None:
         through = await source.log.seq_at_time(scope, request.known_at)
     columns = await source.read_columns(scope, through)
+    _check_channels((request.channels if through is None else None) or (), active, columns)
     late = await source.wait_for_own_writes(scope, columns) if replay_at is None and source.vector_projections else ()
-    if replay_at is None:  # a clock that was set back brings nothing back that has ended
-        now = max(now, from_micros(columns.last_at))
+    if replay_at is None:
+        now = max(now, from_micros(columns.last_at))  # a clock that was set back brings nothing back that has ended
     kept = cache.for_user(scope.user_id) if through is None else cache.for_user(scope.user_id).for_past_state()
     served = source.vector_projections[0] if source.vector_projections else None
     embeddings = QueryEmbedder(cache, served, with_tokens, with_timeouts=not source.is_deterministic)

@@ -23,7 +23,7 @@ from agentmem import (
     ScopeError,
     Turn,
 )
-from tests.flows.given import open_memory, read_head, read_tables
+from tests.flows.given import bundle_texts, open_memory, read_head, read_tables
 
 LATER, SOONER = datetime(2025, 1, 2, tzinfo=UTC), datetime(2025, 1, 1, tzinfo=UTC)
 FIRST_DAY = datetime.min.replace(tzinfo=timezone(timedelta(hours=5)))
@@ -130,7 +130,50 @@ BAD: list[tuple[str, Callable[[Any], Any]]] = [
     ("value", lambda m: m.working.set("k", object())),
     ("thought", lambda m: m.working.push_thought(" ")),
     ("since", lambda m: m.audit.query(since="yesterday")),
+    ("role", lambda m: m.store_turn("x", role="wizard")),
+    ("role", lambda m: m.store_turn({"content": "x", "role": "Ann"})),
+    ("timestamp", lambda m: m.store_turn("x", timestamp=1.5)),
+    ("timestamp", lambda m: m.store_turn({"content": "x", "timestamp": 1.5})),
+    ("timestamp", lambda m: m.store_turn({"content": "x", "timestamp": "1700000000"})),
+    ("index", lambda m: m.store_turn({"content": "x", "index": "3"})),
+    ("token_count", lambda m: m.store_turn({"content": "x", "token_count": True})),
+    ("metadata", lambda m: m.store_turn("x", metadata={"a": float("nan")})),
+    ("metadata", lambda m: m.store_turn("x", metadata={"a": {1, 2}})),
+    ("metadata", lambda m: m.store_turn("x", metadata={"a": LATER})),
+    ("metadata", lambda m: m.store_turn("x", metadata={1: "a"})),
+    ("metadata", lambda m: m.store_turn("x", metadata={"a": 10**5000})),
+    ("metadata", lambda m: m.store_turn("x", metadata={"a": "\ud800"})),
+    ("metadata", lambda m: m.store_turn("x", metadata=nest(60))),
+    ("metadata", lambda m: m.store_turn("x", metadata=nest(100_000))),
+    ("aliases", lambda m: m.upsert_entity({"name": "Ann", "aliases": {"Anna", "Nan"}})),
+    ("preferences", lambda m: m.update_profile(preferences={"a": float("inf")})),
+    ("confidence", lambda m: m.learn_fact("x", confidence="0.5")),
+    ("priority", lambda m: m.add_goal({"description": "x", "priority": "5"})),
+    ("idempotency_key", lambda m: m.store_turn("x", idempotency_key="\ud800")),
+    ("thought", lambda m: m.working.push_thought("\ud800")),
+    ("ttl", lambda m: m.working.set("k", 1, ttl=1e300)),
+    ("ttl", lambda m: m.working.set("k", 1, ttl=float("nan"))),
+    ("value", lambda m: m.working.set("k", {"a": {1}})),
+    ("tool_input", lambda m: m.procedural.record_invocation("t", {1: 2})),
+    ("limit", lambda m: m.episodic.recent_turns(10**30)),
+    ("limit", lambda m: m.episodic.recent_turns("5")),
+    ("max_tokens", lambda m: m.context("x", float("nan"))),
+    ("counter", lambda m: m.context("x", counter="words")),
+    ("record_id", lambda m: m.forget(m.learn_fact)),
+    ("ids", lambda m: m.observe_usage([7])),
+    ("ids", lambda m: m.semantic.get_entity_graph({"e"})),
+    ("hard", lambda m: m.forget("f", hard="no")),
+    ("channels", lambda m: m.remember("x", channels="project")),
+    ("channels", lambda m: m.remember("x", channels=["projcet"])),
 ]
+
+
+def nest(levels: int) -> dict[str, Any]:
+    """A mapping of so many levels."""
+    found: dict[str, Any] = {}
+    for _ in range(levels):
+        found = {"a": found}
+    return found
 
 
 class Named:
@@ -258,6 +301,21 @@ def test_a_private_channel_is_read_by_its_agent_only(memory: AgentMemory) -> Non
     with pytest.raises(ScopeError, match="private"):
         memory.scoped(channel="_self_bot")
     assert memory.scoped(agent_id="bot").remember("x", channels=["_self_bot"]).items == ()
+
+
+def test_what_is_returned_is_what_is_read_later(memory: AgentMemory) -> None:
+    turn = memory.store_turn({"content": "x", "role": "Human", "metadata": {"a": (1, {"b": True})}})
+    assert (turn.role, turn.metadata) == ("user", {"a": [1, {"b": True}]})
+    assert memory.get_record(turn.id) == turn
+
+
+def test_a_channel_is_read_once_something_was_stored_in_it(memory: AgentMemory) -> None:
+    for channel in ("_global", "_swarm"):
+        assert memory.remember("x", channels=[channel]).items == ()
+    project = memory.scoped(channel="project")
+    assert project.remember("x", channels=["project"]).items == ()
+    project.store_turn("The tea is green.")
+    assert bundle_texts(memory.remember("tea", channels=["project"])) == ["The tea is green."]
 
 
 def test_a_refused_turn_starts_no_conversation(memory: AgentMemory) -> None:

@@ -140,8 +140,8 @@ def test_what_is_no_word_of_an_agent_is_not_announced(memory: AgentMemory, turn:
 
 def test_lines_count_behind_code_and_of_every_role_of_an_agent(memory: AgentMemory) -> None:
     memory.store_turn("```\ncode\n```\n[ANNOUNCE] one\r\n  [ANNOUNCE]\ttwo ", role="assistant")
-    memory.store_turn({"content": "[ANNOUNCE] three", "role": "planner", "agent_id": "bot"})
-    memory.store_turn({"content": "[ANNOUNCE] four", "role": "planner"})
+    memory.store_turn({"content": "[ANNOUNCE] three", "role": "agent", "agent_id": "bot"})
+    memory.store_turn({"content": "[ANNOUNCE] four", "role": "tool", "agent_id": "bot"})
     assert [(fact.claim, fact.source) for fact in swarm(memory)] == [
         ("one", "assistant"),
         ("two", "assistant"),

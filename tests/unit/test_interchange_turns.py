@@ -12,7 +12,7 @@ import pytest
 
 from agentmem.errors import ConfigError, InvalidRecord
 from agentmem.importers import importer as turns_module
-from agentmem.importers.importer import load_turns
+from agentmem.importers.importer import is_export, load_turns
 
 FLAT = {
     "conversations": [
@@ -138,6 +138,8 @@ def test_lines_are_read_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ('{"role": "user", "content": "x', "line", "is not valid JSON"),
         ('"just text"', "turn", "must be an object"),
         ("[" * 5000, "line", "nested too deeply"),
+        ('{"role": "user", "content": "x", "metadata": %s}' % ('{"a":' * 60 + "1" + "}" * 60), "metadata", "50 levels"),
+        ('{"role": "user", "content": "x", "metadata": {"a": 1%s}}' % ("0" * 400), "metadata", "300 digits"),
     ],
 )
 def test_a_bad_line_is_named_with_file_line_and_field(tmp_path: Path, line: str, field: str, says: str) -> None:
@@ -351,3 +353,7 @@ def test_a_format_that_is_given_is_not_detected(tmp_path: Path) -> None:
     with pytest.raises(InvalidRecord, match="must be an object, got a list of 0"):
         document(tmp_path, [], format="jsonl")
     assert document(tmp_path, {"role": "user", "content": "a", "usage": {}}, format="messages")[0]["content"] == "a"
+
+
+def test_a_first_line_that_is_nested_too_deeply_is_no_export(tmp_path: Path) -> None:
+    assert not is_export(write(tmp_path, "[" * 50_000))

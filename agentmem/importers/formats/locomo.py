@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from agentmem.core.plain_values import describe_value
+from agentmem.core.records import ROLE_ALIASES
 from agentmem.importers.fields import (
-    ROLE_ALIASES,
     SourceLocation,
     TurnInput,
-    describe_value,
     parse_datetime,
     parse_identifier,
     parse_list_field,

@@ -10,17 +10,18 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from agentmem.core.plain_values import describe_value
 from agentmem.errors import InvalidRecord
 from agentmem.importers.fields import (
     SourceLocation,
     TurnInput,
-    describe_value,
     parse_datetime,
     parse_identifier,
     parse_list_field,
     parse_mapping,
-    parse_role,
+    parse_metadata,
     parse_text,
+    read_role,
 )
 
 _SKIPPED_PARTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
@@ -70,7 +71,7 @@ def parse_message(message: Mapping[str, Any], tool_names: dict[str, str], locati
 
     `tool_names` maps the ids of the tool calls seen so far to the names of the tools, and grows.
     """
-    turn = TurnInput(role=parse_role(message.get("role"), "role", location), content="")
+    turn = TurnInput(role=read_role(message.get("role"), "role", location), content="")
     content = message.get("content")
     if content is None and not any(message.get(field) for field in (*_MESSAGE_ONLY_FIELDS, "audio")):
         raise location.build_error("content", "must be text or a list of content parts, got nothing")
@@ -104,7 +105,7 @@ def _add_details(turn: TurnInput, message: Mapping[str, Any], location: SourceLo
     if message.get("conversation_id") is not None:
         turn["conversation_id"] = parse_identifier(message["conversation_id"], "conversation_id", location)
     if message.get("metadata"):
-        turn["metadata"] = dict(parse_mapping(message["metadata"], "metadata", location))
+        turn["metadata"] = parse_metadata(message["metadata"], location)
     return turn
 
 

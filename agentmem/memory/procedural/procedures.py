@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
 from agentmem.core.procedural_records import MAX_REFERENCES, Procedure
 from agentmem.core.record import Key, ProcedureStatus, Status
@@ -36,6 +37,7 @@ class InstructionRequest:
     similarities: Mapping[str, float] = field(default_factory=dict)
 
 
+@check_arguments
 @dataclass
 class Procedures:
     """The verbs over procedures."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.columns import RecordColumns
 from agentmem.core.procedural_records import MAX_REFERENCES, Outcome, Strategy, ToolInvocation
@@ -81,6 +82,7 @@ def has_worked(strategy: Strategy) -> bool:
     return strategy.success_count > 0 and not strategy.last_failed and low >= MIN_SUCCESS_LOW
 
 
+@check_arguments
 @dataclass
 class Strategies:
     """The verbs over strategies."""
@@ -317,6 +319,7 @@ def _relevance(cosines: dict[int, float] | None, overlaps: dict[int, float], ord
     return share if cosines is None else (max(0.0, cosines.get(ordinal, 0.0)) + share) / 2
 
 
+@check_arguments
 @dataclass
 class Outcomes:
     """What `reflect` stores."""

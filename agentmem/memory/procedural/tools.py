@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.clock import derive_id
+from agentmem.core.plain_values import MAX_JSON_DEPTH, copy_json
 from agentmem.core.procedural_records import Tool, ToolInvocation
 from agentmem.core.record import Key
 from agentmem.core.records import Conversation, Turn, build_record
@@ -24,7 +26,7 @@ from agentmem.memory.context import MemoryContext, get_written_record
 
 Z95 = 1.959963984540054  # of the normal distribution: 95 % lie within so many deviations
 
-MAX_JSON_DEPTH = 100  # lists and objects inside of one another; what reads JSON has limits of its own
+MAX_GIVEN_DEPTH = 500  # lists and objects inside of one another, of what is kept in part
 
 CALL_PAGE_SIZE = 500
 MAX_LATENCY_SAMPLES = 10_000  # of each tool the latest calls of known latency, over which quantiles are taken
@@ -76,15 +78,8 @@ def truncate_json(value: Any, field: str, max_chars: int) -> Any:
     A cut one is `{"cut": true, "characters": n, "beginning": "…"}`: the length of its JSON, and the first `max_chars`
     characters of it. Raises InvalidRecord naming the field for what JSON cannot say.
     """
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        text.encode()
-        plain = json.loads(text)
-    except RecursionError as error:
-        raise InvalidRecord(f"{field} is nested too deeply to be JSON", field=field) from error
-    except (TypeError, ValueError) as error:
-        said = "it holds lone surrogates" if isinstance(error, UnicodeEncodeError) else str(error)
-        raise InvalidRecord(f"{field} must be something that JSON can say: {said}", field=field) from error
+    plain = copy_json(value, field, max_depth=MAX_GIVEN_DEPTH)
+    text = json.dumps(plain, ensure_ascii=False)
     if len(text) <= max_chars and _json_depth(text) <= MAX_JSON_DEPTH:
         return plain
     return {"cut": True, "characters": len(text), "beginning": text[:max_chars]}
@@ -139,6 +134,7 @@ def build_tool(name: str, channel: str) -> Tool:
     return build_record(Tool, id=tool_id(name, channel), channel=home, name=check_identifier(name, "tool_name"))
 
 
+@check_arguments
 @dataclass
 class Tools:
     """The verbs over tools and their calls."""

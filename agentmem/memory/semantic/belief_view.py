@@ -9,6 +9,7 @@ from typing import Any
 
 from agentmem.beliefs.belief import Belief, BeliefSet
 from agentmem.beliefs.slots import NamedSlot, Slot, find_slot
+from agentmem.core.arguments import check_arguments
 from agentmem.core.clock import to_utc
 from agentmem.core.record import Record, Status
 from agentmem.core.records import SLOT_KEY_PREFIX, Fact
@@ -70,6 +71,7 @@ class SlotBeliefs:
         return to_plain_line(line)
 
 
+@check_arguments
 @dataclass
 class BeliefView:
     """The question what is believed."""

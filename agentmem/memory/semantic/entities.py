@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.edges import build_relation
 from agentmem.core.record import Key, Record, Status
@@ -30,6 +31,7 @@ class EntityGraph:
     edges: tuple[Edge, ...]
 
 
+@check_arguments
 @dataclass
 class Entities:
     """The verbs over entities and relations."""
@@ -155,7 +157,7 @@ class Entities:
         )
         return get_written_record(entry, Edge)
 
-    async def get_entity_graph(self, ids: Collection[str], depth: int = 2, *, limit: int = 50) -> EntityGraph:
+    async def get_entity_graph(self, ids: Sequence[str], depth: int = 2, *, limit: int = 50) -> EntityGraph:
         """Entities, facts and relations around some entities, within `depth` steps (1 to 3), nearest first."""
         if not 1 <= depth <= 3:
             raise InvalidRecord(f"depth must be 1, 2 or 3, got {depth}", field="depth")

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 from agentmem.beliefs.slots import find_slot
+from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.clock import to_utc
 from agentmem.core.record import Key, MemoryType, Record, Status, TemporalContext, Tier
@@ -74,6 +75,7 @@ CORRECTED_FIELDS = (
 )
 
 
+@check_arguments
 @dataclass
 class Facts:
     """The verbs over facts."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.clock import derive_id
 from agentmem.core.edges import edge_triple
@@ -26,6 +27,7 @@ SPEAKER_TYPES = frozenset({"user", "agent"})  # who they are is given, not found
 RecordsByKey = Mapping[Key, Record]
 
 
+@check_arguments
 @dataclass
 class EntityMerging(Entities):
     """Merging entities, and taking it back."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, PromotionAudit, WriteAttempt, hash_request
 from agentmem.core.record import Status
 from agentmem.core.records import Entity, Fact
@@ -48,6 +49,7 @@ class PromotionAuthority:
 MANUAL_AUTHORITY = PromotionAuthority()
 
 
+@check_arguments
 @dataclass
 class FactPromotion(Facts):
     """Promoting facts."""

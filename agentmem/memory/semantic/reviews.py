@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agentmem.beliefs.slots import find_slot
+from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.clock import derive_id
 from agentmem.core.record import ReviewDecision, ReviewTopic, Status
@@ -40,6 +41,7 @@ def same_entity_review_id(user_id: str, first: str, second: str) -> str:
     return derive_id(user_id, "same_entity", *sorted((first, second)))
 
 
+@check_arguments
 @dataclass
 class Reviews(Facts, EntityMerging):
     """The verbs over what is doubtful."""

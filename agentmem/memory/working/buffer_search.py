@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentmem.core.event_loop import BACKGROUND_LOOP
+from agentmem.core.plain_values import copy_json
 from agentmem.core.record import Text, UtcDatetime
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.errors import InvalidModelOutput, InvalidRecord
@@ -70,10 +71,7 @@ def to_json_dict(value: Mapping[str, Any] | None, field: str = "metadata") -> di
     """A copy of a mapping as JSON has it; InvalidRecord naming the field for what JSON cannot hold."""
     if value is not None and not isinstance(value, Mapping):
         raise InvalidRecord(f"{field} must be a mapping, got {type(value).__name__}", field=field)
-    try:
-        copied: dict[str, Any] = json.loads(json.dumps(dict(value or {}), allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRecord(f"{field} must hold JSON values only: {error}", field=field) from error
+    copied: dict[str, Any] = copy_json(value or {}, field)
     return copied
 
 

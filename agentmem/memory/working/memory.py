@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from agentmem.core.arguments import check_arguments
+from agentmem.core.plain_values import copy_json
 from agentmem.core.records import Goal, Turn
 from agentmem.core.scope import check_identifier
 from agentmem.core.telemetry import WARNING, log_event
@@ -25,9 +27,11 @@ from agentmem.text.tokenizer import rank_by_bm25
 
 T = TypeVar("T")
 MAX_THOUGHTS = 100
+MAX_TTL_SECONDS = 10 * 365 * 24 * 3600  # ten years
 _ROLE_LABELS = {"user": "User", "assistant": "Agent"}
 
 
+@check_arguments
 @dataclass
 class WorkingMemory:
     """The session's last turns, context values, thoughts, active goal and outputs of tools, each with a time to live.
@@ -93,8 +97,9 @@ class WorkingMemory:
 
     async def set(self, key: str, value: Any, ttl: float | None = None) -> None:
         """Keep a JSON value for `ttl` seconds (the setting `working_ttl` when None) after it was last set or read."""
-        if ttl is not None and ttl <= 0:
-            raise InvalidRecord(f"ttl must be positive seconds, got {ttl}", field="ttl")
+        if ttl is not None and not 0 < ttl <= MAX_TTL_SECONDS:
+            raise InvalidRecord(f"ttl must be above 0 and at most {MAX_TTL_SECONDS:,} seconds, got {ttl}", field="ttl")
+        value = copy_json(value, "value")
         session, scope = self._context.engine.session, self._context.scope
         name, own = self._value_keys(key)
         await session.set(scope, name, value, ttl=ttl or self._ttl)

@@ -44,5 +44,5 @@ def decode_cursor(cursor: str) -> tuple[int, str, str]:
         if type(seq) is not int or not 0 <= seq < MAX_SEQ or kind not in KINDS:
             raise ValueError
         return seq, kind, check_identifier(record_id, "cursor")
-    except (ValueError, TypeError, InvalidRecord):
+    except (ValueError, TypeError, RecursionError, InvalidRecord):
         raise InvalidRecord("cursor must be the next_cursor of another page", field="cursor") from None
