@@ -19,6 +19,7 @@ from agentmem.core.scope import MAX_IDENTIFIER_CHARS, check_identifier
 from agentmem.errors import InvalidRecord
 from agentmem.stores.admin import JournalCounters, RawChange, RawUsage, RawVersion
 from agentmem.stores.codec import PAYLOAD_FORMAT
+from agentmem.text.terminal_text import escape_json
 
 FORMAT = "agentmem-export"
 MAX_ORDINALS = 2**31  # ordinals are 32-bit numbers in the word index
@@ -139,8 +140,8 @@ def to_json(value: Any) -> str | None:
 
 
 def render_line(line: ExportLine) -> str:
-    """The line as it stands in the file."""
-    return f"{to_json(line.model_dump())}\n"
+    """The line as it stands in the file, which may be a terminal."""
+    return f"{escape_json(str(to_json(line.model_dump())))}\n"
 
 
 def build_change_line(change: RawChange) -> ChangeLine:

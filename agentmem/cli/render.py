@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -13,47 +12,45 @@ from typing import Any, Self
 import click
 
 from agentmem.core.jsonable import to_jsonable
+from agentmem.text.terminal_text import escape_json, neutralize, neutralize_styled
 
 MAX_LINE_CHARS = 240  # characters of a record in a list; --json has all of it
-# Stored text may hold escape sequences, which a terminal would obey. Line ends and tabs are harmless.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-def sanitize(text: str) -> str:
-    """The text without control characters and lone surrogates, each replaced by the replacement character."""
-    return _SURROGATES.sub("\ufffd", _CONTROLS.sub("\ufffd", text))
 
 
 def to_one_line(text: str, max_chars: int = MAX_LINE_CHARS) -> str:
     """The text on one line, cut with an ellipsis."""
-    line = sanitize(" ".join(text.split()))
+    line = neutralize(" ".join(text.split()))
     return line if len(line) <= max_chars else line[: max_chars - 1].rstrip() + "…"
 
 
 def echo(text: str = "") -> None:
-    """Print text for people. Its colors vanish where they cannot be shown."""
-    click.echo(text)
+    """Print text for people, with nothing in it that a terminal would obey but our own styles, where it has any."""
+    click.echo(neutralize_styled(text))
 
 
 def echo_stderr(message: str) -> None:
     """Print a line about the run itself on standard error."""
-    click.echo(sanitize(f"agentmem: {message}"), err=True)
+    click.echo(neutralize(f"agentmem: {message}"), err=True)
 
 
 def bold(text: str) -> str:
     """Emphasis on a terminal."""
-    return click.style(text, bold=True)
+    return click.style(_to_part_of_line(text), bold=True)
 
 
 def dim(text: str) -> str:
     """What may be read over, on a terminal."""
-    return click.style(text, dim=True)
+    return click.style(_to_part_of_line(text), dim=True)
 
 
 def colorize(text: str, color: str) -> str:
     """A color on a terminal."""
-    return click.style(text, fg=color)
+    return click.style(_to_part_of_line(text), fg=color)
+
+
+def _to_part_of_line(text: str) -> str:
+    """The text without line ends, its blanks kept."""
+    return neutralize(text).replace("\n", " ")
 
 
 def pluralize(number: int, noun: str) -> str:
@@ -102,8 +99,9 @@ def show_json_lines(values: Iterable[Any]) -> None:
 
 
 def _dump_json(value: Any, indent: int | None) -> str:
-    text = json.dumps(to_jsonable(value), ensure_ascii=False, indent=indent, sort_keys=True, allow_nan=False)
-    return re.sub("[\x7f-\x9f\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
+    return escape_json(
+        json.dumps(to_jsonable(value), ensure_ascii=False, indent=indent, sort_keys=True, allow_nan=False)
+    )
 
 
 def render_mapping(values: Mapping[str, Any], indent: int = 0) -> str:
@@ -112,10 +110,10 @@ def render_mapping(values: Mapping[str, Any], indent: int = 0) -> str:
     lines = []
     for name, value in values.items():
         if isinstance(value, Mapping):
-            lines += [" " * indent + sanitize(str(name)), *([render_mapping(value, indent + 2)] if value else [])]
+            lines += [" " * indent + neutralize(str(name)), *([render_mapping(value, indent + 2)] if value else [])]
         else:
             shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _render_value(value)
-            lines.append(f"{' ' * indent}{sanitize(str(name)):<{width}}  {shown}")
+            lines.append(f"{' ' * indent}{neutralize(str(name)):<{width}}  {shown}")
     return "\n".join(lines)
 
 

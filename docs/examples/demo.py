@@ -16,10 +16,11 @@ import click
 
 from agentmem.cli.context import CliContext, UserPath, memory_options, print_notices
 from agentmem.cli.main import ExitingCommand
-from agentmem.cli.render import Progress, bold, colorize, dim, pluralize, render_record, sanitize, to_one_line
+from agentmem.cli.render import Progress, bold, colorize, dim, pluralize, render_record, to_one_line
 from agentmem.core.clock import FrozenClock, SystemClock
 from agentmem.errors import ConfigError
 from agentmem.importers.importer import Importer
+from agentmem.text.terminal_text import neutralize
 
 if TYPE_CHECKING:
     from agentmem.core.clock import Clock
@@ -381,7 +382,7 @@ def render(result: DemoResult) -> str:
     conversations = len({turn.get("conversation_id") for turn in script.turns})
     stored = (
         f"Stored {pluralize(len(script.turns), 'turn')} of {pluralize(conversations, 'conversation')} "
-        f"({sanitize(script.name)})"
+        f"({neutralize(script.name)})"
     )
     lines = [
         f"{stored} with {result.embedder} in {result.store_seconds:.1f} s.",
@@ -391,10 +392,12 @@ def render(result: DemoResult) -> str:
         lines += ["", *_render_answer(number, result.answers[question.id])]
     lines += [
         "",
-        bold(f"What an agent gets for {sanitize(script.context_question.text)!r} within {MAX_CONTEXT_TOKENS} tokens:"),
+        bold(
+            f"What an agent gets for {neutralize(script.context_question.text)!r} within {MAX_CONTEXT_TOKENS} tokens:"
+        ),
         "",
     ]
-    lines += ["  " + line for line in sanitize(result.context.text).splitlines()]
+    lines += ["  " + line for line in neutralize(result.context.text).splitlines()]
     lines += ["", *render_lines(result.consolidation)]
     complete = sum(answer.recall == 1 for answer in result.answers.values())
     asked = pluralize(len(result.answers), "question")
@@ -409,13 +412,13 @@ def _render_mark(evidence: bool) -> str:
 
 def _render_answer(number: int, answer: DemoAnswer) -> Iterator[str]:
     question = answer.question
-    yield bold(f"{number}. {sanitize(question.text)}") + dim(f"  [{sanitize(question.category_name)}]")
+    yield bold(f"{number}. {neutralize(question.text)}") + dim(f"  [{neutralize(question.category_name)}]")
     if question.answer is not None:
-        yield f"   expected: {sanitize(question.answer)}"
+        yield f"   expected: {neutralize(question.answer)}"
     for item in answer.hits:
         if item.rank <= MAX_SHOWN_RESULTS or item.evidence:
             yield f" {_render_mark(item.evidence)} {item.rank:>2}. {render_record(item.record, 160)}"
-            yield dim(f"       {item.score:.3f}  {sanitize(item.record.id)}  {item.why}")
+            yield dim(f"       {item.score:.3f}  {neutralize(item.record.id)}  {item.why}")
     found, total = sum(item.evidence for item in answer.hits), len(question.evidence)
     verdict = f"{found} of {pluralize(total, 'evidence turn')} among the first {TOP_K}"
     yield "   " + colorize(verdict, "green" if found == total else "yellow")

@@ -135,6 +135,32 @@ def test_an_export_to_standard_output_is_nothing_but_lines(cli: Any) -> None:
     assert cli.run("export", "--user", "nobody").exit_code == 0
 
 
+def test_an_export_writes_to_no_link_and_keeps_no_mode_of_another(cli: Any, tmp_path: Path) -> None:
+    cli("add", "The key is under the mat.")
+    victim, target = tmp_path / "victim.txt", tmp_path / "mine.jsonl"
+    victim.write_text("untouched")
+    target.symlink_to(victim)
+    for name in (f"{target.name}.part", f".{target.name}.part"):
+        (tmp_path / name).symlink_to(victim)
+    cli("export", str(target))
+    assert victim.read_text() == "untouched"
+    assert not target.is_symlink()
+    assert "mat" in target.read_text()
+    target.chmod(0o666)
+    cli("export", str(target))
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert sorted(each.name for each in tmp_path.iterdir() if each.is_file() and not each.is_symlink()) == [
+        "mine.jsonl",
+        "victim.txt",
+    ]
+
+
+def test_an_export_to_a_device_goes_there(cli: Any) -> None:
+    cli("add", "Hello.")
+    assert cli("export", "/dev/null").startswith("exported ")
+    assert Path("/dev/null").is_char_device()
+
+
 def test_a_failed_export_leaves_no_file(cli: Any, tmp_path: Path) -> None:
     cli("add", "One.")
     assert cli.run("export", str(tmp_path / "missing" / "a.jsonl")).exit_code == 1

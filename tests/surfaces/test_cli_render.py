@@ -12,19 +12,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmem.cli.render import Progress, render_mapping, render_record, sanitize, show_json, to_one_line
+from agentmem.cli.render import Progress, render_mapping, render_record, show_json, to_one_line
 from agentmem.core.jsonable import to_jsonable
 from agentmem.core.record import Status
 from agentmem.core.records import Entity, Fact, Goal, Turn
+from agentmem.text.terminal_text import escape_json, neutralize
 
+UNSEEN = set("\x9b\u202a\u202e\u2066\u2069\u200e\u061c\u200b\u2028\ufeff\U000e0041")
 AT = datetime(2025, 3, 8, 18, 5, tzinfo=UTC)
 
 
 @given(st.text())
 def test_safe_text_moves_no_cursor_and_can_be_encoded(text: str) -> None:
-    assert not any(ord(c) < 32 and c not in "\t\n" for c in sanitize(text))
-    assert not any(0x7F <= ord(c) <= 0x9F for c in sanitize(text))
-    sanitize(text).encode()
+    assert not any(ord(c) < 32 and c not in "\t\n" for c in neutralize(text))
+    assert not any(0x7F <= ord(c) <= 0x9F for c in neutralize(text))
+    assert not set(neutralize(text)) & UNSEEN
+    neutralize(text).encode()
+
+
+@given(st.text())
+def test_escaped_json_says_the_same_and_holds_nothing_unseen(text: str) -> None:
+    written = escape_json(json.dumps(text, ensure_ascii=False))
+    assert json.loads(written) == text
+    assert not set(written) & UNSEEN
 
 
 @given(st.text(), st.integers(min_value=2, max_value=50))

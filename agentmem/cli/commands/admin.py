@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from agentmem.cli.context import EXIT_NEEDS_ATTENTION, CliContext, UserPath, configure_logging, memory_options
-from agentmem.cli.render import Progress, bold, colorize, echo_stderr, pluralize, sanitize, to_one_line
+from agentmem.cli.render import Progress, bold, colorize, echo_stderr, pluralize, to_one_line
 from agentmem.cli.verbs import VerbGroup
+from agentmem.text.terminal_text import neutralize
 
 if TYPE_CHECKING:
     from agentmem.facade.async_memory import AsyncAgentMemory
@@ -56,9 +57,9 @@ def doctor_command(cli: CliContext) -> int:
     lines = []
     for finding in findings:
         level = colorize(f"{finding.level:<7}", _COLORS.get(finding.level, "white"))
-        lines.append(f"{level}  {bold(sanitize(finding.check))}  {sanitize(finding.detail)}".rstrip())
+        lines.append(f"{level}  {bold(neutralize(finding.check))}  {neutralize(finding.detail)}".rstrip())
         if finding.fix:
-            lines.append(f"         {sanitize(finding.fix)}")
+            lines.append(f"         {neutralize(finding.fix)}")
     cli.show(findings, "\n".join(lines))
     return EXIT_NEEDS_ATTENTION if any(finding.level == "error" for finding in findings) else 0
 
@@ -120,7 +121,7 @@ def sync_command(cli: CliContext, *, follow: bool, health_file: Path | None) -> 
     done = f"{pluralize(report.users, 'user')} caught up in {report.seconds:.1f} s"
     parked = [f"{pluralize(report.parked, 'change')} passed over; see agentmem admin doctor"] if report.parked else []
     cli.show(
-        report, sanitize("\n".join([done, *parked, *(f"still behind: {reason}" for reason in report.lag_reasons)]))
+        report, neutralize("\n".join([done, *parked, *(f"still behind: {reason}" for reason in report.lag_reasons)]))
     )
     return EXIT_NEEDS_ATTENTION if report.lag_reasons else 0
 
@@ -174,7 +175,7 @@ def rebuild_command(
             )
         )
     done = f"{pluralize(report.users, 'user')}, {pluralize(report.changes, 'change')} read in {report.seconds:.1f} s"
-    cli.show(report, sanitize("\n".join([f"{done}, embedder {report.embedder}", *report.notes])))
+    cli.show(report, neutralize("\n".join([f"{done}, embedder {report.embedder}", *report.notes])))
 
 
 @click.command("verify", short_help="Prove that other users' data changes nothing for this one.")

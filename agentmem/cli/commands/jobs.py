@@ -15,7 +15,8 @@ from agentmem.cli.context import (
     memory_options,
     parse_names,
 )
-from agentmem.cli.render import Progress, bold, echo_stderr, pluralize, sanitize
+from agentmem.cli.render import Progress, bold, echo_stderr, pluralize
+from agentmem.text.terminal_text import neutralize
 
 if TYPE_CHECKING:
     from agentmem.facade.async_memory import AsyncAgentMemory
@@ -60,7 +61,7 @@ def consolidate_command(
                 "consolidate", dry_run=dry_run, retry_parked=retry_parked, progress=progress
             )
         )
-    cli.show(reports, sanitize("\n".join(line for report in reports for line in _render_job_report(report))))
+    cli.show(reports, neutralize("\n".join(line for report in reports for line in _render_job_report(report))))
     return EXIT_NEEDS_ATTENTION if any(report.parked for report in reports) else 0
 
 
@@ -134,7 +135,7 @@ def _render_job(job: dict[str, Any]) -> list[str]:
     if state is not None and state.attempts:
         lines.append(f"  failed for this user {state.attempts} times in a row; next try {state.due_at:%Y-%m-%d %H:%M}")
     lines.extend(
-        f"  parked at {item['seq']} after {item['attempts']} tries: {sanitize(item['reason'])}"
+        f"  parked at {item['seq']} after {item['attempts']} tries: {neutralize(item['reason'])}"
         for item in job["parked"]
     )
     if job.get("waiting"):
@@ -191,7 +192,7 @@ def worker_command(
     reports = cli.run(lambda memory: _run_once(memory, chosen, dry_run=dry_run))
     cli.show(
         reports,
-        sanitize("\n".join(_render_run_report(report) for report in reports) or "every job is being run elsewhere"),
+        neutralize("\n".join(_render_run_report(report) for report in reports) or "every job is being run elsewhere"),
     )
     return EXIT_NEEDS_ATTENTION if any(report.failed for report in reports) else 0
 

@@ -14,7 +14,8 @@ from agentmem.cli.context import (
     print_notices,
     read_text_or_stdin,
 )
-from agentmem.cli.render import bold, dim, render_record, sanitize
+from agentmem.cli.render import bold, dim, render_record
+from agentmem.text.terminal_text import neutralize
 
 if TYPE_CHECKING:
     from agentmem.recall.bundle import MemoryBundle
@@ -97,7 +98,7 @@ def context_command(cli: CliContext, *, query: str, max_tokens: int) -> None:
     asked = read_text_or_stdin(query)
     context = cli.run(lambda memory: memory.context(asked, max_tokens=max_tokens))
     print_notices(context.notices)
-    cli.show(context.to_dict(), sanitize(context.text))
+    cli.show(context.to_dict(), neutralize(context.text))
 
 
 COMMANDS = (remember_command, context_command)

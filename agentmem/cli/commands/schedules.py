@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentmem.cli.context import CliContext, memory_options
-from agentmem.cli.render import dim, echo, format_time, sanitize, show_json_lines, to_one_line
+from agentmem.cli.render import dim, echo, format_time, show_json_lines, to_one_line
 from agentmem.cli.verbs import VerbGroup
 from agentmem.errors import Conflict
+from agentmem.text.terminal_text import neutralize
 
 if TYPE_CHECKING:
     from agentmem.core.procedural_records import Schedule
@@ -81,7 +82,7 @@ def take_schedule_command(cli: CliContext, *, name: str) -> None:
       agentmem schedules take summary
     """
     taken = cli.run(lambda memory: _take_due(memory, name))
-    cli.show(taken, sanitize(taken.prompt) or f"{to_one_line(taken.name)}: no prompt")
+    cli.show(taken, neutralize(taken.prompt) or f"{to_one_line(taken.name)}: no prompt")
 
 
 async def _take_due(memory: AsyncAgentMemory, name: str) -> Schedule:

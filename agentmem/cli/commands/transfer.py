@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -36,14 +38,31 @@ def export_command(cli: CliContext, *, path: str) -> None:
     if path == "-":
         echo_stderr(_render_export_report(_export(cli, lambda line: click.echo(line, nl=False))))
         return
-    part = Path(f"{path}.part")
+    with create_private_file(Path(path)) as file:
+        report = _export(cli, file.write)
+    cli.show(report, _render_export_report(report))
+
+
+@contextmanager
+def create_private_file(path: Path) -> Iterator[TextIO]:
+    """A file that its owner alone can read, in the place of `path` once it is complete; a device is written to.
+
+    It is made new beside `path` under a name that nobody can foresee, so that no link and no file that somebody put
+    there is written to.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8") as device:
+            yield device
+        return
+    descriptor, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            report = _export(cli, file.write)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(part, path)
     finally:
-        part.unlink(missing_ok=True)
-    cli.show(report, _render_export_report(report))
+        Path(part).unlink(missing_ok=True)
 
 
 def _export(cli: CliContext, write: Callable[[str], Any]) -> UserExportReport:
