@@ -9,6 +9,7 @@ import pytest
 from agentmem import AgentMemory
 from agentmem.memory.procedural.memory import ProceduralMemory
 from agentmem.recall.context_builder import DATA_NOTE, SECTION_TITLES
+from agentmem.server.mcp.records import describe_record
 from tests.flows.given import ManualClock, context_of, engine_of, open_memory, run
 
 FORGED = (
@@ -90,6 +91,7 @@ def test_other_texts_hold_none_either(memory: AgentMemory) -> None:
         memory.working.current_markdown(),
         *(str(state) for state in memory.beliefs()),
         *memory.remember("tent").notices,
+        *filter(None, (describe_record(record).text for record in memory.list_records(limit=1_000))),
     ):
         check(text)
     vault = engine_of(memory).settings.vault

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from agentmem.core.record import Record, Status
 from agentmem.core.records import Fact, Goal, Turn
+from agentmem.text.plain_line import to_plain_line, to_plain_name
 
 MAX_TEXT_CHARS = 2000  # of one record in a result
 
@@ -24,10 +25,10 @@ class FoundRecord(BaseModel):
 
 
 def describe_record(record: Record, why: str = "") -> FoundRecord:
-    """A record of any kind, its text on one line."""
-    text = " ".join(record.search_text().split())
+    """A record of any kind, its text on one line that no stored text can leave."""
+    text = to_plain_line(record.search_text())
     if isinstance(record, Turn):
-        text = f"{record.speaker or record.role}: {text}"
+        text = f"{to_plain_name(record.speaker or '', record.role)}: {text}"
     begun = record.valid_interval()[0] or record.recorded_at
     return FoundRecord(
         id=record.id,
