@@ -10,6 +10,7 @@ from typing import Literal
 
 from agentmem.beliefs.slots import NamedSlot
 from agentmem.beliefs.values import is_refinement, normalize_value
+from agentmem.core.clock import add_time
 
 Tense = Literal["current", "past", "planned"]
 Operation = Literal["is", "over", "deny"]
@@ -191,4 +192,4 @@ class BeliefSet:
 
 def _has_passed(belief: Belief, moment: datetime) -> bool:
     """Whether the day of a plan is over."""
-    return belief.since is not None and belief.since + timedelta(days=1) <= moment
+    return belief.since is not None and add_time(belief.since, timedelta(days=1)) <= moment

@@ -17,6 +17,8 @@ from agentmem.errors import InvalidRecord
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMESPACE = uuid.NAMESPACE_OID.bytes
 _MICROSECOND = timedelta(microseconds=1)
+FIRST_MOMENT, LAST_MOMENT = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+MAX_CLOCK_LEAD = timedelta(days=1)  # of what was recorded last before a clock that is right
 MAX_KEY_BYTES = 64
 MAX_STEP_BACK = timedelta(seconds=30)  # by which time servers set clocks back; more is somebody's decision
 
@@ -82,6 +84,25 @@ def to_utc(moment: datetime, field: str | None = None) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError as error:  # the first and the last day of the calendar in other time zones
         raise InvalidRecord(f"{field or 'a moment'} lies outside of the years 1 to 9999 in UTC", field=field) from error
+
+
+def add_time(moment: datetime, delta: timedelta) -> datetime:
+    """A moment and a time added, in UTC; the first or last moment of the calendar where the sum is outside of it.
+
+    Clocks were in the year 9999, and `datetime.max` stands for "for ever" in many programs.
+    """
+    try:
+        return moment + delta
+    except OverflowError:
+        return FIRST_MOMENT if delta < timedelta(0) else LAST_MOMENT
+
+
+def latest_moment(now: datetime, last_recorded: datetime) -> datetime:
+    """What counts as now: no older than what was recorded last, so that a clock set back revives nothing.
+
+    Something recorded more than a day ahead was written under a wrong clock, and does not count.
+    """
+    return last_recorded if timedelta(0) < last_recorded - now <= MAX_CLOCK_LEAD else now
 
 
 def to_micros(moment: datetime) -> int:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from agentmem.core.clock import from_micros, to_micros
+from agentmem.core.clock import add_time, from_micros, to_micros
 from agentmem.core.procedural_records import Schedule
 from agentmem.core.record import Record, Status
 from agentmem.core.records import Conversation, Entity, Fact
@@ -328,13 +328,13 @@ def promotable_to_long_since(fact: Fact, usage: UsageStats | None, policy: Lifec
     used, decay, wanted = usage or NEVER_USED, policy.decay, policy.promotion
     found = []
     last_use = used.last_review_at
-    window = fact.recorded_at + timedelta(days=wanted.within_days)
+    window = add_time(fact.recorded_at, timedelta(days=wanted.within_days))
     if used.use_count >= wanted.use_count and last_use is not None and last_use <= window:
         found.append(last_use)
     if used.use_count < MIN_USES_TO_KEEP and used.use_count <= used.review_count and used.strength <= 1:
         return min(found, default=None)
     since = last_use or fact.recorded_at
-    aged = max(fact.recorded_at + timedelta(days=decay.half_life_days), since)
+    aged = max(add_time(fact.recorded_at, timedelta(days=decay.half_life_days)), since)
     if decay_score(used.use_count, since, used.strength, aged, decay) >= wanted.score:
         found.append(aged)
     return min(found, default=None)

@@ -13,7 +13,16 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from agentmem.core.changes import AuditEntry, Change, JournalEntry, PromotionAudit, WriteAttempt, derive_change_id
-from agentmem.core.clock import Clock, IdSource, RandomIds, SeededIds, Stopwatch, SystemClock, from_micros
+from agentmem.core.clock import (
+    Clock,
+    IdSource,
+    RandomIds,
+    SeededIds,
+    Stopwatch,
+    SystemClock,
+    from_micros,
+    latest_moment,
+)
 from agentmem.core.columns import RecordColumns
 from agentmem.core.scope import Scope
 from agentmem.core.telemetry import DEBUG, CacheStats, LatencyStats, log_event
@@ -339,7 +348,7 @@ class Engine:
 
     async def now(self, scope: Scope) -> datetime:
         """The clock's time, but never before the user's latest record: a clock set back brings nothing retired back."""
-        return max(self.clock.now(), from_micros((await self.log.head(scope)).last_at))
+        return latest_moment(self.clock.now(), from_micros((await self.log.head(scope)).last_at))
 
     async def read_columns(self, scope: Scope, through_seq: int | None = None) -> RecordColumns:
         """The user's columns as of now, or as they were at a journal position."""

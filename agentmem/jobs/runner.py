@@ -17,13 +17,13 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import quote
 
-from agentmem.core.clock import Stopwatch, from_micros, to_micros
+from agentmem.core.clock import Stopwatch, add_time, from_micros, to_micros
 from agentmem.core.scope import Operator, Scope
 from agentmem.core.telemetry import DEBUG, INFO, WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, LeaseLost, StoreError
 from agentmem.jobs.job import JobOptions, JobReport
-from agentmem.stores.job_queue import JobState
+from agentmem.stores.job_queue import MAX_WAIT, JobState
 
 LEASE_SECONDS = 30.0
 
@@ -221,7 +221,8 @@ async def _eligible_users(engine: Engine, module: ModuleType, seen: Collection[s
         ]
         waiting = [user for user in dict.fromkeys(due) if user not in seen][:USER_BATCH_SIZE]
         states = [await jobs.state(name, Scope(user)) for user in waiting]
-        return [state.user_id for state in states if state.due_at is None or state.due_at <= now]
+        too_late = add_time(now, MAX_WAIT)
+        return [each.user_id for each in states if each.due_at is None or not now < each.due_at <= too_late]
     await _enqueue_changed_users(engine, name, frozenset(getattr(module, "WATCHES", ())))
     pending = await jobs.pending_users(name, now, OPERATOR, limit)
     return [user for user in pending if user not in seen][:USER_BATCH_SIZE]
@@ -230,16 +231,17 @@ async def _eligible_users(engine: Engine, module: ModuleType, seen: Collection[s
 async def _enqueue_changed_users(engine: Engine, job: str, watched_kinds: Collection[str]) -> None:
     """Queue the users who wrote what the job watches since it last looked for such: jobs wake each other the less."""
     key = _meta_key(job, "seen")
-    seen = from_micros(int((await engine.log.meta()).get(key, "0")))
+    now = engine.clock.now()  # a user whose clock was in the year 9999 must not hide the others from then on
+    seen = min(now, from_micros(int((await engine.log.meta()).get(key, "0"))))
     since, after, found = _subtract_clock_skew(seen), "", 0
     while page := await engine.job_queue.users_changed_since(since, OPERATOR, after=after, limit=PAGE_SIZE):
-        await engine.job_queue.enqueue(job, dict(page), watched_kinds)
+        await engine.job_queue.enqueue(job, {user: min(at, now) for user, at in page}, watched_kinds)
         found += len(page)
         after, since = page[-1]
         if len(page) < PAGE_SIZE:
             break
-    if found and since > seen:
-        await engine.log.set_meta({key: str(to_micros(since))})
+    if found and min(now, since) > seen:
+        await engine.log.set_meta({key: str(to_micros(min(now, since)))})
 
 
 def _subtract_clock_skew(moment: datetime) -> datetime:
@@ -277,7 +279,7 @@ async def _write_state(engine: Engine, module: ModuleType, scope: Scope, report:
     before = await engine.job_queue.state(module.NAME, scope)
     again = None if done else now
     if report.stop_reason:
-        again = now + INITIAL_BACKOFF
+        again = add_time(now, INITIAL_BACKOFF)
     state = JobState(
         module.NAME,
         scope.user_id,
@@ -303,7 +305,7 @@ async def _write_failure(engine: Engine, module: ModuleType, scope: Scope, error
     """Try again later, each time later."""
     now, before = engine.clock.now(), await engine.job_queue.state(module.NAME, scope)
     attempts = before.attempts + 1
-    again = now + min(MAX_BACKOFF, INITIAL_BACKOFF * 4 ** min(attempts - 1, 10))
+    again = add_time(now, min(MAX_BACKOFF, INITIAL_BACKOFF * 4 ** min(attempts - 1, 10)))
     state = replace(before, due_at=again, attempts=attempts, last_run_at=now, report={"error": type(error).__name__})
     await engine.job_queue.write_state(state)
     await _publish_state(engine, scope, state)

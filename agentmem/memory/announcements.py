@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
-from agentmem.core.clock import derive_id
+from agentmem.core.clock import add_time, derive_id
 from agentmem.core.record import Key, Status
 from agentmem.core.records import ANNOUNCEMENT_TAG, Fact, Turn, build_record
 from agentmem.core.scope import SWARM
@@ -92,7 +92,7 @@ async def announce(
     lasting = _parse_lifetime(expires_in)
 
     async def make(write: WriteAttempt) -> Change:
-        until = None if lasting is None else write.now + lasting
+        until = None if lasting is None else add_time(write.now, lasting)
         said = AnnouncementDraft(text.strip(), context.scope.agent_id or "user", write.now, until)
         puts, known = await _build_announcement_records(context, said)
         again[:] = [puts[0].key] if known else []

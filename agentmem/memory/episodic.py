@@ -11,7 +11,7 @@ import numpy as np
 
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, derive_change_id, hash_request
-from agentmem.core.clock import EPOCH, Stopwatch, derive_id, to_utc
+from agentmem.core.clock import EPOCH, Stopwatch, add_time, derive_id, to_utc
 from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Record
 from agentmem.core.records import Conversation, Turn, build_record, parse_role
@@ -262,7 +262,7 @@ class EpisodicMemory:
         """The latest turns of the readable channels by time, oldest first; `hours` back from now when given."""
         if hours is not None and not 0 < hours < MAX_WINDOW_HOURS:
             raise InvalidRecord(f"hours must be above 0 and below {MAX_WINDOW_HOURS:,}, got {hours}", field="hours")
-        since = None if hours is None else self._context.engine.clock.now() - timedelta(hours=hours)
+        since = None if hours is None else add_time(self._context.engine.clock.now(), -timedelta(hours=hours))
         where = Where(
             kinds=("Turn",), channels=self._context.scope.readable_channels(), status=("active",), since=since
         )
@@ -274,7 +274,7 @@ class EpisodicMemory:
         found = await log.find(scope, where, order="time", descending=True, limit=limit)
         edge = found[-1].valid_interval()[0] if len(found) == limit and found else None
         if edge is not None:  # what shares the moment of the cut was chosen by id
-            same = replace(where, since=edge, until=edge + timedelta(microseconds=1))
+            same = replace(where, since=edge, until=add_time(edge, timedelta(microseconds=1)))
             found = [record for record in found if record.valid_interval()[0] != edge]
             found += await log.find(scope, same, order="seq", descending=True, limit=limit - len(found))
         return sorted(found, key=lambda record: (record.valid_interval()[0] or EPOCH, record.seq), reverse=True)

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
-from agentmem.core.clock import derive_id, to_utc
+from agentmem.core.clock import add_time, derive_id, to_utc
 from agentmem.core.plain_values import describe_value
 from agentmem.core.procedural_records import Schedule
 from agentmem.core.record import MissedRuns, Status
@@ -218,7 +218,9 @@ class Schedules:
             later = _next_run_time(current, moment)
             several = current.missed == "skip" and after <= moment
             taken = (
-                {} if several else {"running": current.next_at, "lost_at": moment + CLAIM_TIMEOUT, "last_at": moment}
+                {}
+                if several
+                else {"running": current.next_at, "lost_at": add_time(moment, CLAIM_TIMEOUT), "last_at": moment}
             )
             new = current.model_copy(update={**taken, "next_at": later})
             return write.build_change(new, expected_versions={new.key: current.seq})
@@ -322,8 +324,8 @@ def _next_run_time(schedule: Schedule, after: datetime) -> datetime:
         return next_cron_time(schedule.cron, schedule.timezone, after)
     every, last = timedelta(seconds=schedule.every_seconds), schedule.next_at
     if last is None or last > after:
-        return after + every
-    return last + ((after - last) // every + 1) * every
+        return add_time(after, every)
+    return add_time(last, ((after - last) // every + 1) * every)
 
 
 def _to_seconds(every: timedelta | float | None) -> float | None:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt
-from agentmem.core.clock import derive_id, to_utc
+from agentmem.core.clock import add_time, derive_id, to_utc
 from agentmem.core.columns import RecordColumns
 from agentmem.core.record import Key
 from agentmem.core.records import Synopsis, SynopsisSection, SynopsisSentence, build_record
@@ -102,7 +102,7 @@ class _ChannelSynopsis:
         return options.identity_ttl if name == "identity" else options.context_ttl
 
     def _fresh_since(self, name: str, now: datetime) -> datetime:
-        return to_utc(now) - timedelta(seconds=min(self._ttl(name), 1e9))
+        return add_time(to_utc(now), -timedelta(seconds=min(self._ttl(name), 1e9)))
 
     async def _find_cached(self, name: str) -> SynopsisSection | None:
         found = await self._read_cache(name)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from agentmem.core.clock import add_time
 from agentmem.core.jsonable import to_jsonable
 from agentmem.core.record import Key, Record
 from agentmem.core.records import Entity, Fact, Goal, R, Synopsis, SynopsisSection, Turn, User
@@ -53,7 +54,7 @@ async def _read_synopsis(context: SearchContext, options: SynopsisOptions) -> Sy
     from agentmem.memory.synopsis import SECTIONS, is_fresh, merge_channels
     from agentmem.memory.synopsis_sources import take_snapshots
 
-    since, parts = context.now - timedelta(seconds=min(options.context_ttl, 1e9)), {}
+    since, parts = add_time(context.now, -timedelta(seconds=min(options.context_ttl, 1e9))), {}
     stand = await take_snapshots(columns, readable, context.now)
     for found in await context.read([int(ordinal) for ordinal in ordinals]):
         if isinstance(found, Synopsis):

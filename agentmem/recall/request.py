@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
-from agentmem.core.clock import to_utc
+from agentmem.core.clock import add_time, to_utc
 from agentmem.errors import InvalidRecord, RateLimited
 from agentmem.text.query_parser import ParsedQuery
 
@@ -83,7 +83,7 @@ class RecallRequest:
         if self.time_window_hours is None:
             return self.since
         hours = min(self.time_window_hours, 24 * 365 * 1000)
-        window = to_utc(self.as_of or now) - timedelta(hours=hours)
+        window = add_time(to_utc(self.as_of or now), -timedelta(hours=hours))
         return window if self.since is None else max(window, to_utc(self.since))
 
 

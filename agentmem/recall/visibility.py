@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from agentmem.core.clock import Clock, IdSource, from_micros, to_micros, to_utc
+from agentmem.core.clock import Clock, IdSource, from_micros, latest_moment, to_micros, to_utc
 from agentmem.core.columns import ENDS_WITH_QUESTION, MAX_TIME, MIN_TIME, Bools, Floats, RecordColumns
 from agentmem.core.event_loop import offload_if_large
 from agentmem.core.records import Turn
@@ -286,7 +286,7 @@ async def open_search_context(
     _check_channels((request.channels if through is None else None) or (), active, columns)
     late = await source.wait_for_own_writes(scope, columns) if replay_at is None and source.vector_projections else ()
     if replay_at is None:
-        now = max(now, from_micros(columns.last_at))  # a clock that was set back brings nothing back that has ended
+        now = latest_moment(now, from_micros(columns.last_at))
     kept = cache.for_user(scope.user_id) if through is None else cache.for_user(scope.user_id).for_past_state()
     served = source.vector_projections[0] if source.vector_projections else None
     embeddings = QueryEmbedder(cache, served, with_tokens, with_timeouts=not source.is_deterministic)

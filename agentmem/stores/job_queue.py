@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 from agentmem.core.clock import from_micros_or_none, to_micros
 from agentmem.core.record import Key
 from agentmem.core.scope import Operator, Scope
+
+MAX_WAIT = timedelta(days=2)  # beyond the longest wait after a failure; what is due later was noted under a wrong clock
 
 
 @dataclass(frozen=True, slots=True)

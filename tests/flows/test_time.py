@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from agentmem import AgentMemory, MemoryBundle, Status
+from agentmem import AgentMemory, AsyncAgentMemory, ConsolidationWorker, MemoryBundle, Status
 from agentmem.recall.options import discover_techniques
 from tests.fakes.llm_replies import ScriptedLLM, install_llm
 from tests.flows.given import START, ManualClock, bundle_ids, bundle_texts, engine_of, open_memory
@@ -371,3 +372,55 @@ def test_promotion_copies_a_project_s_fact_once_and_never_a_private_one(memory: 
     secret = private.learn_fact("The bot is shy")
     with pytest.raises(ValueError, match="cannot be promoted"):
         private.semantic.promote_to_global(secret.id, "no")
+
+
+NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+def use_everything(memory: AgentMemory, city: str) -> None:
+    """Store, reckon and ask with whatever takes the clock's time."""
+    memory.store_turn(f"I live in {city} now. Yesterday I was ill; in two weeks I fly to Oslo.")
+    memory.learn_fact(f"Tea in {city} is cheap", tier="short")
+    memory.announce(f"{city} is closed", expires_in=3600)
+    memory.working.set("city", city)
+    memory.working.remember_output(city, source="map")
+    memory.schedules.add(f"look at {city}", every=3600, prompt="look")
+    assert memory.working.get("city") == city
+    memory.consolidate()
+    assert memory.remember("Where do I live, and where was I last week?", time_window_hours=1e6).items
+    assert memory.context("Where do I live?")
+    memory.episodic.recent_turns(hours=1e6)
+    memory.schedules.due()
+    memory.curation.queue()
+    memory.curation.gc()
+    memory.synopsis()
+
+
+def test_a_clock_at_either_end_of_the_calendar_breaks_nothing(memory: AgentMemory, clock: ManualClock) -> None:
+    for moment in (datetime(1, 1, 1, tzinfo=UTC), NEVER):
+        clock.time = moment
+        use_everything(memory, f"Bath {moment.year}")
+
+
+def test_a_clock_that_was_in_the_year_9999_harms_nothing_later(memory: AgentMemory, clock: ManualClock) -> None:
+    clock.time = NEVER
+    use_everything(memory, "Rome")
+    for day, city in ((1, "Kiel"), (2, "Graz")):
+        clock.time = START + timedelta(days=day)
+        use_everything(memory, city)
+        (home,) = memory.beliefs("user", "home")
+        assert [fact.value for fact in home.current] == [city]
+        assert f"home {city}" in memory.context("Where do I live?").replace(":", "")
+
+
+async def test_a_worker_serves_all_after_somebodys_clock_was_in_the_year_9999(home: Path) -> None:
+    clock = ManualClock(NEVER)
+    async with AsyncAgentMemory("alice", home=home, embedder="hash", clock=clock) as alice:
+        await alice.store_turn("I live in Rome.")
+        await ConsolidationWorker(alice.engine).run_once()
+        clock.time = START
+        for name in ("alice", "bob"):
+            await alice.scoped(user_id=name).store_turn("I work at Bosch.")
+            await ConsolidationWorker(alice.engine).run_once()
+            beliefs = await alice.scoped(user_id=name).beliefs("user", "employer")
+            assert [fact.value for state in beliefs for fact in state.current] == ["Bosch"]

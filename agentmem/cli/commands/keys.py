@@ -46,12 +46,13 @@ def create_key_command(
       agentmem keys create --user alice --scopes read --channel work --expires 90d
     """
     from agentmem.admin.api_keys import NewApiKey, create_api_key
+    from agentmem.core.clock import add_time
 
     ends = None if expires is None else _parse_end(expires)
     channel = _find_given(context, "channel", cli.channel)
 
     async def create(memory: AsyncAgentMemory) -> NewApiKey:
-        expires_at = memory.engine.clock.now() + ends if isinstance(ends, timedelta) else ends
+        expires_at = add_time(memory.engine.clock.now(), ends) if isinstance(ends, timedelta) else ends
         return await create_api_key(
             memory.engine, cli.user, scopes=scopes, channel=channel, agent_id=agent, expires_at=expires_at
         )

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from agentmem.core.clock import from_micros, to_micros
+from agentmem.core.clock import add_time, from_micros, to_micros
 from agentmem.core.columns import HIDDEN_STATUSES, MAX_TIME
 from agentmem.core.lifecycle import CLEANUP, decay_start, is_due, next_due, salience_now
 from agentmem.core.record import Record, Status
@@ -68,7 +68,7 @@ async def _archive_conversations(work: DueRecordsRun, conversations: Sequence[Co
         await work.set_due_dates([DueDate(*each.key, None) for each in conversations])
         return
     last, idle = await _read_last_turn_times(work, conversations), timedelta(days=days)
-    waiting = {each.id: last[each.id] + idle for each in conversations}
+    waiting = {each.id: add_time(last[each.id], idle) for each in conversations}
     going_on = [each for each in conversations if waiting[each.id] >= work.now]
     silent = [each for each in conversations if waiting[each.id] < work.now]
     reason = f"no turn for {days:g} days"
@@ -76,13 +76,13 @@ async def _archive_conversations(work: DueRecordsRun, conversations: Sequence[Co
     await work.write_records(
         "reopened", [_mark_archived(each, False, "it went on") for each in going_on if each.archived]
     )
-    later = [DueDate(*each.key, waiting[each.id] + timedelta(microseconds=1), CLEANUP) for each in going_on]
+    later = [DueDate(*each.key, add_time(waiting[each.id], timedelta(microseconds=1)), CLEANUP) for each in going_on]
     # Those archived now are due no more by that; those that could not be, since they changed meanwhile, still are.
     await work.set_due_dates([*later, *(DueDate(*each.key, None) for each in silent if each.archived)])
     # A turn stored before that found them still due, and so it asked for no other look.
     last = await _read_last_turn_times(work, silent) if silent else {}
     await work.set_due_dates(
-        [DueDate(*each.key, work.now, CLEANUP) for each in silent if last[each.id] + idle >= work.now]
+        [DueDate(*each.key, work.now, CLEANUP) for each in silent if add_time(last[each.id], idle) >= work.now]
     )
 
 
@@ -174,7 +174,7 @@ async def _read_old_facts(work: DueRecordsRun) -> AsyncIterator[list[Record]]:
     if days is None:
         return
     columns = await work.engine.read_columns(work.scope)
-    old = columns.recorded_at < to_micros(work.now - timedelta(days=days))
+    old = columns.recorded_at < to_micros(add_time(work.now, -timedelta(days=days)))
     old &= (columns.kind == columns.kinds.find_code("Fact")) & (columns.superseded_at == MAX_TIME)
     ordinals = np.flatnonzero(old & ~columns.statuses.mask_for(HIDDEN_STATUSES)[columns.status])
     for start in range(0, len(ordinals), PAGE_SIZE):

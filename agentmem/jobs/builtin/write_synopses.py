@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from agentmem.core.clock import Stopwatch
+from agentmem.core.clock import Stopwatch, add_time
 from agentmem.core.columns import RecordColumns
 from agentmem.core.records import Synopsis, SynopsisSection
 from agentmem.core.scope import Scope, channel_scope
@@ -119,7 +119,9 @@ class _WriteSynopsesRun:
         tier: SynopsisSection = getattr(known, name)
         again = self.llm is not None and tier.made_by == MADE_WITHOUT_MODEL
         return (
-            not again and is_fresh(tier, snapshot, name, now + timedelta(1)) and snapshot.has_all(columns, tier.shown)
+            not again
+            and is_fresh(tier, snapshot, name, add_time(now, timedelta(1)))
+            and snapshot.has_all(columns, tier.shown)
         )
 
     async def _read_stored(self, channel: str) -> Synopsis | None:

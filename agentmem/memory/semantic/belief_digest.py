@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from agentmem.beliefs.slots import Slot, builtin_slots
+from agentmem.core.clock import add_time
 from agentmem.core.record import Key
 from agentmem.core.records import Fact
 from agentmem.engine.engine import Engine
@@ -92,7 +93,7 @@ def _list_boundaries(facts: Iterable[Fact]) -> Iterator[datetime]:
     for fact in facts:
         if fact.valid_from is not None:
             yield fact.valid_from
-            yield fact.valid_from + EVENT_LENGTH
+            yield add_time(fact.valid_from, EVENT_LENGTH)
         if fact.valid_to is not None:
             yield fact.valid_to
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agentmem.core.clock import add_time
 from agentmem.core.record import Status
 from agentmem.core.records import Fact, Turn
 from agentmem.errors import InvalidRecord
@@ -291,7 +292,7 @@ def end_of_day(day: date | None) -> datetime | None:
         return None
     if day == date.max:
         raise InvalidRecord("expiration_date is the last day there is; use null for none", field="expiration_date")
-    return datetime.combine(day, time(), UTC) + timedelta(days=1)
+    return add_time(datetime.combine(day, time(), UTC), timedelta(days=1))
 
 
 def parse_timestamp(seconds: int | None) -> datetime | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from agentmem.core.clock import Stopwatch, SystemClock, from_micros, to_micros
+from agentmem.core.clock import Stopwatch, SystemClock, add_time, from_micros, to_micros
 from agentmem.core.scope import SYSTEM_USER, Operator
 from agentmem.errors import AgentMemError, SchemaMismatch
 from agentmem.stores.admin import DEAD_LETTER_ATTEMPTS, INVARIANTS, Finding, requeue_hint
@@ -385,7 +385,7 @@ class PostgresDiagnostics:
 
     async def _check_future(self) -> None:
         if found := await self._fetch_rows(
-            "ahead_of_time", DOCTOR_OPERATOR, until=to_micros(self.now + MAX_FUTURE_OFFSET)
+            "ahead_of_time", DOCTOR_OPERATOR, until=to_micros(add_time(self.now, MAX_FUTURE_OFFSET))
         ):
             user_id, last, users = found[0]
             said = f"{users:,} users were written to in the future, {user_id} at {from_micros(last).isoformat()}"

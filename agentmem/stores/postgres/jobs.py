@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from agentmem.core.clock import from_micros, to_micros
+from agentmem.core.clock import add_time, from_micros, to_micros
 from agentmem.core.record import Key
 from agentmem.core.scope import Operator, Scope
-from agentmem.stores.job_queue import DueDate, JobState, build_job_row, build_job_state
+from agentmem.stores.job_queue import MAX_WAIT, DueDate, JobState, build_job_row, build_job_state
 from agentmem.stores.postgres.database import PostgresDatabase, fetch_rows, set_user
 from agentmem.text.templates import load_templates
 
@@ -79,9 +79,8 @@ class PostgresJobQueue:
 
     async def pending_users(self, job: str, now: datetime, operator: Operator, limit: int = 100) -> list[str]:
         """See Jobs."""
-        return [
-            user for (user,) in await self._fetch_rows(operator, "waiting", job=job, now=to_micros(now), limit=limit)
-        ]
+        times = {"now": to_micros(now), "too_late": to_micros(add_time(now, MAX_WAIT))}
+        return [user for (user,) in await self._fetch_rows(operator, "waiting", job=job, limit=limit, **times)]
 
     async def due_users(self, job: str, now: datetime, operator: Operator, limit: int = 100) -> list[str]:
         """See Jobs."""

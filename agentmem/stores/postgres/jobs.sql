@@ -38,7 +38,9 @@ ON CONFLICT (user_id, job) DO UPDATE SET due_at = coalesce(s.due_at, excluded.du
     seq = CASE WHEN s.due_at IS NULL THEN greatest(s.seq, excluded.seq) ELSE s.seq END
 
 -- name: waiting
-SELECT user_id FROM job_states WHERE job = %(job)s AND due_at <= %(now)s ORDER BY due_at, user_id LIMIT %(limit)s
+-- What is due later than any wait can be was noted under a wrong clock.
+SELECT user_id FROM job_states WHERE job = %(job)s AND (due_at <= %(now)s OR due_at > %(too_late)s)
+ORDER BY due_at, user_id LIMIT %(limit)s
 
 -- name: due
 SELECT user_id FROM memory_usage WHERE due_for = %(job)s AND due_at <= %(now)s

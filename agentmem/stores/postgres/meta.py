@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from agentmem.core.clock import from_micros, to_micros
+from agentmem.core.clock import add_time, from_micros, to_micros
 from agentmem.core.scope import Operator, Scope
 from agentmem.errors import InvalidRecord
 from agentmem.stores.postgres import audit, terms, usage
@@ -128,8 +128,8 @@ async def maintain(database: PostgresDatabase, now: datetime, keep_audit_days: i
         await audit.create_partitions(db, now)
         return {
             "audit_rows_dropped": await audit.drop_old_days(db, now, keep_audit_days),
-            "receipts_dropped": await audit.drop_receipts(db, now - timedelta(days=keep_audit_days)),
-            "usage_receipts_dropped": await usage.drop_usage_receipts(db, now - USAGE_RECEIPT_RETENTION),
+            "receipts_dropped": await audit.drop_receipts(db, add_time(now, -timedelta(days=keep_audit_days))),
+            "usage_receipts_dropped": await usage.drop_usage_receipts(db, add_time(now, -USAGE_RECEIPT_RETENTION)),
         }
 
     return done | await database.write(MAINTENANCE_OPERATOR, drop, timeout_seconds=MAINTENANCE_SECONDS)

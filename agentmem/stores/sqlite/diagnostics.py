@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 import numpy as np
 
-from agentmem.core.clock import from_micros, to_micros
+from agentmem.core.clock import add_time, from_micros, to_micros
 from agentmem.errors import CorruptStore, StoreError
 from agentmem.stores.admin import DEAD_LETTER_ATTEMPTS, INVARIANTS, Finding, requeue_hint
 from agentmem.stores.postings import BYTES_PER_POSTING
@@ -243,7 +243,7 @@ class SqliteDiagnostics:
             self.add_finding("parked", "no change was passed over")
 
     def _check_clock(self, db: Connection) -> None:
-        if rows := _fetch_rows(db, "ahead_of_time", to_micros(self.now + MAX_CLOCK_SKEW)):
+        if rows := _fetch_rows(db, "ahead_of_time", to_micros(add_time(self.now, MAX_CLOCK_SKEW))):
             user_id, last = rows[0]
             detail = f"{len(rows)} users were written to in the future, {user_id} at {from_micros(last).isoformat()}"
             self.add_finding(

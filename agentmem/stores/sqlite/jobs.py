@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from agentmem.core.clock import from_micros, to_micros
+from agentmem.core.clock import add_time, from_micros, to_micros
 from agentmem.core.record import Key
 from agentmem.core.scope import Operator, Scope
-from agentmem.stores.job_queue import DueDate, JobState, build_job_row, build_job_state
+from agentmem.stores.job_queue import MAX_WAIT, DueDate, JobState, build_job_row, build_job_state
 from agentmem.stores.sqlite.database import Connection, SqliteDatabase
 from agentmem.text.templates import load_templates
 
@@ -76,7 +76,12 @@ class SqliteJobQueue:
 
     async def pending_users(self, job: str, now: datetime, operator: Operator, limit: int = 100) -> list[str]:
         """See Jobs."""
-        return [user for (user,) in await self._fetch_rows("waiting", job, to_micros(now), limit)]
+        return [
+            user
+            for (user,) in await self._fetch_rows(
+                "waiting", job, to_micros(now), to_micros(add_time(now, MAX_WAIT)), limit
+            )
+        ]
 
     async def due_users(self, job: str, now: datetime, operator: Operator, limit: int = 100) -> list[str]:
         """See Jobs."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from agentmem.core.clock import from_micros, to_micros
+from agentmem.core.clock import add_time, from_micros, to_micros
 from agentmem.core.scope import Operator, Scope
 from agentmem.errors import InvalidRecord
 from agentmem.stores.sqlite import audit, terms, usage
@@ -107,8 +107,8 @@ async def maintain(database: SqliteDatabase, now: datetime, keep_audit_days: int
     def drop(db: Connection) -> dict[str, int]:
         return {
             "audit_rows_dropped": audit.drop_old_days(db, now, keep_audit_days),
-            "receipts_dropped": audit.drop_receipts(db, now - timedelta(days=keep_audit_days)),
-            "usage_receipts_dropped": usage.drop_usage_receipts(db, now - USAGE_RECEIPT_RETENTION),
+            "receipts_dropped": audit.drop_receipts(db, add_time(now, -timedelta(days=keep_audit_days))),
+            "usage_receipts_dropped": usage.drop_usage_receipts(db, add_time(now, -USAGE_RECEIPT_RETENTION)),
         }
 
     done |= await database.write(drop)
