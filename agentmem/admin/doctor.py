@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentmem.admin.isolation import find_stale_copies
-from agentmem.core.clock import SystemClock, from_micros, to_micros
+from agentmem.core.clock import Stopwatch, SystemClock, from_micros, to_micros
 from agentmem.core.scope import Scope
 from agentmem.engine.engine import Engine
 from agentmem.engine.opening import advise_on_fallback, build_embedder_options
@@ -201,11 +201,15 @@ async def compact(engine: Engine) -> CompactReport:
     Raises StoreUnavailable when there is no room, or when another process writes for more than 10 s.
     """
     engine.check_open()
-    store = engine.admin
+    store, watch = engine.admin, Stopwatch(engine.clock)
     before = await store.sizes()
     rows = await engine.log.maintain(engine.clock.now(), engine.settings.audit_days)
     cut = await store.compact()
     after = await store.sizes()
+    told = {"bytes_before": _sum_bytes(before), "bytes_after": _sum_bytes(after), **rows}
+    await engine.write_audit(
+        engine.auditor.build_system_entry("compact", latency_ms=watch.milliseconds(), metadata=told)
+    )
     return CompactReport(_sum_bytes(before), _sum_bytes(after), rows, pending=not cut)
 
 

@@ -31,6 +31,7 @@ from agentmem.core.scope import Scope
 from agentmem.core.telemetry import ProgressCallback, no_progress
 from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, CorruptStore
+from agentmem.memory.read_audit import write_read_row
 from agentmem.stores.admin import RawChange, StoreAdmin
 
 BATCH_SIZE = 500  # changes read or written at once
@@ -75,6 +76,7 @@ async def iter_export(engine: Engine, scope: Scope) -> AsyncIterator[ExportLine]
     """
     store = engine.admin
     reach = await store.journal_counters(scope)
+    await write_read_row(engine, scope, "export", changes=reach.head)
     yield HeaderLine(user_id=scope.user_id, **reach._asdict())
     after, rows, last = 0, 0, ("", "")
     while after < reach.head:

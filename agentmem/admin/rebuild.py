@@ -70,6 +70,10 @@ async def rebuild(
     if prune:
         await work.prune()
     served = engine.vector_projections[0].embedder.identity
+    told = {"targets": sorted(targets), "embedder": served, "users": len(names), "changes": work.changes}
+    await engine.write_audit(
+        engine.auditor.build_system_entry("rebuild", latency_ms=watch.milliseconds(), metadata=told)
+    )
     return RebuildReport(len(names), work.changes, watch.milliseconds() / 1000, served, tuple(work.notes))
 
 

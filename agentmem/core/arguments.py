@@ -77,8 +77,8 @@ class VerbParameters:
     @cached_property
     def annotations(self) -> dict[str, Any]:
         """The annotation of each parameter, those of keyword fields among them; Any where a name is not at hand."""
-        names = _ModuleNames(self._method.__globals__)
-        hints = typing.get_type_hints(self._method, globalns=self._method.__globals__, localns=names)
+        written = inspect.unwrap(self._method)  # a decorator stands in another module, with other names
+        hints = typing.get_type_hints(written, written.__globals__, _ModuleNames(written.__globals__))
         hints.pop("return", None)
         for name, hint in list(hints.items()):
             if typing.get_origin(hint) is typing.Unpack:
@@ -102,7 +102,7 @@ class VerbParameters:
         if not _fits(value, annotation, self._adapters[name]):
             wanted = describe_annotation(annotation)
             raise InvalidRecord(f"{name} must be {wanted}, got {describe_value(value)}", field=name)
-        if name.endswith("_id") and len(value) > MAX_IDENTIFIER_CHARS:
+        if name.endswith("_id") and isinstance(value, str) and len(value) > MAX_IDENTIFIER_CHARS:
             raise InvalidRecord(f"{name} must have at most {MAX_IDENTIFIER_CHARS} characters", field=name)
         if name != "query" and annotation is not Any and not _takes_record(annotation):  # any text may be asked
             check_plain(value, name)
@@ -180,4 +180,6 @@ class _ModuleNames(dict[str, Any]):
         self._globals = module_globals
 
     def __missing__(self, name: str) -> Any:
+        if name.startswith("__"):  # what debuggers look for in a frame
+            raise KeyError(name)
         return self._globals.get(name, getattr(builtins, name, Any))

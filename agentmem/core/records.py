@@ -492,4 +492,5 @@ def to_invalid_record(error: ValidationError, label: str) -> InvalidRecord:
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or label
     message = first["msg"].removeprefix("Value error, ")
-    return InvalidRecord(f"{label}.{field}: {message}, got {describe_value(first['input'])}", field=field)
+    came = "" if "; got " in message else f", got {describe_value(first['input'])}"
+    return InvalidRecord(f"{label}.{field}: {message}{came}", field=field)

@@ -80,6 +80,21 @@ class Auditor:
             **({} if promotion is None else promotion.columns()),
         )
 
+    def build_system_entry(
+        self, operation: str, *, latency_ms: float, metadata: Mapping[str, Any]
+    ) -> AuditEntry | None:
+        """The row of what an operator did to the whole store; None at level `off`."""
+        if self.level == "off":
+            return None
+        return AuditEntry(
+            operation=operation,
+            memory_type="system",
+            scope=None,
+            latency_ms=latency_ms,
+            config_snapshot=self.config_snapshot,
+            metadata=metadata,
+        )
+
     def build_read_entry(
         self,
         operation: str,

@@ -22,6 +22,7 @@ from agentmem.jobs.job import JobOptions, JobReport, select_jobs
 from agentmem.memory.announcements import announce
 from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt, MemoryContext
 from agentmem.memory.episodic import EpisodicMemory
+from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.belief_view import SlotBeliefs
 from agentmem.recall.audit import AuditView, RecallAudit
 from agentmem.recall.bundle import MemoryBundle
@@ -165,7 +166,7 @@ class AsyncAgentMemory:
 
     @cached_property
     def _context(self) -> MemoryContext:
-        return MemoryContext(self.engine, self.scope)
+        return MemoryContext(self.engine, self.scope, is_facade=True)
 
     # -- subsystems
 
@@ -330,6 +331,7 @@ class AsyncAgentMemory:
         """Store a goal: its description, a mapping of Goal's fields, or a Goal."""
         return await self.goals.add(goal, idempotency_key=idempotency_key)
 
+    @audit_read
     async def get_goal(self, goal_id: str) -> Goal:
         """The goal of this id; NotFound when this scope has none."""
         return await self.goals.get(goal_id)
@@ -370,6 +372,7 @@ class AsyncAgentMemory:
         """
         return await self.semantic.beliefs(subject, slot, as_of=as_of, known_at=known_at)
 
+    @audit_read
     async def profile(self) -> User:
         """The user's profile; an empty one when nothing was ever set."""
         from agentmem.memory.profile import Profile
@@ -472,7 +475,7 @@ class AsyncAgentMemory:
         """
         request = RecallRequest(query=query)
         engine, layer = self._opening.get()
-        scope, others = self._context.scope, partial(gather_sources, self._context, query)
+        scope, others = self._context.scope, partial(gather_sources, replace(self._context, is_facade=False), query)
         trail = await RecallAudit.begin(engine, scope, "context", request)
         packed = await layer.context(request, scope, max_tokens, counter, engine.notices, others, with_ids=ids)
         if reinforce and (notice := await trail.reinforce(packed.fitting, packed.shown, packed.values)):
@@ -480,6 +483,7 @@ class AsyncAgentMemory:
         await trail.write_row(None)
         return packed
 
+    @audit_read
     async def synopsis(self, *, max_tokens: int | None = None, counter: TokenCounter | None = None) -> Synopsis:
         """Who the user is, and what goes on lately, in at most `max_tokens` (1,000) tokens; no model is asked.
 
@@ -489,6 +493,7 @@ class AsyncAgentMemory:
 
         return await Synopses(self._context).read(max_tokens, counter)
 
+    @audit_read
     async def get_record(self, record_id: str) -> Record:
         """The current record of this id, of any kind; NotFound when this scope has none."""
         found = await self._context.find_by_id(record_id)
@@ -498,6 +503,7 @@ class AsyncAgentMemory:
             )
         return found[0]
 
+    @audit_read
     async def list_records(
         self, kinds: Sequence[str] = (), *, after: Record | tuple[int, str, str] | None = None, limit: int = 100
     ) -> list[Record]:
@@ -534,6 +540,7 @@ class AsyncAgentMemory:
 
         return await History(self._context).undo(operation_id, idempotency_key=idempotency_key)
 
+    @audit_read
     async def diff(self, earlier: datetime, later: datetime) -> Diff:
         """What memory learned, retired and changed between two moments of the record."""
         from agentmem.memory.history import History

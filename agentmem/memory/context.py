@@ -54,10 +54,14 @@ class Diff:
 
 @dataclass
 class MemoryContext:
-    """Where the subsystems of one view sit: shared resources, and the scope they act in, which turns move on."""
+    """Where the subsystems of one view sit: shared resources, and the scope they act in, which turns move on.
+
+    `is_facade` is whether callers of the package ask here: what they read leaves audit rows, what we read does not.
+    """
 
     engine: Engine
     scope: Scope
+    is_facade: bool = False
 
     def ensure_conversation_id(self) -> str:
         """The conversation that goes on here; a new one begins when there is none."""

@@ -13,6 +13,7 @@ from agentmem.core.record import PromotionTarget
 from agentmem.core.records import Fact
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.facts import is_current
 from agentmem.memory.semantic.merge_facts import (
     Cluster,
@@ -65,6 +66,7 @@ class Curation:
     signatures: Signatures
     run_job: RunJob
 
+    @audit_read
     async def queue(self, limit: int = 10) -> list[ReviewItem]:
         """Short-lived facts of the readable channels that are in the danger zone now, the most urgent first."""
         if limit < 0:
@@ -112,6 +114,7 @@ class Curation:
         await engine.write_audit(row)
         return decay_score_now(fact, before, now, decay), decay_score_now(fact, after, now, decay)
 
+    @audit_read
     async def clusters(self) -> list[Cluster]:
         """Facts of the active channel that are alike, the closest first; [] where all differ.
 

@@ -20,9 +20,11 @@ from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.memory.announcements import CommitChanges, commit_with_announcements
 from agentmem.memory.context import ForgetReceipt, MemoryContext
 from agentmem.memory.evidence import record_answers
+from agentmem.memory.read_audit import audit_read
 from agentmem.stores.values import Where
 
 MAX_TURNS_PER_WRITE = 1000  # turns in one transaction
+MAX_CONVERSATION_TURNS = 10_000  # that are read when no limit is given
 MAX_WINDOW_HOURS = 24 * 365 * 1000  # hours
 MAX_LIVE_TURNS = 50  # more turns at once are an import, not a running session
 IMPORTED_MARK = "imported"  # the mark in the metadata of turns that came from a file
@@ -247,8 +249,12 @@ class EpisodicMemory:
             conversation_id = self._context.ensure_conversation_id()
         return PreparedTurn(record, turn_id, conversation_id, _hash_request(record, fields))
 
-    async def get_conversation(self, conversation_id: str, *, limit: int = 10_000) -> list[Turn]:
+    @audit_read
+    async def get_conversation(self, conversation_id: str, *, limit: int = MAX_CONVERSATION_TURNS) -> list[Turn]:
         """The turns of a conversation in order; NotFound when this scope has nothing of such a conversation."""
+        return await self._list_turns(conversation_id, limit)
+
+    async def _list_turns(self, conversation_id: str, limit: int = MAX_CONVERSATION_TURNS) -> list[Turn]:
         where = Where(
             kinds=("Turn",), channels=self._context.scope.readable_channels(), conversation_id=conversation_id
         )
@@ -258,6 +264,7 @@ class EpisodicMemory:
             raise NotFound(f"conversation {conversation_id!r} was forgotten")
         return turns
 
+    @audit_read
     async def recent_turns(self, limit: int = 10, *, hours: float | None = None) -> list[Turn]:
         """The latest turns of the readable channels by time, oldest first; `hours` back from now when given."""
         if hours is not None and not 0 < hours < MAX_WINDOW_HOURS:
@@ -279,17 +286,19 @@ class EpisodicMemory:
             found += await log.find(scope, same, order="seq", descending=True, limit=limit - len(found))
         return sorted(found, key=lambda record: (record.valid_interval()[0] or EPOCH, record.seq), reverse=True)
 
+    @audit_read
     async def read_thread(self, conversation_id: str, center_turn: str, radius: int = 3) -> list[Turn]:
         """The turn of this id and up to `radius` turns on either side, in order."""
         if radius < 0:
             raise InvalidRecord(f"radius must be 0 or more, got {radius}", field="radius")
-        turns = await self.get_conversation(conversation_id)
+        turns = await self._list_turns(conversation_id)
         center_turn = (await self._context.resolve_ids("Turn", [center_turn]))[0]
         for at, turn in enumerate(turns):
             if turn.id == center_turn:
                 return turns[max(0, at - radius) : at + radius + 1]
         raise NotFound(f"no turn {describe_value(center_turn)} in conversation {conversation_id!r}")
 
+    @audit_read
     async def conversations(self, limit: int = 100) -> list[Conversation]:
         """The conversations of the readable channels, latest first.
 

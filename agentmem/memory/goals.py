@@ -15,6 +15,7 @@ from agentmem.core.records import Goal, build_record, extract_fields, replace_va
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext, get_written_record
 from agentmem.memory.procedural.strategies import Outcomes
+from agentmem.memory.read_audit import audit_read
 from agentmem.stores.values import Where
 
 MAX_GOALS_WALKED = 10_000  # goals looked at for one question
@@ -381,10 +382,14 @@ class Goals:
 
     # -- looking
 
+    @audit_read
     async def all(self, status: GoalStatus | None = None) -> list[Goal]:
         """Goals of the readable channels, of one status or of any but forgotten ones: open first, most urgent first."""
         if status is not None and status not in STATUSES:
             raise InvalidRecord(f"status must be one of {', '.join(STATUSES)}, got {status!r}", field="status")
+        return await self._list_goals(status)
+
+    async def _list_goals(self, status: GoalStatus | None = None) -> list[Goal]:
         found = [
             goal
             for goal in await self._context.list_readable("Goal")
@@ -392,26 +397,30 @@ class Goals:
         ]
         return sorted((goal for goal in found if status in (None, goal.goal_status)), key=_urgency_key)
 
+    @audit_read
     async def active(self) -> list[Goal]:
         """Active goals of the readable channels, most urgent first (priority 5 to 1, then oldest)."""
-        return await self.all("active")
+        return await self._list_goals("active")
 
+    @audit_read
     async def overdue(self) -> list[Goal]:
         """Open goals of the readable channels whose deadline has passed by now, most urgent first."""
         now = await self._context.engine.now(self._context.scope)
-        return [goal for goal in await self.all() if goal.is_overdue(now)]
+        return [goal for goal in await self._list_goals() if goal.is_overdue(now)]
 
+    @audit_read
     async def for_conversation(self, conversation_id: str | None = None) -> list[Goal]:
         """Goals that came up in a conversation, or (None) in the current one; [] when there is none."""
         wanted = self._context.scope.conversation_id if conversation_id is None else conversation_id
-        return [goal for goal in await self.all() if wanted is not None and goal.conversation_id == wanted]
+        return [goal for goal in await self._list_goals() if wanted is not None and goal.conversation_id == wanted]
 
+    @audit_read
     async def sub_goals(self, goal_id: str, depth: int = 5) -> list[GoalNode]:
         """The goals below a goal as a tree, `depth` (1 to 10) levels of it; [] when it has none."""
         if not 1 <= depth <= MAX_DEPTH:
             raise InvalidRecord(f"depth must be between 1 and {MAX_DEPTH}, got {depth}", field="depth")
         goal = await self.get(goal_id)
-        return build_trees(goal.id, await self.all(), depth)
+        return build_trees(goal.id, await self._list_goals(), depth)
 
     # -- the one at hand
 

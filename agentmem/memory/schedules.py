@@ -18,6 +18,7 @@ from agentmem.core.records import build_record
 from agentmem.core.scope import check_identifier
 from agentmem.errors import ConfigError, InvalidRecord, NotFound
 from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.read_audit import audit_read
 
 CRON_FIELD_COUNT = 5
 CRON_FORMAT_HELP = "minute hour day month weekday, such as '0 9 * * 1-5' for nine on working days (weekday 0 is Sunday)"
@@ -149,6 +150,7 @@ class Schedules:
             f"no schedule {describe_value(name)} in the channels {', '.join(self._context.scope.readable_channels())}"
         )
 
+    @audit_read
     async def list(self) -> ScheduleList:
         """The schedules of the readable channels, by name; paused ones too."""
         found = [item for item in await self._context.list_readable("Schedule") if isinstance(item, Schedule)]
@@ -193,6 +195,7 @@ class Schedules:
 
     # -- running
 
+    @audit_read
     async def due(self, now: datetime | None = None) -> ScheduleList:
         """What is due by now (by the clock, when None), longest waiting first; what somebody runs already is not."""
         moment = self._resolve_now(now)

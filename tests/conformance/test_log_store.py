@@ -259,8 +259,8 @@ async def test_writers_at_once_leave_no_gap_and_no_doubled_index(open_log: OpenL
         ("conversation_id", (build_turn("a", conversation=""),)),
         ("user_id", (build_fact("a", user_id="mallory"),)),
         ("id", (build_fact("a"), build_fact("a"))),
-        ("metadata", (build_turn("a", metadata={"x": object()}),)),
-        ("metadata", (build_turn("a", metadata={"x": "\ud800"}),)),
+        ("metadata", (build_turn("a").model_copy(update={"metadata": {"x": object()}}),)),
+        ("metadata", (build_turn("a").model_copy(update={"metadata": {"x": "\ud800"}}),)),
     ],
 )
 async def test_bad_records_are_refused_by_field(

@@ -297,7 +297,7 @@ async def test_what_is_there_is_listed_by_kind(kept: LogWithGraph, walks: Neo4jG
 
 async def test_nodes_and_relationships_say_what_the_records_say(kept: LogWithGraph, walks: Neo4jGraph) -> None:
     edges = [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)]
-    said = {"tone": ["calm", {"deep": None}], "big": 10**30, "when": START}
+    said = {"tone": ["calm", {"deep": None}], "big": 10**30, "when": START.isoformat()}
     await kept.write_records(
         build_turn("t", 0, metadata={"a": [1]}, token_count=10**30, timestamp=edges[0], status=Status.ARCHIVED),
         build_fact("f", source_turn_ids=("t",), source_spans=(("t", 1, 2),), valid_from=edges[0], valid_to=edges[1]),

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentmem import AgentMemory, Conflict, NotFound
-from tests.flows.given import ManualClock, engine_of, open_memory, read_tables, run
+from agentmem.admin.doctor import compact
+from agentmem.admin.export_import import export_user
+from agentmem.admin.rebuild import rebuild
+from tests.flows.given import (
+    STACKS,
+    START,
+    ManualClock,
+    context_of,
+    engine_of,
+    open_memory,
+    read_tables,
+    run,
+    stack_options,
+)
 
 LEVELS = ["off", "writes", "reads", "verbose"]
 COLUMNS = {
@@ -217,3 +233,81 @@ def test_retention_drops_whole_days_only(memory: AgentMemory, clock: ManualClock
     memory.learn_fact("two")
     run(engine_of(memory).log.maintain(clock.time, 365))
     assert [row["operation"] for row in memory.audit.query()] == ["learn_fact"]
+
+
+WAYS_OUT: list[tuple[str, Any]] = [
+    ("get_conversation", lambda m, i: m.episodic.get_conversation(i["conversation"])),
+    ("recent_turns", lambda m, i: m.episodic.recent_turns()),
+    ("read_thread", lambda m, i: m.episodic.read_thread(i["conversation"], i["turn"])),
+    ("conversations", lambda m, i: m.episodic.conversations()),
+    ("facts", lambda m, i: m.semantic.facts()),
+    ("get_fact", lambda m, i: m.semantic.get_fact(i["fact"])),
+    ("history", lambda m, i: m.semantic.history(i["fact"])),
+    ("provenance", lambda m, i: m.semantic.provenance(i["fact"])),
+    ("beliefs", lambda m, i: m.beliefs()),
+    ("entities", lambda m, i: m.semantic.entities()),
+    ("get_entity_graph", lambda m, i: m.semantic.get_entity_graph([i["entity"]])),
+    ("reviews", lambda m, i: m.semantic.reviews()),
+    ("get_goal", lambda m, i: m.get_goal(i["goal"])),
+    ("all", lambda m, i: m.goals.all()),
+    ("active", lambda m, i: m.goals.active()),
+    ("find_strategies", lambda m, i: m.procedural.find_strategies("weed")),
+    ("procedures", lambda m, i: m.procedural.procedures()),
+    ("list", lambda m, i: m.schedules.list()),
+    ("turns", lambda m, i: m.working.turns()),
+    ("queue", lambda m, i: m.curation.queue()),
+    ("profile", lambda m, i: m.profile()),
+    ("synopsis", lambda m, i: m.synopsis()),
+    ("get_record", lambda m, i: m.get_record(i["fact"])),
+    ("list_records", lambda m, i: m.list_records()),
+    ("diff", lambda m, i: m.diff(START, START + timedelta(days=1))),
+    ("export", lambda m, i: run(export_user(engine_of(m), context_of(m).scope, lambda line: None))),
+]
+
+
+@pytest.fixture(params=STACKS)
+def audited(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[AgentMemory, dict[str, str]]]:
+    options = {"conversation_id": "garden", "audit_level": "reads", **stack_options(request)}
+    with open_memory(tmp_path / "home", **options) as memory:
+        turn = memory.store_turn("Ann keeps the garden.")
+        ids = {"turn": turn.id, "conversation": turn.conversation_id, "goal": memory.add_goal("weed").id}
+        ids["entity"] = memory.upsert_entity({"name": "Ann"}).id
+        ids["fact"] = memory.learn_fact(
+            "Ann keeps the garden", source_turn_ids=[turn.id], entity_ids=[ids["entity"]]
+        ).id
+        yield memory, ids
+
+
+def test_every_way_out_leaves_one_row_that_names_what_went_out(audited: tuple[AgentMemory, dict[str, str]]) -> None:
+    memory, ids = audited
+    for operation, read in WAYS_OUT:
+        before = {row["id"] for row in memory.audit.query(limit=1000)}
+        read(memory, ids)
+        rows = [row for row in memory.audit.query(limit=1000) if row["id"] not in before]
+        assert [(row["operation"], row["memory_type"], row["query_text"]) for row in rows] == [
+            (operation, "read", None)
+        ]
+        told = rows[0]["metadata"]
+        assert set(told) <= {"ids", "changes"}
+        if operation in ("facts", "get_fact", "beliefs", "get_record", "list_records", "history"):
+            assert rows[0]["result_count"] == len(told["ids"])
+            assert ids["fact"] in told["ids"] or operation == "beliefs"
+
+
+def test_a_recall_leaves_its_own_row_alone(audited: tuple[AgentMemory, dict[str, str]]) -> None:
+    memory, _ = audited
+    before = len(memory.audit.query(limit=1000))
+    memory.remember("garden")
+    memory.context("garden")
+    rows = memory.audit.query(limit=1000)[: -before or None]
+    assert sorted(row["operation"] for row in rows) == ["context", "retrieve"]
+
+
+def test_upkeep_of_the_whole_store_leaves_a_row(memory: AgentMemory) -> None:
+    engine = engine_of(memory)
+    memory.store_turn("x")
+    run(rebuild(engine, [context_of(memory).scope.user_id], targets=("words",)))
+    run(compact(engine))
+    with sqlite3.connect(engine.settings.database) as file:
+        rows = file.execute("SELECT operation FROM memory_audit_log WHERE user_id = '_system'").fetchall()
+    assert [operation for (operation,) in rows] == ["rebuild", "compact"]

@@ -14,6 +14,7 @@ from agentmem.core.record import Key, ProcedureStatus, Status
 from agentmem.core.records import build_record
 from agentmem.errors import InvalidRecord, ModelError
 from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.read_audit import audit_read
 from agentmem.stores.values import WHOLE, Where
 from agentmem.text.normalization import hash_instruction, normalize_instruction
 
@@ -44,6 +45,7 @@ class Procedures:
 
     _context: MemoryContext
 
+    @audit_read
     async def procedures(self, status: ProcedureStatus | None = None, *, limit: int = 1000) -> list[Procedure]:
         """The procedures of the readable channels, oldest first: active ones and candidates, or those of one status.
 

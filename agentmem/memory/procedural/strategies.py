@@ -23,6 +23,7 @@ from agentmem.errors import InvalidRecord, ModelError, NotFound
 from agentmem.memory.context import MemoryContext, get_written_record
 from agentmem.memory.procedural.attempts import MAX_TOOLS, is_followed, is_tried, read_attempt_calls
 from agentmem.memory.procedural.tools import build_tool, term_overlap, tool_id, wilson_interval
+from agentmem.memory.read_audit import audit_read
 from agentmem.stores.values import WHOLE, Where
 from agentmem.text.normalization import normalize_claim
 from agentmem.text.tokenizer import tokenize
@@ -189,7 +190,7 @@ class Strategies:
         _check_flag(success)
 
         async def make(write: WriteAttempt) -> Change:
-            known = await self.get_strategy(strategy_id)
+            known = await self._get_standing(strategy_id)
             new = record_outcome(known, success, write, self._context.scope.conversation_id or "")
             return write.build_change(new, expected_versions={known.key: known.seq})
 
@@ -203,13 +204,18 @@ class Strategies:
         )
         return get_written_record(entry, Strategy)
 
+    @audit_read
     async def get_strategy(self, strategy_id: str) -> Strategy:
         """The current strategy of this id; NotFound when this scope has none, or it was forgotten."""
+        return await self._get_standing(strategy_id)
+
+    async def _get_standing(self, strategy_id: str) -> Strategy:
         found = await self._context.get_one(Strategy, strategy_id)
         if found.superseded_at is not None:
             raise NotFound(f"strategy {strategy_id!r} was forgotten; restore it first")
         return found
 
+    @audit_read
     async def find_strategies(self, task: str, top_k: int = 5) -> list[StrategyMatch]:
         """The strategies of the readable channels for a task, best first by relevance × lower bound of success.
 

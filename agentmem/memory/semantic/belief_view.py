@@ -17,6 +17,7 @@ from agentmem.core.truth_maintenance import find_stale
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.premises import read_grounds
+from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.beliefs import order_by_word, to_belief
 from agentmem.stores.values import Where
 from agentmem.text.plain_line import to_plain_line
@@ -78,6 +79,7 @@ class BeliefView:
 
     _context: MemoryContext
 
+    @audit_read
     async def beliefs(
         self,
         subject: str | None = None,

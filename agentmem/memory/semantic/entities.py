@@ -14,6 +14,7 @@ from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import RELATION_KINDS, Edge, Entity, Fact, build_record, extract_fields
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.read_audit import audit_read
 from agentmem.stores.values import Where
 from agentmem.text.normalization import slugify
 
@@ -96,6 +97,7 @@ class Entities:
                 return record
         return None
 
+    @audit_read
     async def entities(self, name: str | None = None, *, type: str | None = None, limit: int = 1000) -> list[Entity]:
         """Entities of the readable channels; `name` matches name, alias or slug."""
         wanted = slugify(name) if name else None
@@ -157,6 +159,7 @@ class Entities:
         )
         return get_written_record(entry, Edge)
 
+    @audit_read
     async def get_entity_graph(self, ids: Sequence[str], depth: int = 2, *, limit: int = 50) -> EntityGraph:
         """Entities, facts and relations around some entities, within `depth` steps (1 to 3), nearest first."""
         if not 1 <= depth <= 3:

@@ -17,6 +17,7 @@ from agentmem.core.records import Fact, Turn, build_record, replace_validated
 from agentmem.core.truth_maintenance import read_premises
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.beliefs import ClaimWords, settle_fact
 from agentmem.memory.semantic.end_relations import find_ended_relations
 from agentmem.memory.semantic.entities import follow_merges
@@ -192,10 +193,12 @@ class Facts:
             return record if isinstance(record, Fact) else None
         return None
 
+    @audit_read
     async def get_fact(self, fact_id: str) -> Fact:
         """The fact of this id, retired or not; NotFound when this scope has none."""
         return await self._context.get_one(Fact, fact_id)
 
+    @audit_read
     async def facts(self, where: Mapping[str, Any] | None = None, *, limit: int = 1000) -> list[Fact]:
         """Facts of the readable channels, oldest first: the current ones, or those that match `where`.
 
@@ -371,7 +374,7 @@ class Facts:
 
     async def get_current_successor(self, fact_id: str, *, corrections_only: bool = False) -> Fact:
         """The end of the chain of successors; with `corrections_only` only of those that put right what was wrong."""
-        fact, seen = await self.get_fact(fact_id), {fact_id}
+        fact, seen = await self._context.get_one(Fact, fact_id), {fact_id}
         while fact.superseded_by is not None and fact.superseded_by not in seen:
             if corrections_only and fact.superseded_at is None:
                 break
@@ -393,7 +396,7 @@ class Facts:
             raise InvalidRecord(f"by must be a finite number, got {by!r}", field="by")
 
         async def make(write: WriteAttempt) -> Change:
-            old = await self.get_fact(fact_id)
+            old = await self._context.get_one(Fact, fact_id)
             new = old.model_copy(update={"salience": min(1.0, max(0.0, old.salience + by))})
             return write.build_change(new, expected_versions={old.key: old.seq})
 
@@ -407,16 +410,18 @@ class Facts:
         )
         return get_written_record(entry, Fact)
 
+    @audit_read
     async def provenance(self, fact_id: str) -> list[Turn]:
         """The turns a fact rests on, in the order it names them, those of readable channels; [] when it names none."""
-        fact, readable = await self.get_fact(fact_id), self._context.scope.readable_channels()
+        fact, readable = await self._context.get_one(Fact, fact_id), self._context.scope.readable_channels()
         found = await self._context.engine.log.read_records("Turn", fact.source_turn_ids, self._context.scope)
         return [turn for turn in found if isinstance(turn, Turn) and turn.channel in readable]
 
+    @audit_read
     async def history(self, fact_id: str) -> list[Fact]:
         """Every kept version of a fact, and of the facts it superseded or was superseded by, oldest first."""
         keys, queue, out = {fact_id}, [fact_id], []
-        await self.get_fact(fact_id)
+        await self._context.get_one(Fact, fact_id)
         while queue:
             versions = await self._context.engine.log.versions(("Fact", queue.pop()), self._context.scope)
             for version in versions:

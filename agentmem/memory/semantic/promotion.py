@@ -74,12 +74,12 @@ class FactPromotion(Facts):
         authority: PromotionAuthority = MANUAL_AUTHORITY,
     ) -> PromotionResult:
         """See `promote_to_global`; by a person or by a job."""
-        old = await self.get_fact(fact_id)
+        old = await self._context.get_one(Fact, fact_id)
         if old.channel.startswith("_"):
             raise InvalidRecord(f"fact_id: a fact of channel {old.channel} cannot be promoted", field="fact_id")
 
         async def make(write: WriteAttempt) -> Change | None:
-            fact = await self.get_fact(fact_id)
+            fact = await self._context.get_one(Fact, fact_id)
             if fact.confidence < (authority.thresholds or {}).get("confidence", 0.0):
                 raise Conflict(f"fact {fact_id!r} is less sure than when it was looked at")
             if (copy := await self._find_global_copy(fact)) is not None and idempotency_key is None:
@@ -155,11 +155,11 @@ class FactPromotion(Facts):
 
         Kept before, only a note that is missing is written. InvalidRecord for one that holds no longer.
         """
-        fact = await self.get_fact(fact_id)
+        fact = await self._context.get_one(Fact, fact_id)
         kept, trouble = await self._write_vault_note(fact, reason)
 
         async def make(write: WriteAttempt) -> Change | None:
-            current = await self.get_fact(fact_id)
+            current = await self._context.get_one(Fact, fact_id)
             if not is_current(current, write.now):
                 raise InvalidRecord(f"fact_id: fact {fact_id!r} does not hold any more", field="fact_id")
             lasting = current.tier == LONG_TERM and current.status is Status.PROMOTED

@@ -15,6 +15,7 @@ from agentmem.core.record import ReviewDecision, ReviewTopic, Status
 from agentmem.core.records import Fact, Review, build_record
 from agentmem.errors import Conflict, InvalidRecord
 from agentmem.memory.context import get_written_record
+from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.entities import resolve_merged_ids
 from agentmem.memory.semantic.facts import FactFields, Facts
 from agentmem.memory.semantic.merge_entities import EntityMerging
@@ -46,6 +47,7 @@ def same_entity_review_id(user_id: str, first: str, second: str) -> str:
 class Reviews(Facts, EntityMerging):
     """The verbs over what is doubtful."""
 
+    @audit_read
     async def reviews(self, about: ReviewTopic | None = None, *, limit: int = 100) -> list[Review]:
         """The open reviews of the readable channels, oldest first, those `about` one kind of doubt when it is given.
 
@@ -168,7 +170,7 @@ class Reviews(Facts, EntityMerging):
         """The fact that the proposed one stands against, or what came in its place; None where it was forgotten."""
         if not review.record_ids:
             raise InvalidRecord(f"review {review.id!r} names no fact that it is about", field="record_ids")
-        named = await self.get_fact(review.record_ids[0])
+        named = await self._context.get_one(Fact, review.record_ids[0])
         return None if named.status is Status.FORGOTTEN else await self.get_current_successor(named.id)
 
 

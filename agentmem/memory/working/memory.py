@@ -18,6 +18,7 @@ from agentmem.core.telemetry import WARNING, log_event
 from agentmem.errors import InvalidRecord, StoreError, StoreUnavailable
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.goals import Goals
+from agentmem.memory.read_audit import audit_read
 from agentmem.memory.working import tool_outputs
 from agentmem.memory.working.session_page import get_session_pages, remove_page
 from agentmem.memory.working.tool_outputs import ToolOutput, ToolOutputMatch
@@ -73,6 +74,7 @@ class WorkingMemory:
             except StoreError as error:
                 log_event(WARNING, "page_not_written", user_id=scope.user_id, error=str(error))
 
+    @audit_read
     async def turns(self, limit: int = 10) -> list[Turn]:
         """The last turns of the current conversation, oldest first; [] before the first one."""
         conversation = self._context.scope.conversation_id
