@@ -22,6 +22,9 @@ MEMORY_TYPES = {
 }
 
 
+MAX_AUDITED_IDS = 50  # of the records that a row tells of
+
+
 class Auditor:
     """Makes audit rows at levels `off`, `writes`, `reads` and `verbose`; None where the level asks for no row."""
 
@@ -42,7 +45,11 @@ class Auditor:
 
     def dump_payload(self, records: Sequence[Record]) -> Any:
         """What `build_write_entry` keeps of the first 50 records at verbose; None, and no work, at other levels."""
-        return [record.model_dump(mode="json") for record in records[:50]] if self.level == "verbose" else None
+        return (
+            [record.model_dump(mode="json") for record in records[:MAX_AUDITED_IDS]]
+            if self.level == "verbose"
+            else None
+        )
 
     def build_write_entry(
         self,

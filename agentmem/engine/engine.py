@@ -26,7 +26,7 @@ from agentmem.core.clock import (
 from agentmem.core.columns import RecordColumns
 from agentmem.core.scope import Scope
 from agentmem.core.telemetry import DEBUG, CacheStats, LatencyStats, log_event
-from agentmem.engine.auditor import MEMORY_TYPES, Auditor
+from agentmem.engine.auditor import MAX_AUDITED_IDS, MEMORY_TYPES, Auditor
 from agentmem.engine.caches import ColumnCache
 from agentmem.engine.graph_projection import GraphProjection
 from agentmem.engine.graph_vectors import GraphVectorProjection
@@ -184,7 +184,7 @@ class Engine:
                         operation_id=attempt.operation_id,
                         count=len(change.upserts) + len(change.deletes),
                         latency_ms=watch.milliseconds(),
-                        metadata={"ids": [record.id for record in change.upserts[:50]], **(details or {})},
+                        metadata={"ids": [record.id for record in change.upserts[:MAX_AUDITED_IDS]], **(details or {})},
                         payload=self.auditor.dump_payload(change.upserts),
                         promotion=promotion,
                     )

@@ -480,7 +480,8 @@ class AsyncAgentMemory:
         packed = await layer.context(request, scope, max_tokens, counter, engine.notices, others, with_ids=ids)
         if reinforce and (notice := await trail.reinforce(packed.fitting, packed.shown, packed.values)):
             packed.notices = (*packed.notices, notice)
-        await trail.write_row(None)
+        shown = [*(record.id for record in packed.shown), *(key[1] for key, _ in packed.values)]
+        await trail.write_row(None, shown=shown)
         return packed
 
     @audit_read

@@ -12,6 +12,7 @@ from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Key, Record
 from agentmem.core.records import KINDS, R
 from agentmem.core.scope import Scope
+from agentmem.engine.auditor import MAX_AUDITED_IDS
 from agentmem.engine.engine import Engine
 from agentmem.errors import InvalidRecord, NotFound
 from agentmem.stores.values import ErasureScan, Where
@@ -243,7 +244,7 @@ class MemoryContext:
             self.scope,
             memory_type="semantic",
             count=len(keys),
-            metadata={"tags": tags[:20]},
+            metadata={"tags": tags[:20], "ids": [name for _, name in keys[:MAX_AUDITED_IDS]]},
         )
         await engine.write_audit(row)
         return len(keys)

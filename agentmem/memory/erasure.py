@@ -14,6 +14,7 @@ from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_reque
 from agentmem.core.procedural_records import Outcome, Procedure, Strategy, ToolInvocation
 from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import KINDS, Conversation, Edge, Fact, Gloss, Goal, Review
+from agentmem.engine.auditor import MAX_AUDITED_IDS
 from agentmem.engine.engine import MAX_WRITE_ATTEMPTS
 from agentmem.errors import Conflict, InvalidRecord, NotFound, StoreUnavailable
 from agentmem.memory.context import ErasureReceipt, ForgetReceipt, MemoryContext
@@ -344,7 +345,7 @@ class Erasure:
             memory_type="episodic",
             operation_id=operation_id,
             count=len(ids),
-            metadata={"ids": list(ids[:50])},
+            metadata={"ids": list(ids[:MAX_AUDITED_IDS])},
         )
         await self._context.engine.write_audit(row)
 

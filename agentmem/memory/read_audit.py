@@ -9,12 +9,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from agentmem.core.record import Record
 from agentmem.core.scope import Scope
+from agentmem.engine.auditor import MAX_AUDITED_IDS
 from agentmem.engine.engine import Engine
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MAX_AUDITED_IDS = 50  # of one row, as in those of writes
 READ = "read"
 """The `memory_type` of the rows of reads that are no recalls."""
 

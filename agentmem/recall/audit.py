@@ -76,13 +76,14 @@ class RecallAudit:
             return f"That this was recalled could not be noted: {error}"
         return ""
 
-    async def write_row(self, receipt: Receipt | None, *, error: str | None = None) -> None:
-        """Write the row: what was delivered, from where, how long it took."""
+    async def write_row(self, receipt: Receipt | None, *, shown: Iterable[str] = (), error: str | None = None) -> None:
+        """Write the row: what was delivered, from where, how long it took; of a context the ids of what it shows."""
         engine, request = self.engine, self.request
         auditor = engine.auditor
         if not auditor.audits_reads or error == StoreUnavailable.__name__:  # to ask the log again would double the wait
             return
-        details: dict[str, Any] = {}
+        ids = list(dict.fromkeys(shown))
+        details: dict[str, Any] = {"shown": ids} if ids else {}
         if receipt is not None:
             details = {
                 "receipt": receipt.id,
@@ -97,7 +98,7 @@ class RecallAudit:
             self.scope.with_channels(request.channels),
             memory_type="recall",
             query=request.query,
-            count=None if receipt is None else len(receipt.delivered),
+            count=len(receipt.delivered) if receipt else None if error else len(ids),
             latency_ms=self.stopwatch.milliseconds(),
             metadata=details,
             error=error,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -14,9 +14,52 @@ from agentmem.text.tokenizer import tokenize
 _COMPOUND = re.compile(r"\w(?:[\w'@./:+-]*\w)?")
 _PIECE = re.compile(r"[^\W_]+")
 _MIN_WORD_CHARS = 3
-_MIN_PHRASE_CHARS = 12
-_MAX_PHRASE_CHARS = 40  # characters compared: errors quote no more than the beginning of a text
-_MAX_PHRASES = 256
+MIN_QUOTE_CHARS = 12  # of a text that is looked for in rows that do not refer to its record: "yes" is anybody's
+# What these fields of records hold are ids and labels, which other rows hold for reasons of their own.
+_LABEL_FIELDS = frozenset(
+    {
+        "agent_id",
+        "blocked_by",
+        "certainty",
+        "conversation_id",
+        "conversation_ids",
+        "depends_on",
+        "edge_kind",
+        "embedding",
+        "entity_ids",
+        "extractor",
+        "fact_id",
+        "given_id",
+        "goal_id",
+        "goal_status",
+        "memory_type",
+        "missed",
+        "model",
+        "parent_id",
+        "promoted_from",
+        "promoted_to",
+        "pursued_in",
+        "record_ids",
+        "review_status",
+        "role",
+        "session_id",
+        "slot",
+        "source",
+        "source_spans",
+        "source_turn_ids",
+        "status",
+        "superseded_by",
+        "supersedes",
+        "target",
+        "temporal_context",
+        "tier",
+        "timezone",
+        "tool_id",
+        "tool_ids",
+        "turn_id",
+        "type",
+    }
+)
 
 
 _GENERATED = re.compile(
@@ -34,28 +77,64 @@ def is_generated(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ErasureTerms:
-    """Pieces of erased text: words that only it held, beginnings of its longer strings, and all its strings."""
+    """What the erased records held: words that nothing else holds, all strings, and their texts by how they begin."""
 
     words: frozenset[str] = frozenset()
-    phrases: tuple[str, ...] = ()
     strings: frozenset[str] = frozenset()
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def matches_text(self, text: str) -> bool:
-        """Whether a text holds one of the words or phrases."""
-        return not self.words.isdisjoint(_words(text)) or self._has_phrase(text)
+    def quotes(self, text: str) -> bool:
+        """Whether a text holds one of the erased texts, whole."""
+        return any(
+            text.startswith(each, at)
+            for at in range(len(text) - MIN_QUOTE_CHARS + 1)
+            for each in self.texts.get(text[at : at + MIN_QUOTE_CHARS], ())
+        )
 
-    def matches_json(self, text: str, *, words: bool = True) -> bool:
-        """Whether JSON holds one of the phrases, or one of the words in a value: its keys are mostly our own."""
+    def quotes_json(self, text: str) -> bool:
+        """Whether a key or a value in a JSON text holds one of the erased texts, whole."""
         keys, values = collect_json_strings(text)
-        said = "\n".join(values)
-        return (words and self.matches_text(said)) or self._has_phrase("\n".join((*keys, said)))
+        return any(map(self.quotes, (*keys, *values)))
 
-    def matches_json_value(self, text: str) -> bool:
-        """Whether JSON holds one of the strings as a value, however short."""
-        return any(value in self.strings for value in collect_json_strings(text)[1])
+    def has_word(self, text: str) -> bool:
+        """Whether a text holds one of the words."""
+        return not self.words.isdisjoint(_words(text))
 
-    def _has_phrase(self, text: str) -> bool:
-        return any(phrase in text for phrase in self.phrases)
+
+@dataclass(frozen=True, slots=True)
+class AuditText:
+    """What a row of the audit log says: the operation that it tells of, and the texts in it (JSON: `details`)."""
+
+    operation_id: str
+    query: str
+    error: str
+    details: str
+    settings: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedReferences:
+    """By what a row refers to erased records: their ids, and the operations that wrote them."""
+
+    ids: frozenset[str]
+    operations: frozenset[str]
+
+    def is_in(self, row: AuditText, values: Collection[str]) -> bool:
+        """Whether a row of the audit log, which has these values in its details, refers to one of them."""
+        return row.operation_id in self.operations or not self.ids.isdisjoint(values)
+
+
+def must_blank(row: AuditText, terms: ErasureTerms, references: ErasedReferences) -> bool:
+    """Whether a row has to lose query, error and details.
+
+    A row that refers to an erased record goes as soon as it holds a query, an error, or a word or string of the record;
+    any other row only where it quotes an erased text whole. What holds ids alone stays: they are in tombstones, too.
+    """
+    keys, values = collect_json_strings(row.details)
+    if references.is_in(row, values):
+        said = {text for text in (*keys, *values) if text not in references.ids}
+        return bool(row.query or row.error or not said.isdisjoint(terms.strings) or terms.has_word("\n".join(said)))
+    return any(map(terms.quotes, (row.query, row.error, *keys, *values)))
 
 
 def surface_forms(texts: Iterable[str]) -> dict[str, list[str]]:
@@ -70,12 +149,12 @@ def _words(text: str) -> set[str]:
 
 
 def build_erasure_terms(strings: Collection[str], words: Iterable[str]) -> ErasureTerms:
-    """The needles for these strings and the words that are left nowhere else."""
-    long = sorted(
-        {text[:_MAX_PHRASE_CHARS] for text in strings if len(text) >= _MIN_PHRASE_CHARS},
-        key=lambda text: (-len(text), text),
-    )
-    return ErasureTerms(frozenset(words), tuple(long[:_MAX_PHRASES]), frozenset(strings))
+    """What to look for of these strings, and of the words that are left nowhere else."""
+    texts: dict[str, tuple[str, ...]] = {}
+    for text in sorted(strings):
+        if len(text) >= MIN_QUOTE_CHARS:
+            texts[text[:MIN_QUOTE_CHARS]] = (*texts.get(text[:MIN_QUOTE_CHARS], ()), text)
+    return ErasureTerms(frozenset(words), frozenset(strings), texts)
 
 
 def collect_json_strings(text: str) -> tuple[list[str], list[str]]:
@@ -96,16 +175,21 @@ def collect_json_strings(text: str) -> tuple[list[str], list[str]]:
 
 
 def collect_user_texts(payloads: Sequence[tuple[Any, ...]]) -> set[str]:
-    """What callers wrote in these records, given as rows whose third column is a payload; what we made is left out."""
+    """What callers wrote in these records, given as rows whose third column is a payload.
+
+    What we made is left out, and so are ids, labels and the names of fields.
+    """
     return {
         text
         for row in payloads
-        for value in json.loads(row[2]).values()
+        for name, value in json.loads(row[2]).items()
+        if name not in _LABEL_FIELDS
         for text in chain(*collect_json_strings(json.dumps(value)))
         if not is_generated(text)
     }
 
 
 def has_erased_content(receipt: str, erasure_terms: ErasureTerms, ids: Collection[str]) -> bool:
-    """Whether a receipt (JSON) names one of these records or holds erased text."""
-    return any(json.dumps(name) in receipt for name in ids) or erasure_terms.matches_json(receipt)
+    """Whether a receipt (JSON) names one of these records or quotes an erased text."""
+    values = collect_json_strings(receipt)[1]
+    return not set(ids).isdisjoint(values) or any(map(erasure_terms.quotes, values))

@@ -120,29 +120,46 @@ async def test_words_of_others_records_stay(log: LogStore, scope: Scope) -> None
 @pytest.mark.parametrize(
     "fields",
     [
-        {"query_text": f"When do we go to {MARKER.lower()}?"},
-        {"error_message": f"cannot parse '{MARKER}'"},
-        {"metadata": {"payload": [{"content": f"We go to {MARKER} soon."}]}},
-        {
-            "metadata": {"cut": "We go to Zanz"},
-            "query_text": "We go to Zanzib…",
-            "error_message": "We go to Zanzibar soon",
-        },
+        {"query_text": "When do we leave?", "metadata": {"delivered": ["a"]}},
+        {"error_message": "NotFound", "metadata": {"forgotten": "a"}},
+        {"metadata": {"ids": ["a"], "payload": [{"content": f"{MARKER}!"}]}},
+        {"query_text": f"He said: We go to {MARKER} soon. Is it so?"},
+        {"metadata": {"reason": f"We go to {MARKER} soon."}},
     ],
 )
-async def test_audit_text_of_what_was_erased_is_blanked(log: LogStore, scope: Scope, fields: dict[str, Any]) -> None:
-    await write_records(
-        log, scope, build_turn("a", f"We go to {MARKER} soon."), build_turn("b", "We go to the market soon.")
-    )
-    await log.write_audit(
-        [audited(scope, result_count=3, latency_ms=1.5, **fields), audited(scope, query_text="the market?")]
-    )
+async def test_rows_that_refer_to_what_was_erased_or_quote_it_are_blanked(
+    log: LogStore, scope: Scope, fields: dict[str, Any]
+) -> None:
+    await write_records(log, scope, build_turn("a", f"We go to {MARKER} soon."), build_turn("b", "Then to the market."))
+    await log.write_audit([audited(scope, result_count=3, latency_ms=1.5, **fields)])
     scan = await log.erase(scope, [("Turn", "a")], operation_id="e", erased_at=START)
     assert scan.leftovers == {}
-    kept, blanked = await log.audit_rows(scope)
-    assert kept["query_text"] == "the market?"
+    (blanked,) = await log.audit_rows(scope)
     assert (blanked["query_text"], blanked["error_message"], blanked["metadata"]) == (None, None, {})
     assert (blanked["operation"], blanked["result_count"], blanked["latency_ms"]) == ("recall", 3, 1.5)
+
+
+async def test_every_other_row_stays_as_it_is(log: LogStore, scope: Scope) -> None:
+    """Labels, ids of conversations, single words and short texts of an erased record are anybody's."""
+    told = {"metadata": {"text": "november", "kind": "fact"}, "agent_id": "planner of trips", "speaker": "Ann"}
+    await write_records(
+        log, scope, build_turn("a", f"In November to {MARKER}.", conversation="our trip of 2026", **told)
+    )
+    await write_records(log, scope, build_turn("yes", "yes"))
+    rows = [
+        audited(scope, query_text=f"What about november, and {MARKER}?", metadata={"delivered": ["b"], "kind": "fact"}),
+        audited(scope, metadata={"conversation": "our trip of 2026", "text": "fact", "by": "planner of trips"}),
+        audited(scope, query_text="yes"),
+        audited(scope, query_text="In November to", error_message="NotFound", metadata={"ids": ["b"]}),
+        audited(scope, metadata={"ids": ["a", "b"]}),
+    ]
+    await log.write_audit(rows)
+    await log.write_receipt(scope, "r", '{"query": "november", "delivered": [["Turn", "b"]]}', START, None)
+    before = await log.audit_rows(scope)
+    scan = await log.erase(scope, [("Turn", "a"), ("Turn", "yes")], operation_id="e", erased_at=START)
+    assert scan.leftovers == {}
+    assert await log.audit_rows(scope) == before
+    assert await log.find_receipt("r", scope) is not None
 
 
 @pytest.mark.parametrize("everything", [False, True])

@@ -173,11 +173,12 @@ def test_words_are_looked_for_with_and_without_what_joins_them() -> None:
     assert "the" not in found
 
 
-def test_needles_find_words_phrases_and_values() -> None:
+def test_erased_texts_are_found_whole_and_words_alone() -> None:
     wanted = build_erasure_terms({"My pin is 9041, remember", "ok"}, ["9041"])
-    assert wanted.matches_text("was it 9041?")
-    assert not wanted.matches_text("was it 90411?")
-    assert wanted.matches_json('{"note": ["My pin is 9041, remember it"]}', words=False)
-    assert not wanted.matches_json('{"9041": 1}')
-    assert wanted.matches_json_value('["ok"]')
-    assert not wanted.matches_json_value('["ok then"]')
+    assert wanted.has_word("was it 9041?")
+    assert not wanted.has_word("was it 90411?")
+    assert wanted.quotes("so: My pin is 9041, remember it")
+    assert not wanted.quotes("My pin is 9041")
+    assert not wanted.quotes("ok")
+    assert wanted.quotes_json('{"note": ["My pin is 9041, remember it"]}')
+    assert not wanted.quotes_json('{"9041": "ok"}')

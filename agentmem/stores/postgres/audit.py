@@ -10,6 +10,7 @@ from agentmem.core.changes import AuditEntry
 from agentmem.core.clock import Clock, to_micros, to_utc
 from agentmem.core.scope import SYSTEM_USER
 from agentmem.stores.codec import AUDIT_FILTERS, check_audit_filters, format_timestamp, redact_audit
+from agentmem.stores.erasure_terms import AuditText
 from agentmem.stores.postgres.columns import render_json, sanitize_text, to_uuid
 from agentmem.stores.postgres.database import fetch_rows
 from agentmem.text.templates import load_templates
@@ -121,9 +122,9 @@ async def redact_rows(db: Connection, keys: Collection[int], settings_keys: Coll
         await db.execute(_SQL["blank"], {"texts": sorted(keys), "settings": sorted(settings_keys)})
 
 
-async def texts(db: Connection, user_id: str) -> list[tuple[int, str, tuple[str, str, str, str]]]:
-    """Each row of a user that holds text: its id, its operation_id, and query, error, details and settings."""
-    return [(row[0], row[1], row[2:]) for row in await fetch_rows(db, _SQL["texts"], {"user_id": user_id})]
+async def texts(db: Connection, user_id: str) -> list[tuple[int, AuditText]]:
+    """Each row of a user that holds text, by its id."""
+    return [(row[0], AuditText(*row[1:])) for row in await fetch_rows(db, _SQL["texts"], {"user_id": user_id})]
 
 
 async def write_receipt(

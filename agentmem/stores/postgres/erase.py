@@ -14,10 +14,12 @@ from agentmem.errors import Conflict
 from agentmem.stores import postings
 from agentmem.stores.codec import indexed_terms
 from agentmem.stores.erasure_terms import (
+    ErasedReferences,
     ErasureTerms,
     build_erasure_terms,
     collect_user_texts,
     has_erased_content,
+    must_blank,
     surface_forms,
 )
 from agentmem.stores.postgres import audit, terms, vectors
@@ -136,8 +138,9 @@ class PostgresErasure:
         for name in ("blank_changes", "blank_parked", "drop_versions", "drop_records", "drop_usage"):
             await db.execute(_SQL[name], self._target_params)
         self.erasure_terms = await _build_erasure_terms(db, user_id, collect_user_texts(payloads))
-        await _redact_audit(db, user_id, self.erasure_terms, {name for (name,) in found})
-        await _drop_receipts(db, user_id, self.erasure_terms, [name for _, _, name in self.targets])
+        ids, operations = frozenset(name for _, _, name in self.targets), frozenset(name for (name,) in found)
+        await _redact_audit(db, user_id, self.erasure_terms, ErasedReferences(ids, operations))
+        await _drop_receipts(db, user_id, self.erasure_terms, ids)
 
     async def _payloads(self, db: Connection, ordinals: Sequence[int]) -> list[tuple[Any, ...]]:
         return await fetch_rows(db, _SQL["payloads"], {**self._user_params, "slots": list(ordinals)})
@@ -155,10 +158,9 @@ class PostgresErasure:
         found["word_blocks"] = len(blocks) if self.keys is None else len(changed) + len(empty)
         found |= dict.fromkeys(_SCANNED_TEXT_COLUMNS, 0)
         for place, text in await fetch_rows(db, sql["texts"], self._user_params):
-            found[place] += self.erasure_terms.matches_text(text)
+            found[place] += self.erasure_terms.quotes(text)
         for place, text in await fetch_rows(db, sql["json"], self._user_params):
-            ours = place != "memory_audit_log.metadata"  # a word of the user's may well be one of our settings' values
-            found[place] += self.erasure_terms.matches_json(text, words=not ours)
+            found[place] += self.erasure_terms.quotes_json(text)
         return tuple(sorted(found)), {place: count for place, count in found.items() if count}
 
 
@@ -171,25 +173,19 @@ async def _build_erasure_terms(db: Connection, user_id: str, texts: Collection[s
     return build_erasure_terms(texts, (word for word, found in words_of.items() if not left.intersection(found)))
 
 
-async def _redact_audit(db: Connection, user_id: str, erasure_terms: ErasureTerms, operations: Collection[str]) -> None:
-    """Blank the rows that hold erased text: its words and phrases anywhere, all its strings in its own operations."""
+async def _redact_audit(db: Connection, user_id: str, terms: ErasureTerms, references: ErasedReferences) -> None:
+    """Blank the rows that refer to the erased records or quote them; see `must_blank`."""
     found, settings = set(), set()
-    for number, operation_id, (query, error, details, snapshot) in await audit.texts(db, user_id):
-        quoted = operation_id in operations and erasure_terms.matches_json_value(details)
-        if (
-            quoted
-            or erasure_terms.matches_text(query)
-            or erasure_terms.matches_text(error)
-            or erasure_terms.matches_json(details)
-        ):
+    for number, row in await audit.texts(db, user_id):
+        if must_blank(row, terms, references):
             found.add(number)
-        if erasure_terms.matches_json(snapshot, words=False):
+        if terms.quotes_json(row.settings):
             settings.add(number)
     await audit.redact_rows(db, found, settings)
 
 
-async def _drop_receipts(db: Connection, user_id: str, erasure_terms: ErasureTerms, ids: Sequence[str]) -> None:
-    """Drop the receipts that name one of these records, or whose query holds erased text."""
+async def _drop_receipts(db: Connection, user_id: str, erasure_terms: ErasureTerms, ids: Collection[str]) -> None:
+    """Drop the receipts that name one of these records, or that quote them."""
     told = await fetch_rows(db, _SQL["told"], {"user_id": user_id})
     found = [name for name, text in told if has_erased_content(text, erasure_terms, ids)]
     await db.execute(_SQL["drop_told"], {"user_id": user_id, "ids": found})

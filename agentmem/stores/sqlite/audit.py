@@ -13,6 +13,7 @@ from agentmem.core.clock import Clock, to_micros, to_utc
 from agentmem.core.scope import SYSTEM_USER
 from agentmem.errors import InvalidRecord
 from agentmem.stores.codec import AUDIT_FILTERS, check_audit_filters, format_timestamp, redact_audit
+from agentmem.stores.erasure_terms import AuditText
 from agentmem.stores.sqlite.database import Connection
 from agentmem.text.templates import load_templates
 
@@ -136,11 +137,10 @@ def redact_rows(
         db.executemany(_SQL["blank_settings"], [(user_id, *key) for key in sorted(settings_keys)])
 
 
-def texts(db: Connection, user_id: str) -> Iterator[tuple[tuple[str, str], str, tuple[str, str, str, str]]]:
-    """Each row of a user that holds text: its key, its operation_id, and query, error, details and settings."""
-    for timestamp, number, operation_id, *held in db.execute(_SQL["texts"], (user_id,)):
-        query, error, details, settings = held
-        yield (timestamp, number), operation_id, (query, error, details, settings)
+def texts(db: Connection, user_id: str) -> Iterator[tuple[tuple[str, str], AuditText]]:
+    """Each row of a user that holds text, by its key."""
+    for timestamp, number, *held in db.execute(_SQL["texts"], (user_id,)):
+        yield (timestamp, number), AuditText(*held)
 
 
 def write_receipt(

@@ -17,10 +17,12 @@ from agentmem.core.scope import Scope
 from agentmem.errors import Conflict
 from agentmem.stores.codec import format_timestamp, indexed_terms
 from agentmem.stores.erasure_terms import (
+    ErasedReferences,
     ErasureTerms,
     build_erasure_terms,
     collect_user_texts,
     has_erased_content,
+    must_blank,
     surface_forms,
 )
 from agentmem.stores.sqlite import audit, graph, terms, vectors
@@ -113,7 +115,7 @@ class SqliteErasure:
         user_id, ordinals = self.scope.user_id, [ordinal for ordinal, _, _ in self.targets]
         listed = json.dumps(ordinals)
         payloads = self._payloads(db, ordinals)
-        operations = {name for (name,) in db.execute(_SQL["operations"], (user_id, listed))}
+        operations = frozenset(name for (name,) in db.execute(_SQL["operations"], (user_id, listed)))
         terms.remove(db, user_id, indexed_terms(user_id, payloads))
         graph.apply(
             db, user_id, (), [RemovedRecord(ordinal, kind, name, erased=True) for ordinal, kind, name in self.targets]
@@ -125,8 +127,9 @@ class SqliteErasure:
         db.executemany(_SQL["drop_record"], [(user_id, ordinal) for ordinal in ordinals])
         db.executemany(_SQL["drop_usage"], [(user_id, kind, name) for _, kind, name in self.targets])
         self.erasure_terms = _build_erasure_terms(db, user_id, collect_user_texts(payloads))
-        _redact_audit(db, user_id, self.erasure_terms, operations)
-        _drop_receipts(db, user_id, self.erasure_terms, [name for _, _, name in self.targets])
+        ids = frozenset(name for _, _, name in self.targets)
+        _redact_audit(db, user_id, self.erasure_terms, ErasedReferences(ids, operations))
+        _drop_receipts(db, user_id, self.erasure_terms, ids)
 
     def _payloads(self, db: Connection, ordinals: Sequence[int]) -> list[tuple[Any, ...]]:
         return list(db.execute(_SQL["payloads"], (self.scope.user_id, json.dumps(ordinals))))
@@ -151,10 +154,9 @@ class SqliteErasure:
         )
         found |= dict.fromkeys(_SCANNED_TEXT_COLUMNS, 0)
         for place, text in db.execute(sql["texts"], (user_id,)):
-            found[place] += self.erasure_terms.matches_text(text)
+            found[place] += self.erasure_terms.quotes(text)
         for place, text in db.execute(sql["json"], (user_id,)):
-            ours = place != "memory_audit_log.metadata"  # a word of the user's may well be one of our settings' values
-            found[place] += self.erasure_terms.matches_json(text, words=not ours)
+            found[place] += self.erasure_terms.quotes_json(text)
         return tuple(sorted(found)), {place: rows for place, rows in found.items() if rows}
 
 
@@ -166,25 +168,19 @@ def _build_erasure_terms(db: Connection, user_id: str, texts: Collection[str]) -
     return build_erasure_terms(texts, (word for word, found in words_of.items() if not left.intersection(found)))
 
 
-def _redact_audit(db: Connection, user_id: str, erasure_terms: ErasureTerms, operations: Collection[str]) -> None:
-    """Blank the rows that hold erased text: its words and phrases anywhere, all its strings in its own operations."""
+def _redact_audit(db: Connection, user_id: str, terms: ErasureTerms, references: ErasedReferences) -> None:
+    """Blank the rows that refer to the erased records or quote them; see `must_blank`."""
     found, settings = set(), set()
-    for key, operation_id, (query, error, details, snapshot) in audit.texts(db, user_id):
-        quoted = operation_id in operations and erasure_terms.matches_json_value(details)
-        if (
-            quoted
-            or erasure_terms.matches_text(query)
-            or erasure_terms.matches_text(error)
-            or erasure_terms.matches_json(details)
-        ):
+    for key, row in audit.texts(db, user_id):
+        if must_blank(row, terms, references):
             found.add(key)
-        if erasure_terms.matches_json(snapshot, words=False):
+        if terms.quotes_json(row.settings):
             settings.add(key)
     audit.redact_rows(db, user_id, found, settings)
 
 
-def _drop_receipts(db: Connection, user_id: str, erasure_terms: ErasureTerms, ids: Sequence[str]) -> None:
-    """Drop the receipts that name one of these records, or whose query holds erased text."""
+def _drop_receipts(db: Connection, user_id: str, erasure_terms: ErasureTerms, ids: Collection[str]) -> None:
+    """Drop the receipts that name one of these records, or that quote them."""
     told = db.execute(_SQL["told"], (user_id,)).fetchall()
     found = [(user_id, name) for name, text in told if has_erased_content(str(text), erasure_terms, ids)]
     db.executemany(_SQL["drop_told"], found)
