@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agentmem.core.clock import derive_id
@@ -12,6 +12,9 @@ from agentmem.core.records import PROFILE_ID, RELATION_KINDS, Edge, EdgeKind, Fa
 from agentmem.core.scope import check_identifier
 
 EdgeTriple = tuple[EdgeKind, Key, Key]  # kind, source, target
+
+MENTION_TEXTS = "texts"
+"""The property of a MENTIONS edge that holds what its turn says of the entity."""
 
 TURN_POSITION_KIND = "Turn at"
 """Kind of a Key that names a turn by where it stands, because a record does not know the id of the turn before it."""
@@ -109,10 +112,19 @@ def build_relation(user_id: str, channel: str, endpoints: tuple[str, str], kind:
     )
 
 
-def build_mention(user_id: str, channel: str, turn_id: str, entity_id: str) -> Edge:
-    """The Edge that says that a turn names an entity."""
+def build_mention(user_id: str, channel: str, turn_id: str, entity_id: str, texts: Iterable[str] = ()) -> Edge:
+    """The Edge that says that a turn names an entity: by which names, and how it describes it."""
     name = derive_id(user_id, channel, turn_id, EdgeKind.MENTIONS, entity_id)
-    return build_record(Edge, id=name, channel=channel, edge_kind=EdgeKind.MENTIONS, source=turn_id, target=entity_id)
+    said = list(dict.fromkeys(texts))
+    return build_record(
+        Edge,
+        id=name,
+        channel=channel,
+        edge_kind=EdgeKind.MENTIONS,
+        source=turn_id,
+        target=entity_id,
+        properties={MENTION_TEXTS: said} if said else {},
+    )
 
 
 def structural_edge_id(triple: EdgeTriple) -> str:

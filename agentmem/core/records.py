@@ -292,7 +292,10 @@ class Review(Record):
 
 
 class Entity(Record):
-    """A person, place, organisation or thing, with the names it goes by."""
+    """A person, place, organisation or thing, with the names it goes by.
+
+    `extracted` are those names, and the description, that turns say and no caller gave: they go with their last turn.
+    """
 
     name: Text
     type: str = Field(default="thing", min_length=1, max_length=50)
@@ -302,6 +305,7 @@ class Entity(Record):
     salience: UnitInterval = 0.5
     first_seen: UtcDatetime | None = None
     properties: JsonObject = Field(default_factory=dict)
+    extracted: tuple[str, ...] = ()
 
     def search_text(self) -> str:
         """Name, aliases and description."""

@@ -74,6 +74,7 @@ class EntityResolver:
                 slug=name,
                 aliases=tuple(alias for alias in draft.aliases if slugify(alias)),
                 description=draft.description,
+                extracted=tuple(list_draft_texts(draft)),
             )
             self.created[made.id] = found = made
             if similar:
@@ -114,7 +115,9 @@ class EntityResolver:
         described = old.description or draft.description
         if names or described != old.description:
             aliases = (*old.aliases, *dict.fromkeys(names))
-            self.extended[entity.id] = old.model_copy(update={"aliases": aliases, "description": described})
+            gained = (*names, *((described,) if described != old.description else ()))
+            more = {"aliases": aliases, "description": described, "extracted": (*old.extracted, *gained)}
+            self.extended[entity.id] = old.model_copy(update=more)
 
     def _add_review(self, known: Entity, fresh: Entity) -> None:
         """Put the question whether two entities are one, which only a person can answer."""
@@ -128,6 +131,11 @@ class EntityResolver:
                 record_ids=(known.id, fresh.id),
             )
         )
+
+
+def list_draft_texts(draft: EntityDraft) -> list[str]:
+    """What a turn says of an entity: its names, and its description if there is one."""
+    return [text for text in (draft.name, *draft.aliases, draft.description) if text]
 
 
 def slugs_of(entity: Entity) -> list[str]:

@@ -21,7 +21,7 @@ from agentmem.errors import InvalidRecord
 from agentmem.extraction.claims import is_duplicate
 from agentmem.extraction.contradiction import CandidateRetriever, ContradictionClassifier, ContradictionVerdict
 from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, TurnSummaryDraft, Window
-from agentmem.extraction.entity_resolution import PERSON, EntityResolver
+from agentmem.extraction.entity_resolution import PERSON, EntityResolver, list_draft_texts
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.episodic import IMPORTED_MARK
 from agentmem.memory.semantic.beliefs import ClaimWords, find_open_event, name_event, settle_fact
@@ -137,12 +137,15 @@ class _ChangeBuilder:
         for review in self.resolver.reviews:
             self._expect_entities(review.record_ids)
             self._upsert(review, None)
+        said: dict[tuple[str, str], list[str]] = {}
         for draft, entity_id in zip(drafts, meant, strict=True):
             if entity_id:
-                self._expect_entities([entity_id])
-                self._insert_if_absent(
-                    build_mention(self.context.scope.user_id, self.window.channel, draft.turn_id, entity_id)
-                )
+                said.setdefault((draft.turn_id, entity_id), []).extend(list_draft_texts(draft))
+        for (turn_id, entity_id), texts in said.items():
+            self._expect_entities([entity_id])
+            self._insert_if_absent(
+                build_mention(self.context.scope.user_id, self.window.channel, turn_id, entity_id, texts)
+            )
 
     async def _find_similar_entities(self, drafts: Sequence[EntityDraft]) -> dict[str, list[tuple[Entity, float]]]:
         """Known entities of the channel like these new names; none for an embedder that sees words alone."""

@@ -13,11 +13,12 @@ import numpy as np
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
 from agentmem.core.procedural_records import Outcome, Procedure, Strategy, ToolInvocation
 from agentmem.core.record import Key, Record, Status
-from agentmem.core.records import KINDS, Conversation, Edge, Fact, Gloss, Goal, Review
+from agentmem.core.records import KINDS, Conversation, Edge, EdgeKind, Entity, Fact, Gloss, Goal, Review
 from agentmem.engine.auditor import MAX_AUDITED_IDS
 from agentmem.engine.engine import MAX_WRITE_ATTEMPTS
 from agentmem.errors import Conflict, InvalidRecord, NotFound, StoreUnavailable
 from agentmem.memory.context import ErasureReceipt, ForgetReceipt, MemoryContext
+from agentmem.memory.mentioned_entities import MentionedEntities, list_outdated
 from agentmem.memory.semantic.beliefs import end_by_newer_word
 from agentmem.memory.semantic.entities import merge_target_id
 from agentmem.memory.semantic.facts import find_global_copies
@@ -250,8 +251,9 @@ class Erasure:
             gone, lighter = await self._find_dependents(keys)
             try:
                 if not lighter:
+                    pruned = await self._list_outdated_entities(gone)
                     return gone, await engine.log.erase(
-                        scope, gone, operation_id=operation_id, erased_at=erased_at, seen_seq=seen
+                        scope, gone, operation_id=operation_id, erased_at=erased_at, seen_seq=seen, pruned=pruned
                     )
                 write = WriteAttempt(scope, "forget", operation_id, engine.ids.new_id(), "", erased_at)
                 await engine.commit(scope, [_build_detach_change(write, lighter)], None)
@@ -259,6 +261,14 @@ class Erasure:
                 if not (error.stale and left):
                     raise
         raise Conflict("facts or relations that rest on what is to go are written without a pause", stale=True)
+
+    async def _list_outdated_entities(self, gone: Sequence[Key]) -> list[Key]:
+        """Entities that turns among these named, and of which older versions hold what nobody says any more."""
+        log, scope = self._context.engine.log, self._context.scope
+        edges = await log.read_records("Edge", [name for kind, name in gone if kind == "Edge"], scope)
+        named = {edge.target for edge in edges if isinstance(edge, Edge) and edge.edge_kind is EdgeKind.MENTIONS}
+        keys = [("Entity", name) for name in sorted(named) if ("Entity", name) not in gone]
+        return list_outdated(keys, {key: await log.versions(key, scope) for key in keys})
 
     async def _check_unchanged(self, expected_records: Sequence[Record]) -> None:
         for record in expected_records:
@@ -281,18 +291,24 @@ class Erasure:
         if any(kind == "Goal" for kind, _ in gone):  # others may wait for it, or be a part of it
             records += await list_across_channels(self._context, Where(kinds=("Goal", "Outcome")))
         records = list({record.key: record for record in records}.values())
+        mentioned = MentionedEntities.collect(records)
+        reduced: dict[Key, Entity | None] = {}
         grew = True
         while grew:
             names = {name for kind, name in gone if kind != "Gloss"}  # its id is that of a turn, which may well stay
             more = [
                 record.key for record in records if record.key not in gone and _depends_only_on(record, gone, names)
             ]
+            reduced = mentioned.reduce(gone)
+            more += [key for key, left in reduced.items() if left is None]
+            more += [each.key for each in records if each.key not in gone and _asks_about(each, reduced)]
             gone |= dict.fromkeys(more)
             grew = bool(more)
         facts, slots = [each for each in records if isinstance(each, Fact)], self._context.engine.settings.slots
         revived = {fact.key: fact for fact in revive_beliefs(facts, gone, slots)}
         left = [record for record in records if record.key not in gone]
-        pairs = ((record, _detach_sources(revived.get(record.key, record), gone)) for record in left)
+        changed = {**revived, **{key: entity for key, entity in reduced.items() if entity is not None}}
+        pairs = ((record, _detach_sources(changed.get(record.key, record), gone)) for record in left)
         return list(gone), [lighter for record, lighter in pairs if lighter != record]
 
     async def _clear_caches(self, ids: Sequence[str], scan: ErasureScan) -> ErasureScan:
@@ -401,6 +417,11 @@ def _build_detach_change(
     return write.build_change(
         *puts, expected_versions={record.key: record.seq for record in (*detached, *expected_records)}
     )
+
+
+def _asks_about(record: Record, reduced: Mapping[Key, Entity | None]) -> bool:
+    """Whether a question names an entity that loses a name: it quotes the old one."""
+    return isinstance(record, Review) and any(("Entity", name) in reduced for name in record.record_ids)
 
 
 def _depends_only_on(record: Record, erased_keys: Collection[Key], erased_ids: Collection[str]) -> bool:

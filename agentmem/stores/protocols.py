@@ -177,8 +177,11 @@ class LogStore(RecordReader, TermIndex, Protocol):
         operation_id: str,
         erased_at: datetime,
         seen_seq: int | None = None,
+        pruned: Sequence[Key] = (),
     ) -> ErasureScan:
         """Remove records (None: all of the user) with versions, words, usage, audit text, vectors; leave tombstones.
+
+        Of the records `pruned`, which stay, only the latest version is left: the older ones hold erased text.
 
         `seen_seq` is the journal position at which the caller looked for what rests on them: a fact or an edge written
         since is a Conflict (`stale`), and nothing is removed.

@@ -214,11 +214,13 @@ async def follow_merges(context: MemoryContext, ids: Sequence[str]) -> tuple[lis
 
 def _merge_draft(known: Entity, draft: Entity) -> Entity:
     names = [name for name in (draft.name, *draft.aliases) if name != known.name]
+    given = {draft.name, *draft.aliases, draft.description}
     return known.model_copy(
         update={
             "aliases": tuple(dict.fromkeys((*known.aliases, *names))),
             "description": draft.description or known.description,
             "properties": {**known.properties, **draft.properties},
             "salience": max(known.salience, draft.salience),
+            "extracted": tuple(text for text in known.extracted if text not in given),
         }
     )

@@ -253,8 +253,17 @@ def _merge_entity(keep: Entity, other: Entity) -> Entity:
         "properties": {**other.properties, **keep.properties},
         "salience": max(keep.salience, other.salience),
         "first_seen": min(seen, default=None),
+        "extracted": _join_extracted(keep, other),
     }
     return keep.model_copy(update=more)
+
+
+def _join_extracted(keep: Entity, other: Entity) -> tuple[str, ...]:
+    """What turns alone say of either; what a caller gave one of them stays given."""
+    given: set[str] = set()
+    for each in (keep, other):
+        given |= {each.name, *each.aliases, each.description} - {*each.extracted}
+    return tuple(text for text in dict.fromkeys((*keep.extracted, *other.extracted)) if text not in given)
 
 
 def _unmerge_entity(now: Entity, before: Entity, after: Entity, kept_names: Collection[str]) -> Entity:

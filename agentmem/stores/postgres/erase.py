@@ -71,6 +71,7 @@ class PostgresErasure:
     operation_id: str
     erased_at: datetime
     seen_seq: int | None = None
+    pruned: Sequence[Key] = ()
     targets: list[tuple[int, str, str]] = field(default_factory=list)  # ordinal, kind, id
     erasure_terms: ErasureTerms = field(default_factory=ErasureTerms)
     has_erased: bool = False
@@ -133,14 +134,26 @@ class PostgresErasure:
     async def _erase_records(self, db: Connection) -> None:
         user_id, ordinals = self.scope.user_id, [ordinal for ordinal, _, _ in self.targets]
         payloads = await self._payloads(db, ordinals)
+        outdated = await self._prune_versions(db)
         found = await fetch_rows(db, _SQL["operations"], self._target_params)
         await terms.remove(db, user_id, indexed_terms(user_id, payloads))
         for name in ("blank_changes", "blank_parked", "drop_versions", "drop_records", "drop_usage"):
             await db.execute(_SQL[name], self._target_params)
-        self.erasure_terms = await _build_erasure_terms(db, user_id, collect_user_texts(payloads))
+        self.erasure_terms = await _build_erasure_terms(db, user_id, collect_user_texts(payloads) | outdated)
         ids, operations = frozenset(name for _, _, name in self.targets), frozenset(name for (name,) in found)
         await _redact_audit(db, user_id, self.erasure_terms, ErasedReferences(ids, operations))
         await _drop_receipts(db, user_id, self.erasure_terms, ids)
+
+    async def _prune_versions(self, db: Connection) -> set[str]:
+        """Leave the latest version of the records that stay without a part; what only the older ones held."""
+        gone, wanted = set[str](), {**self._user_params, **key_columns(self.pruned)}
+        for ordinal, _, _ in await fetch_rows(db, _SQL["targets"], wanted) if self.pruned else ():
+            *older, latest = await self._payloads(db, [ordinal])
+            gone |= collect_user_texts(older) - collect_user_texts([latest])
+            values = {**self._user_params, "slot": ordinal, "latest": latest[-1]}
+            await db.execute(_SQL["blank_older"], values)
+            await db.execute(_SQL["drop_older"], values)
+        return gone
 
     async def _payloads(self, db: Connection, ordinals: Sequence[int]) -> list[tuple[Any, ...]]:
         return await fetch_rows(db, _SQL["payloads"], {**self._user_params, "slots": list(ordinals)})

@@ -39,6 +39,13 @@ UPDATE parked_changes SET reason = 'erased' WHERE user_id = %(user_id)s AND seq 
 -- name: drop_versions
 DELETE FROM memory_versions WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s::integer[])
 
+-- name: blank_older
+UPDATE memory_changes SET cause = '', payload = 'erased' WHERE user_id = %(user_id)s AND seq IN (
+    SELECT seq FROM memory_versions WHERE user_id = %(user_id)s AND slot = %(slot)s AND seq < %(latest)s)
+
+-- name: drop_older
+DELETE FROM memory_versions WHERE user_id = %(user_id)s AND slot = %(slot)s AND seq < %(latest)s
+
 -- name: drop_records
 DELETE FROM memory_records WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s::integer[])
 

@@ -112,9 +112,10 @@ class PostgresLog:
         operation_id: str,
         erased_at: datetime,
         seen_seq: int | None = None,
+        pruned: Sequence[Key] = (),
     ) -> ErasureScan:
         """See LogStore. Unknown keys are passed over; what only the server and its owner can remove is `deferred`."""
-        work = PostgresErasure(scope, keys, operation_id, erased_at, seen_seq)
+        work = PostgresErasure(scope, keys, operation_id, erased_at, seen_seq, pruned)
         await self.database.write(scope, work.apply, timeout_seconds=ERASE_SECONDS)
         places, remnants = await self.database.read(scope, work.find_leftovers, timeout_seconds=ERASE_SECONDS)
         return ErasureScan(places, remnants, DEFERRED_REMOVALS if work.has_erased else ())

@@ -60,6 +60,7 @@ class SqliteErasure:
     erased_at: datetime
     hook: Callable[[str], None]
     seen_seq: int | None = None
+    pruned: Sequence[Key] = ()
     targets: list[tuple[int, str, str]] = field(default_factory=list)  # ordinal, kind, id
     erasure_terms: ErasureTerms = field(default_factory=ErasureTerms)
 
@@ -115,6 +116,7 @@ class SqliteErasure:
         user_id, ordinals = self.scope.user_id, [ordinal for ordinal, _, _ in self.targets]
         listed = json.dumps(ordinals)
         payloads = self._payloads(db, ordinals)
+        outdated = self._prune_versions(db)
         operations = frozenset(name for (name,) in db.execute(_SQL["operations"], (user_id, listed)))
         terms.remove(db, user_id, indexed_terms(user_id, payloads))
         graph.apply(
@@ -126,10 +128,20 @@ class SqliteErasure:
         db.executemany(_SQL["drop_versions"], [(user_id, ordinal) for ordinal in ordinals])
         db.executemany(_SQL["drop_record"], [(user_id, ordinal) for ordinal in ordinals])
         db.executemany(_SQL["drop_usage"], [(user_id, kind, name) for _, kind, name in self.targets])
-        self.erasure_terms = _build_erasure_terms(db, user_id, collect_user_texts(payloads))
+        self.erasure_terms = _build_erasure_terms(db, user_id, collect_user_texts(payloads) | outdated)
         ids = frozenset(name for _, _, name in self.targets)
         _redact_audit(db, user_id, self.erasure_terms, ErasedReferences(ids, operations))
         _drop_receipts(db, user_id, self.erasure_terms, ids)
+
+    def _prune_versions(self, db: Connection) -> set[str]:
+        """Leave the latest version of the records that stay without a part; what only the older ones held."""
+        user_id, gone = self.scope.user_id, set[str]()
+        for ordinal, _, _ in list(db.execute(_SQL["targets"], (user_id, json.dumps(list(self.pruned))))):
+            *older, latest = self._payloads(db, [ordinal])
+            gone |= collect_user_texts(older) - collect_user_texts([latest])
+            db.execute(_SQL["blank_older"], (user_id, ordinal, latest[-1]))
+            db.execute(_SQL["drop_older"], (user_id, ordinal, latest[-1]))
+        return gone
 
     def _payloads(self, db: Connection, ordinals: Sequence[int]) -> list[tuple[Any, ...]]:
         return list(db.execute(_SQL["payloads"], (self.scope.user_id, json.dumps(ordinals))))

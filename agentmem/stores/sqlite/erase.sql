@@ -38,6 +38,13 @@ UPDATE parked_changes SET reason = 'erased' WHERE user_id = ?1 AND seq IN (
 -- name: drop_versions
 DELETE FROM memory_versions WHERE user_id = ? AND slot = ?
 
+-- name: blank_older
+UPDATE memory_changes SET cause = '', payload = 'erased' WHERE user_id = ?1 AND seq IN (
+    SELECT seq FROM memory_versions WHERE user_id = ?1 AND slot = ?2 AND seq < ?3)
+
+-- name: drop_older
+DELETE FROM memory_versions WHERE user_id = ?1 AND slot = ?2 AND seq < ?3
+
 -- name: drop_record
 DELETE FROM memory_records WHERE user_id = ? AND slot = ?
 

@@ -88,9 +88,10 @@ class SqliteLog:
         operation_id: str,
         erased_at: datetime,
         seen_seq: int | None = None,
+        pruned: Sequence[Key] = (),
     ) -> ErasureScan:
         """See LogStore. Skips unknown keys; what other processes hold of the write-ahead log is `deferred`."""
-        work = SqliteErasure(scope, keys, operation_id, erased_at, self._hook, seen_seq)
+        work = SqliteErasure(scope, keys, operation_id, erased_at, self._hook, seen_seq, pruned)
         await self.database.write(work.apply)
         self._hook("erased")
         emptied = await self.database.truncate_wal()
