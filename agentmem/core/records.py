@@ -396,7 +396,10 @@ RELATION_KINDS = frozenset(list(EdgeKind)[list(EdgeKind).index(EdgeKind.RELATED_
 
 
 class Edge(Record):
-    """A typed relation between two records of one user, stated by somebody, with both times."""
+    """A typed relation between two records of one user, stated by somebody, with both times.
+
+    `source_turn_ids` are the turns from which it was read; none for one that a caller stated.
+    """
 
     edge_kind: EdgeKind
     source: Identifier
@@ -406,6 +409,7 @@ class Edge(Record):
     fact_id: Identifier | None = None
     valid_from: UtcDatetime | None = None
     valid_to: UtcDatetime | None = None
+    source_turn_ids: tuple[str, ...] = ()
 
     def valid_interval(self) -> tuple[datetime | None, datetime | None]:
         """As stated."""

@@ -48,6 +48,8 @@ LOW_CERTAINTIES = frozenset({"inferred", "uncertain"})
 RULES_SOURCE = "rules"
 _OWNER_TERMS = frozenset(tokenize("user agent assistant"))
 
+MAX_RELATION_SOURCES = 20  # turns that are noted of a relation: it rests on any of them
+
 
 @dataclass
 class Reconciler:
@@ -414,18 +416,29 @@ class _ChangeBuilder:
             if draft.turn_id in self.turns and source is not None and target is not None and source != target:
                 user_id = self.context.scope.user_id
                 self._expect_entities((source, target))
-                edge = build_relation(user_id, self.window.channel, (source, target), draft.kind)
+                said = {"source_turn_ids": (draft.turn_id,)}
+                edge = build_relation(user_id, self.window.channel, (source, target), draft.kind, **said)
                 stated.setdefault(edge.id, (edge, draft.turn_id))
-        known = await self.context.engine.log.read_records("Edge", list(stated), self.context.scope) if stated else []
-        ended = {each.id: each for each in known if isinstance(each, Edge) and each.valid_to and not each.superseded_at}
+        read = await self.context.engine.log.read_records("Edge", list(stated), self.context.scope) if stated else []
+        known = {each.id: each for each in read if isinstance(each, Edge) and not each.superseded_at}
         for name, (edge, turn_id) in stated.items():
             if edge.key in self.upserts:
                 continue  # its belief ended in this very window
-            if name in ended:
-                again = {"valid_from": self._stated_at(turn_id), "valid_to": None}
-                self._upsert(ended[name].model_copy(update=again), ended[name].seq)
+            if name in known:
+                self._restate_relation(known[name], turn_id)
             else:
                 self._insert_if_absent(edge)
+
+    def _restate_relation(self, known: Edge, turn_id: str) -> None:
+        """Note one more turn as a source, up to a bound; what had ended holds again."""
+        more: dict[str, Any] = {}
+        if known.valid_to:
+            more = {"valid_from": self._stated_at(turn_id), "valid_to": None}
+        has_room = more or len(known.source_turn_ids) < MAX_RELATION_SOURCES
+        if known.source_turn_ids and turn_id not in known.source_turn_ids and has_room:
+            more["source_turn_ids"] = (*known.source_turn_ids, turn_id)
+        if more:
+            self._upsert(known.model_copy(update=more), known.seq)
 
     async def add_summaries(self) -> None:
         """Give each turn its gloss, which marks it as extracted.

@@ -263,10 +263,15 @@ class Erasure:
         raise Conflict("facts or relations that rest on what is to go are written without a pause", stale=True)
 
     async def _list_outdated_entities(self, gone: Sequence[Key]) -> list[Key]:
-        """Entities that turns among these named, and of which older versions hold what nobody says any more."""
+        """Entities that these named, and of which older versions hold what nobody says any more."""
         log, scope = self._context.engine.log, self._context.scope
-        edges = await log.read_records("Edge", [name for kind, name in gone if kind == "Edge"], scope)
-        named = {edge.target for edge in edges if isinstance(edge, Edge) and edge.edge_kind is EdgeKind.MENTIONS}
+        named: set[str] = set()
+        for kind in ("Edge", "Fact"):
+            for record in await log.read_records(kind, [name for each, name in gone if each == kind], scope):
+                if isinstance(record, Fact):
+                    named.update(record.entity_ids)
+                elif isinstance(record, Edge) and record.edge_kind is EdgeKind.MENTIONS:
+                    named.add(record.target)
         keys = [("Entity", name) for name in sorted(named) if ("Entity", name) not in gone]
         return list_outdated(keys, {key: await log.versions(key, scope) for key in keys})
 
@@ -445,7 +450,9 @@ def _depends_only_on(record: Record, erased_keys: Collection[Key], erased_ids: C
     if isinstance(record, Strategy | Procedure):
         return _has_lost_all_sources(record, erased_keys)
     if isinstance(record, Edge):
-        return any(name in erased_ids for name in (record.source, record.target, record.fact_id))
+        sources = record.source_turn_ids
+        alone = bool(sources) and all(("Turn", turn) in erased_keys for turn in sources)
+        return alone or any(name in erased_ids for name in (record.source, record.target, record.fact_id))
     return ("Entity", merge_target_id(record)) in erased_keys
 
 
@@ -475,6 +482,8 @@ def _detach_sources(record: Record, erased_keys: Collection[Key]) -> Record:
             name: getattr(record, name) for name in _PROCEDURAL_REFERENCE_FIELDS if name in type(record).model_fields
         }
         return record.model_copy(update=_drop_references(naming, erased_keys, _PROCEDURAL_REFERENCE_FIELDS))
+    if isinstance(record, Edge):
+        return record.model_copy(update=_drop_references({"source_turn_ids": record.source_turn_ids}, erased_keys))
     if isinstance(record, Review):
         sources = _drop_references({"source_turn_ids": record.source_turn_ids}, erased_keys)
         return record.model_copy(update={**sources, "proposed": _drop_references(record.proposed, erased_keys)})

@@ -39,18 +39,23 @@ class MentionedEntities:
     def reduce(self, gone: Collection[Key]) -> dict[Key, Entity | None]:
         """The entities that lose something with the turns that go, as they are then; None for one that goes itself.
 
-        A name or a description goes when a turn said it and no turn that stays does. With its last name an entity goes,
-        unless a fact or a relation that stays was given for it by a caller: then it keeps its name.
+        A name or a description goes when a turn said it, and no turn and no fact that stays does. With its last name an
+        entity goes, unless a fact or a relation that stays was given for it by a caller: then it keeps its name.
         """
         out: dict[Key, Entity | None] = {}
         for entity in self.entities:
             edges = self.mentions.get(merge_target_id(entity) or entity.id, ())
-            if entity.key in gone or not any(("Turn", edge.source) in gone for edge in edges):
+            about = [fact for fact in self.facts if entity.id in fact.entity_ids]
+            loses = any(("Turn", edge.source) in gone for edge in edges) or any(fact.key in gone for fact in about)
+            if entity.key in gone or not loses:
                 continue
             stay = [edge for edge in edges if ("Turn", edge.source) not in gone and edge.superseded_at is None]
             if all(MENTION_TEXTS in edge.properties for edge in stay):
                 said = {text for edge in stay for text in edge.properties[MENTION_TEXTS]}
-                lost = {text for text in entity.extracted if text not in said}
+                claims = [fact.claim for fact in about if fact.key not in gone]
+                lost = {
+                    text for text in entity.extracted if text not in said and not any(text in each for each in claims)
+                }
                 if lost:
                     out[entity.key] = _drop_texts(entity, lost, keep_name=self._is_given(entity, gone))
         return out
@@ -58,7 +63,9 @@ class MentionedEntities:
     def _is_given(self, entity: Entity, gone: Collection[Key]) -> bool:
         """Whether a caller told a fact about an entity, or related it, and that stays."""
         about = [fact for fact in self.facts if entity.id in fact.entity_ids and not fact.source_turn_ids]
-        related = [edge for edge in self.relations if entity.id in (edge.source, edge.target) and edge.fact_id is None]
+        related = [
+            edge for edge in self.relations if entity.id in (edge.source, edge.target) and not edge.source_turn_ids
+        ]
         return any(record.key not in gone for record in (*about, *related))
 
 

@@ -32,6 +32,7 @@ _LABEL_FIELDS = frozenset(
         "given_id",
         "goal_id",
         "goal_status",
+        "keys",
         "memory_type",
         "missed",
         "model",
@@ -50,6 +51,7 @@ _LABEL_FIELDS = frozenset(
         "status",
         "superseded_by",
         "supersedes",
+        "tags",
         "target",
         "temporal_context",
         "tier",
@@ -175,13 +177,16 @@ def collect_json_strings(text: str) -> tuple[list[str], list[str]]:
 
 
 def collect_user_texts(payloads: Sequence[tuple[Any, ...]]) -> set[str]:
-    """What callers wrote in these records, given as rows whose third column is a payload.
+    """What callers wrote in these records, given as rows of ordinal, kind, payload, id and more.
 
-    What we made is left out, and so are ids, labels and the names of fields.
+    What we made is left out, and so are ids, labels and the names of fields; of records that were made of others, what
+    those others may still say: synopses, and glosses of turns that stay.
     """
+    turns = {row[3] for row in payloads if row[1] == "Turn"}
     return {
         text
         for row in payloads
+        if row[1] != "Synopsis" and (row[1] != "Gloss" or row[3] in turns)
         for name, value in json.loads(row[2]).items()
         if name not in _LABEL_FIELDS
         for text in chain(*collect_json_strings(json.dumps(value)))

@@ -76,12 +76,8 @@ class SqliteJobQueue:
 
     async def pending_users(self, job: str, now: datetime, operator: Operator, limit: int = 100) -> list[str]:
         """See Jobs."""
-        return [
-            user
-            for (user,) in await self._fetch_rows(
-                "waiting", job, to_micros(now), to_micros(add_time(now, MAX_WAIT)), limit
-            )
-        ]
+        too_late = to_micros(add_time(now, MAX_WAIT))
+        return [user for user, _ in await self._fetch_rows("waiting", job, to_micros(now), too_late, limit)]
 
     async def due_users(self, job: str, now: datetime, operator: Operator, limit: int = 100) -> list[str]:
         """See Jobs."""

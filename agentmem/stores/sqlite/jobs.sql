@@ -39,7 +39,9 @@ ON CONFLICT (user_id, job) DO UPDATE SET due_at = coalesce(due_at, excluded.due_
 
 -- name: waiting
 -- What is due later than any wait can be was noted under a wrong clock.
-SELECT user_id FROM job_states WHERE job = ?1 AND (due_at <= ?2 OR due_at > ?3) ORDER BY due_at, user_id LIMIT ?4
+SELECT user_id, due_at FROM job_states WHERE job = ?1 AND due_at <= ?2
+UNION ALL SELECT user_id, due_at FROM job_states WHERE job = ?1 AND due_at > ?3
+ORDER BY due_at, user_id LIMIT ?4
 
 -- name: due
 SELECT user_id FROM memory_usage WHERE due_for = ?1 AND due_at <= ?2 ORDER BY due_at, user_id LIMIT ?3
