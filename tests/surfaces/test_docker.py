@@ -37,7 +37,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text(enc
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 SERVERS = ("postgres", "neo4j", "redis")
 DOCKERFILE = (DOCKER / "Dockerfile").read_text(encoding="utf-8")
-PASSWORD = "aVeryL0ngWord"
+SECRETS: dict[str, dict[str, str]] = COMPOSE["secrets"]
 VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(:?[-?])?([^}]*)\}")
 
 
@@ -61,17 +61,18 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def filled(text: str) -> str:
-    """What compose makes of a text when every password is set; it takes `$$` for `$`."""
-    given = VARIABLE.sub(lambda match: match[3] if match[2] == ":-" else PASSWORD, text)
-    return given.replace("$$", "$")
+    """What compose makes of a text without a .env; it takes `$$` for `$`."""
+    return VARIABLE.sub(lambda match: match[3], text).replace("$$", "$")
 
 
 def command(service: str) -> list[str]:
     return [filled(str(word)) for word in SERVICES[service]["command"]]
 
 
-def environment(service: str) -> dict[str, str]:
-    return {name: filled(str(value)) for name, value in SERVICES[service]["environment"].items()}
+def environment(service: str, secrets: Path | None = None) -> dict[str, str]:
+    """The variables of a service, with its secrets in a folder of this machine."""
+    given = {name: filled(str(value)) for name, value in SERVICES[service]["environment"].items()}
+    return {name: value.replace("/run/secrets", str(secrets)) if secrets else value for name, value in given.items()}
 
 
 def run(words: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
@@ -117,40 +118,71 @@ def test_what_must_be_kept_is_in_named_volumes() -> None:
     assert [mount for mount in mounts if mount[0].startswith(".") and not (DOCKER / mount[0]).is_file()] == []
 
 
-def test_no_password_has_a_default() -> None:
+def test_the_ports_alone_are_variables() -> None:
     found = [match for text in texts(COMPOSE) for match in VARIABLE.finditer(text)]
-    secret = {match[1] for match in found if "PASSWORD" in match[1]}
-    assert secret == {name for name in example() if "PASSWORD" in name}
-    assert {match[1] for match in found} == set(example())
-    assert {match[2] for match in found if match[1] in secret} == {":?"}  # also an empty one is refused
-    assert {value for name, value in example().items() if name in secret} == {""}
-    assert {match[3] for match in found if match[1] not in secret} == {"5432", "7687", "6379"}
+    assert {match[1] for match in found} == set(example()) == {"POSTGRES_PORT", "NEO4J_PORT", "REDIS_PORT"}
+    assert {match[3] for match in found} == {"5432", "7687", "6379"}
 
 
-def test_what_holds_a_password_takes_it_from_a_variable() -> None:
-    names = re.compile(r"PASSWORD|AUTH|SECRET|TOKEN|_URL")
-    settings = [pair for service in SERVICES.values() for pair in service.get("environment", {}).items()]
-    secret = [str(value) for name, value in settings if names.search(name)]
-    words = SERVICES["redis"]["command"]
-    secret.append(words[words.index("--requirepass") + 1])
-    assert len(secret) >= 11
-    assert [value for value in secret if not re.search(r"\$\{\w*PASSWORD:\?", value)] == []
-    assert (DOCKER / ".gitignore").read_text(encoding="utf-8").split() == [".env"]
+def test_every_password_is_a_file_that_its_service_is_given() -> None:
+    for name, service in SERVICES.items():
+        words = " ".join(
+            texts([service.get("environment", {}), service.get("command", []), service.get("healthcheck")])
+        )
+        assert set(re.findall(r"/run/secrets/([\w-]+)", words)) <= set(service.get("secrets", [])), name
+        for variable, value in service.get("environment", {}).items():
+            if re.search(r"PASSWORD|AUTH|SECRET|TOKEN", variable):
+                assert (variable.endswith("_FILE"), str(value).startswith("/run/secrets/")) == (True, True)
+            assert not re.search(r"://[^/@]*:[^/@]*@", str(value)), "a password in a URL"
+    assert {name for service in SERVICES.values() for name in service.get("secrets", [])} == set(SECRETS)
+    assert {name: each["file"] for name, each in SECRETS.items()} == {name: f"./secrets/{name}" for name in SECRETS}
+    assert (DOCKER / ".gitignore").read_text(encoding="utf-8").split() == [".env", "secrets/"]
 
 
-def test_the_worker_is_given_all_three_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    urls = environment("worker")
-    for name, value in urls.items():
+def test_the_owner_of_the_tables_logs_in_for_migrations_alone() -> None:
+    users = {name: str(SERVICES[name]["environment"]["AGENTMEM_LOG_URL"]) for name in ("migrate", "worker")}
+    assert users == {
+        "migrate": "postgresql://agentmem@postgres:5432/agentmem",
+        "worker": "postgresql://worker@postgres:5432/agentmem",
+    }
+    given = {name for name, service in SERVICES.items() if "postgres-owner" in service.get("secrets", [])}
+    assert given == {"postgres", "migrate"}
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What make-secrets.sh makes."""
+    folder = tmp_path_factory.mktemp("docker")
+    shutil.copy(DOCKER / "make-secrets.sh", folder)
+    done = run([str(folder / "make-secrets.sh")])
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder / "secrets"
+
+
+def read_secret(secrets: Path, name: str) -> str:
+    return (secrets / name).read_text(encoding="ascii").strip()
+
+
+def test_the_script_makes_every_secret_once(secrets: Path) -> None:
+    made = {path.name: path.read_text(encoding="ascii") for path in secrets.iterdir()}
+    assert set(made) == set(SECRETS)
+    assert made["neo4j-auth"] == f"neo4j/{made['neo4j-password']}"
+    assert all(re.fullmatch(r"(neo4j/)?[0-9a-f]{48}\n", text) for text in made.values())
+    assert len(set(made.values())) == len(made)
+    assert (secrets.stat().st_mode & 0o777, (secrets / "redis-password").stat().st_mode & 0o777) == (0o700, 0o444)
+    assert run([str(secrets.parent / "make-secrets.sh")]).returncode == 0
+    assert {path.name: path.read_text(encoding="ascii") for path in secrets.iterdir()} == made
+
+
+def test_the_worker_is_given_all_three_servers(monkeypatch: pytest.MonkeyPatch, secrets: Path) -> None:
+    for name, value in environment("worker", secrets).items():
         monkeypatch.setenv(name, value)
     settings = load_settings()
-    assert [settings.log_server_url, settings.graph_server_url, settings.session_server_url] == list(urls.values())
-    places = {name: url.partition("@")[2] for name, url in urls.items()}
-    assert places == {
-        "AGENTMEM_LOG_URL": "postgres:5432/agentmem",
-        "AGENTMEM_GRAPH_URL": "neo4j:7687",
-        "AGENTMEM_SESSION_URL": "redis:6379/0",
-    }
-    assert urls == environment("migrate")
+    assert [settings.log_server_url, settings.graph_server_url, settings.session_server_url] == [
+        f"postgresql://worker:{read_secret(secrets, 'postgres-worker')}@postgres:5432/agentmem",
+        f"bolt://neo4j:{read_secret(secrets, 'neo4j-password')}@neo4j:7687",
+        f"redis://:{read_secret(secrets, 'redis-password')}@redis:6379/0",
+    ]
 
 
 @pytest.mark.parametrize("name", ["worker", "migrate"])
@@ -179,32 +211,57 @@ def test_the_images_are_what_the_tests_run_on(postgres_url: str, redis_url: str)
         assert str(cache.info("server")["redis_version"]).split(".")[0] == tags["redis"].split(".")[0]
 
 
-def test_redis_takes_its_options_and_its_check(redis_url: str) -> None:
-    program, *options = command("redis")
-    assert program == "redis-server"
-    with Redis(*options) as server:
-        with redis.Redis(port=server.port, password=PASSWORD) as cache:
+class ComposedRedis(Redis):
+    """A Redis that is started as the compose file says, on a port of its own."""
+
+    def __init__(self, secrets: Path) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def command(self) -> list[str]:
+        program, (shell, _, script) = super().command()[0], command("redis")
+        assert (shell, script.count("redis-server - ")) == ("sh", 1)
+        own = f"{program} - --port {self.port} --bind 127.0.0.1 "
+        return ["sh", "-c", script.replace("redis-server - ", own).replace("/run/secrets", str(self._secrets))]
+
+
+def test_redis_takes_its_options_and_its_check(redis_url: str, secrets: Path, tmp_path: Path) -> None:
+    with ComposedRedis(secrets) as server:
+        password = read_secret(secrets, "redis-password")
+        with redis.Redis(port=server.port, password=password) as cache:
             settings = {
                 name: cache.config_get(name)[name] for name in ("maxmemory", "maxmemory-policy", "save", "appendonly")
             }
         with redis.Redis(port=server.port) as stranger, pytest.raises(redis.AuthenticationError):
             stranger.ping()
+        listed = run(["ps", "-eo", "args"]).stdout
         asked = filled(SERVICES["redis"]["healthcheck"]["test"][1])
-        check = ["sh", "-c", asked.replace("redis-cli", f"redis-cli -p {server.port}")]
-        path = f"{Path(server.command()[0]).parent}:{os.environ['PATH']}"
-        alive = run(check, **server.environment(), REDIS_PASSWORD=PASSWORD, PATH=path).returncode
-        refused = run(check, **server.environment(), REDIS_PASSWORD="other", PATH=path).returncode
+        path = f"{Path(Redis.command(server)[0]).parent}:{os.environ['PATH']}"
+        (tmp_path / "redis-password").write_text("other", encoding="ascii")
+        codes = [
+            run(
+                [
+                    "sh",
+                    "-c",
+                    asked.replace("redis-cli", f"redis-cli -p {server.port}").replace("/run/secrets", str(folder)),
+                ],
+                **server.environment(),
+                PATH=path,
+            ).returncode
+            for folder in (secrets, tmp_path)
+        ]
     assert settings == {
         "maxmemory": str(512 * 1024 * 1024),
         "maxmemory-policy": "allkeys-lru",
         "save": "",
         "appendonly": "no",
     }
-    assert (alive, refused) == (0, 1)
+    assert codes == [0, 1]
+    assert password not in listed
 
 
 @pytest.fixture(scope="module")
-def composed_postgres(postgres_url: str) -> Iterator[LocalServer]:
+def composed_postgres(postgres_url: str, secrets: Path) -> Iterator[LocalServer]:
     """A Postgres of the image's major with the settings of the command, after the script for a new volume."""
     words = command("postgres")
     assert words[0] == "postgres"
@@ -214,15 +271,16 @@ def composed_postgres(postgres_url: str) -> Iterator[LocalServer]:
         place = psycopg.conninfo.conninfo_to_dict(server.url)
         login = {"PGHOST": "127.0.0.1", "PGPORT": str(place["port"]), "PGPASSWORD": str(place["password"])}
         path = f"{Path(server.command()[0]).parent}:{os.environ['PATH']}"
-        done = run([str(DOCKER / "postgres-init.sh")], **login, PATH=path, AGENTMEM_PASSWORD=PASSWORD)
+        done = run([str(DOCKER / "postgres-init.sh")], **login, PATH=path, SECRETS=str(secrets))
         assert done.returncode == 0, done.stderr
         yield server
 
 
-def as_worker(server: LocalServer) -> str:
-    """The worker's URL of its log, with this server in place of its name."""
-    url = environment("worker")["AGENTMEM_LOG_URL"]
-    return url.replace("@postgres:5432/", f"@127.0.0.1:{server.port}/")
+def login_of(service: str, server: LocalServer, secrets: Path) -> str:
+    """A service's URL of its log, with its password, and with this server in place of its name."""
+    given = environment(service, secrets)
+    password = Path(given["AGENTMEM_LOG_PASSWORD_FILE"]).read_text(encoding="ascii").strip()
+    return given["AGENTMEM_LOG_URL"].replace("@postgres:5432/", f":{password}@127.0.0.1:{server.port}/")
 
 
 def test_postgres_takes_its_settings_and_its_check(composed_postgres: LocalServer) -> None:
@@ -244,14 +302,16 @@ def test_postgres_takes_its_settings_and_its_check(composed_postgres: LocalServe
     assert run([*ready, str(free_port())]).returncode == 2
 
 
-async def test_a_new_volume_can_be_migrated_and_has_nothing_to_complain_of(composed_postgres: LocalServer) -> None:
+async def test_a_new_volume_can_be_migrated_and_has_nothing_to_complain_of(
+    composed_postgres: LocalServer, secrets: Path
+) -> None:
     health = [sys.executable, str(DOCKER / "health.py")]
-    url = as_worker(composed_postgres)
+    url = login_of("worker", composed_postgres, secrets)
     assert "run: agentmem admin migrate" in run(health, AGENTMEM_LOG_URL=url).stderr
-    assert await migrate(url, datetime.now(UTC)) > 0
+    assert await migrate(login_of("migrate", composed_postgres, secrets), datetime.now(UTC)) > 0
     findings = (await diagnose(url, datetime.now(UTC))).findings
     assert [finding for finding in findings if finding.level != "ok"] == []
-    assert "agentmem is bound by row-level security" in [finding.detail for finding in findings]
+    assert "worker is bound by row-level security" in [finding.detail for finding in findings]
     assert run(health, AGENTMEM_LOG_URL=url).returncode == 0
     with psycopg.connect(database_url(composed_postgres.url, "agentmem")) as db:
         owners = db.execute("SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'public'").fetchall()
@@ -260,10 +320,10 @@ async def test_a_new_volume_can_be_migrated_and_has_nothing_to_complain_of(compo
 
 def test_the_worker_is_not_well_without_its_log() -> None:
     health = [sys.executable, str(DOCKER / "health.py")]
-    away = run(health, AGENTMEM_LOG_URL=f"postgresql://agentmem:{PASSWORD}@127.0.0.1:{free_port()}/agentmem")
+    away = run(health, AGENTMEM_LOG_URL=f"postgresql://worker:aVeryL0ngWord@127.0.0.1:{free_port()}/agentmem")
     assert away.returncode == 1
     assert "cannot be used" in away.stderr
-    assert PASSWORD not in away.stderr
+    assert "aVeryL0ngWord" not in away.stderr
     assert run(health, AGENTMEM_LOG_URL="").returncode == 0  # an embedded one
 
 
@@ -282,7 +342,7 @@ def test_the_worker_is_not_well_without_its_beat(tmp_path: Path) -> None:
 
 
 def test_neo4j_takes_its_settings(neo4j_url: str, tmp_path: Path) -> None:
-    names = [name for name in SERVICES["neo4j"]["environment"] if name != "NEO4J_AUTH"]
+    names = [name for name in SERVICES["neo4j"]["environment"] if name != "NEO4J_AUTH_FILE"]
     # As the image reads them: two underscores stand for one, and one for a dot.
     settings = [name.removeprefix("NEO4J_").replace("__", "\0").replace("_", ".").replace("\0", "_") for name in names]
     assert "server.memory.heap.max_size" in settings
@@ -298,15 +358,15 @@ def test_neo4j_takes_its_settings(neo4j_url: str, tmp_path: Path) -> None:
         assert (done.returncode, "No issues found" in done.stdout) == (code, code == 0), done.stdout + done.stderr
 
 
-def test_the_check_of_neo4j_hands_over_the_password(tmp_path: Path) -> None:
+def test_the_check_of_neo4j_hands_over_the_password(tmp_path: Path, secrets: Path) -> None:
     kind, check = SERVICES["neo4j"]["healthcheck"]["test"]
     assert kind == "CMD-SHELL"
     shell = tmp_path / "cypher-shell"  # the image's own is no part of the jars; this one shows what it is given
     shell.write_text('#!/bin/sh\necho "$NEO4J_PASSWORD: $*"\n', encoding="ascii")
     shell.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
-    done = run(["sh", "-c", filled(check)], PATH=path, NEO4J_AUTH=environment("neo4j")["NEO4J_AUTH"])
-    assert done.stdout == f"{PASSWORD}: -a bolt://127.0.0.1:7687 -u neo4j RETURN 1\n"
+    done = run(["sh", "-c", filled(check).replace("/run/secrets", str(secrets))], PATH=path)
+    assert done.stdout == f"{read_secret(secrets, 'neo4j-password')}: -a bolt://127.0.0.1:7687 -u neo4j RETURN 1\n"
 
 
 # -- the image
@@ -321,7 +381,8 @@ def test_the_dockerfile_passes_its_linter() -> None:
 def test_the_image_is_small_unprivileged_and_watched() -> None:
     stages = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
     assert len(stages) == 2
-    assert set(stages) == {"python:3.12-slim-bookworm"}
+    assert len(set(stages)) == 1
+    assert re.fullmatch(r"python:\d+\.\d+\.\d+-slim-bookworm", stages[0])
     final = DOCKERFILE.rpartition("\nFROM ")[2]
     assert re.search(r"^USER [1-9]\d*:[1-9]\d*$", final, re.MULTILINE)
     assert "pip" not in final
@@ -343,7 +404,7 @@ def test_the_wheel_is_built_from_what_the_image_is_given(tmp_path: Path) -> None
     rules = (DOCKER / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
     assert "*" in rules
     let_in = [rule.removeprefix("!") for rule in rules if rule.startswith("!")]
-    build = DOCKERFILE.partition("\nFROM python:3.12-slim-bookworm\n")[0]
+    build = DOCKERFILE.rpartition("\nFROM ")[0]
     given = [line.split()[1:-1] for line in build.splitlines() if line.startswith("COPY ")]
     for name in [name for names in given for name in names]:
         assert any(fnmatch.fnmatch(name, rule) for rule in let_in), f"{name} is left out by .dockerignore"
