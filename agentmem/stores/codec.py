@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
@@ -138,19 +138,6 @@ def _source_turn_id(record: Record) -> str:
     if isinstance(record, Gloss):
         return record.id
     return record.source_turn_ids[0] if isinstance(record, Fact) and record.source_turn_ids else ""
-
-
-def indexed_terms(user_id: str, payloads: Sequence[tuple[Any, ...]]) -> list[tuple[int, tuple[str, ...]]]:
-    """What the word index holds of each ordinal: the terms of its latest version.
-
-    Rows are ordinal, kind, payload, id, channel, recorded_at and seq, versions of an ordinal in order.
-    """
-    latest = {row[0]: row for row in payloads}
-    rows = []
-    for ordinal, kind, payload, record_id, channel, recorded_at, seq in latest.values():
-        text = decode(kind, payload, RecordMetadata(user_id, record_id, channel, recorded_at, seq, "")).search_text()
-        rows.append((ordinal, tuple(extract_features_and_terms(text)[1]) if text else ()))
-    return rows
 
 
 def check_audit_filters(names: Iterable[str]) -> None:

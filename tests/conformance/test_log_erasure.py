@@ -12,6 +12,7 @@ from agentmem.core.clock import to_micros
 from agentmem.core.columns import RecordColumnBatch
 from agentmem.core.records import Turn
 from agentmem.core.scope import Scope
+from agentmem.stores.codec import NO_FEATURES
 from agentmem.stores.protocols import LogStore
 from agentmem.stores.values import DeadLetter, Head, Where
 from tests.conformance.stores import deferred_places
@@ -115,6 +116,25 @@ async def test_words_of_others_records_stay(log: LogStore, scope: Scope) -> None
     await log.erase(scope, [("Turn", "a")], operation_id="e", erased_at=START)
     found = await log.match(["boat", "zanzibar", "malta"], scope)
     assert {term: postings.ordinals.tolist() for term, postings in found.items()} == {"boat": [1, 2], "malta": [1]}
+
+
+@pytest.mark.parametrize("is_folded", [False, True])
+async def test_words_that_another_tokenizer_read_are_erased_too(
+    log: LogStore, scope: Scope, monkeypatch: pytest.MonkeyPatch, is_folded: bool
+) -> None:
+    await write_records(log, scope, build_turn("a", f"The boat to {MARKER}"), build_turn("b", "The boat to Malta"))
+    if is_folded:
+        await log.maintain(START, 365)
+    old = sorted(await log.match([MARKER.lower(), "boat", "malta"], scope))
+    assert old == ["boat", "malta", MARKER.lower()]
+    for module in ("codec", "sql.write", "raw_import"):  # the version after an upgrade reads other terms
+        monkeypatch.setattr(
+            f"agentmem.stores.{module}.extract_features_and_terms", lambda text: (NO_FEATURES, {"new": 1})
+        )
+    scan = await log.erase(scope, [("Turn", "a")], operation_id="e", erased_at=START)
+    assert scan.leftovers == {}
+    found = await log.match([MARKER.lower(), "boat", "malta"], scope)
+    assert {term: postings.ordinals.tolist() for term, postings in found.items()} == {"boat": [1], "malta": [1]}
 
 
 @pytest.mark.parametrize(

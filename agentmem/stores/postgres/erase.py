@@ -12,7 +12,6 @@ from agentmem.core.record import Key
 from agentmem.core.scope import Scope
 from agentmem.errors import Conflict
 from agentmem.stores import postings
-from agentmem.stores.codec import indexed_terms
 from agentmem.stores.erasure_terms import (
     ErasedReferences,
     ErasureTerms,
@@ -136,7 +135,7 @@ class PostgresErasure:
         payloads = await self._payloads(db, ordinals)
         outdated = await self._prune_versions(db)
         found = await fetch_rows(db, _SQL["operations"], self._target_params)
-        await terms.remove(db, user_id, indexed_terms(user_id, payloads))
+        await terms.erase(db, user_id, ordinals)
         for name in ("blank_changes", "blank_parked", "drop_versions", "drop_records", "drop_usage"):
             await db.execute(_SQL[name], self._target_params)
         self.erasure_terms = await _build_erasure_terms(db, user_id, collect_user_texts(payloads) | outdated)

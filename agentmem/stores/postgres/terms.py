@@ -56,6 +56,15 @@ async def remove(db: Connection, user_id: str, removals: Sequence[tuple[int, Col
     await _recount_delta(db, user_id)
 
 
+async def erase(db: Connection, user_id: str, ordinals: Sequence[int]) -> None:
+    """Take records out of the whole index, whatever terms they had: another version may have read other ones."""
+    if not ordinals:
+        return
+    await db.execute(_SQL["take"], {"user_id": user_id, "slots": list(ordinals)})
+    await _remove_from_blocks(db, user_id, ordinals, None)
+    await _recount_delta(db, user_id)
+
+
 async def lock_and_merge(db: Connection, user_id: str) -> int:
     """`merge_delta` on its own, waiting for the user's writers."""
     await db.execute(_SQL["lock"], {"user_id": user_id})

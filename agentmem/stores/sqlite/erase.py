@@ -15,7 +15,7 @@ from agentmem.core.clock import derive_id, to_micros
 from agentmem.core.record import Key
 from agentmem.core.scope import Scope
 from agentmem.errors import Conflict
-from agentmem.stores.codec import format_timestamp, indexed_terms
+from agentmem.stores.codec import format_timestamp
 from agentmem.stores.erasure_terms import (
     ErasedReferences,
     ErasureTerms,
@@ -118,7 +118,7 @@ class SqliteErasure:
         payloads = self._payloads(db, ordinals)
         outdated = self._prune_versions(db)
         operations = frozenset(name for (name,) in db.execute(_SQL["operations"], (user_id, listed)))
-        terms.remove(db, user_id, indexed_terms(user_id, payloads))
+        terms.erase(db, user_id, ordinals)
         graph.apply(
             db, user_id, (), [RemovedRecord(ordinal, kind, name, erased=True) for ordinal, kind, name in self.targets]
         )

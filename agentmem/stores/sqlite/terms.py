@@ -58,6 +58,13 @@ def remove(db: Connection, user_id: str, rows: Sequence[tuple[int, Collection[st
         _recount_delta(db, user_id)
 
 
+def erase(db: Connection, user_id: str, ordinals: Collection[int]) -> None:
+    """Take records out of the whole index, whatever terms they had: another version may have read other ones."""
+    db.execute(_SQL["take"], {"user_id": user_id, "slots": json.dumps(sorted(ordinals))})
+    _remove_from_blocks(db, user_id, ordinals, None)
+    _recount_delta(db, user_id)
+
+
 def merge_delta(db: Connection, user_id: str) -> int:
     """Fold the tail into blocks; returns how many rows it had."""
     keys = {"user_id": user_id}
