@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from agentmem.extraction.frames.plain_text import blank_pasted_text
 from agentmem.extraction.imperatives import IMPERATIVE_VERBS, OMITTABLE_NOUNS, VERB_COMPLEMENTS
 from agentmem.extraction.rules.sentences import drop_quoted_material, split_sentences
 
@@ -164,11 +165,14 @@ class ExtractedInstruction:
 
 
 def extract_instructions(text: str) -> list[ExtractedInstruction]:
-    """The orders of a user's turn, in order, each once; [] for none and for a turn that jokes."""
+    """The orders of a user's turn, in order, each once; [] for none and for a turn that jokes.
+
+    What the turn pastes, quotes or hands over for work gives none.
+    """
     if _JOKE.search(text):
         return []
     found: list[ExtractedInstruction] = []
-    for sentence in split_sentences(drop_quoted_material(text)):
+    for sentence in split_sentences(drop_quoted_material(blank_pasted_text(text))):
         if not sentence.is_question and "?" not in sentence.text:
             found += _extract_from_sentence(sentence.text)
     return list(dict.fromkeys(found))

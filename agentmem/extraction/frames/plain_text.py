@@ -82,6 +82,7 @@ _PASTED_BLOCK = re.compile(
     r"|saludos|un saludo|cordialement|abrazos)\b[^\n]{0,20}\n[^\n]{1,40}$"
     r"|^[ \t]*(?:dear|liebe[r]?|sehr geehrte[r]?|estimad[oa]s?|querid[oa]s?|ch[e\u00e8]re?s?|caro|cara|prezad[oa])\b"
     r"[^\n.!?;:]{1,40},(?=\s)[\s\S]*\Z"
+    r"|(?:^[ \t]*(?:from|to|subject|date|cc|von|an|betreff|datum|de|para|asunto|objet)[ \t]*:[^\n]*\n){2}[\s\S]*\Z"
     r"|^[ \t]*(?:commit [0-9a-f]{7,40}\b|Author: |Reviewer #?\d|@\w+\{|\\begin\{|diff --git )[\s\S]*\Z"
     r"|\b(?:logs?|output|error|e-?mail|mail|message|text|article|post|paragraph|abstract|bio|cv|transcript|chat|letter"
     r"|stack trace|readme|ausgabe|fehler|nachricht|salida|registro|mensaje|correo|sortie)\b[^.!?\n]{0,40}:\s*\n"
@@ -172,6 +173,13 @@ class PlainSentence:
     def is_capitalized(self, start: int) -> bool:
         """Whether the word there was typed with a capital."""
         return self.source[self.offsets[start][0]].isupper()
+
+
+def blank_pasted_text(text: str) -> str:
+    """The text with white space in place of code, pastes and what is handed over in paragraphs; offsets stay."""
+    for pattern in (_CODE, _PASTED_BLOCK, _PASTED_LINE):
+        text = pattern.sub(lambda found: "".join("\n" if each == "\n" else " " for each in found[0]), text)
+    return _blank_material(text)
 
 
 def split_plain_sentences(text: str) -> list[PlainSentence]:

@@ -1,7 +1,8 @@
 """What users ask for again and again, or for good, becomes a procedure: "from now on…", "always…", "please don't…".
 
 Every turn is read once, by rules. Asked for once it is a candidate, which no recall finds; asked for twice, or as a
-standing order, it is in force. Nothing is taken from conversations between several people.
+standing order, it is in force. Only the user's own direct words count: nothing is taken from pasted text, from another
+speaker, or from conversations between several people.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from agentmem.beliefs.slots import USER_SUBJECT
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.clock import Stopwatch
 from agentmem.core.columns import MAX_TIME, Ints, RecordColumns
@@ -28,6 +30,7 @@ from agentmem.jobs.runner import hold_lease
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.procedural.memory import ProceduralMemory
 from agentmem.memory.procedural.procedures import InstructionRequest
+from agentmem.memory.semantic.belief_view import BeliefView
 
 NAME = "distill_procedures"
 MINUTES = 30.0
@@ -35,6 +38,7 @@ TRIGGER = "changes"
 WATCHES = ("Turn",)
 PAGE_SIZE = 500
 MAX_TURNS = 5_000  # read in one run for one user
+MAX_SAMPLED_TURNS = 20  # of one speaker, to see whether he has the role of the user
 TurnInstructions = tuple[Turn, list[ExtractedInstruction]]
 
 
@@ -68,6 +72,8 @@ class _DistillProceduresRun:
     options: JobOptions
     report: JobReport
     has_several_users: dict[tuple[int, int], bool] = field(default_factory=dict)  # by conversation and channel
+    own_names: frozenset[str] | None = None
+    speakers: frozenset[str] | None = None  # who speaks in the role `user`; "" for turns without a speaker
     retry_seqs: list[int] = field(default_factory=list)  # positions of turns that are to be tried again
 
     async def run_all(self, fence: int | None) -> None:
@@ -82,7 +88,7 @@ class _DistillProceduresRun:
             self.options.progress(NAME, start, len(ordinals))
             for turn, found in await self._extract_instructions(page):
                 places.add(_conversation_codes(columns, turn))
-                if turn.seq not in parked and await self._is_single_user(columns, turn):
+                if turn.seq not in parked and await self._is_users_word(columns, turn):
                     await self._add_instructions(columns, turn, found, fence)
             if fence is not None:  # what was read so far need not be read again
                 reached = min([int(columns.seqs[page[-1]]), *(seq - 1 for seq in self.retry_seqs)])
@@ -97,6 +103,39 @@ class _DistillProceduresRun:
         turns = [record for record in records if isinstance(record, Turn) and record.role == "user"]
         self.report.add_counts(turns=len(turns))
         return await asyncio.to_thread(_extract_all, turns)
+
+    async def _is_users_word(self, columns: RecordColumns, turn: Turn) -> bool:
+        """Whether the user says this turn: it names no speaker, or the user, or the only one who ever speaks."""
+        if not await self._is_single_user(columns, turn):
+            return False
+        if not turn.speaker or turn.speaker.casefold() in await self._read_own_names():
+            return True
+        return await self._read_speakers(columns) == {turn.speaker}
+
+    async def _read_own_names(self) -> frozenset[str]:
+        """How the user is called: by id, and by what is believed."""
+        if self.own_names is None:
+            view = BeliefView(MemoryContext(self.engine, self.scope))
+            states = [state for slot in ("name", "call_me") for state in await view.beliefs(USER_SUBJECT, slot)]
+            said = {fact.value.casefold() for state in states for fact in state.current}
+            self.own_names = frozenset(
+                {self.scope.user_id.casefold(), *said, *(name.split()[0] for name in said if name)}
+            )
+        return self.own_names
+
+    async def _read_speakers(self, columns: RecordColumns) -> frozenset[str]:
+        """Who speaks in the role `user`, by the first turns of each speaker."""
+        if self.speakers is None:
+            turns = np.flatnonzero(
+                (columns.kind == columns.kinds.find_code("Turn")) & (columns.superseded_at == MAX_TIME)
+            )
+            found: set[str] = set()
+            for code in np.unique(columns.speaker[turns]):
+                some = turns[columns.speaker[turns] == code][:MAX_SAMPLED_TURNS]
+                said = await self.engine.log.read_by_ordinal([int(ordinal) for ordinal in some], self.scope)
+                found |= {one.speaker or "" for one in said if isinstance(one, Turn) and one.role == "user"}
+            self.speakers = frozenset(found)
+        return self.speakers
 
     async def _is_single_user(self, columns: RecordColumns, turn: Turn) -> bool:
         """Whether one person speaks in the turn's conversation: what several say to each other is no order."""
