@@ -8,6 +8,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
@@ -123,6 +124,8 @@ def _fits(value: Any, annotation: Any, adapter: TypeAdapter[Any] | None) -> bool
         return True
     if isinstance(value, Mapping) and not any(_is_mapping(each) for each in _list_members(annotation)):
         return annotation is Any  # pydantic would read a record from it
+    if isinstance(value, Decimal):
+        return annotation is Any  # pydantic would take it for a float, with which it cannot be reckoned
     if isinstance(value, str) and any(typing.get_origin(each) is typing.Literal for each in _list_members(annotation)):
         return True  # the verb says which words there are, where it may depend on the record
     try:

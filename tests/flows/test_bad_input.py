@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,7 @@ BAD: list[tuple[str, Callable[[Any], Any]]] = [
     ("ids", lambda m: m.observe_usage([7])),
     ("ids", lambda m: m.semantic.get_entity_graph({"e"})),
     ("hard", lambda m: m.forget("f", hard="no")),
+    ("time_window_hours", lambda m: m.remember("x", time_window_hours=Decimal(1))),
     ("channels", lambda m: m.remember("x", channels="project")),
     ("channels", lambda m: m.remember("x", channels=["projcet"])),
 ]
