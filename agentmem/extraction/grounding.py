@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from agentmem.core.records import Turn
+from agentmem.extraction.claim_relations import has_swapped_people, has_unsaid_relation
 from agentmem.extraction.claims import (
     expand_to_clauses,
     has_dropped_negation,
@@ -33,6 +34,7 @@ from agentmem.extraction.claims import (
     question_spans,
 )
 from agentmem.extraction.drafts import FactDraft, Window
+from agentmem.extraction.value_words import detect_language
 from agentmem.text.normalization import (
     MONTHS,
     WEEKDAYS,
@@ -408,6 +410,7 @@ def claim_reason(draft: FactDraft, grounding: GroundingContext) -> str:
         _check_dates(draft, turn, grounding),
         _check_names(draft, grounding),
         _check_lexical_support(draft, turn, grounding),
+        _check_relations(draft, turn, grounding),
         _check_speaker(draft, turn, grounding),
         _check_standalone(draft),
     )
@@ -521,6 +524,17 @@ def _check_lexical_support(draft: FactDraft, turn: Turn, grounding: GroundingCon
     ):
         return "support: hardly a word of the claim was said"
     return ""
+
+
+def _check_relations(draft: FactDraft, turn: Turn, grounding: GroundingContext) -> str:
+    """Strong relations have a word in the turn or in the question before; who does what to whom is not turned round."""
+    if detect_language(draft.quote.casefold()) not in ("", "english"):
+        return ""
+    if has_unsaid_relation(draft.claim, f"{grounding.text_of(turn)} {draft.quote}"):
+        return "relation: the words do not say it"
+    names = {part for person in (turn.speaker or "",) for part in slugify(person).split("-") if part}
+    swapped = has_swapped_people(draft.claim, draft.quote, names)
+    return "person: the words say it the other way round" if swapped else ""
 
 
 def _check_speaker(draft: FactDraft, turn: Turn, grounding: GroundingContext) -> str:

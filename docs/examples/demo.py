@@ -103,9 +103,7 @@ async def run_consolidation_demo(memory: AsyncAgentMemory, clock: OffsetClock, p
 async def _store_examples(memory: AsyncAgentMemory) -> None:
     """What a night shows best: an order, something that fades, something in use, and one thing said twice."""
     evening = memory.scoped(conversation_id="demo-evening")
-    turns = [
-        {"content": text, "speaker": "Mira", "turn_id": f"evening-{n}"} for n, text in enumerate(EVENING_TURNS, start=1)
-    ]
+    turns = [{"content": text, "turn_id": f"evening-{n}"} for n, text in enumerate(EVENING_TURNS, start=1)]
     await evening.store_turns(turns)
     for claim in DUPLICATE_CLAIMS:
         await evening.learn_fact(claim)

@@ -258,7 +258,8 @@ async def test_no_byte_of_erased_text_stays_in_any_file(home: Path) -> None:
         marker = f"zq{number}x{chance.randrange(10**9)}"
         name = f"f{chance.randrange(40)}"
         filler = " ".join(f"word{chance.randrange(300)}" for _ in range(chance.randrange(2, 250)))
-        audit = AuditEntry(operation="store", memory_type="semantic", scope=SCOPE, query_text=f"about {marker}")
+        told = {"query_text": f"about {marker}", "metadata": {"ids": [name]}}
+        audit = AuditEntry(operation="store", memory_type="semantic", scope=SCOPE, **told)
         await log.append([build_change(SCOPE, build_fact(name, f"{filler} {marker}"), cause=marker)], audit)
         alive[marker] = name
         if number % 30 == 29:

@@ -67,7 +67,7 @@ def busy(memory: AgentMemory) -> dict[str, str]:
     memory.forget(goal.id)
     memory.restore(goal.id)
     memory.undo(memory.semantic.boost_salience(changed.id).operation_id)
-    memory.forget(goal.id, hard=True)
+    memory.forget(memory.add_goal("mow").id, hard=True)  # a row that tells of a recall of it would lose its query
     return {"turn": turn.id, "fact": fact.id, "changed": changed.id, "store": turn.operation_id}
 
 

@@ -247,7 +247,7 @@ def test_the_turns_of_the_last_hours(home: Path) -> None:
 
 def test_the_servers_of_the_compose_file_have_the_documents_sizes() -> None:
     services = yaml.safe_load((ROOT / "docker/compose.yaml").read_text(encoding="utf-8"))["services"]
-    neo4j, redis = services["neo4j"]["environment"], services["redis"]["command"]
+    neo4j, redis = services["neo4j"]["environment"], services["redis"]["command"][-1].split()
     assert neo4j["NEO4J_server_memory_heap_max__size"] in ("2G", "3G", "4G")
     assert int(neo4j["NEO4J_server_memory_pagecache_size"].removesuffix("G")) >= 1
     assert 512 <= int(redis[redis.index("--maxmemory") + 1].removesuffix("mb")) <= 2048
