@@ -48,8 +48,12 @@ async def diagnose(settings: Settings) -> list[Finding]:
 
 def _check_embedded_store(settings: Settings) -> tuple[list[Finding], dict[str, str]]:
     from agentmem.stores.sqlite.diagnostics import diagnose  # lazy: loads the driver
+    from agentmem.stores.sqlite.file_guard import read_guard
 
     path = settings.database
+    if not path.exists() and (guard := read_guard(path)) is not None:
+        detail = f"{path} is missing, but it held store {guard.store_id} with {guard.commits:,} commits"
+        return [Finding("error", "store", detail, "put it back, or restore a backup")], {}
     if not path.exists():
         fix = "it is made when something is stored; if there should be one, check home and log_url"
         return [Finding("warning", "store", f"there is none at {path}", fix)], {}

@@ -25,7 +25,7 @@ from agentmem.core.clock import (
 )
 from agentmem.core.columns import RecordColumns
 from agentmem.core.scope import Scope
-from agentmem.core.telemetry import DEBUG, CacheStats, LatencyStats, log_event
+from agentmem.core.telemetry import DEBUG, WARNING, CacheStats, LatencyStats, log_event
 from agentmem.engine.auditor import MAX_AUDITED_IDS, MEMORY_TYPES, Auditor
 from agentmem.engine.caches import ColumnCache
 from agentmem.engine.graph_projection import GraphProjection
@@ -221,6 +221,15 @@ class Engine:
         """Write a row of the audit log; None, where the audit level asks for none, writes nothing."""
         if row is not None:
             await self.log.write_audit([row])
+
+    async def write_read_audit(self, row: AuditEntry | None) -> bool:
+        """Write the row of a read; False, with an event, where the store takes no writes, but can still be read."""
+        try:
+            await self.write_audit(row)
+        except StoreUnavailable as error:
+            log_event(WARNING, "read_not_audited", operation=row.operation if row else "", error=str(error))
+            return False
+        return True
 
     # -- projections
 
@@ -423,8 +432,7 @@ async def open_engine(settings: Settings) -> Engine:
     stack = await open_stores(settings, clock)
     try:
         log, replica = stack.log, stack.replicated_graph
-        opening = await log.increment_openings()
-        llms = LLMRegistry(settings)
+        (opening, notices), llms = await _count_opening(log, settings), LLMRegistry(settings)
         engine = Engine(
             settings=settings,
             clock=clock,
@@ -442,6 +450,7 @@ async def open_engine(settings: Settings) -> Engine:
             admin=stack.admin,
             job_queue=stack.job_queue,
             api_keys=stack.api_keys,
+            notices=notices,
         )
         for embedder in await open_recorded_embedders(settings, log, engine.notices):
             await add_projection(engine, embedder)
@@ -459,6 +468,16 @@ async def open_engine(settings: Settings) -> Engine:
             await stack.replicated_graph.close()
         await stack.log.close()
         raise
+
+
+async def _count_opening(log: LogStore, settings: Settings) -> tuple[int, list[str]]:
+    """Which opening of the store this is; where it cannot be written, 0 and a notice. Seeded ids need the number."""
+    try:
+        return await log.increment_openings(), []
+    except StoreUnavailable as error:
+        if settings.seed is not None:
+            raise
+        return 0, [f"This memory can be read and takes no writes: {error}"]
 
 
 def _open_reranker(settings: Settings, llms: LLMRegistry) -> Reranker | None:

@@ -177,7 +177,7 @@ class Erasure:
             None, await self._erase_from_vault(None, await self._clear_caches((), scan))
         )
         await engine.sync_projections(scope)
-        await self._write_audit("erase", operation_id, ["*"])
+        scan = await self._write_audit("erase", operation_id, ["*"], scan)
         return ErasureReceipt(operation_id, scope.user_id, now, scan)
 
     async def _erase(
@@ -225,7 +225,7 @@ class Erasure:
         scan = await self._erase_from_vault(names, await self._clear_caches(names, scan))
         scan = await self._erase_from_graph(gone, scan)
         await engine.sync_projections(scope)
-        await self._write_audit("delete", entry.operation_id, [name for _, name in gone])
+        scan = await self._write_audit("delete", entry.operation_id, names, scan)
         asked = dict.fromkeys(name for _, name in keys or [("", record_id)])
         derived = tuple(name for sort, name in gone if name not in asked and sort not in ("Gloss", "Synopsis"))
         return ForgetReceipt(entry.operation_id, tuple(asked), True, now, derived, scan)
@@ -359,7 +359,10 @@ class Erasure:
         remnants = {**scan.leftovers, **({"graph": left} if left else {})}
         return replace(scan, checked=(*scan.checked, "graph"), leftovers=remnants)
 
-    async def _write_audit(self, operation: str, operation_id: str, ids: Sequence[str]) -> None:
+    async def _write_audit(
+        self, operation: str, operation_id: str, ids: Sequence[str], scan: ErasureScan
+    ) -> ErasureScan:
+        """Note what was erased; the scan with what could not be noted, which undoes no erasure."""
         row = self._context.engine.auditor.build_write_entry(
             operation,
             self._context.scope,
@@ -368,7 +371,11 @@ class Erasure:
             count=len(ids),
             metadata={"ids": list(ids[:MAX_AUDITED_IDS])},
         )
-        await self._context.engine.write_audit(row)
+        try:
+            await self._context.engine.write_audit(row)
+        except StoreUnavailable as error:
+            return replace(scan, deferred=(*scan.deferred, f"the row of the audit log, which was not written: {error}"))
+        return scan
 
 
 async def list_across_channels(context: MemoryContext, where: Where) -> list[Record]:

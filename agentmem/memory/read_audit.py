@@ -41,7 +41,7 @@ async def write_read_row(engine: Engine, scope: Scope, operation: str, found: An
     records = list(_iter_records(found))
     ids = list(dict.fromkeys(record.id for record in records))
     told = {"ids": ids[:MAX_AUDITED_IDS], **details}
-    await engine.write_audit(
+    await engine.write_read_audit(
         engine.auditor.build_read_entry(operation, scope, memory_type=READ, count=len(ids), metadata=told)
     )
 

@@ -103,10 +103,10 @@ class RecallAudit:
             metadata=details,
             error=error,
         )
-        if row is not None:
-            await engine.log.write_audit([replace(row, seen_seq=self.seen_seq)])
-            if receipt is not None:
-                await self._write_receipt(receipt)
+        if row is None:
+            return
+        if await engine.write_read_audit(replace(row, seen_seq=self.seen_seq)) and receipt is not None:
+            await self._write_receipt(receipt)
 
     async def _write_receipt(self, receipt: Receipt) -> None:
         """Keep a receipt beside its row. That this fails costs nobody an answer: the process has it for a while."""

@@ -29,6 +29,14 @@ DEAD_LETTER_ATTEMPTS = 3
 """Tries after which what keeps failing is passed over: before, it is only waiting for the next one."""
 
 
+WORDS_FIX = "run: agentmem admin rebuild --what words --all-users"
+
+
+def format_other_tokenizer(users: int) -> str:
+    """What to say of users whose words were read by another tokenizer, by an upgrade of ours or of its stemmer."""
+    return f"words of {users:,} users were read by another version's tokenizer; some queries find them less well"
+
+
 def requeue_hint(names: Collection[str]) -> str:
     """What to do about things that were passed over, by the names they were parked under."""
     kinds = sorted({name.partition("/")[0] for name in names})

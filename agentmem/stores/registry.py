@@ -41,12 +41,12 @@ class Stores:
 async def open_stores(settings: Settings, clock: Clock) -> Stores:
     """Open all stores, or none. Raises ConfigError, SchemaMismatch, CorruptStore or StoreUnavailable."""
     async with AsyncExitStack() as opened:
-        session = await _open_session(settings, clock)
-        opened.push_async_callback(session.close)
         if settings.log_server_url is None:
             from agentmem.stores import sqlite  # lazy: loads the driver
 
             log = await sqlite.open_log(settings.database, clock, policy=settings)
+            opened.push_async_callback(log.close)
+            session = await _open_session(settings, clock, can_write=not log.database.write_obstacle)
             graph, upkeep = sqlite.open_graph(log.database, clock), sqlite.open_admin(log.database)
             stack = Stores(
                 log,
@@ -60,6 +60,8 @@ async def open_stores(settings: Settings, clock: Clock) -> Stores:
                 log.set_vector_source,
             )
         else:
+            session = await _open_session(settings, clock)
+            opened.push_async_callback(session.close)
             stack = await _open_servers(settings, clock, session, opened)
         opened.pop_all()  # nothing failed: whoever asked closes them
         return stack
@@ -90,7 +92,8 @@ async def _open_servers(settings: Settings, clock: Clock, session: SessionStore,
     )
 
 
-async def _open_session(settings: Settings, clock: Clock) -> SessionStore:
+async def _open_session(settings: Settings, clock: Clock, *, can_write: bool = True) -> SessionStore:
+    """The session cache; in this process where it is a file and nothing can be written."""
     if (url := settings.session_server_url) is not None:
         from agentmem.stores import redis  # lazy: an extra
 
@@ -98,4 +101,4 @@ async def _open_session(settings: Settings, clock: Clock) -> SessionStore:
     from agentmem.stores import sqlite
 
     assert settings.session_file is not None
-    return await sqlite.open_session(settings.session_file, clock)
+    return await sqlite.open_session(settings.session_file if can_write else None, clock)

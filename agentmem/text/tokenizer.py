@@ -7,6 +7,7 @@ identifiers, versions, addresses and paths are kept whole and in parts, so that 
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections import Counter
@@ -109,6 +110,26 @@ def tokenize(text: str) -> list[str]:
         at = match.end()
     found += _tokenize_plain(text[at:] if at else text)
     return found
+
+
+_SAMPLE = (
+    "Running runners ran easily; the national organization's happiest flies were relating generously, skies and dying "
+    "news, controlling hopping trees, argument, communication, university, cement, replacement, vietnamization, early, "
+    "only, inning, herring, succeed, exceed, proceed, yearly. Don't can't Müller's Straße naïve café Ελλάδα привет "
+    "हिन्दी עִבְרִית 北京大学 東京タワー 한국어 ﬁne ½ Ⅷ １２ a\u00adb x\u200dy 😀👍🏽🇦🇹 don\u2019t well\u2013known "
+    "getUserName user_name C++ C# v1.2.3 10.0.0.1 a/b/c.py https://example.org/x?y=1 ann@example.org U.S.A. 1,000 "
+    "state-of-the-art std::vector #tag e.g. it is what we had and/or not"
+)
+
+
+@lru_cache(maxsize=1)
+def tokenizer_fingerprint() -> str:
+    """What tells one tokenizer from another: 12 hexadecimal digits of a digest of the terms of a fixed sample.
+
+    It changes with `tokenize`, and with the stemmer and the Unicode tables that it uses. A word index keeps it, because
+    terms that another tokenizer read are not found by the terms of this one.
+    """
+    return hashlib.sha256("\n".join(tokenize(_SAMPLE)).encode()).hexdigest()[:12]
 
 
 @lru_cache(maxsize=1)

@@ -119,6 +119,39 @@ async def test_words_of_others_records_stay(log: LogStore, scope: Scope) -> None
 
 
 @pytest.mark.parametrize("is_folded", [False, True])
+async def test_a_record_that_is_changed_after_an_upgrade_of_the_tokenizer_loses_its_old_words(
+    log: LogStore, scope: Scope, monkeypatch: pytest.MonkeyPatch, is_folded: bool
+) -> None:
+    first, other = build_turn("a", f"The boat to {MARKER}"), build_turn("b", "The boat to Malta")
+    await write_records(log, scope, first, other)
+    if is_folded:
+        await log.maintain(START, 365)
+    with monkeypatch.context() as patch:
+        upgrade_tokenizer(patch)
+        await write_records(log, scope, first.model_copy(update={"content": "Said anew"}))
+        await log.maintain(START, 365)
+        found = await log.match([MARKER.lower(), "boat", "malta", "new"], scope)
+        assert {term: postings.ordinals.tolist() for term, postings in found.items()} == {
+            "boat": [1],
+            "malta": [1],
+            "new": [0],
+        }
+    # Back at the earlier version, whose terms the new words are not.
+    await write_records(log, scope, first.model_copy(update={"content": "A heron"}))
+    await log.maintain(START, 365)
+    found = await log.match(["new", "heron"], scope)
+    assert {term: postings.ordinals.tolist() for term, postings in found.items()} == {"heron": [0]}
+
+
+def upgrade_tokenizer(patch: pytest.MonkeyPatch) -> None:
+    """Let every text have the one term `new`, as if by another version."""
+    for module in ("codec", "sql.write", "raw_import", "sqlite.restore", "postgres.write"):
+        patch.setattr(f"agentmem.stores.{module}.extract_features_and_terms", lambda text: (NO_FEATURES, {"new": 1}))
+    for backend in ("sqlite", "postgres"):
+        patch.setattr(f"agentmem.stores.{backend}.terms.tokenizer_fingerprint", lambda: "0123456789ab")
+
+
+@pytest.mark.parametrize("is_folded", [False, True])
 async def test_words_that_another_tokenizer_read_are_erased_too(
     log: LogStore, scope: Scope, monkeypatch: pytest.MonkeyPatch, is_folded: bool
 ) -> None:
@@ -127,10 +160,7 @@ async def test_words_that_another_tokenizer_read_are_erased_too(
         await log.maintain(START, 365)
     old = sorted(await log.match([MARKER.lower(), "boat", "malta"], scope))
     assert old == ["boat", "malta", MARKER.lower()]
-    for module in ("codec", "sql.write", "raw_import"):  # the version after an upgrade reads other terms
-        monkeypatch.setattr(
-            f"agentmem.stores.{module}.extract_features_and_terms", lambda text: (NO_FEATURES, {"new": 1})
-        )
+    upgrade_tokenizer(monkeypatch)
     scan = await log.erase(scope, [("Turn", "a")], operation_id="e", erased_at=START)
     assert scan.leftovers == {}
     found = await log.match([MARKER.lower(), "boat", "malta"], scope)

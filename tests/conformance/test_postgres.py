@@ -327,6 +327,7 @@ VALUES: dict[str, Any] = {
     "through": 5,
     "terms": ["a"],
     "full": 9,
+    "tokenizer": "0123456789ab",
     "receipt_id": "r",
     "used": False,
     "seq": 5,

@@ -46,6 +46,7 @@ EVERYTHING = [
     "invariants",
     "lag",
     "parked",
+    "words",
     "future",
 ]
 
@@ -169,7 +170,7 @@ async def test_who_may_not_read_over_all_users_is_told_so(place: Place) -> None:
     place.run(f"REVOKE agentmem_worker FROM {login}")
     found = (await diagnose(place.worker, datetime.now(UTC))).findings
     told(wrong_of(found), "roles", "warning", f'GRANT agentmem_worker TO "{login}"')
-    assert {finding.check for finding in found}.isdisjoint({"audit", "invariants", "lag", "parked", "future"})
+    assert {finding.check for finding in found}.isdisjoint({"audit", "invariants", "lag", "parked", "words", "future"})
     with pytest.raises(ScopeError):
         await heads(place.worker, ["alice"])
 
@@ -409,6 +410,11 @@ async def test_a_long_lease_and_a_record_of_the_future(place: Place) -> None:
     later = to_micros(datetime.now(UTC) + timedelta(hours=1))
     place.run(f"UPDATE memory_users SET last_at = {later} WHERE user_id = 'bob'")
     told(await place.wrong(), "future", "warning", "1 users were written to in the future, bob at ")
+
+
+async def test_words_of_another_tokenizer_are_a_warning(place: Place) -> None:
+    place.run("UPDATE word_state SET tokenizer = '0123456789ab' WHERE user_id = 'bob'")
+    told(await place.wrong(), "words", "warning", "words of 1 users", "rebuild --what words --all-users")
 
 
 async def test_a_store_without_an_id_is_an_error(place: Place) -> None:

@@ -79,7 +79,7 @@ def torn(path: Path) -> None:
 
 
 def other_program(path: Path) -> None:
-    path.unlink()
+    path.write_bytes(b"")
     db = connect(path)
     db.execute("CREATE TABLE kv (something TEXT)")
     db.close()

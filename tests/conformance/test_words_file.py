@@ -24,6 +24,7 @@ async def log(tmp_path: Path) -> AsyncIterator[SqliteLog]:
 @pytest.mark.parametrize("analysed", [False, True])
 async def test_every_statement_goes_through_an_index(log: SqliteLog, analysed: bool) -> None:
     values = {"user_id": "ann", "terms": '["a", "b"]', "slots": "[1, 2]", "after": 3, "full": 9, "added": 1}
+    values["tokenizer"] = "0123456789ab"
 
     def write(db: Connection) -> list[str]:
         for user_id in ("ann", "bob"):

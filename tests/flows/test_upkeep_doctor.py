@@ -86,6 +86,7 @@ async def test_a_healthy_store_is_fine_closed_and_in_use(home: Path) -> None:
         "integrity",
         "schema",
         "store_id",
+        "guard",
         "sizes",
         "invariants",
         "words",
@@ -173,6 +174,19 @@ async def test_lag_and_parked_changes_are_named_with_their_users(home: Path) -> 
     assert "alice 2; too strange" in worst["parked"].detail
     async with opened(home) as memory:
         await rebuild(memory.engine, None)
+    assert await examined(home) == {}
+
+
+async def test_words_of_another_tokenizer_are_named_until_they_are_rebuilt(home: Path) -> None:
+    await filled(home)
+    await changed(home, "UPDATE word_state SET tokenizer = '0123456789ab'")
+    finding = (await examined(home))["words"]
+    assert (finding.level, "another version's tokenizer" in finding.detail) == ("warning", True)
+    async with opened(home) as memory:
+        await memory.store_turn("A word more changes nothing of that.")
+    assert (await examined(home))["words"].level == "warning"
+    async with opened(home) as memory:
+        await rebuild(memory.engine, None, targets=["words"])
     assert await examined(home) == {}
 
 

@@ -52,7 +52,7 @@ async def test_only_the_owner_can_read_the_files(home: Path) -> None:
     log = await opened(home / "deep" / "memory.db")
     await write_records(log, SCOPE, build_turn("a"))
     files = sorted((home / "deep").iterdir())
-    assert [file.name for file in files] == ["memory.db", "memory.db-shm", "memory.db-wal"]
+    assert [file.name for file in files] == ["memory.db", "memory.db-guard", "memory.db-shm", "memory.db-wal"]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     assert stat.S_IMODE((home / "deep").stat().st_mode) == 0o700
     assert await log.check(Operator()) == []
@@ -121,14 +121,19 @@ async def test_an_older_file_is_migrated_and_a_newer_one_refused(filled: Path, n
 
 
 async def test_what_a_file_with_more_indexes_holds_is_found_with_fewer(home: Path, tmp_path: Path) -> None:
-    for step in load_migrations("sqlite")[:3]:
-        (tmp_path / f"{step.version:04d}_{step.name}.sql").write_text(step.text)
+    steps = {step.name: step.text for step in load_migrations("sqlite")}
+    fewer_indexes = steps.pop("fewer_indexes")
+    (tmp_path / "new").mkdir()
+    for version, (name, text) in enumerate(steps.items(), 1):
+        for folder in (tmp_path, tmp_path / "new"):
+            (folder / f"{version:04d}_{name}.sql").write_text(text)
+    (tmp_path / "new" / f"{len(steps) + 1:04d}_fewer_indexes.sql").write_text(fewer_indexes)
     audit = AuditEntry(operation="store", memory_type="episodic", scope=SCOPE)
     older = await opened(home / "memory.db", tmp_path)
     before = await older.append(
         [*build_turn_changes(SCOPE, "a", "b"), build_change(SCOPE, build_fact("f", source_turn_ids=("a", "b")))], None
     )
-    log = await opened(home / "memory.db")
+    log = await opened(home / "memory.db", tmp_path / "new")
     after = await older.append(build_turn_changes(SCOPE, "c"), audit)  # whoever had the file open goes on
     entries = [*before, *after]
     for entry in entries:
@@ -172,7 +177,7 @@ async def test_several_openers_at_once_agree(home: Path, newer_schema: Path) -> 
 
 
 def test_schema_files_must_be_numbered_without_gaps(newer_schema: Path, tmp_path: Path) -> None:
-    shutil.copy(newer_schema / "0001_initial.sql", newer_schema / "0009_gap.sql")
+    shutil.copy(newer_schema / "0001_initial.sql", newer_schema / f"{len(load_migrations('sqlite')) + 3:04d}_gap.sql")
     with pytest.raises(ValueError, match="0001, 0002"):
         load_migrations("sqlite", newer_schema)
     with pytest.raises(FileNotFoundError):

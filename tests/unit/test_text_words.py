@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentmem.text import tokenizer
 from agentmem.text.tokenizer import MAX_TERM_CHARS, extract_features_and_terms, stop_words, tokenize
 
 ANY_TEXT = st.text(st.characters(), max_size=300)  # with NUL, surrogates, marks, right-to-left letters, emoji
@@ -128,3 +130,23 @@ def test_the_stop_word_file_holds_plain_words() -> None:
 )
 def test_an_emoji_is_a_word(text: str, terms: list[str]) -> None:
     assert tokenize(text) == terms
+
+
+@pytest.mark.parametrize("change", ["_stem", "_bigrams", "_identifier_term", "_normalize"])
+def test_the_fingerprint_changes_with_the_tokenizer(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    before = tokenizer.tokenizer_fingerprint()
+    assert re.fullmatch("[0-9a-f]{12}", before)
+    others: dict[str, Any] = {
+        "_stem": str,
+        "_bigrams": list,
+        "_identifier_term": lambda text, preceding: "",
+        "_normalize": str,
+    }
+    monkeypatch.setattr(tokenizer, change, others[change])
+    tokenizer._to_term.cache_clear()
+    tokenizer.tokenizer_fingerprint.cache_clear()
+    assert tokenizer.tokenizer_fingerprint() != before
+    monkeypatch.undo()
+    tokenizer._to_term.cache_clear()
+    tokenizer.tokenizer_fingerprint.cache_clear()
+    assert tokenizer.tokenizer_fingerprint() == before

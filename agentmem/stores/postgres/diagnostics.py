@@ -14,12 +14,20 @@ from typing import TYPE_CHECKING, Any, Literal
 from agentmem.core.clock import Stopwatch, SystemClock, add_time, from_micros, to_micros
 from agentmem.core.scope import SYSTEM_USER, Operator
 from agentmem.errors import AgentMemError, SchemaMismatch
-from agentmem.stores.admin import DEAD_LETTER_ATTEMPTS, INVARIANTS, Finding, requeue_hint
+from agentmem.stores.admin import (
+    DEAD_LETTER_ATTEMPTS,
+    INVARIANTS,
+    WORDS_FIX,
+    Finding,
+    format_other_tokenizer,
+    requeue_hint,
+)
 from agentmem.stores.postgres.audit import PARTITION_DAYS_AHEAD
 from agentmem.stores.postgres.database import MAX_CONNECTIONS, PostgresDatabase, Principal, fetch_rows
 from agentmem.stores.postgres.migrations import MIN_SERVER_VERSION
 from agentmem.stores.vectors.search import projection_name
 from agentmem.text.templates import Migration, load_migrations, load_templates
+from agentmem.text.tokenizer import tokenizer_fingerprint
 
 if TYPE_CHECKING:
     from agentmem.stores.postgres.database import Connection
@@ -114,6 +122,7 @@ class PostgresDiagnostics:
                 self._check_invariants,
                 self._check_lag,
                 self._check_parked,
+                self._check_words,
                 self._check_future,
             ):
                 await self._run_check(check)
@@ -382,6 +391,13 @@ class PostgresDiagnostics:
             self.add_finding("parked", said, requeue_hint([row[0] for row in found]), level="warning")
         else:
             self.add_finding("parked", "no change was passed over")
+
+    async def _check_words(self) -> None:
+        ((users,),) = await self._fetch_rows("other_tokenizer", DOCTOR_OPERATOR, tokenizer=tokenizer_fingerprint())
+        if users:
+            self.add_finding("words", format_other_tokenizer(users), WORDS_FIX, level="warning")
+        else:
+            self.add_finding("words", "all were read by this version's tokenizer")
 
     async def _check_future(self) -> None:
         if found := await self._fetch_rows(

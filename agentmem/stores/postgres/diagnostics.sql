@@ -146,3 +146,6 @@ SELECT user_id, head FROM memory_users WHERE user_id = ANY(%(users)s)
 
 -- name: heads_after
 SELECT user_id, head FROM memory_users WHERE user_id > %(after)s AND head > 0 ORDER BY user_id LIMIT %(limit)s
+
+-- name: other_tokenizer
+SELECT count(*)::integer FROM word_state WHERE tokenizer <> %(tokenizer)s

@@ -18,6 +18,7 @@ from agentmem.stores.postgres.database import PostgresDatabase, fetch_rows
 from agentmem.stores.postings import BYTES_PER_POSTING, MERGED_RECORDS_TERM, DeltaRow
 from agentmem.stores.values import Postings
 from agentmem.text.templates import load_templates
+from agentmem.text.tokenizer import tokenizer_fingerprint
 
 if TYPE_CHECKING:
     from agentmem.stores.postgres.database import Connection
@@ -39,20 +40,28 @@ async def write(db: Connection, user_id: str, records: Sequence[DeltaRow], *, de
     if not records:
         return
     terms = [_encode_json(dict(counts)) for _, counts in records]
-    given = {"user_id": user_id, "slots": [ordinal for ordinal, _ in records], "terms": terms}
-    await db.execute(_SQL["put" if delta_size is None else "put_new"], given)
+    given: dict[str, Any] = {"user_id": user_id, "slots": [ordinal for ordinal, _ in records], "terms": terms}
+    if delta_size is None:
+        await db.execute(_SQL["put"], given)
+    else:
+        await db.execute(_SQL["put_new"], {**given, "tokenizer": tokenizer_fingerprint()})
     delta_size = await _recount_delta(db, user_id) if delta_size is None else delta_size + len(records)
     if postings.needs_merge(delta_size, len(records)):
         await merge_delta(db, user_id)
 
 
 async def remove(db: Connection, user_id: str, removals: Sequence[tuple[int, Collection[str]]]) -> None:
-    """Take records out of the index, given the terms that each may have."""
+    """Take records out of the index, given the terms that each may have by this tokenizer.
+
+    Words that another tokenizer read are looked for in all blocks.
+    """
     if not removals:
         return
     ordinals = [ordinal for ordinal, _ in removals]
-    await db.execute(_SQL["take"], {"user_id": user_id, "slots": ordinals})
-    await _remove_from_blocks(db, user_id, ordinals, {MERGED_RECORDS_TERM}.union(*(terms for _, terms in removals)))
+    read_by = await fetch_rows(db, _SQL["take"], {"user_id": user_id, "slots": ordinals})
+    is_ours = read_by == [(tokenizer_fingerprint(),)]
+    terms = {MERGED_RECORDS_TERM}.union(*(terms for _, terms in removals)) if is_ours else None
+    await _remove_from_blocks(db, user_id, ordinals, terms)
     await _recount_delta(db, user_id)
 
 
@@ -88,15 +97,20 @@ async def merge_delta(db: Connection, user_id: str) -> int:
 
 
 async def erase_user(db: Connection, user_id: str) -> None:
-    """Take out all words of a user. The generation grows, so that no cache takes a later tail for this one."""
+    """Take out all words of a user; the next ones are this tokenizer's.
+
+    The generation grows, so that no cache takes a later tail for this one.
+    """
     await db.execute(_SQL["take_tail"], {"user_id": user_id})
     await db.execute(_SQL["erase_blocks"], {"user_id": user_id})
     await _recount_delta(db, user_id)
+    await db.execute(_SQL["set_tokenizer"], {"user_id": user_id, "tokenizer": tokenizer_fingerprint()})
 
 
 async def _recount_delta(db: Connection, user_id: str) -> int:
     """Rows left the tail or were rewritten: count it again, and let caches of it go. Returns its rows."""
-    return int((await fetch_rows(db, _SQL["note"], {"user_id": user_id}))[0][0])
+    given = {"user_id": user_id, "tokenizer": tokenizer_fingerprint()}
+    return int((await fetch_rows(db, _SQL["note"], given))[0][0])
 
 
 async def _remove_from_blocks(

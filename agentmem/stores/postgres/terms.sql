@@ -12,13 +12,17 @@ WITH put AS (
     INSERT INTO word_tail (user_id, slot, terms)
     SELECT %(user_id)s, * FROM unnest(%(slots)s::integer[], %(terms)s::text[]::jsonb[])
 )
-INSERT INTO word_state (user_id, tail) VALUES (%(user_id)s, cardinality(%(slots)s::integer[]))
-ON CONFLICT (user_id) DO UPDATE SET tail = word_state.tail + excluded.tail
+INSERT INTO word_state (user_id, tail, tokenizer)
+VALUES (%(user_id)s, cardinality(%(slots)s::integer[]), %(tokenizer)s)
+ON CONFLICT (user_id) DO UPDATE SET tail = word_state.tail + excluded.tail,
+    tokenizer = CASE WHEN word_state.tokenizer = excluded.tokenizer THEN excluded.tokenizer ELSE '' END
 
 -- name: note
-INSERT INTO word_state (user_id, tail, generation)
-SELECT %(user_id)s, count(*), 1 FROM word_tail WHERE user_id = %(user_id)s
-ON CONFLICT (user_id) DO UPDATE SET tail = excluded.tail, generation = word_state.generation + 1 RETURNING tail
+INSERT INTO word_state (user_id, tail, generation, tokenizer)
+SELECT %(user_id)s, count(*), 1, %(tokenizer)s FROM word_tail WHERE user_id = %(user_id)s
+ON CONFLICT (user_id) DO UPDATE SET tail = excluded.tail, generation = word_state.generation + 1,
+    tokenizer = CASE WHEN word_state.tokenizer = excluded.tokenizer THEN excluded.tokenizer ELSE '' END
+RETURNING tail
 
 -- name: tail_after
 SELECT slot, terms FROM word_tail WHERE user_id = %(user_id)s AND slot > %(after)s ORDER BY slot
@@ -39,7 +43,12 @@ SELECT 2, '', 0, string_agg(int4send(slot), '' ORDER BY slot), NULL FROM word_ta
 ORDER BY part, term, block
 
 -- name: take
-DELETE FROM word_tail WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s::integer[])
+-- Tells which tokenizer read the user's words.
+WITH gone AS (DELETE FROM word_tail WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s::integer[]))
+SELECT tokenizer FROM word_state WHERE user_id = %(user_id)s
+
+-- name: set_tokenizer
+UPDATE word_state SET tokenizer = %(tokenizer)s WHERE user_id = %(user_id)s
 
 -- name: take_tail
 DELETE FROM word_tail WHERE user_id = %(user_id)s

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import apsw
 
 from agentmem.errors import AgentMemError, Closed, ConfigError, Conflict, CorruptStore, StoreError, StoreUnavailable
+from agentmem.stores.sqlite.file_guard import FileGuard, GuardRecord
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -59,9 +60,11 @@ _WRITE_ERRORS = (
     apsw.SQLITE_IOERR_WRITE,
     apsw.SQLITE_IOERR_FSYNC,
     apsw.SQLITE_IOERR_TRUNCATE,
+    apsw.SQLITE_IOERR_SHMOPEN,
     apsw.SQLITE_IOERR_SHMSIZE,
 )
 _TRUNCATE_TIMEOUT_MS = 200
+_LOCK_FILE_BYTES = 32 * 1024  # of one that a process has used; a smaller one could not be made
 
 
 def prepare_folder(path: Path) -> None:
@@ -104,7 +107,7 @@ def make_private(path: Path) -> None:
 
 def check_permissions(path: Path) -> list[str]:
     """Which of the store's files others can read or write; [] when none."""
-    beside = [path.with_name(path.name + ending) for ending in ("", "-wal", "-shm")]
+    beside = [path.with_name(path.name + ending) for ending in ("", "-wal", "-shm", "-guard")]
     modes = [(file, file.stat().st_mode & 0o777) for file in beside if file.exists()]
     return [
         f"{file} can be used by others (mode {mode:o}); run: chmod 600 {file}" for file, mode in modes if mode & 0o077
@@ -128,13 +131,15 @@ def file_system(folder: Path, mounts: Path = _MOUNTS) -> str:
     return found
 
 
-def connect(path: Path, *, durable: bool = True) -> Connection:
+def connect(path: Path, *, durable: bool = True, in_memory: bool = False) -> Connection:
     """Open a connection with the settings that every connection of this package has.
 
+    `in_memory` keeps what is at the path, which names it, in this process.
     WAL, FULL (NORMAL for a cache), foreign keys, secure delete, 10 s busy time-out. Raises the package's own errors.
     """
     with translate_errors(path):
-        db = apsw.Connection(str(path))
+        # Without CREATE: a file that was deleted is not made again.
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs="memdb" if in_memory else None)
         try:
             db.set_busy_timeout(BUSY_TIMEOUT_MS)
             # Without it the planner looks at bound values, and plans a statement anew for each: 5 to 50 µs every time.
@@ -152,6 +157,53 @@ def connect(path: Path, *, durable: bool = True) -> Connection:
             db.close()
             raise
         return db
+
+
+def choose_read_mode(path: Path) -> str:
+    """How `connect_read_only` reads the file as it lies there now, as parameters of its URI.
+
+    Nothing can be made beside it, so: with the log and the lock file of another process as usual; with a log alone
+    without locks, for nobody has it open; with neither as a file that does not change.
+    """
+    log, lock = (file_bytes(path.with_name(path.name + ending)) for ending in ("-wal", "-shm"))
+    if log is not None and lock is not None and lock >= _LOCK_FILE_BYTES:
+        return ""
+    return "&vfs=unix-none" if log else "&immutable=1"
+
+
+def file_bytes(path: Path) -> int | None:
+    """The size of a file; None when there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def connect_read_only(path: Path, mode: str) -> Connection:
+    """Open a connection that writes nothing, not even a lock file. Raises the driver's errors."""
+    uri = f"{path.resolve().as_uri()}?mode=ro{mode}"
+    db = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    db.pragma("temp_store", "MEMORY")
+    if "vfs" in mode:
+        db.pragma("locking_mode", "EXCLUSIVE")  # keeps the index of the log in memory
+    return db
+
+
+def find_write_obstacle(path: Path) -> str:
+    """Why a store that is there can only be read; "" when it can be written, or is not there."""
+    if not path.exists() or path.stat().st_size == 0:
+        return ""
+    for place in (path, path.parent):
+        if not os.access(place, os.W_OK):
+            return f"{place} cannot be written"
+    return ""
+
+
+def is_out_of_room(error: StoreError) -> bool:
+    """Whether a store failed because the disk is full, or a limit on the size of files was reached."""
+    cause = error.__cause__
+    return isinstance(cause, apsw.FullError) or getattr(cause, "extendedresult", 0) in _WRITE_ERRORS
 
 
 def _pragma_with_retry(db: Connection, name: str, value: str) -> None:
@@ -296,13 +348,24 @@ def _resolve(future: Future[T], call: Callable[[], T]) -> None:
 class SqliteDatabase:
     """One file. `write` runs a function inside BEGIN IMMEDIATE on the writer thread, `read` one on a reader thread.
 
-    Functions take the connection and must not keep it. A Database used after fork opens new connections.
+    Functions take the connection and must not keep it. A Database used after fork opens new connections. With a `guard`
+    a call raises StoreUnavailable when the file was deleted, moved or replaced meanwhile. With a `write_obstacle` the
+    file is opened for reading, and a write raises StoreUnavailable with that reason. `in_memory` keeps what is at the
+    path in this process, until it is closed.
     """
 
-    def __init__(self, path: Path, *, durable: bool = True) -> None:
-        self.path = path
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durable: bool = True,
+        guard: FileGuard | None = None,
+        write_obstacle: str = "",
+        in_memory: bool = False,
+    ) -> None:
+        self.path, self.write_obstacle, self._in_memory = path, write_obstacle, in_memory
         self.closed = False
-        self._durable = durable
+        self._durable, self._guard = durable, guard
         self._lock = threading.Lock()
         self._inherited: list[list[Connection]] = []
         self._connections: list[Connection] = []
@@ -322,18 +385,42 @@ class SqliteDatabase:
             # them here would touch a file that the parent is using.
             self._inherited.append(self._connections)
             self._connections, self._lock = [], threading.Lock()
+            if self._guard is not None:
+                self._guard.close()
+                self._guard = FileGuard(self.path)
             self._start()
         return self._writer, self._readers
 
     def _connection(self, *, read_only: bool = False) -> Connection:
+        if self.write_obstacle:
+            return self._connection_without_writes(read_only)
+        if self._guard is not None:
+            self._guard.check_in_place()
         db: Connection | None = getattr(self._local, "db", None)
         if db is None:
-            db = connect(self.path, durable=self._durable)
-            db.pragma("query_only", read_only)
-            self._local.db, self._local.durable = db, self._durable
+            db = connect(self.path, durable=self._durable, in_memory=self._in_memory)
             with self._lock:
                 self._connections.append(db)
+            if self._guard is not None:
+                self._guard.watch(db)
+            db.pragma("query_only", read_only)
+            self._local.db, self._local.durable = db, self._durable
         return db
+
+    def _connection_without_writes(self, read_only: bool) -> Connection:
+        if not read_only:
+            raise StoreUnavailable(
+                f"{self.path} is open for reading only, because {self.write_obstacle}; nothing was stored. Mend that, "
+                "then close this memory and open it again"
+            )
+        mode = choose_read_mode(self.path)
+        if getattr(self._local, "mode", None) != mode:  # another process opened the store, or closed it
+            db = connect_read_only(self.path, mode)
+            with self._lock:
+                self._connections.append(db)
+            self._local.db, self._local.mode = db, mode
+        opened: Connection = self._local.db
+        return opened
 
     async def read(self, function: Callable[[Connection], T]) -> T:
         """Run inside one read transaction, so that all statements see the same state."""
@@ -391,9 +478,29 @@ class SqliteDatabase:
             if self._local.durable != durable:
                 db.pragma("synchronous", "FULL" if durable else "NORMAL")
                 self._local.durable = durable
-            return self.transact(db, function)
+            if self._guard is None:
+                return self.transact(db, function)
+            return self._transact_guarded(self._guard, db, function, durable)
         except apsw.Error as error:
             raise _to_store_error(self.path, error) from error
+
+    def _transact_guarded(
+        self, guard: FileGuard, db: Connection, function: Callable[[Connection], T], durable: bool
+    ) -> T:
+        """Acknowledge a commit only while the files at their paths are those that it went into."""
+
+        def count(db: Connection) -> tuple[T, GuardRecord | None]:
+            changes = db.total_changes()
+            result = function(db)
+            record = guard.count_commit(db) if db.total_changes() != changes else None
+            guard.check_in_place()
+            return result, record
+
+        result, record = self.transact(db, count)
+        guard.check_in_place()
+        if record is not None and durable:  # else a power cut could take back what the guard file names
+            guard.note(record)
+        return result
 
     @staticmethod
     def transact(db: Connection, function: Callable[[Connection], T]) -> T:
@@ -450,6 +557,8 @@ class SqliteDatabase:
             for db in self._connections:
                 db.close()
         self._connections.clear()
+        if self._guard is not None:
+            self._guard.close()
 
 
 def _truncate_wal(db: Connection) -> bool:

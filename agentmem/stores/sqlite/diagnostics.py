@@ -1,7 +1,6 @@
 """Looks at a store's files without changing them: what is damaged, missing, lagging or out of place.
 
-The connection is read-only. Where no write-ahead log lies beside the file nobody has it open, and it is read as a file
-that does not change, so that not even a lock file is made.
+The connection is read-only, and not even a lock file is made.
 """
 
 from __future__ import annotations
@@ -18,13 +17,29 @@ import numpy as np
 
 from agentmem.core.clock import add_time, from_micros, to_micros
 from agentmem.errors import CorruptStore, StoreError
-from agentmem.stores.admin import DEAD_LETTER_ATTEMPTS, INVARIANTS, Finding, requeue_hint
+from agentmem.stores.admin import (
+    DEAD_LETTER_ATTEMPTS,
+    INVARIANTS,
+    WORDS_FIX,
+    Finding,
+    format_other_tokenizer,
+    requeue_hint,
+)
 from agentmem.stores.postings import BYTES_PER_POSTING
 from agentmem.stores.sqlite import graph
-from agentmem.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, translate_errors
+from agentmem.stores.sqlite.database import Connection, choose_read_mode, connect_read_only, translate_errors
+from agentmem.stores.sqlite.file_guard import (
+    GuardRecord,
+    check_files,
+    check_store,
+    guard_path,
+    read_commits,
+    read_guard,
+)
 from agentmem.stores.sqlite.migrations import APPLICATION_ID
 from agentmem.stores.vectors.search import projection_name
 from agentmem.text.templates import Migration, load_migrations, load_templates
+from agentmem.text.tokenizer import tokenizer_fingerprint
 
 _SQL = load_templates(__package__, "diagnostics.sql")
 
@@ -49,17 +64,21 @@ class SqliteDiagnostics:
     now: datetime
     findings: list[Finding] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
+    guard: GuardRecord | None = None
 
     def run(self) -> None:
         """Make every check; one that fails does not keep the others from being made."""
         self._check_library()
+        self.guard = read_guard(self.path)  # before the store: others may write meanwhile
         try:
+            check_files(self.path, self.guard)
             with open_read_only(self.path) as db:
                 self._check_integrity(db)
                 if not self._check_schema(db):
                     return
                 for check in (
                     self._check_store_id,
+                    self._check_guard,
                     self._check_sizes,
                     self._check_invariants,
                     self._check_words,
@@ -152,6 +171,18 @@ class SqliteDiagnostics:
         else:
             self.add_finding("store_id", "the store has no id", RESTORE_HINT, level="error")
 
+    def _check_guard(self, db: Connection) -> None:
+        check_store(db, self.path, self.guard)
+        held, file = read_commits(db), guard_path(self.path)
+        if held is not None and self.guard is None:
+            what = "cannot be read" if file.exists() else "is missing"
+            fix = "it is made again at the next write; if you did not delete it, look whether all is there"
+            self.add_finding(
+                "guard", f"{file} {what}, so nothing tells whether commits were lost", fix, level="warning"
+            )
+        else:
+            self.add_finding("guard", f"{0 if held is None else held.commits:,} commits, none lost")
+
     def _check_sizes(self, db: Connection) -> None:
         page, pages, free = (int(db.pragma(name)) for name in ("page_size", "page_count", "freelist_count"))
         log = self.path.with_name(self.path.name + "-wal")
@@ -189,10 +220,11 @@ class SqliteDiagnostics:
                 stale.append((user_id,))
         for rows, said in ((missing, "records without words"), (stale, "words of records that are gone")):
             if rows:
-                fix = "run: agentmem admin rebuild --what words --all-users"
                 self.add_finding(
-                    "words", f"{said}: {len(rows)} users, such as {_format_examples(rows)}", fix, level="error"
+                    "words", f"{said}: {len(rows)} users, such as {_format_examples(rows)}", WORDS_FIX, level="error"
                 )
+        if other := _fetch_rows(db, "other_tokenizer", tokenizer_fingerprint()):
+            self.add_finding("words", format_other_tokenizer(len(other)), WORDS_FIX, level="warning")
         if not (missing or stale):
             self.add_finding("words", f"every searchable record is indexed ({len(users):,} users looked at)")
 
@@ -277,15 +309,9 @@ def diagnose(path: Path, session: Path | None, now: datetime) -> SqliteDiagnosti
 @contextmanager
 def open_read_only(path: Path) -> Iterator[Connection]:
     """A connection that cannot write. Raises CorruptStore or StoreUnavailable."""
-    log = path.with_name(path.name + "-wal")
-    still = "" if log.exists() else "&immutable=1"
     with translate_errors(path):
-        db = apsw.Connection(
-            f"{path.resolve().as_uri()}?mode=ro{still}", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        )
+        db = connect_read_only(path, choose_read_mode(path))
         try:
-            db.set_busy_timeout(BUSY_TIMEOUT_MS)
-            db.pragma("temp_store", "MEMORY")
             yield db
         finally:
             db.close()

@@ -52,6 +52,9 @@ SELECT v.user_id, v.kind, v.id FROM memory_versions v JOIN memory_users u USING 
 -- name: erased_but_kept
 SELECT user_id, kind, id FROM memory_versions WHERE erased = 1 AND payload IS NOT NULL
 
+-- name: other_tokenizer
+SELECT user_id FROM word_state WHERE tokenizer <> ? ORDER BY user_id
+
 -- name: tail_slots
 SELECT slot FROM word_tail WHERE user_id = ?
 

@@ -14,9 +14,10 @@ from agentmem.core.columns import RecordColumnBatch
 from agentmem.core.lifecycle import LifecyclePolicy
 from agentmem.core.record import Key, Record
 from agentmem.core.scope import Operator, Scope
+from agentmem.errors import StoreError, StoreUnavailable
 from agentmem.stores.due_updates import DEFAULT_POLICY, UsageEvent
 from agentmem.stores.sqlite import audit, journal, meta, records, usage
-from agentmem.stores.sqlite.database import Connection, SqliteDatabase
+from agentmem.stores.sqlite.database import Connection, SqliteDatabase, is_out_of_room
 from agentmem.stores.sqlite.erase import SqliteErasure
 from agentmem.stores.sqlite.terms import SqliteTermIndex
 from agentmem.stores.sqlite.write import SqliteInlineVectorWriter, SqliteWrite
@@ -67,6 +68,16 @@ class SqliteLog:
         """See LogStore. A `fence` that no lease has any more is LeaseLost."""
         if not changes:
             return []
+        try:
+            return await self._append(changes, audit, fence)
+        except StoreUnavailable as error:
+            if not await self._make_room(error):
+                raise
+            return await self._append(changes, audit, fence)
+
+    async def _append(
+        self, changes: Sequence[Change], audit: AuditEntry | None, fence: int | None
+    ) -> list[JournalEntry]:
         work = SqliteWrite(changes, audit, fence, self._clock, self._hook, self._policy)
         vectors = SqliteInlineVectorWriter(self.database, self._vector_source())
 
@@ -80,6 +91,15 @@ class SqliteLog:
         self._hook("committed")
         return entries
 
+    async def _make_room(self, error: StoreError) -> bool:
+        """On a full disk, move the write-ahead log into the file, which gives back what it took; True when it did."""
+        if not is_out_of_room(error):
+            return False
+        try:
+            return await self.database.truncate_wal(attempts=1)
+        except StoreUnavailable:  # the file would have to grow for it
+            return False
+
     async def erase(
         self,
         scope: Scope,
@@ -92,12 +112,24 @@ class SqliteLog:
     ) -> ErasureScan:
         """See LogStore. Skips unknown keys; what other processes hold of the write-ahead log is `deferred`."""
         work = SqliteErasure(scope, keys, operation_id, erased_at, self._hook, seen_seq, pruned)
-        await self.database.write(work.apply)
+        try:
+            await self.database.write(work.apply)
+        except StoreUnavailable as error:
+            if not await self._make_room(error):
+                raise
+            await self.database.write(work.apply)
         self._hook("erased")
-        emptied = await self.database.truncate_wal()
+        deferred = await self._empty_log_after_erasure()
         self._hook("emptied")
         places, remnants = await self.database.read(work.find_leftovers)
-        return ErasureScan(places, remnants, () if emptied else (WAL_DEFERRED,))
+        return ErasureScan(places, remnants, deferred)
+
+    async def _empty_log_after_erasure(self) -> tuple[str, ...]:
+        """Cut the write-ahead log, which still holds what was erased; what keeps it from being cut, or ()."""
+        try:
+            return () if await self.database.truncate_wal() else (WAL_DEFERRED,)
+        except StoreUnavailable as error:  # a full disk, of a store that is erased nevertheless
+            return (f"write-ahead log, which `agentmem admin compact` empties once there is room: {error}",)
 
     async def write_audit(self, entries: Sequence[AuditEntry]) -> None:
         """Add rows to memory_audit_log, in order."""

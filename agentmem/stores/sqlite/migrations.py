@@ -12,26 +12,50 @@ import apsw
 
 from agentmem.errors import SchemaMismatch
 from agentmem.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, SqliteDatabase, translate_errors
+from agentmem.stores.sqlite.file_guard import check_files, check_store, read_guard
 from agentmem.text.templates import Migration, load_templates
 
 APPLICATION_ID = 0x61676D31  # "agm1" in the file's header, so that another program's file is never taken for ours
 
 
-def check_schema(path: Path, steps: Sequence[Migration]) -> None:
-    """Refuse a file that is not ours, is damaged, or was written by a newer schema, before anything is written to it.
+def check_file(path: Path, steps: Sequence[Migration]) -> None:
+    """Refuse a file that is not ours, is damaged, was written by a newer schema, or has lost acknowledged commits.
 
-    Raises CorruptStore or SchemaMismatch. A missing or empty file is fine.
+    Comes before anything is written to it. Raises CorruptStore or SchemaMismatch. A new file is fine.
     """
+    guard = read_guard(path)  # before the store: others may write meanwhile
+    check_files(path, guard)
     if not path.exists() or path.stat().st_size == 0:
         return
     with translate_errors(path):
-        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        # Whoever can write moves a write-ahead log into the file when closing it.
+        log = path.with_name(path.name + "-wal")
+        is_logged = log.exists() and log.stat().st_size > 0
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY if is_logged else apsw.SQLITE_OPEN_READWRITE)
         try:
             db.set_busy_timeout(BUSY_TIMEOUT_MS)
-            with db:  # one state for all questions: another process may be making the file right now
-                _check_owner_and_version(db, path, steps)
+            db.execute("BEGIN")  # one state for all questions: another process may be making the file right now
+            _check_owner_and_version(db, path, steps)
+            check_store(db, path, guard)
         finally:
             db.close()
+
+
+async def check_for_reading(database: SqliteDatabase, steps: Sequence[Migration]) -> None:
+    """Refuse what `check_file` refuses, and an older schema, which cannot be migrated where nothing can be written."""
+    guard = read_guard(database.path)
+    check_files(database.path, guard)
+
+    def check(db: Connection) -> None:
+        _check_owner_and_version(db, database.path, steps)
+        check_store(db, database.path, guard)
+        if (found := _schema_version(db)) < len(steps):
+            raise SchemaMismatch(
+                f"{database.path} has schema {found} and must be brought to schema {len(steps)}, but "
+                f"{database.write_obstacle}"
+            )
+
+    await database.read(check)
 
 
 async def migrate(database: SqliteDatabase, steps: Sequence[Migration], now: datetime) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -18,17 +19,19 @@ from agentmem.text.templates import load_templates
 _SQL = load_templates(__package__, "session.sql")
 
 T = TypeVar("T")
+_IN_MEMORY_NUMBERS = itertools.count()
 RENEW_BELOW_TTL_FRACTION = 0.9  # of its time to live that a key has left before a read begins it anew
 SESSION_BUSY_TIMEOUT_MS = 500  # for another process's lock: a cache must not hold up a write
 SWEEP_INTERVAL_MICROS = timedelta(minutes=1) // timedelta(microseconds=1)
 
 
-async def open_session(path: Path, clock: Clock) -> SqliteSession:
-    """The session cache at a path, made when it is missing and made anew when it is damaged.
+async def open_session(path: Path | None, clock: Clock) -> SqliteSession:
+    """The session cache at a path, made when it is missing and made anew when it is damaged; None: in this process.
 
     Raises StoreUnavailable when the file can be neither read nor made.
     """
-    prepare_folder(path)
+    if path is not None:
+        prepare_folder(path)
     session = SqliteSession(path, clock)
     await session.start()
     return session
@@ -39,8 +42,9 @@ class SqliteSession:
 
     is_shared = False
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self._path, self._clock = path, clock
+    def __init__(self, path: Path | None, clock: Clock) -> None:
+        self._in_memory, self._clock = path is None, clock
+        self._path = path or Path(f"/agentmem-session-{next(_IN_MEMORY_NUMBERS)}")
         self._database: SqliteDatabase | None = None
         self._last_sweep_at: int | None = None
         self._closed = False
@@ -187,8 +191,9 @@ class SqliteSession:
         return await self._ensure_database()
 
     async def _open_database(self) -> SqliteDatabase:
-        make_private(self._path)
-        database = SqliteDatabase(self._path, durable=False)
+        if not self._in_memory:
+            make_private(self._path)
+        database = SqliteDatabase(self._path, durable=False, in_memory=self._in_memory)
 
         def prepare(db: Connection) -> None:
             _shorten_busy_timeout(db)

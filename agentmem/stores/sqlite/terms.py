@@ -16,6 +16,7 @@ from agentmem.stores.postings import BYTES_PER_POSTING, MERGED_RECORDS_TERM, Del
 from agentmem.stores.sqlite.database import Connection, SqliteDatabase
 from agentmem.stores.values import Postings
 from agentmem.text.templates import load_templates
+from agentmem.text.tokenizer import tokenizer_fingerprint
 
 _SQL = load_templates(__package__, "terms.sql")
 
@@ -41,19 +42,25 @@ def write(
     if moved:
         tail = _recount_delta(db, user_id)
     else:
-        tail = int(db.execute(_SQL["lengthen"], {**keys, "added": len({ordinal for ordinal, _ in rows})}).get)
+        added = {"added": len({ordinal for ordinal, _ in rows}), "tokenizer": tokenizer_fingerprint()}
+        tail = int(db.execute(_SQL["lengthen"], {**keys, **added}).get)
     if postings.needs_merge(tail, len(rows)):
         merge_delta(db, user_id)
 
 
 def remove(db: Connection, user_id: str, rows: Sequence[tuple[int, Collection[str]]]) -> None:
-    """Take records out of the index, given the terms that each may have."""
+    """Take records out of the index, given the terms that each may have by this tokenizer.
+
+    Words that another tokenizer read are looked for in all blocks.
+    """
     if not rows:
         return
     ordinals = {ordinal for ordinal, _ in rows}
     db.execute(_SQL["take"], {"user_id": user_id, "slots": json.dumps(sorted(ordinals))})
     left_tail = bool(db.changes())
-    _remove_from_blocks(db, user_id, ordinals, {MERGED_RECORDS_TERM}.union(*(terms for _, terms in rows)))
+    is_ours = db.execute(_SQL["tokenizer"], {"user_id": user_id}).get == tokenizer_fingerprint()
+    terms = {MERGED_RECORDS_TERM}.union(*(terms for _, terms in rows)) if is_ours else None
+    _remove_from_blocks(db, user_id, ordinals, terms)
     if left_tail:
         _recount_delta(db, user_id)
 
@@ -81,15 +88,19 @@ def merge_delta(db: Connection, user_id: str) -> int:
 
 
 def erase_user(db: Connection, user_id: str) -> None:
-    """Take out all words of a user. The generation grows, so that no cache takes a later tail for this one."""
+    """Take out all words of a user; the next ones are this tokenizer's.
+
+    The generation grows, so that no cache takes a later tail for this one.
+    """
     db.execute(_SQL["take_tail"], {"user_id": user_id})
     db.execute(_SQL["erase_blocks"], {"user_id": user_id})
     _recount_delta(db, user_id)
+    db.execute(_SQL["set_tokenizer"], {"user_id": user_id, "tokenizer": tokenizer_fingerprint()})
 
 
 def _recount_delta(db: Connection, user_id: str) -> int:
     """Rows left the tail or were rewritten: count it again, and let caches of it go. Returns its rows."""
-    return int(db.execute(_SQL["note"], {"user_id": user_id}).get)
+    return int(db.execute(_SQL["note"], {"user_id": user_id, "tokenizer": tokenizer_fingerprint()}).get)
 
 
 def _generation(db: Connection, user_id: str) -> int:

@@ -12,13 +12,21 @@ INSERT INTO word_tail (user_id, slot, terms) VALUES (?, ?, ?)
 ON CONFLICT (user_id, slot) DO UPDATE SET terms = excluded.terms;
 
 -- name: lengthen
-INSERT INTO word_state (user_id, tail) VALUES (:user_id, :added)
-ON CONFLICT (user_id) DO UPDATE SET tail = tail + excluded.tail RETURNING tail;
+INSERT INTO word_state (user_id, tail, tokenizer) VALUES (:user_id, :added, :tokenizer)
+ON CONFLICT (user_id) DO UPDATE SET tail = tail + excluded.tail,
+    tokenizer = iif(tokenizer = excluded.tokenizer, tokenizer, '') RETURNING tail;
 
 -- name: note
-INSERT INTO word_state (user_id, tail, generation)
-SELECT :user_id, count(*), 1 FROM word_tail WHERE user_id = :user_id
-ON CONFLICT (user_id) DO UPDATE SET tail = excluded.tail, generation = generation + 1 RETURNING tail;
+INSERT INTO word_state (user_id, tail, generation, tokenizer)
+SELECT :user_id, count(*), 1, :tokenizer FROM word_tail WHERE user_id = :user_id
+ON CONFLICT (user_id) DO UPDATE SET tail = excluded.tail, generation = generation + 1,
+    tokenizer = iif(tokenizer = excluded.tokenizer, tokenizer, '') RETURNING tail;
+
+-- name: tokenizer
+SELECT tokenizer FROM word_state WHERE user_id = :user_id;
+
+-- name: set_tokenizer
+UPDATE word_state SET tokenizer = :tokenizer WHERE user_id = :user_id;
 
 -- name: tail_after
 SELECT slot, terms FROM word_tail WHERE user_id = :user_id AND slot > :after ORDER BY slot;

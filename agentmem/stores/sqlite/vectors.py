@@ -239,8 +239,9 @@ def erase(db: Connection, user_id: str, ordinals: Collection[int] | None) -> Non
 async def open_vectors(
     database: SqliteDatabase, identity: str, dimensions: int, budget: int = CACHE_BUDGET_BYTES
 ) -> SqliteVectors:
-    """The vectors of one embedder, registered if it is new. `budget` bounds the cache, in bytes."""
-    await database.write(lambda db: register(db, identity, dimensions))
+    """The vectors of one embedder, registered if it is new and can be. `budget` bounds the cache, in bytes."""
+    if not database.write_obstacle:
+        await database.write(lambda db: register(db, identity, dimensions))
     return SqliteVectors(database, identity, dimensions, budget)
 
 
