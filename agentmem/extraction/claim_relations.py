@@ -33,6 +33,7 @@ _STRONG_RELATIONS = {
     ),
     "fired|sacked|laid off|dismissed": "fir sack laid let dismiss job redundan terminat downsiz layoff cut",
     "stole|steals|stolen|robbed": "st[eo]l rob theft thief took taken nicked pinch missing burgl broke",
+    "propos(?:e|es|ed) to": "propos marr ring engag knee wed fianc suggest idea plan could let yes",
     "cheat(?:s|ed|ing)? on": "cheat affair unfaithful lied behind",
 }
 # What is so for both when it is so for one: "I met Anna".
@@ -43,13 +44,24 @@ _MUTUAL = (
     " neighbor"
 )
 _WORD = re.compile(r"[^\W\d_][\w'-]*")
+_ROLE = re.compile(r"[A-Z][\w-]+ (?:is|was) an? (?:\w+ )?(\w+)\.?$")
+_MET = "at|to|from|see|saw|seen|visit(?:ed)?|call(?:ed)?|told|asked|met|phoned|by|for"
+_DETERMINER = "(?:the|my|a|an|his|her|our|their)"
+_ACTOR = re.compile(r"\b([A-Z]\w+) (?=([a-z]+)\b)")
 _FIRST_PERSON = frozenset({"i", "me", "we", "us", "i'm", "i've", "i'd", "i'll"})
+_PERSON_NOUNS = """
+boss manager chef landlord landlady neighbour neighbor colleague coworker friend roommate flatmate teacher
+student doctor dentist therapist coach client customer mother father mum mom mam ma dad da sister brother wife
+husband partner girlfriend boyfriend fiance fiancee son daughter kid uncle aunt auntie cousin nephew niece
+grandma grandpa nan gran granny grandmother grandfather grandson granddaughter stepmother stepfather stepson
+stepdaughter ex
+"""
 _REACH = 4  # words on either side of a shared word in which its two people stand
 
 
-def has_unsaid_relation(claim: str, quote: str) -> bool:
-    """Whether a claim states a strong relation for which its quote has no word."""
-    return any(claimed.search(claim) and not said.search(quote) for claimed, said in _load_relations())
+def find_relations(claim: str, said: str) -> list[bool]:
+    """Of each strong relation that a claim states, whether there is a word for it in what was said; [] for none."""
+    return [bool(words.search(said)) for claimed, words in _load_relations() if claimed.search(claim)]
 
 
 @cache
@@ -64,14 +76,30 @@ def _load_relations() -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
 
 
 @cache
+def _load_person_nouns() -> frozenset[str]:
+    return frozenset(_PERSON_NOUNS.split())
+
+
+@cache
 def _load_mutual_stems() -> frozenset[str]:
     return frozenset(tokenize(_MUTUAL))
+
+
+def has_unsaid_role(claim: str, said: str) -> bool:
+    """Whether somebody is told to be what was only gone to or met: "at the doctor with Anna" makes Anna no doctor."""
+    role = _ROLE.match(claim)
+    if role is None or not re.search(rf"\b{role[1]}", said, re.IGNORECASE):
+        return False
+    place = re.compile(rf"\b(?:{_MET})(?: {_DETERMINER})?(?: \w+)? {role[1]}", re.IGNORECASE)
+    return len(place.findall(said)) == len(re.findall(rf"\b{role[1]}", said, re.IGNORECASE))
 
 
 def has_swapped_people(claim: str, quote: str, user_names: Collection[str]) -> bool:
     """Whether claim and quote share a word, and each tells the other way round who does it to whom."""
     claimed, said = _read_pairs(claim, user_names), _read_pairs(quote, user_names)
+    acting = _read_actors(quote, user_names)
     swapped = {(stem, one, other) for stem, other, one in claimed} & said
+    swapped |= {pair for pair in claimed if pair[::2] in acting and pair[:2] not in acting}
     return bool(swapped) and not claimed & said
 
 
@@ -95,10 +123,22 @@ def _read_pairs(text: str, user_names: Collection[str]) -> set[tuple[str, str, s
     return found
 
 
+def _read_actors(text: str, user_names: Collection[str]) -> set[tuple[str, str]]:
+    """The stem of each word right behind a person, with the person: in "I told Anna that Bob left" Bob left."""
+    return {
+        (stem, person)
+        for found in _ACTOR.finditer(text)
+        if (person := _name_person(found[1], found.start(), text, user_names))
+        for stem in tokenize(found[2])
+    }
+
+
 def _name_person(word: str, at: int, text: str, user_names: Collection[str]) -> str:
     bare = word.lower().removesuffix("'s")
     if bare in _FIRST_PERSON or bare == USER or bare in user_names:
         return USER
+    if bare in _load_person_nouns():
+        return bare
     starts_sentence = at == 0 or text[:at].rstrip().endswith((".", "!", "?"))
     if word[0].isupper() and not (starts_sentence and tokenize(word) == []) and bare not in ("the", "my", "our"):
         return bare

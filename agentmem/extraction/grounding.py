@@ -15,7 +15,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from agentmem.core.records import Turn
-from agentmem.extraction.claim_relations import has_swapped_people, has_unsaid_relation
+from agentmem.extraction.claim_relations import find_relations, has_swapped_people, has_unsaid_role
+from agentmem.extraction.claim_verbs import find_unsaid_verb
 from agentmem.extraction.claims import (
     expand_to_clauses,
     has_dropped_negation,
@@ -530,9 +531,13 @@ def _check_relations(draft: FactDraft, turn: Turn, grounding: GroundingContext) 
     """Strong relations have a word in the turn or in the question before; who does what to whom is not turned round."""
     if detect_language(draft.quote.casefold()) not in ("", "english"):
         return ""
-    if has_unsaid_relation(draft.claim, f"{grounding.text_of(turn)} {draft.quote}"):
-        return "relation: the words do not say it"
+    said = f"{grounding.text_of(turn)} {draft.quote}"
     names = {part for person in (turn.speaker or "",) for part in slugify(person).split("-") if part}
+    everybody = names | {part for person in grounding.speaker_slugs for part in person.split("-")}
+    relations = find_relations(draft.claim, said)
+    unsaid = "it" if not all(relations) else "" if relations else find_unsaid_verb(draft.claim, said, everybody)
+    if unsaid or has_unsaid_role(draft.claim, said):
+        return f"relation: the words do not say {unsaid or 'it'}"
     swapped = has_swapped_people(draft.claim, draft.quote, names)
     return "person: the words say it the other way round" if swapped else ""
 

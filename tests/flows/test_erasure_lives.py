@@ -16,12 +16,12 @@ import neo4j
 import psycopg
 import pytest
 import redis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Record
 from tests.flows.given import context_of, engine_of, open_memory, run
-from tests.scale import NIGHTLY, scaled
+from tests.scale import scaled_settings
 from tests.servers.stack import Stack
 
 PEOPLE = ["Zqanna", "Zqbertil", "Zqcarla", "Zqdmitri"]
@@ -175,14 +175,7 @@ def check_the_rest(
             assert after[name] == row
 
 
-def lives(count: int, least: int) -> settings:
-    checks = list(HealthCheck)
-    return settings(
-        max_examples=scaled(count, least=least), deadline=None, derandomize=not NIGHTLY, suppress_health_check=checks
-    )
-
-
-@lives(240, least=20)
+@scaled_settings(240, least=20)
 @given(data=st.data())
 def test_what_is_erased_leaves_no_byte_and_nothing_else_changes(data: st.DataObject) -> None:
     level = data.draw(st.sampled_from(["writes", "reads", "verbose"]))
@@ -222,7 +215,7 @@ def open_dumps(stack: Stack, user: str) -> Iterator[Any]:
 
 
 @pytest.mark.server("postgres", "neo4j", "redis")
-@lives(24, least=3)
+@scaled_settings(24, least=3)
 @given(data=st.data())
 def test_what_is_erased_leaves_no_byte_on_servers(stack: Stack, data: st.DataObject) -> None:
     user = f"{stack.user()}-{uuid4()}"

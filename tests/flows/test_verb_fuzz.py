@@ -13,13 +13,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AgentMemory, InvalidRecord
 from agentmem.admin.doctor import diagnose
 from tests.flows.given import open_memory, read_head, run
-from tests.scale import NIGHTLY, scaled
+from tests.scale import scaled_settings
 from tests.servers.stack import Stack
 
 SUBSYSTEMS = ("episodic", "semantic", "procedural", "goals", "schedules", "working", "curation", "audit")
@@ -181,14 +181,7 @@ def play_sequence(memory: AgentMemory, draw: st.DrawFn) -> None:
         memory.get_record(record.id)
 
 
-def sequences(count: int, least: int) -> settings:
-    health = list(HealthCheck)
-    return settings(
-        max_examples=scaled(count, least=least), deadline=None, derandomize=not NIGHTLY, suppress_health_check=health
-    )
-
-
-@sequences(2_000, least=60)
+@scaled_settings(2_000, least=60)
 @given(data=st.data())
 def test_no_sequence_of_calls_raises_what_is_not_typed(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder, open_memory(Path(folder)) as memory:
@@ -198,7 +191,7 @@ def test_no_sequence_of_calls_raises_what_is_not_typed(data: st.DataObject) -> N
 
 
 @pytest.mark.server("postgres", "neo4j", "redis")
-@sequences(96, least=8)
+@scaled_settings(96, least=8)
 @given(data=st.data())
 def test_no_sequence_of_calls_raises_what_is_not_typed_on_servers(stack: Stack, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
