@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agentmem.core.clock import next_record_time
+from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Key, Record
 from agentmem.core.records import KINDS, Turn, to_invalid_record
 from agentmem.core.scope import MAX_IDENTIFIER_CHARS, check_identifier
@@ -177,7 +179,9 @@ def parse_line(number: int, line: str) -> ExportLine:
     named = value.get("type")
     kind = kinds.get(named) if isinstance(named, str) else None
     if kind is None:
-        raise InvalidRecord(f"line {number}: type must be change, usage or end, got {named!r}", field="type")
+        raise InvalidRecord(
+            f"line {number}: type must be change, usage or end, got {describe_value(named)}", field="type"
+        )
     return _validate(kind, number, value)
 
 
@@ -267,10 +271,10 @@ class ExportValidator:
             _reject("changes come before usage", "type")
         if line.seq != self.seq + 1:
             _reject(f"seq must be {self.seq + 1}, got {line.seq}", "seq")
-        if self._last_at is not None and line.at < self._last_at:
+        if self._last_at is not None and next_record_time(line.at, self._last_at) != line.at:
             _reject("at must not be before the change above", "at")
         if not line.change_id or line.change_id in self._change_ids:
-            _reject(f"change_id must be new in this file, got {line.change_id!r}", "change_id")
+            _reject(f"change_id must be new in this file, got {describe_value(line.change_id)}", "change_id")
         ordinals = [version.slot for version in line.versions]
         if len(set(ordinals)) != len(ordinals):
             _reject("a change holds each slot once", "slot")
@@ -285,7 +289,7 @@ class ExportValidator:
         assert self.header is not None, "the first line is a header"
         key = (version.kind, check_identifier(version.id, "id"))
         if version.kind not in KINDS:
-            _reject(f"kind must be one of {', '.join(KINDS)}, got {version.kind!r}", "kind")
+            _reject(f"kind must be one of {', '.join(KINDS)}, got {describe_value(version.kind)}", "kind")
         if version.format > PAYLOAD_FORMAT:
             _reject(f"format must be at most {PAYLOAD_FORMAT}, got {version.format}", "format")
         if version.slot >= self.header.slots:

@@ -18,6 +18,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMESPACE = uuid.NAMESPACE_OID.bytes
 _MICROSECOND = timedelta(microseconds=1)
 FIRST_MOMENT, LAST_MOMENT = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+MAX_RECORDED_LEAD = timedelta(days=36_525)  # of what was recorded before the present clock, in any order of the two
 MAX_CLOCK_LEAD = timedelta(days=1)  # of what was recorded last before a clock that is right
 MAX_KEY_BYTES = 64
 MAX_STEP_BACK = timedelta(seconds=30)  # by which time servers set clocks back; more is somebody's decision
@@ -103,6 +104,20 @@ def latest_moment(now: datetime, last_recorded: datetime) -> datetime:
     Something recorded more than a day ahead was written under a wrong clock, and does not count.
     """
     return last_recorded if timedelta(0) < last_recorded - now <= MAX_CLOCK_LEAD else now
+
+
+def is_wrong_time(recorded: int, now: int) -> bool:
+    """Whether something was recorded so far ahead of now that its clock was wrong, and not the present one.
+
+    Both in microseconds since 1970. A machine whose battery is empty begins in 1970, at most some decades back; so a
+    century is more than a clock that is wrong now can explain.
+    """
+    return recorded - now > MAX_RECORDED_LEAD // _MICROSECOND
+
+
+def next_record_time(now: int, last_recorded: int) -> int:
+    """The record time of what is written now: no earlier than what was recorded last, unless that has a wrong time."""
+    return now if is_wrong_time(last_recorded, now) else max(now, last_recorded)
 
 
 def to_micros(moment: datetime) -> int:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from agentmem.core.plain_values import describe_value
 from agentmem.core.scope import Scope, channel_scope
 from agentmem.core.telemetry import ProgressCallback, no_progress
 from agentmem.errors import InvalidRecord
@@ -103,7 +104,7 @@ def select_jobs(job: str | None) -> dict[str, ModuleType]:
     if job is None:
         return jobs
     if job not in jobs:
-        raise InvalidRecord(f"job must be one of {', '.join(jobs)}, got {job!r}", field="job")
+        raise InvalidRecord(f"job must be one of {', '.join(jobs)}, got {describe_value(job)}", field="job")
     return {job: jobs[job]}
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from structlog.contextvars import bound_contextvars
 
+from agentmem.core.plain_values import describe_value
 from agentmem.core.telemetry import INFO, WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, ConfigError, InvalidRecord, LeaseLost
@@ -168,7 +169,7 @@ def _select_jobs(jobs: Sequence[str] | None) -> dict[str, ModuleType]:
     known = list_scheduled_jobs()
     for name in jobs or ():
         if name not in known:
-            raise InvalidRecord(f"jobs must be among {', '.join(known)}, got {name!r}", field="jobs")
+            raise InvalidRecord(f"jobs must be among {', '.join(known)}, got {describe_value(name)}", field="jobs")
     return {name: module for name, module in known.items() if jobs is None or name in jobs}
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
 from agentmem.core.clock import add_time, derive_id
+from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Key, Status
 from agentmem.core.records import ANNOUNCEMENT_TAG, Fact, Turn, build_record
 from agentmem.core.scope import SWARM
@@ -260,8 +261,10 @@ def _parse_lifetime(expires_in: timedelta | float | None) -> timedelta | None:
     try:
         lasting = expires_in if isinstance(expires_in, timedelta) else timedelta(seconds=expires_in)
     except (TypeError, ValueError, OverflowError) as error:
-        why = f"expires_in must be a timedelta or seconds, got {expires_in!r}"
+        why = f"expires_in must be a timedelta or seconds, got {describe_value(expires_in)}"
         raise InvalidRecord(why, field="expires_in") from error
     if not timedelta(0) < lasting <= timedelta(days=36_500):
-        raise InvalidRecord(f"expires_in must be above 0 and at most 100 years, got {expires_in!r}", field="expires_in")
+        raise InvalidRecord(
+            f"expires_in must be above 0 and at most 100 years, got {describe_value(expires_in)}", field="expires_in"
+        )
     return lasting

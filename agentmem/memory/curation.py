@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, derive_change_id, hash_request
 from agentmem.core.lifecycle import decay_score_now, review_priority
+from agentmem.core.plain_values import describe_value
 from agentmem.core.record import PromotionTarget
 from agentmem.core.records import Fact
 from agentmem.errors import InvalidRecord
@@ -99,7 +100,7 @@ class Curation:
         NotFound when this scope has no such fact.
         """
         if not 0 <= boost <= 1:
-            raise InvalidRecord(f"boost must be within 0 and 1, got {boost!r}", field="boost")
+            raise InvalidRecord(f"boost must be within 0 and 1, got {describe_value(boost)}", field="boost")
         fact = await self._context.get_one(Fact, fact_id)
         engine, scope = self._context.engine, self._context.scope
         now, decay = engine.clock.now(), engine.settings.decay
@@ -159,7 +160,9 @@ class Curation:
         See `semantic.promote_to_global`. Promoted before, nothing changes; a note that is missing is written.
         """
         if to not in PROMOTION_TARGETS:
-            raise InvalidRecord(f"to must be one of {', '.join(PROMOTION_TARGETS)}, got {to!r}", field="to")
+            raise InvalidRecord(
+                f"to must be one of {', '.join(PROMOTION_TARGETS)}, got {describe_value(to)}", field="to"
+            )
         promoting = FactPromotion(self._context)
         verb = promoting.copy_to_global if to == ALL_CHANNELS else promoting.promote_to_long_term
         return await verb(fact_id, reason, idempotency_key=idempotency_key)

@@ -9,6 +9,7 @@ from typing import Any, TypedDict, Unpack
 
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
+from agentmem.core.plain_values import describe_value
 from agentmem.core.procedural_records import Outcome
 from agentmem.core.record import FinalGoalStatus, GoalStatus, Key
 from agentmem.core.records import Goal, build_record, extract_fields, replace_validated
@@ -269,7 +270,7 @@ class Goals:
         as with `reflect`.
         """
         if status not in FINAL_STATUSES:
-            raise InvalidRecord(f"status must be completed or abandoned, got {status!r}", field="status")
+            raise InvalidRecord(f"status must be completed or abandoned, got {describe_value(status)}", field="status")
         return await self._end(goal_id, status, result, cascade=cascade, idempotency_key=idempotency_key)
 
     async def _end(
@@ -386,7 +387,9 @@ class Goals:
     async def all(self, status: GoalStatus | None = None) -> list[Goal]:
         """Goals of the readable channels, of one status or of any but forgotten ones: open first, most urgent first."""
         if status is not None and status not in STATUSES:
-            raise InvalidRecord(f"status must be one of {', '.join(STATUSES)}, got {status!r}", field="status")
+            raise InvalidRecord(
+                f"status must be one of {', '.join(STATUSES)}, got {describe_value(status)}", field="status"
+            )
         return await self._list_goals(status)
 
     async def _list_goals(self, status: GoalStatus | None = None) -> list[Goal]:
@@ -541,7 +544,7 @@ def _expected_versions(goals: Sequence[Goal]) -> dict[Key, int | None]:
 def _normalize_ids(by: str | Sequence[str]) -> tuple[str, ...]:
     names = (by,) if isinstance(by, str) else tuple(by)
     if not names or not all(isinstance(name, str) for name in names):
-        raise InvalidRecord(f"by must name goals by id, got {by!r}", field="by")
+        raise InvalidRecord(f"by must name goals by id, got {describe_value(by)}", field="by")
     return tuple(dict.fromkeys(names))
 
 

@@ -42,7 +42,8 @@ def next_cron_time(expression: str, timezone: str, after: datetime) -> datetime:
     place, after = parse_timezone(timezone), to_utc(after)
     if len(expression.split()) != CRON_FIELD_COUNT:
         raise InvalidRecord(
-            f"cron must have {CRON_FIELD_COUNT} fields, {CRON_FORMAT_HELP}; got {expression!r}", field="cron"
+            f"cron must have {CRON_FIELD_COUNT} fields, {CRON_FORMAT_HELP}; got {describe_value(expression)}",
+            field="cron",
         )
     try:
         for found in sim(expression, after.astimezone(place)):
@@ -64,7 +65,8 @@ def parse_timezone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ValueError, OSError, LookupError) as error:
         raise InvalidRecord(
-            f"timezone must be a name such as Europe/Oslo, got {name!r}; if it is one, install the package tzdata",
+            f"timezone must be a name such as Europe/Oslo, got {describe_value(name)}; "
+            "if it is one, install the package tzdata",
             field="timezone",
         ) from error
 
@@ -337,7 +339,9 @@ def _to_seconds(every: timedelta | float | None) -> float | None:
     try:
         length = every if isinstance(every, timedelta) else timedelta(seconds=every)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidRecord(f"every must be a timedelta or seconds, got {every!r}", field="every") from error
+        raise InvalidRecord(
+            f"every must be a timedelta or seconds, got {describe_value(every)}", field="every"
+        ) from error
     if not timedelta(seconds=1) <= length <= MAX_INTERVAL:
-        raise InvalidRecord(f"every must be between 1 second and 10 years, got {every!r}", field="every")
+        raise InvalidRecord(f"every must be between 1 second and 10 years, got {describe_value(every)}", field="every")
     return length.total_seconds()

@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from agentmem.core.plain_values import describe_value
 from agentmem.core.redaction import is_command
 from agentmem.errors import ConfigError
 from agentmem.models import providers
@@ -54,7 +55,9 @@ def open_embedder(spec: str, options: EmbedderOptions) -> Embedder:
     vendor, model, dimensions = _parse_spec(spec)
     if vendor == _AUTO:
         if model or dimensions:
-            raise ConfigError(f"embedder: 'auto' takes no model, got {spec!r}; name the vendor, as in '{_LOCAL_SPEC}'")
+            raise ConfigError(
+                f"embedder: 'auto' takes no model, got {describe_value(spec)}; name the vendor, as in '{_LOCAL_SPEC}'"
+            )
         return open_embedder(resolve_auto(options), options)
     if dimensions is not None:
         if options.dimensions not in (None, dimensions):

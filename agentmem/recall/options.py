@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agentmem.core.plain_values import describe_value
 from agentmem.core.ranking import RRF_K, FusionMethod
 from agentmem.core.records import KINDS
 from agentmem.errors import ConfigError, InvalidRecord
@@ -188,7 +189,8 @@ def _parse_section(
     given = raw.get(section, {})
     if not isinstance(given, Mapping):
         raise ConfigError(
-            f"recall.{section}{describe_origin('recall', section)} must be a table of options, got {given!r}"
+            f"recall.{section}{describe_origin('recall', section)} must be a table of options, "
+            f"got {describe_value(given)}"
         )
     try:
         return options_type.model_validate(dict(given))

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from agentmem.core.clock import add_time, to_utc
+from agentmem.core.plain_values import describe_value
 from agentmem.errors import InvalidRecord, RateLimited
 from agentmem.text.query_parser import ParsedQuery
 
@@ -50,10 +51,13 @@ class RecallRequest:
             if (moment := getattr(self, name)) is not None:
                 to_utc(moment, name)
         if type(self.top_k) is not int or not 1 <= self.top_k <= MAX_RESULTS:
-            raise InvalidRecord(f"top_k must be between 1 and {MAX_RESULTS}, got {self.top_k!r}", field="top_k")
+            raise InvalidRecord(
+                f"top_k must be between 1 and {MAX_RESULTS}, got {describe_value(self.top_k)}", field="top_k"
+            )
         if not self.include or any(group not in KINDS_BY_GROUP for group in self.include):
             raise InvalidRecord(
-                f"include must name some of {', '.join(KINDS_BY_GROUP)}, got {self.include!r}", field="include"
+                f"include must name some of {', '.join(KINDS_BY_GROUP)}, got {describe_value(self.include)}",
+                field="include",
             )
         if self.time_window_hours is not None and not self.time_window_hours > 0:
             raise InvalidRecord(

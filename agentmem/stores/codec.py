@@ -13,6 +13,7 @@ from pydantic_core import PydanticSerializationError
 from agentmem.core.changes import AuditEntry
 from agentmem.core.clock import from_micros, to_micros, to_utc
 from agentmem.core.columns import CONTAINS_QUESTION, ENDS_WITH_QUESTION, MENTIONS_TIME, RecordRow
+from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Record
 from agentmem.core.records import KINDS, Fact, Gloss
 from agentmem.errors import InvalidRecord, SchemaMismatch
@@ -144,7 +145,9 @@ def check_audit_filters(names: Iterable[str]) -> None:
     """Raise InvalidRecord for a filter that is none."""
     for name in names:
         if name not in AUDIT_FILTERS:
-            raise InvalidRecord(f"audit rows are filtered by {', '.join(AUDIT_FILTERS)}, got {name!r}", field=name)
+            raise InvalidRecord(
+                f"audit rows are filtered by {', '.join(AUDIT_FILTERS)}, got {describe_value(name)}", field=name
+            )
 
 
 def format_timestamp(timestamp: datetime) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agentmem.core.changes import Change, JournalEntry, RemovedRecord, StoredRecord
-from agentmem.core.clock import from_micros
+from agentmem.core.clock import from_micros, next_record_time
 from agentmem.core.edges import turn_position_key
 from agentmem.core.record import Key, Record
 from agentmem.core.records import Turn
@@ -170,8 +170,7 @@ class WritePlan:
     known_before: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        # record time never runs backwards, whatever the clock does
-        self.recorded_at = max(self.recorded_at, self.read_set.last_at)
+        self.recorded_at = next_record_time(self.recorded_at, self.read_set.last_at)
         self.known_before = {held.ordinal for held in self.read_set.versions.values()}
         self.current_before = {held.ordinal for held in self.read_set.versions.values() if held.seq is not None}
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from agentmem.core.changes import AuditEntry, RemovedRecord
+from agentmem.core.clock import to_micros
 from agentmem.core.record import Status
 from agentmem.core.records import Conversation, Turn
 from agentmem.core.scope import Scope
@@ -83,6 +84,25 @@ async def test_record_time_never_runs_backwards(log: LogStore, scope: Scope, clo
     assert back.recorded_at == START
     assert await log.seq_at_time(scope, START) == 2
     assert await log.seq_at_time(scope, START - timedelta(microseconds=1)) == 0
+
+
+async def test_record_time_goes_on_from_now_after_a_clock_that_was_a_century_ahead(
+    log: LogStore, scope: Scope, clock: SettableClock
+) -> None:
+    await write_records(log, scope, build_fact("a"))
+    clock.advance(days=365_000)
+    await write_records(log, scope, build_fact("wrong"))
+    clock.advance(days=1 - 365_000)
+    back = await write_records(log, scope, build_fact("b"))
+    assert back.recorded_at == back.upserts[0].record.recorded_at == START + timedelta(days=1)
+    assert (await log.head(scope)).last_at == to_micros(START + timedelta(days=1))
+    assert await log.seq_at_time(scope, START + timedelta(days=2)) == 3
+    assert await log.seq_at_time(scope, START + timedelta(hours=1)) == 1
+    clock.advance(days=-365 * 55)  # a battery that is empty: 1970
+    early = await write_records(log, scope, build_fact("c"))
+    assert early.recorded_at == START + timedelta(days=1)
+    await log.erase(scope, [("Fact", "wrong")], operation_id="e", erased_at=clock.now())
+    assert (await log.head(scope)).last_at == to_micros(START + timedelta(days=1))
 
 
 async def test_the_same_change_is_applied_once(log: LogStore, scope: Scope) -> None:

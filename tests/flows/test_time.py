@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from agentmem import AgentMemory, AsyncAgentMemory, ConsolidationWorker, MemoryBundle, Status
+from agentmem.admin.doctor import diagnose
 from agentmem.recall.options import discover_techniques
 from tests.fakes.llm_replies import ScriptedLLM, install_llm
-from tests.flows.given import START, ManualClock, bundle_ids, bundle_texts, engine_of, open_memory
+from tests.flows.given import START, ManualClock, bundle_ids, bundle_texts, engine_of, open_memory, run
 
 QUESTION = "What does Ann drink at work: tea, coffee, juice, milk or cocoa?"
 TECHNIQUES = [None, *sorted(discover_techniques())]
@@ -411,6 +412,10 @@ def test_a_clock_that_was_in_the_year_9999_harms_nothing_later(memory: AgentMemo
         (home,) = memory.beliefs("user", "home")
         assert [fact.value for fact in home.current] == [city]
         assert f"home {city}" in memory.context("Where do I live?").replace(":", "")
+    turn = memory.store_turn("I am back in my own year.")
+    assert turn.recorded_at == clock.time
+    findings = run(diagnose(memory._inner.settings))
+    assert [finding.level for finding in findings if finding.check == "clock"] == ["ok"]
 
 
 async def test_a_worker_serves_all_after_somebodys_clock_was_in_the_year_9999(home: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
+from agentmem.core.plain_values import describe_value
 from agentmem.core.procedural_records import MAX_REFERENCES, Procedure
 from agentmem.core.record import Key, ProcedureStatus, Status
 from agentmem.core.records import build_record
@@ -52,7 +53,9 @@ class Procedures:
         `status` is candidate, active or retired.
         """
         if status not in (None, *STATUSES):
-            raise InvalidRecord(f"status must be one of {', '.join(STATUSES)}, got {status!r}", field="status")
+            raise InvalidRecord(
+                f"status must be one of {', '.join(STATUSES)}, got {describe_value(status)}", field="status"
+            )
         if limit < 0:
             raise InvalidRecord(f"limit must be 0 or more, got {limit}", field="limit")
         wanted = ("active", "candidate") if status is None else (status,)

@@ -14,6 +14,7 @@ import numpy as np
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.columns import RecordColumns
+from agentmem.core.plain_values import describe_value
 from agentmem.core.procedural_records import MAX_REFERENCES, Outcome, Strategy, ToolInvocation
 from agentmem.core.record import Key, Status
 from agentmem.core.records import build_record, extract_fields
@@ -229,7 +230,7 @@ class Strategies:
         if not isinstance(said, str) or not said.strip():
             raise InvalidRecord("task must be non-empty text", field="task")
         if type(top_k) is not int or not 1 <= top_k <= MAX_TOP_K:
-            raise InvalidRecord(f"top_k must be between 1 and {MAX_TOP_K}, got {top_k!r}", field="top_k")
+            raise InvalidRecord(f"top_k must be between 1 and {MAX_TOP_K}, got {describe_value(top_k)}", field="top_k")
         engine, scope, task = self._context.engine, self._context.scope, task[:MAX_TASK_CHARS]
         columns = await engine.read_columns(scope)
         view = columns.build_visibility_mask(
@@ -317,7 +318,7 @@ def list_suggestions(engine: Engine, scope: Scope, conversation_id: str) -> list
 
 def _check_flag(success: object) -> None:
     if not isinstance(success, bool):
-        raise InvalidRecord(f"success must be True or False, got {success!r}", field="success")
+        raise InvalidRecord(f"success must be True or False, got {describe_value(success)}", field="success")
 
 
 def _relevance(cosines: dict[int, float] | None, overlaps: dict[int, float], ordinal: int) -> float:

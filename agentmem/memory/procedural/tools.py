@@ -16,7 +16,7 @@ import numpy as np
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.clock import derive_id
-from agentmem.core.plain_values import MAX_JSON_DEPTH, copy_json
+from agentmem.core.plain_values import MAX_JSON_DEPTH, copy_json, describe_value
 from agentmem.core.procedural_records import Tool, ToolInvocation
 from agentmem.core.record import Key
 from agentmem.core.records import Conversation, Turn, build_record
@@ -204,7 +204,7 @@ class Tools:
         latency: object = given.get("latency_ms", 0)
         if isinstance(latency, bool) or not isinstance(latency, int | float) or not math.isfinite(latency):
             raise InvalidRecord(
-                f"latency_ms must be a finite number of milliseconds, got {latency!r}", field="latency_ms"
+                f"latency_ms must be a finite number of milliseconds, got {describe_value(latency)}", field="latency_ms"
             )
         if isinstance(said := given["error_message"], str):
             given["error_message"] = said[:most]

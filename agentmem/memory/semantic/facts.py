@@ -12,6 +12,7 @@ from agentmem.beliefs.slots import find_slot
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.clock import to_utc
+from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Key, MemoryType, Record, Status, TemporalContext, Tier
 from agentmem.core.records import Fact, Turn, build_record, replace_validated
 from agentmem.core.truth_maintenance import read_premises
@@ -393,7 +394,7 @@ class Facts:
         """Raise (or lower) how much a fact stands out; the result stays within 0 and 1."""
         step: object = by
         if not isinstance(step, int | float) or not math.isfinite(step):
-            raise InvalidRecord(f"by must be a finite number, got {by!r}", field="by")
+            raise InvalidRecord(f"by must be a finite number, got {describe_value(by)}", field="by")
 
         async def make(write: WriteAttempt) -> Change:
             old = await self._context.get_one(Fact, fact_id)

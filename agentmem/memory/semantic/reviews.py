@@ -11,6 +11,7 @@ from agentmem.beliefs.slots import find_slot
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.clock import derive_id
+from agentmem.core.plain_values import describe_value
 from agentmem.core.record import ReviewDecision, ReviewTopic, Status
 from agentmem.core.records import Fact, Review, build_record
 from agentmem.errors import Conflict, InvalidRecord
@@ -54,7 +55,9 @@ class Reviews(Facts, EntityMerging):
         Kinds are ungrounded, doubtful, contradiction, correction, same_entity and same_fact; another is InvalidRecord.
         """
         if about is not None and about not in ALLOWED_DECISIONS:
-            raise InvalidRecord(f"about must be one of {', '.join(ALLOWED_DECISIONS)}, got {about!r}", field="about")
+            raise InvalidRecord(
+                f"about must be one of {', '.join(ALLOWED_DECISIONS)}, got {describe_value(about)}", field="about"
+            )
         if limit < 0:
             raise InvalidRecord(f"limit must be 0 or more, got {limit}", field="limit")
         found = [review for review in await self._context.list_readable("Review") if isinstance(review, Review)]
@@ -113,7 +116,8 @@ class Reviews(Facts, EntityMerging):
         choices = ALLOWED_DECISIONS[review.about]
         if decision not in choices:
             raise InvalidRecord(
-                f"decision must be one of {', '.join(choices)} (the review is about {review.about}), got {decision!r}",
+                f"decision must be one of {', '.join(choices)} (the review is about {review.about}), "
+                f"got {describe_value(decision)}",
                 field="decision",
             )
         if review.review_status != "open" and review.decision != decision:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentmem.core.event_loop import BACKGROUND_LOOP
-from agentmem.core.plain_values import copy_json
+from agentmem.core.plain_values import copy_json, describe_value
 from agentmem.core.record import Text, UtcDatetime
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.errors import InvalidModelOutput, InvalidRecord
@@ -106,7 +106,7 @@ def build_summary_message(batch: Sequence[Message], text: str) -> Message:
 def check_positive_int(value: object, field: str) -> int:
     """The whole number, which must be 1 or more; InvalidRecord naming the field otherwise."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidRecord(f"{field} must be a whole number from 1, got {value!r}", field=field)
+        raise InvalidRecord(f"{field} must be a whole number from 1, got {describe_value(value)}", field=field)
     return value
 
 
@@ -197,7 +197,7 @@ def check_query(query: object) -> None:
 def check_recency_bias(given: object) -> float:
     """A recency bias; InvalidRecord for what is not within 0 and 1."""
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
-        raise InvalidRecord(f"recency_bias must be within 0 and 1, got {given!r}", field="recency_bias")
+        raise InvalidRecord(f"recency_bias must be within 0 and 1, got {describe_value(given)}", field="recency_bias")
     return float(given)
 
 

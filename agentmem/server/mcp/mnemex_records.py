@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeVar
 from pydantic import BaseModel, Field
 
 from agentmem.core.lifecycle import decay_score_now, decay_start, elapsed_days
+from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Status
 from agentmem.core.records import Entity, Fact
 from agentmem.errors import InvalidRecord, NotFound
@@ -170,7 +171,7 @@ def check_at_least(least: float, **given: float | None) -> None:
     """Refuse numbers below the least; None is not given."""
     for name, number in given.items():
         if number is not None and number < least:
-            raise InvalidRecord(f"{name} must be {least:g} or more, got {number!r}", field=name)
+            raise InvalidRecord(f"{name} must be {least:g} or more, got {describe_value(number)}", field=name)
 
 
 def shorten_text(text: str, length: int | None = None) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from agentmem.core.lifecycle import promotable_to_long_since
+from agentmem.core.plain_values import describe_value
 from agentmem.core.records import Entity, Fact, build_record
 from agentmem.errors import InvalidRecord
 from agentmem.facade.async_memory import AsyncAgentMemory
@@ -156,7 +157,7 @@ class PromotedMemories(Answer):
 async def save_memory(memory: AsyncAgentMemory, given: SaveMemory) -> SavedMemory:
     """A short-lived fact about the entities named, or about those that rules find in it."""
     if given.strength is not None and not WEAKEST <= given.strength <= STRONGEST:
-        raise InvalidRecord(f"strength must be within 1 and 2, got {given.strength!r}", field="strength")
+        raise InvalidRecord(f"strength must be within 1 and 2, got {describe_value(given.strength)}", field="strength")
     said: dict[str, Any] = {"tags": given.tags or (), "source": given.source or "user"}
     build_record(Fact, claim=given.content, **said)  # refuses what is wrong before an entity is stored
     fields = [{"name": name} for name in given.entities or ()]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from agentmem.core.clock import derive_id, to_micros, to_utc
+from agentmem.core.clock import derive_id, next_record_time, to_micros, to_utc
 from agentmem.core.record import Key
 from agentmem.core.scope import Scope
 from agentmem.errors import Conflict
@@ -100,7 +100,7 @@ class PostgresErasure:
         if not row or not (self.targets or self.keys is None):
             return
         self.has_erased = True
-        seq, at = row[0][0] + 1, max(row[0][1], to_micros(self.erased_at))
+        seq, at = row[0][0] + 1, next_record_time(to_micros(self.erased_at), row[0][1])
         change_id = derive_id(self.scope.user_id, "erase", self.operation_id)
         change = {**self._user_params, "seq": seq, "change_id": change_id, "operation_id": self.operation_id, "at": at}
         await db.execute(sql["put_change"], change)

@@ -9,6 +9,7 @@ import numpy as np
 
 from agentmem.core.clock import to_micros
 from agentmem.core.columns import MAX_TIME, MIN_TIME, RecordColumnBatch
+from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Record
 from agentmem.errors import InvalidRecord
 from agentmem.stores.codec import RecordMetadata, build_column_row, decode
@@ -100,7 +101,7 @@ def compile_where(user_id: str, where: Where) -> tuple[str, dict[str, Any]]:
 def compile_order(order: str, descending: bool) -> str:
     """The ORDER BY terms of `seq`, `time`, `position` or `id`, ties by kind and id. InvalidRecord for another."""
     if order not in _ORDERS:
-        raise InvalidRecord(f"order must be one of {', '.join(_ORDERS)}, got {order!r}", field="order")
+        raise InvalidRecord(f"order must be one of {', '.join(_ORDERS)}, got {describe_value(order)}", field="order")
     return _ORDERS[order].format(*(("DESC", "LAST") if descending else ("ASC", "FIRST")))
 
 

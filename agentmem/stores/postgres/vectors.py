@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from agentmem.core.columns import Floats, Ints
+from agentmem.core.plain_values import describe_value
 from agentmem.core.scope import SYSTEM_USER, Operator, Scope
 from agentmem.errors import ConfigError, StoreError
 from agentmem.stores.postgres.columns import (
@@ -74,7 +75,9 @@ RemovedRows = tuple[str, list[int], IndexState, IndexState]
 def statements(dimensions: int) -> dict[str, str]:
     """The SQL for one number of dimensions. Raises ConfigError when it is none that this store can keep."""
     if type(dimensions) is not int or not 1 <= dimensions <= MAX_DIMENSIONS:
-        message = f"an embedder has between 1 and {MAX_DIMENSIONS:,} dimensions on Postgres, got {dimensions!r}"
+        message = (
+            f"an embedder has between 1 and {MAX_DIMENSIONS:,} dimensions on Postgres, got {describe_value(dimensions)}"
+        )
         raise ConfigError(message)
     texts = dict(_SQL)
     places = {"{passages}": texts["passages"], "{dimensions}": str(dimensions), "{rows}": str(ROW_BATCH_SIZE)}

@@ -64,7 +64,7 @@ WITH changes AS (
     FROM json_populate_recordset(NULL::memory_versions, %(versions)s::json)
 )
 UPDATE memory_users SET head = %(head)s, slots = greatest(slots, %(slots)s),
-    erasures = greatest(erasures, %(erasures)s), last_at = greatest(last_at, %(last_at)s)
+    erasures = greatest(erasures, %(erasures)s), last_at = %(last_at)s
 WHERE user_id = %(user_id)s
 
 -- name: drop_records

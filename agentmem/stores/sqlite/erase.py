@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from agentmem.core.changes import RemovedRecord
-from agentmem.core.clock import derive_id, to_micros
+from agentmem.core.clock import derive_id, next_record_time, to_micros
 from agentmem.core.record import Key
 from agentmem.core.scope import Scope
 from agentmem.errors import Conflict
@@ -78,7 +78,7 @@ class SqliteErasure:
             db.execute(_SQL["user_keys"], (user_id,))
         if row is None or not (self.targets or self.keys is None):
             return
-        seq, at = row[0] + 1, max(row[1], to_micros(self.erased_at))
+        seq, at = row[0] + 1, next_record_time(to_micros(self.erased_at), row[1])
         change = (user_id, seq, derive_id(user_id, "erase", self.operation_id), self.operation_id, "user", at)
         db.execute(_SQL["put_change"], change)
         self.hook("erasing")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from agentmem.core.changes import JournalEntry
-from agentmem.core.clock import to_micros
+from agentmem.core.clock import is_wrong_time, to_micros
 from agentmem.core.record import Key, Record
 from agentmem.stores.codec import RecordMetadata, decode
 from agentmem.stores.sqlite.database import Connection
@@ -27,14 +27,14 @@ def head(db: Connection, user_id: str) -> Head:
 def seq_at_time(db: Connection, user_id: str, moment: datetime) -> int:
     """The last position recorded at or before a moment; 0 before the first."""
     through, found, above = to_micros(moment), 0, head(db, user_id).seq + 1
-    while above - found > 1:  # times grow with positions: halve what is between
+    while above - found > 1:  # times grow with positions, but for wrong ones: halve what is between
         middle = (found + above) // 2
         row = db.execute(_SQL["seq_at"], (user_id, middle)).fetchone()
-        if row is None or row[1] <= through:
+        if row is None or row[1] <= through or is_wrong_time(row[1], through):
             found = middle
         else:
             above = row[0]
-    return found
+    return int(db.execute(_SQL["last_seq_until"], (user_id, found, through)).get or 0)
 
 
 def entries_after(db: Connection, user_id: str, after_seq: int, limit: int) -> list[JournalEntry]:

@@ -8,6 +8,10 @@ FROM (SELECT ? AS user_id) asked LEFT JOIN memory_users u ON u.user_id = asked.u
 -- The last change up to a position.
 SELECT seq, at FROM memory_changes WHERE user_id = ? AND seq <= ? ORDER BY seq DESC LIMIT 1
 
+-- name: last_seq_until
+-- Of changes up to a position the last one with a time up to a moment: those behind it have a wrong time.
+SELECT seq FROM memory_changes WHERE user_id = ? AND seq <= ? AND at <= ? ORDER BY seq DESC LIMIT 1
+
 -- name: changes_after
 SELECT seq, change_id, operation_id, operation, actor, cause, at FROM memory_changes
 WHERE user_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3

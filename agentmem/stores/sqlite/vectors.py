@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from agentmem.core.columns import Floats, Ints
+from agentmem.core.plain_values import describe_value
 from agentmem.core.scope import Scope
 from agentmem.errors import ConfigError, StoreError
 from agentmem.stores.sqlite.database import Connection, SqliteDatabase
@@ -172,7 +173,9 @@ def render_ids(ids: Collection[int] | Ints) -> str:
 def statements(dimensions: int) -> dict[str, str]:
     """The SQL for one number of dimensions. Raises ConfigError when it is none."""
     if type(dimensions) is not int or not 1 <= dimensions <= MAX_DIMENSIONS:
-        raise ConfigError(f"an embedder has between 1 and {MAX_DIMENSIONS:,} dimensions, got {dimensions!r}")
+        raise ConfigError(
+            f"an embedder has between 1 and {MAX_DIMENSIONS:,} dimensions, got {describe_value(dimensions)}"
+        )
     return {name: text.replace("{dimensions}", str(dimensions)) for name, text in _SQL.items()}
 
 
