@@ -15,6 +15,7 @@ _COMPOUND = re.compile(r"\w(?:[\w'@./:+-]*\w)?")
 _PIECE = re.compile(r"[^\W_]+")
 _MIN_WORD_CHARS = 3
 MIN_QUOTE_CHARS = 12  # of a text that is looked for in rows that do not refer to its record: "yes" is anybody's
+_DERIVED_KINDS = ("Synopsis", "Gloss")  # made of other records; a gloss has the id of its turn
 # What these fields of records hold are ids and labels, which other rows hold for reasons of their own.
 _LABEL_FIELDS = frozenset(
     {
@@ -116,10 +117,15 @@ class AuditText:
 
 @dataclass(frozen=True, slots=True)
 class ErasedReferences:
-    """By what a row refers to erased records: their ids, and the operations that wrote them."""
+    """By what a row refers to erased records: their ids, and the operations that wrote them.
+
+    `derived_texts` are those of erased synopses and glosses. They tell of several records, of which some are erased
+    later, when the row that holds the text refers to nothing any more that is erased then.
+    """
 
     ids: frozenset[str]
     operations: frozenset[str]
+    derived_texts: frozenset[str] = frozenset()
 
     def is_in(self, row: AuditText, values: Collection[str]) -> bool:
         """Whether a row of the audit log, which has these values in its details, refers to one of them."""
@@ -135,7 +141,8 @@ def must_blank(row: AuditText, terms: ErasureTerms, references: ErasedReferences
     keys, values = collect_json_strings(row.details)
     if references.is_in(row, values):
         said = {text for text in (*keys, *values) if text not in references.ids}
-        return bool(row.query or row.error or not said.isdisjoint(terms.strings) or terms.has_word("\n".join(said)))
+        strings = terms.strings | references.derived_texts
+        return bool(row.query or row.error or not said.isdisjoint(strings) or terms.has_word("\n".join(said)))
     return any(map(terms.quotes, (row.query, row.error, *keys, *values)))
 
 
@@ -183,10 +190,18 @@ def collect_user_texts(payloads: Sequence[tuple[Any, ...]]) -> set[str]:
     those others may still say: synopses, and glosses of turns that stay.
     """
     turns = {row[3] for row in payloads if row[1] == "Turn"}
+    return _collect_texts(row for row in payloads if row[1] not in _DERIVED_KINDS or row[3] in turns)
+
+
+def collect_derived_texts(payloads: Sequence[tuple[Any, ...]]) -> frozenset[str]:
+    """What these records say that were made of others: synopses and glosses."""
+    return frozenset(_collect_texts(row for row in payloads if row[1] in _DERIVED_KINDS))
+
+
+def _collect_texts(payloads: Iterable[tuple[Any, ...]]) -> set[str]:
     return {
         text
         for row in payloads
-        if row[1] != "Synopsis" and (row[1] != "Gloss" or row[3] in turns)
         for name, value in json.loads(row[2]).items()
         if name not in _LABEL_FIELDS
         for text in chain(*collect_json_strings(json.dumps(value)))

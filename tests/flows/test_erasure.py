@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -176,6 +177,23 @@ def test_what_was_merged_away_leaves_no_remnant(home: Path) -> None:
         memory.semantic.merge_entities(kept.id, gone.id)
         for each in (gone, kept):
             assert dict(memory.forget(each.id, hard=True).scan.leftovers) == {}
+
+
+def test_an_audit_row_loses_a_synopsis_with_it_though_what_it_tells_of_is_erased_later(home: Path) -> None:
+    with open_memory(home, audit_level="verbose") as memory:
+        memory.store_turn("My sister Carla lives in Oslo.", turn_id="told")
+        memory.store_turn("The harbor was frozen.", turn_id="other")
+        memory.consolidate()
+        memory.synopsis()
+        assert "synopsis" in list_rows_with(memory, "Oslo")
+        memory.forget("other", hard=True)
+        assert "synopsis" not in list_rows_with(memory, "Oslo")
+        memory.forget("told", hard=True)
+        assert list_rows_with(memory, "Oslo") == []
+
+
+def list_rows_with(memory: AgentMemory, word: str) -> list[str]:
+    return [row["operation"] for row in memory.audit.query(limit=1_000) if word in json.dumps(row["metadata"])]
 
 
 def test_receipts_of_an_erased_user_are_dropped(memory: AgentMemory) -> None:

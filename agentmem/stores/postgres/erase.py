@@ -16,6 +16,7 @@ from agentmem.stores.erasure_terms import (
     ErasedReferences,
     ErasureTerms,
     build_erasure_terms,
+    collect_derived_texts,
     collect_user_texts,
     has_erased_content,
     must_blank,
@@ -140,7 +141,8 @@ class PostgresErasure:
             await db.execute(_SQL[name], self._target_params)
         self.erasure_terms = await _build_erasure_terms(db, user_id, collect_user_texts(payloads) | outdated)
         ids, operations = frozenset(name for _, _, name in self.targets), frozenset(name for (name,) in found)
-        await _redact_audit(db, user_id, self.erasure_terms, ErasedReferences(ids, operations))
+        references = ErasedReferences(ids, operations, collect_derived_texts(payloads))
+        await _redact_audit(db, user_id, self.erasure_terms, references)
         await _drop_receipts(db, user_id, self.erasure_terms, ids)
 
     async def _prune_versions(self, db: Connection) -> set[str]:

@@ -20,6 +20,7 @@ from agentmem.stores.erasure_terms import (
     ErasedReferences,
     ErasureTerms,
     build_erasure_terms,
+    collect_derived_texts,
     collect_user_texts,
     has_erased_content,
     must_blank,
@@ -130,7 +131,9 @@ class SqliteErasure:
         db.executemany(_SQL["drop_usage"], [(user_id, kind, name) for _, kind, name in self.targets])
         self.erasure_terms = _build_erasure_terms(db, user_id, collect_user_texts(payloads) | outdated)
         ids = frozenset(name for _, _, name in self.targets)
-        _redact_audit(db, user_id, self.erasure_terms, ErasedReferences(ids, operations))
+        _redact_audit(
+            db, user_id, self.erasure_terms, ErasedReferences(ids, operations, collect_derived_texts(payloads))
+        )
         _drop_receipts(db, user_id, self.erasure_terms, ids)
 
     def _prune_versions(self, db: Connection) -> set[str]:
