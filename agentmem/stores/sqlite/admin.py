@@ -165,7 +165,7 @@ class SqliteAdmin:
 
     async def compact(self) -> bool:
         """Rewrite the file without unused pages and cut the write-ahead log."""
-        await self._database.run_without_transaction(lambda db: db.execute("VACUUM"))
+        await self._database.rewrite()
         return await self._database.truncate_wal()
 
     async def copy_to(self, path: Path) -> None:

@@ -533,6 +533,10 @@ class SqliteDatabase:
         db.execute("RELEASE attempt")
         return failed
 
+    async def rewrite(self) -> None:
+        """Rewrite the file without unused pages and parts of pages (VACUUM). Takes its size in memory meanwhile."""
+        await self.run_without_transaction(lambda db: db.execute("VACUUM"))
+
     async def truncate_wal(self, attempts: int = 5) -> bool:
         """Move the write-ahead log into the file and cut it to nothing; False while a reader holds on to it."""
         for attempt in range(attempts):

@@ -25,7 +25,13 @@ from agentmem.stores.values import DeadLetter, ErasureScan, Head, Postings, Reco
 from agentmem.stores.write_plan import VectorSource, no_vectors
 
 T = TypeVar("T")
+MAX_REWRITE_BYTES = 64 * 1024 * 1024  # of a file that each erasure rewrites, in memory first
+UNUSED_PARTS = "unused parts of the file's pages, which `agentmem admin compact` rewrites"
 WAL_DEFERRED = "write-ahead log: another process is reading it; it is emptied when the last one closes the store"
+
+
+def _count_bytes(db: Connection) -> int:
+    return int(db.pragma("page_count") * db.pragma("page_size"))
 
 
 def _ignore_step(step: str) -> None:
@@ -119,10 +125,23 @@ class SqliteLog:
                 raise
             await self.database.write(work.apply)
         self._hook("erased")
-        deferred = await self._empty_log_after_erasure()
+        deferred = (*await self._rewrite_after_erasure(), *await self._empty_log_after_erasure())
         self._hook("emptied")
         places, remnants = await self.database.read(work.find_leftovers)
         return ErasureScan(places, remnants, deferred)
+
+    async def _rewrite_after_erasure(self) -> tuple[str, ...]:
+        """Rewrite the file: what SQLite moves from page to page stays in the unused part of the old one, and its
+        `secure_delete` does not reach it there. Says what was not rewritten, or ().
+        """
+        bytes_used = await self._read(_count_bytes)
+        if bytes_used > MAX_REWRITE_BYTES:
+            return (f"{UNUSED_PARTS}, of a file of more than {MAX_REWRITE_BYTES // 1024**2} MiB",)
+        try:
+            await self.database.rewrite()
+        except StoreUnavailable as error:
+            return (f"{UNUSED_PARTS}: {error}",)
+        return ()
 
     async def _empty_log_after_erasure(self) -> tuple[str, ...]:
         """Cut the write-ahead log, which still holds what was erased; what keeps it from being cut, or ()."""

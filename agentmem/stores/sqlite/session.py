@@ -109,6 +109,7 @@ class SqliteSession:
         """Forget all keys of the user that begin with a prefix, in the file and in its journal."""
         await self._write(lambda db: _execute(db, "clear", user_id=scope.user_id, prefix=prefix))
         # What is cleared may be under erasure. While another process reads, the journal stays until that one writes.
+        await self._run_with_recovery(lambda database: database.rewrite())
         await self._run_with_recovery(lambda database: database.truncate_wal(attempts=3))
         await self._run_with_recovery(lambda database: database.run_without_transaction(_shorten_busy_timeout))
 
