@@ -175,6 +175,7 @@ def check_the_rest(
             assert after[name] == row
 
 
+@pytest.mark.timeout(1200)  # of the nightly group
 @scaled_settings(240, least=20)
 @given(data=st.data())
 def test_what_is_erased_leaves_no_byte_and_nothing_else_changes(data: st.DataObject) -> None:

@@ -181,6 +181,7 @@ def play_sequence(memory: AgentMemory, draw: st.DrawFn) -> None:
         memory.get_record(record.id)
 
 
+@pytest.mark.timeout(1200)  # of the nightly group
 @scaled_settings(2_000, least=60)
 @given(data=st.data())
 def test_no_sequence_of_calls_raises_what_is_not_typed(data: st.DataObject) -> None:
