@@ -97,6 +97,9 @@ _ASKED = re.compile(
 )
 _DENIAL = re.compile(r"\b(?:not|never|no longer)\b|n['\u2019]t\b", re.IGNORECASE)
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?", re.IGNORECASE)
+_OPENING_CHARS = (
+    60  # before a verb in which "I need to" and the like stand; a whole turn before each would take seconds
+)
 _PREFIX_CHARS = 4  # of a stem, which an irregular form shares with it: chose, choosing
 # Past forms that do not begin like their verb.
 _IRREGULAR = """
@@ -123,12 +126,8 @@ def find_unsaid_verb(claim: str, said: str, names: Collection[str]) -> str:
     if not stems:
         return ""
     if stems & heard:
-        return (
-            verb
-            if _stands_only_behind(_ASKED, stems, said)
-            or (_is_past(verb) and _stands_only_behind(_INTENDED, stems, said))
-            else ""
-        )
+        is_asked = _stands_only_behind(_ASKED, stems, said)
+        return verb if is_asked or (_is_past(verb) and _stands_only_behind(_INTENDED, stems, said)) else ""
     if _share_prefix(stems, heard) or any(stems & group and heard & group for group in _load_groups()):
         return ""
     if stems & _load_neutral():
@@ -144,7 +143,7 @@ def _is_past(verb: str) -> bool:
 def _stands_only_behind(opening: re.Pattern[str], stems: Collection[str], said: str) -> bool:
     """Whether a verb is said of what is wanted or asked alone: "I need to finish it" is not finished."""
     places = [found for found in _WORD.finditer(said) if not _stem(found[0]).isdisjoint(stems)]
-    return all(opening.search(said[: found.start()]) for found in places)
+    return all(opening.search(said[max(0, found.start() - _OPENING_CHARS) : found.start()]) for found in places)
 
 
 def _read_verb(claim: str, said: str, names: Collection[str]) -> str:
