@@ -49,6 +49,21 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
 
 
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Set when a model begins to read; it reads when the second event is set."""
+    begun, go_on = threading.Event(), threading.Event()
+    real = SentenceModel.encode
+
+    def wait(self: SentenceModel, text: str, *, with_tokens: bool = False) -> object:
+        begun.set()
+        assert go_on.wait(60)
+        return real(self, text, with_tokens=with_tokens)
+
+    monkeypatch.setattr(SentenceModel, "encode", wait)
+    return begun, go_on
+
+
 def built(options: EmbedderOptions) -> list[Path]:
     return sorted((options.models_dir / "built").glob("*"))
 
@@ -223,24 +238,30 @@ def test_two_that_build_at_once_leave_one_file(folder: Path, options: EmbedderOp
     assert len(built(options)) == 1
 
 
-async def test_the_loop_goes_on_while_a_model_reads(folder: Path, options: EmbedderOptions) -> None:
+async def test_the_loop_goes_on_while_a_model_reads(
+    folder: Path, options: EmbedderOptions, held: tuple[threading.Event, threading.Event]
+) -> None:
     write_bert(folder)
+    begun, go_on = held
     embedder = open_embedder(f"local:{folder}", options)
-    work = asyncio.ensure_future(embedder.embed(["rain " * 30 + str(number) for number in range(200)]))
-    turns = 0
-    while not work.done():
-        await asyncio.sleep(0)
-        turns += 1
-    assert turns > 25
+    work = asyncio.ensure_future(embedder.embed(["rain"]))
+    await asyncio.to_thread(begun.wait)
+    assert not work.done()
+    go_on.set()
+    await work
     await embedder.close()
 
 
-async def test_close_ends_the_work_and_refuses_more(folder: Path, options: EmbedderOptions) -> None:
+async def test_close_ends_the_work_and_refuses_more(
+    folder: Path, options: EmbedderOptions, held: tuple[threading.Event, threading.Event]
+) -> None:
     write_bert(folder)
+    begun, go_on = held
     embedder = open_embedder(f"local:{folder}", options)
-    work = asyncio.ensure_future(embedder.embed([f"rain {number}" for number in range(500)]))
-    await asyncio.sleep(0.05)
-    await embedder.close()
+    work = asyncio.ensure_future(embedder.embed([f"rain {number}" for number in range(50)]))
+    await asyncio.to_thread(begun.wait)
+    go_on.set()
+    await embedder.close()  # nothing more is begun: the loop had no turn since
     with pytest.raises(Closed):
         await work
     with pytest.raises(Closed):
