@@ -10,7 +10,6 @@ from typing import Any
 from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
 from structlog.contextvars import bound_contextvars
 
 from agentmem import __version__
@@ -23,6 +22,7 @@ from agentmem.server.mcp.graph_tools import GRAPH_TOOLS
 from agentmem.server.mcp.mnemex_tools import MNEMEX_TOOLS
 from agentmem.server.mcp.prompts import get_prompt, list_prompts
 from agentmem.server.mcp.resources import RESOURCES, TEMPLATES, read_resource
+from agentmem.server.mcp.stdio import open_stdio
 from agentmem.server.mcp.tools import ModelTool, ToolFailure
 from agentmem.server.tracing import read_trace_parent
 
@@ -134,7 +134,7 @@ def build_mcp_server(open_view: OpenView, tools: Sequence[ModelTool] = CORE_TOOL
 
 async def serve_stdio(memory: AsyncAgentMemory, tools: Sequence[ModelTool] = CORE_TOOLS) -> None:
     """Answer one client on standard input and output until it closes them."""
-    async with memory, stdio_server() as (received, sent):
+    async with memory, open_stdio() as (received, sent):
         server = build_mcp_server(lambda *_: memory, tools)
         await server.run(received, sent, server.create_initialization_options())
 

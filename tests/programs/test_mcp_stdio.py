@@ -1,0 +1,83 @@
+"""The MCP server over standard input and output, as a process that is sent what no client should send."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.programs.served import AGENTMEM
+
+HALF_AN_EMOJI = '"arguments":{"text":"\\ud83d"}'
+PING = '{"jsonrpc":"2.0","id":"last","method":"ping"}'
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+BROKEN_LINES: list[tuple[str | bytes, int, object]] = [
+    (f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{{HALF_AN_EMOJI}}}}}', -32602, 7),
+    (f'{{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{{{HALF_AN_EMOJI}}}}}', -32602, "a"),
+    ('{"jsonrpc":"2.0","id":"\\ud83d","method":"ping"}', -32602, "?"),
+    ('{"jsonrpc":"2.0","id":8,"method":"tools/call","params":[1]}', -32602, 8),
+    ('[{"jsonrpc":"2.0","id":9,"method":"ping"}]', -32602, None),
+    ("{}", -32602, None),
+    ("garbage", -32700, None),
+    (b"\xff\x00", -32700, None),
+    ("[" * 5000, -32700, None),
+    ("x" * (64 * 1024 * 1024), -32700, None),
+]
+"""What is sent, the code of the error, and the id that it is about."""
+ASKING_NOTHING = ("", '{"jsonrpc":"2.0","method":"notifications/x","params":{"x":"\\ud83d"}}')
+
+
+@pytest.fixture
+def server(home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    environment = {**os.environ, "AGENTMEM_HOME": str(home), "AGENTMEM_EMBEDDER": "hash"}
+    command = [AGENTMEM, "mcp", "--user", "ann"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:
+        ask(process, json.dumps(INITIALIZE))
+        tell(process, '{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        yield process
+        process.kill()
+
+
+def tell(process: subprocess.Popen[bytes], line: str | bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line.encode() if isinstance(line, str) else line)
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+
+
+def ask(process: subprocess.Popen[bytes], line: str | bytes) -> Any:
+    """The next line that the server sends."""
+    assert process.stdout is not None
+    tell(process, line)
+    return json.loads(process.stdout.readline())
+
+
+def test_a_line_that_is_no_message_is_answered(server: subprocess.Popen[bytes]) -> None:
+    for line, code, request_id in BROKEN_LINES:
+        answer = ask(server, line)
+        assert (answer["error"]["code"], answer["id"]) == (code, request_id), line[:80]
+    assert "surrogate" in ask(server, BROKEN_LINES[0][0])["error"]["message"]
+    for line in ASKING_NOTHING:
+        tell(server, line)
+    assert ask(server, PING)["id"] == "last"
+
+
+def test_the_server_ends_quietly_when_its_client_no_longer_reads(server: subprocess.Popen[bytes]) -> None:
+    assert server.stdin is not None
+    assert server.stdout is not None
+    assert server.stderr is not None
+    server.stdout.close()
+    tell(server, PING)
+    server.stdin.close()
+    assert (server.wait(), server.stderr.read()) == (0, b"")
