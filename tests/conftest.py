@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import coverage
 import pytest
@@ -61,6 +62,25 @@ def _no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Itera
                 patch.delenv(name)
         patch.setenv("AGENTMEM_HOME", str(tmp_path_factory.mktemp("default-home")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _patient_recalls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine costs no technique its answer, but where a test sets a deadline or time is virtual."""
+    if request.path.parent.name == "faults":
+        return
+    from agentmem.recall import options
+    from agentmem.recall.technique import TechniqueOptions
+
+    parse = options._parse_section
+
+    def parse_patiently(*arguments: Any) -> Any:
+        found = parse(*arguments)
+        if isinstance(found, TechniqueOptions | options.RankingOptions) and "deadline" not in found.model_fields_set:
+            return found.model_copy(update={"deadline": found.deadline * 100})
+        return found
+
+    monkeypatch.setattr(options, "_parse_section", parse_patiently)
 
 
 @pytest.fixture

@@ -277,7 +277,7 @@ async def test_an_append_does_not_wait_for_who_writes_vectors(store: Store) -> N
 
     holding = asyncio.create_task(store.log.database.write_relaxed("alice", hold))
     await inside.wait()
-    entries = await asyncio.wait_for(store.log.append(build_turn_changes(ALICE, "a")), 5)
+    entries = await asyncio.wait_for(store.log.append(build_turn_changes(ALICE, "a")), 60)
     assert await store.lacks() == 1
     go_on.set()
     await holding

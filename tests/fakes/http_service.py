@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,6 +36,7 @@ class FakeHTTPService:
     script: list[Any] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    stopped: threading.Event = field(default_factory=threading.Event)
 
     def reply(self, asked: dict[str, Any], answer: Any) -> Any:
         """The body of a good answer."""
@@ -52,7 +52,7 @@ def _handler(service: FakeHTTPService) -> type[BaseHTTPRequestHandler]:
             service.requests.append(asked)
             service.headers.append({name.lower(): value for name, value in self.headers.items()})
             answer = service.script.pop(0) if service.script else ScriptedResponse()
-            time.sleep(answer.delay)
+            service.stopped.wait(answer.delay)
             if answer.drop:
                 self.close_connection = True
                 return
@@ -66,7 +66,7 @@ def _handler(service: FakeHTTPService) -> type[BaseHTTPRequestHandler]:
                 self.send_header("content-length", str(len(payload)))
                 self.end_headers()
                 for start in range(0, len(payload), step):
-                    time.sleep(answer.drip)
+                    service.stopped.wait(answer.drip)
                     self.wfile.write(payload[start : start + step])
             except OSError:  # the client gave up waiting, which is what a slow answer is for
                 self.close_connection = True
@@ -88,6 +88,7 @@ def serve(service: _Service) -> Iterator[_Service]:
     try:
         yield service
     finally:
+        service.stopped.set()
         server.shutdown()
         server.server_close()
         thread.join()

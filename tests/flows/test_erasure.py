@@ -243,7 +243,9 @@ def test_a_projection_that_is_late_brings_nothing_back(
             storing = asyncio.ensure_future(face.store_turn(f"a {MARK}", turn_id="t"))
             await started.wait()
             erasing = asyncio.gather(face.erase() if whole_user else face.forget("t", hard=True))
-            await asyncio.sleep(0.1)
+            async with asyncio.timeout(60):
+                while "t" in [turn.id for turn in await face.episodic.recent_turns()]:
+                    await asyncio.sleep(0.01)
             go_on.set()
             await asyncio.gather(storing, erasing)
 

@@ -137,7 +137,7 @@ async def test_vectors_that_could_not_follow_come_by_themselves(
 
         monkeypatch.setattr(index, "apply", apply)
         await memory.store_turn("The heron is asleep.")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while set((await memory.lag()).values()) != {0}:  # nobody writes, recalls or flushes
                 await asyncio.sleep(0.02)
         assert failures < 0

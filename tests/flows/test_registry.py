@@ -123,7 +123,7 @@ def test_without_the_file_the_vendor_is_unknown(home: Path) -> None:
 def test_seeded_recall_waits_for_slow_techniques_and_unseeded_does_not(home: Path, drop: Path) -> None:
     slow = TECHNIQUE.replace("    slots =", "    import asyncio\n    await asyncio.sleep(0.2)\n    slots =")
     (drop / "techniques" / "slowness.py").write_text(slow)
-    hurried = {"slowness": {"deadline": 0.05}}
+    hurried = {"slowness": {"deadline": 1e-6}}
     for seed, waits in ((None, False), (1, True)):
         with open_memory(home, seed=seed, recall=hurried) as memory:
             memory.store_turn("COME HERE NOW")

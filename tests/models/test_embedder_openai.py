@@ -35,7 +35,7 @@ def service() -> Iterator[FakeEmbeddingService]:
 
 @pytest.fixture
 def options(service: FakeEmbeddingService, tmp_path: Path) -> EmbedderOptions:
-    return EmbedderOptions(models_dir=tmp_path, base_url=service.url, api_key=KEY, timeout=5.0)
+    return EmbedderOptions(models_dir=tmp_path, base_url=service.url, api_key=KEY, timeout=60.0)
 
 
 @pytest.fixture
@@ -127,11 +127,14 @@ async def test_what_does_not_pass_is_not_tried_again(
 async def test_a_slow_answer_is_given_up_and_tried_again(
     options: EmbedderOptions, service: FakeEmbeddingService
 ) -> None:
-    embedder = open_embedder("openai", replace(options, timeout=1.5, max_attempts=2))
-    service.script = [EmbeddingResponse(delay=4), EmbeddingResponse()]
+    slow = EmbeddingResponse(delay=600)
+    embedder = open_embedder("openai", replace(options, timeout=5, max_attempts=2))
+    service.script = [slow]
     assert (await embedder.embed(["a"])).shape == (1, 1536)
-    service.script = [EmbeddingResponse(delay=4), EmbeddingResponse(delay=4)]
-    with pytest.raises(ModelUnavailable, match=r"1\.5 s"):
+    await embedder.close()
+    embedder = open_embedder("openai", replace(options, timeout=0.3, max_attempts=2))
+    service.script = [slow, slow]
+    with pytest.raises(ModelUnavailable, match=r"0\.3 s"):
         await embedder.embed(["a"])
     await embedder.close()
 

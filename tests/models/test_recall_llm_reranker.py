@@ -24,6 +24,7 @@ from agentmem.recall.pipeline import RecallLayer
 from agentmem.recall.request import RecallRequest
 from tests.fakes.llm_replies import ScriptedLLM
 from tests.fakes.sentence_models import VOCABULARY, write_tokenizer
+from tests.faults.virtual import VirtualClock, run
 from tests.unit.talking import ManualClock, open_memory, store_lines, turn_contents
 
 LINES = [
@@ -66,13 +67,14 @@ class Scoring:
 
     identity = "scoring:test"
 
-    def __init__(self, best: Sequence[str] = (), gives: Any = None, delay: float = 0.0) -> None:
-        self.best, self.gives, self.delay = best, gives, delay
+    def __init__(self, best: Sequence[str] = (), gives: Any = None, hangs: bool = False) -> None:
+        self.best, self.gives, self.hangs = best, gives, hangs
         self.asked: list[tuple[str, Sequence[str]]] = []
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
         self.asked.append((query, texts))
-        await asyncio.sleep(self.delay)
+        if self.hangs:
+            await asyncio.Event().wait()
         if isinstance(self.gives, Exception):
             raise self.gives
         found: list[float] = self.gives
@@ -138,30 +140,36 @@ async def test_a_damaged_store_is_not_passed_over_by_the_reranker(memory: AsyncA
         await order(memory, Scoring(gives=CorruptStore("page 3")))
 
 
-async def test_a_late_reranker_is_left_out_and_then_left_alone(home: Path) -> None:
-    async with AsyncAgentMemory("alice", home=home, embedder="hash", clock=ManualClock()) as memory:
-        await store_lines(memory, *LINES)
-        slow = Scoring(delay=30)
-        layer = RecallLayer(memory.engine, {"reranker": {"deadline": 0.5}}, reranker=slow)
-        bundle = await layer.recall(RecallRequest(query="cello"), memory.scope)
-        assert bundle.notices == ("Recalled without reranker: no answer within 0.5 s",)
-        assert bundle.receipt.trace[-1].late
-        assert "is left alone" in str((await layer.recall(RecallRequest(query="cello"), memory.scope)).notices)
-        assert len(slow.asked) == 1
+def test_a_late_reranker_is_left_out_and_then_left_alone(home: Path) -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with AsyncAgentMemory("alice", home=home, embedder="hash", clock=clock) as memory:
+            await store_lines(memory, *LINES)
+            slow = Scoring(hangs=True)
+            layer = RecallLayer(memory.engine, {"reranker": {"deadline": 0.5}}, reranker=slow)
+            bundle = await layer.recall(RecallRequest(query="cello"), memory.scope)
+            assert bundle.notices == ("Recalled without reranker: no answer within 0.5 s",)
+            assert bundle.receipt.trace[-1].late
+            assert "is left alone" in str((await layer.recall(RecallRequest(query="cello"), memory.scope)).notices)
+            assert len(slow.asked) == 1
+
+    run(story)
 
 
-async def test_what_the_recall_has_left_is_what_the_reranker_has(home: Path) -> None:
-    async with AsyncAgentMemory("alice", home=home, embedder="hash", clock=ManualClock()) as memory:
-        await store_lines(memory, *LINES)
-        slow = Scoring(delay=30)
-        layer = RecallLayer(memory.engine, {"ranking": {"deadline": 0.5}}, reranker=slow)
-        bundle = await layer.recall(RecallRequest(query="cello"), memory.scope)
-        assert bundle.notices == ("Recalled without reranker: no answer within the 0.5 s of the recall",)
-        assert len(bundle.turns) == len(LINES)
-        spent = RecallLayer(memory.engine, {"ranking": {"deadline": 1e-9}}, reranker=slow)
-        with pytest.raises(StoreUnavailable, match="no answer within the 1e-09 s of the recall"):
-            await spent.recall(RecallRequest(query="cello", techniques=("keyword",)), memory.scope)
-        assert len(slow.asked) == 1
+def test_what_the_recall_has_left_is_what_the_reranker_has(home: Path) -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with AsyncAgentMemory("alice", home=home, embedder="hash", clock=clock) as memory:
+            await store_lines(memory, *LINES)
+            slow = Scoring(hangs=True)
+            layer = RecallLayer(memory.engine, {"ranking": {"deadline": 0.5}}, reranker=slow)
+            bundle = await layer.recall(RecallRequest(query="cello"), memory.scope)
+            assert bundle.notices == ("Recalled without reranker: no answer within the 0.5 s of the recall",)
+            assert len(bundle.turns) == len(LINES)
+            spent = RecallLayer(memory.engine, {"ranking": {"deadline": 1e-9}}, reranker=slow)
+            with pytest.raises(StoreUnavailable, match="no answer within the 1e-09 s of the recall"):
+                await spent.recall(RecallRequest(query="cello", techniques=("keyword",)), memory.scope)
+            assert len(slow.asked) == 1
+
+    run(story)
 
 
 # -- by the language model
