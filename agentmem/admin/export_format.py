@@ -14,20 +14,19 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentmem.core.clock import next_record_time
-from agentmem.core.plain_values import describe_value
+from agentmem.core.plain_values import MAX_INTEGER, describe_value
 from agentmem.core.record import Key, Record
 from agentmem.core.records import KINDS, Turn, to_invalid_record
 from agentmem.core.scope import MAX_IDENTIFIER_CHARS, check_identifier
 from agentmem.errors import InvalidRecord
 from agentmem.stores.admin import JournalCounters, RawChange, RawUsage, RawVersion
 from agentmem.stores.codec import PAYLOAD_FORMAT
+from agentmem.stores.write_plan import MAX_TURN_INDEX
 from agentmem.text.terminal_text import escape_json
 
 FORMAT = "agentmem-export"
-MAX_ORDINALS = 2**31  # ordinals are 32-bit numbers in the word index
 
 Count = Annotated[int, Field(ge=0, le=2**62)]
-Ordinal = Annotated[int, Field(ge=0, lt=MAX_ORDINALS)]
 Micros = Annotated[int, Field(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)]  # years 1 to 9999
 Name = Annotated[str, Field(max_length=MAX_IDENTIFIER_CHARS)]
 Amount = Annotated[float, Field(allow_inf_nan=False)]
@@ -47,7 +46,7 @@ class HeaderLine(ExportLine):
     version: Literal[1] = 1
     user_id: Name
     head: Count
-    slots: Annotated[int, Field(ge=0, le=MAX_ORDINALS)]
+    slots: Count
     erasures: Count
     last_at: Micros
 
@@ -59,7 +58,7 @@ class HeaderLine(ExportLine):
 class RecordVersion(ExportLine):
     """A record as a change left it: its after-image, or null where it left."""
 
-    slot: Ordinal
+    slot: Count
     kind: Name
     id: Name
     channel: Name
@@ -218,9 +217,9 @@ class _OrdinalState:
 class ExportValidator:
     """Reads a file from top to bottom and refuses what no journal can hold, before anything is written.
 
-    Positions without gaps, times that never run backwards, ids used once, one ordinal per record and one record per
-    ordinal, after-images that are valid records, no two current records in one place. `check_line` returns the line
-    with its records in the form in which they are stored.
+    Positions and ordinals without gaps, times that never run backwards, ids used once, one ordinal per record and one
+    record per ordinal, after-images that are valid records, no two current records in one place. `check_line` returns
+    the line with its records in the form in which they are stored.
     """
 
     header: HeaderLine | None = None
@@ -346,6 +345,10 @@ class ExportValidator:
         if (line.changes, line.usage) != (self.seq, self.usage_count) or self.header.head != self.seq:
             found = f"{self.seq} changes and {self.usage_count} usage rows"
             _reject(f"the file holds {found}, which is not what its header and end say", "changes")
+        if self.header.slots != len(self._states_by_ordinal):  # readers have an array as long as the largest slot
+            _reject(
+                f"the header says {self.header.slots} slots, the changes fill {len(self._states_by_ordinal)}", "slots"
+            )
         if self._last_at is not None and self.header.last_at < self._last_at:
             _reject("the header's last_at is before the last change", "last_at")
         self.is_ended = True
@@ -360,8 +363,11 @@ def _parse_record(version: RecordVersion) -> Record:
         record = KINDS[version.kind].model_validate_json(json.dumps(version.record))
     except ValidationError as error:
         raise to_invalid_record(error, version.kind) from error
-    if isinstance(record, Turn) and (not record.conversation_id or record.index < 0):
-        _reject("a turn has a conversation_id and an index", "conversation_id")
+    if isinstance(record, Turn) and not (record.conversation_id and 0 <= record.index <= MAX_TURN_INDEX):
+        _reject(f"a turn has a conversation_id and an index from 0 to {MAX_TURN_INDEX:,}", "conversation_id")
+    for name, value in record:
+        if isinstance(value, int) and value > MAX_INTEGER:
+            _reject(f"{name} must be a whole number of at most 63 bits", name)
     return record.model_copy(update={"id": version.id, "channel": version.channel})
 
 

@@ -108,7 +108,13 @@ async def import_user(
     store, told = engine.admin, progress or no_progress
     with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=engine.settings.temp_dir) as spool:
         header, records = await asyncio.to_thread(_validate_lines, lines, spool, told)
-        present = done = (await store.journal_counters(scope)).head
+        present, _, erasures, _ = await store.journal_counters(scope)
+        done = present
+        if erasures > header.erasures:
+            raise Conflict(
+                f"something of {scope.user_id} was erased since this export, and an import brings nothing erased back; "
+                "import into another user"
+            )
         if present > header.head:
             raise Conflict(
                 f"{scope.user_id} already has {present} changes, the file only {header.head}; import into another user"

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 FormatName = Literal["jsonl", "messages", "locomo"]
 ErrorHandler = Callable[[InvalidRecord], None]
 
+MAX_LINE_BYTES = 32 << 20  # of a line, or a document of several: parsing takes three times as much memory
+
 _TURN_FIELDS = ("role", "content", "turn_id", "speaker", "timestamp", "conversation_id", "metadata")
 # A conversation without an id is named by its first turns, so that a file that grew keeps its name.
 _OPENING_TURNS = 4
@@ -182,14 +184,33 @@ def _parse_dialogue_turns(value: object, location: SourceLocation) -> Iterator[T
 def _split_values(file: BinaryIO, filename: str) -> Iterator[tuple[bytes, SourceLocation]]:
     """The lines that are not blank; or the whole file, when the first of them is only the beginning of a value."""
     begun = False
-    for number, line in enumerate(file, start=1):
+    for number, line in enumerate(_read_lines(file, filename), start=1):
         if not line.strip(_BLANK_BYTES):
             continue
         if not begun and _is_unfinished(line):
-            yield b"\n" * (number - 1) + line + file.read(), SourceLocation(filename)
+            rest = file.read(MAX_LINE_BYTES + 1 - len(line))
+            if len(line) + len(rest) > MAX_LINE_BYTES:
+                raise SourceLocation(filename).build_error(
+                    "document", f"{_state_limit()}; put one conversation on a line"
+                )
+            yield b"\n" * (number - 1) + line + rest, SourceLocation(filename)
             return
         begun = True
         yield line, SourceLocation(filename, number)
+
+
+def _read_lines(file: BinaryIO, filename: str) -> Iterator[bytes]:
+    """The lines of a file with their ends. Raises InvalidRecord for one that is too long, before it is read whole."""
+    number = 1
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise SourceLocation(filename, number).build_error("line", _state_limit())
+        yield line
+        number += 1
+
+
+def _state_limit() -> str:
+    return f"must have at most {MAX_LINE_BYTES:,} bytes"
 
 
 def _is_unfinished(line: bytes) -> bool:
@@ -353,7 +374,8 @@ class Importer:
         from agentmem.admin.export_import import import_user
         from agentmem.errors import InvalidRecord
 
-        with path.open(encoding="utf-8", newline="\n") as lines:
+        with path.open("rb") as file:
+            lines = (line.decode() for line in _read_lines(file, path.name))
             try:
                 moved = await import_user(memory.engine, memory.scope, lines, progress)
             except UnicodeDecodeError as error:

@@ -151,6 +151,16 @@ async def test_a_user_with_a_memory_of_its_own_is_left_alone(home: Path) -> None
             await import_user(memory.engine, memory.scope, lines)
 
 
+async def test_an_import_brings_nothing_erased_back(home: Path) -> None:
+    async with opened(home) as memory:
+        await memory.store_turn("Ann likes tea.")
+        lines = await exported(memory.engine, memory.scope)
+        await memory.erase()
+        with pytest.raises(Conflict, match="erased since this export.*import into another user"):
+            await import_user(memory.engine, memory.scope, lines)
+        assert (await import_user(memory.engine, Scope("bob"), lines)).changes == 1
+
+
 async def test_somebody_unknown_has_an_empty_export(home: Path) -> None:
     async with opened(home) as memory:
         lines = await exported(memory.engine, memory.scope)
@@ -192,6 +202,19 @@ BROKEN: dict[str, tuple[str, Callable[[list[str]], list[str]]]] = {
     "a stamp in a record": ("record", edited(1, lambda v: v["versions"][1]["record"].update(user_id="eve"))),
     "a turn without a place": ("conversation_id", edited(1, lambda v: v["versions"][1]["record"].pop("index", None))),
     "a slot of another": ("slot", edited(2, lambda v: v["versions"][0].update(slot=0))),
+    "slots that nothing fills": ("slots", edited(0, lambda v: v.update(slots=1 << 23))),
+    "more slots than there can be": ("slots", edited(0, lambda v: v.update(slots=1 << 62))),
+    "a slot far away": (
+        "slots",
+        lambda lines: edited(1, lambda v: v["versions"][0].update(slot=(1 << 31) - 1))(
+            edited(0, lambda v: v.update(slots=1 << 31))(lines)
+        ),
+    ),
+    "a turn far away": (
+        "conversation_id",
+        edited(1, lambda v: v["versions"][1]["record"].update(index=1 << 31)),
+    ),
+    "a number too large": ("token_count", edited(1, lambda v: v["versions"][1]["record"].update(token_count=1 << 64))),
     "a slot beyond": ("slot", edited(1, lambda v: v["versions"][0].update(slot=999))),
     "time running backwards": ("at", edited(2, lambda v: v.update(at=0))),
     "an id used twice": (

@@ -151,6 +151,25 @@ def test_a_bad_line_is_named_with_file_line_and_field(tmp_path: Path, line: str,
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (
+            '{"role": "user", "content": "hi"}\n{"content": "' + "a" * 100 + '"}\n',
+            "turns.jsonl:2: line must have at most 64 bytes",
+        ),
+        ('[{"role": "user",\n"content": "' + "a" * 100 + '"}]', "document must have at most 64 bytes"),
+    ],
+)
+def test_a_line_and_a_document_have_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, says: str
+) -> None:
+    monkeypatch.setattr(turns_module, "MAX_LINE_BYTES", 64)
+    (tmp_path / "turns.jsonl").write_text(content)
+    with pytest.raises(InvalidRecord, match=says):
+        list(load_turns(tmp_path / "turns.jsonl"))
+
+
 def test_bytes_that_are_no_utf8_are_named(tmp_path: Path) -> None:
     path = tmp_path / "latin.jsonl"
     path.write_bytes('{"role": "user", "content": "Grüße"}'.encode("latin-1"))
